@@ -1,0 +1,65 @@
+package database
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Dialect names the database behind a [DB].
+type Dialect int
+
+// The two databases. The zero value is SQLite, the default of the kit.
+const (
+	SQLite Dialect = iota
+	PostgreSQL
+)
+
+// String returns "sqlite" or "postgres", the words used in migration file names.
+func (d Dialect) String() string {
+	if d == PostgreSQL {
+		return "postgres"
+	}
+	return "sqlite"
+}
+
+// InList returns the SQL that stands after a TEXT column to keep the rows whose value is in the JSON list given as
+// parameter n; [List] makes that argument. One parameter serves any number of values, so the statement stays cached.
+//
+//	db.Query(ctx, `SELECT id FROM users WHERE id `+database.InList(1), database.List(ids))
+func InList(n int) string {
+	return fmt.Sprintf("IN (SELECT /*pg jsonb_array_elements_text($%d::jsonb)) --*/ value FROM json_each($%d))\n", n, n)
+}
+
+// List returns values as the JSON argument that [InList] expects.
+func List(values []string) string {
+	if len(values) == 0 {
+		return "[]"
+	}
+	b, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	return string(b)
+}
+
+var (
+	pgEscape = regexp.MustCompile(`(?s)/\*pg\s(.*?)\*/`)
+	expanded sync.Map // query text to its PostgreSQL form
+)
+
+// Expand makes the /*pg … */ escapes of a query live. Drivers for PostgreSQL call it; results are cached, because
+// queries are constants of the program.
+func Expand(query string) string {
+	if !strings.Contains(query, "/*pg") {
+		return query
+	}
+	if text, ok := expanded.Load(query); ok {
+		return text.(string)
+	}
+	text := pgEscape.ReplaceAllString(query, " $1 ")
+	expanded.Store(query, text)
+	return text
+}

@@ -1,0 +1,131 @@
+package database_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// killedChild is the environment variable that makes the test binary the child of TestKill.
+const killedChild = "KIT_TEST_KILLED_CHILD"
+
+// writeUntilKilled prints the number of every row once it is acknowledged.
+func writeUntilKilled(path string) {
+	db, err := database.OpenFile(path)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	var mu sync.Mutex
+	for caller := range int64(32) {
+		go func() {
+			for n := caller; ; n += 32 {
+				err := db.InTx(context.Background(), func(ctx context.Context) error {
+					for range 2 { // both halves or none
+						if _, err := db.Exec(ctx, `INSERT INTO log (n) VALUES ($1)`, n); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				mu.Lock()
+				if err != nil {
+					fmt.Println(err)
+					os.Exit(1)
+				}
+				fmt.Println(n)
+				mu.Unlock()
+			}
+		}()
+	}
+	select {}
+}
+
+// Whatever moment the process is killed at, every acknowledged transaction is in the file once, and whole.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	rounds := 100
+	if testing.Short() {
+		rounds = 10
+	}
+	path := filepath.Join(t.TempDir(), "kit.db")
+	db, err := database.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, t.Context(), `CREATE TABLE log (n INTEGER NOT NULL)`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for range rounds {
+		acknowledged := runAndKill(t, path, 1+rand.IntN(200))
+		db, err := database.OpenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkIntegrity(t, db)
+		found := map[int64]int64{}
+		numbers, err := database.All(t.Context(), db, scanInt, `SELECT n FROM log`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range numbers {
+			found[n]++
+		}
+		for n, times := range found {
+			if times != 2 {
+				t.Fatalf("transaction %d is there %d/2 times", n, times)
+			}
+		}
+		for _, n := range acknowledged {
+			if found[n] == 0 {
+				t.Fatalf("transaction %d was acknowledged and is lost", n)
+			}
+		}
+		total += len(acknowledged)
+		execute(t, db, t.Context(), `DELETE FROM log`)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d acknowledged transactions in %d rounds", total, rounds)
+}
+
+// runAndKill runs the child until it has acknowledged some transactions, kills it, and returns all that it has printed.
+func runAndKill(t *testing.T, path string, some int) (acknowledged []int64) {
+	t.Helper()
+	child := exec.Command(os.Args[0], "-test.run=^$")
+	child.Env = append(os.Environ(), killedChild+"="+path)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for i := 1; lines.Scan(); i++ {
+		var n int64
+		if _, err := fmt.Sscan(lines.Text(), &n); err != nil {
+			t.Fatal(lines.Text())
+		}
+		acknowledged = append(acknowledged, n)
+		if i == some {
+			if err := child.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = child.Wait() // killed
+	return acknowledged
+}

@@ -1,0 +1,198 @@
+package database
+
+import (
+	"regexp"
+	"strings"
+)
+
+// adapt returns a migration in the words of a dialect. It touches the types of columns in CREATE TABLE and ALTER TABLE
+// ADD, and the end of CREATE TABLE; all other text stays as it is.
+func adapt(dialect Dialect, text string) string {
+	if dialect == PostgreSQL {
+		text = Expand(text)
+	}
+	tokens := tokenize(text)
+	for rest := tokens; len(rest) > 0; {
+		end := statementEnd(rest)
+		adaptStatement(dialect, significant(rest[:end]))
+		rest = rest[end:]
+	}
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteString(t.text)
+	}
+	return b.String()
+}
+
+// token is a piece of SQL. Adapting changes text, never word.
+type token struct {
+	text string
+	word string // upper case, for an unquoted word; the character, for punctuation; else empty
+	skip bool   // space or comment
+}
+
+var tokenPattern = regexp.MustCompile(`(?s)^(?:` +
+	`(\s+|--[^\n]*|/\*.*?(?:\*/|$))` + // space and comments
+	`|('(?:[^']|'')*'?|"(?:[^"]|"")*"?)` + // strings and quoted names
+	`|([A-Za-z_][A-Za-z0-9_]*)` + // words
+	`|.)`)
+
+var dollarTag = regexp.MustCompile(`^\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$`)
+
+func tokenize(text string) []*token {
+	var tokens []*token
+	for len(text) > 0 {
+		t := &token{}
+		if tag := dollarTag.FindString(text); tag != "" { // a PostgreSQL string: $tag$ … $tag$
+			n := strings.Index(text[len(tag):], tag)
+			if n < 0 {
+				n = len(text) - 2*len(tag)
+			}
+			t.text = text[:n+2*len(tag)]
+		} else {
+			m := tokenPattern.FindStringSubmatch(text)
+			t.text = m[0]
+			t.skip = m[1] != ""
+			if m[1] == "" && m[2] == "" {
+				t.word = strings.ToUpper(m[0])
+			}
+		}
+		tokens = append(tokens, t)
+		text = text[len(t.text):]
+	}
+	return tokens
+}
+
+// statementEnd returns the number of tokens of the first statement, its semicolon included. The body of a SQLite
+// trigger has semicolons of its own, between BEGIN and END.
+func statementEnd(tokens []*token) int {
+	var head []string
+	trigger, depth := false, 0
+	for i, t := range tokens {
+		if t.skip {
+			continue
+		}
+		if len(head) < 3 {
+			head = append(head, t.word)
+			trigger = trigger || head[0] == "CREATE" && t.word == "TRIGGER"
+		}
+		switch {
+		case trigger && (t.word == "BEGIN" || depth > 0 && t.word == "CASE"):
+			depth++
+		case depth > 0 && t.word == "END":
+			depth--
+		case depth == 0 && t.word == ";":
+			return i + 1
+		}
+	}
+	return len(tokens)
+}
+
+func significant(tokens []*token) []*token {
+	var list []*token
+	for _, t := range tokens {
+		if !t.skip && t.word != ";" {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// follows reports whether tokens begin with words, of which one ending in "?" may be missing, and returns the rest.
+func follows(tokens []*token, words ...string) ([]*token, bool) {
+	for _, word := range words {
+		word, optional := strings.CutSuffix(word, "?")
+		switch {
+		case len(tokens) > 0 && tokens[0].word == word:
+			tokens = tokens[1:]
+		case !optional:
+			return nil, false
+		}
+	}
+	return tokens, true
+}
+
+// afterName returns what follows a name, which may have a schema.
+func afterName(tokens []*token) []*token {
+	if len(tokens) > 2 && tokens[1].word == "." {
+		return tokens[3:]
+	}
+	return tokens[min(1, len(tokens)):]
+}
+
+func adaptStatement(dialect Dialect, tokens []*token) {
+	if rest, ok := follows(tokens, "ALTER", "TABLE", "IF?", "EXISTS?"); ok {
+		if column, ok := follows(afterName(rest), "ADD", "COLUMN?", "IF?", "NOT?", "EXISTS?"); ok {
+			adaptColumn(dialect, column)
+		}
+		return
+	}
+	rest, ok := follows(tokens, "CREATE", "TEMP?", "TEMPORARY?", "TABLE", "IF?", "NOT?", "EXISTS?")
+	if !ok {
+		return
+	}
+	rest, ok = follows(afterName(rest), "(")
+	if !ok {
+		return // CREATE TABLE … AS SELECT
+	}
+	depth, column := 1, 0
+	for i, t := range rest {
+		switch t.word {
+		case "(":
+			depth++
+		case ")":
+			depth--
+		}
+		if depth == 1 && t.word == "," || depth == 0 {
+			adaptColumn(dialect, rest[column:i])
+			column = i + 1
+		}
+		if depth == 0 {
+			if dialect == SQLite {
+				makeStrict(rest[i:])
+			}
+			return
+		}
+	}
+}
+
+// constraints are the words a table constraint begins with, where a column would begin with its name.
+var constraints = map[string]bool{"CONSTRAINT": true, "PRIMARY": true, "UNIQUE": true, "CHECK": true, "FOREIGN": true,
+	"EXCLUDE": true, "LIKE": true}
+
+var sqliteTypes = map[string]string{"BIGINT": "INTEGER", "SMALLINT": "INTEGER", "BOOLEAN": "INTEGER", "BYTEA": "BLOB"}
+
+func adaptColumn(dialect Dialect, tokens []*token) {
+	if len(tokens) < 2 || constraints[tokens[0].word] {
+		return
+	}
+	kind, rest := tokens[1], tokens[2:]
+	switch {
+	case dialect == PostgreSQL:
+		_, collated := follows(rest, "COLLATE")
+		_, array := follows(rest, "[")
+		if kind.word == "TEXT" && !collated && !array {
+			kind.text += ` COLLATE "C"`
+		}
+	case sqliteTypes[kind.word] != "":
+		kind.text = sqliteTypes[kind.word]
+	case kind.word == "DOUBLE":
+		if _, ok := follows(rest, "PRECISION"); ok {
+			kind.text, rest[0].text = "REAL", ""
+		}
+	}
+}
+
+// makeStrict adds STRICT to the options of a table, which follow the closing parenthesis.
+func makeStrict(tokens []*token) {
+	for _, t := range tokens {
+		if t.word == "STRICT" {
+			return
+		}
+	}
+	last := tokens[len(tokens)-1]
+	if len(tokens) > 1 {
+		last.text += ","
+	}
+	last.text += " STRICT"
+}

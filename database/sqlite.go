@@ -1,0 +1,411 @@
+package database
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/database/internal/sqlite"
+)
+
+// timeLimit is how long a callback may hold the writer, how long a Read may hold its snapshot (a long one stops WAL
+// checkpoints), and how long a call waits for a connection that reads.
+const timeLimit = 10 * time.Second
+
+const (
+	memoryReaders = 2
+	fileReaders   = 3
+)
+
+// OpenMemory opens an empty SQLite database in memory. It lives until Close.
+func OpenMemory(opts ...Option) (*DB, error) {
+	return openSQLite(&sqliteEngine{uri: "file:/" + rand.Text(), memory: true}, options{readers: memoryReaders, vfs: "memdb"}, opts)
+}
+
+// OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if missing. One process
+// may have it open, once: a second OpenFile is refused by an OS lock on path + ".lock".
+func OpenFile(path string, opts ...Option) (*DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // one lock, however the file is called
+	}
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, fmt.Errorf("database: %s is in use: %w", path, err)
+	}
+	if err := create(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("database: %w", err), lock.Close())
+	}
+	return openSQLite(&sqliteEngine{uri: fileURI(path), lock: lock}, options{readers: fileReaders}, opts)
+}
+
+func fileURI(path string) string {
+	return "file:///" + strings.TrimPrefix((&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(), "/")
+}
+
+// create makes the file with its final rights, and its name durable.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), syncFolder(filepath.Dir(path)))
+}
+
+// sqliteEngine is SQLite: one connection that writes, a few that read.
+type sqliteEngine struct {
+	uri     string
+	memory  bool
+	own     bool // test mode: callbacks run in the goroutines of their callers, so that t.Fatal works
+	limit   time.Duration
+	lock    *os.File // nil in memory
+	writer  *writer
+	readers chan *sqlite.Conn // those not in use
+	closing chan struct{}
+}
+
+func openSQLite(e *sqliteEngine, o options, opts []Option) (*DB, error) {
+	o.limit = timeLimit
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.batch == 0 {
+		o.batch = batchSize
+	}
+	if err := e.open(o); err != nil {
+		return nil, errors.Join(err, e.unlock())
+	}
+	return newDB(e, o), nil
+}
+
+func (e *sqliteEngine) open(o options) error {
+	if o.vfs != "" {
+		e.uri += "?vfs=" + o.vfs
+	}
+	e.own, e.limit = o.testMode, o.limit
+	e.closing = make(chan struct{})
+	conn, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000;" +
+		"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA synchronous = " + o.sync.String() +
+		"; PRAGMA temp_store = MEMORY") // a savepoint's journal would take a mapping of memory each time
+	if err != nil {
+		return err
+	}
+	if !e.memory {
+		if err := requireWAL(conn); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
+	e.readers = make(chan *sqlite.Conn, o.readers)
+	for range o.readers {
+		reader, err := e.connect("PRAGMA query_only = ON; PRAGMA mmap_size = 1073741824")
+		if err != nil {
+			return errors.Join(err, e.closeReaders(len(e.readers)), conn.Close())
+		}
+		e.readers <- reader
+	}
+	e.writer = newWriter(conn, o, e.closing)
+	if e.memory {
+		e.writer.readers = e.readers
+	}
+	go e.writer.loop()
+	return nil
+}
+
+func (e *sqliteEngine) connect(pragmas string) (*sqlite.Conn, error) {
+	conn, err := sqlite.Open(e.uri)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	err = conn.Script(context.Background(), "PRAGMA busy_timeout = 10000; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"+pragmas)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("database: %w", err), conn.Close())
+	}
+	return conn, nil
+}
+
+// requireWAL refuses a file system without shared memory, where SQLite would quietly do without its log.
+func requireWAL(conn *sqlite.Conn) error {
+	cursor, err := sqliteConn{conn}.Query(context.Background(), "PRAGMA journal_mode", nil)
+	if err != nil {
+		return err
+	}
+	var mode string
+	if cursor.Next() {
+		err = cursor.Scan(&mode)
+	}
+	if err := errors.Join(err, cursor.Close()); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return errors.New("database: this file system cannot hold SQLite's write-ahead log")
+	}
+	return nil
+}
+
+func (e *sqliteEngine) Dialect() Dialect { return SQLite }
+
+func (e *sqliteEngine) Write(ctx context.Context, long bool, fn func(context.Context, Conn) error) error {
+	return e.writer.do(&job{ctx: ctx, alone: long, long: long, own: e.own, fn: fn})
+}
+
+func (e *sqliteEngine) Exec(ctx context.Context, query string, args []any) (rows int64, err error) {
+	args, err = sqlite.Values(args) // here, because it may call methods of the arguments
+	if err != nil {
+		return 0, err
+	}
+	single := len(args) > 0 // else it may be several
+	err = e.writer.do(&job{ctx: ctx, short: single, fn: func(ctx context.Context, conn Conn) (err error) {
+		rows, err = conn.Exec(ctx, query, args)
+		return err
+	}})
+	return rows, err
+}
+
+func (e *sqliteEngine) Read(ctx context.Context, fn func(context.Context, Conn) error) error {
+	conn, err := e.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.release(conn)
+	tx := sqliteConn{conn}
+	if _, err := tx.Exec(ctx, "BEGIN", nil); err != nil {
+		return err
+	}
+	conn.Until(time.Now().Add(e.limit))
+	defer func() {
+		conn.Until(time.Time{})
+		if conn.InTransaction() { // an interruption ends it
+			_, _ = tx.Exec(context.Background(), "ROLLBACK", nil) // nothing was written
+		}
+	}()
+	return fn(ctx, tx)
+}
+
+func (e *sqliteEngine) Query(ctx context.Context, query string, args []any) (Cursor, error) {
+	conn, err := e.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := sqliteConn{conn}.query(ctx, query, args)
+	if err == nil && !c.stmt.ReadOnly() {
+		c.stmt.Reset()
+		err = errQueryWrites
+	}
+	if err != nil {
+		e.release(conn)
+		return nil, err
+	}
+	c.owner = e
+	return c, nil
+}
+
+// acquire takes a connection that reads.
+func (e *sqliteEngine) acquire(ctx context.Context) (*sqlite.Conn, error) {
+	select {
+	case <-e.closing:
+		return nil, ErrClosed
+	default:
+	}
+	select {
+	case conn := <-e.readers:
+		return conn, nil
+	default:
+	}
+	limit := time.NewTimer(e.limit)
+	defer limit.Stop()
+	select {
+	case conn := <-e.readers:
+		runtime.Gosched() // else readers that hand connections to one another keep a commit from the processors
+		return conn, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-e.closing:
+		return nil, ErrClosed
+	case <-limit.C:
+		return nil, errStuck
+	}
+}
+
+func (e *sqliteEngine) release(conn *sqlite.Conn) { e.readers <- conn }
+
+func (e *sqliteEngine) Ping(ctx context.Context) error {
+	_, err := e.Exec(ctx, "SELECT 1", nil)
+	return err
+}
+
+// Backup copies into a file of another name first, so that path never holds half a copy.
+func (e *sqliteEngine) Backup(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("database: backup: %s exists", path)
+	}
+	reader, err := e.acquire(ctx) // Close waits for it, and in memory the writer does
+	if err != nil {
+		return err
+	}
+	defer e.release(reader)
+	conn, err := e.connect("")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	partial, err := filepath.Abs(path + ".partial")
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(partial) // of a backup that was killed
+	if _, err = (sqliteConn{conn}).Exec(ctx, "VACUUM INTO $1", []any{fileURI(partial) + "?vfs=" + sqlite.VFS()}); err == nil {
+		err = os.Rename(partial, path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("database: backup: %w", err), os.RemoveAll(partial))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+func (e *sqliteEngine) Listen(context.Context, string, func(), func(string)) error {
+	return fmt.Errorf("%w: notifications on SQLite", ErrUnsupported)
+}
+
+func (e *sqliteEngine) Close() error {
+	close(e.closing)
+	<-e.writer.ended
+	errs := []error{e.closeReaders(cap(e.readers))}
+	if !e.memory {
+		errs = append(errs, e.writer.script("PRAGMA wal_checkpoint(TRUNCATE)"))
+	}
+	return errors.Join(append(errs, e.writer.conn.Close(), e.unlock())...)
+}
+
+func (e *sqliteEngine) unlock() error {
+	if e.lock == nil {
+		return nil
+	}
+	return e.lock.Close()
+}
+
+// closeReaders closes n readers. It waits for those in use as long as a Read may take.
+func (e *sqliteEngine) closeReaders(n int) error {
+	limit := time.After(2 * e.limit)
+	var errs []error
+	for range n {
+		select {
+		case conn := <-e.readers:
+			errs = append(errs, conn.Close())
+		case <-limit:
+			return errors.Join(append(errs, errLeak)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sqliteConn runs statements on a connection.
+type sqliteConn struct{ *sqlite.Conn }
+
+func (c sqliteConn) Exec(ctx context.Context, query string, args []any) (int64, error) {
+	stmt, err := c.Prepare(query)
+	if err == sqlite.ErrScript && len(args) == 0 {
+		return 0, classify(c.Script(ctx, query))
+	}
+	if err != nil {
+		return 0, classify(err)
+	}
+	defer stmt.Reset()
+	before := c.TotalChanges()
+	err = stmt.Bind(ctx, args)
+	for row := err == nil; row; {
+		row, err = stmt.Step()
+	}
+	if err != nil || c.TotalChanges() == before {
+		return 0, classify(err)
+	}
+	return c.Changes(), nil
+}
+
+func (c sqliteConn) Query(ctx context.Context, query string, args []any) (Cursor, error) {
+	cursor, err := c.query(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return cursor, nil
+}
+
+func (c sqliteConn) query(ctx context.Context, query string, args []any) (*sqliteCursor, error) {
+	stmt, err := c.Prepare(query)
+	if err != nil {
+		return nil, classify(err)
+	}
+	if err := stmt.Bind(ctx, args); err != nil {
+		stmt.Reset()
+		return nil, classify(err)
+	}
+	return &sqliteCursor{conn: c.Conn, stmt: stmt, ctx: ctx}, nil
+}
+
+// sqliteCursor walks the rows of a statement.
+type sqliteCursor struct {
+	conn  *sqlite.Conn
+	stmt  *sqlite.Stmt
+	ctx   context.Context
+	owner *sqliteEngine // gets conn back at the end; nil inside a transaction
+	ended bool
+	err   error
+}
+
+func (c *sqliteCursor) Next() bool {
+	if c.ended {
+		return false
+	}
+	var row bool
+	if c.err = c.conn.Enter(c.ctx); c.err == nil {
+		row, c.err = c.stmt.Step()
+	}
+	c.ended, c.err = !row, classify(c.err)
+	return row
+}
+
+func (c *sqliteCursor) Scan(dest ...any) error { return c.stmt.Scan(dest) }
+
+// Close runs a writing statement to its end, because only there SQLite checks foreign keys.
+func (c *sqliteCursor) Close() error {
+	for !c.ended && !c.stmt.ReadOnly() {
+		c.Next()
+	}
+	c.stmt.Reset()
+	if c.owner != nil {
+		c.owner.release(c.conn)
+	}
+	return c.err
+}
+
+// classify makes constraint violations a ConstraintError.
+func classify(err error) error {
+	e, ok := err.(*sqlite.Error)
+	if !ok {
+		return err
+	}
+	violation := &ConstraintError{Err: e}
+	switch e.Code {
+	case sqlite.ConstraintUnique, sqlite.ConstraintPrimaryKey:
+		violation.Kind = Unique
+	case sqlite.ConstraintCheck:
+		violation.Kind = Check
+		violation.Name = strings.TrimPrefix(e.Message, "CHECK constraint failed: ")
+	case sqlite.ConstraintForeignKey:
+		violation.Kind = ForeignKey
+	case sqlite.ConstraintNotNull:
+		violation.Kind = NotNull
+	default:
+		return err
+	}
+	return violation
+}

@@ -1,0 +1,170 @@
+package jobs_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// TestMain lets the test binary be the node that is killed.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("JOBS_CRASH_FILE"); path != "" {
+		crash(func() (*database.DB, error) { return database.OpenFile(path) })
+	}
+	if schema := os.Getenv("JOBS_CRASH_SCHEMA"); schema != "" {
+		crash(func() (*database.DB, error) {
+			return postgres.Open(context.Background(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
+		})
+	}
+	os.Exit(m.Run())
+}
+
+// effect is a binding whose work, a row for each run, is in one transaction with its completion.
+func effect(db *database.DB) jobs.Binding {
+	return jobs.Binding{Name: "EFFECT", Run: func(ctx context.Context, job jobs.Job) error {
+		return db.InTx(ctx, func(ctx context.Context) error {
+			if _, err := db.Exec(ctx, `INSERT INTO jobs_effect (job) VALUES ($1)`, job.ID); err != nil {
+				return err
+			}
+			return jobs.Complete(ctx)
+		})
+	}}
+}
+
+// crash enqueues and works until it is killed, and prints the id of every enqueue that was acknowledged.
+func crash(open func() (*database.DB, error)) {
+	db, err := open()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	q := jobs.New(db, nil, jobs.Options{Log: discard})
+	if err := q.Register(effect(db)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go func() { _ = q.Run(context.Background()) }()
+	for range 8 {
+		go func() {
+			for {
+				id, err := q.Enqueue(context.Background(), "EFFECT", nil)
+				if err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				fmt.Fprintln(os.Stdout, id)
+			}
+		}()
+	}
+	select {}
+}
+
+// Killed under load again and again, every acknowledged job is done in the end, and its effect is there exactly once.
+func TestKilledNode(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kit.db")
+		killRepeatedly(t, "JOBS_CRASH_FILE="+path, func() *database.DB {
+			db, err := database.OpenFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return db
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		db := databasetest.Postgres(t)
+		var schema string
+		if err := db.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
+			t.Fatal(err)
+		}
+		killRepeatedly(t, "JOBS_CRASH_SCHEMA="+schema, func() *database.DB {
+			again, err := postgres.Open(t.Context(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return again
+		})
+	})
+}
+
+func killRepeatedly(t *testing.T, env string, open func() *database.DB) {
+	ctx := t.Context()
+	with := func(fn func(db *database.DB)) {
+		db := open()
+		fn(db)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with(func(db *database.DB) {
+		if err := db.Migrate(ctx, jobs.Migrations()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(ctx, `CREATE TABLE jobs_effect (job TEXT NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var acknowledged []string
+	for range 4 {
+		acknowledged = append(acknowledged, killAfter(t, env, 100)...)
+	}
+	with(func(db *database.DB) {
+		later := func() time.Time { return time.Now().Add(2 * time.Minute) } // the leases of the dead have expired
+		q := node(t, db, jobs.Options{Now: later}, effect(db))
+		runDue(t, q)
+		for _, id := range acknowledged {
+			if s, ok, err := q.Job(ctx, id); err != nil || !ok || s.State != jobs.Completed {
+				t.Errorf("job %s: %+v, %v, %v", id, s, ok, err)
+			}
+		}
+		var done, effects, distinct int
+		if err := db.QueryRow(ctx, `SELECT (SELECT count(*) FROM kit_job WHERE binding = 'EFFECT' AND state = 'completed'),
+			(SELECT count(*) FROM jobs_effect), (SELECT count(DISTINCT job) FROM jobs_effect)`).Scan(&done, &effects, &distinct); err != nil {
+			t.Fatal(err)
+		}
+		if done < len(acknowledged) || effects != done || distinct != done {
+			t.Errorf("%d acknowledged, %d done, %d effects of %d jobs", len(acknowledged), done, effects, distinct)
+		}
+		t.Logf("%d acknowledged, %d done", len(acknowledged), done)
+	})
+}
+
+// killAfter kills a node after n acknowledgements and returns all it gave.
+func killAfter(t *testing.T, env string, n int) (acknowledged []string) {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), env)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() { _ = child.Process.Kill() })
+	defer kill()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acknowledged = append(acknowledged, lines.Text())
+		if len(acknowledged) == n {
+			kill()
+		}
+	}
+	_ = child.Wait() // killed
+	if len(acknowledged) < n {
+		t.Fatalf("the node ended by itself after %d jobs", len(acknowledged))
+	}
+	return acknowledged
+}

@@ -1,0 +1,150 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// The bounds of a job in bytes.
+const (
+	MaxPayload = 256 << 10
+	MaxKey     = 256
+)
+
+// Errors of Enqueue, SetAlarm and CancelAlarm.
+var (
+	ErrUnknownBinding = errors.New("jobs: unknown binding")
+	ErrInvalidKey     = fmt.Errorf("jobs: a key is at most %d bytes of UTF-8 without NUL", MaxKey)
+	ErrInvalidPayload = fmt.Errorf("jobs: a payload is at most %d bytes of JSON", MaxPayload)
+)
+
+// errBusy is next to impossible: the key changed hands at every try.
+var errBusy = errors.New("jobs: the key is too busy")
+
+// maxTries bounds the repetitions when a job ends between two statements.
+const maxTries = 20
+
+// EnqueueOption adjusts one Enqueue.
+type EnqueueOption func(*row)
+
+// Key makes the job the only one of its binding and key: while one is available or running, Enqueue returns its id and
+// adds nothing, so what a run under way has already read is not read again. At most 256 bytes; empty means no key.
+func Key(key string) EnqueueOption { return func(r *row) { r.Key = key } }
+
+// At makes the job due at t instead of now. The zero time means now.
+func At(t time.Time) EnqueueOption {
+	return func(r *row) {
+		if !t.IsZero() {
+			r.runAt = t.UnixMilli()
+		}
+	}
+}
+
+// Enqueue adds a job and returns its id. It joins the transaction in ctx. The payload is stored as JSON, at most
+// 256 KiB; nil as null. It refuses with [ErrUnknownBinding], [ErrInvalidKey] and [ErrInvalidPayload].
+func (q *Queue) Enqueue(ctx context.Context, binding string, payload any, opts ...EnqueueOption) (string, error) {
+	r, err := q.newRow(binding, payload)
+	if err != nil {
+		return "", err
+	}
+	for _, opt := range opts {
+		opt(&r)
+	}
+	if err := checkKey(r.Key); err != nil {
+		return "", err
+	}
+	for range maxTries {
+		added, err := q.insert(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		if added {
+			q.wake(ctx, r.runAt)
+			return r.ID, nil
+		}
+		first, found, err := q.keyHolder(ctx, r.Binding, r.Key)
+		if err != nil || found {
+			return first, err
+		}
+	}
+	return "", errBusy
+}
+
+// SetAlarm makes a job of this binding and key due at the given instant, with this payload. It joins the transaction in
+// ctx. Whatever stood under the key is replaced: a job that waits, for its time or for a repetition, is moved and starts
+// counting attempts anew; one that is running is left to end by itself, is not repeated should it fail, and a new job
+// waits beside it. The key is required; refusals are those of Enqueue.
+func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time, payload any) error {
+	r, err := q.newRow(binding, payload)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		return ErrInvalidKey
+	}
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	r.Key, r.runAt = key, at.UnixMilli()
+	return q.db.InTx(ctx, func(ctx context.Context) error {
+		for range maxTries {
+			set, err := q.upsert(ctx, r)
+			if err != nil {
+				return err
+			}
+			if set {
+				q.wake(ctx, r.runAt)
+				return nil
+			}
+			if err := q.takeKey(ctx, binding, key); err != nil {
+				return err
+			}
+		}
+		return errBusy
+	})
+}
+
+// CancelAlarm takes back what stands under the key: a job that waits is cancelled; one that is running is left to end
+// by itself and is not repeated should it fail. It joins the transaction in ctx. Nothing under the key is no error.
+func (q *Queue) CancelAlarm(ctx context.Context, binding, key string) error {
+	if !q.Has(binding) {
+		return ErrUnknownBinding
+	}
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return q.cancelKey(ctx, binding, key, q.now().UnixMilli())
+}
+
+func (q *Queue) newRow(binding string, payload any) (row, error) {
+	b, ok := q.binding(binding)
+	if !ok {
+		return row{}, ErrUnknownBinding
+	}
+	text, err := json.Marshal(payload)
+	if err != nil {
+		return row{}, fmt.Errorf("%w: %w", ErrInvalidPayload, err)
+	}
+	if len(text) > MaxPayload || !utf8.Valid(text) {
+		return row{}, ErrInvalidPayload
+	}
+	now := q.now()
+	return row{
+		Job:   Job{ID: id.New(now), Binding: binding, Payload: text},
+		runAt: now.UnixMilli(), createdAt: now.UnixMilli(), maxAttempts: b.MaxAttempts,
+	}, nil
+}
+
+func checkKey(key string) error {
+	if len(key) > MaxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return ErrInvalidKey
+	}
+	return nil
+}

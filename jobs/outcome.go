@@ -1,0 +1,58 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// maxError bounds the stored text of an error in bytes.
+const maxError = 1024
+
+// ErrLeaseLost is the cause of a Run's context, and what [Complete] returns, when another node has taken the job over
+// or an operator has ended it.
+var ErrLeaseLost = errors.New("jobs: the lease of this run was lost")
+
+type snoozed struct{ d time.Duration }
+
+func (s *snoozed) Error() string { return "snoozed for " + s.d.String() }
+
+type cancelled struct{ cause error }
+
+func (c *cancelled) Error() string { return fmt.Sprintf("cancelled: %v", c.cause) }
+func (c *cancelled) Unwrap() error { return c.cause }
+
+type permanent struct{ cause error }
+
+func (p *permanent) Error() string { return fmt.Sprintf("permanent: %v", p.cause) }
+func (p *permanent) Unwrap() error { return p.cause }
+
+// Snooze is what a Run returns to be repeated after d, at least a millisecond, without spending an attempt.
+func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
+
+// Cancel is what a Run returns to end the job as cancelled: its work is no longer wanted.
+func Cancel(cause error) error { return &cancelled{cause} }
+
+// Permanent is what a Run returns to have the job discarded at once: no repetition can succeed.
+func Permanent(cause error) error { return &permanent{cause} }
+
+// defaultBackoff is min(1 h, 2^attempt s), give or take a fifth, so that what failed together does not come back
+// together.
+func defaultBackoff(attempt int) time.Duration {
+	pause := time.Hour
+	if attempt < 12 {
+		pause = min(pause, time.Second<<attempt)
+	}
+	return pause*4/5 + rand.N(pause*2/5)
+}
+
+// reason returns the stored form of an error.
+func reason(err error) string {
+	text := err.Error()
+	if len(text) > maxError {
+		text = text[:maxError]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
+}

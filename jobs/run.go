@@ -1,0 +1,308 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+const (
+	// pollSQLite and pollPostgres bound how long a job waits whose hint was lost.
+	pollSQLite   = time.Second
+	pollPostgres = 5 * time.Second
+	// rescueEvery is how often a node looks for expired leases.
+	rescueEvery = 10 * time.Second
+	// minWait keeps a job that is due but locked by a transaction from spinning the loop.
+	minWait  = 10 * time.Millisecond
+	maxClaim = 100
+	// unwind is how long a cancelled run may take to return.
+	unwind = 5 * time.Second
+)
+
+// Run works jobs until ctx ends. Then it takes no more, waits SoftStop for the runs under way, cancels the others and
+// gives them five seconds to return; jobs not done by then go back with their attempt refunded. It returns nil, or an
+// error when this queue already runs. Errors of the database are logged and tried again.
+func (q *Queue) Run(ctx context.Context) error {
+	if !q.running.CompareAndSwap(false, true) {
+		return errors.New("jobs: already running")
+	}
+	c := newCrew(ctx, q)
+	defer q.bus.Subscribe(topic, func([]byte) { signal(q.again) })()
+	var rescueAt time.Time
+	for tell := true; ctx.Err() == nil; {
+		q.planned.Store(math.MaxInt64) // whoever enqueues from here on wakes the loop
+		if now := q.now(); !now.Before(rescueAt) {
+			q.rescueExpired(ctx)
+			rescueAt = now.Add(rescueEvery)
+		}
+		next, err := q.fetch(ctx, c)
+		if err != nil && ctx.Err() == nil {
+			q.log.ErrorContext(ctx, "jobs: cannot fetch", "error", err)
+		}
+		if tell && c.isFull() {
+			q.tellOthers()
+		}
+		q.planned.Store(next.UnixMilli())
+		tell = q.wait(ctx, next)
+	}
+	q.running.Store(false)
+	c.stop()
+	q.tellOthers() // about jobs given back
+	return nil
+}
+
+// RunDue works, one after the other in the calling goroutine, what is due by the queue's clock, ticks of schedules and
+// expired leases included, until nothing is due; it returns the number of runs. It is for tests with a clock of their
+// own; the end of ctx stops it as it stops Run.
+func (q *Queue) RunDue(ctx context.Context) (int, error) {
+	names := q.seal()
+	for n := 0; ; n++ {
+		if _, err := q.tick(ctx); err != nil {
+			return n, err
+		}
+		if _, err := q.rescue(ctx, q.now().UnixMilli()); err != nil {
+			return n, err
+		}
+		r, err := q.takeFirst(ctx, names)
+		if err != nil || r == nil {
+			return n, err
+		}
+		q.execute(ctx, r)
+	}
+}
+
+// takeFirst claims the job that is due longest and not locked, nil when there is none.
+func (q *Queue) takeFirst(ctx context.Context, names []string) (*run, error) {
+	due, err := q.due(ctx, names)
+	now := q.now().UnixMilli()
+	for _, d := range due {
+		if d.runAt > now {
+			break
+		}
+		runs, err := q.take(ctx, d.name, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(runs) > 0 {
+			return runs[0], nil
+		}
+	}
+	return nil, err
+}
+
+func (q *Queue) rescueExpired(ctx context.Context) {
+	n, err := q.rescue(ctx, q.now().UnixMilli())
+	if n > 0 {
+		q.log.WarnContext(ctx, "jobs: leases expired", "jobs", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		q.log.ErrorContext(ctx, "jobs: cannot rescue", "error", err)
+	}
+}
+
+// take claims up to limit due jobs of a binding. The end of ctx does not cut it short: nobody would know what it took.
+func (q *Queue) take(ctx context.Context, name string, limit int) ([]*run, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	defer cancel()
+	binding, _ := q.binding(name)
+	now, token := q.now(), rand.Text()
+	until := now.Add(lease)
+	claimed, err := q.claim(ctx, name, limit, token, now.UnixMilli(), until.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(claimed, func(a, b claimedJob) int {
+		return cmp.Or(cmp.Compare(a.runAt, b.runAt), strings.Compare(a.ID, b.ID))
+	})
+	runs := make([]*run, len(claimed))
+	for i, job := range claimed {
+		runs[i] = &run{claimedJob: job, queue: q, binding: binding, token: token, leaseUntil: until}
+	}
+	return runs, nil
+}
+
+// fetch hands due jobs to the crew until nothing is due or no worker is free. It returns when to look again at the
+// latest.
+func (q *Queue) fetch(ctx context.Context, c *crew) (next time.Time, err error) {
+	next = q.now().Add(q.poll())
+	sooner := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	tick, err := q.tick(ctx)
+	if err != nil {
+		return next, err
+	}
+	sooner(tick)
+	for {
+		c.begin()
+		due, err := q.due(ctx, c.names)
+		if err != nil {
+			return next, err
+		}
+		now, started, locked := q.now(), false, false
+		for _, d := range due {
+			if runAt := time.UnixMilli(d.runAt); runAt.After(now) {
+				sooner(runAt)
+				break
+			}
+			room := c.room(d.name)
+			if room == 0 {
+				continue
+			}
+			runs, err := q.take(ctx, d.name, room)
+			if err != nil {
+				return next, err
+			}
+			for _, r := range runs {
+				c.start(r)
+			}
+			started = started || len(runs) > 0
+			locked = locked || len(runs) == 0
+		}
+		if started {
+			continue
+		}
+		if locked {
+			sooner(now)
+		}
+		return next, nil
+	}
+}
+
+func (q *Queue) poll() time.Duration {
+	if q.db.Dialect() == database.SQLite {
+		return pollSQLite
+	}
+	return pollPostgres
+}
+
+// wait returns when there is reason to look, and whether other nodes do not know of it.
+func (q *Queue) wait(ctx context.Context, next time.Time) (tell bool) {
+	timer := time.NewTimer(min(max(next.Sub(q.now()), minWait), q.poll()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-q.again:
+		return false
+	case <-q.news:
+		return true
+	case <-timer.C:
+		return true
+	}
+}
+
+// crew is the workers of one Run.
+type crew struct {
+	queue  *Queue
+	names  []string
+	ctx    context.Context // ends when runs are cancelled
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu   sync.Mutex
+	runs map[*run]struct{}
+	busy map[string]int // workers by binding
+	full bool           // some due job found no worker
+}
+
+func newCrew(ctx context.Context, q *Queue) *crew {
+	c := &crew{queue: q, names: q.seal(), runs: map[*run]struct{}{}, busy: map[string]int{}}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return c
+}
+
+// begin starts a look at what is due.
+func (c *crew) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.full = false
+}
+
+// room returns how many jobs of the binding can be claimed for free workers within its share of them.
+func (c *crew) room(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	workers := c.queue.workers
+	room := min(workers-len(c.runs), workers-workers/4-c.busy[name], maxClaim)
+	c.full = c.full || room == 0
+	return room
+}
+
+func (c *crew) isFull() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full
+}
+
+func (c *crew) start(r *run) {
+	c.mu.Lock()
+	c.runs[r] = struct{}{}
+	c.busy[r.Binding]++
+	c.mu.Unlock()
+	c.work.Go(func() {
+		defer c.end(r)
+		c.queue.execute(c.ctx, r)
+	})
+}
+
+// end frees the worker, and lets the loop look for more where a lack of workers had stopped it.
+func (c *crew) end(r *run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runs, r)
+	c.busy[r.Binding]--
+	if c.full {
+		signal(c.queue.again)
+	}
+}
+
+// stop waits for the runs, then cancels them, then gives up their jobs.
+func (c *crew) stop() {
+	defer c.cancel()
+	done := make(chan struct{})
+	go func() {
+		c.work.Wait()
+		close(done)
+	}()
+	if within(done, c.queue.softStop) {
+		return
+	}
+	c.cancel()
+	if within(done, unwind) {
+		return
+	}
+	c.mu.Lock()
+	stuck := make([]*run, 0, len(c.runs))
+	for r := range c.runs {
+		stuck = append(stuck, r)
+	}
+	c.mu.Unlock()
+	for _, r := range stuck {
+		c.queue.log.Error("jobs: run does not return", "binding", r.Binding, "job", r.ID)
+		if _, err := c.queue.record(c.ctx, r, c.queue.judge(r, c.ctx.Err(), 0, true)); err != nil {
+			c.queue.log.Error("jobs: job not given back", "job", r.ID, "error", err)
+		}
+	}
+}
+
+func within(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,82 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// State says how far a job is.
+type State string
+
+// The states. A job that is available waits for its time, for a worker or for a repetition; the last three are final.
+const (
+	Available State = "available"
+	Running   State = "running"
+	Completed State = "completed"
+	Discarded State = "discarded" // attempts spent, or a permanent error
+	Cancelled State = "cancelled" // by Cancel or CancelAlarm, or replaced by an alarm while it ran and then not done
+)
+
+// Status is what the queue knows of a job.
+type Status struct {
+	ID          string
+	Binding     string
+	Key         string
+	State       State
+	Attempt     int // runs so far, the one under way included
+	MaxAttempts int
+	RunAt       time.Time // when it is or was due
+	CreatedAt   time.Time
+	FinishedAt  time.Time // zero unless final
+	LastError   string    // of the last failed run, at most 1 KiB
+}
+
+// Job returns the status of a job; ok is false when it never was or has been swept: completed and cancelled jobs after
+// a day, discarded ones after 14.
+func (q *Queue) Job(ctx context.Context, id string) (status Status, ok bool, err error) {
+	return database.Get(ctx, q.db, func(s database.Scanner) (Status, error) {
+		var v Status
+		var runAt, createdAt, finishedAt int64
+		err := s.Scan(&v.ID, &v.Binding, &v.Key, &v.State, &v.Attempt, &v.MaxAttempts, &runAt, &createdAt, &finishedAt, &v.LastError)
+		v.RunAt, v.CreatedAt = time.UnixMilli(runAt).UTC(), time.UnixMilli(createdAt).UTC()
+		if finishedAt > 0 {
+			v.FinishedAt = time.UnixMilli(finishedAt).UTC()
+		}
+		return v, err
+	}, `SELECT id, binding, key, state, attempt, max_attempts, run_at, created_at, finished_at, last_error
+		FROM kit_job WHERE id = $1`, id)
+}
+
+// Stats counts the jobs of all bindings.
+type Stats struct {
+	Available, Running, Completed, Discarded, Cancelled int64
+	// Lag is how long the job that is due longest has waited for a worker, 0 when none is due; jobs of bindings that
+	// this queue does not know are left out.
+	Lag time.Duration
+}
+
+// Stats reads the counts.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	var stats Stats
+	counts := map[State]*int64{Available: &stats.Available, Running: &stats.Running, Completed: &stats.Completed,
+		Discarded: &stats.Discarded, Cancelled: &stats.Cancelled}
+	_, err := database.All(ctx, q.db, func(s database.Scanner) (state State, err error) {
+		var n int64
+		if err = s.Scan(&state, &n); err == nil {
+			*counts[state] = n
+		}
+		return state, err
+	}, `SELECT 'available', count(*) FROM kit_job WHERE state = 'available'
+		UNION ALL SELECT 'running', count(*) FROM kit_job WHERE state = 'running'
+		UNION ALL SELECT state, count(*) FROM kit_job WHERE finished_at > 0 GROUP BY state`)
+	if err != nil {
+		return Stats{}, err
+	}
+	due, err := q.due(ctx, q.names())
+	if len(due) > 0 {
+		stats.Lag = max(q.now().Sub(time.UnixMilli(due[0].runAt)), 0)
+	}
+	return stats, err
+}

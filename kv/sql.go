@@ -1,0 +1,97 @@
+package kv
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// Expired entries are removed by later writes, so many at a time, so often.
+const (
+	sweepEvery = time.Second
+	sweepLimit = 100
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations is the schema of [NewSQL].
+func Migrations() database.Migrations {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return database.Migrations{Name: "kv", FS: files}
+}
+
+// SQL is a store in a database. Inside a transaction of that database its
+// operations commit with it.
+type SQL struct {
+	db      *database.DB
+	sweptAt atomic.Int64 // milliseconds
+}
+
+// NewSQL makes a store on a database that has [Migrations].
+func NewSQL(db *database.DB) *SQL { return &SQL{db: db} }
+
+// Get answers the value.
+func (s *SQL) Get(ctx context.Context, key string) ([]byte, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (value []byte, err error) {
+		err = row.Scan(&value)
+		return value, err
+	}, `SELECT value FROM kv_entry WHERE key = $1 AND expires_at > $2`, key, s.db.Now(ctx).UnixMilli())
+}
+
+// Put refuses with [ErrKey], [ErrValue] and [ErrTTL].
+func (s *SQL) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	_, err := s.insert(ctx, key, value, ttl, `INSERT INTO kv_entry (key, value, expires_at) VALUES ($1, $2, $3)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at`)
+	return err
+}
+
+// PutIfAbsent refuses with [ErrKey], [ErrValue] and [ErrTTL].
+func (s *SQL) PutIfAbsent(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
+	return s.insert(ctx, key, value, ttl, `INSERT INTO kv_entry (key, value, expires_at) VALUES ($1, $2, $3)
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
+		WHERE kv_entry.expires_at <= $4`, s.db.Now(ctx).UnixMilli())
+}
+
+func (s *SQL) insert(ctx context.Context, key string, value []byte, ttl time.Duration, query string, more ...any) (bool, error) {
+	if err := check(key, value, ttl); err != nil {
+		return false, err
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	now := s.db.Now(ctx)
+	args := append([]any{key, value, now.Add(ttl).UnixMilli()}, more...)
+	n, err := s.db.Exec(ctx, query, args...)
+	if err == nil {
+		s.sweep(ctx, now)
+	}
+	return n == 1, err
+}
+
+// Delete removes the key.
+func (s *SQL) Delete(ctx context.Context, key string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM kv_entry WHERE key = $1`, key)
+	return err
+}
+
+// Atomic is true: the primary key decides.
+func (s *SQL) Atomic() bool { return true }
+
+// sweep removes some of what expired, outside of the caller's transaction only:
+// it may fail, and nothing depends on it.
+func (s *SQL) sweep(ctx context.Context, now time.Time) {
+	last := s.sweptAt.Load()
+	if now.Sub(time.UnixMilli(last)).Abs() < sweepEvery || s.db.InTransaction(ctx) || !s.sweptAt.CompareAndSwap(last, now.UnixMilli()) {
+		return
+	}
+	_, _ = s.db.Exec(ctx, `DELETE FROM kv_entry WHERE key IN (
+		SELECT key FROM kv_entry WHERE expires_at <= $1 LIMIT $2 /*pg FOR UPDATE SKIP LOCKED */)`, now.UnixMilli(), sweepLimit)
+}
