@@ -1,0 +1,132 @@
+package capability
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+// DefaultMaxBody limits a request body when the route says nothing else, in bytes.
+const DefaultMaxBody = 1 << 20
+
+// bodyTimeout bounds how long a client may take to send its body.
+const bodyTimeout = 30 * time.Second
+
+// Call is one guarded request on its way through a handler.
+type Call struct {
+	// Caller is whom the guard established.
+	Caller Caller
+	origin *Origin
+	route  *Route
+	w      http.ResponseWriter
+	r      *http.Request
+	param  func(name string) string
+	query  url.Values
+	body   []byte
+	read   bool
+}
+
+// NewCall is for the mount: param answers an unescaped path parameter.
+func NewCall(w http.ResponseWriter, r *http.Request, route *Route, origin *Origin, param func(string) string) *Call {
+	return &Call{Caller: origin.Caller, origin: origin, route: route, w: w, r: r, param: param}
+}
+
+// Context is cancelled when the client goes away; it carries the [Origin].
+func (c *Call) Context() context.Context { return c.r.Context() }
+
+// Request is the request as it came, its body limited.
+func (c *Call) Request() *http.Request { return c.r }
+
+// In answers the call on another context, such as a transaction's.
+func (c *Call) In(ctx context.Context) *Call {
+	inner := *c
+	inner.r = c.r.WithContext(ctx)
+	return &inner
+}
+
+// Writer is for raw handlers.
+func (c *Call) Writer() http.ResponseWriter { return c.w }
+
+// RequestID names this request in the answer's X-Request-Id and in the log.
+func (c *Call) RequestID() string { return c.origin.RequestID }
+
+// Param answers a path parameter, unescaped, never empty.
+func (c *Call) Param(name string) string { return c.param(name) }
+
+// Query answers the first value of a query parameter, or "".
+func (c *Call) Query(name string) string {
+	if c.query == nil {
+		if c.r.URL.RawQuery == "" {
+			return ""
+		}
+		c.query = c.r.URL.Query()
+	}
+	return c.query.Get(name)
+}
+
+// Body reads the exact bytes received, at most the route's limit.
+func (c *Call) Body() ([]byte, error) {
+	if c.read {
+		return c.body, nil
+	}
+	if c.r.Body == nil || c.r.Body == http.NoBody {
+		return nil, nil
+	}
+	if c.r.ContentLength > c.maxBody() {
+		return nil, ErrBodyTooLarge
+	}
+	control := http.NewResponseController(c.w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer has one
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.maxBody()))
+	_ = control.SetReadDeadline(time.Time{})
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, ErrBodyTooLarge
+	case err != nil:
+		return nil, ErrInvalidRequest.Saying("The body could not be read.").Because(err)
+	}
+	c.body, c.read = body, true
+	return body, nil
+}
+
+func (c *Call) maxBody() int64 {
+	if c.route.MaxBody > 0 {
+		return c.route.MaxBody
+	}
+	return DefaultMaxBody
+}
+
+// decode reads a JSON body strictly.
+func (c *Call) decode(into any) error {
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	if !isJSON(c.r.Header.Get("Content-Type")) {
+		return ErrUnsupportedMediaType
+	}
+	if err := strictjson.Decode(body, into); err != nil {
+		return ErrInvalidRequest.Saying("%s", err.Error())
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || kind != "application/json" {
+		return false
+	}
+	charset, named := params["charset"]
+	return !named || strings.EqualFold(charset, "utf-8")
+}

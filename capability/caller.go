@@ -1,0 +1,74 @@
+package capability
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Caller is whom a guard established.
+type Caller struct {
+	// Strategy is the proof that was accepted: bearer, session, control-plane,
+	// signed-webhook or public.
+	Strategy Strategy
+	// UserID is set for users.
+	UserID    string
+	SessionID string
+	// Scopes are those of the credential; a cookie session has none.
+	Scopes []string
+	// ConnectionID, KeyID and TokenID name the control-plane connection, its key,
+	// and the spent token.
+	ConnectionID, KeyID, TokenID string
+}
+
+// HasScope compares exactly: there is no prefix rule and no wildcard.
+func (c Caller) HasScope(scope string) bool { return slices.Contains(c.Scopes, scope) }
+
+// Users verifies end users. The auth capability provides it; without one every
+// user route refuses.
+type Users struct {
+	// Bearer verifies an access token.
+	Bearer func(ctx context.Context, token string) (Caller, error)
+	// Session verifies the request's session cookie; ok is false when it has none.
+	Session func(r *http.Request) (caller Caller, ok bool, err error)
+	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
+	CSRF func(r *http.Request, caller Caller) error
+}
+
+// Machines verifies control-plane credentials. The control plane provides it;
+// without one every control-plane route refuses with controlplane/not_connected.
+type Machines struct {
+	// Verify checks the credential of a request and spends its token id. A
+	// verified caller is answered even when it lacks the route's scope.
+	Verify func(r *http.Request, body []byte) (Caller, error)
+	// AllowOrigin reports whether a browser page of this origin may call.
+	AllowOrigin func(origin string) bool
+	// MaxAge is how long a browser may keep a preflight answer.
+	MaxAge time.Duration
+}
+
+// Origin says which request a piece of work belongs to. The kit puts it into
+// the context of every handler; audit reads it.
+type Origin struct {
+	RequestID string
+	Method    string
+	// Route is the pattern, such as "/ledger/:currency".
+	Route     string
+	Caller    Caller
+	IP        string
+	UserAgent string
+}
+
+type originKey struct{}
+
+// WithOrigin returns a context that carries the origin.
+func WithOrigin(ctx context.Context, o *Origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+// OriginOf answers the request a context belongs to, or nil outside of one.
+func OriginOf(ctx context.Context) *Origin {
+	o, _ := ctx.Value(originKey{}).(*Origin)
+	return o
+}

@@ -1,0 +1,168 @@
+// Package capabilitytest is the suite every capability passes: that it
+// assembles, that moving its prefix moves all of it, that its rows, keys and
+// refusals are complete, and that its migrations apply to every database.
+package capabilitytest
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/pubsub"
+)
+
+// Build makes the capability on a host with a base path; "" is its default.
+type Build func(h capability.Host, basePath string) (capability.Capability, error)
+
+// NewHost makes what a capability runs on: a database, the clock of the wall,
+// and the environment "test".
+func NewHost(t testing.TB, db *database.DB) capability.Host {
+	t.Helper()
+	base, err := url.Parse("http://localhost:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus := pubsub.NewMemory()
+	t.Cleanup(func() { _ = bus.Close() })
+	log := slog.New(slog.DiscardHandler)
+	return capability.Host{
+		DB: db, Jobs: jobs.New(db, bus, jobs.Options{Log: log, Now: time.Now}), PubSub: bus, Log: log,
+		Now: time.Now, Environment: "test", BaseURL: base, InternalPrefix: "/__kit",
+	}
+}
+
+// Run holds a capability to the rules of the seam.
+func Run(t *testing.T, build Build) {
+	t.Helper()
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		c := mustBuild(t, build, db, "")
+		t.Run("migrations", func(t *testing.T) { migrations(t, c, db) })
+		t.Run("close", func(t *testing.T) {
+			if c.Close == nil {
+				return
+			}
+			if err := c.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	db, err := database.OpenMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	c := mustBuild(t, build, db, "")
+	t.Run("rows", func(t *testing.T) { rows(t, c) })
+	t.Run("prefix", func(t *testing.T) { prefix(t, c, mustBuild(t, build, db, "/moved/there")) })
+	t.Run("refusals", func(t *testing.T) { refusals(t, c) })
+	t.Run("manifest", func(t *testing.T) { manifest(t, c) })
+}
+
+func mustBuild(t *testing.T, build Build, db *database.DB, basePath string) capability.Capability {
+	t.Helper()
+	c, err := build(NewHost(t, db), basePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// migrations apply, and apply again harmlessly.
+func migrations(t *testing.T, c capability.Capability, db *database.DB) {
+	if c.Migrations == nil {
+		return
+	}
+	if c.Database != db {
+		t.Error("Database is not the host's")
+	}
+	table := regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
+	_ = fs.WalkDir(c.Migrations, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(c.Migrations, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range table.FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasPrefix(match[1], c.Domain()) {
+				t.Errorf("%s: table %s is not named after the capability", path, match[1])
+			}
+		}
+		return nil
+	})
+	for range 2 {
+		if err := db.Migrate(context.Background(), jobs.Migrations(), database.Migrations{Name: c.Name, FS: c.Migrations}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rows(t *testing.T, c capability.Capability) {
+	for _, r := range c.Routes {
+		row := r.Method + " " + r.Path
+		if !r.Guard.Valid() || !r.Handle.Valid() {
+			t.Errorf("%s: no guard or no handler", row)
+		}
+		if r.Summary == "" {
+			t.Errorf("%s: no summary", row)
+		}
+		if strings.Contains(r.Path, "/admin/") && r.Guard.Strategy() != capability.StrategyControlPlane {
+			t.Errorf("%s: management is for machine credentials only", row)
+		}
+	}
+}
+
+// prefix holds rule 2 of the specification: one key moves every route.
+func prefix(t *testing.T, at, moved capability.Capability) {
+	if at.Prefix == "" {
+		return
+	}
+	if moved.Prefix != "/moved/there" {
+		t.Errorf("Prefix is %q after the move", moved.Prefix)
+	}
+	for i, r := range at.Routes {
+		rest, ok := strings.CutPrefix(r.Path, at.Prefix)
+		if ok && moved.Routes[i].Path != "/moved/there"+rest {
+			t.Errorf("%s stayed at %s", r.Path, moved.Routes[i].Path)
+		}
+	}
+}
+
+func refusals(t *testing.T, c capability.Capability) {
+	form := regexp.MustCompile(`^[a-z]+/[a-z_]+$`)
+	var seen []string
+	for _, e := range c.Refusals {
+		if !form.MatchString(e.Code) || !strings.HasPrefix(e.Code, c.Domain()+"/") {
+			t.Errorf("%s is not a code of the domain", e.Code)
+		}
+		if slices.Contains(seen, e.Code) {
+			t.Errorf("%s is listed twice", e.Code)
+		}
+		if e.Status < 400 || e.Status > 599 || e.Message == "" {
+			t.Errorf("%s has no status or message", e.Code)
+		}
+		seen = append(seen, e.Code)
+	}
+}
+
+func manifest(t *testing.T, c capability.Capability) {
+	if c.Version == "" {
+		t.Error("no version")
+	}
+	for _, key := range c.Config {
+		if key.Key == "" || key.Summary == "" {
+			t.Errorf("config key %q has no name or summary", key.Key)
+		}
+	}
+}

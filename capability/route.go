@@ -1,0 +1,162 @@
+package capability
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Any is the method of a row that answers every method: one that
+// hands a whole prefix to another handler.
+const Any = "ALL"
+
+// Route is one row of the route table. Everything the kit knows about its
+// surface (guards, owned paths, manifest, documents, tests) is computed from
+// these rows.
+type Route struct {
+	Method string
+	// Path is a pattern: literal segments, :name parameters that match one
+	// non-empty segment, and a final * that matches the rest.
+	Path  string
+	Guard Guard
+	// Summary is one sentence for the manifest; required on control-plane routes.
+	Summary string
+	// MaxBody limits the request body in bytes; 0 means 1 MiB.
+	MaxBody int64
+	// Rate names the rate class; empty means "read" for GET and HEAD, "write" else.
+	Rate string
+	// Idempotent makes the route honour the Idempotency-Key header: the answer
+	// is stored in the transaction of the operation and repeated for 24 hours.
+	Idempotent bool
+	Handle     Handler
+}
+
+// RateClass answers the class the route is limited by.
+func (r Route) RateClass() string {
+	switch {
+	case r.Rate != "":
+		return r.Rate
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		return "read"
+	default:
+		return "write"
+	}
+}
+
+// Mount puts the routes under a prefix: moving the prefix moves all of them.
+func Mount(prefix string, routes ...Route) []Route {
+	prefix = strings.TrimSuffix(prefix, "/")
+	for i := range routes {
+		routes[i].Path = prefix + routes[i].Path
+	}
+	return routes
+}
+
+// Reserved lists the literals that compete with a parameter: a currency, board
+// or game of such a name could never be reached through these routes.
+func Reserved(routes []Route, param string) []string {
+	param = ":" + param
+	var names []string
+	for _, with := range routes {
+		head, _, ok := strings.Cut(with.Path, param)
+		if !ok {
+			continue
+		}
+		for _, other := range routes {
+			rest, ok := strings.CutPrefix(other.Path, head)
+			literal, _, _ := strings.Cut(rest, "/")
+			if ok && literal != "" && literal[0] != ':' && literal != "*" && !slices.Contains(names, literal) {
+				names = append(names, literal)
+			}
+		}
+	}
+	return names
+}
+
+// None is the body of a request or answer that has none.
+type None = struct{}
+
+// Handler is what a route runs; the constructors keep what documents need.
+type Handler struct {
+	status  int
+	in, out reflect.Type
+	list    bool
+	socket  bool
+	reply   func(*Call) (any, error)
+	raw     func(*Call) error
+}
+
+// JSON decodes the body strictly into In, calls f and answers status with Out
+// as JSON. In [None] means the route takes no body, Out [None] that it answers
+// without one. Refuses with kit/invalid_request, kit/unsupported_media_type
+// and kit/body_too_large before f runs.
+func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
+	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	hasIn, hasOut := in != reflect.TypeFor[None](), out != reflect.TypeFor[None]()
+	return Handler{status: status, in: in, out: out, reply: func(c *Call) (any, error) {
+		var body In
+		if hasIn {
+			if err := c.decode(&body); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := f(c, body)
+		if err != nil || !hasOut {
+			return nil, err
+		}
+		return answer, nil
+	}}
+}
+
+// List answers one page of a keyset list as {"items": [...], "nextCursor": ...}.
+func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
+	return Handler{status: 200, in: reflect.TypeFor[None](), out: reflect.TypeFor[T](), list: true,
+		reply: func(c *Call) (any, error) {
+			page, err := c.page()
+			if err != nil {
+				return nil, err
+			}
+			items, err := f(c, page)
+			if err != nil {
+				return nil, err
+			}
+			if items.Items == nil {
+				items.Items = []T{}
+			}
+			return items, nil
+		}}
+}
+
+// Raw lets f read the request and write the answer itself. An error returned
+// before anything was written is answered as a refusal.
+func Raw(f func(*Call) error) Handler { return Handler{raw: f} }
+
+// Socket is Raw for a WebSocket upgrade; the kit has checked the Origin of a
+// cookie-proved request before f runs.
+func Socket(f func(*Call) error) Handler { return Handler{raw: f, socket: true} }
+
+// Valid reports whether the handler came from a constructor.
+func (h Handler) Valid() bool { return h.reply != nil || h.raw != nil }
+
+// IsRaw reports whether the handler writes the answer itself.
+func (h Handler) IsRaw() bool { return h.raw != nil }
+
+// IsSocket reports whether the handler upgrades to a WebSocket.
+func (h Handler) IsSocket() bool { return h.socket }
+
+// IsList reports whether the handler answers a page of a keyset list.
+func (h Handler) IsList() bool { return h.list }
+
+// Status answers the status of success, 0 for raw handlers.
+func (h Handler) Status() int { return h.status }
+
+// Types answers the types of the request body and of the answer, nil for raw
+// handlers; of a list, the answer's type is that of one item.
+func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }
+
+// Reply runs a handler that answers a value; the kit writes it.
+func (h Handler) Reply(c *Call) (any, error) { return h.reply(c) }
+
+// Raw runs a handler that writes the answer itself.
+func (h Handler) Raw(c *Call) error { return h.raw(c) }

@@ -1,0 +1,206 @@
+package mount
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// Bounds of what comes with the address of a request.
+const (
+	maxParam = 512
+	maxQuery = 8 << 10
+)
+
+// row is one entry of the table as the router calls it.
+type row struct {
+	m      *Mount
+	entry  Entry
+	name   string // span name
+	action string // audit action of a control-plane row
+}
+
+func newRow(m *Mount, e Entry) *row {
+	return &row{m: m, entry: e, name: "HTTP " + e.Route.Method + " " + e.Route.Path, action: Action(e)}
+}
+
+// Action names a control-plane call in the audit trail: the capability's
+// domain and its scope without the domain, ledger:accounts:read becoming
+// ledger/accounts_read. A row without a scope is named by its last segment.
+func Action(e Entry) string {
+	verb := e.Route.Guard.Scope()
+	if verb == "" {
+		verb = e.Route.Path[strings.LastIndex(e.Route.Path, "/")+1:]
+	}
+	verb = strings.TrimPrefix(verb, e.Domain+":")
+	return e.Domain + "/" + strings.NewReplacer(":", "_", "-", "_").Replace(verb)
+}
+
+func (row *row) serve(c echo.Context) error {
+	x := newExchange(row.m, row, c)
+	defer x.finish()
+	x.harden()
+	if err := x.run(); err != nil {
+		x.refuse(err)
+	}
+	return nil
+}
+
+// exchange is one request and its answer.
+type exchange struct {
+	m       *Mount
+	row     *row // nil when no row matched
+	c       echo.Context
+	w       *echo.Response
+	r       *http.Request
+	origin  *capability.Origin
+	start   time.Time
+	span    trace.Span
+	refusal *capability.Error
+}
+
+func newExchange(m *Mount, row *row, c echo.Context) *exchange {
+	r := c.Request()
+	x := &exchange{m: m, row: row, c: c, w: c.Response(), r: r, start: time.Now()}
+	x.origin = &capability.Origin{
+		RequestID: requestID(r.Header.Get("X-Request-Id"), x.start),
+		Method:    r.Method,
+		IP:        m.clientIP(r),
+		UserAgent: clip(r.UserAgent(), 256),
+	}
+	if row != nil {
+		x.origin.Route = row.entry.Route.Path
+	}
+	x.r = r.WithContext(capability.WithOrigin(x.trace(r.Context()), x.origin))
+	return x
+}
+
+// run is the way of a request: what came with the address, who calls, how
+// often, and then the handler.
+func (x *exchange) run() error {
+	if err := x.checkAddress(); err != nil {
+		return err
+	}
+	route := &x.row.entry.Route
+	if route.Guard.Strategy() == capability.StrategyPublic {
+		if err := x.limit("address " + x.addressKey()); err != nil {
+			return err
+		}
+	}
+	call := capability.NewCall(x.w, x.r, route, x.origin, x.param)
+	if err := x.guard(call); err != nil {
+		return err
+	}
+	if route.Guard.Strategy() != capability.StrategyPublic {
+		if err := x.limit("caller " + call.Caller.UserID + call.Caller.KeyID); err != nil {
+			return err
+		}
+	}
+	return x.handle(call)
+}
+
+// checkAddress refuses paths and queries that no row means: the router matches
+// empty segments and, at the end of a branch, slashes.
+func (x *exchange) checkAddress() error {
+	names, values := x.c.ParamNames(), x.c.ParamValues()
+	for i, value := range values {
+		if names[i] == "*" {
+			continue
+		}
+		if value == "" || len(value) > maxParam || strings.Contains(value, "/") {
+			return capability.ErrNotFound
+		}
+		if text := x.param(names[i]); !plain(text) {
+			return capability.ErrNotFound
+		}
+	}
+	if x.r.URL.RawQuery == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(x.r.URL.RawQuery)
+	if err != nil || len(x.r.URL.RawQuery) > maxQuery {
+		return capability.ErrInvalidRequest.Saying("The query string is malformed or too long.")
+	}
+	for name, list := range query {
+		for _, value := range append(list, name) {
+			if !plain(value) {
+				return capability.ErrInvalidRequest.Saying("The query string must be UTF-8 text without NUL.")
+			}
+		}
+	}
+	return nil
+}
+
+// plain reports whether a text can be stored: UTF-8 without NUL.
+func plain(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// param answers a path parameter. The router matched the escaped path when
+// there was one, and then parameters are still escaped.
+func (x *exchange) param(name string) string {
+	value := x.c.Param(name)
+	if x.r.URL.RawPath == "" {
+		return value
+	}
+	text, err := url.PathUnescape(value)
+	if err != nil {
+		return "\x00" // refused by checkAddress
+	}
+	return text
+}
+
+func (x *exchange) params() map[string]string {
+	names := x.c.ParamNames()
+	if len(names) == 0 {
+		return nil
+	}
+	params := make(map[string]string, len(names))
+	for _, name := range names {
+		params[name] = x.param(name)
+	}
+	return params
+}
+
+// finish turns a panic into an answer, then accounts for the request.
+func (x *exchange) finish() {
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
+			panic(p)
+		}
+		x.m.Log.LogAttrs(x.r.Context(), levelError, "panic", attr("requestId", x.origin.RequestID),
+			attr("route", x.origin.Route), attrAny("panic", p), attr("stack", string(debug.Stack())))
+		x.refuse(errPanicked)
+	}
+	x.observe()
+}
+
+var errPanicked = errors.New("the handler panicked")
+
+// requestID keeps a sane identifier the caller or a proxy gave.
+func requestID(given string, now time.Time) string {
+	if len(given) < 8 || len(given) > 64 {
+		return id.New(now)
+	}
+	for _, c := range []byte(given) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return id.New(now)
+		}
+	}
+	return given
+}
+
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most]
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,168 @@
+package mount
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// KeyLifetime is how long an answer is repeated for its Idempotency-Key.
+const KeyLifetime = 24 * time.Hour
+
+const maxKey = 255
+
+//go:embed migrations
+var migrations embed.FS
+
+// Migrations makes the table of idempotency keys.
+func Migrations() database.Migrations {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded above
+	}
+	return database.Migrations{Name: "kit", FS: files}
+}
+
+// stored is the answer kept under a key.
+type stored struct {
+	hash   string
+	status int
+	answer string
+}
+
+// once runs the handler at most once for a key of this route and caller. The
+// claim, the operation and the answer are one transaction: a refused or lost
+// call leaves nothing, and of two at once the second waits and repeats.
+func (x *exchange) once(key string, call *capability.Call) error {
+	if !validKey(key) {
+		return capability.ErrInvalidRequest.Saying("Idempotency-Key is 1 to %d visible ASCII characters.", maxKey)
+	}
+	body, err := call.Body()
+	if err != nil {
+		return err
+	}
+	hash := fingerprint(x.r, body)
+	var kept stored
+	var replayed bool
+	err = x.m.DB.InTx(x.r.Context(), func(ctx context.Context) error {
+		replayed = false
+		claimed, err := x.claim(ctx, key, hash)
+		if err != nil {
+			return err
+		}
+		if !claimed {
+			replayed = true
+			kept, err = x.recall(ctx, key)
+			return err
+		}
+		kept, err = x.perform(ctx, call)
+		if err != nil {
+			return err
+		}
+		return x.keep(ctx, key, kept)
+	})
+	switch {
+	case err != nil:
+		return err
+	case replayed && kept.hash != hash:
+		return capability.ErrIdempotencyConflict
+	case replayed:
+		x.w.Header().Set("Idempotency-Replayed", "true")
+	}
+	if kept.answer == "" {
+		x.w.WriteHeader(kept.status)
+		return nil
+	}
+	return x.write(kept.status, []byte(kept.answer))
+}
+
+func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, error) {
+	h := x.row.entry.Route.Handle
+	out, err := h.Reply(call.In(ctx))
+	if err != nil || out == nil {
+		return stored{status: h.Status()}, err
+	}
+	var buf bytes.Buffer
+	err = encode(&buf, out)
+	return stored{status: h.Status(), answer: buf.String()}, err
+}
+
+func (x *exchange) keyOwner() (route, caller string) {
+	route = x.origin.Method + " " + x.origin.Route
+	if c := x.origin.Caller; c.UserID != "" {
+		return route, "user " + c.UserID
+	}
+	return route, "key " + x.origin.Caller.KeyID
+}
+
+// claim takes the key, or takes it over when its day has passed.
+func (x *exchange) claim(ctx context.Context, key, hash string) (bool, error) {
+	route, caller := x.keyOwner()
+	now := x.m.DB.Now(ctx)
+	rows, err := x.m.DB.Exec(ctx, `
+		INSERT INTO kit_idempotency (route, caller, key, hash, status, answer, expires_at)
+		VALUES ($1, $2, $3, $4, 0, '', $5)
+		ON CONFLICT (route, caller, key) DO UPDATE
+		SET hash = excluded.hash, status = 0, answer = '', expires_at = excluded.expires_at
+		WHERE kit_idempotency.expires_at <= $6`,
+		route, caller, key, hash, now.Add(KeyLifetime).UnixMilli(), now.UnixMilli())
+	return rows == 1, err
+}
+
+func (x *exchange) recall(ctx context.Context, key string) (stored, error) {
+	route, caller := x.keyOwner()
+	var s stored
+	err := x.m.DB.QueryRow(ctx, `
+		SELECT hash, status, answer FROM kit_idempotency WHERE route = $1 AND caller = $2 AND key = $3`,
+		route, caller, key).Scan(&s.hash, &s.status, &s.answer)
+	return s, err
+}
+
+func (x *exchange) keep(ctx context.Context, key string, s stored) error {
+	route, caller := x.keyOwner()
+	_, err := x.m.DB.Exec(ctx, `
+		UPDATE kit_idempotency SET status = $4, answer = $5 WHERE route = $1 AND caller = $2 AND key = $3`,
+		route, caller, key, s.status, s.answer)
+	return err
+}
+
+// sweepChunk bounds the rows one sweep statement removes.
+const sweepChunk = 1000
+
+// SweepKeys removes the keys whose day has passed.
+func SweepKeys(ctx context.Context, db *database.DB) error {
+	for {
+		rows, err := db.Exec(ctx, `
+			DELETE FROM kit_idempotency WHERE (route, caller, key) IN
+			(SELECT route, caller, key FROM kit_idempotency WHERE expires_at <= $1 LIMIT $2)`,
+			db.Now(ctx).UnixMilli(), sweepChunk)
+		if err != nil || rows < sweepChunk {
+			return err
+		}
+	}
+}
+
+// fingerprint covers what a repeated request must share with the first.
+func fingerprint(r *http.Request, body []byte) string {
+	h := sha256.New()
+	h.Write([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery + "\n"))
+	h.Write(body)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+func validKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return key != "" && len(key) <= maxKey
+}

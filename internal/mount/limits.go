@@ -1,0 +1,75 @@
+package mount
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// limit takes a token of the row's rate class.
+func (x *exchange) limit(key string) error {
+	limiter := x.m.limiters[x.row.entry.Route.RateClass()]
+	if limiter == nil {
+		return nil
+	}
+	wait, ok := limiter.Allow(key)
+	if ok {
+		return nil
+	}
+	x.retryAfter(wait)
+	return capability.ErrRateLimited
+}
+
+// addressKey is the unit an address is limited by: an IPv6 client owns its /64.
+func (x *exchange) addressKey() string {
+	addr, err := netip.ParseAddr(x.origin.IP)
+	if err != nil || addr.Is4() {
+		return x.origin.IP
+	}
+	prefix, err := addr.Prefix(64)
+	if err != nil {
+		return x.origin.IP
+	}
+	return prefix.String()
+}
+
+// clientIP is the peer's address, or, through trusted proxies only, the
+// nearest address in X-Forwarded-For that is not one of them.
+func (m *Mount) clientIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	if len(m.TrustedProxies) == 0 || !m.trusted(host) {
+		return host
+	}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop := strings.TrimSpace(hops[i])
+		addr, err := netip.ParseAddr(hop)
+		if err != nil {
+			break
+		}
+		host = addr.Unmap().String()
+		if !m.trusted(host) {
+			break
+		}
+	}
+	return host
+}
+
+func (m *Mount) trusted(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, prefix := range m.TrustedProxies {
+		if prefix.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}

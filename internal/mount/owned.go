@@ -1,0 +1,69 @@
+package mount
+
+import "strings"
+
+// Owned answers whether a path is one of the table's, by its patterns.
+type Owned struct {
+	prefix string
+	// byHead keeps patterns by their first literal segment; "" holds those
+	// that begin with a parameter.
+	byHead map[string][][]string
+}
+
+// NewOwned computes the set from the table's paths, mounted under a prefix.
+func NewOwned(prefix string, paths []string) *Owned {
+	o := &Owned{prefix: strings.TrimSuffix(prefix, "/"), byHead: make(map[string][][]string)}
+	for _, path := range paths {
+		pattern := strings.Split(strings.TrimPrefix(path, "/"), "/")
+		head := pattern[0]
+		if isParam(head) {
+			head = ""
+		}
+		o.byHead[head] = append(o.byHead[head], pattern)
+	}
+	return o
+}
+
+// Has reports whether the kit answers this path, whatever the method. The path
+// is as the application's router sees it, with or without the mount path.
+func (o *Owned) Has(path string) bool {
+	if inner, ok := under(o.prefix, path); ok {
+		path = inner
+	} else if o.prefix != "" {
+		return false
+	}
+	path = strings.TrimPrefix(path, "/")
+	head, _, _ := strings.Cut(path, "/")
+	for _, pattern := range o.byHead[head] {
+		if matches(pattern, path) {
+			return true
+		}
+	}
+	for _, pattern := range o.byHead[""] {
+		if matches(pattern, path) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(pattern []string, path string) bool {
+	for i, want := range pattern {
+		if want == "*" {
+			return true
+		}
+		segment, rest, more := strings.Cut(path, "/")
+		if segment == "" || (!isParam(want) && segment != want) {
+			return false
+		}
+		if last := i == len(pattern)-1; last || !more {
+			return last && !more
+		}
+		path = rest
+	}
+	return false
+}
+
+func isParam(segment string) bool {
+	return strings.HasPrefix(segment, ":") || segment == "*"
+}

@@ -1,0 +1,160 @@
+package mount
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// handle runs the row's handler for an admitted caller.
+func (x *exchange) handle(call *capability.Call) error {
+	h := x.row.entry.Route.Handle
+	if h.IsRaw() {
+		return h.Raw(call)
+	}
+	if key := x.r.Header.Get("Idempotency-Key"); key != "" && x.row.entry.Route.Idempotent {
+		return x.once(key, call)
+	}
+	out, err := h.Reply(call)
+	if x.row.entry.Route.Guard.Strategy() == capability.StrategyControlPlane {
+		if failed := x.record(refusalOf(err)); failed != nil {
+			return failed
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return x.answer(h.Status(), out)
+}
+
+func refusalOf(err error) *capability.Error {
+	if err == nil {
+		return nil
+	}
+	return capability.AsError(err)
+}
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// answer writes a value as JSON, or nothing when there is none.
+func (x *exchange) answer(status int, out any) error {
+	if out == nil {
+		x.w.WriteHeader(status)
+		return nil
+	}
+	buf := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buf)
+	buf.Reset()
+	if err := encode(buf, out); err != nil {
+		return err
+	}
+	return x.write(status, buf.Bytes())
+}
+
+func encode(buf *bytes.Buffer, out any) error {
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(out)
+}
+
+var jsonType = []string{"application/json"}
+
+func (x *exchange) write(status int, body []byte) error {
+	h := x.w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body) // the client has gone; there is nobody to tell
+	return nil
+}
+
+// refusalBody is the shape of every refusal.
+type refusalBody struct {
+	Error refusalFields `json:"error"`
+}
+
+type refusalFields struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	RequestID string `json:"requestId"`
+	Details   any    `json:"details,omitempty"`
+}
+
+// refuse answers an error. What is not a refusal is logged and answered as
+// kit/internal: nothing about it leaves the process.
+func (x *exchange) refuse(err error) {
+	refusal := capability.AsError(err)
+	x.refusal = refusal
+	switch {
+	case errors.Is(err, errPanicked): // logged with its stack
+	case refusal.Status >= http.StatusInternalServerError:
+		x.log(levelError, "failed", attr("code", refusal.Code), attr("error", err.Error()))
+	default:
+		x.log(levelDebug, "refused", attr("code", refusal.Code), attr("error", err.Error()))
+	}
+	if x.w.Committed {
+		return
+	}
+	h := x.w.Header()
+	switch refusal.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", challenge(refusal))
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if h.Get("Retry-After") == "" {
+			h.Set("Retry-After", "1")
+		}
+	}
+	body := refusalBody{refusalFields{refusal.Code, refusal.Message, x.origin.RequestID, refusal.Details}}
+	buf := new(bytes.Buffer)
+	if encode(buf, body) != nil { // details that do not encode
+		body.Error.Details = nil
+		buf.Reset()
+		_ = encode(buf, body)
+	}
+	_ = x.write(refusal.Status, buf.Bytes())
+}
+
+// challenge is what RFC 6750 asks of a 401; it never says which step failed.
+func challenge(refusal *capability.Error) string {
+	if refusal.Is(capability.ErrInvalidCredential) {
+		return `Bearer error="invalid_token"`
+	}
+	return "Bearer"
+}
+
+// retryAfter tells a limited caller when to come back, in whole seconds.
+func (x *exchange) retryAfter(wait time.Duration) {
+	x.w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+}
+
+// Header values that every answer shares; a handler may replace them.
+var (
+	noSniff    = []string{"nosniff"}
+	noStore    = []string{"no-store"}
+	noReferrer = []string{"no-referrer"}
+	noFrame    = []string{"DENY"}
+	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
+	sameSite   = []string{"same-origin"}
+	hsts       = []string{"max-age=31536000"}
+)
+
+// harden sets the headers of every answer.
+func (x *exchange) harden() {
+	h := x.w.Header()
+	h["X-Request-Id"] = []string{x.origin.RequestID}
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
+	h["Referrer-Policy"] = noReferrer
+	h["X-Frame-Options"] = noFrame
+	h["Content-Security-Policy"] = noContent
+	h["Cross-Origin-Resource-Policy"] = sameSite
+	if x.m.secure {
+		h["Strict-Transport-Security"] = hsts
+	}
+}

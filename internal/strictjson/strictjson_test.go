@@ -1,0 +1,103 @@
+package strictjson_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+type inner struct {
+	Name string `json:"name"`
+}
+
+type embedded struct {
+	Shared string `json:"shared"`
+}
+
+type target struct {
+	embedded
+	Amount int64           `json:"amount"`
+	Ref    string          `json:"ref"`
+	Inner  *inner          `json:"inner"`
+	List   []inner         `json:"list"`
+	Map    map[string]int  `json:"map"`
+	Free   json.RawMessage `json:"free"`
+	Hidden string          `json:"-"`
+}
+
+func TestDecodeAccepts(t *testing.T) {
+	var got target
+	err := strictjson.Decode([]byte(` {"amount": 9007199254740993, "ref":"a","inner":{"name":"x"},
+		"list":[{"name":"y"}],"map":{"k":1},"free":{"Any":[1]},"shared":"s"} `), &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := target{embedded{"s"}, 9007199254740993, "a", &inner{"x"}, []inner{{"y"}}, map[string]int{"k": 1}, json.RawMessage(`{"Any":[1]}`), ""}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ body, says string }{
+		"empty":              {``, "not valid JSON"},
+		"cut off":            {`{"amount":1`, "not valid JSON"},
+		"bare word":          {`amount`, "not valid JSON"},
+		"trailing value":     {`{"amount":1}{"amount":2}`, "goes on"},
+		"trailing bracket":   {`{"amount":1}}`, "goes on"},
+		"duplicate":          {`{"amount":1,"amount":2}`, `"amount" is given twice`},
+		"escaped duplicate":  {`{"amount":1,"\u0061mount":2}`, `"amount" is given twice`},
+		"nested duplicate":   {`{"inner":{"name":"a","name":"b"}}`, `"inner.name" is given twice`},
+		"duplicate in free":  {`{"free":{"a":1,"a":2}}`, "given twice"},
+		"unknown":            {`{"amuont":1}`, `"amuont" is not a member`},
+		"other letter case":  {`{"Amount":1}`, `"Amount" is not a member`},
+		"unknown in list":    {`{"list":[{"nam":1}]}`, `"list[0].nam" is not a member`},
+		"hidden field":       {`{"Hidden":"x"}`, "not a member"},
+		"wrong type":         {`{"amount":"1"}`, `"amount" must be an integer in range`},
+		"fraction":           {`{"amount":1.5}`, "integer"},
+		"overflow":           {`{"amount":9223372036854775808}`, "integer in range"},
+		"array for object":   {`[]`, "must be an object"},
+		"string for object":  {`{"inner":"x"}`, `"inner" must be an object`},
+		"NUL":                {`{"ref":"a\u0000b"}`, "NUL"},
+		"NUL in a name":      {`{"map":{"\u0000":1}}`, "NUL"},
+		"invalid UTF-8":      {"{\"ref\":\"\xff\"}", "UTF-8"},
+		"deep":               {strings.Repeat("[", 40) + strings.Repeat("]", 40), "nests deeper"},
+		"deep in free":       {`{"free":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nests deeper"},
+		"very deep, cut off": {strings.Repeat("[", 1_000_000), "nests deeper"},
+		"hostile long name":  {`{"` + strings.Repeat("x", 10_000) + `":1}`, "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got target
+			err := strictjson.Decode([]byte(c.body), &got)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("got %v, want an error that says %q", err, c.says)
+			}
+			if len(err.Error()) > 200 {
+				t.Errorf("the message has %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// FuzzDecode holds that whatever is accepted is valid JSON that encoding/json
+// decodes to the same value.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"amount":1,"inner":{"name":"x"},"list":[{}],"map":{"a":1}}`))
+	f.Add([]byte(`{"free":[[[{"a":null}]]]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var got, want target
+		if strictjson.Decode(data, &got) != nil {
+			return
+		}
+		if err := json.Unmarshal(data, &want); err != nil {
+			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(target{})); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
