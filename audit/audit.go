@@ -1,0 +1,181 @@
+// Package audit keeps the trail of what happened: who did what to whom, from
+// where, and how it ended.
+//
+// An event is written in the transaction of the change it tells of, so there
+// is no event without the change and no change without the event. Events are
+// append-only: the database itself refuses to alter or remove them. What
+// identifies a person (IP address and user agent) lies in a row of its own that
+// can be erased; the event keeps only a salted commitment to it.
+//
+// Committed events are sealed into hash chains by [Audit.Seal], which a job
+// calls every minute, and what the chains were is signed each hour. From then
+// on nobody who can write to the database, but has no master key, can alter,
+// remove, insert or reorder an event without [Audit.Verify] naming it. What he
+// does to events before the first checkpoint after them can go unseen if he
+// recomputes the chain; checkpoints are logged, so that the log is an anchor
+// outside of the database.
+//
+// Every capability records through its peer *Audit, which may be nil: without
+// audit composed nothing is recorded. Over HTTP the control plane lists events
+// and reads one; nobody writes.
+package audit
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/seal"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// Name is the capability's name.
+const Name = "audit"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are what audit uses; no capability is among them, all others use audit.
+type Peers struct {
+	// Keys seal the keys that sign checkpoints; without them there are none.
+	Keys *seal.Keys
+}
+
+// Audit writes and reads the trail. It is safe for concurrent use.
+type Audit struct {
+	host   capability.Host
+	cfg    Config
+	keys   *seal.Keys
+	store  store
+	signer *signer
+}
+
+// New checks the configuration; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Audit, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(peers.Keys); err != nil {
+		return nil, err
+	}
+	store := store{host.DB}
+	return &Audit{host: host, cfg: cfg, keys: peers.Keys, store: store,
+		signer: &signer{store: store, keys: peers.Keys}}, nil
+}
+
+// Capability describes audit to the kit.
+func (a *Audit) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   a.host.DB,
+		Prefix:     a.cfg.BasePath,
+		Routes:     a.routes(),
+		Config:     a.cfg.keys(),
+		Health:     []capability.HealthKey{{Key: "waiting", Read: a.health}},
+		Migrations: schema,
+		Jobs:       a.jobs(),
+		Refusals:   refusals(),
+	}
+}
+
+// jobs seals every minute and, where events are not kept forever, cuts daily.
+func (a *Audit) jobs() []jobs.Binding {
+	list := []jobs.Binding{{Name: "AUDIT_SEAL", Schedule: "* * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+		_, err := a.Seal(ctx)
+		return err
+	}}}
+	if a.cfg.Retention > 0 {
+		list = append(list, jobs.Binding{Name: "AUDIT_RETENTION", Schedule: "17 3 * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+			_, err := a.Cut(ctx, a.host.DB.Now(ctx).Add(-a.cfg.Retention))
+			return err
+		}})
+	}
+	return list
+}
+
+// health answers how many events wait for a seal, at most 10,000.
+func (a *Audit) health(ctx context.Context) (any, error) { return a.store.countWaiting(ctx, 10_000) }
+
+// Record writes an event in the transaction of ctx, or in one of its own when
+// ctx carries none. An event that breaks the grammar is a mistake of the
+// program: Record answers [ErrInvalidEvent] and the transaction fails with it.
+// A nil *Audit records nothing.
+func (a *Audit) Record(ctx context.Context, e Event) error {
+	if a == nil {
+		return nil
+	}
+	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := a.host.DB.Now(ctx)
+		entry, who, err := a.complete(ctx, e)
+		if err != nil {
+			return err
+		}
+		entry.ID, entry.OccurredAt = id.New(now), capability.Millis(now.UnixMilli())
+		return a.store.insert(ctx, entry, who)
+	})
+}
+
+// Event answers one event. It refuses with audit/event_not_found.
+func (a *Audit) Event(ctx context.Context, eventID string) (Entry, error) {
+	if !storable(eventID) {
+		return Entry{}, ErrEventNotFound
+	}
+	entry, found, err := a.store.event(ctx, eventID)
+	if err == nil && !found {
+		err = ErrEventNotFound
+	}
+	return entry, err
+}
+
+// SealOf answers the place of an event in its chain; ok is false while it waits
+// for one.
+func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, err error) {
+	return a.store.sealOf(ctx, eventID)
+}
+
+// Events lists the trail, newest first. The personal data of an event is
+// empty where it never was or has been erased. A cursor of another list is
+// refused with kit/invalid_request.
+func (a *Audit) Events(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {
+	var before string
+	if _, err := page.After(&before); err != nil {
+		return capability.Items[Entry]{}, err
+	}
+	entries, err := a.store.list(ctx, f, before, page.Limit+1)
+	if err != nil {
+		return capability.Items[Entry]{}, err
+	}
+	return capability.Paged(page, entries, func(e Entry) []any { return []any{e.ID} }), nil
+}
+
+// eraseChunk bounds what one transaction erases.
+const eraseChunk = 1000
+
+// Erase removes the personal data (IP address and user agent) of the events a
+// filter selects, which names an actor or a subject, and answers of how many.
+// The events stay and their chain stays valid. Erasing is an event itself. A
+// filter that names nobody is refused with kit/invalid_request.
+func (a *Audit) Erase(ctx context.Context, f Filter) (erased int64, err error) {
+	if f.ActorID == "" && f.Subject.ID == "" {
+		return 0, capability.ErrInvalidRequest.Saying("Name the actor or the subject whose personal data is to be erased.")
+	}
+	for {
+		n, err := a.store.erase(ctx, f, eraseChunk)
+		if erased += n; err != nil {
+			return erased, err
+		}
+		if n < eraseChunk {
+			break
+		}
+	}
+	e := Event{Action: "audit/personal_data_erased", Subject: f.Subject, Detail: map[string]int64{"events": erased}}
+	if f.ActorID != "" {
+		e.Subject = Target{Type: "actor", ID: f.ActorID}
+	}
+	return erased, a.Record(ctx, e)
+}

@@ -1,0 +1,219 @@
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// A checkpoint is due when the last one is this old, or this many events ago.
+const (
+	checkpointEvery  = time.Hour
+	checkpointEvents = 10_000
+)
+
+// Head is the last link of a shard's chain.
+type Head struct {
+	Shard, Seq int64
+	Hash       []byte
+}
+
+// Checkpoint says, signed with Ed25519, what the chains were at an instant.
+type Checkpoint struct {
+	Seq   int64
+	Heads []Head
+	// Prev is the SHA-256 of the checkpoint before, signature included.
+	Prev      []byte
+	KeyID     string
+	Signature []byte
+	createdAt int64
+}
+
+// CreatedAt is when the checkpoint was signed.
+func (c Checkpoint) CreatedAt() time.Time { return capability.Millis(c.createdAt).Time }
+
+// statement is what is signed.
+func (c Checkpoint) statement() []byte {
+	d := newDigest("kit/audit/checkpoint/v1")
+	d.number(c.Seq, c.createdAt, int64(len(c.Heads)))
+	for _, h := range c.Heads {
+		d.number(h.Shard, h.Seq)
+		d.bytes(h.Hash)
+	}
+	d.bytes(c.Prev)
+	d.text(c.KeyID)
+	return d.Sum(nil)
+}
+
+// hash is what the next checkpoint names.
+func (c Checkpoint) hash() []byte {
+	d := newDigest("kit/audit/checkpoint/v1/hash")
+	d.bytes(c.statement())
+	d.bytes(c.Signature)
+	return d.Sum(nil)
+}
+
+// events is the number of events the chains held.
+func (c Checkpoint) events() (n int64) {
+	for _, h := range c.Heads {
+		n += h.Seq
+	}
+	return n
+}
+
+// Checkpoint signs what the chains are now, unless nothing was sealed since the
+// last one, and answers the newest. It answers [ErrNoKeys] without master keys.
+func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	if a.keys == nil {
+		return Checkpoint{}, ErrNoKeys
+	}
+	return a.checkpoint(ctx, 0, 0)
+}
+
+// checkpoint signs what the chains are, when there is something new and the
+// last one is old enough or far enough back.
+func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64) (c Checkpoint, err error) {
+	key, err := a.signer.key(ctx, a.host.DB.Now(ctx))
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	made := false
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		made = false
+		last, found, err := a.store.checkpointBefore(ctx, forever)
+		if err != nil {
+			return err
+		}
+		heads, err := a.store.heads(ctx)
+		if err != nil {
+			return err
+		}
+		now := a.host.DB.Now(ctx)
+		c = Checkpoint{Seq: last.Seq + 1, createdAt: now.UnixMilli(), Heads: heads, Prev: make([]byte, 32), KeyID: key.id}
+		if found {
+			c.Prev = last.hash()
+		}
+		added := c.events() - last.events()
+		if added == 0 || now.Sub(last.CreatedAt()) < age && added < events {
+			c = last
+			return nil
+		}
+		c.Signature = ed25519.Sign(key.private, c.statement())
+		made, err = a.store.insertCheckpoint(ctx, c)
+		return err
+	})
+	if made {
+		a.host.Log.InfoContext(ctx, "audit: checkpoint", slog.Int64("checkpoint", c.Seq), slog.Int64("events", c.events()),
+			slog.String("hash", hex.EncodeToString(c.hash())))
+	}
+	return c, err
+}
+
+// forever is after any instant of a checkpoint.
+const forever = 1<<63 - 1
+
+// Rewrap seals the signing keys of checkpoints with the first master key, so
+// that older master keys can be removed, and answers how many it changed.
+func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
+	if a.keys == nil {
+		return 0, ErrNoKeys
+	}
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		n = 0
+		rows, err := a.store.signingKeys(ctx)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			sealed, changed, err := a.keys.Rewrap(keyContext(row.id), row.sealed)
+			if err != nil {
+				return fmt.Errorf("audit: signing key %s: %w", row.id, err)
+			}
+			if !changed {
+				continue
+			}
+			if err := a.store.replaceKey(ctx, row, sealed); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// keyPair signs checkpoints.
+type keyPair struct {
+	id      string
+	private ed25519.PrivateKey
+}
+
+func (k keyPair) verify(c Checkpoint) bool {
+	return ed25519.Verify(k.private.Public().(ed25519.PublicKey), c.statement(), c.Signature)
+}
+
+// signer holds the newest key that opens with the master keys.
+type signer struct {
+	store store
+	keys  *seal.Keys
+
+	mu  sync.Mutex
+	own keyPair
+}
+
+// key answers the key to sign with, making one when no row opens.
+func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own.private != nil {
+		return s.own, nil
+	}
+	opened, err := s.open(ctx)
+	if err != nil {
+		return keyPair{}, err
+	}
+	for id, k := range opened {
+		if id > s.own.id {
+			s.own = k
+		}
+	}
+	if s.own.private == nil {
+		k := keyPair{id: id.New(now)}
+		seed := make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+		k.private = ed25519.NewKeyFromSeed(seed)
+		if err := s.store.insertKey(ctx, signingKey{k.id, s.keys.Seal(keyContext(k.id), seed)}, now); err != nil {
+			return keyPair{}, err
+		}
+		s.own = k
+	}
+	return s.own, nil
+}
+
+// open answers every key that opens: only who has a master key can have made it.
+func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
+	rows, err := s.store.signingKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(map[string]keyPair)
+	for _, row := range rows {
+		seed, err := s.keys.Open(keyContext(row.id), row.sealed)
+		if err == nil && len(seed) == ed25519.SeedSize {
+			opened[row.id] = keyPair{row.id, ed25519.NewKeyFromSeed(seed)}
+		}
+	}
+	return opened, nil
+}
+
+// keyContext binds a sealed key to its id: rows cannot be swapped.
+func keyContext(keyID string) string { return "audit/signing-key/" + keyID }

@@ -1,0 +1,53 @@
+package audit
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// MinRetention is the shortest time events can be kept for.
+const MinRetention = 24 * time.Hour
+
+// Config adjusts audit; the zero value is the default.
+type Config struct {
+	// BasePath is the mount prefix, by default /audit.
+	BasePath string
+	// Database names the binding that holds the trail, by default "DB". An
+	// event is atomic with its change only on the binding of that change.
+	Database string
+	// Retention is how long events are kept, at least [MinRetention]; 0, the
+	// default, keeps all.
+	Retention time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.BasePath = cmp.Or(c.BasePath, "/audit")
+	c.Database = cmp.Or(c.Database, "DB")
+	return c
+}
+
+func (c Config) validate(keys *seal.Keys) error {
+	faults := capability.Faults{Capability: Name}
+	if c.Retention != 0 && c.Retention < MinRetention {
+		faults.Add("retention", c.Retention, "is shorter than a day", "keep events for 24 hours at least, or leave it out to keep all")
+	}
+	if c.Retention != 0 && keys == nil {
+		faults.Add("retention", c.Retention, "needs signed checkpoints, and there are no master keys", "give audit the master keys the kit has loaded")
+	}
+	return faults.Err()
+}
+
+func (c Config) keys() []capability.ConfigKey {
+	retention := "all"
+	if c.Retention > 0 {
+		retention = c.Retention.String()
+	}
+	return []capability.ConfigKey{
+		{Key: "basePath", Value: c.BasePath, Summary: "Mount prefix."},
+		{Key: "database", Value: c.Database, Summary: "The database binding that holds the trail."},
+		{Key: "retention", Value: retention, Summary: "How long events are kept."},
+	}
+}

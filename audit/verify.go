@@ -1,0 +1,361 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// verifyPage bounds what Verify holds in memory.
+const verifyPage = 500
+
+// BreakKind says what is wrong with a trail.
+type BreakKind string
+
+// The kinds of break.
+const (
+	// Altered: an event, or what identifies a person behind it, is not what was
+	// recorded.
+	Altered BreakKind = "altered"
+	// Missing: an event was removed, or the end of a chain.
+	Missing BreakKind = "missing"
+	// Inserted: an event or a link got in beside the sealer.
+	Inserted BreakKind = "inserted"
+	// Gap: a chain skips a number.
+	Gap BreakKind = "gap"
+	// Reordered: a link does not follow from the one before.
+	Reordered BreakKind = "reordered"
+	// BadCheckpoint: a checkpoint's signature does not verify, one is missing, or
+	// the chains are not what one says.
+	BadCheckpoint BreakKind = "checkpoint"
+)
+
+// Break is the first place where a trail is not what was recorded. Shard and
+// Seq, EventID and Checkpoint are set where they apply.
+type Break struct {
+	Kind       BreakKind `json:"kind"`
+	Shard      int64     `json:"shard"`
+	Seq        int64     `json:"seq,omitempty"`
+	EventID    string    `json:"eventId,omitempty"`
+	Checkpoint int64     `json:"checkpoint,omitempty"`
+	Reason     string    `json:"reason"`
+}
+
+func (b *Break) String() string {
+	if b.Kind == BadCheckpoint {
+		return fmt.Sprintf("checkpoint %d: %s", b.Checkpoint, b.Reason)
+	}
+	return fmt.Sprintf("%s: shard %d, number %d, event %q: %s", b.Kind, b.Shard, b.Seq, b.EventID, b.Reason)
+}
+
+// Report is what Verify found.
+type Report struct {
+	// Sealed and Waiting events were found as they were recorded; of the sealed
+	// ones Erased have lost their personal data, as they may.
+	Sealed, Waiting, Erased int64
+	// Cut events were deleted by retention.
+	Cut int64
+	// Checkpoints verified; Unverified ones were signed by another run whose
+	// master key was made up, which happens outside of production only.
+	Checkpoints, Unverified int64
+	// Break is nil when the whole trail is sound.
+	Break *Break
+}
+
+// Verify reads the whole trail in small pages while others write to it, and
+// reports the first break: an event altered, missing, inserted or out of order,
+// a gap, or a bad checkpoint. The error is one of reading only.
+func (a *Audit) Verify(ctx context.Context) (Report, error) {
+	for {
+		v := &verification{audit: a, store: a.store}
+		err := v.walk(ctx)
+		if err != nil || v.report.Break == nil {
+			return v.report, err
+		}
+		if moved, err := v.cutMoved(ctx); err != nil || !moved {
+			return v.report, err
+		}
+		// Retention overtook the walk: what is missing is what it has cut.
+	}
+}
+
+// verification is one walk over the trail.
+type verification struct {
+	audit  *Audit
+	store  store
+	report Report
+	heads  []Head
+	cuts   map[int64]Head
+}
+
+func (v *verification) broken(b Break) { v.report.Break = &b }
+
+func (v *verification) walk(ctx context.Context) (err error) {
+	if v.heads, err = v.store.heads(ctx); err != nil {
+		return err
+	}
+	if v.cuts, err = v.store.cuts(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{v.chains, v.queues, v.strays, v.checkpoints} {
+		if err := step(ctx); err != nil || v.report.Break != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutMoved reports whether the trail was cut since the walk began.
+func (v *verification) cutMoved(ctx context.Context) (bool, error) {
+	cuts, err := v.store.cuts(ctx)
+	for shard, cut := range cuts {
+		if cut.Seq > v.cuts[shard].Seq {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// chains follows every shard from its cut to its head.
+func (v *verification) chains(ctx context.Context) error {
+	if len(v.heads) == 0 {
+		v.broken(Break{Kind: Missing, Reason: "the heads of all chains are gone"})
+	}
+	for i, head := range v.heads {
+		if head.Shard != int64(i) {
+			v.broken(Break{Kind: Missing, Shard: int64(i), Reason: "the head of the chain is gone"})
+			return nil
+		}
+		if err := v.chain(ctx, head); err != nil || v.report.Break != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chain follows one shard.
+func (v *verification) chain(ctx context.Context, head Head) error {
+	last := Head{Shard: head.Shard, Hash: make([]byte, 32)}
+	if cut, ok := v.cuts[head.Shard]; ok {
+		last = cut
+	}
+	v.report.Cut += last.Seq
+	for last.Seq < head.Seq {
+		page, err := v.store.chain(ctx, head.Shard, last.Seq, head.Seq, verifyPage)
+		if err != nil {
+			return err
+		}
+		ids := make([]string, len(page))
+		for i, l := range page {
+			ids[i] = l.eventID
+		}
+		events, err := v.store.records(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			e, found := events[l.eventID]
+			if b := checkLink(last, l, e, found); b != nil {
+				v.broken(*b)
+				return nil
+			}
+			if e.commitment != nil && e.salt == nil {
+				v.report.Erased++
+			}
+			v.report.Sealed++
+			last.Seq, last.Hash = l.seq, l.hash
+		}
+		if len(page) < verifyPage {
+			break
+		}
+	}
+	switch {
+	case last.Seq < head.Seq:
+		v.broken(Break{Kind: Missing, Shard: head.Shard, Seq: last.Seq + 1, Reason: "the chain ends before its head"})
+	case !bytes.Equal(last.Hash, head.Hash):
+		v.broken(Break{Kind: Missing, Shard: head.Shard, Seq: head.Seq, Reason: "the head is not the last link of the chain"})
+	}
+	return nil
+}
+
+// checkLink holds a link and its event against the link before.
+func checkLink(last Head, l link, e record, found bool) *Break {
+	b := Break{Shard: last.Shard, Seq: l.seq, EventID: l.eventID}
+	fault := func(kind BreakKind, reason string) *Break {
+		b.Kind, b.Reason = kind, reason
+		return &b
+	}
+	switch reason := e.fault(); {
+	case l.seq != last.Seq+1:
+		b.Seq = last.Seq + 1
+		b.EventID = ""
+		return fault(Gap, "the chain skips a number")
+	case !bytes.Equal(l.prev, last.Hash):
+		return fault(Reordered, "the link does not follow from the one before")
+	case !found:
+		return fault(Missing, "the event is gone")
+	case reason != "":
+		return fault(Altered, reason)
+	case !bytes.Equal(l.hash, sealHash(last.Shard, l.seq, l.eventID, e.Hash, l.prev)):
+		return fault(Altered, "the link is not over this event")
+	}
+	return nil
+}
+
+// fault says what of an event does not follow from the rest of it.
+func (r record) fault() string {
+	if !bytes.Equal(r.Hash, contentHash(r.Entry, r.targets, r.commitment)) {
+		return "the event is not what was recorded"
+	}
+	if r.salt == nil {
+		return ""
+	}
+	who := personal{IP: r.IP, UserAgent: r.UserAgent, Salt: r.salt}
+	if !bytes.Equal(r.commitment, who.commitment()) {
+		return "the personal data is not what was recorded"
+	}
+	return ""
+}
+
+// queues looks at the events that wait for a seal.
+func (v *verification) queues(ctx context.Context) error {
+	for _, head := range v.heads {
+		for after := ""; ; {
+			ids, err := v.store.queued(ctx, head.Shard, after, verifyPage)
+			if err != nil {
+				return err
+			}
+			events, err := v.store.records(ctx, ids)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				e, found := events[id]
+				switch reason := e.fault(); {
+				case !found:
+					v.broken(Break{Kind: Missing, Shard: head.Shard, EventID: id, Reason: "the event waited for a seal and is gone"})
+					return nil
+				case reason != "":
+					v.broken(Break{Kind: Altered, Shard: head.Shard, EventID: id, Reason: reason})
+					return nil
+				}
+				v.report.Waiting++
+				after = id
+			}
+			if len(ids) < verifyPage {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// strays looks for what got in beside the sealer.
+func (v *verification) strays(ctx context.Context) error {
+	for after := ""; ; {
+		n, last, stray, err := v.store.strays(ctx, after, verifyPage)
+		if err != nil {
+			return err
+		}
+		if stray != "" {
+			v.broken(Break{Kind: Inserted, EventID: stray, Reason: "the event is neither sealed nor waiting"})
+			return nil
+		}
+		if n < verifyPage {
+			break
+		}
+		after = last
+	}
+	l, found, err := v.store.strayLink(ctx)
+	if found {
+		v.broken(Break{Kind: Inserted, Shard: l.Shard, Seq: l.Seq, Reason: "the link is in no chain"})
+	}
+	return err
+}
+
+// checkpoints holds the chains against what was signed.
+func (v *verification) checkpoints(ctx context.Context) error {
+	if v.audit.keys == nil {
+		return nil
+	}
+	opened, err := v.audit.signer.open(ctx)
+	if err != nil {
+		return err
+	}
+	uncovered := make(map[int64]Head, len(v.cuts))
+	for shard, cut := range v.cuts {
+		uncovered[shard] = cut
+	}
+	var last Checkpoint
+	for {
+		page, err := v.store.checkpoints(ctx, last.Seq, verifyPage)
+		if err != nil {
+			return err
+		}
+		for _, c := range page {
+			reason, err := v.checkpoint(ctx, opened, last, c)
+			if err != nil {
+				return err
+			}
+			if reason != "" {
+				v.broken(Break{Kind: BadCheckpoint, Checkpoint: last.Seq + 1, Reason: reason})
+				return nil
+			}
+			for _, h := range c.Heads {
+				if cut, ok := uncovered[h.Shard]; ok && cut.Seq == h.Seq && bytes.Equal(cut.Hash, h.Hash) {
+					delete(uncovered, h.Shard)
+				}
+			}
+			last = c
+		}
+		if len(page) < verifyPage {
+			break
+		}
+	}
+	for _, cut := range uncovered {
+		v.broken(Break{Kind: BadCheckpoint, Shard: cut.Shard, Checkpoint: last.Seq, Reason: "the trail is cut where no checkpoint lies"})
+		break
+	}
+	return nil
+}
+
+// checkpoint answers what is wrong with a checkpoint after the last one, or "".
+func (v *verification) checkpoint(ctx context.Context, opened map[string]keyPair, last, c Checkpoint) (reason string, err error) {
+	prev := make([]byte, 32)
+	if last.Seq > 0 {
+		prev = last.hash()
+	}
+	key, known := opened[c.KeyID]
+	switch {
+	case c.Seq != last.Seq+1:
+		return "it is missing", nil
+	case !bytes.Equal(c.Prev, prev):
+		return "it does not follow from the one before", nil
+	case !known && v.audit.keys.Ephemeral():
+		v.report.Unverified++
+	case !known:
+		return "it was signed with a key that does not open with the master keys", nil
+	case !key.verify(c):
+		return "its signature does not verify", nil
+	default:
+		v.report.Checkpoints++
+	}
+	sealed, err := v.store.sealedAt(ctx, c.Seq)
+	if err != nil {
+		return "", err
+	}
+	for _, h := range c.Heads {
+		at := slices.IndexFunc(sealed, func(s Head) bool { return s.Shard == h.Shard })
+		cut := v.cuts[h.Shard]
+		switch {
+		case h.Seq < cut.Seq || h.Seq == 0:
+		case h.Seq == cut.Seq && bytes.Equal(h.Hash, cut.Hash):
+		case at < 0:
+			return fmt.Sprintf("number %d of shard %d is gone", h.Seq, h.Shard), nil
+		case !bytes.Equal(sealed[at].Hash, h.Hash):
+			return fmt.Sprintf("the chain of shard %d is another one", h.Shard), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,50 @@
+package secrets
+
+import (
+	"cmp"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// Config adjusts secrets; the zero value is the default.
+type Config struct {
+	// BasePath is the mount prefix, by default /secrets.
+	BasePath string
+	// Database names the binding of the history of rotations and of the SQL
+	// provider, by default "DB".
+	Database string
+	// Provider keeps the secrets; by default the database does, encrypted.
+	Provider Provider
+	// Secrets are the application's own; capabilities declare theirs.
+	Secrets []Secret
+}
+
+func (c Config) withDefaults(host capability.Host, keys *seal.Keys) Config {
+	c.BasePath = cmp.Or(c.BasePath, "/secrets")
+	c.Database = cmp.Or(c.Database, "DB")
+	if c.Provider == nil && keys != nil {
+		c.Provider = NewSQL(host.DB, keys)
+	}
+	return c
+}
+
+func (c Config) validate(host capability.Host, keys *seal.Keys) error {
+	faults := capability.Faults{Capability: Name}
+	_, sealed := c.Provider.(*SQL)
+	switch {
+	case c.Provider == nil:
+		faults.Add("keys", nil, "are missing: secrets are kept encrypted", "set "+seal.Variable+", or give a Provider")
+	case sealed && keys != nil && keys.Ephemeral() && host.Production():
+		faults.Add("keys", nil, "were made up for this run: secrets would be lost with it", "set "+seal.Variable)
+	}
+	return faults.Err()
+}
+
+func (c Config) keys() []capability.ConfigKey {
+	return []capability.ConfigKey{
+		{Key: "basePath", Value: c.BasePath, Summary: "Mount prefix."},
+		{Key: "database", Value: c.Database, Summary: "The database binding of the history of rotations."},
+		{Key: "provider", Value: c.Provider.Name(), Summary: "Where secrets are kept."},
+	}
+}

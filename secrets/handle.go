@@ -1,0 +1,203 @@
+package secrets
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kitbackend/kit/pubsub"
+)
+
+const (
+	// CacheFor bounds how long a node works with a version after another node
+	// has replaced it; a hint usually makes it much shorter.
+	CacheFor = 30 * time.Second
+	// retryAfter is how long the last good version is answered before a provider
+	// that failed is asked again.
+	retryAfter = 5 * time.Second
+	// readWithin bounds one refresh, however patient the caller is.
+	readWithin = 10 * time.Second
+	topic      = "secrets/version"
+)
+
+// Data is a version of a secret.
+type Data struct {
+	version   int64
+	createdAt time.Time
+	blocks    Blocks
+}
+
+// Version is the number of the version, from 1.
+func (d Data) Version() int64 { return d.version }
+
+// Block answers a block that is present in full. Optional fields may be empty.
+func (d Data) Block(name string) (Fields, bool) {
+	fields, ok := d.blocks[name]
+	return fields, ok
+}
+
+// Handle reads one secret. It is safe for concurrent use.
+type Handle struct {
+	secrets *Secrets
+	secret  Secret
+
+	known   atomic.Pointer[known]
+	hinted  atomic.Bool
+	reading sync.Mutex
+}
+
+// known is what a node has read, when.
+type known struct {
+	current, previous Data
+	at                time.Time
+}
+
+// Get answers the current version, at most [CacheFor] old; while the provider
+// fails, the last one it gave. Call it for every use and do not keep what it
+// answers. It refuses with secrets/not_found while there is no version, and
+// with kit/unavailable when there never was an answer.
+func (h *Handle) Get(ctx context.Context) (Data, error) {
+	k, err := h.load(ctx)
+	if err == nil && k.current.version == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Data{}, err
+	}
+	return k.current, nil
+}
+
+// Previous answers the version before the current one while the overlap of the
+// secret lasts, for verifying what was signed just before a rotation.
+func (h *Handle) Previous(ctx context.Context) (data Data, ok bool, err error) {
+	k, err := h.load(ctx)
+	if err != nil || k.previous.version == 0 {
+		return Data{}, false, err
+	}
+	since := h.secrets.host.Now().Sub(k.current.createdAt)
+	if k.current.createdAt.IsZero() || since >= h.secret.overlap() {
+		return Data{}, false, nil
+	}
+	return k.previous, true, nil
+}
+
+func (h *Handle) load(ctx context.Context) (*known, error) {
+	k := h.known.Load()
+	if h.fresh(k) {
+		return k, nil
+	}
+	if k == nil {
+		h.reading.Lock()
+	} else if !h.reading.TryLock() {
+		return k, nil // somebody is asking already
+	}
+	defer h.reading.Unlock()
+	if k = h.known.Load(); h.fresh(k) {
+		return k, nil
+	}
+	h.secrets.news.listen()
+	h.hinted.Store(false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
+	defer cancel()
+	now := h.secrets.host.Now()
+	fresh, err := h.read(ctx, now)
+	switch {
+	case err == nil && h.secrets.host.DB.InTransaction(ctx):
+		return fresh, nil // it may never be committed
+	case err == nil:
+		h.known.Store(fresh)
+		return fresh, nil
+	case k == nil:
+		return nil, unavailable(err)
+	}
+	h.secrets.host.Log.WarnContext(ctx, "secrets: working with the last version read",
+		slog.String("secret", h.secret.Name), slog.Int64("version", k.current.version), slog.Any("error", err))
+	last := *k
+	last.at = now.Add(retryAfter - CacheFor)
+	h.known.Store(&last)
+	return &last, nil
+}
+
+func (h *Handle) fresh(k *known) bool {
+	if k == nil || h.hinted.Load() {
+		return false
+	}
+	age := h.secrets.host.Now().Sub(k.at)
+	return 0 <= age && age < CacheFor
+}
+
+// read asks the provider for the newest version and the one before.
+func (h *Handle) read(ctx context.Context, now time.Time) (*known, error) {
+	k := &known{at: now}
+	var err error
+	if k.current, err = h.secrets.read(ctx, h.secret, 0); err != nil || k.current.version < 2 {
+		return k, err
+	}
+	k.previous, err = h.secrets.read(ctx, h.secret, k.current.version-1)
+	return k, err
+}
+
+// read answers a version with its complete blocks; version 0 when it is not there.
+func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data, error) {
+	stored, err := s.provider.Read(ctx, secret.Name, version)
+	if err != nil || stored.Payload.Empty() {
+		return Data{}, err
+	}
+	blocks, _, err := decode(stored.Payload)
+	if err != nil {
+		return Data{}, err
+	}
+	whole, halves := secret.complete(blocks)
+	if len(halves) > 0 {
+		s.host.Log.WarnContext(ctx, "secrets: blocks are not complete and count as absent",
+			slog.String("secret", secret.Name), slog.Any("blocks", halves))
+	}
+	return Data{stored.Version, stored.CreatedAt, whole}, nil
+}
+
+// hint makes the handle of a name read again; nil stands for all names.
+func (s *Secrets) hint(name []byte) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.handles {
+		if name == nil || h.secret.Name == string(name) {
+			h.hinted.Store(true)
+		}
+	}
+}
+
+// changed tells every node of a new version, once ctx's transaction commits.
+func (s *Secrets) changed(ctx context.Context, name string) {
+	if err := s.host.PubSub.Publish(ctx, topic, []byte(name)); err != nil {
+		s.host.Log.WarnContext(ctx, "secrets: other nodes not told", slog.String("secret", name), slog.Any("error", err))
+	}
+}
+
+// listener subscribes with the first read: New does no I/O.
+type listener struct {
+	bus  *pubsub.Bus
+	tell func([]byte)
+
+	mu     sync.Mutex
+	cancel func()
+	closed bool
+}
+
+func (l *listener) listen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancel == nil && !l.closed {
+		l.cancel = l.bus.Subscribe(topic, l.tell)
+	}
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed = true; l.cancel != nil {
+		l.cancel()
+		l.cancel = nil
+	}
+}

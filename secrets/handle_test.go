@@ -1,0 +1,151 @@
+package secrets_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/secrets"
+)
+
+func TestHandles(t *testing.T) {
+	p := &flaky{Provider: secrets.NewMemory(time.Now)}
+	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
+	h := n.handle(payments.Name)
+	ctx := context.Background()
+	if _, err := h.Get(ctx); !errors.Is(err, secrets.ErrNotFound) {
+		t.Errorf("before the first version: %v", err)
+	}
+	n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+	for n.field(payments.Name, "paddle", "apiKey") != "p1" { // told, by a goroutine of the bus: the clock stands still
+		runtime.Gosched()
+	}
+	reads := p.reads
+	for range 5 {
+		n.advance(5 * time.Second)
+		n.field(payments.Name, "paddle", "apiKey")
+	}
+	if p.reads != reads {
+		t.Errorf("%d reads of the provider within the life of a version", p.reads-reads)
+	}
+
+	// Another node writes without a hint: the version lives 30 seconds here.
+	if _, err := p.Write(ctx, payments.Name, 1, secrets.NewValue(`{"paddle":{"apiKey":"p2"},"stripe":{"secretKey":"half"},"other":{"a":"b"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	n.advance(secrets.CacheFor)
+	if got := n.field(payments.Name, "paddle", "apiKey"); got != "p2" {
+		t.Errorf("still %q", got)
+	}
+	data, err := h.Get(ctx)
+	if _, half := data.Block("stripe"); half || err != nil || data.Version() != 2 {
+		t.Errorf("a half block counts as present, %v", err)
+	}
+	before, ok, err := h.Previous(ctx)
+	if fields, _ := before.Block("paddle"); !ok || err != nil || fields["apiKey"].Reveal() != "p1" {
+		t.Errorf("the version before is not there: %v %v", ok, err)
+	}
+
+	p.err = errors.New("down")
+	for range 10 {
+		n.advance(time.Minute)
+		if got := n.field(payments.Name, "paddle", "apiKey"); got != "p2" {
+			t.Errorf("not the last good version: %q", got)
+		}
+	}
+	failed := p.reads
+	n.field(payments.Name, "paddle", "apiKey")
+	if p.reads != failed {
+		t.Error("asks a provider that has just failed")
+	}
+	other := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
+	if _, err := other.handle(payments.Name).Get(ctx); !errors.Is(err, capability.ErrUnavailable) {
+		t.Errorf("never read, and no error: %v", err)
+	}
+	p.err = nil
+	n.advance(25 * time.Hour)
+	if _, err := p.Write(ctx, payments.Name, 2, secrets.NewValue(`{"paddle":{"apiKey":"p3"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.field(payments.Name, "paddle", "apiKey"); got != "p3" {
+		t.Errorf("still %q after the provider came back", got)
+	}
+}
+
+func TestPreviousEndsWithTheOverlap(t *testing.T) {
+	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{payments}})
+	n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+	n.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
+	h := n.handle(payments.Name)
+	n.advance(secrets.DefaultOverlap - time.Second)
+	if _, ok, err := h.Previous(context.Background()); !ok || err != nil {
+		t.Errorf("gone before its time: %v", err)
+	}
+	n.advance(time.Second)
+	if _, ok, err := h.Previous(context.Background()); ok || err != nil {
+		t.Errorf("still there after the overlap: %v", err)
+	}
+}
+
+// flaky is a provider that counts reads and fails on demand.
+type flaky struct {
+	secrets.Provider
+	mu    sync.Mutex
+	reads int
+	err   error
+}
+
+func (f *flaky) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	if f.err != nil {
+		return secrets.Stored{}, f.err
+	}
+	return f.Provider.Read(ctx, name, version)
+}
+
+func TestAnotherNodeReadsAgain(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	cfg := secrets.Config{Secrets: []secrets.Secret{payments}}
+	a, b := newNode(t, dbs[0], cfg), newNode(t, dbs[1], cfg)
+	a.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+	if got := b.field(payments.Name, "paddle", "apiKey"); got != "p1" {
+		t.Fatalf("got %q", got)
+	}
+	a.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
+	b.advance(secrets.CacheFor) // the buses of these hosts are apart
+	if got := b.field(payments.Name, "paddle", "apiKey"); got != "p2" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What a transaction reads of its own, and never commits, is not kept.
+func TestUncommittedVersionIsNotKept(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
+		h := n.handle(payments.Name)
+		boom := errors.New("boom")
+		err := db.InTx(context.Background(), func(ctx context.Context) error {
+			if _, err := n.Rotate(ctx, payments.Name, blocks("paddle", "apiKey", "p1")); err != nil {
+				return err
+			}
+			if data, err := h.Get(ctx); err != nil || data.Version() != 1 {
+				t.Errorf("inside: version %d, %v", data.Version(), err)
+			}
+			return boom
+		})
+		if !errors.Is(err, boom) {
+			t.Fatal(err)
+		}
+		if data, err := h.Get(context.Background()); !errors.Is(err, secrets.ErrNotFound) {
+			t.Errorf("outside: version %d, %v", data.Version(), err)
+		}
+	})
+}

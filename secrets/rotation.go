@@ -1,0 +1,508 @@
+package secrets
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/jobs"
+)
+
+const (
+	rotateBinding  = "SECRETS_ROTATE"
+	rotateAttempts = 10
+	// settleFor is how long the version before stays in use everywhere after the
+	// next one is current.
+	settleFor = 2 * CacheFor
+	// takeOver is when a job finishes a manual rotation whose request did not.
+	takeOver = time.Minute
+	// retryFailed is when a scheduled rotation that failed is tried again.
+	retryFailed = time.Hour
+)
+
+// The steps of a rotation, in order. A manual one goes from create to promote.
+const (
+	stepCreate  = "create"
+	stepSet     = "set"
+	stepTest    = "test"
+	stepPromote = "promote"
+	stepFinish  = "finish"
+)
+
+// Status says how a rotation stands.
+type Status string
+
+// The statuses of a rotation.
+const (
+	Started   Status = "started"
+	Succeeded Status = "succeeded"
+	Failed    Status = "failed"
+)
+
+// Rotation is one entry of a secret's history. It never holds a value.
+type Rotation struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// StartedBy is operator, schedule or application.
+	StartedBy string `json:"startedBy"`
+	Status    Status `json:"status"`
+	// Code is why a rotation failed.
+	Code string `json:"code,omitempty"`
+	// FromVersion is 0 when there was none; ToVersion while there is none.
+	FromVersion int64            `json:"fromVersion"`
+	ToVersion   int64            `json:"toVersion"`
+	StartedAt   capability.Time  `json:"startedAt"`
+	FinishedAt  *capability.Time `json:"finishedAt"`
+
+	step      string
+	steppedAt time.Time
+}
+
+// Rotate starts a rotation. Of a manual one the change holds the new blocks:
+// those given are replaced, nil ones removed, all others kept; it has usually
+// succeeded when Rotate returns, else a job goes on with it. Of an automatic
+// one the change is empty and a job does all of it. It refuses with
+// secrets/not_found, incomplete_block, read_only, rotation_in_progress,
+// version_conflict and kit/invalid_request; then nothing was written.
+func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
+	h, err := s.Handle(name)
+	if err != nil {
+		return Rotation{}, err
+	}
+	by := "application"
+	if capability.OriginOf(ctx) != nil {
+		by = "operator"
+	}
+	if h.secret.Rotator != nil {
+		if len(change) > 0 {
+			return Rotation{}, capability.ErrInvalidRequest.Saying("The secret %s makes its values itself: give no blocks.", name)
+		}
+		return s.start(ctx, h.secret, by)
+	}
+	if len(change) == 0 {
+		return Rotation{}, capability.ErrInvalidRequest.Saying("Give the new blocks of the secret %s.", name)
+	}
+	return s.rotateManually(ctx, h.secret, by, change)
+}
+
+// start opens an automatic rotation.
+func (s *Secrets) start(ctx context.Context, secret Secret, by string) (Rotation, error) {
+	if s.provider.ReadOnly() {
+		return Rotation{}, ErrReadOnly
+	}
+	current, err := s.provider.Read(ctx, secret.Name, 0)
+	if err != nil {
+		return Rotation{}, unavailable(err)
+	}
+	return s.open(ctx, secret, by, current.Version, nil, 0)
+}
+
+func (s *Secrets) rotateManually(ctx context.Context, secret Secret, by string, change Blocks) (Rotation, error) {
+	if s.provider.ReadOnly() {
+		return Rotation{}, ErrReadOnly
+	}
+	change = change.tidy()
+	if err := secret.checkChange(change); err != nil {
+		return Rotation{}, err
+	}
+	current, blocks, err := s.current(ctx, secret.Name)
+	if err != nil {
+		return Rotation{}, unavailable(err)
+	}
+	next := blocks.merge(change)
+	if len(next.encode(strings.Repeat("0", id.Len)).Reveal()) > MaxPayload {
+		return Rotation{}, capability.ErrInvalidRequest.Saying("A secret has at most %d bytes.", MaxPayload)
+	}
+	r, err := s.open(ctx, secret, by, current.Version, change, takeOver)
+	if err != nil {
+		return Rotation{}, err
+	}
+	if err := s.writePending(ctx, r, next); err != nil {
+		return Rotation{}, errors.Join(unavailable(err), s.fail(ctx, r, unavailable(err)))
+	}
+	if err := s.advance(ctx, r, stepPromote, 0); err == nil {
+		err = s.proceed(ctx, r.ID)
+		if failure := new(failure); errors.As(err, &failure) {
+			return Rotation{}, errors.Join(failure.refusal, s.fail(ctx, r, failure.refusal))
+		}
+		if err != nil {
+			s.host.Log.WarnContext(ctx, "secrets: a job goes on with the rotation",
+				slog.String("secret", secret.Name), slog.String("rotation", r.ID), slog.Any("error", err))
+		}
+	}
+	r, _, err = s.store.rotation(ctx, r.ID)
+	return r, err
+}
+
+// open writes the row that keeps other rotations of the secret out, the event,
+// and the job.
+func (s *Secrets) open(ctx context.Context, secret Secret, by string, from int64, change Blocks, wait time.Duration) (r Rotation, err error) {
+	err = s.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := s.host.DB.Now(ctx)
+		r = Rotation{ID: id.New(now), Name: secret.Name, StartedBy: by, Status: Started,
+			FromVersion: from, StartedAt: capability.Millis(now.UnixMilli()), step: stepCreate, steppedAt: now}
+		opened, err := s.store.open(ctx, r)
+		if err != nil {
+			return err
+		}
+		if !opened {
+			return ErrRotationInProgress
+		}
+		if _, err := s.host.Jobs.Enqueue(ctx, rotateBinding, r.ID, jobs.Key(r.ID), jobs.At(now.Add(wait))); err != nil {
+			return err
+		}
+		return s.record(ctx, "secrets/rotation_started", r, "", change)
+	})
+	return r, err
+}
+
+// record puts what happens to a rotation on the trail: names and numbers only.
+func (s *Secrets) record(ctx context.Context, action string, r Rotation, code string, change Blocks) error {
+	detail := map[string]any{"startedBy": r.StartedBy, "fromVersion": r.FromVersion}
+	if r.ToVersion != 0 {
+		detail["toVersion"] = r.ToVersion
+	}
+	if len(change) > 0 {
+		given, removed := change.split()
+		detail["given"], detail["removed"] = slices.Sorted(maps.Keys(given)), removed
+	}
+	e := audit.Event{Action: action, Subject: audit.Target{Type: "secret", ID: r.Name},
+		Targets: []audit.Target{{Type: "rotation", ID: r.ID}}, Code: code, Detail: detail}
+	if code != "" {
+		e.Outcome = audit.Failed
+	}
+	if capability.OriginOf(ctx) == nil && r.StartedBy != "application" {
+		e.Actor = audit.Actor{Kind: audit.Job, ID: rotateBinding}
+	}
+	return s.audit.Record(ctx, e)
+}
+
+// failure ends a rotation: no repetition can succeed.
+type failure struct{ refusal *capability.Error }
+
+func (f *failure) Error() string { return f.refusal.Error() }
+
+// runRotation is the job of one rotation.
+func (s *Secrets) runRotation(ctx context.Context, job jobs.Job) error {
+	rotation := job.Key
+	err := s.proceed(ctx, rotation)
+	ended := new(failure)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ended):
+	case job.Attempt >= rotateAttempts && !isWait(err):
+		ended = &failure{capability.AsError(unavailable(err))}
+	default:
+		return err
+	}
+	r, found, lookup := s.store.rotation(ctx, rotation)
+	if lookup != nil || !found {
+		return lookup
+	}
+	return s.fail(ctx, r, ended.refusal)
+}
+
+// waiting is the outcome of a step that is not due yet.
+type waiting struct{ error }
+
+func isWait(err error) bool { return errors.As(err, new(waiting)) }
+
+// Unwrap lets jobs find the snooze.
+func (w waiting) Unwrap() error { return w.error }
+
+// proceed runs the steps of a rotation from where it stands to its end.
+func (s *Secrets) proceed(ctx context.Context, rotation string) error {
+	for {
+		r, found, err := s.store.rotation(ctx, rotation)
+		if err != nil || !found || r.Status != Started {
+			return err
+		}
+		h, err := s.Handle(r.Name)
+		if err != nil {
+			return &failure{ErrNotFound} // no longer declared
+		}
+		if err := s.step(ctx, h.secret, r); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Secrets) step(ctx context.Context, secret Secret, r Rotation) error {
+	switch r.step {
+	case stepCreate:
+		return s.create(ctx, secret, r)
+	case stepSet:
+		return s.set(ctx, secret, r)
+	case stepTest:
+		return s.test(ctx, secret, r)
+	case stepPromote:
+		return s.promote(ctx, secret, r)
+	default:
+		return s.finish(ctx, secret, r)
+	}
+}
+
+// create stores the next version beside the current one.
+func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
+	_, found, err := s.pending(ctx, r)
+	if err != nil {
+		return err
+	}
+	if secret.Rotator == nil {
+		if !found {
+			return &failure{capability.ErrUnavailable.Because(errInterrupted)}
+		}
+		return s.advance(ctx, r, stepPromote, 0)
+	}
+	if !found {
+		_, current, err := s.current(ctx, secret.Name)
+		if err != nil {
+			return err
+		}
+		var next Blocks
+		if err := guarded(stepCreate, func() (err error) { next, err = secret.Rotator.Create(ctx, current); return err }); err != nil {
+			return err
+		}
+		next = next.tidy()
+		if err := secret.check(next); err != nil {
+			return &failure{capability.AsError(err)}
+		}
+		if err := s.writePending(ctx, r, next); err != nil {
+			return err
+		}
+	}
+	return s.advance(ctx, r, stepSet, 0)
+}
+
+func (s *Secrets) set(ctx context.Context, secret Secret, r Rotation) error {
+	_, current, err := s.current(ctx, secret.Name)
+	if err != nil {
+		return err
+	}
+	next, err := s.mustPending(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := guarded(stepSet, func() error { return secret.Rotator.Set(ctx, current, next) }); err != nil {
+		return err
+	}
+	return s.advance(ctx, r, stepTest, 0)
+}
+
+func (s *Secrets) test(ctx context.Context, secret Secret, r Rotation) error {
+	next, err := s.mustPending(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := guarded(stepTest, func() error { return secret.Rotator.Test(ctx, next) }); err != nil {
+		return err
+	}
+	return s.advance(ctx, r, stepPromote, 0)
+}
+
+// promote makes the next version current. Repeated after a crash it finds that
+// it is.
+func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error {
+	next, err := s.mustPending(ctx, r)
+	if err != nil {
+		return err
+	}
+	newest, current, err := s.current(ctx, secret.Name)
+	if err != nil {
+		return err
+	}
+	version := newest.Version
+	switch {
+	case version == r.FromVersion:
+		version, err = s.provider.Write(ctx, secret.Name, r.FromVersion, next.encode(""))
+	case version != r.FromVersion+1 || !current.equal(next):
+		err = ErrVersionConflict
+	}
+	if errors.Is(err, ErrVersionConflict) {
+		return &failure{ErrVersionConflict}
+	}
+	if err != nil {
+		return err
+	}
+	s.changed(ctx, secret.Name)
+	if secret.Rotator == nil {
+		return s.succeed(ctx, r, version)
+	}
+	return s.advance(ctx, r, stepFinish, version)
+}
+
+// finish lets the rotator end the use of the version before.
+func (s *Secrets) finish(ctx context.Context, secret Secret, r Rotation) error {
+	if wait := settleFor - s.host.DB.Now(ctx).Sub(r.steppedAt); wait > 0 && wait <= settleFor {
+		return waiting{jobs.Snooze(wait)}
+	}
+	_, current, err := s.current(ctx, secret.Name)
+	if err != nil {
+		return err
+	}
+	previous := Blocks(nil)
+	if r.FromVersion > 0 {
+		stored, err := s.provider.Read(ctx, secret.Name, r.FromVersion)
+		if err != nil {
+			return err
+		}
+		if !stored.Payload.Empty() {
+			if previous, _, err = decode(stored.Payload); err != nil {
+				return err
+			}
+		}
+	}
+	if err := guarded(stepFinish, func() error { return secret.Rotator.Finish(ctx, previous, current) }); err != nil {
+		return err
+	}
+	return s.succeed(ctx, r, r.ToVersion)
+}
+
+// guarded runs a rotator's step and keeps what it says to itself: its error or
+// panic may quote the secret.
+func guarded(step string, run func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = ErrStepFailed.Because(errors.New("secrets: the rotator's " + step + " panicked"))
+		}
+	}()
+	if run() != nil {
+		return ErrStepFailed.Because(errors.New("secrets: the rotator's " + step + " failed"))
+	}
+	return nil
+}
+
+func (s *Secrets) advance(ctx context.Context, r Rotation, next string, toVersion int64) error {
+	return s.store.advance(ctx, r, next, toVersion, s.host.DB.Now(ctx))
+}
+
+func (s *Secrets) succeed(ctx context.Context, r Rotation, version int64) error {
+	r.ToVersion = version
+	return s.end(ctx, r, Succeeded, "")
+}
+
+func (s *Secrets) fail(ctx context.Context, r Rotation, refusal error) error {
+	return s.end(ctx, r, Failed, cmp.Or(capability.AsError(refusal).Code, "kit/internal"))
+}
+
+// end closes a rotation, on the trail too, and drops what it had prepared.
+func (s *Secrets) end(ctx context.Context, r Rotation, status Status, code string) error {
+	ctx = context.WithoutCancel(ctx)
+	err := s.host.DB.InTx(ctx, func(ctx context.Context) error {
+		ended, err := s.store.end(ctx, r.ID, status, code, r.ToVersion, s.host.DB.Now(ctx))
+		if err != nil || !ended {
+			return err
+		}
+		return s.record(ctx, "secrets/rotation_"+string(status), r, code, nil)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.provider.Delete(ctx, pendingName(r.Name)); err != nil {
+		s.host.Log.WarnContext(ctx, "secrets: the pending version is left to the next rotation",
+			slog.String("secret", r.Name), slog.Any("error", err))
+	}
+	return nil
+}
+
+// current answers the newest version, its blocks as they are stored.
+func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, error) {
+	stored, err := s.provider.Read(ctx, name, 0)
+	if err != nil || stored.Payload.Empty() {
+		return stored, nil, err
+	}
+	blocks, _, err := decode(stored.Payload)
+	return stored, blocks, err
+}
+
+// pending answers what a rotation has prepared.
+func (s *Secrets) pending(ctx context.Context, r Rotation) (blocks Blocks, found bool, err error) {
+	stored, err := s.provider.Read(ctx, pendingName(r.Name), 0)
+	if err != nil || stored.Payload.Empty() {
+		return nil, false, err
+	}
+	blocks, rotation, err := decode(stored.Payload)
+	return blocks, err == nil && rotation == r.ID, err
+}
+
+func (s *Secrets) mustPending(ctx context.Context, r Rotation) (Blocks, error) {
+	blocks, found, err := s.pending(ctx, r)
+	if err == nil && !found {
+		err = &failure{ErrVersionConflict.Because(errors.New("secrets: the pending version is gone"))}
+	}
+	return blocks, err
+}
+
+// writePending replaces whatever an earlier rotation has left.
+func (s *Secrets) writePending(ctx context.Context, r Rotation, next Blocks) error {
+	last, err := s.provider.Read(ctx, pendingName(r.Name), 0)
+	if err != nil {
+		return err
+	}
+	_, err = s.provider.Write(ctx, pendingName(r.Name), last.Version, next.encode(r.ID))
+	return err
+}
+
+// schedule starts the automatic rotations that are due, and sees to it that
+// every open one has a job.
+func (s *Secrets) schedule(ctx context.Context) error {
+	open, err := s.store.openRotations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		if _, err := s.host.Jobs.Enqueue(ctx, rotateBinding, r.ID, jobs.Key(r.ID)); err != nil {
+			return err
+		}
+	}
+	var failures []error
+	for _, secret := range s.declared() {
+		if secret.Every == 0 || s.provider.ReadOnly() {
+			continue
+		}
+		due, err := s.nextDue(ctx, secret)
+		if err == nil && !due.After(s.host.DB.Now(ctx)) {
+			_, err = s.start(ctx, secret, "schedule")
+		}
+		if err != nil && !errors.Is(err, ErrRotationInProgress) {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// nextDue answers when the schedule rotates a secret next.
+func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error) {
+	stored, err := s.provider.Read(ctx, secret.Name, 0)
+	if err != nil {
+		return time.Time{}, err
+	}
+	last, err := s.store.rotations(ctx, secret.Name, "", 1)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return secret.due(stored, last), nil
+}
+
+// due answers when a secret is rotated next, after its last rotation.
+func (s Secret) due(stored Stored, last []Rotation) time.Time {
+	var due time.Time
+	if !stored.Payload.Empty() {
+		due = stored.CreatedAt.Add(s.Every)
+	}
+	if len(last) > 0 && last[0].Status == Failed {
+		if retry := last[0].FinishedAt.Add(min(retryFailed, s.Every)); retry.After(due) {
+			due = retry
+		}
+	}
+	return due
+}

@@ -1,0 +1,247 @@
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// DefaultOverlap is how long after a rotation the version before is good for.
+const DefaultOverlap = 24 * time.Hour
+
+// MinEvery is the shortest time between two scheduled rotations.
+const MinEvery = time.Hour
+
+// Secret declares a secret: what it is called, what it consists of, and who
+// makes its next version.
+type Secret struct {
+	// Name is ^[a-z][a-z0-9-]{0,62}$, such as "storage-bucket-credentials".
+	Name string
+	// Blocks are its parts; at least one.
+	Blocks []Block
+	// Rotator makes the next version by itself. Without one the rotation is
+	// manual: an operator gives the new values.
+	Rotator *Rotator
+	// Every is how often a Rotator is started, at least [MinEvery]; 0 means on
+	// request only.
+	Every time.Duration
+	// Overlap is how long after a rotation [Handle.Previous] answers the version
+	// before; 0 means [DefaultOverlap].
+	Overlap time.Duration
+}
+
+// Block is a part of a secret that is present in full or absent entirely.
+// Names are ^[A-Za-z][A-Za-z0-9_]{0,62}$; "rotation" is taken.
+type Block struct {
+	Name string
+	// Required fields make the block; Optional ones may be added.
+	Required, Optional []string
+	// Together lists groups of Optional fields of which all are given or none,
+	// such as the two halves of a key pair.
+	Together [][]string
+}
+
+// Rotator changes a secret together with the system it belongs to, in four
+// steps. Each may run again after a crash or a failure, also when it had
+// succeeded, so each is idempotent. What an error or a panic of theirs says is
+// not recorded anywhere, for it may quote the secret.
+type Rotator struct {
+	// Create makes the next blocks; current is nil for the first version. It is
+	// not called again once what it made is stored.
+	Create func(ctx context.Context, current Blocks) (Blocks, error)
+	// Set makes the system accept the next blocks beside the current ones.
+	Set func(ctx context.Context, current, next Blocks) error
+	// Test uses the next blocks.
+	Test func(ctx context.Context, next Blocks) error
+	// Finish runs a minute after everybody has been told of the next version and
+	// may end the use of the one before.
+	Finish func(ctx context.Context, previous, current Blocks) error
+}
+
+var (
+	namePattern  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+	fieldPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
+)
+
+func (s Secret) mode() string {
+	if s.Rotator == nil {
+		return "manual"
+	}
+	return "automatic"
+}
+
+func (s Secret) overlap() time.Duration {
+	if s.Overlap == 0 {
+		return DefaultOverlap
+	}
+	return s.Overlap
+}
+
+// validate holds a declaration to its form.
+func (s Secret) validate() error {
+	faults := capability.Faults{Capability: Name}
+	key := "secret " + s.Name
+	if !namePattern.MatchString(s.Name) {
+		faults.Add(key, s.Name, "is not a name of a secret", "use lower case letters, digits and hyphens, 63 at most")
+	}
+	if len(s.Blocks) == 0 {
+		faults.Add(key, nil, "has no blocks", "declare what it consists of")
+	}
+	var seen []string
+	for _, b := range s.Blocks {
+		if slices.Contains(seen, b.Name) || b.Name == rotationBlock || !fieldPattern.MatchString(b.Name) {
+			faults.Add(key, b.Name, "is not a name of a block, or one that is taken", "give each block a word of its own")
+		}
+		seen = append(seen, b.Name)
+		b.validate(&faults, key+"."+b.Name)
+	}
+	if r := s.Rotator; r != nil && (r.Create == nil || r.Set == nil || r.Test == nil || r.Finish == nil) {
+		faults.Add(key, nil, "has a rotator without all four steps", "give Create, Set, Test and Finish")
+	}
+	if s.Every != 0 && (s.Rotator == nil || s.Every < MinEvery) {
+		faults.Add(key, s.Every, "cannot be rotated this often", "give a Rotator and at least an hour")
+	}
+	if s.Overlap < 0 {
+		faults.Add(key, s.Overlap, "is a negative overlap", "give the time the version before is good for")
+	}
+	return faults.Err()
+}
+
+func (b Block) validate(faults *capability.Faults, key string) {
+	var seen []string
+	for _, field := range b.fields() {
+		if slices.Contains(seen, field) || !fieldPattern.MatchString(field) {
+			faults.Add(key, field, "is not a name of a field, or one that is taken", "give each field a word of its own")
+		}
+		seen = append(seen, field)
+	}
+	if len(seen) == 0 {
+		faults.Add(key, nil, "has no fields", "declare what it consists of")
+	}
+	for _, group := range b.Together {
+		for _, field := range group {
+			if !slices.Contains(b.Optional, field) {
+				faults.Add(key, field, "is in a group of optional fields and is not optional", "list it under Optional")
+			}
+		}
+	}
+}
+
+func (b Block) fields() []string { return append(slices.Clone(b.Required), b.Optional...) }
+
+// missing answers the names of the fields that fields lacks to be the block in
+// full, sorted.
+func (b Block) missing(fields Fields) []string {
+	var missing []string
+	lacks := func(field string) bool { return fields[field].Empty() }
+	for _, field := range b.Required {
+		if lacks(field) {
+			missing = append(missing, field)
+		}
+	}
+	for _, group := range b.Together {
+		if slices.ContainsFunc(group, func(field string) bool { return !lacks(field) }) {
+			for _, field := range group {
+				if lacks(field) && !slices.Contains(missing, field) {
+					missing = append(missing, field)
+				}
+			}
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// half is what a refusal says of a block that is not complete.
+type half struct {
+	Block   string   `json:"block"`
+	Missing []string `json:"missing"`
+}
+
+// check refuses blocks and fields that are not declared with
+// kit/invalid_request, and half blocks with secrets/incomplete_block, naming
+// block and missing fields.
+func (s Secret) check(blocks Blocks) error {
+	var halves []half
+	known := 0
+	for _, b := range s.Blocks {
+		fields, given := blocks[b.Name]
+		if !given {
+			continue
+		}
+		known++
+		for field := range fields {
+			if !slices.Contains(b.fields(), field) {
+				return capability.ErrInvalidRequest.Saying("The block %s takes the fields %s.", b.Name, strings.Join(b.fields(), ", "))
+			}
+		}
+		if missing := b.missing(fields); len(missing) > 0 || len(fields) == 0 {
+			halves = append(halves, half{b.Name, append([]string{}, missing...)})
+		}
+	}
+	if known < len(blocks) {
+		return s.unknownBlock()
+	}
+	if len(halves) > 0 {
+		return incomplete(halves)
+	}
+	return nil
+}
+
+// checkChange is check for an operator's change, which may also remove blocks.
+func (s Secret) checkChange(change Blocks) error {
+	given, removed := change.split()
+	for _, name := range removed {
+		if !slices.Contains(s.blockNames(), name) {
+			return s.unknownBlock()
+		}
+	}
+	return s.check(given)
+}
+
+func (s Secret) unknownBlock() error {
+	return capability.ErrInvalidRequest.Saying("The secret %s has the blocks %s.", s.Name, strings.Join(s.blockNames(), ", "))
+}
+
+func incomplete(halves []half) error {
+	texts := make([]string, len(halves))
+	for i, h := range halves {
+		texts[i] = fmt.Sprintf("%s lacks %s", h.Block, strings.Join(h.Missing, ", "))
+		if len(h.Missing) == 0 {
+			texts[i] = h.Block + " is empty"
+		}
+	}
+	return ErrIncompleteBlock.Saying("A block is given in full or not at all: %s.", strings.Join(texts, "; ")).With(halves)
+}
+
+func (s Secret) blockNames() []string {
+	names := make([]string, len(s.Blocks))
+	for i, b := range s.Blocks {
+		names[i] = b.Name
+	}
+	return names
+}
+
+// complete keeps the blocks that are declared and present in full, and names
+// those that are not. An operator may have written anything to a provider.
+func (s Secret) complete(blocks Blocks) (whole Blocks, halves []string) {
+	whole = make(Blocks, len(blocks))
+	maps.Copy(whole, blocks)
+	for name, fields := range blocks {
+		i := slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Name == name })
+		if i < 0 || len(s.Blocks[i].missing(fields)) > 0 {
+			delete(whole, name)
+		}
+		if i >= 0 && whole[name] == nil {
+			halves = append(halves, name)
+		}
+	}
+	slices.Sort(halves)
+	return whole, halves
+}

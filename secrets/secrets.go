@@ -1,0 +1,160 @@
+// Package secrets keeps the credentials that capabilities and the application
+// need: named, versioned, encrypted, and rotated while everybody goes on.
+//
+// A secret is declared with the blocks it consists of, in a [Secret]; who
+// declares it gets a [Handle] and calls [Handle.Get] each time it needs a value.
+// The versions lie with a [Provider]: the kit's database by default, the
+// environment, or a Vault. A block is stored in full or not at all. A rotation
+// is manual, with values an operator gives, or automatic, by a [Rotator] in four
+// steps that a durable job runs and resumes; one at a time for each secret.
+//
+// No value leaves this package but by [Value.Reveal]: no route answers one, no
+// event, log line, error or printed struct holds one. Every rotation is
+// recorded by audit as it starts and as it ends, with who asked for it; that is
+// the only way a secret is written. Reads in process are not recorded: they
+// come by the thousand and from the program itself. Nothing is revealed over
+// HTTP, so there is no such event.
+package secrets
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/seal"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// Name is the capability's name.
+const Name = "secrets"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are what secrets uses.
+type Peers struct {
+	// Audit is told of every rotation; nil records nothing.
+	Audit *audit.Audit
+	// Keys seal what the database keeps; required without a Config.Provider.
+	Keys *seal.Keys
+}
+
+// Secrets keeps and rotates secrets. It is safe for concurrent use.
+type Secrets struct {
+	host     capability.Host
+	cfg      Config
+	audit    *audit.Audit
+	provider Provider
+	store    store
+
+	mu      sync.RWMutex
+	handles map[string]*Handle
+	news    *listener
+}
+
+// New checks the configuration; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Secrets, error) {
+	cfg = cfg.withDefaults(host, peers.Keys)
+	if err := cfg.validate(host, peers.Keys); err != nil {
+		return nil, err
+	}
+	s := &Secrets{
+		host: host, cfg: cfg, audit: peers.Audit, provider: cfg.Provider,
+		store: store{host.DB}, handles: make(map[string]*Handle),
+	}
+	s.news = &listener{bus: host.PubSub, tell: s.hint}
+	faults := capability.Faults{Capability: Name}
+	for _, secret := range cfg.Secrets {
+		_, err := s.Declare(secret)
+		faults.Join(err)
+	}
+	return s, faults.Err()
+}
+
+// Capability describes secrets to the kit.
+func (s *Secrets) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   s.host.DB,
+		Prefix:     s.cfg.BasePath,
+		Routes:     s.routes(),
+		Config:     s.cfg.keys(),
+		Health:     []capability.HealthKey{{Key: "openRotations", Read: s.health}},
+		Migrations: schema,
+		Jobs:       s.jobs(),
+		Refusals:   refusals(),
+		Close:      func(context.Context) error { s.news.close(); return nil },
+	}
+}
+
+func (s *Secrets) jobs() []jobs.Binding {
+	return []jobs.Binding{
+		{Name: rotateBinding, Run: s.runRotation, MaxAttempts: rotateAttempts},
+		{Name: "SECRETS_SCHEDULE", Schedule: "*/10 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return s.schedule(ctx) }},
+	}
+}
+
+// health answers how many rotations are under way.
+func (s *Secrets) health(ctx context.Context) (any, error) { return s.store.countOpen(ctx) }
+
+// Declare makes a secret known, before the kit serves. Its error is a
+// [capability.Fault]: a bad declaration, or a name that is taken.
+func (s *Secrets) Declare(secret Secret) (*Handle, error) {
+	if err := secret.validate(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handles[secret.Name] != nil {
+		return nil, &capability.Fault{Capability: Name, Key: "secret " + secret.Name, Reason: "is declared twice", Mend: "give each secret a name of its own"}
+	}
+	h := &Handle{secrets: s, secret: secret}
+	s.handles[secret.Name] = h
+	return h, nil
+}
+
+// Handle answers a declared secret. It refuses with secrets/not_found.
+func (s *Secrets) Handle(name string) (*Handle, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if h := s.handles[name]; h != nil {
+		return h, nil
+	}
+	return nil, ErrNotFound
+}
+
+// declared lists the secrets by name.
+func (s *Secrets) declared() []Secret {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]Secret, 0, len(s.handles))
+	for _, h := range s.handles {
+		list = append(list, h.secret)
+	}
+	slices.SortFunc(list, func(a, b Secret) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Rewrap wraps what the database keeps with the first master key, so that older
+// master keys can be removed, and answers how many versions it changed. With
+// another provider there is nothing to do.
+func (s *Secrets) Rewrap(ctx context.Context) (changed int, err error) {
+	kept, ok := s.provider.(*SQL)
+	if !ok {
+		return 0, nil
+	}
+	if changed, err = kept.Rewrap(ctx); err != nil {
+		return changed, err
+	}
+	return changed, s.audit.Record(ctx, audit.Event{Action: "secrets/rewrapped", Detail: map[string]int{"versions": changed}})
+}

@@ -1,0 +1,154 @@
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// SQL keeps secrets in the kit's database, each version encrypted under a key
+// of its own that a master key wraps. A row that was moved or swapped does not
+// open. It keeps the newest version and the one before; older ones are
+// destroyed. Inside a transaction of the database it commits with it.
+type SQL struct {
+	db   *database.DB
+	keys *seal.Keys
+}
+
+// NewSQL makes the provider on a database that has the capability's schema.
+func NewSQL(db *database.DB, keys *seal.Keys) *SQL { return &SQL{db, keys} }
+
+// Name is "sql".
+func (s *SQL) Name() string { return "sql" }
+
+// ReadOnly is false.
+func (s *SQL) ReadOnly() bool { return false }
+
+// sealedRow is a row of secrets_version.
+type sealedRow struct {
+	name      string
+	version   int64
+	sealed    []byte
+	createdAt int64
+}
+
+const sealedColumns = `SELECT name, version, sealed, created_at FROM secrets_version `
+
+func scanSealed(row database.Scanner) (r sealedRow, err error) {
+	return r, row.Scan(&r.name, &r.version, &r.sealed, &r.createdAt)
+}
+
+// Read answers a version.
+func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, error) {
+	query, args := sealedColumns+`WHERE name = $1 ORDER BY version DESC LIMIT 1`, []any{name}
+	if version != 0 {
+		query, args = sealedColumns+`WHERE name = $1 AND version = $2`, []any{name, version}
+	}
+	row, found, err := database.Get(ctx, s.db, scanSealed, query, args...)
+	if err != nil || !found {
+		return Stored{Version: version}, err
+	}
+	stored := Stored{Version: row.version, CreatedAt: time.UnixMilli(row.createdAt).UTC()}
+	if row.sealed == nil {
+		return stored, nil
+	}
+	text, err := s.keys.Open(sealContext(name, row.version), row.sealed)
+	if err != nil {
+		return Stored{}, fmt.Errorf("secrets: %s version %d: %w", name, row.version, err)
+	}
+	stored.Payload = NewValue(string(text))
+	return stored, nil
+}
+
+// Write adds a version and destroys those before the one before it.
+func (s *SQL) Write(ctx context.Context, name string, after int64, payload Value) (version int64, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		var newest int64
+		row := s.db.QueryRow(ctx, `SELECT COALESCE(max(version), 0) FROM secrets_version WHERE name = $1`, name)
+		if err := row.Scan(&newest); err != nil {
+			return err
+		}
+		if newest != after {
+			return ErrVersionConflict
+		}
+		version = after + 1
+		n, err := s.db.Exec(ctx, `INSERT INTO secrets_version (name, version, sealed, created_at) VALUES ($1, $2, $3, $4)
+			ON CONFLICT DO NOTHING`, name, version, s.keys.Seal(sealContext(name, version), []byte(payload.Reveal())),
+			s.db.Now(ctx).UnixMilli())
+		if err == nil && n == 0 {
+			err = ErrVersionConflict
+		}
+		if err != nil {
+			return err
+		}
+		_, err = s.db.Exec(ctx, `UPDATE secrets_version SET sealed = NULL WHERE name = $1 AND version < $2 AND sealed IS NOT NULL`,
+			name, after)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return version, nil
+}
+
+// Delete removes all versions.
+func (s *SQL) Delete(ctx context.Context, name string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM secrets_version WHERE name = $1`, name)
+	return err
+}
+
+// rewrapBatch bounds the rows one transaction rewraps.
+const rewrapBatch = 100
+
+// Rewrap wraps every key with the first master key, so that older master keys
+// can be removed, and answers how many it changed. Others may read and write
+// meanwhile.
+func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
+	name, version := "", int64(0)
+	for {
+		rows, err := database.All(ctx, s.db, scanSealed, sealedColumns+`WHERE (name, version) > ($1, $2) AND sealed IS NOT NULL
+			ORDER BY name, version LIMIT $3`, name, version, rewrapBatch)
+		if err != nil {
+			return changed, err
+		}
+		n := 0
+		err = s.db.InTx(ctx, func(ctx context.Context) error {
+			n = 0
+			for _, row := range rows {
+				replaced, err := s.rewrap(ctx, row)
+				if err != nil {
+					return err
+				}
+				if replaced {
+					n++
+				}
+			}
+			return nil
+		})
+		if changed += n; err != nil || len(rows) < rewrapBatch {
+			return changed, err
+		}
+		name, version = rows[len(rows)-1].name, rows[len(rows)-1].version
+	}
+}
+
+func (s *SQL) rewrap(ctx context.Context, row sealedRow) (replaced bool, err error) {
+	sealed, changed, err := s.keys.Rewrap(sealContext(row.name, row.version), row.sealed)
+	if err != nil {
+		return false, fmt.Errorf("secrets: %s version %d: %w", row.name, row.version, err)
+	}
+	if !changed {
+		return false, nil
+	}
+	n, err := s.db.Exec(ctx, `UPDATE secrets_version SET sealed = $3 WHERE name = $1 AND version = $2 AND sealed = $4`,
+		row.name, row.version, sealed, row.sealed)
+	return n == 1, err
+}
+
+// sealContext binds a version to its row.
+func sealContext(name string, version int64) string {
+	return fmt.Sprintf("secrets/%s/%d", name, version)
+}

@@ -1,0 +1,73 @@
+package secrets
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+type store struct{ db *database.DB }
+
+const rotationColumns = `SELECT id, name, started_by, step, status, code, from_version, to_version,
+	started_at, stepped_at, finished_at FROM secrets_rotation `
+
+func scanRotation(row database.Scanner) (r Rotation, err error) {
+	var startedAt, steppedAt, finishedAt int64
+	err = row.Scan(&r.ID, &r.Name, &r.StartedBy, &r.step, &r.Status, &r.Code, &r.FromVersion, &r.ToVersion,
+		&startedAt, &steppedAt, &finishedAt)
+	r.StartedAt, r.steppedAt = capability.Millis(startedAt), time.UnixMilli(steppedAt)
+	if finishedAt != 0 {
+		at := capability.Millis(finishedAt)
+		r.FinishedAt = &at
+	}
+	return r, err
+}
+
+// open adds a rotation unless one of the secret is open.
+func (s store) open(ctx context.Context, r Rotation) (opened bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO secrets_rotation (id, name, started_by, step, status, code, from_version, to_version,
+			started_at, stepped_at, finished_at)
+		VALUES ($1, $2, $3, $4, 'started', '', $5, 0, $6, $6, 0)
+		ON CONFLICT (name) WHERE status = 'started' DO NOTHING`,
+		r.ID, r.Name, r.StartedBy, r.step, r.FromVersion, r.StartedAt.UnixMilli())
+	return n == 1, err
+}
+
+func (s store) rotation(ctx context.Context, id string) (Rotation, bool, error) {
+	return database.Get(ctx, s.db, scanRotation, rotationColumns+`WHERE id = $1`, id)
+}
+
+// advance moves an open rotation from its step to the next; toVersion is what
+// it has made current, 0 before.
+func (s store) advance(ctx context.Context, r Rotation, next string, toVersion int64, now time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE secrets_rotation SET step = $3, to_version = $4, stepped_at = $5
+		WHERE id = $1 AND step = $2 AND status = 'started'`, r.ID, r.step, next, toVersion, now.UnixMilli())
+	return err
+}
+
+// end closes an open rotation.
+func (s store) end(ctx context.Context, id string, status Status, code string, toVersion int64, now time.Time) (ended bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE secrets_rotation SET status = $2, code = $3, to_version = $4, finished_at = $5
+		WHERE id = $1 AND status = 'started'`, id, string(status), code, toVersion, now.UnixMilli())
+	return n == 1, err
+}
+
+// openRotations answers the rotations under way: one for each secret at most.
+func (s store) openRotations(ctx context.Context) ([]Rotation, error) {
+	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE status = 'started' ORDER BY id`)
+}
+
+func (s store) countOpen(ctx context.Context) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*) FROM secrets_rotation WHERE status = 'started'`).Scan(&n)
+	return n, err
+}
+
+// rotations lists what happened to a secret, newest first.
+func (s store) rotations(ctx context.Context, name, before string, limit int) ([]Rotation, error) {
+	if before == "" {
+		return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE name = $1 ORDER BY id DESC LIMIT $2`, name, limit)
+	}
+	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE name = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, name, before, limit)
+}

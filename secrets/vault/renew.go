@@ -1,0 +1,90 @@
+package vault
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// retryRenewal is how long after a failure the token is looked at again.
+const retryRenewal = 5 * time.Second
+
+// renewer renews the token when two thirds of its time are over. It starts with
+// the first call: New does no I/O.
+type renewer struct {
+	vault *Vault
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	started bool
+	closed  bool
+}
+
+func (r *renewer) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.started && !r.closed {
+		r.started = true
+		r.timer = time.AfterFunc(0, r.look)
+	}
+}
+
+func (r *renewer) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed = true; r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+func (r *renewer) again(after time.Duration, f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.timer = time.AfterFunc(after, f)
+	}
+}
+
+// look learns how long the token has.
+func (r *renewer) look() {
+	var answer struct {
+		Data struct {
+			TTL       int64 `json:"ttl"`
+			Renewable bool  `json:"renewable"`
+		} `json:"data"`
+	}
+	if err := r.vault.call(context.Background(), http.MethodGet, "auth/token/lookup-self", nil, nil, &answer); err != nil {
+		r.failed(err)
+		return
+	}
+	ttl := time.Duration(answer.Data.TTL) * time.Second
+	if ttl > 0 && !answer.Data.Renewable {
+		r.vault.cfg.Log.Warn("vault: the token expires and cannot be renewed", slog.Duration("ttl", ttl))
+	}
+	if ttl > 0 && answer.Data.Renewable {
+		r.again(ttl*2/3, r.renew)
+	}
+}
+
+func (r *renewer) renew() {
+	var answer struct {
+		Auth struct {
+			LeaseDuration int64 `json:"lease_duration"`
+			Renewable     bool  `json:"renewable"`
+		} `json:"auth"`
+	}
+	if err := r.vault.call(context.Background(), http.MethodPost, "auth/token/renew-self", nil, []byte(`{}`), &answer); err != nil {
+		r.failed(err)
+		return
+	}
+	if ttl := time.Duration(answer.Auth.LeaseDuration) * time.Second; ttl > 0 && answer.Auth.Renewable {
+		r.again(ttl*2/3, r.renew)
+	}
+}
+
+func (r *renewer) failed(err error) {
+	r.vault.cfg.Log.Warn("vault: the token was not renewed", slog.Any("error", err))
+	r.again(retryRenewal, r.look)
+}

@@ -1,0 +1,257 @@
+// Package vault keeps secrets in a HashiCorp Vault or OpenBao, in its KV version
+// 2 engine, over plain net/http.
+//
+// A secret is an entry of the engine whose data is an object of blocks, so that
+// an operator can read and write it with the server's own tools. Writes carry
+// check-and-set. The token is renewed when two thirds of its time are over.
+// What the server answers besides the entry is never passed on: it may quote
+// the token or the secret.
+package vault
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// Bounds of one call.
+const (
+	DefaultTimeout = 5 * time.Second
+	maxAnswer      = 1 << 20
+)
+
+// Config says where the entries lie and who reads them.
+type Config struct {
+	// Address is the server's, such as https://vault.example.com:8200; plain http
+	// is for loopback addresses only.
+	Address string
+	// Token authenticates; let it be periodic and able to renew itself.
+	Token secrets.Value
+	// Namespace is the server's namespace, if any.
+	Namespace string
+	// Mount is the engine's mount path, by default "secret"; Path is put before
+	// the names of secrets, by default "kit".
+	Mount, Path string
+	// Timeout bounds one call; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Transport replaces http.DefaultTransport, for certificates of one's own.
+	Transport http.RoundTripper
+	// Log is told when the token cannot be renewed; nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Vault is a [secrets.Provider]. It is safe for concurrent use.
+type Vault struct {
+	cfg    Config
+	base   *url.URL
+	client *http.Client
+	token  *renewer
+}
+
+// New checks the configuration; it does no I/O. Its error is a [capability.Fault].
+func New(cfg Config) (*Vault, error) {
+	cfg.Mount, cfg.Path = cmp.Or(cfg.Mount, "secret"), cmp.Or(cfg.Path, "kit")
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	faults := capability.Faults{Capability: secrets.Name}
+	base, err := url.Parse(cfg.Address)
+	switch {
+	case err != nil || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
+		faults.Add("vault.address", nil, "is not an address without user and query", "write it like https://vault.example.com:8200")
+	case base.Scheme != "https" && !(base.Scheme == "http" && loopback(base.Hostname())):
+		faults.Add("vault.address", cfg.Address, "is not https", "use https; plain http is for loopback addresses")
+	}
+	if cfg.Token.Empty() {
+		faults.Add("vault.token", nil, "is missing", "give a token that may read and write under the path")
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	v := &Vault{cfg: cfg, base: base, client: &http.Client{
+		Transport: cfg.Transport, Timeout: cfg.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token stays here
+	}}
+	v.token = &renewer{vault: v}
+	return v, nil
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Close ends the renewal of the token.
+func (v *Vault) Close() { v.token.close() }
+
+// Name is "vault".
+func (v *Vault) Name() string { return "vault" }
+
+// ReadOnly is false.
+func (v *Vault) ReadOnly() bool { return false }
+
+// entry is the answer to a read.
+type entry struct {
+	Data struct {
+		Data     json.RawMessage `json:"data"`
+		Metadata struct {
+			CreatedTime time.Time `json:"created_time"`
+			Version     int64     `json:"version"`
+		} `json:"metadata"`
+	} `json:"data"`
+}
+
+// Read answers a version; one that was deleted or destroyed is not there.
+func (v *Vault) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
+	v.token.start()
+	query := url.Values{}
+	if version != 0 {
+		query.Set("version", strconv.FormatInt(version, 10))
+	}
+	var answer entry
+	err := v.call(ctx, http.MethodGet, v.path("data", name), query, nil, &answer)
+	if err != nil && !errors.Is(err, errAbsent) {
+		return secrets.Stored{}, err
+	}
+	stored := secrets.Stored{Version: cmp.Or(answer.Data.Metadata.Version, version), CreatedAt: answer.Data.Metadata.CreatedTime.UTC()}
+	if data := answer.Data.Data; err == nil && len(data) > 0 && string(data) != "null" {
+		stored.Payload = secrets.NewValue(string(data))
+	}
+	return stored, nil
+}
+
+// Write adds the version after the given one by check-and-set.
+func (v *Vault) Write(ctx context.Context, name string, after int64, payload secrets.Value) (int64, error) {
+	v.token.start()
+	type options struct {
+		CAS int64 `json:"cas"`
+	}
+	body, err := json.Marshal(struct {
+		Options options         `json:"options"`
+		Data    json.RawMessage `json:"data"`
+	}{options{after}, json.RawMessage(payload.Reveal())})
+	if err != nil {
+		return 0, errors.New("vault: the payload is not JSON")
+	}
+	var answer struct {
+		Data struct {
+			Version int64 `json:"version"`
+		} `json:"data"`
+	}
+	if err := v.call(ctx, http.MethodPost, v.path("data", name), nil, body, &answer); err != nil {
+		return 0, err
+	}
+	if answer.Data.Version <= after {
+		return 0, errAnswer
+	}
+	return answer.Data.Version, nil
+}
+
+// Delete removes the entry with all its versions.
+func (v *Vault) Delete(ctx context.Context, name string) error {
+	v.token.start()
+	err := v.call(ctx, http.MethodDelete, v.path("metadata", name), nil, nil, nil)
+	if errors.Is(err, errAbsent) {
+		return nil
+	}
+	return err
+}
+
+func (v *Vault) path(kind, name string) string {
+	return strings.Trim(v.cfg.Mount, "/") + "/" + kind + "/" + strings.Trim(v.cfg.Path, "/") + "/" + name
+}
+
+var (
+	errAbsent = errors.New("vault: no such entry")
+	errAnswer = errors.New("vault: the answer is not of the form of KV version 2")
+)
+
+// call makes one request. Of a refusal only the status gets into the error, and
+// of a failed connection only its kind.
+func (v *Vault) call(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
+	target := v.base.JoinPath("v1", path)
+	target.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return errors.New("vault: the request cannot be made")
+	}
+	r.Header.Set("X-Vault-Token", v.cfg.Token.Reveal())
+	r.Header.Set("X-Vault-Request", "true")
+	if v.cfg.Namespace != "" {
+		r.Header.Set("X-Vault-Namespace", v.cfg.Namespace)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := v.client.Do(r)
+	if err != nil {
+		return connection(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return connection(err)
+	}
+	if len(text) > maxAnswer {
+		return fmt.Errorf("vault: the answer has over %d bytes", maxAnswer)
+	}
+	if err := refusal(response.StatusCode, text); err != nil {
+		if errors.Is(err, errAbsent) && into != nil {
+			_ = json.Unmarshal(text, into) // of a deleted version: its metadata
+		}
+		return err
+	}
+	if into != nil && json.Unmarshal(text, into) != nil {
+		return errAnswer
+	}
+	return nil
+}
+
+// refusal maps an answer that is no success.
+func refusal(status int, text []byte) error {
+	switch {
+	case status == http.StatusOK || status == http.StatusNoContent:
+		return nil
+	case status == http.StatusNotFound:
+		return errAbsent
+	case status == http.StatusBadRequest && bytes.Contains(text, []byte("check-and-set parameter did not match")):
+		return secrets.ErrVersionConflict
+	case status == http.StatusForbidden:
+		return errors.New("vault: permission denied (403): the token is not valid or may not do this")
+	case status == http.StatusServiceUnavailable:
+		return errors.New("vault: sealed or down for maintenance (503)")
+	case status >= 300 && status < 400:
+		return fmt.Errorf("vault: sends elsewhere (%d): give the address of the active node", status)
+	default:
+		return fmt.Errorf("vault: refused (%d)", status)
+	}
+}
+
+// connection names the kind of a failure of the network.
+func connection(err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("vault: %w", context.Canceled)
+	case errors.As(err, &network) && network.Timeout():
+		return fmt.Errorf("vault: no answer in time: %w", context.DeadlineExceeded)
+	default:
+		return errors.New("vault: cannot be reached")
+	}
+}
