@@ -1,0 +1,197 @@
+// Package client is the customer's side of a control-plane connection: it
+// mints a credential for each call and calls a service with it. It needs no
+// part of the service; a customer's program imports this package alone.
+//
+// The same for a page of the issuer's origin is browser.js beside this file.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/kitbackend/kit/controlplane/internal/wire"
+)
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 8 << 20
+
+// Client calls one service as one identity. It is safe for concurrent use.
+type Client struct {
+	identity Identity
+	service  *url.URL // the origin of the service
+	http     *http.Client
+	now      func() time.Time
+}
+
+// Option adjusts [New].
+type Option func(*Client)
+
+// WithHTTP calls through another HTTP client; redirects are never followed.
+func WithHTTP(c *http.Client) Option { return func(to *Client) { to.http = c } }
+
+// WithClock replaces the clock that credentials are dated by.
+func WithClock(now func() time.Time) Option { return func(to *Client) { to.now = now } }
+
+// New makes a client. The address must be https, or http on this machine.
+func New(identity Identity, opts ...Option) (*Client, error) {
+	u, err := url.Parse(identity.Address)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname()))) {
+		return nil, fmt.Errorf("client: %q is neither https nor http on this machine", identity.Address)
+	}
+	c := &Client{identity: identity, service: &url.URL{Scheme: u.Scheme, Host: u.Host}, now: time.Now,
+		http: &http.Client{Timeout: 30 * time.Second}}
+	for _, opt := range opts {
+		opt(c)
+	}
+	direct := *c.http
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &direct
+	return c, nil
+}
+
+// String leaves the private key out.
+func (c *Client) String() string { return "client of " + c.identity.String() }
+
+// GoString leaves the private key out.
+func (c *Client) GoString() string { return c.String() }
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// Error is a refusal of the service.
+type Error struct {
+	Status int
+	// Code is domain/reason, such as controlplane/invalid_credential; empty
+	// when the answer was not the service's.
+	Code, Message, RequestID string
+}
+
+func (e *Error) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("client: HTTP status %d", e.Status)
+	}
+	return fmt.Sprintf("client: %s: %s (status %d, request %s)", e.Code, e.Message, e.Status, e.RequestID)
+}
+
+// Call makes one request with a fresh credential of the scopes. path is that
+// of the manifest, a query may follow it; body is sent as JSON unless it is
+// nil, and the answer is decoded into out unless that is nil. A refusal is an
+// [*Error].
+func (c *Client) Call(ctx context.Context, method, path string, body, out any, scopes ...string) error {
+	return c.call(ctx, rand.Text(), method, path, body, out, scopes)
+}
+
+func (c *Client) call(ctx context.Context, id, method, path string, body, out any, scopes []string) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	target, err := c.service.Parse(path)
+	if err != nil || target.Scheme != c.service.Scheme || target.Host != c.service.Host {
+		return fmt.Errorf("client: %q is no path of the service", path)
+	}
+	token, err := c.identity.token(c.now(), id, method, target.String(), text, scopes)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return c.do(r, out)
+}
+
+func (c *Client) do(r *http.Request, out any) error {
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return err
+	}
+	if len(answer) > maxAnswer {
+		return errors.New("client: the answer is too large")
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		var refusal struct{ Error Error }
+		_ = json.Unmarshal(answer, &refusal) // another answer has no code
+		refusal.Error.Status = resp.StatusCode
+		return &refusal.Error
+	}
+	if out == nil || len(answer) == 0 {
+		return nil
+	}
+	return json.Unmarshal(answer, out)
+}
+
+// Ping proves that the service is there and takes the key.
+func (c *Client) Ping(ctx context.Context) (p Ping, err error) {
+	err = c.Call(ctx, http.MethodGet, c.path("/ping"), nil, &p)
+	return p, err
+}
+
+// Manifest asks what the service composes; scopes, besides manifest:read, come
+// back as granted.
+func (c *Client) Manifest(ctx context.Context, scopes ...string) (m Manifest, err error) {
+	err = c.Call(ctx, http.MethodGet, c.path("/manifest"), nil, &m, append([]string{"manifest:read"}, scopes...)...)
+	return m, err
+}
+
+// Keys lists the live keys, oldest first.
+func (c *Client) Keys(ctx context.Context) ([]Key, error) {
+	var page struct{ Items []Key }
+	err := c.Call(ctx, http.MethodGet, c.path("/keys"), nil, &page, scopeRotate)
+	return page.Items, err
+}
+
+// Register brings in a new key that replaces the client's, which verifies on
+// until the new one expires it: go on with Identity.WithKey. Refused with
+// controlplane/key_conflict when another ceremony was faster.
+func (c *Client) Register(ctx context.Context, key ed25519.PrivateKey) (k Key, err error) {
+	id := rand.Text()
+	proof, err := c.identity.proof(c.now(), id, key)
+	if err != nil {
+		return Key{}, err
+	}
+	body := struct {
+		PublicKey wire.JWK `json:"publicKey"`
+		Proof     string   `json:"proof"`
+	}{wire.NewJWK(key.Public().(ed25519.PublicKey)), proof}
+	err = c.call(ctx, id, http.MethodPost, c.path("/keys"), body, &k, []string{scopeRotate})
+	return k, err
+}
+
+// Expire ends the key that the client's own has replaced.
+func (c *Client) Expire(ctx context.Context, keyID string) (k Key, err error) {
+	err = c.Call(ctx, http.MethodPost, c.path("/keys/"+url.PathEscape(keyID)+"/expire"), nil, &k, scopeRotate)
+	return k, err
+}
+
+const scopeRotate = "keys:rotate"
+
+// path answers one of the control plane's own.
+func (c *Client) path(rest string) string {
+	u, _ := url.Parse(c.identity.Address) // New has parsed it
+	return u.EscapedPath() + rest
+}

@@ -1,0 +1,154 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane/internal/wire"
+	"github.com/kitbackend/kit/database"
+)
+
+// Connection is what the first trust rests on.
+type Connection struct {
+	// Issuer is the origin the customer signs as and calls from,
+	// scheme://host[:port]; empty means the service's own.
+	Issuer string `json:"issuer"`
+	// PublicKey is the first key.
+	PublicKey JWK `json:"publicKey"`
+}
+
+// JWK is an Ed25519 public key (RFC 8037): kty "OKP", crv "Ed25519" and x.
+type JWK = wire.JWK
+
+// How a connection came to be.
+const (
+	viaGo          = "go"
+	viaEnvironment = "environment"
+)
+
+// Connect makes the first connection of the host's environment. Where the same
+// connection exists, its issuer and any key it ever had, nothing changes: an
+// application may call it at every start, and an expired key stays expired.
+// It refuses with [ErrConnected] and [ErrConnection].
+func (cp *ControlPlane) Connect(ctx context.Context, c Connection) error {
+	c, err := cp.complete(c)
+	if err != nil {
+		return err
+	}
+	if err := cp.connect(ctx, c, viaGo); err != nil {
+		return err
+	}
+	return cp.connected(ctx, c)
+}
+
+// Reset replaces the connection, for a customer who has lost all keys: every
+// key of the old one expires, the new one begins with a key of its own. It
+// refuses with [ErrConnection], and with controlplane/key_conflict when the
+// connection of this key was there before.
+func (cp *ControlPlane) Reset(ctx context.Context, c Connection) error {
+	c, err := cp.complete(c)
+	if err != nil {
+		return err
+	}
+	return cp.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := cp.host.DB.Now(ctx)
+		before, existed, err := cp.store.connection(ctx, cp.host.Environment)
+		if err != nil {
+			return err
+		}
+		if existed {
+			if err := cp.store.expireAll(ctx, before.id, now); err != nil {
+				return err
+			}
+			if err := cp.store.updateConnection(ctx, cp.record(ctx, c, viaGo)); err != nil {
+				return err
+			}
+		} else if _, err := cp.store.insertConnection(ctx, cp.record(ctx, c, viaGo)); err != nil {
+			return err
+		}
+		return cp.begin(ctx, c, "controlplane/connection_reset")
+	})
+}
+
+// complete fills in the default issuer and refuses what cannot be used.
+func (cp *ControlPlane) complete(c Connection) (Connection, error) {
+	if c.Issuer == "" {
+		c.Issuer = cp.defaultIssuer()
+	}
+	if !canonical(c.Issuer) {
+		return c, fmt.Errorf("%w: the issuer %.100q is not an origin like https://example.com", ErrConnection, c.Issuer)
+	}
+	if _, err := c.PublicKey.Public(); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrConnection, err)
+	}
+	return c, nil
+}
+
+// connect makes the connection unless there is one.
+func (cp *ControlPlane) connect(ctx context.Context, c Connection, via string) error {
+	return cp.host.DB.InTx(ctx, func(ctx context.Context) error {
+		made, err := cp.store.insertConnection(ctx, cp.record(ctx, c, via))
+		if err != nil || !made {
+			return err
+		}
+		return cp.begin(ctx, c, "controlplane/connection_registered")
+	})
+}
+
+func (cp *ControlPlane) record(ctx context.Context, c Connection, via string) connection {
+	key, _ := c.PublicKey.Public() // complete has read it
+	return connection{
+		environment: cp.host.Environment, id: wire.ConnectionID(cp.host.Environment, key),
+		issuer: c.Issuer, via: via, createdAt: cp.host.DB.Now(ctx),
+	}
+}
+
+// begin gives a connection its first key.
+func (cp *ControlPlane) begin(ctx context.Context, c Connection, action string) error {
+	key, _ := c.PublicKey.Public()
+	id := wire.ConnectionID(cp.host.Environment, key)
+	first := Key{ID: wire.KeyID(key), PublicKey: c.PublicKey, CreatedAt: capability.Millis(cp.host.DB.Now(ctx).UnixMilli())}
+	if fresh, err := cp.store.insertKey(ctx, id, first, ""); err != nil {
+		return err
+	} else if !fresh {
+		return ErrKeyConflict.Saying("This key began a connection of the environment before. Use a new one.")
+	}
+	return cp.changed(ctx, audit.Event{
+		Action:  action,
+		Subject: audit.Target{Type: "connection", ID: id},
+		Targets: []audit.Target{{Type: "key", ID: first.ID}},
+		Detail:  map[string]string{"issuer": c.Issuer},
+	})
+}
+
+// connected checks that the connection there is was made of, or rotated to, c.
+func (cp *ControlPlane) connected(ctx context.Context, c Connection) error {
+	is, ok, err := cp.store.connection(ctx, cp.host.Environment)
+	if err != nil {
+		return err
+	}
+	key, _ := c.PublicKey.Public()
+	_, known, err := cp.store.key(ctx, is.id, wire.KeyID(key))
+	if err == nil && (!ok || is.issuer != c.Issuer || !known) {
+		err = ErrConnected
+	}
+	return err
+}
+
+// changed records a change of the register and makes every node read it again.
+func (cp *ControlPlane) changed(ctx context.Context, e audit.Event) error {
+	if err := cp.peers.Audit.Record(ctx, e); err != nil {
+		return err
+	}
+	database.AfterCommit(ctx, cp.register.forget)
+	if cp.host.PubSub != nil {
+		_ = cp.host.PubSub.Publish(ctx, topic, nil) // a hint: other nodes read without it
+	}
+	return nil
+}
+
+// NewJWK writes a public key.
+func NewJWK(key ed25519.PublicKey) JWK { return wire.NewJWK(key) }

@@ -1,0 +1,239 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane/internal/wire"
+	"github.com/kitbackend/kit/internal/jose"
+)
+
+// Bounds of a credential's times.
+const (
+	maxLifetime = 120 * time.Second
+	// ahead is how far the customer's clock may be fast, behind how long a
+	// token is still taken after it ended.
+	ahead  = 30 * time.Second
+	behind = 5 * time.Second
+)
+
+// Bounds of a token id: 16 characters of base64url can hold 96 bits; clients
+// draw at least 128.
+const (
+	minTokenID = 16
+	maxTokenID = 64
+)
+
+// reason is the step of verification that failed: for the log and the audit
+// trail, never for the caller.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+const (
+	noRegister       reason = "register unavailable"
+	wrongHeader      reason = "authorization header"
+	malformed        reason = "malformed token"
+	wrongType        reason = "type"
+	unknownKey       reason = "unknown key"
+	wrongSignature   reason = "signature"
+	wrongIssuer      reason = "issuer"
+	wrongAudience    reason = "audience"
+	wrongSubject     reason = "subject"
+	wrongEnvironment reason = "environment"
+	wrongTokenID     reason = "token id"
+	wrongScope       reason = "scope"
+	wrongTime        reason = "time"
+	wrongLifetime    reason = "lifetime"
+	wrongMethod      reason = "method"
+	wrongAddress     reason = "address"
+	wrongBody        reason = "body"
+	spent            reason = "spent"
+	noReplaySet      reason = "replay set unavailable"
+)
+
+// verify is the guard: it answers the caller of a request with a credential
+// that verifies, and spends the credential. Scopes are the mount's to compare.
+func (cp *ControlPlane) verify(r *http.Request, body []byte) (capability.Caller, error) {
+	ctx := r.Context()
+	reg, err := cp.register.current(ctx)
+	if err != nil {
+		return capability.Caller{}, cp.refuse(ctx, nil, nil, errors.Join(noRegister, err))
+	}
+	if reg.connection == nil {
+		return capability.Caller{}, capability.ErrNotConnected
+	}
+	token, err := authenticate(reg, r)
+	if err != nil {
+		return capability.Caller{}, cp.refuse(ctx, nil, token, err)
+	}
+	if err := cp.accept(ctx, reg, token, r, body); err != nil {
+		return capability.Caller{}, cp.refuse(ctx, reg, token, err)
+	}
+	return capability.Caller{
+		Strategy: capability.StrategyControlPlane, ConnectionID: reg.connection.id, KeyID: token.KeyID, TokenID: token.Text("jti"),
+		Scopes: strings.FieldsFunc(token.Text("scope"), func(c rune) bool { return c == ' ' }),
+	}, nil
+}
+
+// authenticate finds the token and verifies its signature, from memory alone.
+func authenticate(reg *snapshot, r *http.Request) (*jose.Token, error) {
+	headers := r.Header["Authorization"]
+	if len(headers) != 1 {
+		return nil, wrongHeader
+	}
+	scheme, raw, _ := strings.Cut(headers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, wrongHeader
+	}
+	token, err := jose.Parse(raw)
+	if err != nil {
+		return nil, errors.Join(malformed, err)
+	}
+	if token.Type != wire.CredentialType {
+		return token, wrongType
+	}
+	key := reg.key(token.KeyID)
+	if key == nil {
+		return token, unknownKey
+	}
+	if err := token.Verify(key.public); err != nil {
+		return token, wrongSignature
+	}
+	return token, nil
+}
+
+// accept checks what a known key has signed, and last of all spends its id.
+func (cp *ControlPlane) accept(ctx context.Context, reg *snapshot, token *jose.Token, r *http.Request, body []byte) error {
+	if err := cp.checkClaims(reg.connection, token); err != nil {
+		return err
+	}
+	if err := checkTimes(token, cp.host.Now()); err != nil {
+		return err
+	}
+	if err := cp.checkRequest(token, r, body); err != nil {
+		return err
+	}
+	until := time.Unix(token.ExpiresAt, 0).Add(behind + remember)
+	won, err := cp.replay.claim(ctx, token.Text("jti"), until)
+	switch {
+	case err != nil:
+		return errors.Join(noReplaySet, err)
+	case !won:
+		return spent
+	}
+	return nil
+}
+
+func (cp *ControlPlane) checkClaims(c *connection, token *jose.Token) error {
+	switch {
+	case token.Text("iss") != c.issuer:
+		return wrongIssuer
+	case token.Text("aud") != cp.audience:
+		return wrongAudience
+	case token.Text("sub") != c.id:
+		return wrongSubject
+	case token.Text("env") != c.environment:
+		return wrongEnvironment
+	case !isTokenID(token.Text("jti")):
+		return wrongTokenID
+	case !token.Has("scope"):
+		return wrongScope
+	}
+	return nil
+}
+
+func isTokenID(id string) bool {
+	if len(id) < minTokenID || len(id) > maxTokenID {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
+}
+
+// checkTimes holds a token to the clock and to its lifetime.
+func checkTimes(token *jose.Token, now time.Time) error {
+	issued, expires := time.Unix(token.IssuedAt, 0), time.Unix(token.ExpiresAt, 0)
+	notBefore, _ := token.Integer("nbf")
+	switch {
+	case issued.After(now.Add(ahead)), time.Unix(notBefore, 0).After(now.Add(ahead)), !expires.After(now.Add(-behind)):
+		return wrongTime
+	case !expires.After(issued), expires.Sub(issued) > maxLifetime:
+		return wrongLifetime
+	}
+	return nil
+}
+
+// checkRequest compares what the token says about the one request it is for
+// (as RFC 9449, section 4.2). The body is required where a copy of the token
+// with another body would change a key or a secret.
+func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body []byte) error {
+	origin := capability.OriginOf(r.Context())
+	required := origin == nil || cp.bodyBound()[origin.Method+" "+origin.Route]
+	switch {
+	case !matches(token, "htm", r.Method, false):
+		return wrongMethod
+	case !matches(token, "htu", cp.host.BaseURL.String()+r.URL.EscapedPath(), false):
+		return wrongAddress
+	case !matches(token, "bdh", wire.BodyHash(body), required):
+		return wrongBody
+	}
+	return nil
+}
+
+// matches compares a claim that may be absent unless it is required.
+func matches(token *jose.Token, claim, want string, required bool) bool {
+	if !token.Has(claim) {
+		return !required
+	}
+	return token.Text(claim) == want
+}
+
+// refuse keeps the reason: in the log always, on the trail when the signature
+// of a known key verified; reg is nil when none did.
+func (cp *ControlPlane) refuse(ctx context.Context, reg *snapshot, token *jose.Token, err error) error {
+	var why reason
+	errors.As(err, &why)
+	attrs := []slog.Attr{slog.String("reason", string(why)), slog.String("error", err.Error())}
+	if token != nil {
+		attrs = append(attrs, slog.String("keyId", token.KeyID), slog.String("token", tokenMark(token)))
+	}
+	cp.host.Log.LogAttrs(ctx, slog.LevelInfo, "control-plane credential refused", attrs...)
+	if reg != nil {
+		cp.recordRefusal(ctx, reg, token, why)
+	}
+	return capability.ErrInvalidCredential.Because(err)
+}
+
+func (cp *ControlPlane) recordRefusal(ctx context.Context, reg *snapshot, token *jose.Token, why reason) {
+	if _, ok := cp.refused.Allow(token.KeyID); !ok {
+		return
+	}
+	err := cp.peers.Audit.Record(ctx, audit.Event{
+		Action:  "controlplane/credential_refused",
+		Actor:   audit.Actor{Kind: audit.ControlPlane, ID: reg.connection.id, KeyID: token.KeyID},
+		Outcome: audit.Refused, Code: capability.ErrInvalidCredential.Code,
+		Detail: map[string]string{"reason": string(why), "token": tokenMark(token)},
+	})
+	if err != nil {
+		cp.host.Log.LogAttrs(ctx, slog.LevelError, "a refused credential was not recorded", slog.String("error", err.Error()))
+	}
+}
+
+// tokenMark names a token in the log without its id.
+func tokenMark(token *jose.Token) string {
+	sum := sha256.Sum256([]byte(token.Text("jti")))
+	return hex.EncodeToString(sum[:4])
+}

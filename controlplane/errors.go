@@ -1,0 +1,25 @@
+package controlplane
+
+import (
+	"errors"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// The refusals of the key register. Those of the guard are the kit's own:
+// [capability.ErrNotConnected], [capability.ErrInvalidCredential] and
+// [capability.ErrControlPlaneScope].
+var (
+	ErrKeyNotFound = capability.NewError(404, "controlplane/key_not_found", "There is no live key of this id.")
+	ErrKeyConflict = capability.NewError(409, "controlplane/key_conflict", "The register of keys does not allow this.")
+)
+
+func refusals() []*capability.Error { return []*capability.Error{ErrKeyNotFound, ErrKeyConflict} }
+
+// ErrConnected is what [ControlPlane.Connect] answers when the environment has
+// another connection.
+var ErrConnected = errors.New("controlplane: the environment has another connection; Reset replaces it")
+
+// ErrConnection is what [ControlPlane.Connect] and [ControlPlane.Reset] answer
+// for an issuer or a key that cannot be used.
+var ErrConnection = errors.New("controlplane: unusable connection")

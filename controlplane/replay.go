@@ -1,0 +1,80 @@
+package controlplane
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/kv"
+)
+
+// A spent id is kept for remember beyond the last instant its token could
+// verify, so that a clock set back a little finds it still.
+const (
+	remember   = 300 * time.Second
+	pruneEvery = time.Second
+	pruneLimit = 100
+)
+
+// replaySet keeps the spent token ids.
+type replaySet interface {
+	// claim spends an id and reports whether it was unspent; the set may forget
+	// it after until. An error means that nobody knows.
+	claim(ctx context.Context, jti string, until time.Time) (bool, error)
+}
+
+// spentRows is the set in rows, keyed by the id alone.
+type spentRows struct {
+	store store
+	now   func() time.Time
+	// prunedAt is when, and prunedTo the latest end of an id that, this node
+	// forgot, in milliseconds.
+	prunedAt, prunedTo atomic.Int64
+}
+
+func (s *spentRows) claim(ctx context.Context, jti string, until time.Time) (bool, error) {
+	if until.UnixMilli() <= s.prunedTo.Load() {
+		return false, nil // the clock went back behind what was forgotten
+	}
+	won, err := s.store.claim(ctx, jti, until)
+	if err == nil && won {
+		s.prune(ctx)
+	}
+	return won, err
+}
+
+// prune forgets a bounded number of ids at most once a second. It may fail:
+// nothing depends on it, and a later claim tries again.
+func (s *spentRows) prune(ctx context.Context) {
+	now, last := s.now(), s.prunedAt.Load()
+	if now.Sub(time.UnixMilli(last)).Abs() < pruneEvery || s.store.db.InTransaction(ctx) || !s.prunedAt.CompareAndSwap(last, now.UnixMilli()) {
+		return
+	}
+	if latest, err := s.store.prune(ctx, now, pruneLimit); err == nil && latest > s.prunedTo.Load() {
+		s.prunedTo.Store(latest)
+	}
+}
+
+// spentEntries is the set in a key-value store.
+type spentEntries struct {
+	entries kv.Store
+	now     func() time.Time
+}
+
+const entryPrefix = "controlplane:spent:"
+
+func (s spentEntries) claim(ctx context.Context, jti string, until time.Time) (bool, error) {
+	return s.entries.PutIfAbsent(ctx, entryPrefix+jti, nil, until.Sub(s.now()))
+}
+
+func newReplaySet(cfg Config, db *database.DB, now func() time.Time) replaySet {
+	switch {
+	case cfg.ReplayBackend == D1:
+		return &spentRows{store: store{db}, now: now}
+	case cfg.KV == nil:
+		return spentEntries{kv.NewSQL(db), now}
+	default:
+		return spentEntries{cfg.KV, now}
+	}
+}
