@@ -1,0 +1,187 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/jose"
+)
+
+const (
+	// tokenType is the typ of an access token, RFC 9068 section 2.1.
+	tokenType = "at+jwt"
+	// clientID names the client of tokens that no OAuth client asked for.
+	clientID = "kit"
+	// leeway is how far the clocks of two nodes may be apart.
+	leeway = 5 * time.Second
+
+	maxScopes = 64
+)
+
+// scopeForm is a scope-token of RFC 6749, bounded.
+var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]{1,128}$`)
+
+// claims of an access token, RFC 9068 section 2.2.
+type claims struct {
+	Issuer    string `json:"iss"`
+	Audience  string `json:"aud"`
+	Subject   string `json:"sub"`
+	ClientID  string `json:"client_id"`
+	IssuedAt  int64  `json:"iat"`
+	ExpiresAt int64  `json:"exp"`
+	ID        string `json:"jti"`
+	// SessionID is what the token ends with: its session, or the token family
+	// of the user when it was issued without one.
+	SessionID string `json:"sid"`
+	Scope     string `json:"scope,omitempty"`
+	AuthTime  int64  `json:"auth_time,omitempty"`
+}
+
+// IssueToken makes an access token for a user that carries the scopes, at most
+// 64 and 2 KiB in all. Only the application can call it: no user gives a scope to himself. The
+// token is good for ttl, at least a second and at most [MaxAccessTokenTTL]; 0
+// means Config.AccessTokenTTL. Refuses with auth/user_not_found and
+// kit/invalid_request.
+func (a *Auth) IssueToken(ctx context.Context, user string, scopes []string, ttl time.Duration) (token string, err error) {
+	if ttl == 0 {
+		ttl = a.cfg.AccessTokenTTL
+	}
+	if ttl < time.Second || ttl > MaxAccessTokenTTL {
+		return "", capability.ErrInvalidRequest.Saying("An access token is good for a second to %s.", MaxAccessTokenTTL)
+	}
+	if err := checkScopes(scopes); err != nil {
+		return "", err
+	}
+	family, found, err := a.store.tokenFamily(ctx, user)
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		return "", ErrUserNotFound
+	}
+	return a.sign(ctx, claims{Subject: user, SessionID: family, Scope: strings.Join(scopes, " ")}, ttl)
+}
+
+// sessionToken makes an access token that ends with its session.
+func (a *Auth) sessionToken(ctx context.Context, s Session, scopes []string) (string, error) {
+	return a.sign(ctx, claims{
+		Subject: s.UserID, SessionID: s.ID, Scope: strings.Join(scopes, " "), AuthTime: s.CreatedAt.Unix(),
+	}, a.cfg.AccessTokenTTL)
+}
+
+func (a *Auth) sign(ctx context.Context, c claims, ttl time.Duration) (string, error) {
+	key, err := a.keys.signer(ctx)
+	if err != nil {
+		return "", err
+	}
+	now := a.host.Now()
+	c.Issuer, c.Audience, c.ClientID = a.issuer, a.issuer, clientID
+	c.IssuedAt, c.ExpiresAt = now.Unix(), now.Add(ttl).Unix()
+	c.ID = id.New(now)
+	token, err := jose.Sign(key.private, key.id, tokenType, c)
+	if errors.Is(err, jose.ErrMalformed) {
+		return "", capability.ErrInvalidRequest.Saying("The scopes do not fit into a token.").Because(err)
+	}
+	return token, err
+}
+
+func checkScopes(scopes []string) error {
+	if len(scopes) > maxScopes {
+		return capability.ErrInvalidRequest.Saying("A token carries at most %d scopes.", maxScopes)
+	}
+	if slices.ContainsFunc(scopes, func(scope string) bool { return !scopeForm.MatchString(scope) }) {
+		return capability.ErrInvalidRequest.Saying("A scope is 1 to 128 printable characters without spaces, quotes and backslashes.")
+	}
+	return nil
+}
+
+// bearer verifies an access token. Refuses with auth/unauthenticated, and with
+// kit/unavailable while nobody can tell what has been revoked. The caller's
+// scopes are shared and not to be changed.
+func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error) {
+	if len(raw) > jose.MaxSize {
+		return capability.Caller{}, capability.ErrUnauthenticated
+	}
+	now := a.host.Now()
+	if err := a.revoked.refresh(ctx, now); err != nil {
+		return capability.Caller{}, unavailable("reading revocations", err)
+	}
+	token, cached := a.verified.get(raw)
+	if !cached {
+		var err error
+		if token, err = a.verify(ctx, raw, now); err != nil {
+			return capability.Caller{}, err
+		}
+	}
+	if expired(token.expiresAt, now) || a.revoked.has(token.caller.SessionID) {
+		a.verified.remove(raw)
+		return capability.Caller{}, capability.ErrUnauthenticated
+	}
+	if !cached {
+		a.verified.put(raw, token)
+	}
+	return token.caller, nil
+}
+
+func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0).Add(leeway)) }
+
+// verify checks everything about a token but revocation.
+func (a *Auth) verify(ctx context.Context, raw string, now time.Time) (accessToken, error) {
+	t, err := jose.Parse(raw)
+	if err != nil {
+		return accessToken{}, refused(err)
+	}
+	if t.Type != tokenType {
+		return accessToken{}, refused(fmt.Errorf("a token of type %q", t.Type))
+	}
+	if expired(t.ExpiresAt, now) {
+		return accessToken{}, refused(errors.New("expired"))
+	}
+	key, found, err := a.keys.find(ctx, t.KeyID)
+	if err != nil {
+		return accessToken{}, unavailable("reading signing keys", err)
+	}
+	if !found {
+		return accessToken{}, refused(fmt.Errorf("unknown key %s", t.KeyID))
+	}
+	if err := t.Verify(key.public); err != nil {
+		return accessToken{}, refused(err)
+	}
+	if err := a.checkClaims(t, now); err != nil {
+		return accessToken{}, refused(err)
+	}
+	return accessToken{
+		caller: capability.Caller{
+			Strategy: capability.StrategyBearer,
+			UserID:   t.Text("sub"), SessionID: t.Text("sid"), TokenID: t.Text("jti"),
+			Scopes: strings.Fields(t.Text("scope")),
+		},
+		expiresAt: t.ExpiresAt,
+	}, nil
+}
+
+// checkClaims makes sure that a token with a good signature is meant for here and now.
+func (a *Auth) checkClaims(t *jose.Token, now time.Time) error {
+	switch {
+	case t.Text("iss") != a.issuer:
+		return fmt.Errorf("issued by %q", t.Text("iss"))
+	case t.Text("aud") != a.issuer:
+		return fmt.Errorf("meant for %q", t.Text("aud"))
+	case t.Text("sub") == "" || t.Text("sid") == "" || t.Text("jti") == "" || t.Text("client_id") == "":
+		return errors.New("a claim is missing")
+	case time.Unix(t.IssuedAt, 0).After(now.Add(leeway)):
+		return errors.New("issued in the future")
+	case t.ExpiresAt-t.IssuedAt > int64(MaxAccessTokenTTL/time.Second):
+		return errors.New("good for too long")
+	}
+	return nil
+}
+
+func refused(reason error) error { return capability.ErrUnauthenticated.Because(reason) }
