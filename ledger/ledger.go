@@ -1,0 +1,260 @@
+// Package ledger keeps integer balances per user and currency: credits,
+// debits, transfers, and holds that are captured or released.
+//
+// # What it promises
+//
+//   - No account ever has balance < 0, held < 0 or held > balance, and no
+//     balance passes [MaxAmount]: the storage itself refuses it, whatever runs
+//     at once.
+//   - A ref does its work once. It is unique over the whole ledger, holds
+//     included: the same call again answers what the first one did, marked
+//     Replayed; any other call under it is ledger/ref_conflict. So a call whose
+//     outcome is unknown is simply made again. Capture and release have no ref
+//     of their own: the second one of a hold is ledger/hold_not_open.
+//   - An operation joins the transaction of its context and commits or rolls
+//     back with the caller's own rows; outside of one it is durable when it
+//     returns. A refusal changes nothing and leaves the caller's transaction
+//     usable, except a ref conflict that two nodes ran into at the same instant.
+//   - History is append-only, and each account's is totally ordered by
+//     Sequence. [Ledger.Verify] proves that it adds up.
+//
+// # Transactions
+//
+// Every change of an account, of its balance or of what is held of it, is one
+// transaction:
+//
+//	kind          ref          balance  held     relatedRef
+//	credit        ref          +amount           the caller's
+//	debit         ref          -amount           the caller's
+//	transfer_out  ref          -amount           ref#in
+//	transfer_in   ref#in       +amount           ref
+//	hold          ref                   +amount  the caller's
+//	capture       ref#capture  -amount  -amount  ref
+//	release       ref#release           -amount  ref
+//
+// A capture of a part of its hold is followed by a release of the rest.
+//
+// # Who may call
+//
+// In process, whoever has the *Ledger. Over HTTP users read their own
+// accounts; an access token with the scope Config.AdminScope credits and
+// debits any account; the control plane reads all of them.
+package ledger
+
+import (
+	"context"
+	"embed"
+	"math"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// Name is the capability's name.
+const Name = "ledger"
+
+// MaxBalances is how many accounts one call of [Ledger.Balances] reads at most.
+const MaxBalances = 1000
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities the ledger uses.
+type Peers struct {
+	// Audit records credits and debits made over HTTP; nil records nothing.
+	Audit *audit.Audit
+}
+
+// Ledger moves money. It is safe for concurrent use, from several processes on
+// PostgreSQL.
+type Ledger struct {
+	cfg        Config
+	currencies map[string]Currency
+	db         *database.DB
+	store      store
+	batcher    *batcher
+	audit      *audit.Audit
+}
+
+// New checks the configuration, all faults at once; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Ledger, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	currencies := make(map[string]Currency, len(cfg.Currencies))
+	for _, c := range cfg.Currencies {
+		currencies[c.Code] = c
+	}
+	s := store{host.DB}
+	return &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: s, batcher: &batcher{store: s}, audit: peers.Audit}, nil
+}
+
+// Credit adds to an account and opens it if it never was. Refuses with
+// ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
+func (l *Ledger) Credit(ctx context.Context, e Entry) (Transaction, error) {
+	op := operation{kind: KindCredit, ref: e.Ref, payee: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
+	out, err := l.do(ctx, &op)
+	return out.rows[0], err
+}
+
+// Debit takes from an account what is available. Refuses with
+// ledger/insufficient_funds, ledger/account_not_found,
+// ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
+func (l *Ledger) Debit(ctx context.Context, e Entry) (Transaction, error) {
+	op := operation{kind: KindDebit, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
+	out, err := l.do(ctx, &op)
+	return out.rows[0], err
+}
+
+// Transfer moves what is available from one account to another, which it
+// opens if it never was; both halves or none. Refuses as [Ledger.Debit] does.
+func (l *Ledger) Transfer(ctx context.Context, e TransferEntry) (Transfer, error) {
+	op := operation{kind: KindTransferOut, ref: e.Ref, payer: e.From, payee: e.To, currency: e.Currency, amount: e.Amount, memo: e.Memo}
+	out, err := l.do(ctx, &op)
+	return Transfer{Out: out.rows[0], In: out.rows[1], Replayed: out.replayed}, err
+}
+
+// Hold reserves what is available; the balance stays. Refuses as
+// [Ledger.Debit] does.
+func (l *Ledger) Hold(ctx context.Context, e Entry) (Hold, error) {
+	op := operation{kind: KindHold, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
+	out, err := l.do(ctx, &op)
+	return out.hold, err
+}
+
+// Capture spends an open hold, or a part of it and releases the rest. Refuses
+// with ledger/hold_not_found, ledger/hold_not_open and ledger/invalid_amount.
+func (l *Ledger) Capture(ctx context.Context, ref string, o CaptureOptions) (Hold, error) {
+	op := operation{kind: KindCapture, ref: ref, amount: o.Amount, memo: o.Memo}
+	out, err := l.do(ctx, &op)
+	return out.hold, err
+}
+
+// Release returns an open hold. Refuses with ledger/hold_not_found and
+// ledger/hold_not_open.
+func (l *Ledger) Release(ctx context.Context, ref string) (Hold, error) {
+	op := operation{kind: KindRelease, ref: ref}
+	out, err := l.do(ctx, &op)
+	return out.hold, err
+}
+
+// do brings an operation to the database: into the caller's transaction or,
+// outside of one, into one that it shares with those who call meanwhile.
+func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
+	if err := op.check(l.currencies); err != nil {
+		return outcome{}, err
+	}
+	if l.db.InTransaction(ctx) {
+		return l.store.apply(ctx, op)
+	}
+	return l.batcher.do(ctx, op)
+}
+
+// Balance answers what an account holds. Refuses with
+// ledger/account_not_found and ledger/currency_not_found.
+func (l *Ledger) Balance(ctx context.Context, userID, currency string) (Balance, error) {
+	key := AccountKey{userID, currency}
+	if err := l.check(key); err != nil {
+		return Balance{}, err
+	}
+	account, err := l.store.account(ctx, key)
+	if err != nil {
+		return Balance{}, err
+	}
+	if account == nil {
+		return Balance{}, ErrAccountNotFound
+	}
+	return account.balance(), nil
+}
+
+// Balances answers many accounts by one query, in the order asked for; an
+// account that was never opened has zeros. It takes at most [MaxBalances],
+// more are kit/invalid_request.
+func (l *Ledger) Balances(ctx context.Context, keys ...AccountKey) ([]Balance, error) {
+	if len(keys) > MaxBalances {
+		return nil, capability.ErrInvalidRequest.Saying("At most %d accounts at once.", MaxBalances)
+	}
+	for _, key := range keys {
+		if err := l.check(key); err != nil {
+			return nil, err
+		}
+	}
+	accounts, err := l.store.many(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(map[AccountKey]Balance, len(accounts))
+	for _, a := range accounts {
+		opened[a.key()] = a.balance()
+	}
+	balances := make([]Balance, len(keys))
+	for i, key := range keys {
+		balances[i] = opened[key]
+		balances[i].Currency = key.Currency
+	}
+	return balances, nil
+}
+
+// Transactions lists an account's history, newest first. Refuses with
+// ledger/account_not_found and ledger/currency_not_found.
+func (l *Ledger) Transactions(ctx context.Context, userID, currency string, page capability.Page) (capability.Items[Transaction], error) {
+	var none capability.Items[Transaction]
+	key := AccountKey{userID, currency}
+	if err := l.check(key); err != nil {
+		return none, err
+	}
+	below := int64(math.MaxInt64)
+	if _, err := page.After(&below); err != nil {
+		return none, err
+	}
+	rows, err := l.store.history(ctx, key, below, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	if len(rows) == 0 {
+		account, err := l.store.account(ctx, key)
+		if err != nil {
+			return none, err
+		}
+		if account == nil {
+			return none, ErrAccountNotFound
+		}
+	}
+	return capability.Paged(page, rows, func(t Transaction) []any { return []any{t.Sequence} }), nil
+}
+
+// Accounts lists accounts by user id, then currency. With a user id in the
+// filter it refuses with ledger/account_not_found when the user has none.
+func (l *Ledger) Accounts(ctx context.Context, f AccountFilter, page capability.Page) (capability.Items[Account], error) {
+	var none capability.Items[Account]
+	var after AccountKey
+	later, err := page.After(&after.UserID, &after.Currency)
+	if err != nil {
+		return none, err
+	}
+	var accounts []Account
+	if f.UserID == "" {
+		accounts, err = l.store.accounts(ctx, after, page.Limit+1)
+	} else {
+		if err := checkUser(f.UserID); err != nil {
+			return none, err
+		}
+		accounts, err = l.store.accountsOf(ctx, f.UserID, after.Currency, page.Limit+1)
+		if err == nil && len(accounts) == 0 && !later {
+			err = ErrAccountNotFound
+		}
+	}
+	if err != nil {
+		return none, err
+	}
+	return capability.Paged(page, accounts, func(a Account) []any { return []any{a.UserID, a.Currency} }), nil
+}
+
+func (l *Ledger) check(key AccountKey) error {
+	if _, ok := l.currencies[key.Currency]; !ok {
+		return ErrCurrencyNotFound
+	}
+	return checkUser(key.UserID)
+}
