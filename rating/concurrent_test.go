@@ -1,0 +1,163 @@
+package rating_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/rating"
+)
+
+// TestRacing records outcomes of few players from 16 goroutines at once, first
+// games included: none is lost or counted twice, and none fails.
+func TestRacing(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		open(t, db, config, rating.Peers{})
+		race(t, db)
+	})
+}
+
+// TestRacingTwoKits does so from two nodes on one PostgreSQL.
+func TestRacingTwoKits(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	open(t, dbs[0], config, rating.Peers{})
+	race(t, dbs...)
+}
+
+// TestNewcomers lets many games at once make the first rows of their players.
+func TestNewcomers(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		open(t, db, config, rating.Peers{})
+		newcomers(t, db)
+	})
+}
+
+// TestNewcomersTwoKits does so from two nodes on one PostgreSQL.
+func TestNewcomersTwoKits(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	open(t, dbs[0], config, rating.Peers{})
+	newcomers(t, dbs...)
+}
+
+func newcomers(t *testing.T, dbs ...*database.DB) {
+	const goroutines, rounds = 16, 10
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			node, random := build(t, dbs[g%len(dbs)], config, rating.Peers{}), rand.New(rand.NewPCG(uint64(g), 6))
+			for round := range rounds {
+				ranks := make(map[string]int)
+				for place, p := range random.Perm(10)[:8] {
+					ranks[fmt.Sprint(round, " ", p)] = place + 1
+				}
+				if _, err := node.Record(t.Context(), "royale", rating.Outcome{Ranks: ranks}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := count1(t, dbs[0], `SELECT SUM(games_played) FROM rating_player`); n != 8*goroutines*rounds {
+		t.Errorf("%d of %d games were kept", n, 8*goroutines*rounds)
+	}
+}
+
+func race(t *testing.T, dbs ...*database.DB) {
+	const goroutines, each = 16, 12
+	nodes := make([]*rating.Rating, len(dbs))
+	for i, db := range dbs {
+		nodes[i] = build(t, db, config, rating.Peers{})
+	}
+	var games [10]atomic.Int64 // of each player
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			node, random := nodes[g%len(nodes)], rand.New(rand.NewPCG(uint64(g), 5))
+			for range each {
+				game, size := "chess", 2
+				if random.IntN(2) == 0 {
+					game, size = "race", 4
+				}
+				ranks := make(map[string]int)
+				for i, p := range random.Perm(5)[:size] {
+					if game == "race" {
+						p += 5
+					}
+					ranks[fmt.Sprint(p)] = i + 1
+					games[p].Add(1)
+				}
+				if _, err := node.Record(t.Context(), game, rating.Outcome{Ranks: ranks}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum, players := 0.0, 0
+	for p := range games {
+		game := "chess"
+		if p >= 5 {
+			game = "race"
+		}
+		got, err := nodes[0].Rating(t.Context(), game, fmt.Sprint(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GamesPlayed != games[p].Load() {
+			t.Errorf("player %d played %d games, %d are kept", p, games[p].Load(), got.GamesPlayed)
+		}
+		if game == "chess" {
+			sum, players = sum+*got.Skill, players+1
+		}
+	}
+	if want := 1500 * float64(players); math.Abs(sum-want) > 1e-6 {
+		t.Errorf("the ratings sum to %v, not %v", sum, want)
+	}
+}
+
+// TestOneKey records one outcome under one key from many goroutines.
+func TestOneKey(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		open(t, db, config, rating.Peers{})
+		oneKey(t, db)
+	})
+}
+
+// TestOneKeyTwoKits does so from two nodes on one PostgreSQL.
+func TestOneKeyTwoKits(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	open(t, dbs[0], config, rating.Peers{})
+	oneKey(t, dbs...)
+}
+
+func oneKey(t *testing.T, dbs ...*database.DB) {
+	var first atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			node := build(t, dbs[g%len(dbs)], config, rating.Peers{})
+			got, err := node.Record(context.Background(), "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}, Key: "one"})
+			if err != nil {
+				t.Error(err)
+			} else if !got.Replayed {
+				first.Add(1)
+			}
+			if len(got.Players) != 2 || *got.Players[0].After.Skill != 1516 {
+				t.Errorf("answered %+v", got)
+			}
+		})
+	}
+	wg.Wait()
+	if first.Load() != 1 {
+		t.Errorf("%d calls were the first", first.Load())
+	}
+	if n := count1(t, dbs[0], `SELECT SUM(games_played) FROM rating_player`); n != 2 {
+		t.Errorf("%d games were counted", n)
+	}
+}

@@ -1,0 +1,27 @@
+package rating
+
+import "github.com/kitbackend/kit/capability"
+
+// The refusals of rating. Of these [ErrUnknownAlgorithm] and [ErrInvalidParams]
+// are faults of the configuration, found at assembly by errors.Is. Places, user
+// ids and keys that break their bounds are kit/invalid_request; a key used for
+// another outcome is kit/idempotency_conflict.
+var (
+	ErrGameNotFound = capability.NewError(404, "rating/game_not_found", "There is no such game.")
+	ErrPoolNotFound = capability.NewError(404, "rating/pool_not_found", "There is no such pool.")
+	// ErrRecordForbidden answers callers over HTTP without Config.RecordScope.
+	ErrRecordForbidden  = capability.NewError(403, "rating/record_forbidden", "You may not record this outcome.")
+	ErrUnknownAlgorithm = capability.NewError(422, "rating/unknown_algorithm", "No algorithm of this name is registered.")
+	// ErrUnsupportedPlayerCount answers an outcome with more or fewer players
+	// than the game takes, and is a fault of a game whose algorithm cannot rate
+	// as many.
+	ErrUnsupportedPlayerCount = capability.NewError(422, "rating/unsupported_player_count", "This number of players cannot be rated.")
+	ErrInvalidParams          = capability.NewError(422, "rating/invalid_params", "The algorithm refused its parameters.")
+)
+
+func refusals() []*capability.Error {
+	return []*capability.Error{
+		ErrGameNotFound, ErrPoolNotFound, ErrRecordForbidden,
+		ErrUnknownAlgorithm, ErrUnsupportedPlayerCount, ErrInvalidParams,
+	}
+}

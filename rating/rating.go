@@ -1,0 +1,314 @@
+// Package rating keeps how good players are: a skill rating by Elo, Glicko-2,
+// TrueSkill, OpenSkill or an algorithm of the application's own, and experience
+// points with levels.
+//
+// # What it promises
+//
+//   - An outcome changes all of its players or none. Outcomes that share players
+//     follow one another, on any number of nodes: none is lost, none counts
+//     twice, and they never wait for each other in a circle. (A transaction that
+//     records several may meet another such; the database then repeats one.)
+//   - An operation joins the transaction of its context and commits or rolls
+//     back with the caller's own rows; outside of one it is durable when it
+//     returns. A refusal of what the caller said changes nothing.
+//   - The same history gives the same ratings, to the last bit, on every
+//     database and every processor. Players are put into one order before they
+//     are rated, so the order they were named in is no matter; products are
+//     rounded before they are added up, so no processor fuses them; logarithms
+//     and exponentials are the module's own.
+//   - Experience points never fall.
+//
+// # Pools
+//
+// A game counts for a pool, by default one of its own; games that name one pool
+// share a ladder. A player has one row per pool, and a pool is rated by one
+// algorithm for good: a row names its algorithm, and a pool that holds rows of
+// another than it is configured for refuses outcomes and reports itself as not
+// healthy. A changed algorithm needs a new pool.
+//
+// # Algorithms
+//
+//	id         players  teams  skill                 parameters and their defaults
+//	elo        2        no     rating                k 32, initial 1500
+//	glicko     2        no     rating - 2 deviation  tau 0.5, rating 1500, deviation 350, volatility 0.06
+//	trueskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300, drawProbability 0.1
+//	openskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300
+//
+// A player who was never rated has the algorithm's initial values and no games.
+// [Define] adds algorithms.
+//
+// # Who may call
+//
+// In process, whoever has the *Rating. Over HTTP every user reads every
+// player's rating. Recording an outcome takes an access token with the scope
+// Config.RecordScope, whose bearer need not have played; with
+// Config.ClientAuthoritative it is enough to be one of the players.
+package rating
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// Name is the capability's name.
+const Name = "rating"
+
+// MaxRatings is how many players one call of [Rating.Ratings] reads at most.
+const MaxRatings = 1000
+
+// KeyLifetime is how long an outcome's key is remembered.
+const KeyLifetime = 7 * 24 * time.Hour
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities that rating uses.
+type Peers struct {
+	// Audit records outcomes that come over HTTP; nil records nothing.
+	Audit *audit.Audit
+	// Friends answers which of the players have a friend among them: those earn
+	// no experience points, unless the game's SharedRoomCounts says so. It may
+	// look for its capability when it is called. Without it every game counts.
+	Friends func(ctx context.Context, userIDs []string) ([]string, error)
+}
+
+// Rating rates players. It is safe for concurrent use, from several processes
+// on PostgreSQL.
+type Rating struct {
+	cfg   Config
+	games map[string]*game
+	pools map[string]*pool
+	db    *database.DB
+	store store
+	peers Peers
+}
+
+// New checks the configuration, all faults at once; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Rating, error) {
+	cfg = cfg.withDefaults()
+	games, pools, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	return &Rating{cfg: cfg, games: games, pools: pools, db: host.DB, store: store{host.DB}, peers: peers}, nil
+}
+
+// HasPool reports whether a game counts for a pool of this name.
+func (r *Rating) HasPool(name string) bool {
+	_, ok := r.pools[name]
+	return ok
+}
+
+// Record rates the players of a game by how it ended. Refuses with
+// rating/game_not_found, rating/unsupported_player_count, kit/invalid_request
+// and kit/idempotency_conflict; the last fails the transaction it joined.
+func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, error) {
+	g, ok := r.games[game]
+	if !ok {
+		return Result{}, ErrGameNotFound
+	}
+	sides, err := g.sides(o)
+	if err != nil {
+		return Result{}, err
+	}
+	friends, err := r.friends(ctx, g, sides)
+	if err != nil {
+		return Result{}, err
+	}
+	var result Result
+	err = r.db.InTx(ctx, func(ctx context.Context) error {
+		result, err = r.once(ctx, g, sides, o.Key, func() (Result, error) { return r.record(ctx, g, sides, friends) })
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}
+
+// friends answers who of the players does not earn points for playing with a friend.
+func (r *Rating) friends(ctx context.Context, g *game, sides []Side[string]) ([]string, error) {
+	if g.SharedRoomCounts || r.peers.Friends == nil {
+		return nil, nil
+	}
+	return r.peers.Friends(ctx, playersOf(sides))
+}
+
+// once records an outcome, or answers what it did when its key was first used.
+// The key is taken before any player is locked: a second call waits there.
+func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key string, record func() (Result, error)) (Result, error) {
+	if key == "" {
+		return record()
+	}
+	hash := fingerprint(sides)
+	claimed, err := r.store.claim(ctx, g.Key, key, hash, r.db.Now(ctx))
+	if err != nil {
+		return Result{}, err
+	}
+	if !claimed {
+		return r.replay(ctx, g, key, hash)
+	}
+	result, err := record()
+	if err != nil {
+		return Result{}, err
+	}
+	answer, err := json.Marshal(result)
+	if err != nil {
+		return Result{}, err
+	}
+	return result, r.store.keep(ctx, g.Key, key, string(answer))
+}
+
+func (r *Rating) replay(ctx context.Context, g *game, key, hash string) (result Result, err error) {
+	first, answer, err := r.store.recall(ctx, g.Key, key)
+	if err != nil {
+		return result, err
+	}
+	if first != hash {
+		return result, capability.ErrIdempotencyConflict.Saying("This key was used for another outcome.")
+	}
+	result.Replayed = true
+	return result, json.Unmarshal([]byte(answer), &result)
+}
+
+// check refuses a pool of another algorithm, whose rows can only be from before
+// this process; so it looks once.
+func (r *Rating) check(ctx context.Context, p *pool) error {
+	if p.checked.Load() {
+		return nil
+	}
+	err := r.store.check(ctx, p)
+	p.checked.Store(err == nil)
+	return err
+}
+
+// record rates the sides with all of their players locked.
+func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], friends []string) (Result, error) {
+	now := r.db.Now(ctx).UnixMilli()
+	if err := r.check(ctx, g.pool); err != nil {
+		return Result{}, err
+	}
+	rows, err := r.store.lock(ctx, g.pool, playersOf(sides), now)
+	if err != nil {
+		return Result{}, err
+	}
+	states := make([]Side[string], len(sides))
+	for i, side := range sides {
+		states[i] = Side[string]{side.Place, make([]string, len(side.Players))}
+		for j, id := range side.Players {
+			states[i].Players[j] = rows[id].state
+		}
+	}
+	after, err := g.pool.update(states)
+	if err != nil {
+		return Result{}, fmt.Errorf("rating: pool %s: %w", g.pool.name, err)
+	}
+	result := Result{Game: g.Key, Pool: g.pool.name}
+	for i, side := range sides {
+		points := g.XP.of(sides, i)
+		for j, id := range side.Players {
+			row := rows[id]
+			before := g.standing(row)
+			row.rated = after[i][j]
+			row.games++
+			row.updatedAt = now
+			if !slices.Contains(friends, id) {
+				row.xp = min(row.xp+points, MaxXP)
+			}
+			rows[id] = row
+			result.Players = append(result.Players, Change{UserID: id, Place: side.Place, Before: before, After: g.standing(row)})
+		}
+	}
+	return result, r.store.save(ctx, g.pool, rows)
+}
+
+// standing is how the game shows a row.
+func (g *game) standing(row row) Standing {
+	s := Standing{XP: row.xp, Level: g.level(row.xp), GamesPlayed: row.games}
+	if !g.HideSkill {
+		s.Skill = &row.skill
+	}
+	if row.games > 0 {
+		s.UpdatedAt = capability.Millis(row.updatedAt)
+	}
+	return s
+}
+
+// Rating answers one player's rating in a game. Refuses with
+// rating/game_not_found and kit/invalid_request.
+func (r *Rating) Rating(ctx context.Context, game, userID string) (Player, error) {
+	players, err := r.Ratings(ctx, game, userID)
+	if err != nil {
+		return Player{}, err
+	}
+	return players[0], nil
+}
+
+// Ratings answers many players by one query, in the order asked for. It takes
+// at most [MaxRatings]; refuses as [Rating.Rating] does.
+func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([]Player, error) {
+	g, ok := r.games[game]
+	if !ok {
+		return nil, ErrGameNotFound
+	}
+	rows, err := r.rows(ctx, g.pool, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	players := make([]Player, len(userIDs))
+	for i, row := range rows {
+		players[i] = Player{UserID: userIDs[i], Pool: g.pool.name, Standing: g.standing(row)}
+	}
+	return players, nil
+}
+
+// Skill answers the number that a player is matched by, hidden or not. Refuses
+// with rating/pool_not_found and kit/invalid_request.
+func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error) {
+	p, ok := r.pools[pool]
+	if !ok {
+		return 0, ErrPoolNotFound
+	}
+	rows, err := r.rows(ctx, p, []string{userID})
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].skill, nil
+}
+
+// rows answers the players' rows in the order asked for, and the initial values
+// for those who have none.
+func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, error) {
+	if len(userIDs) > MaxRatings {
+		return nil, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxRatings)
+	}
+	for _, id := range userIDs {
+		if err := checkText("userId", id, 1, maxUserID); err != nil {
+			return nil, err
+		}
+	}
+	stored, err := r.store.read(ctx, p, selectRows, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, len(userIDs))
+	for i, id := range userIDs {
+		var ok bool
+		if rows[i], ok = stored[id]; !ok {
+			rows[i] = row{userID: id, rated: p.initial}
+		}
+	}
+	return rows, nil
+}
+
+// poolNames lists the pools in order.
+func (r *Rating) poolNames() []string { return slices.Sorted(maps.Keys(r.pools)) }

@@ -1,0 +1,202 @@
+package rating
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// store is rating's SQL.
+type store struct{ db *database.DB }
+
+// row is a player in a pool.
+type row struct {
+	userID string
+	rated
+	xp, games, updatedAt int64
+}
+
+const columns = `user_id, algorithm, state, skill, xp, games_played, updated_at`
+
+// scan reads a row of the pool, which must be of the pool's algorithm.
+func (p *pool) scan(s database.Scanner) (r row, err error) {
+	var algorithm string
+	err = s.Scan(&r.userID, &algorithm, &r.state, &r.skill, &r.xp, &r.games, &r.updatedAt)
+	if err == nil && algorithm != p.algorithm {
+		err = p.wrongAlgorithm(algorithm)
+	}
+	return r, err
+}
+
+func (p *pool) wrongAlgorithm(found string) error {
+	return fmt.Errorf("rating: pool %s holds ratings by %s and is configured for %s: a changed algorithm needs a new pool",
+		p.name, found, p.algorithm)
+}
+
+const (
+	unlessMade = ` ON CONFLICT (pool, user_id) DO NOTHING`
+	overwrite  = ` ON CONFLICT (pool, user_id) DO UPDATE SET state = excluded.state, skill = excluded.skill,
+		xp = excluded.xp, games_played = excluded.games_played, updated_at = excluded.updated_at`
+)
+
+var (
+	selectRows = `SELECT ` + columns + ` FROM rating_player WHERE pool = $1 AND user_id ` + database.InList(2)
+	lockRows   = selectRows + ` ORDER BY user_id FOR UPDATE`
+)
+
+// read answers the rows of those players who have one; query is selectRows or lockRows.
+func (s store) read(ctx context.Context, p *pool, query string, userIDs []string) (map[string]row, error) {
+	rows, err := database.All(ctx, s.db, p.scan, query, p.name, database.List(userIDs))
+	m := make(map[string]row, len(rows))
+	for _, r := range rows {
+		m[r.userID] = r
+	}
+	return m, err
+}
+
+// lock makes the rows that are missing and locks all, both in the order of the
+// user ids, which come sorted. Everybody makes rows before locking any: so a
+// wait for a row in the making never meets one for a lock, and neither goes in
+// a circle. SQLite has one writer, and nothing to lock.
+func (s store) lock(ctx context.Context, p *pool, userIDs []string, now int64) (map[string]row, error) {
+	rows, err := s.read(ctx, p, selectRows, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []row
+	for _, id := range userIDs {
+		if _, ok := rows[id]; !ok {
+			rows[id] = row{userID: id, rated: p.initial, updatedAt: now}
+			fresh = append(fresh, rows[id])
+		}
+	}
+	if len(fresh) > 0 {
+		if err := s.insert(ctx, p, fresh, unlessMade); err != nil {
+			return nil, err
+		}
+	}
+	if s.db.Dialect() == database.SQLite {
+		return rows, nil
+	}
+	return s.read(ctx, p, lockRows, userIDs)
+}
+
+// save writes rows that are locked: one by one on SQLite, where that is
+// quickest, and at once on PostgreSQL, which is a round trip away.
+func (s store) save(ctx context.Context, p *pool, rows map[string]row) error {
+	changed := make([]row, 0, len(rows))
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		changed = append(changed, rows[id])
+	}
+	if s.db.Dialect() == database.PostgreSQL {
+		return s.insert(ctx, p, changed, overwrite)
+	}
+	for _, r := range changed {
+		if _, err := s.db.Exec(ctx, `UPDATE rating_player SET state = $3, skill = $4, xp = $5, games_played = $6, updated_at = $7
+			WHERE pool = $1 AND user_id = $2`, p.name, r.userID, r.state, r.skill, r.xp, r.games, r.updatedAt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s store) insert(ctx context.Context, p *pool, rows []row, onConflict string) error {
+	const width = 8
+	args := make([]any, 0, width*len(rows))
+	for _, r := range rows {
+		args = append(args, p.name, r.userID, p.algorithm, r.state, r.skill, r.xp, r.games, r.updatedAt)
+	}
+	_, err := s.db.Exec(ctx, `INSERT INTO rating_player (pool, `+columns+`) VALUES `+tuples(len(rows), width)+onConflict, args...)
+	return err
+}
+
+// tuples is ($1, $2), ($3, $4), ... for n rows of some width.
+func tuples(n, width int) string {
+	var b []byte
+	for i := range n * width {
+		switch {
+		case i == 0:
+			b = append(b, "($"...)
+		case i%width == 0:
+			b = append(b, "), ($"...)
+		default:
+			b = append(b, ", $"...)
+		}
+		b = strconv.AppendInt(b, int64(i+1), 10)
+	}
+	return string(append(b, ')'))
+}
+
+// otherAlgorithm answers one that the pool holds rows of besides its own, or "".
+func (s store) otherAlgorithm(ctx context.Context, p *pool) (other string, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COALESCE(
+		(SELECT algorithm FROM rating_player WHERE pool = $1 AND algorithm < $2 LIMIT 1),
+		(SELECT algorithm FROM rating_player WHERE pool = $1 AND algorithm > $2 LIMIT 1), '')`, p.name, p.algorithm).Scan(&other)
+	return other, err
+}
+
+// check refuses a pool that holds rows of another algorithm.
+func (s store) check(ctx context.Context, p *pool) error {
+	other, err := s.otherAlgorithm(ctx, p)
+	if err == nil && other != "" {
+		err = p.wrongAlgorithm(other)
+	}
+	return err
+}
+
+// claim takes a key, or takes it over when its time has passed.
+func (s store) claim(ctx context.Context, game, key, hash string, now time.Time) (bool, error) {
+	rows, err := s.db.Exec(ctx, `INSERT INTO rating_key (game, key, hash, answer, expires_at) VALUES ($1, $2, $3, '', $4)
+		ON CONFLICT (game, key) DO UPDATE SET hash = excluded.hash, answer = '', expires_at = excluded.expires_at
+		WHERE rating_key.expires_at <= $5`, game, key, hash, now.Add(KeyLifetime).UnixMilli(), now.UnixMilli())
+	return rows == 1, err
+}
+
+func (s store) keep(ctx context.Context, game, key, answer string) error {
+	_, err := s.db.Exec(ctx, `UPDATE rating_key SET answer = $3 WHERE game = $1 AND key = $2`, game, key, answer)
+	return err
+}
+
+func (s store) recall(ctx context.Context, game, key string) (hash, answer string, err error) {
+	err = s.db.QueryRow(ctx, `SELECT hash, answer FROM rating_key WHERE game = $1 AND key = $2`, game, key).Scan(&hash, &answer)
+	return hash, answer, err
+}
+
+// sweepChunk bounds the keys that one statement removes.
+const sweepChunk = 1000
+
+// sweep removes the keys whose time has passed.
+func (s store) sweep(ctx context.Context) error {
+	for {
+		rows, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE (game, key) IN
+			(SELECT game, key FROM rating_key WHERE expires_at <= $1 LIMIT $2)`, s.db.Now(ctx).UnixMilli(), sweepChunk)
+		if err != nil || rows < sweepChunk {
+			return err
+		}
+	}
+}
+
+// extent answers the least and the greatest skill in a pool; ok is false when
+// nobody is in it.
+func (s store) extent(ctx context.Context, p *pool) (least, greatest float64, ok bool, err error) {
+	var players int64
+	err = s.db.QueryRow(ctx, `SELECT
+		COALESCE((SELECT MIN(skill) FROM rating_player WHERE pool = $1 AND algorithm = $2), 0),
+		COALESCE((SELECT MAX(skill) FROM rating_player WHERE pool = $1 AND algorithm = $2), 0),
+		(SELECT COUNT(*) FROM (SELECT 1 FROM rating_player WHERE pool = $1 AND algorithm = $2 LIMIT 1) AS one)`,
+		p.name, p.algorithm).Scan(&least, &greatest, &players)
+	return least, greatest, players > 0, err
+}
+
+// count answers how many in a pool have a skill from one to below another. It
+// reads that part of an index.
+func (s store) count(ctx context.Context, p *pool, from, below float64) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM rating_player
+		WHERE pool = $1 AND algorithm = $2 AND skill >= $3 AND skill < $4`, p.name, p.algorithm, from, below).Scan(&n)
+	return n, err
+}
