@@ -1,0 +1,114 @@
+package leaderboard
+
+import (
+	"context"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+const (
+	// maxHealth is how many boards, the first of the configuration, the health values show.
+	maxHealth = 24
+	// maxBars is how many buckets a histogram has.
+	maxBars = 32
+	// maxScan is how many counts a histogram is made of, at most.
+	maxScan = 512
+)
+
+// Histogram is how the scores of the visible entries of an open window are
+// distributed: Entries[i] of them from From[i] up to From[i+1]. The bars are of
+// one width up to 65536 on either side of zero, and grow with the scores beyond.
+type Histogram struct {
+	From    []int64 `json:"from"`
+	Entries []int64 `json:"entries"`
+}
+
+func (l *Leaderboard) health() []capability.HealthKey {
+	boards := l.cfg.Boards[:min(len(l.cfg.Boards), maxHealth)]
+	keys := []capability.HealthKey{{Key: "entries", Read: func(ctx context.Context) (any, error) {
+		totals := make(map[string]int64, len(boards))
+		for _, cfg := range boards {
+			n, err := l.store.total(ctx, cfg.Key, l.boards[cfg.Key].openedAt(l.host.DB.Now(ctx)))
+			if err != nil {
+				return nil, err
+			}
+			totals[cfg.Key] = n
+		}
+		return totals, nil
+	}}}
+	for _, cfg := range boards {
+		b := l.boards[cfg.Key]
+		keys = append(keys, capability.HealthKey{Key: "scores." + b.Key, Read: func(ctx context.Context) (any, error) {
+			return l.histogram(ctx, b)
+		}})
+	}
+	return keys
+}
+
+// histogram joins the counts of the level that is fine enough into bars.
+func (l *Leaderboard) histogram(ctx context.Context, b *board) (h Histogram, err error) {
+	h = Histogram{From: []int64{}, Entries: []int64{}}
+	window, ok, err := l.store.windowID(ctx, b.Key, b.openedAt(l.host.DB.Now(ctx)))
+	if err != nil || !ok {
+		return h, err
+	}
+	first, last, ok, err := l.store.extent(ctx, window)
+	if err != nil || !ok {
+		return h, err
+	}
+	level := lastLevel
+	for level > 0 && (last-first)>>levelShift(level) >= maxScan {
+		level--
+	}
+	shift := levelShift(level)
+	counts, err := l.store.tally(ctx, `SELECT bucket, n FROM leaderboard_count
+		WHERE window_id = $1 AND level = $2 AND bucket >= $3 AND bucket <= $4 AND n > 0`, window, level, first>>shift, last>>shift)
+	if err != nil {
+		return h, err
+	}
+	width := (last>>shift-first>>shift)/maxBars + 1
+	bars := (last>>shift-first>>shift)/width + 1
+	h.From, h.Entries = make([]int64, bars), make([]int64, bars)
+	for i := range h.From {
+		h.From[i] = firstKey((first>>shift + int64(i)*width) << shift)
+	}
+	for bucket, n := range counts {
+		h.Entries[(bucket-first>>shift)/width] += n
+	}
+	if b.sign() < 0 {
+		h.turn(firstKey((first>>shift + bars*width) << shift))
+	}
+	return h, nil
+}
+
+// turn makes a histogram of keys, which end before an end, one of scores.
+func (h *Histogram) turn(end int64) {
+	n := len(h.From)
+	from, entries := make([]int64, n), make([]int64, n)
+	for i := range n {
+		until := end
+		if i+1 < n {
+			until = h.From[i+1]
+		}
+		from[n-1-i], entries[n-1-i] = 1-until, h.Entries[i]
+	}
+	h.From, h.Entries = from, entries
+}
+
+// extent answers the first and the last bucket with visible entries.
+func (s store) extent(ctx context.Context, window int64) (first, last int64, ok bool, err error) {
+	for _, end := range []struct {
+		order string
+		into  *int64
+	}{{"", &first}, {" DESC", &last}} {
+		var key int64
+		key, ok, err = database.Get(ctx, s.db, scanInt, `SELECT key FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0
+			ORDER BY key`+end.order+`, achieved_at`+end.order+`, user_id`+end.order+` LIMIT 1`, window)
+		if err != nil || !ok {
+			return 0, 0, false, err
+		}
+		*end.into = bucketOf(key)
+	}
+	return first, last, true, nil
+}

@@ -1,0 +1,404 @@
+// Package leaderboard keeps ranked lists of players: scores are submitted,
+// ranks, neighbours and totals are read, at any number of players.
+//
+// # What it promises
+//
+//   - The order is total: score, then who had it first, then user id by bytes.
+//     Nobody shares a rank.
+//   - A live rank is exact: one more than the visible entries ahead, as a count
+//     over all rows would find it, in every transaction and at every instant.
+//     It costs a few short index walks, whatever the number of players. See
+//     [Leaderboard.Verify].
+//   - A submission is durable when it returns. It joins the transaction of its
+//     context and commits or rolls back with the caller's own rows. A refusal
+//     changes nothing and leaves the caller's transaction usable.
+//   - Submitting the same score again keeps the time it was achieved at. On a
+//     sum board submitting twice adds twice: over HTTP an Idempotency-Key keeps
+//     a repeated request from doing so.
+//
+// # Windows
+//
+// A board with a schedule has windows: one is open, and at each instant of the
+// schedule it closes and the next opens. A closed window stays readable under
+// its key, the instant it opened at, until retention sweeps it. A window that
+// nobody submitted to does not exist.
+//
+// # Hidden players
+//
+// A player may hide, and an administrator may hide a player: on the whole
+// board, closed windows and windows to come included. A hidden entry is in no
+// list and in nobody's rank or total. Its player still reads it, with the rank
+// it would have.
+//
+// # Transactions over several boards
+//
+// A change of a board locks it until the transaction ends. A transaction that
+// changes several goes through them in the order of their keys; two that do
+// not may wait for each other, and one of them is then run again.
+//
+// # Who may call
+//
+// In process, whoever has the *Leaderboard. Over HTTP users read all boards and
+// hide themselves; they submit for themselves where a board is not
+// server-authoritative. An access token with the scope Config.SubmitScope
+// submits to every board and for every user, one with Config.AdminScope hides
+// and removes.
+package leaderboard
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// Name is the capability's name.
+const Name = "leaderboard"
+
+// Bounds of what is asked for.
+const (
+	// MaxSegment is how many players one [Leaderboard.Segment] reads.
+	MaxSegment = 80
+	// MaxAround is how many entries one [Leaderboard.Around] answers.
+	MaxAround = 200
+	// MaxClosed is how many closed windows of a board [Leaderboard.Boards] lists.
+	MaxClosed = 50
+
+	maxUserID = 128 // bytes
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities the leaderboard uses.
+type Peers struct {
+	// Audit records what administrators hide and remove over HTTP; nil records nothing.
+	Audit *audit.Audit
+}
+
+// Leaderboard keeps the configured boards. It is safe for concurrent use, from
+// several processes on PostgreSQL.
+type Leaderboard struct {
+	host   capability.Host
+	cfg    Config
+	boards map[string]*board
+	stale  time.Duration
+	store  store
+	audit  *audit.Audit
+
+	batchers map[string]*batcher // by board
+}
+
+// New checks the configuration, all faults at once; it does no I/O. A schedule
+// at fault is found in its error as leaderboard/invalid_schedule.
+func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
+	l := &Leaderboard{host: host, cfg: cfg.withDefaults(), store: store{host.DB}, audit: peers.Audit}
+	var err error
+	l.boards, l.stale, err = l.cfg.resolve(l.routes())
+	if err != nil {
+		return nil, err
+	}
+	l.batchers = make(map[string]*batcher, len(l.boards))
+	for key, b := range l.boards {
+		l.batchers[key] = &batcher{store: l.store, board: b}
+	}
+	return l, nil
+}
+
+// close lets submissions under way finish.
+func (l *Leaderboard) close(ctx context.Context) (err error) {
+	for _, b := range l.batchers {
+		err = errors.Join(err, b.close(ctx))
+	}
+	return err
+}
+
+// Has reports whether a board is configured.
+func (l *Leaderboard) Has(board string) bool { return l.boards[board] != nil }
+
+// Submit enters a score into the open window of a board and answers the
+// player's entry once that is durable; [Leaderboard.Me] answers its rank.
+// Refuses with leaderboard/board_not_found, leaderboard/score_rejected and
+// leaderboard/board_immutable.
+func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
+	b, err := l.board(s.Board, s.UserID)
+	if err != nil {
+		return Entry{}, err
+	}
+	if err := b.accept(s.Score); err != nil {
+		return Entry{}, err
+	}
+	out, err := l.do(ctx, &operation{board: b, userID: s.UserID, score: s.Score})
+	if err != nil {
+		return Entry{}, err
+	}
+	return b.show(out.entry, b.sign()*out.entry.key), l.tend(ctx, b, out)
+}
+
+// do brings an operation to the database: into the caller's transaction or,
+// outside of one, into one that it shares with whoever calls at the same time.
+func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err error) {
+	if !l.host.DB.InTransaction(ctx) && l.host.DB.Dialect() == database.PostgreSQL {
+		return l.batchers[op.board.Key].do(ctx, op)
+	}
+	err = l.change(ctx, func(ctx context.Context) (err error) {
+		out, err = l.store.submit(ctx, op)
+		return err
+	})
+	return out, err
+}
+
+// tend looks, every now and then, whether the place a submission went to has
+// become too crowded. The score is in, so outside of the caller's transaction
+// no failure of this is one of the submission.
+func (l *Leaderboard) tend(ctx context.Context, b *board, out outcome) error {
+	if b.entered.Add(1)%tendEvery != 0 || out.entry.hidden != 0 {
+		return nil
+	}
+	crowded, err := l.store.crowded(ctx, out.window, out.entry.place)
+	if err == nil && crowded {
+		err = l.change(ctx, func(ctx context.Context) error { return l.store.tend(ctx, b.Key, out.window, out.entry.place) })
+	}
+	if !l.host.DB.InTransaction(ctx) {
+		return nil
+	}
+	return err
+}
+
+// Me answers a player's own standing. Refuses with leaderboard/board_not_found
+// and leaderboard/entry_not_found.
+func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing, error) {
+	v, err := l.view(ctx, in, userID)
+	if err != nil {
+		return Standing{}, err
+	}
+	r, ok, err := l.store.standing(ctx, v, l.materialized(), userID)
+	if err == nil && !ok {
+		err = l.missing(ctx, v, ErrEntryNotFound)
+	}
+	if err != nil {
+		return Standing{}, err
+	}
+	return v.standing(r), nil
+}
+
+// Top lists a window in order, the best first. Ranks here are live in both
+// modes: the positions in the list. Refuses with leaderboard/board_not_found.
+func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (capability.Items[Ranked], error) {
+	var none capability.Items[Ranked]
+	v, err := l.view(ctx, in)
+	if err != nil {
+		return none, err
+	}
+	var after *place
+	p := place{}
+	if later, err := page.After(&p.key, &p.achievedAt, &p.userID); err != nil {
+		return none, err
+	} else if later {
+		if !inRange(p.key) || checkUser(p.userID) != nil {
+			return none, capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
+		}
+		after = &p
+	}
+	rows, err := l.store.list(ctx, v, after, page.Limit+1)
+	if err == nil && len(rows) == 0 {
+		err = l.missing(ctx, v, nil)
+	}
+	if err != nil {
+		return none, err
+	}
+	paged := capability.Paged(page, rows, func(r ranked) []any { return []any{r.key, r.achievedAt, r.userID} })
+	return capability.Items[Ranked]{Items: v.ranked(paged.Items), NextCursor: paged.NextCursor}, nil
+}
+
+// Around answers at most limit entries around a player, the player's own among
+// them even if hidden: half of them ahead, and more behind where there are
+// fewer ahead, or the other way round. limit is 1 to [MaxAround]. Refuses with
+// leaderboard/board_not_found and leaderboard/entry_not_found.
+func (l *Leaderboard) Around(ctx context.Context, in View, userID string, limit int) (Neighbours, error) {
+	v, err := l.view(ctx, in, userID)
+	if err != nil {
+		return Neighbours{}, err
+	}
+	if limit < 1 || limit > MaxAround {
+		return Neighbours{}, capability.ErrInvalidRequest.Saying("limit is a number from 1 to %d.", MaxAround)
+	}
+	rows, me, err := l.store.around(ctx, v, l.materialized(), userID, limit-1)
+	if err == nil && me < 0 {
+		err = l.missing(ctx, v, ErrEntryNotFound)
+	}
+	if err != nil {
+		return Neighbours{}, err
+	}
+	total := rows[me].total
+	first := max(0, min(me-limit/2, len(rows)-limit))
+	rows = rows[first:min(first+limit, len(rows))]
+	return Neighbours{Items: v.ranked(rows), Total: total}, nil
+}
+
+// Segment answers the visible entries among some players, such as the friends
+// of one, in order and with their ranks on the whole board. It takes at most
+// [MaxSegment] user ids. Refuses with leaderboard/board_not_found.
+func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (Neighbours, error) {
+	if len(userIDs) > MaxSegment {
+		return Neighbours{}, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxSegment)
+	}
+	v, err := l.view(ctx, in, userIDs...)
+	if err != nil {
+		return Neighbours{}, err
+	}
+	rows, err := l.store.segment(ctx, v, l.materialized(), userIDs)
+	if err != nil {
+		return Neighbours{}, err
+	}
+	n := Neighbours{Items: v.ranked(rows)}
+	if len(rows) > 0 {
+		n.Total = rows[0].total
+		return n, nil
+	}
+	if err := l.missing(ctx, v, nil); err != nil {
+		return Neighbours{}, err
+	}
+	n.Total, err = l.store.total(ctx, v.Key, v.openedAt)
+	return n, err
+}
+
+// SetHidden says whether a player or an administrator hides a player. Refuses
+// with leaderboard/board_not_found, and with leaderboard/entry_not_found for
+// who has no entry in any window and is not hidden.
+func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hider, hidden bool) (v Visibility, err error) {
+	b, err := l.board(board, userID)
+	if err != nil {
+		return Visibility{}, err
+	}
+	if by != Player && by != Administrator {
+		return Visibility{}, capability.ErrInvalidRequest.Saying("A player is hidden by Player or Administrator.")
+	}
+	err = l.change(ctx, func(ctx context.Context) error {
+		v, err = l.store.hide(ctx, b.Key, userID, by, hidden)
+		return err
+	})
+	return v, err
+}
+
+// Remove deletes the entry of a player. A later submission makes a new one.
+// Refuses with leaderboard/board_not_found and leaderboard/entry_not_found.
+func (l *Leaderboard) Remove(ctx context.Context, in View, userID string) error {
+	v, err := l.view(ctx, in, userID)
+	if err != nil {
+		return err
+	}
+	err = l.change(ctx, func(ctx context.Context) error { return l.store.remove(ctx, v.Key, v.openedAt, userID) })
+	if errors.Is(err, ErrEntryNotFound) {
+		return l.missing(ctx, v, err)
+	}
+	return err
+}
+
+// change runs in the caller's transaction, which a refusal leaves usable, or in one of its own.
+func (l *Leaderboard) change(ctx context.Context, fn func(context.Context) error) error {
+	if l.host.DB.InTransaction(ctx) {
+		return fn(ctx)
+	}
+	return l.host.DB.InTx(ctx, fn)
+}
+
+// Boards lists the configured boards in the order of the configuration.
+func (l *Leaderboard) Boards(ctx context.Context) ([]Info, error) {
+	now := l.host.DB.Now(ctx)
+	infos := make([]Info, len(l.cfg.Boards))
+	for i, cfg := range l.cfg.Boards {
+		b := l.boards[cfg.Key]
+		info := Info{Key: b.Key, Direction: b.Direction, Aggregation: b.Aggregation, Closed: []string{}}
+		if b.schedule != nil {
+			open := b.openedAt(now)
+			info.Window, info.Open = &cfg.Window, windowKey(open)
+			info.ClosesAt = capability.Time{Time: b.closesAt(open)}
+			closed, err := l.store.closedWindows(ctx, b.Key, open, MaxClosed)
+			if err != nil {
+				return nil, err
+			}
+			for _, openedAt := range closed {
+				info.Closed = append(info.Closed, windowKey(openedAt))
+			}
+		}
+		infos[i] = info
+	}
+	return infos, nil
+}
+
+func (l *Leaderboard) materialized() bool { return l.cfg.Rank.Materialize != "" }
+
+// board answers a configured board, and holds user ids to their bounds.
+func (l *Leaderboard) board(key string, userIDs ...string) (*board, error) {
+	b := l.boards[key]
+	if b == nil {
+		return nil, ErrBoardNotFound
+	}
+	for _, id := range userIDs {
+		if err := checkUser(id); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// view finds what is to be read; that a closed window exists is not known yet.
+func (l *Leaderboard) view(ctx context.Context, in View, userIDs ...string) (view, error) {
+	b, err := l.board(in.Board, userIDs...)
+	if err != nil {
+		return view{}, err
+	}
+	openedAt, closed, err := b.parseWindow(in.Window, l.host.DB.Now(ctx))
+	return view{b, openedAt, closed}, err
+}
+
+// missing answers why nothing was found in a view: it does not exist, or otherwise.
+func (l *Leaderboard) missing(ctx context.Context, v view, otherwise error) error {
+	if !v.closed {
+		return otherwise
+	}
+	_, ok, err := l.store.windowID(ctx, v.Key, v.openedAt)
+	if err == nil && !ok {
+		err = ErrBoardNotFound
+	}
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+func (b *board) ranked(rows []ranked) []Ranked {
+	items := make([]Ranked, len(rows))
+	for i, r := range rows {
+		items[i] = Ranked{Rank: r.rank, Entry: b.show(r.entry, r.score)}
+	}
+	return items
+}
+
+func (b *board) standing(r ranked) Standing {
+	own := int64(1)
+	if r.hidden != 0 {
+		own = 0
+	}
+	return Standing{Entry: b.show(r.entry, r.score), Rank: r.rank, Total: r.total, Percentile: percentile(r.rank, r.total, own)}
+}
+
+// checkUser keeps out what one of the databases cannot store.
+func checkUser(id string) error {
+	switch {
+	case id == "":
+		return capability.ErrInvalidRequest.Saying("userId is missing.")
+	case len(id) > maxUserID:
+		return capability.ErrInvalidRequest.Saying("userId is longer than %d bytes.", maxUserID)
+	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
+		return capability.ErrInvalidRequest.Saying("userId is not UTF-8 text without NUL.")
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package leaderboard
+
+import (
+	"context"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// maxRange is how many entries a place is counted among one by one. A bucket
+// of the last level that holds more, because many players have the same score,
+// is cut into ranges in the order of the board, and one that has grown past it
+// is halved: soon, by one of the next tendEvery submissions, because until then
+// ranks only cost more. Who moves an entry of such a bucket counts it in its range too. The
+// ranges of a bucket cover all of it: the first begins at its first key.
+var maxRange, tendEvery int64 = 1024, 16 // less in tests
+
+// fromSQL answers where the range of the place e begins: a column of the last
+// range not behind it in its bucket, or else the beginning of the bucket.
+func fromSQL(column, otherwise string) string {
+	return `CASE WHEN e.ranged THEN COALESCE((SELECT r.` + column + ` FROM leaderboard_range r
+		WHERE r.window_id = e.window_id AND r.key >= ` + firstKeySQL + `
+			AND (r.key, r.achieved_at, r.user_id) <= (e.key, e.achieved_at, e.user_id)
+		ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1), ` + otherwise + `) ELSE ` + otherwise + ` END`
+}
+
+// rangesAheadSQL counts the visible entries of the ranges before that of m in
+// its bucket.
+const rangesAheadSQL = `CASE WHEN m.ranged THEN (SELECT CAST(COALESCE(SUM(r.n), 0) AS BIGINT) FROM leaderboard_range r
+	WHERE r.window_id = m.window_id AND r.key >= m.first_key
+		AND (r.key, r.achieved_at, r.user_id) < (m.from_key, m.from_at, m.from_user)) ELSE 0 END`
+
+// span is a range and how many entries it holds.
+type span struct {
+	place
+	n int64
+}
+
+func scanSpan(row database.Scanner) (r span, err error) {
+	err = row.Scan(&r.key, &r.achievedAt, &r.userID, &r.n)
+	return r, err
+}
+
+// moveRange counts an entry that has moved in its range, if its bucket has any.
+func (s store) moveRange(ctx context.Context, m move) error {
+	for _, end := range m.ends() {
+		if _, err := s.db.Exec(ctx, `UPDATE leaderboard_range SET n = n + $6
+			WHERE window_id = $1 AND (key, achieved_at, user_id) = (`+rangeOfSQL+`)`,
+			m.window.id, firstKey(end.bucket()), end.key, end.achievedAt, end.userID, end.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rangeOfSQL finds the range of the window $1 that the place $3, $4, $5 is in;
+// its bucket begins at the key $2.
+const rangeOfSQL = `SELECT r.key, r.achieved_at, r.user_id FROM leaderboard_range r
+	WHERE r.window_id = $1 AND r.key >= $2 AND (r.key, r.achieved_at, r.user_id) <= ($3, $4, $5)
+	ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1`
+
+// crowdedSQL answers how many entries a place is counted among one by one.
+const crowdedSQL = `SELECT COALESCE(
+	(SELECT r.n FROM leaderboard_range r WHERE r.window_id = $1 AND (r.key, r.achieved_at, r.user_id) = (` + rangeOfSQL + `)),
+	(SELECT c.n FROM leaderboard_count c WHERE c.window_id = $1 AND c.level = $6 AND c.bucket = $7), 0)`
+
+func (s store) crowded(ctx context.Context, window int64, p place) (bool, error) {
+	n, _, err := database.Get(ctx, s.db, scanInt, crowdedSQL,
+		window, firstKey(p.bucket()), p.key, p.achievedAt, p.userID, lastLevel, p.bucket())
+	return n > maxRange, err
+}
+
+// tend cuts what a place is counted among, and joins ranges of its bucket that
+// have become empty to those before them.
+func (s store) tend(ctx context.Context, board string, window int64, p place) error {
+	if _, err := s.lock(ctx, board); err != nil {
+		return err
+	}
+	bucket := p.bucket()
+	first, end := firstKey(bucket), firstKey(bucket+1)
+	r, ranged, err := database.Get(ctx, s.db, scanSpan, `SELECT key, achieved_at, user_id, n FROM leaderboard_range
+		WHERE window_id = $1 AND (key, achieved_at, user_id) = (`+rangeOfSQL+`)`, window, first, p.key, p.achievedAt, p.userID)
+	switch {
+	case err != nil:
+		return err
+	case !ranged:
+		return s.recut(ctx, window, bucket)
+	case r.n <= maxRange:
+		return nil // somebody else was faster
+	}
+	if err := s.halve(ctx, window, r); err != nil {
+		return err
+	}
+	_, err = s.db.Exec(ctx, `DELETE FROM leaderboard_range WHERE window_id = $1 AND key >= $2 AND key < $3 AND n = 0
+		AND (key, achieved_at, user_id) <> ($2, 0, '')`, window, first, end)
+	return err
+}
+
+// halve cuts a range in the middle.
+func (s store) halve(ctx context.Context, window int64, r span) error {
+	half := r.n / 2
+	middle, ok, err := database.Get(ctx, s.db, scanPlace, `SELECT key, achieved_at, user_id FROM leaderboard_entry
+		WHERE window_id = $1 AND hidden = 0 AND (key, achieved_at, user_id) >= ($2, $3, $4)
+		ORDER BY key, achieved_at, user_id LIMIT 1 OFFSET $5`, window, r.key, r.achievedAt, r.userID, half)
+	if err != nil || !ok || middle.bucket() != r.bucket() {
+		return err // without a middle the count is wrong, and the next check will find it
+	}
+	if err := s.cut(ctx, window, span{middle, r.n - half}); err != nil {
+		return err
+	}
+	return s.cut(ctx, window, span{r.place, half})
+}
+
+// cut begins a range, or sets what one holds.
+func (s store) cut(ctx context.Context, window int64, r span) error {
+	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_range (window_id, key, achieved_at, user_id, n)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (window_id, key, achieved_at, user_id) DO UPDATE SET n = excluded.n`,
+		window, r.key, r.achievedAt, r.userID, r.n); err != nil {
+		return err
+	}
+	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranged = TRUE WHERE id = $1 AND NOT ranged`, window)
+	return err
+}
+
+func scanPlace(row database.Scanner) (p place, err error) {
+	err = row.Scan(&p.key, &p.achievedAt, &p.userID)
+	return p, err
+}

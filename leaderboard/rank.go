@@ -1,0 +1,164 @@
+package leaderboard
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// The count table is a radix tree over the sort keys: it keeps how many visible
+// entries lie in each bucket of each level, in the transaction that moves them.
+// The entries ahead of a place are then a few short sums, one a level, and the
+// entries of its own bucket before it.
+//
+// The last level has one bucket for each key of up to exactBits bits, and
+// 2^(exactBits-1) for each power of two beyond, so that the number of levels
+// does not depend on how large scores are; every level above joins 2^levelBits
+// buckets of the one below.
+const (
+	exactBits = 16
+	levelBits = 5
+	levels    = 4
+	lastLevel = levels - 1
+)
+
+// bucketOf answers the bucket of the last level that a key lies in.
+func bucketOf(key int64) int64 {
+	if key < 0 {
+		return ^bucketOf(^key)
+	}
+	shift := max(0, bits.Len64(uint64(key))-exactBits)
+	return int64(shift)<<(exactBits-1) + key>>shift
+}
+
+// firstKey answers the lowest key of a bucket of the last level.
+func firstKey(bucket int64) int64 {
+	if bucket < 0 {
+		return -firstKey(-bucket)
+	}
+	shift := max(0, bucket>>(exactBits-1)-1)
+	return (bucket - shift<<(exactBits-1)) << shift
+}
+
+// levelShift is how far a bucket of the last level is shifted to become the
+// one of a level that it is part of.
+func levelShift(level int) int { return (lastLevel - level) * levelBits }
+
+// firstKeySQL is firstKey of the column e.bucket.
+const firstKeySQL = `CASE WHEN e.bucket BETWEEN -65536 AND 65535 THEN e.bucket
+	WHEN e.bucket > 0 THEN ((e.bucket & 32767) | 32768) << CAST((e.bucket >> 15) - 1 AS INTEGER)
+	ELSE -((((-e.bucket) & 32767) | 32768) << CAST(((-e.bucket) >> 15) - 1 AS INTEGER)) END`
+
+// totalSQL counts the visible entries of the window of m.
+const totalSQL = `(SELECT CAST(COALESCE(SUM(c.n), 0) AS BIGINT) FROM leaderboard_count c
+	WHERE c.window_id = m.window_id AND c.level = 0)`
+
+// aheadSQL counts the visible entries ahead of the place m.
+var aheadSQL = func() string {
+	var b strings.Builder
+	for level := range levels {
+		b.WriteString(`(SELECT CAST(COALESCE(SUM(c.n), 0) AS BIGINT) FROM leaderboard_count c
+			WHERE c.window_id = m.window_id AND `)
+		fmt.Fprintf(&b, `c.level = %d AND c.bucket < (m.bucket >> %d)`, level, levelShift(level))
+		if level > 0 {
+			fmt.Fprintf(&b, ` AND c.bucket >= ((m.bucket >> %d) << %d)`, levelShift(level-1), levelBits)
+		}
+		b.WriteString(") + ")
+	}
+	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM leaderboard_entry o
+		WHERE o.window_id = m.window_id AND o.hidden = 0
+			AND (o.key, o.achieved_at, o.user_id) >= (m.from_key, m.from_at, m.from_user)
+			AND (o.key, o.achieved_at, o.user_id) < (m.key, m.achieved_at, m.user_id))`)
+	return b.String()
+}()
+
+// count is how many entries more, or fewer, a bucket holds.
+type count struct {
+	level  int
+	bucket int64
+	n      int64
+}
+
+// move is an entry on its way in a window; nil is nowhere.
+type move struct {
+	window   window
+	from, to *place
+}
+
+// end is a place that holds n entries more after a move.
+type end struct {
+	place
+	n int64
+}
+
+func (m move) ends() (ends []end) {
+	if m.from != nil {
+		ends = append(ends, end{*m.from, -1})
+	}
+	if m.to != nil {
+		ends = append(ends, end{*m.to, 1})
+	}
+	return ends
+}
+
+// counts answers what changes.
+func (m move) counts() (changes []count) {
+	for level := range levels {
+		shift := levelShift(level)
+		if m.from != nil && m.to != nil && m.from.bucket()>>shift == m.to.bucket()>>shift {
+			continue
+		}
+		for _, end := range m.ends() {
+			changes = append(changes, count{level, end.bucket() >> shift, end.n})
+		}
+	}
+	return changes
+}
+
+// addCounts[n] adds to n buckets of one window.
+var addCounts = func() (texts [2*levels + 1]string) {
+	for n := 1; n < len(texts); n++ {
+		rows := make([]string, n)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("($1, $%d, $%d, $%d)", 3*i+2, 3*i+3, 3*i+4)
+		}
+		texts[n] = `INSERT INTO leaderboard_count (window_id, level, bucket, n) VALUES ` + strings.Join(rows, ", ") + onCount
+	}
+	return texts
+}()
+
+const onCount = ` ON CONFLICT (window_id, level, bucket) DO UPDATE SET n = leaderboard_count.n + excluded.n`
+
+// count keeps the counts of an entry that has moved.
+func (s store) count(ctx context.Context, m move) error {
+	if changes := m.counts(); len(changes) > 0 {
+		args := make([]any, 0, 3*len(changes)+1)
+		args = append(args, m.window.id)
+		for _, c := range changes {
+			args = append(args, c.level, c.bucket, c.n)
+		}
+		if _, err := s.db.Exec(ctx, addCounts[len(changes)], args...); err != nil {
+			return err
+		}
+	}
+	if !m.window.ranged {
+		return nil
+	}
+	return s.moveRange(ctx, m)
+}
+
+// total counts the visible entries of a window, 0 where there is no such.
+func (s store) total(ctx context.Context, board string, openedAt int64) (n int64, err error) {
+	n, _, err = database.Get(ctx, s.db, scanInt, `SELECT `+totalSQL+`
+		FROM (SELECT id AS window_id FROM leaderboard_window WHERE board = $1 AND opened_at = $2 AND NOT swept) AS m`,
+		board, openedAt)
+	return n, err
+}
+
+func scanInt(row database.Scanner) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}

@@ -1,0 +1,159 @@
+package leaderboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// view is a resolved [View].
+type view struct {
+	*board
+	openedAt int64
+	closed   bool
+}
+
+// ranked is an entry as it is read. total is that of the window, where asked for.
+type ranked struct {
+	entry
+	score, rank, total int64
+}
+
+func scanRanked(row database.Scanner) (r ranked, err error) {
+	err = row.Scan(&r.userID, &r.key, &r.achievedAt, &r.hidden, &r.attempts, &r.lastActiveAt, &r.score, &r.rank, &r.total)
+	return r, err
+}
+
+// fromsSQL adds to the place e where its bucket and its range in it begin.
+func fromsSQL() string {
+	return firstKeySQL + ` AS first_key, ` + fromSQL("key", firstKeySQL) + ` AS from_key, ` +
+		fromSQL("achieved_at", "0") + ` AS from_at, ` + fromSQL("user_id", "''") + ` AS from_user`
+}
+
+// entriesSQL is the entries of the window $1, $2 whose user id is as said.
+func entriesSQL(userID string) string {
+	return `(SELECT e.*, ` + fromsSQL() + ` FROM (
+		SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket, e.achieved_at, e.hidden, e.attempts,
+			e.last_active_at, e.rank
+		FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept AND e.user_id ` + userID + `) AS e)`
+}
+
+// rankedSQL answers entries, to be called m. The rank is the materialized one
+// where $3 says so; a hidden entry has none of those and is ranked at once.
+var rankedSQL = `SELECT m.user_id, m.key, m.achieved_at, m.hidden, m.attempts, m.last_active_at, m.sign * m.key,
+	CASE WHEN $3 AND m.hidden = 0 THEN m.rank ELSE 1 + ` + aheadSQL + ` END, ` + totalSQL + ` FROM `
+
+var (
+	standingSQL = rankedSQL + entriesSQL("= $4") + ` AS m`
+	segmentSQL  = `WITH m AS MATERIALIZED ` + entriesSQL(database.InList(4)) + ` ` + rankedSQL + `m
+		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
+	aroundSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m` +
+		sideSQL("<", "DESC") + sideSQL(">", "ASC")
+)
+
+// A LIMIT that is a bare parameter would make SQLite compile the statement anew
+// each time; these are expressions.
+
+// sideSQL adds the $5 visible entries next to m on one side. Live, their rank
+// is 0: it follows from that of m.
+func sideSQL(side, order string) string {
+	return strings.NewReplacer("<side>", side, "<order>", order).Replace(`
+		UNION ALL SELECT * FROM (SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
+			(SELECT m.sign FROM m) * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
+		FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
+			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT m.key, m.achieved_at, m.user_id FROM m)
+		ORDER BY o.key <order>, o.achieved_at <order>, o.user_id <order> LIMIT CAST($5 AS BIGINT)) AS side`)
+}
+
+// standing answers the entry of a player; ok is false without one.
+func (s store) standing(ctx context.Context, v view, materialized bool, userID string) (r ranked, ok bool, err error) {
+	return database.Get(ctx, s.db, scanRanked, standingSQL, v.Key, v.openedAt, materialized, userID)
+}
+
+// segment answers the visible entries of some players, in order.
+func (s store) segment(ctx context.Context, v view, materialized bool, userIDs []string) ([]ranked, error) {
+	return database.All(ctx, s.db, scanRanked, segmentSQL, v.Key, v.openedAt, materialized, database.List(userIDs))
+}
+
+// around answers the entry of a player and at most n visible ones on each side
+// of it, in order, and where among them the player is; none without an entry.
+func (s store) around(ctx context.Context, v view, materialized bool, userID string, n int) (rows []ranked, me int, err error) {
+	rows, err = database.All(ctx, s.db, scanRanked, aroundSQL, v.Key, v.openedAt, materialized, userID, n)
+	slices.SortFunc(rows, func(x, y ranked) int { return x.compare(y.place) })
+	me = slices.IndexFunc(rows, func(r ranked) bool { return r.userID == userID })
+	if !materialized {
+		for i := range rows {
+			rows[i].rank = rows[me].rank + int64(i-me)
+			if i > me && rows[me].hidden != 0 {
+				rows[i].rank-- // whose rank the hidden one has
+			}
+		}
+	}
+	return rows, me, err
+}
+
+const windowSQL = ` FROM leaderboard_window w WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`
+
+// listing is the texts of a list. Unless the board tracks activity the order
+// index alone has all that a list shows.
+type listing struct{ top, page string }
+
+func listings(activity string) listing {
+	columns := `SELECT o.user_id, o.key, o.achieved_at, ` + activity
+	return listing{
+		// The first $3 entries. The window is not joined, which would lose the order of the index.
+		top: columns + `, (SELECT w.sign` + windowSQL + `), 0
+			FROM leaderboard_entry o WHERE o.window_id = (SELECT w.id` + windowSQL + `) AND o.hidden = 0
+			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,
+		// The first $3 entries from a place on, each with how many are ahead of the first.
+		page: `WITH m AS MATERIALIZED (SELECT e.*, ` + fromsSQL() + ` FROM (
+				SELECT w.id AS window_id, w.ranged, w.sign, CAST($4 AS BIGINT) AS key, CAST($5 AS BIGINT) AS achieved_at,
+					CAST($6 AS TEXT) AS user_id, CAST($7 AS BIGINT) AS bucket
+				` + windowSQL + `) AS e) ` +
+			columns + `, (SELECT m.sign FROM m), (SELECT ` + aheadSQL + ` FROM m)
+			FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
+				AND (o.key, o.achieved_at, o.user_id) >= ($4, $5, $6)
+			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,
+	}
+}
+
+var plainList, activityList = listings("0, 0"), listings("o.attempts, o.last_active_at")
+
+// list answers visible entries in order, behind a place or from the first on.
+func (s store) list(ctx context.Context, v view, after *place, limit int) ([]ranked, error) {
+	text := plainList
+	if v.TrackActivity {
+		text = activityList
+	}
+	query, args := text.top, []any{v.Key, v.openedAt, limit}
+	if after != nil {
+		from := after.next()
+		query, args = text.page, append(args, from.key, from.achievedAt, from.userID, from.bucket())
+	}
+	rows, err := s.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	list := make([]ranked, 0, limit)
+	var r ranked
+	var sign, ahead int64
+	into := []any{&r.userID, &r.key, &r.achievedAt, &r.attempts, &r.lastActiveAt, &sign, &ahead}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		r.score, r.rank = sign*r.key, ahead+int64(len(list))+1
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// closedWindows answers when the latest closed windows of a board opened, the newest first.
+func (s store) closedWindows(ctx context.Context, board string, open int64, limit int) ([]int64, error) {
+	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
+		WHERE board = $1 AND opened_at < $2 AND NOT swept ORDER BY opened_at DESC LIMIT CAST($3 AS BIGINT)`, board, open, limit)
+}

@@ -1,0 +1,207 @@
+package leaderboard
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+)
+
+func (l *Leaderboard) routes() []capability.Route {
+	user, admin := capability.User(), capability.UserWithScope(l.cfg.AdminScope)
+	return capability.Mount(l.cfg.BasePath,
+		capability.Route{Method: "GET", Path: "", Guard: user,
+			Summary: "The boards, with the keys of their closed windows.",
+			Handle:  capability.JSON(200, l.listBoards)},
+		capability.Route{Method: "POST", Path: "/:board", Guard: user.Conditional("submitScope if serverAuthoritative"), Idempotent: true,
+			Summary: "Submit a score.",
+			Handle:  capability.JSON(200, l.postScore)},
+		capability.Route{Method: "GET", Path: "/:board/top", Guard: user,
+			Summary: "The entries of a window, the best first.",
+			Handle:  capability.List(l.listTop)},
+		capability.Route{Method: "GET", Path: "/:board/me", Guard: user,
+			Summary: "The caller's own entry and rank.",
+			Handle:  capability.JSON(200, l.getMe)},
+		capability.Route{Method: "GET", Path: "/:board/around", Guard: user,
+			Summary: "The entries around the caller's own.",
+			Handle:  capability.JSON(200, l.getAround)},
+		capability.Route{Method: "POST", Path: "/:board/segment", Guard: user,
+			Summary: "The entries of up to 80 players, with their ranks on the whole board.",
+			Handle:  capability.JSON(200, l.postSegment)},
+		capability.Route{Method: "PUT", Path: "/:board/me/visibility", Guard: user,
+			Summary: "Hide the caller from other players, or show the caller again.",
+			Handle:  capability.JSON(200, l.putVisibility)},
+		capability.Route{Method: "PUT", Path: "/:board/entries/:userId/hidden", Guard: admin,
+			Summary: "Hide a player from other players, or take that back.",
+			Handle:  capability.JSON(200, l.putHidden)},
+		capability.Route{Method: "DELETE", Path: "/:board/entries/:userId", Guard: admin,
+			Summary: "Remove a player's entry.",
+			Handle:  capability.JSON(204, l.deleteEntry)},
+	)
+}
+
+// Capability describes the leaderboard to the kit.
+func (l *Leaderboard) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   l.host.DB,
+		Prefix:     l.cfg.BasePath,
+		Routes:     l.routes(),
+		Config:     l.cfg.keys(),
+		Health:     l.health(),
+		Migrations: schema,
+		Jobs:       l.jobs(),
+		Refusals:   refusals(),
+		Close:      l.close,
+	}
+}
+
+// boardsBody is the answer of the list of boards: all of them, on one page.
+type boardsBody struct {
+	Items      []Info  `json:"items"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+func (l *Leaderboard) listBoards(c *capability.Call, _ capability.None) (boardsBody, error) {
+	items, err := l.Boards(c.Context())
+	return boardsBody{Items: items}, err
+}
+
+// scoreBody is what a submission is sent. Only the submit scope allows userId.
+type scoreBody struct {
+	Score  *int64 `json:"score"`
+	UserID string `json:"userId,omitempty"`
+}
+
+func (l *Leaderboard) postScore(c *capability.Call, body scoreBody) (Standing, error) {
+	b, err := l.board(c.Param("board"))
+	if err != nil {
+		return Standing{}, err
+	}
+	s := Submission{Board: b.Key, UserID: c.Caller.UserID}
+	if (*b.ServerAuthoritative || body.UserID != "") && !c.Caller.HasScope(l.cfg.SubmitScope) {
+		return Standing{}, ErrSubmitForbidden
+	}
+	if body.UserID != "" {
+		s.UserID = body.UserID
+	}
+	if body.Score == nil {
+		return Standing{}, capability.ErrInvalidRequest.Saying("score is missing.")
+	}
+	s.Score = *body.Score
+	entry, err := l.Submit(c.Context(), s)
+	if err != nil {
+		return Standing{}, err
+	}
+	standing, err := l.Me(c.Context(), View{Board: b.Key}, s.UserID)
+	if errors.Is(err, ErrEntryNotFound) { // removed since, or the window has closed
+		return Standing{Entry: entry}, nil
+	}
+	return standing, err
+}
+
+// viewOf is the board of the path and the window of the query.
+func viewOf(c *capability.Call) View {
+	return View{Board: c.Param("board"), Window: c.Query("window")}
+}
+
+func (l *Leaderboard) listTop(c *capability.Call, page capability.Page) (capability.Items[Ranked], error) {
+	return l.Top(c.Context(), viewOf(c), page)
+}
+
+func (l *Leaderboard) getMe(c *capability.Call, _ capability.None) (Standing, error) {
+	return l.Me(c.Context(), viewOf(c), c.Caller.UserID)
+}
+
+// defaultAround is the limit of a request that names none.
+const defaultAround = 11
+
+func (l *Leaderboard) getAround(c *capability.Call, _ capability.None) (Neighbours, error) {
+	limit := defaultAround
+	if text := c.Query("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			n = 0 // out of bounds
+		}
+		limit = n
+	}
+	return l.Around(c.Context(), viewOf(c), c.Caller.UserID, limit)
+}
+
+type segmentBody struct {
+	UserIDs []string `json:"userIds"`
+}
+
+func (l *Leaderboard) postSegment(c *capability.Call, body segmentBody) (Neighbours, error) {
+	return l.Segment(c.Context(), viewOf(c), body.UserIDs...)
+}
+
+type hiddenBody struct {
+	Hidden *bool `json:"hidden"`
+}
+
+func (b hiddenBody) value() (bool, error) {
+	if b.Hidden == nil {
+		return false, capability.ErrInvalidRequest.Saying("hidden is missing.")
+	}
+	return *b.Hidden, nil
+}
+
+func (l *Leaderboard) putVisibility(c *capability.Call, body hiddenBody) (Visibility, error) {
+	hidden, err := body.value()
+	if err != nil {
+		return Visibility{}, err
+	}
+	return l.SetHidden(c.Context(), c.Param("board"), c.Caller.UserID, Player, hidden)
+}
+
+func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (v Visibility, err error) {
+	hidden, err := body.value()
+	if err != nil {
+		return Visibility{}, err
+	}
+	action := "leaderboard/player_shown"
+	if hidden {
+		action = "leaderboard/player_hidden"
+	}
+	err = l.audited(c, action, func(ctx context.Context) error {
+		v, err = l.SetHidden(ctx, c.Param("board"), c.Param("userId"), Administrator, hidden)
+		return err
+	})
+	return v, err
+}
+
+// deleteEntry removes from the open window, or from the one that is named.
+func (l *Leaderboard) deleteEntry(c *capability.Call, _ capability.None) (none capability.None, err error) {
+	return none, l.audited(c, "leaderboard/entry_removed", func(ctx context.Context) error {
+		return l.Remove(ctx, viewOf(c), c.Param("userId"))
+	})
+}
+
+// audited does what an administrator asks for and records who did, both or neither.
+func (l *Leaderboard) audited(c *capability.Call, action string, do func(context.Context) error) error {
+	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		if err := do(ctx); err != nil {
+			return err
+		}
+		return l.audit.Record(ctx, audit.Event{
+			Action:  action,
+			Subject: audit.Target{Type: "user", ID: c.Param("userId")},
+			Detail:  done(viewOf(c)),
+		})
+	})
+}
+
+// done is the detail of an audit event.
+type done struct {
+	Board  string `json:"board"`
+	Window string `json:"window,omitempty"`
+}

@@ -1,0 +1,283 @@
+package leaderboard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// store is the leaderboard's SQL. Everything that changes an entry, a count or
+// a range holds the lock of the board, so nothing else changes meanwhile: two
+// first submissions of a player, a submission and a new definition, a
+// submission and a check of the counts never meet. The one exception, a batch
+// that has locked nothing, takes effect only if the version of the board is
+// still the one it has read. See [batcher].
+type store struct{ db *database.DB }
+
+// window is one window of a board.
+type window struct {
+	id            int64 // 0 before its first entry
+	ranged, swept bool
+}
+
+// state is what a submission meets.
+type state struct {
+	version int64 // of the board
+	defined bool  // the board is stored with the definition it is configured with
+	window  window
+	entry   *entry // nil before the first
+	hidden  int64  // of a first entry
+}
+
+// lock queues up behind the others who change a board; ok is false where it was
+// never submitted to, so that there is nothing to lock and nothing to change.
+// On SQLite there is one writer.
+func (s store) lock(ctx context.Context, board string) (ok bool, err error) {
+	if s.db.Dialect() == database.SQLite {
+		return true, nil
+	}
+	rows, err := s.db.Exec(ctx, `UPDATE leaderboard_board SET version = version + 1 WHERE key = $1`, board)
+	return rows == 1, err
+}
+
+// submit runs one submission in the transaction of ctx. It refuses before it
+// writes anything, so that a caller whose transaction it joined may go on.
+func (s store) submit(ctx context.Context, op *operation) (outcome, error) {
+	now := s.db.Now(ctx)
+	openedAt := op.board.openedAt(now)
+	var st state
+	locked, err := s.lock(ctx, op.board.Key)
+	if err == nil && locked {
+		st, err = s.state(ctx, op, openedAt)
+	}
+	if err == nil && !st.ready() {
+		if err = s.prepare(ctx, op.board, openedAt); err == nil {
+			st, err = s.state(ctx, op, openedAt)
+		}
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	e, err := op.apply(st, now.UnixMilli())
+	if err != nil {
+		return outcome{}, err
+	}
+	out := outcome{st.window.id, e}
+	if st.entry != nil && *st.entry == e {
+		return out, nil
+	}
+	if err := s.put(ctx, st.window.id, e); err != nil {
+		return outcome{}, err
+	}
+	return out, s.count(ctx, move{st.window, st.entry.seat(), e.seat()})
+}
+
+const stateColumns = `b.version, b.store = $3 AND b.direction = $4 AND b.aggregation = $5 AND b.schedule = $6,
+	COALESCE(w.id, 0), COALESCE(w.ranged, FALSE), COALESCE(w.swept, FALSE), e.user_id IS NOT NULL,
+	COALESCE(e.key, 0), COALESCE(e.achieved_at, 0), COALESCE(e.hidden, h.hidden, 0),
+	COALESCE(e.attempts, 0), COALESCE(e.last_active_at, 0)`
+
+func (st *state) columns(e *entry, known *bool) []any {
+	return []any{&st.version, &st.defined, &st.window.id, &st.window.ranged, &st.window.swept, known,
+		&e.key, &e.achievedAt, &e.hidden, &e.attempts, &e.lastActiveAt}
+}
+
+// ready reports whether there is a window to write to.
+func (st state) ready() bool { return st.defined && st.window.id != 0 && !st.window.swept }
+
+// state reads what a submission meets, on PostgreSQL after the lock.
+func (s store) state(ctx context.Context, op *operation, openedAt int64) (st state, err error) {
+	d := op.board.definition()
+	st, _, err = database.Get(ctx, s.db, func(row database.Scanner) (st state, err error) {
+		e, known := entry{place: place{userID: op.userID}}, false
+		err = row.Scan(st.columns(&e, &known)...)
+		st.hidden = e.hidden
+		if known {
+			st.entry = &e
+		}
+		return st, err
+	}, `SELECT `+stateColumns+` FROM leaderboard_board b
+		LEFT JOIN leaderboard_window w ON w.board = b.key AND w.opened_at = $2
+		LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $7
+		LEFT JOIN leaderboard_hidden h ON h.board = b.key AND h.user_id = $7
+		WHERE b.key = $1`,
+		op.board.Key, openedAt, d.Store, string(d.Direction), string(d.Aggregation), d.Window, op.userID)
+	return st, err
+}
+
+// put writes an entry.
+func (s store) put(ctx context.Context, window int64, e entry) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_entry
+			(window_id, user_id, key, bucket, achieved_at, hidden, attempts, last_active_at, rank)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`+onEntry,
+		window, e.userID, e.key, e.bucket(), e.achievedAt, e.hidden, e.attempts, e.lastActiveAt)
+	return err
+}
+
+const onEntry = ` ON CONFLICT (window_id, user_id) DO UPDATE SET key = excluded.key, bucket = excluded.bucket,
+	achieved_at = excluded.achieved_at, attempts = excluded.attempts, last_active_at = excluded.last_active_at`
+
+// prepare stores a board under its definition and opens a window of it.
+// Refuses with leaderboard/board_immutable, and with leaderboard/board_not_found
+// where the window is being swept.
+func (s store) prepare(ctx context.Context, b *board, openedAt int64) error {
+	d := b.definition()
+	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_board (key, store, direction, aggregation, schedule, version)
+		VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT DO NOTHING`,
+		b.Key, d.Store, string(d.Direction), string(d.Aggregation), d.Window); err != nil {
+		return err
+	}
+	if _, err := s.lock(ctx, b.Key); err != nil {
+		return err
+	}
+	if err := s.define(ctx, b.Key, d); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_window (board, opened_at, sign, ranged, ranked_at, swept)
+		VALUES ($1, $2, $3, FALSE, 0, FALSE) ON CONFLICT DO NOTHING`, b.Key, openedAt, b.sign()); err != nil {
+		return err
+	}
+	_, ok, err := s.windowID(ctx, b.Key, openedAt)
+	if err == nil && !ok {
+		err = ErrBoardNotFound
+	}
+	return err
+}
+
+// define holds a board to its stored definition, or stores another one while
+// it has no entry.
+func (s store) define(ctx context.Context, key string, d Definition) error {
+	var stored Definition
+	var entries bool
+	if err := s.db.QueryRow(ctx, `SELECT store, direction, aggregation, schedule, EXISTS (
+			SELECT 1 FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id WHERE w.board = b.key)
+		FROM leaderboard_board b WHERE key = $1`, key,
+	).Scan(&stored.Store, &stored.Direction, &stored.Aggregation, &stored.Window, &entries); err != nil {
+		return err
+	}
+	switch {
+	case stored == d:
+		return nil
+	case entries:
+		return ErrBoardImmutable.With(stored)
+	}
+	for _, table := range []string{"leaderboard_count", "leaderboard_range"} {
+		if _, err := s.db.Exec(ctx, `DELETE FROM `+table+`
+			WHERE window_id IN (SELECT id FROM leaderboard_window WHERE board = $1)`, key); err != nil {
+			return err
+		}
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_window WHERE board = $1`, key); err != nil {
+		return err
+	}
+	_, err := s.db.Exec(ctx, `UPDATE leaderboard_board SET store = $2, direction = $3, aggregation = $4, schedule = $5
+		WHERE key = $1`, key, d.Store, string(d.Direction), string(d.Aggregation), d.Window)
+	return err
+}
+
+// windowID answers the window of a board that opened at an instant; ok is
+// false where there is none, or it is being swept.
+func (s store) windowID(ctx context.Context, board string, openedAt int64) (id int64, ok bool, err error) {
+	return database.Get(ctx, s.db, scanInt, `SELECT id FROM leaderboard_window
+		WHERE board = $1 AND opened_at = $2 AND NOT swept`, board, openedAt)
+}
+
+// windowEntry is an entry and the window it is in.
+type windowEntry struct {
+	window window
+	entry
+}
+
+func scanWindowEntry(row database.Scanner) (e windowEntry, err error) {
+	err = row.Scan(&e.window.id, &e.window.ranged, &e.userID, &e.key, &e.achievedAt, &e.hidden)
+	return e, err
+}
+
+const windowEntryColumns = `w.id, w.ranged, e.user_id, e.key, e.achieved_at, e.hidden`
+
+// remove deletes the entry of a player in one window.
+func (s store) remove(ctx context.Context, board string, openedAt int64, userID string) error {
+	locked, err := s.lock(ctx, board)
+	if err != nil {
+		return err
+	}
+	if !locked {
+		return ErrEntryNotFound
+	}
+	e, ok, err := database.Get(ctx, s.db, scanWindowEntry, `SELECT `+windowEntryColumns+` FROM leaderboard_window w
+		JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $3
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`, board, openedAt, userID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrEntryNotFound
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id = $2`, e.window.id, userID); err != nil {
+		return err
+	}
+	return s.count(ctx, move{e.window, e.seat(), nil})
+}
+
+// hide sets who hides a player, in every window of a board that is kept.
+func (s store) hide(ctx context.Context, board, userID string, by Hider, hidden bool) (Visibility, error) {
+	none := Visibility{}
+	locked, err := s.lock(ctx, board)
+	if err != nil {
+		return none, err
+	}
+	if !locked {
+		return none, ErrEntryNotFound
+	}
+	before, known, err := database.Get(ctx, s.db, scanInt,
+		`SELECT hidden FROM leaderboard_hidden WHERE board = $1 AND user_id = $2`, board, userID)
+	if err != nil {
+		return none, err
+	}
+	entries, err := database.All(ctx, s.db, scanWindowEntry, `SELECT `+windowEntryColumns+` FROM leaderboard_window w
+		JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $2
+		WHERE w.board = $1 AND NOT w.swept ORDER BY w.id`, board, userID)
+	if err != nil {
+		return none, err
+	}
+	if !known && len(entries) == 0 {
+		return none, ErrEntryNotFound
+	}
+	after := before &^ int64(by)
+	if hidden {
+		after |= int64(by)
+	}
+	if after == before {
+		return Visibility{userID, after != 0}, nil
+	}
+	if err := s.keepHidden(ctx, board, userID, after); err != nil {
+		return none, err
+	}
+	for _, e := range entries {
+		from := e.seat()
+		e.hidden = after
+		if _, err := s.db.Exec(ctx, `UPDATE leaderboard_entry SET hidden = $3 WHERE window_id = $1 AND user_id = $2`,
+			e.window.id, userID, after); err != nil {
+			return none, err
+		}
+		if (from == nil) == (e.seat() == nil) {
+			continue
+		}
+		if err := s.count(ctx, move{e.window, from, e.seat()}); err != nil {
+			return none, fmt.Errorf("leaderboard: window %d: %w", e.window.id, err)
+		}
+	}
+	return Visibility{userID, after != 0}, nil
+}
+
+// keepHidden remembers a hidden player for the entries to come.
+func (s store) keepHidden(ctx context.Context, board, userID string, hidden int64) error {
+	if hidden == 0 {
+		_, err := s.db.Exec(ctx, `DELETE FROM leaderboard_hidden WHERE board = $1 AND user_id = $2`, board, userID)
+		return err
+	}
+	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_hidden (board, user_id, hidden) VALUES ($1, $2, $3)
+		ON CONFLICT (board, user_id) DO UPDATE SET hidden = excluded.hidden`, board, userID, hidden)
+	return err
+}

@@ -1,0 +1,135 @@
+package leaderboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/jobs"
+)
+
+const (
+	sweepSchedule = "11 * * * *"
+	sweepChunk    = 1000 // rows a transaction, and windows a run looks at
+)
+
+func (l *Leaderboard) sweepBinding() jobs.Binding {
+	return jobs.Binding{Name: "LEADERBOARD_SWEEP", Schedule: sweepSchedule, Timeout: longTime,
+		Run: func(ctx context.Context, _ jobs.Job) error { return l.sweep(ctx) }}
+}
+
+// sweeps reports whether any board has a retention.
+func (c Config) sweeps() bool {
+	for _, b := range c.Boards {
+		if b.Retain != 0 || b.RetainDays != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sweep deletes the closed windows that are not to be kept.
+func (l *Leaderboard) sweep(ctx context.Context) error {
+	for _, cfg := range l.cfg.Boards {
+		due, err := l.due(ctx, l.boards[cfg.Key])
+		if err != nil {
+			return err
+		}
+		for _, openedAt := range due {
+			if err := l.sweepWindow(ctx, cfg.Key, openedAt); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// due answers which windows of a board retention gives up.
+func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error) {
+	now := l.host.DB.Now(ctx)
+	switch open := b.openedAt(now); {
+	case b.Retain != 0:
+		return l.store.windowsBefore(ctx, b.Key, open, b.Retain)
+	case b.RetainDays != 0:
+		before := now.Add(-time.Duration(b.RetainDays) * 24 * time.Hour)
+		windows, err := l.store.windowsBefore(ctx, b.Key, min(open, before.UnixMilli()), 0)
+		for _, openedAt := range windows {
+			if !b.closesAt(openedAt).After(before) {
+				due = append(due, openedAt)
+			}
+		}
+		return due, err
+	}
+	return nil, nil
+}
+
+// windowsBefore answers when the windows opened before an instant, the newest
+// first, without the first few.
+func (s store) windowsBefore(ctx context.Context, board string, before int64, without int) ([]int64, error) {
+	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
+		WHERE board = $1 AND opened_at < $2 ORDER BY opened_at DESC LIMIT $3 OFFSET $4`, board, before, sweepChunk, without)
+}
+
+// sweepWindow makes a window unknown, then deletes its rows, chunk by chunk,
+// then forgets it. One that was left half done is finished.
+func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt int64) error {
+	var id int64
+	err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		if _, err = l.store.lock(ctx, board); err != nil {
+			return err
+		}
+		return l.host.DB.QueryRow(ctx, `UPDATE leaderboard_window SET swept = TRUE
+			WHERE board = $1 AND opened_at = $2 RETURNING id`, board, openedAt).Scan(&id)
+	})
+	if err != nil {
+		return err
+	}
+	for _, chunk := range []string{
+		`DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id IN
+			(SELECT user_id FROM leaderboard_entry WHERE window_id = $1 LIMIT $2)`,
+		`DELETE FROM leaderboard_count WHERE window_id = $1 AND (level, bucket) IN
+			(SELECT level, bucket FROM leaderboard_count WHERE window_id = $1 LIMIT $2)`,
+		`DELETE FROM leaderboard_range WHERE window_id = $1 AND (key, achieved_at, user_id) IN
+			(SELECT key, achieved_at, user_id FROM leaderboard_range WHERE window_id = $1 LIMIT $2)`,
+	} {
+		for rows := int64(sweepChunk); rows == sweepChunk; {
+			began := l.host.Now()
+			if rows, err = l.host.DB.Exec(ctx, chunk, id, sweepChunk); err != nil {
+				return err
+			}
+			if err := l.pace(ctx, began); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = l.host.DB.Exec(ctx, `DELETE FROM leaderboard_window WHERE id = $1`, id)
+	return err
+}
+
+// longTime bounds a job that walks through whole boards.
+const longTime = 6 * time.Hour
+
+// jobs are the durable jobs the configuration needs.
+func (l *Leaderboard) jobs() []jobs.Binding {
+	list := []jobs.Binding{l.verifyBinding()}
+	if l.materialized() {
+		list = append(list, l.rankBinding())
+	}
+	if l.cfg.sweeps() {
+		list = append(list, l.sweepBinding())
+	}
+	return list
+}
+
+// pace waits, between two chunks of a long job, as long as the one took that
+// began at the instant, so that it takes at most half of the database's time.
+func (l *Leaderboard) pace(ctx context.Context, began time.Time) error {
+	timer := time.NewTimer(l.host.Now().Sub(began))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

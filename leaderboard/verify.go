@@ -1,0 +1,228 @@
+package leaderboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/kitbackend/kit/jobs"
+)
+
+const (
+	// MaxFindings bounds the findings in a [Report].
+	MaxFindings = 100
+
+	verifySchedule = "41 3 * * *"
+	rangeLevel     = levels // in findings
+)
+
+// Report is what [Leaderboard.Verify] or [Leaderboard.Rebuild] looked at and found.
+type Report struct {
+	Windows, Entries int64
+	// Mended counts the buckets that Rebuild has put right.
+	Mended int64
+	// Findings are the counts that were wrong, at most [MaxFindings].
+	Findings []Finding
+}
+
+// Finding is one count that was not what it counts.
+type Finding struct {
+	Board string
+	// Window is empty on a board without windows.
+	Window string
+	// Level is that of the count table, from 0; one more than the last for a range.
+	Level int
+	// Bucket is the bucket, or the one a range is in.
+	Bucket int64
+	// Stored is the count, Actual what there was to be counted.
+	Stored, Actual int64
+}
+
+// Err answers the findings as one error, nil when there are none.
+func (r Report) Err() error {
+	if len(r.Findings) == 0 {
+		return nil
+	}
+	return fmt.Errorf("leaderboard: %d findings, the first: %+v", len(r.Findings), r.Findings[0])
+}
+
+// Verify holds the counts of all boards and windows against the entries. It
+// reads everything, a chunk at a time, each on one snapshot, so it may run
+// beside submissions.
+func (l *Leaderboard) Verify(ctx context.Context) (Report, error) {
+	var report Report
+	for _, cfg := range l.cfg.Boards {
+		windows, err := l.store.rankedWindows(ctx, cfg.Key)
+		if err != nil {
+			return report, err
+		}
+		for _, w := range windows {
+			if err := l.examine(ctx, &examination{board: cfg.Key, window: w.id, openedAt: w.openedAt, report: &report}); err != nil {
+				return report, err
+			}
+		}
+	}
+	return report, nil
+}
+
+// Rebuild makes the counts of a window anew where they are not those of its
+// entries, as after rows were copied into the tables. It works in chunks with
+// pauses between them, beside reads and submissions; until it has ended, ranks
+// follow the counts as they are. Refuses with leaderboard/board_not_found.
+func (l *Leaderboard) Rebuild(ctx context.Context, in View) (Report, error) {
+	var report Report
+	v, err := l.view(ctx, in)
+	if err != nil {
+		return report, err
+	}
+	id, ok, err := l.store.windowID(ctx, v.Key, v.openedAt)
+	if err != nil {
+		return report, err
+	}
+	if !ok {
+		return report, l.missing(ctx, v, nil)
+	}
+	err = l.examine(ctx, &examination{board: v.Key, window: id, openedAt: v.openedAt, mend: true, report: &report})
+	return report, err
+}
+
+// verifyPayload names a window; empty means all that can have changed lately.
+type verifyPayload struct {
+	Board  string `json:"board"`
+	Window string `json:"window"`
+}
+
+func (l *Leaderboard) verifyBinding() jobs.Binding {
+	return jobs.Binding{Name: "LEADERBOARD_VERIFY", Schedule: verifySchedule, Timeout: longTime,
+		Run: func(ctx context.Context, job jobs.Job) error {
+			var p verifyPayload
+			if err := json.Unmarshal(job.Payload, &p); err != nil {
+				return jobs.Permanent(err)
+			}
+			if p.Board != "" {
+				return l.rebuildLogged(ctx, View(p))
+			}
+			return l.rebuildRecent(ctx)
+		}}
+}
+
+// rebuildRecent checks, of every board, the open window and the one closed before it.
+func (l *Leaderboard) rebuildRecent(ctx context.Context) error {
+	now := l.host.DB.Now(ctx)
+	for _, cfg := range l.cfg.Boards {
+		b := l.boards[cfg.Key]
+		if err := l.rebuildLogged(ctx, View{Board: b.Key}); err != nil {
+			return err
+		}
+		closed, err := l.store.closedWindows(ctx, b.Key, b.openedAt(now), 1)
+		if err != nil {
+			return err
+		}
+		for _, openedAt := range closed {
+			if err := l.rebuildLogged(ctx, View{b.Key, windowKey(openedAt)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Leaderboard) rebuildLogged(ctx context.Context, v View) error {
+	report, err := l.Rebuild(ctx, v)
+	if found := report.Err(); found != nil {
+		l.host.Log.ErrorContext(ctx, "leaderboard: counts were wrong", "board", v.Board, "window", v.Window,
+			"mended", report.Mended, "error", found)
+	}
+	return err
+}
+
+// examination is one walk through the counts of a window.
+type examination struct {
+	board            string
+	window, openedAt int64
+	mend             bool
+	report           *Report
+}
+
+// examine goes through the levels from the last, whose buckets count entries,
+// to the first, and holds each against the one below; then through the ranges.
+func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
+	x.report.Windows++
+	for level := lastLevel; level >= 0; level-- {
+		end := bucketOf(MaxScore)>>levelShift(level) + 1
+		for from := bucketOf(-MaxScore) >> levelShift(level); from < end; {
+			var p part
+			if err := l.inspect(ctx, x, func(ctx context.Context) (wrong []wrongCount, err error) {
+				p, err = l.store.inspectLevel(ctx, x.window, level, from, end)
+				return p.wrong, err
+			}); err != nil {
+				return err
+			}
+			x.report.Entries += p.entries
+			from = p.to
+		}
+	}
+	for at, more := (place{key: -MaxScore - 1}), true; more; {
+		var next place
+		if err := l.inspect(ctx, x, func(ctx context.Context) (wrong []wrongCount, err error) {
+			wrong, next, more, err = l.store.inspectRanges(ctx, x.window, at)
+			return wrong, err
+		}); err != nil {
+			return err
+		}
+		at = next
+	}
+	return nil
+}
+
+// inspect looks at a part on a snapshot and, where something is wrong and to be
+// mended, once more under the lock of the board.
+func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(context.Context) ([]wrongCount, error)) error {
+	began := l.host.Now()
+	var wrong []wrongCount
+	var ranged bool
+	see := func(ctx context.Context) (err error) {
+		if wrong, err = look(ctx); err != nil || len(wrong) == 0 {
+			return err
+		}
+		var kept bool
+		if ranged, kept, err = l.store.kept(ctx, x.window); !kept {
+			wrong = nil // it is being swept
+		}
+		return err
+	}
+	err := l.host.DB.Read(ctx, see)
+	if err == nil && len(wrong) > 0 && x.mend {
+		err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
+			if _, err := l.store.lock(ctx, x.board); err != nil {
+				return err
+			}
+			if err := see(ctx); err != nil || len(wrong) == 0 {
+				return err
+			}
+			return l.store.mend(ctx, x.window, ranged, wrong)
+		})
+		x.report.Mended += int64(len(wrong))
+	}
+	if err != nil {
+		return err
+	}
+	for _, w := range wrong {
+		x.add(w)
+	}
+	if !x.mend {
+		return nil
+	}
+	return l.pace(ctx, began)
+}
+
+func (x *examination) add(w wrongCount) {
+	if len(x.report.Findings) == MaxFindings {
+		return
+	}
+	f := Finding{Board: x.board, Level: w.level, Bucket: w.bucket, Stored: w.stored, Actual: w.actual}
+	if x.openedAt != 0 {
+		f.Window = windowKey(x.openedAt)
+	}
+	x.report.Findings = append(x.report.Findings, f)
+}
