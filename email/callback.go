@@ -1,0 +1,240 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"html/template"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// pixel is a transparent GIF of one pixel.
+var pixel = []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
+
+// getClick sends the reader on to where the link in the mail pointed, which is
+// in the signed token and nowhere else. An old token still leads there.
+func (e *Email) getClick(c *capability.Call) error {
+	t, err := e.tokens.read(c.Context(), clickToken, c.Param("token"))
+	if err != nil || !redirectable(t.payload) {
+		return e.refuse(c, err)
+	}
+	if now := e.host.Now(); now.Unix() <= int64(t.expires) {
+		e.note(c, t, Event{Type: "clicked", URL: t.payload})
+	}
+	h := c.Writer().Header()
+	h.Set("Location", t.payload)
+	c.Writer().WriteHeader(http.StatusFound)
+	return nil
+}
+
+// getOpen answers the image whatever the token: a broken one tells nobody anything.
+func (e *Email) getOpen(c *capability.Call) error {
+	if t, err := e.tokens.read(c.Context(), openToken, c.Param("token")); err == nil && e.host.Now().Unix() <= int64(t.expires) {
+		e.note(c, t, Event{Type: "opened"})
+	}
+	c.Writer().Header().Set("Content-Type", "image/gif")
+	c.Writer().Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
+	_, _ = c.Writer().Write(pixel) // the reader has gone; there is nobody to tell
+	return nil
+}
+
+// note records what a link told. The reader gets his answer even if it cannot be.
+func (e *Email) note(c *capability.Call, t token, event Event) {
+	now := e.host.Now()
+	event.Detail, event.Machine = e.machine(c, t.jobID, now)
+	if err := e.store.insertEvent(c.Context(), t.jobID, event, now); err != nil {
+		e.host.Log.WarnContext(c.Context(), "email: event not recorded", "job", t.jobID, "error", err)
+	}
+}
+
+// machine guesses whether a program followed the link, and says why.
+func (e *Email) machine(c *capability.Call, jobID string, now time.Time) (reason string, machine bool) {
+	agent := c.Request().UserAgent()
+	switch {
+	case agent == "":
+		return "no user agent", true
+	case agent == "Mozilla/5.0":
+		return "mail privacy proxy", true
+	case strings.Contains(agent, "GoogleImageProxy"), strings.Contains(agent, "YahooMailProxy"):
+		return "image proxy", true
+	}
+	for _, word := range []string{"bot", "crawl", "spider", "preview", "scan", "curl", "python", "go-http-client"} {
+		if strings.Contains(strings.ToLower(agent), word) {
+			return "robot", true
+		}
+	}
+	job, found, err := e.store.job(c.Context(), jobID)
+	if err == nil && found && (job.SentAt == nil || now.Sub(job.SentAt.Time) < 2*time.Second) {
+		return "within two seconds", true
+	}
+	return "", false
+}
+
+// getUnsubscribe asks before it acts, because programs follow links.
+func (e *Email) getUnsubscribe(c *capability.Call) error {
+	t, err := e.visit(c)
+	if err != nil {
+		return e.refuse(c, err)
+	}
+	if !e.cfg.UnsubscribeOnGet {
+		return e.show(c, http.StatusOK, view{Page: "confirm", Address: t.payload})
+	}
+	if err := e.unsubscribe(c.Context(), t, ScopeList); err != nil {
+		return err
+	}
+	return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload})
+}
+
+// postUnsubscribe acts: for a mail program that says what RFC 8058 wants said,
+// or for the button of our page. Anything else gets the page.
+func (e *Email) postUnsubscribe(c *capability.Call) error {
+	t, err := e.visit(c)
+	if err != nil {
+		return e.refuse(c, err)
+	}
+	form, err := readForm(c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case form.Get("List-Unsubscribe") == "One-Click":
+		if err := e.unsubscribe(c.Context(), t, ScopeList); err != nil {
+			return err
+		}
+		c.Writer().WriteHeader(http.StatusOK)
+		return nil
+	case form.Get("do") == "unsubscribe", form.Get("do") == "unsubscribe-all":
+		scope := ScopeList
+		if form.Get("do") == "unsubscribe-all" {
+			scope = ScopeAll
+		}
+		if err := e.unsubscribe(c.Context(), t, scope); err != nil {
+			return err
+		}
+		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: scope == ScopeAll})
+	case form.Get("do") == "resubscribe":
+		return e.resubscribe(c, t)
+	}
+	return e.show(c, http.StatusOK, view{Page: "confirm", Address: t.payload})
+}
+
+// visit verifies the token of an unsubscribe link, once the visitor may come at all.
+func (e *Email) visit(c *capability.Call) (token, error) {
+	ip := ""
+	if origin := capability.OriginOf(c.Context()); origin != nil {
+		ip = origin.IP
+	}
+	if _, ok := e.visits.Allow(ip); !ok {
+		return token{}, capability.ErrRateLimited
+	}
+	return e.tokens.read(c.Context(), unsubscribeToken, c.Param("token"))
+}
+
+func (e *Email) unsubscribe(ctx context.Context, t token, scope Scope) error {
+	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := e.host.DB.Now(ctx)
+		row := suppressionRow{key: t.payload, address: t.payload, scope: scope, reason: Unsubscribed, source: "link", jobID: t.jobID}
+		added, err := e.store.suppress(ctx, row, now)
+		if err != nil || !added {
+			return err
+		}
+		return e.store.insertEvent(ctx, t.jobID, Event{Type: "unsubscribed"}, now)
+	})
+}
+
+// resubscribe shows what holds now: a complaint or an operator's suppression stays.
+func (e *Email) resubscribe(c *capability.Call, t token) error {
+	if err := e.store.resubscribe(c.Context(), t.payload); err != nil {
+		return err
+	}
+	s, held, err := e.store.suppression(c.Context(), t.payload, e.host.Now())
+	if err != nil {
+		return err
+	}
+	if held {
+		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: s.Scope == ScopeAll})
+	}
+	return e.show(c, http.StatusOK, view{Page: "back", Address: t.payload})
+}
+
+// readForm reads either form encoding: RFC 8058 leaves the choice to senders.
+func readForm(c *capability.Call) (url.Values, error) {
+	body, err := c.Body()
+	if err != nil {
+		return nil, err
+	}
+	kind, params, _ := mime.ParseMediaType(c.Request().Header.Get("Content-Type"))
+	if kind == "multipart/form-data" {
+		form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(maxForm)
+		if err != nil {
+			return nil, capability.ErrInvalidRequest.Because(err)
+		}
+		return form.Value, nil
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, capability.ErrInvalidRequest.Because(err)
+	}
+	return form, nil
+}
+
+// view is what the pages are given.
+type view struct {
+	Page    string
+	Address string
+	All     bool
+	Code    string
+}
+
+// refuse shows a bad token as a page, because people follow these links. Other
+// errors, nil meaning a bad target, are answered as everywhere.
+func (e *Email) refuse(c *capability.Call, err error) error {
+	if err != nil && !ErrInvalidToken.Is(capability.AsError(err)) {
+		return err
+	}
+	return e.show(c, http.StatusNotFound, view{Page: "invalid", Code: ErrInvalidToken.Code})
+}
+
+func (e *Email) show(c *capability.Call, status int, v view) error {
+	var out bytes.Buffer
+	if err := pages.Execute(&out, v); err != nil {
+		return err
+	}
+	h := c.Writer().Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	c.Writer().WriteHeader(status)
+	_, _ = c.Writer().Write(out.Bytes()) // the reader has gone; there is nobody to tell
+	return nil
+}
+
+// pages post to the address they are at, so that they need not know it.
+var pages = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Email preferences</title>
+<style>
+:root { color-scheme: light dark }
+body { font: 16px/1.6 system-ui, sans-serif; max-width: 30rem; margin: 15vh auto; padding: 0 1.5rem }
+h1 { font-size: 1.4rem } strong { overflow-wrap: anywhere }
+button { font: inherit; padding: .6rem 1.1rem; border-radius: 6px; border: 1px solid; background: none; color: inherit; cursor: pointer; margin: .2rem .4rem .2rem 0 }
+button:first-of-type { background: #1f4fd8; border-color: #1f4fd8; color: #fff }
+</style></head><body>
+{{if eq .Page "confirm"}}<h1>Unsubscribe?</h1>
+<p>Newsletters and announcements will no longer go to <strong>{{.Address}}</strong>. Mail you ask for, such as a password reset, still will.</p>
+<form method="post"><button name="do" value="unsubscribe">Unsubscribe</button><button name="do" value="unsubscribe-all">Stop all mail</button></form>
+{{else if eq .Page "done"}}<h1>You are unsubscribed</h1>
+<p>{{if .All}}No mail of any kind{{else}}No newsletters and announcements{{end}} will go to <strong>{{.Address}}</strong> any more.</p>
+<form method="post"><button name="do" value="resubscribe">Subscribe again</button></form>
+{{else if eq .Page "back"}}<h1>You are subscribed again</h1>
+<p>Mail will go to <strong>{{.Address}}</strong> as before.</p>
+<form method="post"><button name="do" value="unsubscribe">Unsubscribe</button></form>
+{{else}}<h1>This link does not work</h1>
+<p>It is not one of ours, or it was changed on the way. Open it from the mail again. ({{.Code}})</p>
+{{end}}</body></html>`))

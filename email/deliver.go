@@ -1,0 +1,209 @@
+package email
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kitbackend/kit/jobs"
+)
+
+// The bindings of email.
+const (
+	sendBinding  = "EMAIL_SEND"
+	sweepBinding = "EMAIL_SWEEP"
+)
+
+func (e *Email) jobs() []jobs.Binding {
+	return []jobs.Binding{
+		// A process that dies in an attempt spends one here as well: two more let
+		// the last run note that there are none left.
+		{Name: sendBinding, MaxAttempts: e.cfg.Retry.MaxAttempts + 2, Run: e.runSend},
+		{Name: sweepBinding, Schedule: "41 * * * *", Run: e.runSweep},
+	}
+}
+
+func (e *Email) runSend(ctx context.Context, job jobs.Job) error {
+	var jobID string
+	if err := json.Unmarshal(job.Payload, &jobID); err != nil {
+		return jobs.Permanent(err)
+	}
+	return e.deliver(ctx, jobID)
+}
+
+// deliver makes one attempt at a message.
+func (e *Email) deliver(ctx context.Context, jobID string) error {
+	d, found, err := e.store.due(ctx, jobID, e.host.Now())
+	if err != nil || !found {
+		return err
+	}
+	switch {
+	case d.scope.holdsBack(d.category):
+		return e.settle(ctx, d, outcome{state: Suppressed})
+	case d.attempts >= d.maxAttempts:
+		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Temporary, Message: "the process ended in the last attempt"}})
+	}
+	message, err := e.peers.Keys.Open(messageContext(jobID), d.sealed)
+	if err != nil {
+		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Permanent, Message: "the message is gone or does not open with the master keys"}})
+	}
+	candidates := e.chain.candidates(d.pinnedTo)
+	first, wait := e.chain.admit(candidates)
+	if wait > 0 {
+		return jobs.Snooze(wait)
+	}
+	if wait, err := e.allow(ctx, candidates[first]); err != nil || wait > 0 {
+		candidates[first].release()
+		if err != nil {
+			return err
+		}
+		return jobs.Snooze(wait)
+	}
+	begun, err := e.store.begin(ctx, jobID)
+	if err != nil || !begun {
+		candidates[first].release()
+		return err
+	}
+	d.attempts++
+	return e.settle(ctx, d, e.attempt(ctx, candidates[first:], d, message))
+}
+
+// allow takes a message's share of a provider's rate and warm-up.
+func (e *Email) allow(ctx context.Context, l *link) (wait time.Duration, err error) {
+	now := e.host.Now()
+	if wait, ok := l.pace.take(now); !ok {
+		return wait, nil
+	}
+	if l.WarmUp == nil {
+		return 0, nil
+	}
+	n := l.WarmUp.day(now)
+	ok, err := e.store.useWarmup(ctx, l.Name, n, l.WarmUp.allowance(n))
+	if err != nil || ok {
+		return 0, err
+	}
+	return untilTomorrow(now) + rand.N(time.Hour), nil
+}
+
+// outcome is what an attempt came to. State is Queued when it is to be repeated.
+type outcome struct {
+	state      State
+	provider   string
+	providerID string
+	failure    *Failure
+	// pinned: the provider may have the message.
+	pinned bool
+}
+
+// attempt goes through the providers until one has the message, or refuses it.
+// The next one is asked only when nothing was handed over.
+func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, message []byte) outcome {
+	signed, err := sign(e.cfg.DKIM, message)
+	if err != nil {
+		candidates[0].release()
+		return outcome{state: Queued, failure: &Failure{Kind: Temporary, Message: "signing: " + err.Error()}}
+	}
+	envelope := Envelope{JobID: d.id, From: e.envelope, To: d.address, Message: signed}
+	var result outcome
+	for i, l := range candidates {
+		if i > 0 {
+			if _, ok := l.admit(e.host.Now()); !ok {
+				continue
+			}
+			if wait, err := e.allow(ctx, l); err != nil || wait > 0 {
+				l.release()
+				continue
+			}
+		}
+		providerID, err := l.Transport.Deliver(ctx, envelope)
+		if err == nil {
+			l.report(nil, e.cfg.Failover, e.host.Now())
+			return outcome{state: Sent, provider: l.Name, providerID: clip(providerID, maxKey)}
+		}
+		failure := asFailure(err)
+		failure.Message = clip(failure.Message, maxReason)
+		l.report(failure, e.cfg.Failover, e.host.Now())
+		result = outcome{state: Queued, provider: l.Name, failure: failure, pinned: failure.Kind == Unclear}
+		if failure.Kind != Unreachable {
+			break
+		}
+	}
+	if result.failure.Kind == Permanent {
+		result.state = Failed
+		if badRecipient(result.failure.Code, result.failure.Enhanced, result.failure.Message) {
+			result.state = Bounced
+		}
+	}
+	return result
+}
+
+// settle notes the outcome and ends the job, or puts it off.
+func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
+	now := e.host.Now()
+	pause := e.pause(d.attempts)
+	if o.state == Queued && (d.attempts >= d.maxAttempts || now.Add(pause).Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter) {
+		o.state = Failed
+	}
+	note := outcomeNote{outcome: o, at: now, nextAttempt: now.Add(pause)}
+	var reason []byte
+	if o.failure != nil {
+		reason, _ = json.Marshal(lastError{string(o.failure.Kind), o.failure.Code, o.failure.Enhanced, o.failure.Message})
+		note.lastError = string(reason)
+		e.host.Log.WarnContext(ctx, "email: not sent", slog.String("job", d.id), slog.String("state", string(o.state)),
+			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", o.failure.Error()))
+	}
+	// What the server has accepted is noted even when the node stops just now.
+	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		if err := e.store.settle(ctx, d.id, note); err != nil {
+			return err
+		}
+		if o.failure != nil {
+			if err := e.store.insertEvent(ctx, d.id, Event{Type: "attempt", Detail: o.failure.Error()}, now); err != nil {
+				return err
+			}
+		}
+		if o.state == Bounced {
+			if err := e.suppressAfter(ctx, d.addressKey, d.address, HardBounce, "provider", d.id, time.Time{}); err != nil {
+				return err
+			}
+		}
+		if o.state == Queued {
+			return nil
+		}
+		return jobs.Complete(ctx)
+	})
+	if err != nil || o.state != Queued {
+		return err
+	}
+	return jobs.Snooze(pause)
+}
+
+// lastError is what a job shows of the last attempt that failed.
+type lastError struct {
+	Kind     string `json:"kind"`
+	SMTPCode int    `json:"smtpCode"`
+	Enhanced string `json:"enhancedCode"`
+	Message  string `json:"message"`
+}
+
+// pause is how long to wait after an attempt.
+func (e *Email) pause(attempt int) time.Duration {
+	pause := e.cfg.Retry.Base
+	for i := 1; i < attempt && pause < e.cfg.Retry.Max; i++ {
+		pause *= 4
+	}
+	pause = min(pause, e.cfg.Retry.Max)
+	return pause*4/5 + rand.N(pause*2/5)
+}
+
+const maxReason = 500
+
+// clip bounds a text from outside and makes it storable.
+func clip(text string, limit int) string {
+	if len(text) > limit {
+		text = text[:limit]
+	}
+	return storable(text)
+}

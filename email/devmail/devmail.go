@@ -1,0 +1,67 @@
+// Package devmail keeps mail in the database instead of sending it, and shows
+// it on a page. The page exists in development only and answers nobody but a
+// browser at the same machine: mails carry links that sign people in.
+package devmail
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// Mailbox keeps mail. It is safe for concurrent use.
+type Mailbox struct {
+	host capability.Host
+}
+
+// New makes a mailbox on the table email_mailbox of a host's database.
+func New(host capability.Host) *Mailbox { return &Mailbox{host} }
+
+// Keep stores a complete message for an address and answers its id.
+func (b *Mailbox) Keep(ctx context.Context, to string, message []byte) (string, error) {
+	now := b.host.Now()
+	mailID := id.New(now)
+	_, err := b.host.DB.Exec(ctx, `INSERT INTO email_mailbox (id, address_key, message, created_at) VALUES ($1, $2, $3, $4)`,
+		mailID, strings.ToLower(to), message, now.UnixMilli())
+	return mailID, err
+}
+
+const columns = `id, address_key, message, created_at`
+
+func scan(row database.Scanner) (Mail, error) {
+	var mailID, to string
+	var message []byte
+	var created int64
+	if err := row.Scan(&mailID, &to, &message, &created); err != nil {
+		return Mail{}, err
+	}
+	return parse(mailID, to, message, time.UnixMilli(created).UTC()), nil
+}
+
+// Last answers the newest mail to an address; ok is false when there is none.
+func (b *Mailbox) Last(ctx context.Context, to string) (mail Mail, ok bool, err error) {
+	return database.Get(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox WHERE address_key = $1 ORDER BY id DESC LIMIT 1`,
+		strings.ToLower(to))
+}
+
+func (b *Mailbox) mail(ctx context.Context, mailID string) (Mail, bool, error) {
+	return database.Get(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox WHERE id = $1`, mailID)
+}
+
+// listed is how many mails the page shows.
+const listed = 100
+
+func (b *Mailbox) newest(ctx context.Context) ([]Mail, error) {
+	return database.All(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox ORDER BY id DESC LIMIT $1`, listed)
+}
+
+// Sweep deletes up to limit mails kept before the instant.
+func (b *Mailbox) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
+		SELECT id FROM (SELECT id, created_at FROM email_mailbox ORDER BY id LIMIT $2) AS oldest WHERE created_at < $1)`,
+		before.UnixMilli(), limit)
+}

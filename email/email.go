@@ -1,0 +1,162 @@
+// Package email sends mail that arrives: every message is a durable job that
+// commits with the rows it follows from, is signed, repeated after temporary
+// failures, and held back from people who do not want it or cannot be reached.
+//
+// The promises:
+//   - [Email.Send] inside a transaction sends when that transaction commits and
+//     never when it does not.
+//   - A message is handed over at least once. Its bytes but for the signature,
+//     and so its Message-ID, are the same in all attempts: receivers can tell a
+//     repetition. It goes out twice only when the process ends, or the
+//     connection breaks, between the server's acceptance and our note of it.
+//   - A suppression is looked up when a message is accepted and again when it
+//     is sent. One of scope "list" holds back lists only: who leaves a
+//     newsletter still gets the password reset.
+//   - Messages lie sealed under the master keys; management routes show who got
+//     mail and when, never what it said.
+//   - Links in mails carry a signature. Fetching one changes nothing that
+//     matters: scanners follow links.
+//
+// Other capabilities and the application send in process. Over HTTP the control
+// plane reads jobs and manages suppressions; the links in mails are public. In
+// development, from the same machine, GET /__kit/mailbox shows what was sent.
+package email
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email/devmail"
+	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// Name is the capability's name.
+const Name = "email"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are what email uses.
+type Peers struct {
+	// Audit is told of retries and of suppressions that people change; nil
+	// records nothing.
+	Audit *audit.Audit
+	// Keys seal messages and token keys; required.
+	Keys *seal.Keys
+}
+
+// Email sends mail. It is safe for concurrent use.
+type Email struct {
+	host      capability.Host
+	cfg       Config
+	peers     Peers
+	store     store
+	from      address
+	replyTo   address
+	envelope  string
+	callbacks string
+	templates templates
+	tokens    *tokenKeys
+	chain     chain
+	mailbox   *devmail.Mailbox
+	visits    *rate.Limiter
+}
+
+// unsubscribeVisits bounds the requests of one client to unsubscribe links.
+var unsubscribeVisits = rate.Limit{Events: 60, Per: time.Minute}
+
+// New checks the configuration; it does no I/O but to read the templates.
+func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
+	cfg = cfg.withDefaults(host)
+	faults := capability.Faults{Capability: Name}
+	faults.Join(cfg.validate(host, peers))
+	parsed, err := parseTemplates(cfg.Templates)
+	if err != nil {
+		faults.Add("templates", nil, err.Error(), "mend the template")
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	store := store{host.DB}
+	e := &Email{
+		host: host, cfg: cfg, peers: peers, store: store, templates: parsed,
+		callbacks: callbackBase(host.BaseURL, cfg.CallbackPath),
+		tokens:    newTokenKeys(host, store, peers.Keys),
+		mailbox:   devmail.New(host),
+		visits:    rate.New(unsubscribeVisits, host.Now),
+	}
+	e.from, _ = parseAddress(cfg.From) // validated above, as are the next two
+	e.replyTo, _ = parseAddress(cfg.ReplyTo)
+	e.envelope = e.from.spec
+	if path, err := parseAddress(cfg.ReturnPath); err == nil {
+		e.envelope = path.spec
+	}
+	providers := cfg.Providers
+	if len(providers) == 0 {
+		host.Log.Info("email has no provider: mail is kept in the mailbox, nothing is sent")
+		providers = []Provider{{Name: mailboxName, Transport: keep{e.mailbox}, PerSecond: -1, Burst: 1}}
+	}
+	e.chain = newChain(providers, cfg.Failover, host.Now)
+	return e, nil
+}
+
+// mailboxName is the provider that jobs show when mail was kept, not sent.
+const mailboxName = "mailbox"
+
+// keep is the transport of the mailbox.
+type keep struct{ box *devmail.Mailbox }
+
+func (k keep) Deliver(ctx context.Context, m Envelope) (string, error) {
+	return k.box.Keep(ctx, m.To, m.Message)
+}
+
+// Capability describes email to the kit.
+func (e *Email) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   e.host.DB,
+		Prefix:     e.cfg.BasePath,
+		Routes:     e.routes(),
+		Config:     e.cfg.keys(),
+		Health:     e.health(),
+		Migrations: schema,
+		Jobs:       e.jobs(),
+		Refusals:   refusals(),
+		Close:      e.chain.close,
+	}
+}
+
+// Kept is one mail in the mailbox.
+type Kept = devmail.Mail
+
+// LastMail answers the newest mail that the mailbox kept for an address; ok is
+// false when there is none. It is for tests and development: with a provider
+// nothing is kept.
+func (e *Email) LastMail(ctx context.Context, to string) (mail Kept, ok bool, err error) {
+	a, err := parseAddress(to)
+	if err != nil {
+		return Kept{}, false, err
+	}
+	return e.mailbox.Last(ctx, a.spec)
+}
+
+func (e *Email) health() []capability.HealthKey {
+	count := func(state State) func(context.Context) (any, error) {
+		return func(ctx context.Context) (any, error) { return e.store.countJobs(ctx, state) }
+	}
+	return []capability.HealthKey{
+		{Key: "queued", Read: count(Queued)},
+		{Key: "failed", Read: count(Failed)},
+		{Key: "providers", Read: func(context.Context) (any, error) { return e.chain.health(), nil }},
+	}
+}

@@ -1,0 +1,107 @@
+package email
+
+import (
+	"context"
+	"time"
+)
+
+// IngestMail takes a mail that came back to the return path and applies what it
+// reports, to messages of ours only: whoever writes the mail has to know the
+// Message-ID, which only those have who got it. It answers how many reports
+// were applied; a mail that is no report applies none.
+func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err error) {
+	return e.ingest(ctx, "dsn", false, ParseReport(mail))
+}
+
+// Ingest applies reports of a provider whose proof the caller has checked. A
+// bounce or complaint suppresses its address even when the message is not known
+// any more. It answers how many were applied.
+func (e *Email) Ingest(ctx context.Context, reports []Report) (applied int, err error) {
+	return e.ingest(ctx, "provider", true, reports)
+}
+
+func (e *Email) ingest(ctx context.Context, source string, trusted bool, reports []Report) (applied int, err error) {
+	if len(reports) == 0 {
+		return 0, nil
+	}
+	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		applied = 0
+		for _, r := range reports {
+			ok, err := e.apply(ctx, source, trusted, r)
+			if err != nil {
+				return err
+			}
+			if ok {
+				applied++
+			}
+		}
+		return nil
+	})
+	return applied, err
+}
+
+// reportedState is what a job becomes by a report.
+var reportedState = map[ReportKind]State{
+	ReportDelivered: Delivered, ReportHardBounce: Bounced, ReportSoftBounce: Bounced, ReportComplaint: Complained,
+}
+
+// apply notes one report. Repeated, it changes nothing more.
+func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report) (bool, error) {
+	r.MessageID, r.ProviderID = storable(r.MessageID), storable(r.ProviderID)
+	job, found, err := e.store.reported(ctx, r.MessageID, r.ProviderID)
+	if err != nil {
+		return false, err
+	}
+	key, spec, ok := e.concerned(job, found, trusted, r)
+	if !ok {
+		return false, nil
+	}
+	now := e.host.DB.Now(ctx)
+	state, tells := reportedState[r.Kind]
+	if !tells {
+		return r.Kind == ReportDelayed, nil // the server goes on trying
+	}
+	fresh := !found
+	if found {
+		if fresh, err = e.store.report(ctx, job.ID, state, now); err != nil {
+			return false, err
+		}
+		if fresh {
+			detail := storable(r.Status + " " + r.Detail)
+			if err := e.store.insertEvent(ctx, job.ID, Event{Type: string(state), Detail: clip(detail, maxReason)}, now); err != nil {
+				return false, err
+			}
+		}
+	}
+	switch {
+	case r.Kind == ReportHardBounce:
+		err = e.suppressAfter(ctx, key, spec, HardBounce, source, job.ID, time.Time{})
+	case r.Kind == ReportComplaint:
+		err = e.suppressAfter(ctx, key, spec, Complaint, source, job.ID, time.Time{})
+	case r.Kind == ReportSoftBounce && found && fresh:
+		err = e.countSoftBounce(ctx, key, spec, source, job.ID, now)
+	}
+	return true, err
+}
+
+// concerned answers the address a report is about. A report about a message of
+// ours is about the one it went to; whoever else it names was forwarded to.
+func (e *Email) concerned(job Job, found, trusted bool, r Report) (key, spec string, ok bool) {
+	if found {
+		return job.addressKey, job.To, true
+	}
+	if !trusted {
+		return "", "", false
+	}
+	a, err := parseAddress(r.Recipient)
+	return e.keyOf(a), a.spec, err == nil
+}
+
+// countSoftBounce suppresses an address for a while once it has bounced often.
+func (e *Email) countSoftBounce(ctx context.Context, key, spec, source, jobID string, now time.Time) error {
+	n, err := e.store.softBounces(ctx, key, now.Add(-e.cfg.SoftBounces.Window))
+	if err != nil || n < e.cfg.SoftBounces.Limit {
+		return err
+	}
+	return e.suppressAfter(ctx, key, spec, SoftBounceLimit, source, jobID, now.Add(e.cfg.SoftBounces.TTL))
+}

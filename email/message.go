@@ -1,0 +1,152 @@
+package email
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"mime"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Category says what a message is: it decides which suppressions hold it back.
+type Category string
+
+// The categories. A message of a list carries a one-click unsubscribe.
+const (
+	Transactional Category = "transactional"
+	List          Category = "list"
+)
+
+// Message is one mail to one person.
+type Message struct {
+	// To is one address, such as "ada@example.com" or "Ada <ada@example.com>".
+	To string
+	// Category is Transactional by default.
+	Category Category
+	// Template names the template that makes subject, text and HTML out of Data.
+	Template string
+	Data     any
+	// Subject, Text and HTML are the content where there is no template. Text is
+	// made from HTML when it is empty.
+	Subject, Text, HTML string
+	ReplyTo             string
+	// Headers are further ones: X- headers, List-Archive, List-Help, List-Owner,
+	// List-Post, List-Subscribe, Auto-Submitted, Feedback-ID, Importance,
+	// Keywords and Precedence.
+	Headers map[string]string
+	// InReplyTo, References and MessageID are message ids in angle brackets. The
+	// message gets an id of its own when MessageID is empty.
+	InReplyTo   string
+	References  []string
+	MessageID   string
+	Attachments []Attachment
+	// SendAt delays the message, at most 7 days.
+	SendAt time.Time
+	// IdempotencyKey makes a repetition within 30 days answer the first job; at
+	// most 256 bytes.
+	IdempotencyKey string
+	// UserID is recorded with the job.
+	UserID string
+}
+
+// Attachment is a file that goes with a message.
+type Attachment struct {
+	Name        string
+	ContentType string
+	Content     []byte
+}
+
+// The bounds of a message; MaxMessageBytes bounds it as a whole.
+const (
+	maxSubject     = 998
+	maxHeaderValue = 2000
+	maxHeaders     = 32
+	maxReferences  = 50
+	maxAttachments = 32
+	maxName        = 255
+	maxKey         = 256
+	maxDelay       = 7 * day
+)
+
+var (
+	messageIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
+	headerForm    = regexp.MustCompile(`^(?i:X-[A-Za-z0-9-]{1,60}|List-(Archive|Help|Owner|Post|Subscribe)|Auto-Submitted|Feedback-ID|Importance|Keywords|Precedence)$`)
+)
+
+// check refuses what cannot be sent, but for the address and the size.
+func (m Message) check(now time.Time) error {
+	invalid := capability.ErrInvalidRequest.Saying
+	switch {
+	case m.Category != Transactional && m.Category != List:
+		return invalid("A category is transactional or list.")
+	case m.Template == "" && m.Text == "" && m.HTML == "":
+		return invalid("A message needs a template, text or HTML.")
+	case m.Template != "" && (m.Subject != "" || m.Text != "" || m.HTML != ""):
+		return invalid("A message has a template or content of its own, not both.")
+	case len(m.IdempotencyKey) > maxKey || len(m.UserID) > maxKey || len(m.Template) > maxName ||
+		!plain(m.IdempotencyKey) || !plain(m.UserID) || !plain(m.Template):
+		return invalid("An idempotency key, user id or template name is over its bound or not plain text.")
+	case m.SendAt.Sub(now) > maxDelay:
+		return invalid("A message waits 7 days at most.")
+	case len(m.References) > maxReferences || len(m.Headers) > maxHeaders || len(m.Attachments) > maxAttachments:
+		return invalid("A message has at most %d references, %d headers and %d attachments.", maxReferences, maxHeaders, maxAttachments)
+	}
+	return m.checkHeaders()
+}
+
+func (m Message) checkHeaders() error {
+	if err := checkSubject(m.Subject); err != nil {
+		return err
+	}
+	for name, value := range m.Headers {
+		if !headerForm.MatchString(name) {
+			return ErrInvalidHeader.Saying("The header %.80q may not be set.", name)
+		}
+		if len(value) > maxHeaderValue || !plain(value) {
+			return ErrInvalidHeader.Saying("The value of %s is too long or has control characters.", name)
+		}
+	}
+	for _, id := range slices.Concat([]string{m.InReplyTo, m.MessageID}, m.References) {
+		if id != "" && !messageIDForm.MatchString(id) {
+			return ErrInvalidHeader.Saying("A message id is written like <unique@example.com>.")
+		}
+	}
+	for _, a := range m.Attachments {
+		_, _, err := mime.ParseMediaType(a.ContentType)
+		if a.Name == "" || len(a.Name) > maxName || !plain(a.Name) || !plain(a.ContentType) || err != nil {
+			return ErrInvalidHeader.Saying("An attachment has a plain name and a content type.")
+		}
+	}
+	return nil
+}
+
+func checkSubject(subject string) error {
+	if len(subject) > maxSubject || !plain(subject) {
+		return ErrInvalidHeader.Saying("The subject is too long or has control characters.")
+	}
+	return nil
+}
+
+// hash stands for the request behind an idempotency key.
+func (m Message) hash() ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, ErrTemplateFailed.Saying("The data does not encode as JSON.").Because(err)
+	}
+	sum := sha256.Sum256(text)
+	return sum[:], nil
+}
+
+// header answers a header of the message whatever its case.
+func (m Message) header(name string) (string, bool) {
+	for key, value := range m.Headers {
+		if strings.EqualFold(key, name) {
+			return value, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,270 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// State says how far a message is.
+type State string
+
+// The states. A message that is sent was accepted by a provider; what becomes
+// of it then, if anybody tells us, is delivered, bounced or complained.
+const (
+	Queued     State = "queued"
+	Sending    State = "sending"
+	Sent       State = "sent"
+	Delivered  State = "delivered"
+	Bounced    State = "bounced"
+	Complained State = "complained"
+	Suppressed State = "suppressed"
+	Failed     State = "failed"
+	Cancelled  State = "cancelled"
+)
+
+// Send queues a message and answers its job; it joins the transaction of ctx.
+// A message to a suppressed address is recorded and goes nowhere, which is no
+// error: who asks for a mail must not learn from the answer.
+// Refuses with email/invalid_address, invalid_header, template_not_found,
+// template_failed, message_too_large, rate_limited, idempotency_conflict and
+// kit/invalid_request.
+func (e *Email) Send(ctx context.Context, m Message) (jobID string, err error) {
+	or(&m.Category, Transactional)
+	now := e.host.DB.Now(ctx)
+	if err := m.check(now); err != nil {
+		return "", err
+	}
+	to, err := parseAddress(m.To)
+	if err != nil {
+		return "", err
+	}
+	hash, err := e.requestHash(m)
+	if err != nil {
+		return "", err
+	}
+	key := e.keyOf(to)
+	row := newJob{
+		id: id.New(now), category: m.Category, addressKey: key, address: to.spec, template: m.Template,
+		idempotencyKey: m.IdempotencyKey, requestHash: hash, userID: m.UserID,
+		maxAttempts: e.cfg.Retry.MaxAttempts, now: now, due: now,
+	}
+	if m.SendAt.After(now) {
+		row.due = m.SendAt
+	}
+	message, err := e.compose(ctx, m, to, key, row.id, now)
+	if err != nil {
+		return "", err
+	}
+	row.subject, row.messageID = message.subject, message.messageID
+	sealed := e.peers.Keys.Seal(messageContext(row.id), message.bytes)
+	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		jobID, err = e.accept(ctx, row, sealed)
+		return err
+	})
+	return jobID, err
+}
+
+// accept writes the rows of a message, unless its idempotency key is taken.
+func (e *Email) accept(ctx context.Context, row newJob, sealed []byte) (string, error) {
+	if row.idempotencyKey != "" {
+		first, hash, found, err := e.store.jobOfKey(ctx, row.idempotencyKey)
+		if err != nil {
+			return "", err
+		}
+		if found {
+			return first, sameRequest(hash, row.requestHash)
+		}
+	}
+	scope, recent, err := e.store.gate(ctx, row.addressKey, row.now, row.now.Add(-time.Hour))
+	if err != nil {
+		return "", err
+	}
+	if limit := e.cfg.PerRecipientPerHour; limit >= 0 && recent >= limit {
+		return "", ErrRateLimited
+	}
+	row.state = Queued
+	if scope.holdsBack(row.category) {
+		row.state = Suppressed
+	}
+	added, err := e.store.insertJob(ctx, row)
+	if err != nil {
+		return "", err
+	}
+	if !added { // another node was first with the key, just now
+		first, hash, _, err := e.store.jobOfKey(ctx, row.idempotencyKey)
+		if err != nil {
+			return "", err
+		}
+		return first, sameRequest(hash, row.requestHash)
+	}
+	if row.state == Suppressed {
+		return row.id, nil
+	}
+	if err := e.store.insertMessage(ctx, row.id, sealed, row.now); err != nil {
+		return "", err
+	}
+	_, err = e.host.Jobs.Enqueue(ctx, sendBinding, row.id, jobs.At(row.due))
+	return row.id, err
+}
+
+func sameRequest(first, second []byte) error {
+	if !bytes.Equal(first, second) {
+		return ErrIdempotency
+	}
+	return nil
+}
+
+func (e *Email) requestHash(m Message) ([]byte, error) {
+	if m.IdempotencyKey == "" {
+		return []byte{}, nil
+	}
+	return m.hash()
+}
+
+// keyOf is what suppressions and limits know an address by.
+func (e *Email) keyOf(a address) string {
+	if !e.cfg.FoldPlusTags {
+		return a.key
+	}
+	local, domain, _ := strings.Cut(a.key, "@")
+	if tag := strings.IndexByte(local, '+'); tag > 0 {
+		local = local[:tag]
+	}
+	return local + "@" + domain
+}
+
+// messageContext binds a sealed message to its job.
+func messageContext(jobID string) string { return "email/message/" + jobID }
+
+// Cancel takes back a message that waits. Refuses with email/job_not_found and,
+// when it is no longer queued, email/job_not_retryable.
+func (e *Email) Cancel(ctx context.Context, jobID string) error {
+	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		moved, err := e.store.moveJob(ctx, jobID, Cancelled, Queued)
+		if err != nil || moved {
+			return err
+		}
+		if _, err := e.find(ctx, jobID); err != nil {
+			return err
+		}
+		return ErrJobNotRetryable.Saying("Only a queued job can be cancelled.")
+	})
+}
+
+// Retry queues a failed or bounced message anew: the same bytes under the same
+// Message-ID, with all attempts. Refuses with email/job_not_found,
+// job_not_retryable and suppressed.
+func (e *Email) Retry(ctx context.Context, jobID string) (job Job, err error) {
+	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := e.host.DB.Now(ctx)
+		job, err = e.find(ctx, jobID)
+		if err != nil {
+			return err
+		}
+		if job.State != Failed && job.State != Bounced {
+			return ErrJobNotRetryable.Saying("The job is %s.", job.State)
+		}
+		scope, _, err := e.store.gate(ctx, job.addressKey, now, now)
+		if err != nil {
+			return err
+		}
+		if scope.holdsBack(job.Category) {
+			return ErrSuppressed
+		}
+		requeued, err := e.store.requeue(ctx, jobID, job.State, now)
+		if err != nil {
+			return err
+		}
+		if !requeued {
+			return ErrJobNotRetryable
+		}
+		if err := e.store.insertEvent(ctx, jobID, Event{Type: "retried"}, now); err != nil {
+			return err
+		}
+		if _, err := e.host.Jobs.Enqueue(ctx, sendBinding, jobID); err != nil {
+			return err
+		}
+		if err := e.peers.Audit.Record(ctx, audit.Event{
+			Action: "email/job_retried", Subject: audit.Target{Type: "email_job", ID: jobID},
+		}); err != nil {
+			return err
+		}
+		job, err = e.find(ctx, jobID)
+		return err
+	})
+	return job, err
+}
+
+func (e *Email) find(ctx context.Context, jobID string) (Job, error) {
+	job, found, err := e.store.job(ctx, jobID)
+	if err != nil {
+		return Job{}, err
+	}
+	if !found {
+		return Job{}, ErrJobNotFound
+	}
+	return job, nil
+}
+
+// JobFilter selects jobs; zero fields select all.
+type JobFilter struct {
+	State State
+	// To is an address in any spelling.
+	To       string
+	Template string
+	Category Category
+	// Since and Until bound CreatedAt, the first included, the last not.
+	Since, Until time.Time
+}
+
+// Jobs lists jobs, newest first. Refuses with email/invalid_address and, for a
+// cursor of another list, kit/invalid_request.
+func (e *Email) Jobs(ctx context.Context, f JobFilter, page capability.Page) (capability.Items[Job], error) {
+	none := capability.Items[Job]{}
+	if f.To != "" {
+		to, err := parseAddress(f.To)
+		if err != nil {
+			return none, err
+		}
+		f.To = e.keyOf(to)
+	}
+	var after string
+	if _, err := page.After(&after); err != nil {
+		return none, err
+	}
+	rows, err := e.store.jobs(ctx, f, after, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	return capability.Paged(page, rows, func(j Job) []any { return []any{j.ID} }), nil
+}
+
+// Job answers a job with its headers and what happened to it, never with its
+// content. Refuses with email/job_not_found.
+func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err error) {
+	err = e.host.DB.Read(ctx, func(ctx context.Context) error {
+		detail = JobDetail{Headers: []Header{}}
+		if detail.Job, err = e.find(ctx, jobID); err != nil {
+			return err
+		}
+		sealed, found, err := e.store.message(ctx, jobID)
+		if err != nil {
+			return err
+		}
+		if found {
+			if message, err := e.peers.Keys.Open(messageContext(jobID), sealed); err == nil {
+				detail.Headers = headersOf(message)
+			}
+		}
+		detail.Events, err = e.store.events(ctx, jobID)
+		return err
+	})
+	return detail, err
+}

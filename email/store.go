@@ -1,0 +1,258 @@
+package email
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+type store struct{ db *database.DB }
+
+// newJob is a row of email_job to be.
+type newJob struct {
+	id                                  string
+	state                               State
+	category                            Category
+	addressKey, address, subject        string
+	template, messageID, idempotencyKey string
+	requestHash                         []byte
+	userID                              string
+	maxAttempts                         int
+	now, due                            time.Time
+}
+
+// gate answers what holds an address back and how many messages it got since.
+func (s store) gate(ctx context.Context, addressKey string, now, since time.Time) (scope Scope, recent int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT
+			COALESCE((SELECT scope FROM email_suppression WHERE address_key = $1 AND (expires_at = 0 OR expires_at > $2)), ''),
+			(SELECT count(*) FROM email_job WHERE address_key = $1 AND created_at > $3)`,
+		addressKey, now.UnixMilli(), since.UnixMilli()).Scan(&scope, &recent)
+	return scope, recent, err
+}
+
+// insertJob answers false when the idempotency key is taken.
+func (s store) insertJob(ctx context.Context, j newJob) (added bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO email_job (id, state, category, address_key, address, subject, template, message_id,
+			idempotency_key, request_hash, max_attempts, next_attempt_at, round_began_at, user_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14)
+		ON CONFLICT (idempotency_key) WHERE idempotency_key <> '' DO NOTHING`,
+		j.id, string(j.state), string(j.category), j.addressKey, j.address, j.subject, j.template, j.messageID,
+		j.idempotencyKey, j.requestHash, j.maxAttempts, j.due.UnixMilli(), j.userID, j.now.UnixMilli())
+	return n == 1, err
+}
+
+func (s store) insertMessage(ctx context.Context, jobID string, sealed []byte, now time.Time) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO email_message (job_id, sealed, created_at) VALUES ($1, $2, $3)`,
+		jobID, sealed, now.UnixMilli())
+	return err
+}
+
+func (s store) message(ctx context.Context, jobID string) (sealed []byte, found bool, err error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (b []byte, err error) { return b, row.Scan(&b) },
+		`SELECT sealed FROM email_message WHERE job_id = $1`, jobID)
+}
+
+func (s store) jobOfKey(ctx context.Context, key string) (jobID string, hash []byte, found bool, err error) {
+	jobID, found, err = database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) {
+		return id, row.Scan(&id, &hash)
+	}, `SELECT id, request_hash FROM email_job WHERE idempotency_key = $1 AND idempotency_key <> ''`, key)
+	return jobID, hash, found, err
+}
+
+// moveJob changes the state of a job that is in another one.
+func (s store) moveJob(ctx context.Context, jobID string, to, from State) (moved bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2 WHERE id = $1 AND state = $3`, jobID, string(to), string(from))
+	return n == 1, err
+}
+
+// requeue starts a new round of attempts, if the message is still kept.
+func (s store) requeue(ctx context.Context, jobID string, from State, now time.Time) (requeued bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'queued', attempts = 0, pinned = FALSE, next_attempt_at = $3, round_began_at = $3
+		WHERE id = $1 AND state = $2 AND EXISTS (SELECT 1 FROM email_message WHERE job_id = $1)`,
+		jobID, string(from), now.UnixMilli())
+	return n == 1, err
+}
+
+// delivery is what an attempt needs to know.
+type delivery struct {
+	id, address, addressKey string
+	category                Category
+	attempts, maxAttempts   int
+	roundBeganAt            time.Time
+	pinnedTo                string
+	sealed                  []byte
+	scope                   Scope
+}
+
+// due reads a message that waits to be sent.
+func (s store) due(ctx context.Context, jobID string, now time.Time) (delivery, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (d delivery, err error) {
+		var began int64
+		err = row.Scan(&d.id, &d.address, &d.addressKey, &d.category, &d.attempts, &d.maxAttempts, &began, &d.pinnedTo, &d.sealed, &d.scope)
+		d.roundBeganAt = time.UnixMilli(began)
+		return d, err
+	}, `SELECT j.id, j.address, j.address_key, j.category, j.attempts, j.max_attempts, j.round_began_at,
+			CASE WHEN j.pinned THEN j.provider ELSE '' END, m.sealed, COALESCE(s.scope, '')
+		FROM email_job j LEFT JOIN email_message m ON m.job_id = j.id
+			LEFT JOIN email_suppression s ON s.address_key = j.address_key AND (s.expires_at = 0 OR s.expires_at > $2)
+		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID, now.UnixMilli())
+}
+
+// begin counts an attempt; false when the job was taken back meanwhile.
+func (s store) begin(ctx context.Context, jobID string) (begun bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'sending', attempts = attempts + 1
+		WHERE id = $1 AND state IN ('queued', 'sending')`, jobID)
+	return n == 1, err
+}
+
+// outcomeNote is what is noted of an attempt.
+type outcomeNote struct {
+	outcome
+	at, nextAttempt time.Time
+	lastError       string
+}
+
+// settle notes an outcome. What was noted about a message that had already been
+// sent, such as its delivery, stays.
+func (s store) settle(ctx context.Context, jobID string, o outcomeNote) error {
+	sentAt, next := int64(0), int64(0)
+	if o.state == Sent {
+		sentAt = o.at.UnixMilli()
+	}
+	if o.state == Queued {
+		next = o.nextAttempt.UnixMilli()
+	}
+	_, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2, provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6,
+			next_attempt_at = $7, last_error = $8
+		WHERE id = $1 AND state IN ('queued', 'sending')`,
+		jobID, string(o.state), o.provider, o.providerID, o.pinned, sentAt, next, o.lastError)
+	return err
+}
+
+// useWarmup takes one of a day's messages, if there is one left.
+func (s store) useWarmup(ctx context.Context, provider string, day, allowance int64) (ok bool, err error) {
+	if allowance < 1 {
+		return false, nil
+	}
+	n, err := s.db.Exec(ctx, `INSERT INTO email_warmup (provider, day, used) VALUES ($1, $2, 1)
+		ON CONFLICT (provider, day) DO UPDATE SET used = email_warmup.used + 1 WHERE email_warmup.used < $3`, provider, day, allowance)
+	return n == 1, err
+}
+
+const jobColumns = `id, state, category, address_key, address, subject, template, message_id, idempotency_key, provider,
+	provider_message_id, pinned, attempts, max_attempts, next_attempt_at, round_began_at, last_error, user_id, created_at, sent_at, delivered_at`
+
+func scanJob(row database.Scanner) (j Job, err error) {
+	var template, key, provider, providerID, lastError, userID string
+	var next, began, created, sent, delivered int64
+	err = row.Scan(&j.ID, &j.State, &j.Category, &j.addressKey, &j.To, &j.Subject, &template, &j.MessageID, &key, &provider,
+		&providerID, &j.pinned, &j.Attempts, &j.MaxAttempts, &next, &began, &lastError, &userID, &created, &sent, &delivered)
+	j.Template, j.IdempotencyKey, j.Provider = optionalText(template), optionalText(key), optionalText(provider)
+	j.ProviderMessageID, j.UserID = optionalText(providerID), optionalText(userID)
+	j.CreatedAt, j.SentAt, j.DeliveredAt = capability.Millis(created), optionalTime(sent), optionalTime(delivered)
+	j.roundBeganAt = time.UnixMilli(began)
+	if j.State == Queued || j.State == Sending {
+		j.NextAttemptAt = optionalTime(next)
+	}
+	j.LastError = []byte("null")
+	if lastError != "" {
+		j.LastError = []byte(lastError)
+	}
+	return j, err
+}
+
+func (s store) job(ctx context.Context, jobID string) (Job, bool, error) {
+	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job WHERE id = $1`, jobID)
+}
+
+// jobs reads newest first, after an id.
+func (s store) jobs(ctx context.Context, f JobFilter, after string, limit int) ([]Job, error) {
+	until := int64(1) << 53
+	if !f.Until.IsZero() {
+		until = f.Until.UnixMilli()
+	}
+	since := int64(0)
+	if !f.Since.IsZero() {
+		since = f.Since.UnixMilli()
+	}
+	return database.All(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job
+		WHERE ($1 = '' OR id < $1) AND ($2 = '' OR state = $2) AND ($3 = '' OR address_key = $3) AND ($4 = '' OR template = $4)
+			AND ($5 = '' OR category = $5) AND created_at >= $6 AND created_at < $7
+		ORDER BY id DESC LIMIT $8`,
+		after, string(f.State), f.To, f.Template, string(f.Category), since, until, limit)
+}
+
+// reported finds the job a provider or a bounce speaks of.
+func (s store) reported(ctx context.Context, messageID, providerID string) (Job, bool, error) {
+	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job
+		WHERE (message_id = $1 AND $1 <> '') OR (provider_message_id = $2 AND provider_message_id <> '') ORDER BY id DESC LIMIT 1`,
+		messageID, providerID)
+}
+
+// report moves a job that was sent to what is reported of it: a later and worse
+// report wins, an earlier one that comes late changes nothing.
+func (s store) report(ctx context.Context, jobID string, to State, now time.Time) (moved bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2,
+			delivered_at = CASE WHEN $2 = 'delivered' THEN CAST($3 AS BIGINT) ELSE delivered_at END
+		WHERE id = $1 AND (state = 'sent' OR (state = 'delivered' AND $2 IN ('bounced', 'complained'))
+			OR (state = 'bounced' AND $2 = 'complained'))`, jobID, string(to), now.UnixMilli())
+	return n == 1, err
+}
+
+// maxEvents bounds what anybody with a link can make us write about one job.
+const maxEvents = 200
+
+func (s store) insertEvent(ctx context.Context, jobID string, event Event, now time.Time) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO email_event (id, job_id, type, at, machine, url, detail)
+		SELECT $1, id, $3, $4, $5, $6, $7 FROM email_job
+		WHERE id = $2 AND (SELECT count(*) FROM email_event WHERE job_id = $2) < $8`,
+		id.New(now), jobID, event.Type, now.UnixMilli(), event.Machine, event.URL, event.Detail, maxEvents)
+	return err
+}
+
+func (s store) events(ctx context.Context, jobID string) ([]Event, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (e Event, err error) {
+		var at int64
+		err = row.Scan(&e.Type, &at, &e.Machine, &e.URL, &e.Detail)
+		e.At = capability.Millis(at)
+		return e, err
+	}, `SELECT type, at, machine, url, detail FROM email_event WHERE job_id = $1 ORDER BY id`, jobID)
+}
+
+// softBounces counts the temporary bounces of an address.
+func (s store) softBounces(ctx context.Context, addressKey string, since time.Time) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*) FROM email_event v JOIN email_job j ON j.id = v.job_id
+		WHERE j.address_key = $1 AND v.type = 'bounced' AND v.at > $2`, addressKey, since.UnixMilli()).Scan(&n)
+	return n, err
+}
+
+func (s store) countJobs(ctx context.Context, state State) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*) FROM email_job WHERE state = $1`, string(state)).Scan(&n)
+	return n, err
+}
+
+type sealedKey struct {
+	number int64
+	sealed []byte
+}
+
+func (s store) tokenKeys(ctx context.Context) ([]sealedKey, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (k sealedKey, err error) {
+		return k, row.Scan(&k.number, &k.sealed)
+	}, `SELECT number, sealed FROM email_token_key ORDER BY number`)
+}
+
+func (s store) lastTokenKey(ctx context.Context) (number int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COALESCE(max(number), 0) FROM email_token_key`).Scan(&number)
+	return number, err
+}
+
+// insertTokenKey answers false when another node took the number.
+func (s store) insertTokenKey(ctx context.Context, number int64, sealed []byte, now time.Time) (added bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO email_token_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING`,
+		number, sealed, now.UnixMilli())
+	return n == 1, err
+}

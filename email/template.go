@@ -1,0 +1,152 @@
+package email
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	htmltemplate "html/template"
+	"io/fs"
+	"path"
+	"strings"
+	texttemplate "text/template"
+	"unicode/utf8"
+)
+
+// Content is what a person reads.
+type Content struct {
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+	HTML    string `json:"html,omitempty"`
+}
+
+// mailTemplate is one parsed pair.
+type mailTemplate struct {
+	text *texttemplate.Template // with the subject; holds the text if hasText
+	html *htmltemplate.Template
+	body bool
+}
+
+// templates are those of Config.Templates by name.
+type templates map[string]mailTemplate
+
+// parseTemplates reads NAME.txt and NAME.html of a folder. Files whose name
+// begins with an underscore are shared by all. One of the two files of a mail
+// defines "subject".
+func parseTemplates(files fs.FS) (templates, error) {
+	parsed := templates{}
+	if files == nil {
+		return parsed, nil
+	}
+	texts, htmls, sharedText, sharedHTML := map[string]string{}, map[string]string{}, "", ""
+	err := fs.WalkDir(files, ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, file)
+		if err != nil {
+			return err
+		}
+		shared := strings.HasPrefix(path.Base(file), "_")
+		switch name, kind := strings.TrimSuffix(file, path.Ext(file)), path.Ext(file); {
+		case kind == ".txt" && shared:
+			sharedText += string(content)
+		case kind == ".html" && shared:
+			sharedHTML += string(content)
+		case kind == ".txt":
+			texts[name] = string(content)
+		case kind == ".html":
+			htmls[name] = string(content)
+		}
+		return nil
+	})
+	faults := []error{err}
+	for name, source := range texts {
+		t := mailTemplate{body: true}
+		t.text, err = texttemplate.New(name).Option("missingkey=error").Parse(sharedText + source)
+		faults = append(faults, err)
+		parsed[name] = t
+	}
+	for name, source := range htmls {
+		t := parsed[name]
+		t.html, err = htmltemplate.New(name).Option("missingkey=error").Parse(sharedHTML + source)
+		faults = append(faults, err)
+		if t.text == nil { // the subject is text, also where HTML defines it
+			t.text, err = texttemplate.New(name).Option("missingkey=error").Parse(sharedHTML + source)
+			faults = append(faults, err)
+		}
+		parsed[name] = t
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	for name, t := range parsed {
+		if t.text.Lookup("subject") == nil {
+			faults = append(faults, fmt.Errorf(`template %s: no {{define "subject"}}`, name))
+		}
+	}
+	return parsed, errors.Join(faults...)
+}
+
+// Preview answers what a template makes of data, as it would be sent but for
+// tracked links. Refuses with email/template_not_found, template_failed,
+// invalid_header (the subject) and message_too_large.
+func (e *Email) Preview(template string, data any) (Content, error) {
+	t, ok := e.templates[template]
+	if !ok {
+		return Content{}, ErrTemplateNotFound
+	}
+	var c Content
+	run := func(into *string, execute func(*capped) error) error {
+		out := &capped{limit: e.cfg.MaxMessageBytes}
+		err := execute(out)
+		if errors.Is(err, ErrMessageTooLarge) {
+			return ErrMessageTooLarge
+		}
+		if err == nil && !utf8.Valid(out.Bytes()) {
+			err = errors.New("the output is not UTF-8")
+		}
+		if err != nil {
+			return ErrTemplateFailed.Because(err)
+		}
+		*into = out.String()
+		return nil
+	}
+	err := run(&c.Subject, func(w *capped) error { return t.text.ExecuteTemplate(w, "subject", data) })
+	if err == nil && t.body {
+		err = run(&c.Text, func(w *capped) error { return t.text.Execute(w, data) })
+	}
+	if err == nil && t.html != nil {
+		err = run(&c.HTML, func(w *capped) error { return t.html.Execute(w, data) })
+	}
+	if err != nil {
+		return Content{}, err
+	}
+	c.Subject, c.Text = strings.TrimSpace(c.Subject), strings.TrimSpace(c.Text)
+	if err := checkSubject(c.Subject); err != nil {
+		return Content{}, err
+	}
+	return c.withText(), nil
+}
+
+// withText makes the text part out of HTML where there is none.
+func (c Content) withText() Content {
+	if strings.TrimSpace(c.Text) == "" {
+		c.Text = textOf(c.HTML)
+	}
+	return c
+}
+
+// capped is a buffer with a limit.
+type capped struct {
+	bytes.Buffer
+	limit int
+	full  bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.Len()+len(p) > c.limit {
+		c.full = true
+		return 0, ErrMessageTooLarge
+	}
+	return c.Buffer.Write(p)
+}

@@ -1,0 +1,267 @@
+package email
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Transport hands messages to a provider. The application may bring its own.
+type Transport interface {
+	// Deliver returns once the provider has accepted the message, with the
+	// provider's id for it, if it has one. It is called by many goroutines. An
+	// error that is no [*Failure] counts as temporary. A Close method, if there
+	// is one, is called when the kit closes.
+	Deliver(ctx context.Context, m Envelope) (providerID string, err error)
+}
+
+// Envelope is one message on its way out.
+type Envelope struct {
+	// JobID is the same in every attempt: a provider that knows idempotency keys
+	// takes it as one.
+	JobID string
+	// From and To are the addresses of the envelope.
+	From, To string
+	// Message is complete and signed (RFC 5322, CRLF lines).
+	Message []byte
+}
+
+// FailureKind says what a failure means for the message.
+type FailureKind string
+
+// The kinds of failure.
+const (
+	// Unreachable: nothing was handed over, another provider may try.
+	Unreachable FailureKind = "unreachable"
+	// Temporary: refused for now.
+	Temporary FailureKind = "temporary"
+	// Permanent: refused for good.
+	Permanent FailureKind = "permanent"
+	// Unclear: the provider may have the message. Only itself is asked again.
+	Unclear FailureKind = "unclear"
+)
+
+// Failure is why a message was not accepted.
+type Failure struct {
+	Kind FailureKind
+	// Code is the SMTP reply code, 0 when there was none.
+	Code int
+	// Enhanced is the enhanced status code (RFC 3463), such as "5.1.1", or "".
+	Enhanced string
+	Message  string
+}
+
+func (f *Failure) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%s: %d %s %s", f.Kind, f.Code, f.Enhanced, f.Message))
+}
+
+// asFailure makes any error of a transport a failure.
+func asFailure(err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	return &Failure{Kind: Temporary, Message: err.Error()}
+}
+
+var (
+	enhancedForm = regexp.MustCompile(`\b[245]\.\d{1,3}\.\d{1,3}\b`)
+	unknownUser  = regexp.MustCompile(`(?i)(user|recipient|mailbox|account|address)[^.]{0,40}(unknown|does ?n[o']t exist|not found|no longer|disabled|inactive|unavailable|rejected)|no such (user|recipient|mailbox|person)|unknown (user|recipient|mailbox)|invalid (recipient|mailbox)`)
+)
+
+// badRecipient reports whether a status says that there is no such mailbox.
+// 5.1.7 and 5.1.8 are about the sender.
+func badRecipient(code int, enhanced, text string) bool {
+	switch {
+	case enhanced == "5.1.7", enhanced == "5.1.8":
+		return false
+	case strings.HasPrefix(enhanced, "5.1."), enhanced == "5.2.1":
+		return true
+	case enhanced != "" && enhanced != "5.0.0" && enhanced != "5.5.0":
+		return false
+	default:
+		return (code == 550 || code == 551 || code == 553 || code == 0) && unknownUser.MatchString(text)
+	}
+}
+
+// chain is the providers in order.
+type chain struct {
+	links    []*link
+	failover Failover
+	now      func() time.Time
+}
+
+// link is one provider with its breaker and pace, both of this node.
+type link struct {
+	Provider
+	pace pacer
+
+	mu        sync.Mutex
+	failures  int
+	openUntil time.Time
+	probing   bool
+}
+
+func newChain(providers []Provider, failover Failover, now func() time.Time) chain {
+	c := chain{failover: failover, now: now}
+	for _, p := range providers {
+		l := &link{Provider: p}
+		if p.PerSecond > 0 {
+			l.pace.interval = time.Duration(float64(time.Second) / p.PerSecond)
+			l.pace.burst = p.Burst
+		}
+		c.links = append(c.links, l)
+	}
+	return c
+}
+
+// named answers the provider of a name.
+func (c chain) named(name string) *link {
+	for _, l := range c.links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// candidates are the providers a message may go to: the one that may have it
+// already, or all, in order.
+func (c chain) candidates(pinned string) []*link {
+	if l := c.named(pinned); l != nil {
+		return []*link{l}
+	}
+	return c.links
+}
+
+// admit takes the first provider whose breaker lets a message through; when
+// none does, wait says when one will.
+func (c chain) admit(candidates []*link) (first int, wait time.Duration) {
+	now := c.now()
+	for i, l := range candidates {
+		pause, ok := l.admit(now)
+		if ok {
+			return i, 0
+		}
+		if i == 0 || pause < wait {
+			wait = pause
+		}
+	}
+	return 0, max(wait, time.Second)
+}
+
+// admit reports whether the breaker is closed, or lets this one message probe.
+func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.openUntil.IsZero():
+		return 0, true
+	case now.Before(l.openUntil):
+		return l.openUntil.Sub(now), false
+	case l.probing:
+		return time.Second, false
+	}
+	l.probing = true
+	return 0, true
+}
+
+// report tells the breaker how it went.
+func (l *link) report(f *Failure, failover Failover, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.probing = false
+	if f == nil || f.Kind != Unreachable {
+		l.failures, l.openUntil = 0, time.Time{}
+		return
+	}
+	if l.failures++; l.failures >= failover.UnhealthyAfter {
+		l.openUntil = now.Add(failover.Cooldown)
+	}
+}
+
+// release gives back an admission that was not used.
+func (l *link) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.probing = false
+}
+
+// health answers, by name, which providers are passed over.
+func (c chain) health() map[string]string {
+	state := make(map[string]string)
+	for _, l := range c.links {
+		l.mu.Lock()
+		state[l.Name] = "ok"
+		if !l.openUntil.IsZero() {
+			state[l.Name] = "unreachable"
+		}
+		l.mu.Unlock()
+	}
+	return state
+}
+
+func (c chain) close(context.Context) error {
+	var errs []error
+	for _, l := range c.links {
+		if closer, ok := l.Transport.(interface{ Close() error }); ok {
+			errs = append(errs, closer.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pacer spreads messages over time. Those that come too early each get a
+// moment of their own to come back, so that they do not come back together.
+type pacer struct {
+	interval time.Duration // 0 means no bound
+	burst    int
+
+	mu   sync.Mutex
+	next time.Time // when the bucket would be full again
+	line time.Time // the moment given to the last in line
+}
+
+// take lets one message through or answers how long it waits.
+func (p *pacer) take(now time.Time) (wait time.Duration, ok bool) {
+	if p.interval == 0 {
+		return 0, true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.Before(now) || p.next.Sub(now) > time.Duration(2*p.burst)*p.interval { // or the clock went back
+		p.next = now
+	}
+	if p.next.Sub(now) <= time.Duration(p.burst-1)*p.interval {
+		p.next = p.next.Add(p.interval)
+		return 0, true
+	}
+	if p.line.Before(now) || p.line.Sub(now) > day {
+		p.line = now
+	}
+	p.line = p.line.Add(p.interval)
+	return p.line.Sub(now), false
+}
+
+// allowance is how many messages a provider that warms up may get on a day.
+func (w WarmUp) allowance(day int64) int64 {
+	if day < 0 {
+		return 0
+	}
+	return int64(min(float64(w.StartPerDay)*math.Pow(w.Growth, float64(day)), 1e12))
+}
+
+// day counts from the first day of the warm-up, which is 0.
+func (w WarmUp) day(now time.Time) int64 {
+	return now.UTC().Unix()/86400 - w.Since.UTC().Unix()/86400
+}
+
+// untilTomorrow is the time to the next day in UTC.
+func untilTomorrow(now time.Time) time.Duration {
+	return now.UTC().Truncate(day).Add(day).Sub(now)
+}

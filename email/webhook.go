@@ -1,0 +1,228 @@
+package email
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Webhooks opens a route under {BasePath}/webhooks for each provider whose
+// proof is configured; none by default.
+type Webhooks struct {
+	// Resend is the signing secret, "whsec_…" (Svix HMAC): POST …/webhooks/resend.
+	Resend string
+	// Postmark is "user:password" of basic authentication over https: POST
+	// …/webhooks/postmark. Postmark signs nothing.
+	Postmark string
+	// MailPace is the base64 of the Ed25519 public key: POST …/webhooks/mailpace.
+	MailPace string
+}
+
+// webhookSkew bounds the age of a signature that carries its time.
+const webhookSkew = 5 * time.Minute
+
+const minPostmark = 20
+
+func (w Webhooks) validate(faults *capability.Faults) {
+	if _, err := w.resendKey(); w.Resend != "" && err != nil {
+		faults.Add("webhooks.resend", nil, "is not a signing secret", "copy it from the provider: whsec_ and base64")
+	}
+	if user, password, _ := strings.Cut(w.Postmark, ":"); w.Postmark != "" && (user == "" || len(password) < minPostmark) {
+		faults.Add("webhooks.postmark", nil, "is not a user and a long password", "write user:password, the password random and of 20 characters at least")
+	}
+	if key, err := base64.StdEncoding.DecodeString(w.MailPace); w.MailPace != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
+		faults.Add("webhooks.mailPace", nil, "is not an Ed25519 public key", "copy it from the provider")
+	}
+}
+
+func (w Webhooks) resendKey() ([]byte, error) {
+	return base64.StdEncoding.DecodeString(strings.TrimPrefix(w.Resend, "whsec_"))
+}
+
+func (e *Email) webhookRoutes() []capability.Route {
+	var routes []capability.Route
+	add := func(name, secret string, verify capability.Verifier, read func([]byte) ([]Report, error)) {
+		if secret == "" {
+			return
+		}
+		routes = append(routes, capability.Route{
+			Method: http.MethodPost, Path: "/webhooks/" + name, Guard: capability.SignedWebhook(verify),
+			Summary: "What " + name + " reports of messages.",
+			Handle: capability.Raw(func(c *capability.Call) error {
+				body, err := c.Body()
+				if err != nil {
+					return err
+				}
+				reports, err := read(body)
+				if err != nil {
+					return capability.ErrInvalidRequest.Saying("The body is not a report.").Because(err)
+				}
+				if _, err := e.Ingest(c.Context(), reports); err != nil {
+					return capability.ErrUnavailable.Because(err)
+				}
+				c.Writer().WriteHeader(http.StatusOK)
+				return nil
+			}),
+		})
+	}
+	add("resend", e.cfg.Webhooks.Resend, e.verifyResend, readResend)
+	add("postmark", e.cfg.Webhooks.Postmark, e.verifyPostmark, readPostmark)
+	add("mailpace", e.cfg.Webhooks.MailPace, e.verifyMailPace, readMailPace)
+	return capability.Mount(e.cfg.BasePath, routes...)
+}
+
+// verifyResend checks a Svix signature: HMAC-SHA256 of "id.timestamp.body".
+func (e *Email) verifyResend(r *http.Request, body []byte) error {
+	id, stamp := r.Header.Get("Svix-Id"), r.Header.Get("Svix-Timestamp")
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil || e.host.Now().Sub(time.Unix(seconds, 0)).Abs() > webhookSkew {
+		return ErrInvalidWebhook
+	}
+	key, err := e.cfg.Webhooks.resendKey()
+	if err != nil {
+		return ErrInvalidWebhook
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(id + "." + stamp + "."))
+	h.Write(body)
+	want := h.Sum(nil)
+	for signature := range strings.FieldsSeq(r.Header.Get("Svix-Signature")) {
+		encoded, ok := strings.CutPrefix(signature, "v1,")
+		got, err := base64.StdEncoding.DecodeString(encoded)
+		if ok && err == nil && hmac.Equal(got, want) {
+			return nil
+		}
+	}
+	return ErrInvalidWebhook
+}
+
+func (e *Email) verifyPostmark(r *http.Request, _ []byte) error {
+	user, password, _ := r.BasicAuth()
+	got, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(e.cfg.Webhooks.Postmark))
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return ErrInvalidWebhook
+	}
+	return nil
+}
+
+func (e *Email) verifyMailPace(r *http.Request, body []byte) error {
+	key, err := base64.StdEncoding.DecodeString(e.cfg.Webhooks.MailPace)
+	if err != nil {
+		return ErrInvalidWebhook
+	}
+	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("X-Mailpace-Signature"))
+	if err != nil || !ed25519.Verify(key, body, signature) {
+		return ErrInvalidWebhook
+	}
+	return nil
+}
+
+// readResend reads {"type": "email.bounced", "data": {...}}. Other types report nothing.
+func readResend(body []byte) ([]Report, error) {
+	var event struct {
+		Type string
+		Data struct {
+			EmailID string `json:"email_id"`
+			To      []string
+			Bounce  struct{ Type, SubType, Message string }
+		}
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return nil, err
+	}
+	r := Report{ProviderID: event.Data.EmailID, Detail: event.Data.Bounce.Message}
+	switch event.Type {
+	case "email.delivered":
+		r.Kind = ReportDelivered
+	case "email.delivery_delayed":
+		r.Kind = ReportDelayed
+	case "email.complained":
+		r.Kind = ReportComplaint
+	case "email.bounced":
+		r.Kind = ReportSoftBounce
+		if event.Data.Bounce.Type == "Permanent" {
+			r.Kind = ReportHardBounce
+		}
+	default:
+		return nil, nil
+	}
+	if len(event.Data.To) == 1 {
+		r.Recipient = event.Data.To[0]
+	}
+	return []Report{r}, nil
+}
+
+// readPostmark reads the record types Bounce, SpamComplaint and Delivery.
+func readPostmark(body []byte) ([]Report, error) {
+	var event struct{ RecordType, Type, Email, Recipient, MessageID, Description, Details string }
+	if err := json.Unmarshal(body, &event); err != nil {
+		return nil, err
+	}
+	r := Report{ProviderID: event.MessageID, Recipient: event.Email, Detail: event.Description + " " + event.Details}
+	switch event.RecordType {
+	case "Delivery":
+		r.Kind, r.Recipient = ReportDelivered, event.Recipient
+	case "SpamComplaint":
+		r.Kind = ReportComplaint
+	case "Bounce":
+		switch event.Type {
+		case "HardBounce", "BadEmailAddress":
+			r.Kind = ReportHardBounce
+		case "SpamComplaint":
+			r.Kind = ReportComplaint
+		case "AutoResponder", "AddressChange", "Subscribe", "Unsubscribe", "ChallengeVerification", "OpenRelayTest":
+			return nil, nil
+		default:
+			r.Kind = ReportSoftBounce
+		}
+	default:
+		return nil, nil
+	}
+	return []Report{r}, nil
+}
+
+// readMailPace reads {"event": "email.bounced", "payload": {...}}.
+func readMailPace(body []byte) ([]Report, error) {
+	var event struct {
+		Event   string
+		Payload struct {
+			To        string
+			MessageID string `json:"message_id"`
+			Reason    string
+		}
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return nil, err
+	}
+	r := Report{Recipient: event.Payload.To, MessageID: angled(event.Payload.MessageID), Detail: event.Payload.Reason}
+	switch event.Event {
+	case "email.delivered":
+		r.Kind = ReportDelivered
+	case "email.bounced":
+		r.Kind = ReportHardBounce
+	case "email.spam":
+		r.Kind = ReportComplaint
+	case "email.deferred":
+		r.Kind = ReportDelayed
+	default:
+		return nil, nil
+	}
+	return []Report{r}, nil
+}
+
+// angled writes a message id as headers do.
+func angled(id string) string {
+	if id = strings.Trim(id, "<> "); id == "" {
+		return ""
+	}
+	return "<" + id + ">"
+}
