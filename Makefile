@@ -1,0 +1,34 @@
+# Every target works on a fresh clone; `make help` lists them.
+GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help check fmt vet lint tidy race deps fuzz bench
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+check: fmt vet lint tidy deps race ## everything a change must pass, beside go test ./...
+
+fmt: ## refuse files that gofmt would change
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
+
+vet: ## go vet
+	go vet ./...
+
+lint: ## golangci-lint with the dependency fence
+	$(GOLANGCI) run ./...
+
+tidy: ## refuse a go.mod that go mod tidy would change
+	go mod tidy -diff
+
+deps: ## refuse a module that the checked-in list does not name
+	@go list -m all | cut -d' ' -f1 | LC_ALL=C sort | diff -u DEPENDENCIES - || { echo 'a dependency changed: see DESIGN.md, then update DEPENDENCIES'; exit 1; }
+
+race: ## the tests under the race detector (needs a C compiler)
+	go test -race -short ./...
+
+fuzz: ## each fuzz target for ten seconds
+	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
+
+bench: ## the comparisons of bench/README.md
+	go test -run '^$$' -bench . -benchtime 2s ./bench

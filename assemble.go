@@ -1,0 +1,353 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/seal"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/pubsub"
+)
+
+// keysTimeout bounds how long a source of master keys may take.
+const keysTimeout = 30 * time.Second
+
+// assembly builds a kit and collects what is wrong with it.
+type assembly struct {
+	o      *options
+	kit    *Kit
+	faults capability.Faults
+	keys   *seal.Keys
+}
+
+// begin resolves what every capability runs on. Its error is one nothing can
+// be built after.
+func begin(o *options) (*assembly, error) {
+	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version}
+	k.log = o.log.With(slog.String("environment", k.environment))
+	a := &assembly{o: o, kit: k, faults: capability.Faults{Capability: "kit"}}
+	a.resolveBaseURL()
+	a.checkOptions()
+	if err := a.openDatabase(); err != nil {
+		return nil, err
+	}
+	a.resolveBus()
+	a.bind()
+	return a, nil
+}
+
+func (a *assembly) resolveBaseURL() {
+	raw := strings.TrimRight(a.o.baseURL, "/")
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		a.faults.Add("baseURL", a.o.baseURL, "is not an http or https address", "write it like https://example.com/api")
+		u = &url.URL{Scheme: "http", Host: "localhost"}
+	} else if a.kit.environment == capability.Production && u.Scheme != "https" {
+		a.faults.Add("baseURL", raw, "is plain http in production", "set WithBaseURL to the https address clients use")
+	}
+	a.kit.baseURL = u
+}
+
+// segment is one literal part of a path the kit mounts.
+var segment = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+func validPrefix(prefix string) bool {
+	rest, ok := strings.CutPrefix(prefix, "/")
+	if !ok {
+		return false
+	}
+	for part := range strings.SplitSeq(rest, "/") {
+		if !segment.MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
+
+const minDispatchKey = 16
+
+func (a *assembly) checkOptions() {
+	if !validPrefix(a.o.internalPrefix) {
+		a.faults.Add("internalPrefix", a.o.internalPrefix, "is not a path prefix", "write it like /__kit")
+		a.o.internalPrefix = defaultInternalPrefix
+	}
+	if n := len(a.o.dispatchKey); n > 0 && n < minDispatchKey {
+		a.faults.Add("dispatchKey", nil, fmt.Sprintf("has %d bytes", n), fmt.Sprintf("give at least %d random bytes", minDispatchKey))
+	}
+	for _, class := range sortedKeys(a.o.limits) {
+		if !a.o.limits[class].Valid() {
+			a.faults.Add("rateLimit "+class, nil, "admits nothing", "give a positive number of events and a positive window")
+		}
+	}
+	for _, name := range sortedKeys(a.o.databases) {
+		if a.o.databases[name] == nil {
+			a.faults.Add("database "+name, nil, "is nil", "open it before kit.New, and check the error")
+			delete(a.o.databases, name)
+		}
+	}
+	if a.o.clock == nil {
+		a.faults.Add("clock", nil, "is nil", "give a function like time.Now")
+		a.o.clock = time.Now
+	}
+	a.kit.clock, a.kit.internalPrefix = a.o.clock, a.o.internalPrefix
+}
+
+// openDatabase opens SQLite in memory when the application gave no database.
+func (a *assembly) openDatabase() error {
+	if a.o.databases[DefaultDatabase] != nil {
+		return nil
+	}
+	if a.kit.environment == capability.Production {
+		a.faults.Add("database", nil, "is missing in production", "give WithDatabase a file or PostgreSQL")
+	}
+	db, err := database.OpenMemory()
+	if err != nil {
+		return err
+	}
+	a.kit.ownDB = db
+	a.o.databases[DefaultDatabase] = db
+	a.kit.log.Info("no database was given: running in memory, nothing is kept")
+	return nil
+}
+
+func (a *assembly) resolveBus() {
+	a.kit.bus = a.o.bus
+	if a.kit.bus != nil {
+		return
+	}
+	a.kit.ownBus = true
+	if db := a.o.databases[DefaultDatabase]; db.Dialect() == database.PostgreSQL {
+		a.kit.bus = pubsub.NewPostgres(db, a.kit.log)
+		return
+	}
+	a.kit.bus = pubsub.NewMemory()
+}
+
+// bind gives every database the clock and a job queue; DB comes first.
+func (a *assembly) bind() {
+	names := sortedKeys(a.o.databases)
+	slices.SortStableFunc(names, func(x, y string) int {
+		return cmp.Compare(order(x), order(y))
+	})
+	for _, name := range names {
+		db := a.o.databases[name]
+		db.UseClock(a.o.clock)
+		queue := jobs.New(db, a.kit.bus, jobs.Options{Log: a.kit.log, Now: a.o.clock})
+		a.kit.bindings = append(a.kit.bindings, &binding{name: name, db: db, queue: queue})
+	}
+}
+
+func order(name string) int {
+	if name == DefaultDatabase {
+		return 0
+	}
+	return 1
+}
+
+func (b *binding) host(k *Kit) capability.Host {
+	return capability.Host{
+		DB: b.db, Jobs: b.queue, PubSub: k.bus, Log: k.log, Now: k.clock,
+		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix,
+	}
+}
+
+// host answers what a capability runs on. The databases of the peers it must
+// change rows together with, where composed, have to be its own.
+func (a *assembly) host(name, want string, peers ...string) capability.Host {
+	want = cmp.Or(want, DefaultDatabase)
+	for _, peer := range peers {
+		if peer != "" && peer != want {
+			a.faults.AddFault(capability.Fault{
+				Capability: name, Key: "database", Value: want,
+				Reason: "is not the database of a capability it must commit together with, " + peer,
+				Mend:   "name the same database in both",
+			})
+		}
+	}
+	for _, b := range a.kit.bindings {
+		if b.name == want {
+			return b.host(a.kit)
+		}
+	}
+	a.faults.AddFault(capability.Fault{
+		Capability: name, Key: "database", Value: want,
+		Reason: "no database of this name was given", Mend: "add it with WithNamedDatabase, or leave the key empty for DB",
+	})
+	return a.kit.bindings[0].host(a.kit)
+}
+
+// masterKeys loads what encrypts at rest, once, when a capability needs it.
+// After a fault it answers keys of this run, so that one fault is not reported
+// by everyone who needs them.
+func (a *assembly) masterKeys() *seal.Keys {
+	if a.keys != nil {
+		return a.keys
+	}
+	keys, err := a.loadKeys()
+	if err != nil {
+		a.faults.Join(err)
+		keys, _ = seal.Load(capability.Sandbox, func(string) string { return "" })
+	}
+	if keys.Ephemeral() {
+		a.kit.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
+	}
+	a.keys = keys
+	return keys
+}
+
+func (a *assembly) loadKeys() (*seal.Keys, error) {
+	if a.o.masterKeys == nil {
+		return seal.Load(a.kit.environment, os.Getenv)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
+	defer cancel()
+	return seal.LoadFrom(ctx, a.o.masterKeys)
+}
+
+// auditDatabase is where events are recorded, or "" without audit.
+func (o *options) auditDatabase() string {
+	if o.audit == nil {
+		return ""
+	}
+	return cmp.Or(o.audit.Database, DefaultDatabase)
+}
+
+// compose builds one capability, unless its config was not given.
+func compose[C any, T interface {
+	Capability() capability.Capability
+}](a *assembly, cfg *C, build func(C) (T, error)) (part T) {
+	if cfg == nil {
+		return part
+	}
+	built, err := build(*cfg)
+	if err != nil {
+		a.faults.Join(err)
+		return part
+	}
+	a.add(built.Capability(), nil)
+	return built
+}
+
+func (a *assembly) add(c capability.Capability, err error) {
+	if err != nil {
+		a.faults.Join(err)
+		return
+	}
+	a.kit.capabilities = append(a.kit.capabilities, c)
+}
+
+// finish checks the composition as a whole and mounts it.
+func (a *assembly) finish() error {
+	k := a.kit
+	own := k.own(a.o)
+	check(&a.faults, append([]capability.Capability{own}, k.capabilities...))
+	if err := a.faults.Err(); err != nil {
+		return err
+	}
+	for i, c := range k.capabilities {
+		k.capabilities[i] = cacheHealth(c, k.clock)
+	}
+	for _, c := range append(slices.Clone(k.capabilities), own) {
+		for _, r := range c.Routes {
+			k.table = append(k.table, mount.Entry{Domain: c.Domain(), Route: r})
+		}
+		if err := k.queueOf(c).Register(c.Jobs...); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	k.owned = mount.NewOwned(k.baseURL.Path, paths(k.table))
+	k.mount = mount.New(mount.Config{
+		Entries: k.table, Users: k.users(), Machines: k.machines(), Record: k.recorder(),
+		DB: k.bindings[0].db, Log: k.log, Now: a.o.clock, BaseURL: k.baseURL,
+		Limits: a.o.limits, TrustedProxies: a.o.proxies,
+	})
+	return nil
+}
+
+// queueOf answers the queue whose jobs commit with the capability's rows.
+func (k *Kit) queueOf(c capability.Capability) *jobs.Queue {
+	for _, b := range k.bindings {
+		if b.db == c.Database {
+			return b.queue
+		}
+	}
+	return k.bindings[0].queue
+}
+
+func (k *Kit) users() *capability.Users {
+	if k.auth == nil {
+		return nil
+	}
+	users := k.auth.Users()
+	return &users
+}
+
+// machines answers who verifies control-plane credentials.
+func (k *Kit) machines() *capability.Machines {
+	if k.controlPlane == nil {
+		return nil
+	}
+	machines := k.controlPlane.Machines()
+	return &machines
+}
+
+// recorder puts what control-plane guards decide on the trail.
+func (k *Kit) recorder() mount.Recorder {
+	if k.audit == nil {
+		return nil
+	}
+	return func(r *http.Request, d mount.Decision) error {
+		e := audit.Event{Action: d.Action}
+		if d.Params != nil {
+			e.Detail = map[string]any{"params": d.Params}
+		}
+		if d.Refusal != nil {
+			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
+		}
+		return k.audit.Record(r.Context(), e)
+	}
+}
+
+func paths(table []mount.Entry) []string {
+	list := make([]string, len(table))
+	for i, e := range table {
+		list[i] = e.Route.Path
+	}
+	return list
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// defaultLimits are the rate classes that are on unless the host says otherwise.
+func defaultLimits() map[string]rate.Limit {
+	return map[string]rate.Limit{"auth": {Events: 100, Per: 10 * time.Second}}
+}
+
+func mainVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

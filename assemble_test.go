@@ -1,0 +1,209 @@
+package kit_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/rating"
+	"github.com/kitbackend/kit/secrets"
+)
+
+func coins() ledger.Config {
+	return ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}
+}
+
+// everything composes all capabilities that exist.
+func everything() []kit.Option {
+	return []kit.Option{
+		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins()),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
+	}
+}
+
+// part wraps a literal as a third-party capability.
+func part(c capability.Capability) kit.Option {
+	return kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return c, nil })
+}
+
+func ok(*capability.Call, capability.None) (capability.None, error) { return capability.None{}, nil }
+
+func route(method, path string, g capability.Guard) capability.Route {
+	return capability.Route{Method: method, Path: path, Guard: g, Summary: "Test.", Handle: capability.JSON(200, ok)}
+}
+
+// faultsOf lists what New refused, as "capability.key: reason".
+func faultsOf(err error) []string {
+	var list []string
+	var walk func(error)
+	walk = func(err error) {
+		var joined interface{ Unwrap() []error }
+		fault := new(capability.Fault)
+		switch {
+		case err == nil:
+		case errors.As(err, &joined):
+			for _, inner := range joined.Unwrap() {
+				walk(inner)
+			}
+		case errors.As(err, &fault):
+			list = append(list, fault.Capability+"."+fault.Key+": "+fault.Reason)
+			if fault.Mend == "" {
+				list = append(list, "no mend")
+			}
+		default:
+			list = append(list, "not a fault: "+err.Error())
+		}
+	}
+	walk(err)
+	return list
+}
+
+func TestAssemblyRefuses(t *testing.T) {
+	t.Setenv("KIT_MASTER_KEYS", "")
+	t.Setenv("KIT_MASTER_KEYS_FILE", "")
+	open := capability.Public("tests")
+	for name, c := range map[string]struct {
+		opts []kit.Option
+		want []string
+	}{
+		"no guard": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{route("GET", "/shop", capability.Guard{})}})},
+			[]string{"shop.routes: has no guard"}},
+		"public without a reason": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{route("GET", "/shop", capability.Public(""))}})},
+			[]string{"shop.routes: has no guard"}},
+		"no handler": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{{Method: "GET", Path: "/shop", Guard: open}}})},
+			[]string{"shop.routes: has no handler"}},
+		"bad method and path": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{route("FETCH", "shop//x", open)}})},
+			[]string{"shop.routes: has no method the kit serves", "shop.routes: has no well-formed path"}},
+		"equal routes": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{route("GET", "/shop/:id", open), route("GET", "/shop/:name", open)}})},
+			[]string{"shop.routes: is already taken by shop"}},
+		"equal routes of two": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{route("GET", "/health", open)}})},
+			[]string{"shop.routes: is already taken by kit"}},
+		"machine route without scope and summary": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
+			{Method: "GET", Path: "/shop/ping", Guard: capability.ControlPlane(""), Handle: capability.JSON(200, ok)}}})},
+			[]string{"shop.routes: is a control-plane route without a scope", "shop.routes: is a control-plane route without a summary"}},
+		"machine route that writes itself": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
+			{Method: "GET", Path: "/shop/admin", Guard: capability.ControlPlane("shop:read"), Summary: "Read.", Handle: capability.Raw(func(*capability.Call) error { return nil })}}})},
+			[]string{"shop.routes: is a control-plane route that writes its own answer"}},
+		"idempotency without a caller": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
+			{Method: "POST", Path: "/shop", Guard: open, Idempotent: true, Handle: capability.JSON(200, ok)}}})},
+			[]string{"shop.routes: cannot honour Idempotency-Key"}},
+		"refusal of another domain": {[]kit.Option{part(capability.Capability{Name: "shop", Refusals: []*capability.Error{capability.NewError(404, "store/gone", "Gone."), capability.NewError(200, "shop/fine", "Fine.")}})},
+			[]string{"shop.refusals: is not a code of the domain shop", "shop.refusals: has no HTTP status of a refusal"}},
+		"duplicate names and prefixes": {[]kit.Option{part(capability.Capability{Name: "shop", Prefix: "/a"}), part(capability.Capability{Name: "shop", Prefix: "/b"}), part(capability.Capability{Name: "store", Prefix: "/a"})},
+			[]string{"shop.name: is already taken by shop", "store.basePath: is already taken by shop"}},
+		"name and prefix forms": {[]kit.Option{part(capability.Capability{Name: "Shop", Prefix: "shop/"})},
+			[]string{"Shop.name: is not a capability name", "Shop.basePath: is not a path prefix"}},
+		"duplicate bindings and health keys": {[]kit.Option{part(capability.Capability{Name: "shop",
+			Jobs:   []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Run: func(context.Context, jobs.Job) error { return nil }}},
+			Health: []capability.HealthKey{{Key: "a", Read: func(context.Context) (any, error) { return 1, nil }}, {Key: "a"}}})},
+			[]string{"shop.jobs: is already taken by kit", "shop.health: is already taken by shop", "shop.health: has no Read"}},
+		"config values": {[]kit.Option{part(capability.Capability{Name: "shop", Config: []capability.ConfigKey{
+			{Key: "mode", Value: "loud", Choices: []string{"quiet", "mute"}}, {Key: "f", Value: func() {}}}})},
+			[]string{"shop.mode: is not one of the choices", "shop.f: does not encode as JSON"}},
+		"a third-party failure beside a fault": {[]kit.Option{kit.WithBaseURL("example.com"), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+			return capability.Capability{}, capability.MissingPeer("shop", "payments")
+		})},
+			[]string{"kit.baseURL: is not an http or https address", "shop.peers: needs the capability payments, which is not composed"}},
+		"production": {[]kit.Option{kit.WithDatabase(nil), kit.WithEnvironment("production")},
+			[]string{"kit.baseURL: is plain http in production", "kit.database DB: is nil", "kit.database: is missing in production"}},
+		"production without master keys": {[]kit.Option{kit.WithEnvironment("production"), kit.WithBaseURL("https://example.com"), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{})},
+			[]string{"kit.KIT_MASTER_KEYS: is not set, and production keeps encrypted rows"}},
+		"options": {[]kit.Option{kit.WithInternalPrefix("__kit"), kit.WithDispatchKey([]byte("short")), kit.WithRateLimit("read", 0, time.Second), kit.WithClock(nil)},
+			[]string{"kit.internalPrefix: is not a path prefix", "kit.dispatchKey: has 5 bytes", "kit.rateLimit read: admits nothing", "kit.clock: is nil"}},
+		"an unknown database, and one apart from audit": {[]kit.Option{kit.WithAudit(audit.Config{}), kit.WithLedger(ledger.Config{Currencies: coins().Currencies, Database: "OTHER"})},
+			[]string{"ledger.database: is not the database of a capability it must commit together with, DB", "ledger.database: no database of this name was given"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := kittest.Compose(t, c.opts...)
+			got := faultsOf(err)
+			for _, want := range c.want {
+				if !contains(got, want) {
+					t.Errorf("missing %q in %s", want, strings.Join(got, "\n"))
+				}
+			}
+			if len(c.want) != len(got) && name != "equal routes of two" {
+				t.Error(cmp.Diff(c.want, got))
+			}
+		})
+	}
+}
+
+func contains(list []string, want string) bool {
+	for _, s := range list {
+		if strings.HasPrefix(s, want) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAssemblyReportsEverythingAtOnce(t *testing.T) {
+	_, err := kittest.Compose(t,
+		kit.WithBaseURL("nowhere"),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "admin"}, {Code: "x"}, {Code: "x"}}}),
+		part(capability.Capability{Name: "shop", Routes: []capability.Route{route("GET", "/shop", capability.Guard{})}}),
+	)
+	if got := faultsOf(err); len(got) < 4 {
+		t.Errorf("only %d faults: %q", len(got), got)
+	}
+}
+
+func TestFaultFindsItsRefusal(t *testing.T) {
+	invalid := capability.NewError(422, "shop/invalid_schedule", "The schedule does not parse.")
+	_, err := kittest.Compose(t, kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+		var faults capability.Faults
+		faults.AddFault(capability.Fault{Capability: "shop", Key: "window", Value: "* *", Reason: "does not parse", Mend: "use five fields", Refusal: invalid})
+		return capability.Capability{}, faults.Err()
+	}))
+	if !errors.Is(err, invalid) {
+		t.Errorf("%v does not find its code", err)
+	}
+	if want := `shop.window = "* *": does not parse [shop/invalid_schedule] (use five fields)`; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %q", err)
+	}
+}
+
+func TestMasterKeysFromASource(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	production := []kit.Option{kit.WithEnvironment("production"), kit.WithBaseURL("https://example.com"), kit.WithAuth(auth.Config{})}
+	_, err := kittest.Compose(t, append(production, kit.WithMasterKeys(func(context.Context) (string, error) { return "k1:" + key, nil }))...)
+	if err != nil {
+		t.Error(err)
+	}
+	down := errors.New("the key service does not answer")
+	_, err = kittest.Compose(t, append(production, kit.WithMasterKeys(func(context.Context) (string, error) { return "", down }))...)
+	if err == nil || strings.Contains(err.Error(), key) {
+		t.Errorf("composed without keys: %v", err)
+	}
+}
+
+func TestMemoryIsAnnounced(t *testing.T) {
+	var log strings.Builder
+	k, err := kit.New(kit.WithEnvironment("sandbox"), kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "in memory"); n != 1 {
+		t.Errorf("said %d times: %s", n, &log)
+	}
+}

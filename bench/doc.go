@@ -1,0 +1,3 @@
+// Package bench holds the comparisons of bench/README.md: the kit beside its
+// rivals, in one run, on one machine.
+package bench

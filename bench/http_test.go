@@ -1,0 +1,174 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/ledger"
+)
+
+const connections = 32
+
+// BenchmarkHTTP compares GET /ledger/:currency, with a bearer token and a read
+// of a database file, to a bare echo handler that answers constant JSON.
+func BenchmarkHTTP(b *testing.B) {
+	b.Run("echo-constant", func(b *testing.B) {
+		e := echo.New()
+		e.GET("/ledger/:currency", func(c echo.Context) error {
+			return c.JSON(http.StatusOK, map[string]any{"currency": "coins", "balance": 100, "held": 0, "available": 100})
+		})
+		load(b, e, "")
+	})
+	b.Run("kit-balance", func(b *testing.B) {
+		k, token := compose(b, slog.New(slog.DiscardHandler))
+		load(b, k, token)
+	})
+	b.Run("kit-balance-access-log", func(b *testing.B) {
+		file, err := os.Create(filepath.Join(b.TempDir(), "access.log"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer file.Close()
+		k, token := compose(b, slog.New(slog.NewJSONHandler(file, nil)))
+		load(b, k, token)
+	})
+}
+
+// compose is a kit on a file with one funded account, and that user's token.
+func compose(b *testing.B, log *slog.Logger) (*kit.Kit, string) {
+	b.Helper()
+	ctx := context.Background()
+	db, err := database.OpenFile(filepath.Join(b.TempDir(), "bench.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := kit.New(append(everything(), kit.WithDatabase(db), kit.WithLogger(log))...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _, _ = k.Close(ctx), db.Close() })
+	if _, err := k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "bench"}); err != nil {
+		b.Fatal(err)
+	}
+	if err := k.Auth().EnsureUser(ctx, "ada"); err != nil {
+		b.Fatal(err)
+	}
+	token, err := k.Auth().IssueToken(ctx, "ada", nil, time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return k, token
+}
+
+func everything() []kit.Option {
+	return []kit.Option{
+		kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+	}
+}
+
+// load sends b.N requests over loopback connections that cost the client as
+// little as can be: bytes out, headers and a counted body in.
+func load(b *testing.B, h http.Handler, token string) {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Second * 10}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	request := "GET /ledger/coins HTTP/1.1\r\nHost: bench\r\n"
+	if token != "" {
+		request += "Authorization: Bearer " + token + "\r\n"
+	}
+	request += "\r\n"
+
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range connections {
+		wg.Go(func() {
+			if err := client(listener.Addr().String(), request, &left); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
+}
+
+func client(addr, request string, left *atomic.Int64) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for left.Add(-1) >= 0 {
+		if _, err := io.WriteString(conn, request); err != nil {
+			return err
+		}
+		if err := answer(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func answer(in *bufio.Reader) error {
+	length := 0
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		text := strings.TrimRight(string(line), "\r\n")
+		switch {
+		case first && !strings.HasPrefix(text, "HTTP/1.1 200"):
+			return fmt.Errorf("answered %q", text)
+		case text == "":
+			_, err := in.Discard(length)
+			return err
+		case strings.HasPrefix(text, "Content-Length: "):
+			length, err = strconv.Atoi(text[len("Content-Length: "):])
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// BenchmarkStart measures New with every capability, migrations included, in memory.
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		k, err := kit.New(append(everything(), kit.WithLogger(slog.New(slog.DiscardHandler)))...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := k.Close(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

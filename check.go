@@ -1,0 +1,159 @@
+package kit
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+var (
+	nameForm   = regexp.MustCompile(`^[a-z][a-z0-9-]{1,31}$`)
+	methodForm = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE|ALL)$`)
+	paramForm  = regexp.MustCompile(`^:[A-Za-z][A-Za-z0-9]*$`)
+)
+
+// checker applies the rules of assembly to all capabilities together.
+type checker struct {
+	*capability.Faults
+	names, prefixes, routes, jobs map[string]string // what is taken, and by whom
+}
+
+// check reports every breach of the rules a composition must keep.
+func check(faults *capability.Faults, all []capability.Capability) {
+	c := checker{faults, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+	for _, part := range all {
+		c.capability(part)
+	}
+}
+
+// take claims a unique value.
+func (c checker) take(taken map[string]string, part, key, value string) {
+	if owner, ok := taken[value]; ok {
+		c.fault(part, key, value, "is already taken by "+owner, "give each its own")
+		return
+	}
+	taken[value] = part
+}
+
+func (c checker) fault(part, key string, value any, reason, mend string) {
+	c.AddFault(capability.Fault{Capability: part, Key: key, Value: value, Reason: reason, Mend: mend})
+}
+
+func (c checker) capability(part capability.Capability) {
+	if !nameForm.MatchString(part.Name) {
+		c.fault(part.Name, "name", part.Name, "is not a capability name", "use lower case letters, digits and hyphens, 2 to 32 of them")
+	}
+	c.take(c.names, part.Name, "name", part.Name)
+	if part.Prefix != "" {
+		if !validPrefix(part.Prefix) {
+			c.fault(part.Name, "basePath", part.Prefix, "is not a path prefix", "write it like /"+part.Name)
+		}
+		c.take(c.prefixes, part.Name, "basePath", part.Prefix)
+	}
+	for _, r := range part.Routes {
+		c.route(part, r)
+	}
+	for _, key := range part.Config {
+		c.configKey(part, key)
+	}
+	for _, job := range part.Jobs {
+		c.take(c.jobs, part.Name, "jobs", job.Name)
+	}
+	c.health(part)
+	c.refusals(part)
+}
+
+func (c checker) route(part capability.Capability, r capability.Route) {
+	row := r.Method + " " + r.Path
+	bad := func(reason, mend string) { c.fault(part.Name, "routes", row, reason, mend) }
+	if !methodForm.MatchString(r.Method) {
+		bad("has no method the kit serves", "use GET, HEAD, POST, PUT, PATCH, DELETE or capability.Any")
+	}
+	if !validPath(r.Path) {
+		bad("has no well-formed path", "use literal segments, :name parameters and at most one final *")
+	}
+	if !r.Handle.Valid() {
+		bad("has no handler", "make one with capability.JSON, List, Raw or Socket")
+	}
+	if !r.Guard.Valid() {
+		bad("has no guard", "state who may call: capability.User(), ControlPlane(scope), SignedWebhook(v) or Public(why)")
+	}
+	c.take(c.routes, part.Name, "routes", r.Method+" "+shape(r.Path))
+	if r.Guard.Strategy() == capability.StrategyControlPlane {
+		c.machineRoute(part, r, bad)
+	}
+	if r.Idempotent && (r.Handle.IsRaw() || r.Guard.Strategy() == capability.StrategyPublic || r.Guard.Strategy() == capability.StrategySignedWebhook) {
+		bad("cannot honour Idempotency-Key", "only answers of a known caller that the kit writes can be repeated")
+	}
+}
+
+func (c checker) machineRoute(part capability.Capability, r capability.Route, bad func(reason, mend string)) {
+	if r.Guard.Scope() == "" && !(part.Name == "control-plane" && strings.HasSuffix(r.Path, "/ping")) {
+		bad("is a control-plane route without a scope", "name the scope in capability.ControlPlane")
+	}
+	if r.Summary == "" {
+		bad("is a control-plane route without a summary", "say in one sentence what it does, for the manifest")
+	}
+	if r.Handle.IsRaw() {
+		bad("is a control-plane route that writes its own answer", "use capability.JSON or List: the call is recorded before it is answered")
+	}
+}
+
+func validPath(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/")
+	parts := strings.Split(rest, "/")
+	for i, part := range parts {
+		if !segment.MatchString(part) && !paramForm.MatchString(part) && !(part == "*" && i == len(parts)-1) {
+			return false
+		}
+	}
+	return ok
+}
+
+// shape is a path with its parameter names taken out: two routes of one shape
+// are the same to the router, which would keep the later silently.
+func shape(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, ":") {
+			parts[i] = ":"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+func (c checker) configKey(part capability.Capability, key capability.ConfigKey) {
+	if _, err := json.Marshal(key.Value); err != nil {
+		c.fault(part.Name, key.Key, nil, "does not encode as JSON", "give the manifest a plain value")
+	}
+	if len(key.Choices) > 0 && !slices.Contains(key.Choices, fmt.Sprint(key.Value)) {
+		c.fault(part.Name, key.Key, key.Value, "is not one of the choices", "use "+strings.Join(key.Choices, ", "))
+	}
+}
+
+func (c checker) health(part capability.Capability) {
+	seen := make(map[string]string)
+	for _, key := range part.Health {
+		c.take(seen, part.Name, "health", key.Key)
+		if key.Read == nil {
+			c.fault(part.Name, "health", key.Key, "has no Read", "give it a function that answers a small value")
+		}
+	}
+}
+
+// refusals must be of the capability's own domain: clients find the table of
+// codes by it. The kit's own part declares the general ones.
+func (c checker) refusals(part capability.Capability) {
+	for _, e := range part.Refusals {
+		if part.Name != ownName && !strings.HasPrefix(e.Code, part.Domain()+"/") {
+			c.fault(part.Name, "refusals", e.Code, "is not a code of the domain "+part.Domain(), "name it "+part.Domain()+"/reason")
+		}
+		if e.Status < 400 || e.Status > 599 {
+			c.fault(part.Name, "refusals", e.Code, "has no HTTP status of a refusal", "use 400 to 599")
+		}
+	}
+}

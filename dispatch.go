@@ -1,0 +1,121 @@
+package kit
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// SignatureHeader carries the proof of a job dispatch.
+const SignatureHeader = "Kit-Signature"
+
+// signatureTolerance is how far the sender's clock may be off, either way.
+const signatureTolerance = 300 * time.Second
+
+// maxSignatures bounds the v1 values of one header, so that keys can be rotated.
+const maxSignatures = 4
+
+// maxJobKey bounds the unique key of a dispatched job, in bytes.
+const maxJobKey = 255
+
+// SignDispatch makes the Kit-Signature of POST {path}, the path as clients see
+// it: "t=<unix seconds>,v1=<hex HMAC-SHA256(key, t.path.body)>".
+func SignDispatch(key []byte, now time.Time, path string, body []byte) string {
+	t := strconv.FormatInt(now.Unix(), 10)
+	return "t=" + t + ",v1=" + hex.EncodeToString(dispatchMAC(key, t, path, body))
+}
+
+func dispatchMAC(key []byte, t, path string, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(t + "." + path + "."))
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// dispatcher enqueues jobs by name for an outside scheduler.
+type dispatcher struct {
+	key       []byte
+	now       func() time.Time
+	mountPath string
+	bindings  []*binding
+}
+
+// verify checks the sender's proof. Without a key nobody has one.
+func (d dispatcher) verify(r *http.Request, body []byte) error {
+	if len(d.key) == 0 {
+		return capability.ErrInvalidSignature
+	}
+	t, signatures := parseSignature(r.Header.Get(SignatureHeader))
+	unix, err := strconv.ParseInt(t, 10, 64)
+	if err != nil || d.now().Sub(time.Unix(unix, 0)).Abs() > signatureTolerance {
+		return capability.ErrInvalidSignature
+	}
+	want := dispatchMAC(d.key, t, d.mountPath+r.URL.Path, body)
+	for _, given := range signatures {
+		if mac, err := hex.DecodeString(given); err == nil && hmac.Equal(mac, want) {
+			return nil
+		}
+	}
+	return capability.ErrInvalidSignature
+}
+
+func parseSignature(header string) (t string, signatures []string) {
+	for part := range strings.SplitSeq(header, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		switch {
+		case key == "t":
+			t = value
+		case key == "v1" && len(signatures) < maxSignatures:
+			signatures = append(signatures, value)
+		}
+	}
+	return t, signatures
+}
+
+// workflow is the body of a dispatch. Jobs of one key run one after another:
+// while one waits or runs, a second is not added.
+type workflow struct {
+	Payload json.RawMessage `json:"payload"`
+	Key     string          `json:"key"`
+}
+
+type workflowAnswer struct {
+	JobID string `json:"jobId"`
+}
+
+func (d dispatcher) postWorkflow(c *capability.Call, in workflow) (workflowAnswer, error) {
+	if len(in.Key) > maxJobKey {
+		return workflowAnswer{}, capability.ErrInvalidRequest.Saying("key has at most %d bytes.", maxJobKey)
+	}
+	name := c.Param("binding")
+	for _, b := range d.bindings {
+		if !b.queue.Has(name) {
+			continue
+		}
+		id, err := enqueue(c.Context(), b.queue, name, in)
+		return workflowAnswer{JobID: id}, err
+	}
+	return workflowAnswer{}, capability.ErrNotFound.Saying("There is no job binding of this name.")
+}
+
+func enqueue(ctx context.Context, q *jobs.Queue, name string, in workflow) (string, error) {
+	var opts []jobs.EnqueueOption
+	if in.Key != "" {
+		opts = append(opts, jobs.Key(in.Key))
+	}
+	id, err := q.Enqueue(ctx, name, in.Payload, opts...)
+	if err != nil {
+		return "", fmt.Errorf("enqueue %s: %w", name, err)
+	}
+	return id, nil
+}

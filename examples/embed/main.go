@@ -1,0 +1,75 @@
+// Embed mounts one kit under an application's own router, beside its static
+// files: net/http, chi or echo.
+//
+//	go run ./examples/embed -host nethttp
+//	go run ./examples/embed -host chi
+//	go run ./examples/embed -host echo
+package main
+
+import (
+	"embed"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v4"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
+)
+
+//go:embed static
+var static embed.FS
+
+func main() {
+	host := flag.String("host", "nethttp", "router of the application: nethttp, chi or echo")
+	addr := flag.String("addr", "localhost:8080", "address to listen on")
+	flag.Parse()
+	handler, err := application(*host, "http://"+*addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("%s host: pages at http://%s/, the kit at http://%s/api", *host, *addr, *addr)
+	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	log.Fatal(server.ListenAndServe())
+}
+
+// application is a router of the application's choice with the kit under /api.
+func application(host, origin string) (http.Handler, error) {
+	k, err := kit.New(
+		kit.WithBaseURL(origin+"/api"), // the path is where the kit is mounted
+		kit.WithEnvironment(capability.Development),
+		kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		return nil, err
+	}
+	pages := http.FileServerFS(files)
+	switch host {
+	case "nethttp":
+		return k.Before(pages), nil // what the kit owns first, computed from its routes
+	case "chi":
+		r := chi.NewRouter()
+		r.Mount("/api", k)
+		r.Handle("/*", pages)
+		return r, nil
+	case "echo":
+		e := echo.New()
+		e.Any("/api/*", echo.WrapHandler(k))
+		e.Any("/*", echo.WrapHandler(pages))
+		return e, nil
+	default:
+		return nil, fmt.Errorf("no host %q: use nethttp, chi or echo", host)
+	}
+}

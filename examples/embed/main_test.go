@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestHosts asks every host for a page, for the kit, and for nothing.
+func TestHosts(t *testing.T) {
+	for _, host := range []string{"nethttp", "chi", "echo"} {
+		t.Run(host, func(t *testing.T) {
+			h, err := application(host, "http://localhost:8080")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, want := range map[string]struct {
+				status int
+				says   string
+			}{
+				"/":                           {200, "One kit, your router"},
+				"/api/health":                 {200, `"status":"ok"`},
+				"/api/ledger/coins":           {401, "auth/unauthenticated"},
+				"/api/__kit/dev-login?user=a": {200, `"userId":"a"`},
+				"/missing.html":               {404, ""},
+			} {
+				r := httptest.NewRequest("GET", "http://localhost:8080"+path, nil)
+				r.RemoteAddr = "127.0.0.1:50000"
+				rec := httptest.NewRecorder()
+				h.ServeHTTP(rec, r)
+				if rec.Code != want.status || !strings.Contains(rec.Body.String(), want.says) {
+					t.Errorf("%s: %d %.200s", path, rec.Code, rec.Body)
+				}
+			}
+		})
+	}
+	if _, err := application("gin", ""); err == nil {
+		t.Error("an unknown host is taken")
+	}
+}

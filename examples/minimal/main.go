@@ -1,0 +1,22 @@
+// Minimal is the least there is to say.
+package main
+
+import (
+	"log"
+	"net/http"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/ledger"
+)
+
+func main() {
+	k, err := kit.New(
+		kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+	)
+	if err != nil {
+		log.Fatal(err) // every fault of the composition at once
+	}
+	log.Fatal(http.ListenAndServe("localhost:8080", k))
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/database"
+)
+
+// printRoutes writes the composed table, tab-separated: method, path, guard, scope.
+func printRoutes(w io.Writer, db *database.DB) error {
+	k, err := compose(db, "http://localhost:8080", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	for _, r := range k.Routes() {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Method, r.Path, r.Guard, r.Scope)
+	}
+	return nil
+}
+
+// printBanner says what runs here and what to paste; it lists only what is composed.
+func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Duration) {
+	base := k.BaseURL()
+	line := func(name, text string) { fmt.Fprintf(w, "  %-9s%s\n", name, text) }
+	fmt.Fprintf(w, "\n  kit %s · %s · %s · %d capabilities · %d routes · ready in %d ms\n",
+		k.Version(), k.Environment(), database, len(k.Capabilities()), len(k.Routes()), took.Milliseconds())
+	line("API", base)
+	line("Health", "curl "+base+"/health")
+	if k.Email() != nil {
+		line("Mail", base+"/__kit/mailbox")
+	}
+	if k.Auth() != nil {
+		line("Sign in", "curl -c jar '"+base+"/__kit/dev-login?user=ada'")
+	}
+	if k.Auth() != nil && k.Ledger() != nil {
+		token := `$(curl -s '` + base + `/__kit/dev-login?user=staff&scope=ledger:admin' | sed 's/.*"accessToken":"\([^"]*\)".*/\1/')`
+		line("Give", `curl -H "Authorization: Bearer `+token+`" --json '{"userId":"ada","amount":100,"ref":"welcome:ada","memo":"Welcome"}' `+base+"/ledger/coins/credit")
+		line("Balance", "curl -b jar "+base+"/ledger/coins")
+		line("History", "curl -b jar "+base+"/ledger/coins/transactions")
+	}
+	if k.ControlPlane() != nil {
+		line("Manage", "go run ./cmd/kit manifest -key "+keyFile)
+	}
+	fmt.Fprintln(w)
+}

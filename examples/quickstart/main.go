@@ -1,0 +1,167 @@
+// Quickstart is a whole backend in one process: run it, then paste the lines
+// of its banner.
+//
+//	go run ./examples/quickstart
+//	go run ./examples/quickstart -db app.db
+//	go run ./examples/quickstart -db postgres://user:password@localhost/app
+//	go run ./examples/quickstart -routes
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/controlplane/client"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/rating"
+	"github.com/kitbackend/kit/secrets"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	addr := flags.String("addr", "localhost:8080", "address to listen on")
+	dsn := flags.String("db", "", "database: empty for memory, a file, or a PostgreSQL URL")
+	routes := flags.Bool("routes", false, "print the composed route table and exit")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+
+	started := time.Now()
+	db, name, err := open(ctx, *dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if *routes {
+		return printRoutes(stdout, db)
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	k, err := compose(db, "http://"+reachable(*addr, listener), log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	keyFile, err := connect(ctx, k)
+	if err != nil {
+		return errors.Join(err, listener.Close(), k.Close(context.Background()))
+	}
+	printBanner(stderr, k, name, keyFile, time.Since(started))
+	return errors.Join(serve(ctx, k, listener), k.Close(context.Background()))
+}
+
+// connect makes a control-plane key for this run, in place of that of the run
+// before, and answers the file that holds it.
+func connect(ctx context.Context, k *kit.Kit) (path string, err error) {
+	dir, err := os.MkdirTemp("", "quickstart")
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "key.json")
+	identity, err := client.Generate(k.BaseURL()+"/control-plane", k.Environment(), "")
+	if err != nil {
+		return "", err
+	}
+	if err := identity.Create(path); err != nil {
+		return "", err
+	}
+	connection := controlplane.Connection{Issuer: identity.Issuer, PublicKey: controlplane.NewJWK(identity.Public())}
+	err = k.ControlPlane().Connect(ctx, connection)
+	if errors.Is(err, controlplane.ErrConnected) {
+		err = k.ControlPlane().Reset(ctx, connection)
+	}
+	return path, err
+}
+
+// reachable is the address to show: the host as it was asked for, and the port
+// that the system gave.
+func reachable(addr string, listener net.Listener) string {
+	host, _, _ := net.SplitHostPort(addr)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return net.JoinHostPort(cmp.Or(host, "localhost"), port)
+}
+
+// compose is the backend: every capability of the kit, in one call.
+func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error) {
+	return kit.New(
+		kit.WithDatabase(db),
+		kit.WithEnvironment(capability.Development),
+		kit.WithBaseURL(baseURL),
+		kit.WithLogger(log),
+		kit.WithAudit(audit.Config{}),
+		kit.WithSecrets(secrets.Config{}),
+		kit.WithControlPlane(controlplane.Config{}),
+		kit.WithEmail(email.Config{}),
+		kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
+			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+		kit.WithRating(rating.Config{Games: []rating.Game{
+			{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
+	)
+}
+
+// open picks the database by the form of its name; the code above stays the same.
+func open(ctx context.Context, dsn string) (db *database.DB, name string, err error) {
+	switch {
+	case dsn == "":
+		db, err = database.OpenMemory()
+		return db, "sqlite :memory:", err
+	case strings.HasPrefix(dsn, "postgres://"), strings.HasPrefix(dsn, "postgresql://"):
+		db, err = postgres.Open(ctx, dsn)
+		return db, "postgresql", err
+	default:
+		db, err = database.OpenFile(dsn)
+		return db, "sqlite " + dsn, err
+	}
+}
+
+// serve answers requests and works on jobs until ctx ends, then lets both finish.
+func serve(ctx context.Context, k *kit.Kit, listener net.Listener) error {
+	server := &http.Server{Handler: k, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	working := make(chan error, 1)
+	go func() {
+		working <- k.Run(ctx)
+		stopping, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = server.Shutdown(stopping)
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-working
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// start runs the program on a free port and answers its banner's lines by name.
+func start(t *testing.T, args ...string) map[string]string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, append([]string{"-addr", "localhost:0"}, args...), io.Discard, in)
+		_ = in.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	banner := make(map[string]string)
+	for lines.Scan() {
+		if name, text, ok := strings.Cut(strings.TrimSpace(lines.Text()), "  "); ok {
+			banner[name] = strings.TrimSpace(text)
+		} else if name, text, ok := strings.Cut(strings.TrimSpace(lines.Text()), " "); ok && name != "time="+text {
+			banner[name] = strings.TrimSpace(text)
+		}
+		if banner["Manage"] != "" {
+			break
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return banner
+}
+
+func TestStory(t *testing.T) {
+	for name, args := range map[string][]string{"memory": nil, "file": {"-db", filepath.Join(t.TempDir(), "app.db")}} {
+		t.Run(name, func(t *testing.T) {
+			base := start(t, args...)["API"]
+			jar, err := cookiejar.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := &http.Client{Jar: jar}
+			get := func(path string, into any) {
+				t.Helper()
+				resp, err := client.Get(base + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Fatalf("%s: %s", path, resp.Status)
+				}
+				if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var health, login, balance map[string]any
+			get("/health", &health)
+			get("/__kit/dev-login?user=ada", &login)
+			get("/ledger/coins", &balance)
+			if health["status"] != "ok" || login["userId"] != "ada" || balance["currency"] != "coins" {
+				t.Errorf("%v %v %v", health, login, balance)
+			}
+		})
+	}
+}
+
+// TestBannerLines pastes what the banner prints into a shell.
+func TestBannerLines(t *testing.T) {
+	if os.Getenv("KIT_TEST_CURL") == "" {
+		t.Skip("KIT_TEST_CURL is not set")
+	}
+	banner, dir := start(t), t.TempDir()
+	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada"}
+	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History"} {
+		cmd := exec.Command("sh", "-c", banner[name])
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil || !strings.Contains(string(out), want[name]) {
+			t.Errorf("%s: %s\n%s%v", name, banner[name], out, err)
+		}
+	}
+}
+
+// TestManage follows the banner to the manifest of the running service.
+func TestManage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "app.db")
+	for range 2 { // a second run on the same database has a key of its own
+		t.Run("", func(t *testing.T) {
+			banner := start(t, "-db", file)
+			cmd := exec.Command("go", strings.Fields(banner["Manage"])[1:]...)
+			cmd.Dir = "../.."
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "ledger") || !strings.Contains(string(out), "control-plane") {
+				t.Errorf("%s: %v\n%s", banner["Manage"], err, out)
+			}
+		})
+	}
+}
+
+// TestReadmeCommand runs the README's command as it stands, on a free port.
+func TestReadmeCommand(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const command = "go run ./examples/quickstart"
+	if !strings.Contains(string(readme), "\n"+command+"\n") {
+		t.Fatal("the README has another command")
+	}
+	cmd := exec.Command("go", strings.Fields(command + " -addr localhost:0 -routes")[1:]...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("../../testdata/routes.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(out) != string(golden) {
+		t.Errorf("-routes prints\n%s", out)
+	}
+}

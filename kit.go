@@ -1,0 +1,212 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kv"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/pubsub"
+	"github.com/kitbackend/kit/rating"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// DefaultDatabase is the binding that capabilities use unless they name another.
+const DefaultDatabase = "DB"
+
+const defaultInternalPrefix = "/__kit"
+
+// migrationTimeout bounds how long New waits for the schema, another node's
+// lock included.
+const migrationTimeout = 5 * time.Minute
+
+// Kit is a composed backend: an http.Handler and the capabilities behind it.
+type Kit struct {
+	audit        *audit.Audit
+	secrets      *secrets.Secrets
+	controlPlane *controlplane.ControlPlane
+	email        *email.Email
+	auth         *auth.Auth
+	ledger       *ledger.Ledger
+	leaderboard  *leaderboard.Leaderboard
+	rating       *rating.Rating
+
+	capabilities []capability.Capability
+	table        []mount.Entry
+	bindings     []*binding
+	bus          *pubsub.Bus
+	ownBus       bool
+	ownDB        *database.DB
+	mount        *mount.Mount
+	owned        *mount.Owned
+	log          *slog.Logger
+	environment  string
+	baseURL      *url.URL
+	version      string
+
+	clock          func() time.Time
+	internalPrefix string
+}
+
+// binding is a database with the job queue whose jobs commit with its rows.
+type binding struct {
+	name  string
+	db    *database.DB
+	queue *jobs.Queue
+}
+
+// New composes a backend. It checks all peers and configuration first and
+// answers every fault at once, each a *[capability.Fault] found by errors.As;
+// then it applies the migrations. Nothing runs in the background until
+// [Kit.Run].
+func New(opts ...Option) (*Kit, error) {
+	o := defaults()
+	for _, opt := range opts {
+		opt(o)
+	}
+	a, err := begin(o)
+	if err != nil {
+		return nil, err
+	}
+	k := a.kit
+
+	// The whole dependency graph: a capability takes peers from lines above it.
+	k.audit = compose(a, o.audit, func(cfg audit.Config) (*audit.Audit, error) {
+		return audit.New(a.host("audit", cfg.Database), cfg, audit.Peers{Keys: a.masterKeys()})
+	})
+	k.secrets = compose(a, o.secrets, func(cfg secrets.Config) (*secrets.Secrets, error) {
+		return secrets.New(a.host("secrets", cfg.Database, o.auditDatabase()), cfg,
+			secrets.Peers{Audit: k.audit, Keys: a.masterKeys()})
+	})
+	k.controlPlane = compose(a, o.controlPlane, func(cfg controlplane.Config) (*controlplane.ControlPlane, error) {
+		cfg.Bootstrap = cmp.Or(cfg.Bootstrap, os.Getenv("KIT_CONTROL_PLANE_CONNECTION"))
+		return controlplane.New(a.host("control-plane", cfg.Database, o.auditDatabase()), cfg,
+			controlplane.Peers{Audit: k.audit, Composed: k.Capabilities, Version: k.version})
+	})
+	k.email = compose(a, o.email, func(cfg email.Config) (*email.Email, error) {
+		return email.New(a.host("email", cfg.Database, o.auditDatabase()), cfg,
+			email.Peers{Audit: k.audit, Keys: a.masterKeys()})
+	})
+	k.auth = compose(a, o.auth, func(cfg auth.Config) (*auth.Auth, error) {
+		return auth.New(a.host("auth", cfg.Database, o.auditDatabase()), cfg, auth.Peers{Audit: k.audit, Keys: a.masterKeys()})
+	})
+	k.ledger = compose(a, o.ledger, func(cfg ledger.Config) (*ledger.Ledger, error) {
+		return ledger.New(a.host("ledger", cfg.Database, o.auditDatabase()), cfg, ledger.Peers{Audit: k.audit})
+	})
+	k.leaderboard = compose(a, o.leaderboard, func(cfg leaderboard.Config) (*leaderboard.Leaderboard, error) {
+		return leaderboard.New(a.host("leaderboard", cfg.Database, o.auditDatabase()), cfg, leaderboard.Peers{Audit: k.audit})
+	})
+	k.rating = compose(a, o.rating, func(cfg rating.Config) (*rating.Rating, error) {
+		return rating.New(a.host("rating", cfg.Database, o.auditDatabase()), cfg, rating.Peers{Audit: k.audit})
+	})
+	for _, build := range o.others {
+		a.add(build(k))
+	}
+
+	if err := a.finish(); err != nil {
+		return nil, errors.Join(err, k.Close(context.Background()))
+	}
+	if o.skipMigrations {
+		return k, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
+	defer cancel()
+	if err := k.Migrate(ctx); err != nil {
+		return nil, errors.Join(err, k.Close(context.Background()))
+	}
+	return k, nil
+}
+
+// Migrate applies what is missing of every capability's schema, in the order
+// of composition. Several nodes may call it at once.
+func (k *Kit) Migrate(ctx context.Context) error {
+	for _, b := range k.bindings {
+		sets := []database.Migrations{jobs.Migrations(), kv.Migrations(), mount.Migrations()}
+		for _, c := range k.capabilities {
+			if c.Migrations != nil && c.Database == b.db {
+				sets = append(sets, database.Migrations{Name: c.Name, FS: c.Migrations})
+			}
+		}
+		if err := b.db.Migrate(ctx, sets...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Audit answers the composed capability, or nil.
+func (k *Kit) Audit() *audit.Audit { return k.audit }
+
+// Secrets answers the composed capability, or nil.
+func (k *Kit) Secrets() *secrets.Secrets { return k.secrets }
+
+// ControlPlane answers the composed capability, or nil.
+func (k *Kit) ControlPlane() *controlplane.ControlPlane { return k.controlPlane }
+
+// Email answers the composed capability, or nil.
+func (k *Kit) Email() *email.Email { return k.email }
+
+// Auth answers the composed capability, or nil.
+func (k *Kit) Auth() *auth.Auth { return k.auth }
+
+// Ledger answers the composed capability, or nil.
+func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
+
+// Leaderboard answers the composed capability, or nil.
+func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
+
+// Rating answers the composed capability, or nil.
+func (k *Kit) Rating() *rating.Rating { return k.rating }
+
+// Database answers the binding DB, for the application's own rows: what runs
+// inside its InTx commits together with what capabilities write there.
+func (k *Kit) Database() *database.DB { return k.bindings[0].db }
+
+// Host answers what a capability of the application's own runs on.
+func (k *Kit) Host() capability.Host { return k.bindings[0].host(k) }
+
+// Jobs answers the queue of the binding DB.
+func (k *Kit) Jobs() *jobs.Queue { return k.bindings[0].queue }
+
+// PubSub answers the bus that carries hints between nodes.
+func (k *Kit) PubSub() *pubsub.Bus { return k.bus }
+
+// Environment answers the deployment's environment.
+func (k *Kit) Environment() string { return k.environment }
+
+// Version answers the deployed version, as GET /health does.
+func (k *Kit) Version() string { return k.version }
+
+// BaseURL answers where clients reach the kit, without a trailing slash.
+func (k *Kit) BaseURL() string { return k.baseURL.String() }
+
+// Capabilities lists what is composed, in order.
+func (k *Kit) Capabilities() []capability.Capability { return k.capabilities }
+
+func defaults() *options {
+	return &options{
+		databases:      make(map[string]*database.DB),
+		environment:    os.Getenv("KIT_ENVIRONMENT"),
+		baseURL:        "http://localhost:8080",
+		version:        mainVersion(),
+		log:            slog.Default(),
+		clock:          time.Now,
+		limits:         defaultLimits(),
+		internalPrefix: defaultInternalPrefix,
+		dispatchKey:    []byte(os.Getenv("KIT_DISPATCH_KEY")),
+	}
+}

@@ -1,0 +1,153 @@
+package kittest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Client calls the kit as somebody.
+type Client struct {
+	t       testing.TB
+	handler http.Handler
+	// before puts the caller's proof on a request.
+	before func(*http.Request)
+}
+
+// Response is what came back.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	t      testing.TB
+}
+
+// Anonymous calls without any proof.
+func (k *Kit) Anonymous() *Client { return k.client(func(*http.Request) {}) }
+
+// User calls as a user, created if absent, by an access token with the scopes.
+// It needs auth composed.
+func (k *Kit) User(userID string, scopes ...string) *Client {
+	k.t.Helper()
+	ctx := context.Background()
+	k.must(k.Auth().EnsureUser(ctx, userID))
+	return k.client(func(r *http.Request) {
+		// A token per call: the clock may have moved past the life of the last.
+		token, err := k.Auth().IssueToken(ctx, userID, scopes, time.Minute)
+		k.must(err)
+		r.Header.Set("Authorization", "Bearer "+token)
+	})
+}
+
+// Browser calls as a signed-in user, created if absent, by a cookie session and
+// its CSRF token. It needs auth composed.
+func (k *Kit) Browser(userID string) *Client {
+	k.t.Helper()
+	ctx := context.Background()
+	k.must(k.Auth().EnsureUser(ctx, userID))
+	session, err := k.Auth().CreateSession(ctx, userID)
+	k.must(err)
+	return k.client(func(r *http.Request) {
+		r.AddCookie(k.Auth().SessionCookie(session))
+		r.Header.Set("X-CSRF-Token", k.Auth().CSRFToken(session))
+	})
+}
+
+// Bearing calls with this Authorization header.
+func (k *Kit) Bearing(authorization string) *Client {
+	return k.client(func(r *http.Request) { r.Header.Set("Authorization", authorization) })
+}
+
+func (k *Kit) client(before func(*http.Request)) *Client {
+	return &Client{t: k.t, handler: k, before: before}
+}
+
+func (k *Kit) must(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatalf("kittest: %v", err)
+	}
+}
+
+// With answers a client that also sends a header, or, with an empty value,
+// leaves it out.
+func (c *Client) With(header, value string) *Client {
+	return &Client{t: c.t, handler: c.handler, before: func(r *http.Request) {
+		c.before(r)
+		if value == "" {
+			r.Header.Del(header)
+			return
+		}
+		r.Header.Set(header, value)
+	}}
+}
+
+// Get reads a path.
+func (c *Client) Get(path string) *Response { c.t.Helper(); return c.Do(http.MethodGet, path, nil) }
+
+// Post sends a body: a string goes as it is, anything else as JSON.
+func (c *Client) Post(path string, body any) *Response {
+	c.t.Helper()
+	return c.Do(http.MethodPost, path, body)
+}
+
+// Do makes any request.
+func (c *Client) Do(method, path string, body any) *Response {
+	c.t.Helper()
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		reader = strings.NewReader(b)
+	default:
+		raw, err := json.Marshal(b)
+		if err != nil {
+			c.t.Fatalf("kittest: body: %v", err)
+		}
+		reader = bytes.NewReader(raw)
+	}
+	r := httptest.NewRequestWithContext(context.Background(), method, path, reader)
+	r.RemoteAddr = "127.0.0.1:50000"
+	if reader != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	c.before(r)
+	rec := httptest.NewRecorder()
+	c.handler.ServeHTTP(rec, r)
+	return &Response{Status: rec.Code, Header: rec.Header(), Body: rec.Body.Bytes(), t: c.t}
+}
+
+// Code answers the refusal's code, or "" when the call succeeded.
+func (r *Response) Code() string {
+	var body struct {
+		Error struct{ Code string }
+	}
+	if r.Status < 400 || json.Unmarshal(r.Body, &body) != nil {
+		return ""
+	}
+	return body.Error.Code
+}
+
+// JSON decodes the body into the pointer and fails the test if it cannot.
+func (r *Response) JSON(into any) {
+	r.t.Helper()
+	if err := json.Unmarshal(r.Body, into); err != nil {
+		r.t.Fatalf("kittest: %d %s: %v", r.Status, r.Body, err)
+	}
+}
+
+// Want fails the test unless the status and the refusal's code are these; code
+// is "" for success.
+func (r *Response) Want(status int, code string) *Response {
+	r.t.Helper()
+	if r.Status != status || r.Code() != code {
+		r.t.Fatalf("got %d %s, want %d %s", r.Status, r.Body, status, code)
+	}
+	return r
+}

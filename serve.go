@@ -1,0 +1,189 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// ownName is the capability of the kit itself: its routes, refusals and jobs.
+const ownName = "kit"
+
+// Health is the answer of GET /health.
+type Health struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
+}
+
+func (k *Kit) own(o *options) capability.Capability {
+	d := dispatcher{key: o.dispatchKey, now: o.clock, mountPath: strings.TrimSuffix(k.baseURL.Path, "/"), bindings: k.bindings}
+	return capability.Capability{
+		Name:    ownName,
+		Version: k.version,
+		Routes: []capability.Route{
+			{Method: http.MethodGet, Path: "/health", Guard: capability.Public("says only that the process serves, and its version"),
+				Summary: "Status and deployed version.", Handle: capability.JSON(http.StatusOK, k.getHealth)},
+			{Method: http.MethodPost, Path: o.internalPrefix + "/workflows/:binding", Guard: capability.SignedWebhook(d.verify),
+				Summary: "Enqueue a durable job.", MaxBody: jobs.MaxPayload, Handle: capability.JSON(http.StatusAccepted, d.postWorkflow)},
+		},
+		Refusals: capability.GeneralRefusals(),
+		Jobs: []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+			return mount.SweepKeys(ctx, k.Database())
+		}}},
+	}
+}
+
+func (k *Kit) getHealth(*capability.Call, capability.None) (Health, error) {
+	return Health{Status: "ok", Version: k.version}, nil
+}
+
+// ServeHTTP answers a request of the root or of the mount path.
+func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeHTTP(w, r) }
+
+// Owns reports whether the kit answers this path, whatever the method. It is
+// computed from the route table. The path is as the application's router sees
+// it, the mount path of WithBaseURL included.
+func (k *Kit) Owns(path string) bool { return k.owned.Has(path) }
+
+// Before serves owned paths itself and hands every other request to next, such
+// as a handler of static assets.
+func (k *Kit) Before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if k.Owns(cmp.Or(r.URL.RawPath, r.URL.Path)) { // as the router sees it
+			k.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Route is one row of the composed table, in the words of the specification.
+type Route struct {
+	Method string
+	// Path is fully mounted under the kit.
+	Path string
+	// Guard is user, bearer, session, control-plane, signed-webhook or public.
+	Guard string
+	// Scope is the scope or condition of the row, or "-".
+	Scope string
+	// Capability is the name of the part that answers.
+	Capability string
+}
+
+// Routes lists the composed table in the order of composition.
+func (k *Kit) Routes() []Route {
+	list := make([]Route, 0, len(k.table))
+	for _, e := range k.table {
+		g := e.Route.Guard
+		list = append(list, Route{Method: e.Route.Method, Path: e.Route.Path, Guard: g.Strategy().String(),
+			Scope: condition(g), Capability: e.Domain})
+	}
+	return list
+}
+
+// condition says in one word or note what a row asks beyond its strategy.
+func condition(g capability.Guard) string {
+	switch {
+	case g.Scope() != "":
+		return g.Scope()
+	case g.CSRF():
+		return "csrf"
+	case g.Note() == capability.DevelopmentOnly, g.Strategy() != capability.StrategyPublic && g.Note() != "":
+		return g.Note()
+	default:
+		return "-"
+	}
+}
+
+// healthLifetime is how long a health aggregate is kept: it may be a scan.
+const healthLifetime = 30 * time.Second
+
+// cacheHealth keeps what the capability's aggregates answer; failures are not kept.
+func cacheHealth(c capability.Capability, now func() time.Time) capability.Capability {
+	c.Health = slices.Clone(c.Health)
+	for i := range c.Health {
+		read := c.Health[i].Read
+		var mu sync.Mutex
+		var value any
+		var at time.Time
+		c.Health[i].Read = func(ctx context.Context) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if age := now().Sub(at); !at.IsZero() && 0 <= age && age < healthLifetime {
+				return value, nil
+			}
+			fresh, err := read(ctx)
+			if err == nil {
+				value, at = fresh, now()
+			}
+			return fresh, err
+		}
+	}
+	return c
+}
+
+// Ready reports whether the kit can serve: every database answers and every
+// health aggregate could be read within the last 30 seconds. It is for the
+// application's readiness probe.
+func (k *Kit) Ready(ctx context.Context) error {
+	var faults []error
+	for _, b := range k.bindings {
+		if err := b.db.Ping(ctx); err != nil {
+			faults = append(faults, fmt.Errorf("database %s: %w", b.name, err))
+		}
+	}
+	for _, c := range k.capabilities {
+		for _, key := range c.Health {
+			if _, err := key.Read(ctx); err != nil {
+				faults = append(faults, fmt.Errorf("%s.%s: %w", c.Name, key.Key, err))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Run works on durable jobs and schedules until ctx ends, then stops
+// gracefully: what is running finishes or gives its lease back. Any number of
+// nodes may run on one database; each tick of a schedule runs once.
+func (k *Kit) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	faults := make([]error, len(k.bindings))
+	var wg sync.WaitGroup
+	for i, b := range k.bindings {
+		wg.Go(func() {
+			defer cancel() // one queue that fails stops the others
+			faults[i] = b.queue.Run(ctx)
+		})
+	}
+	wg.Wait()
+	return errors.Join(faults...)
+}
+
+// Close stops what capabilities keep running, the last composed first, and
+// closes the database that New opened itself. Call it after Run has returned.
+func (k *Kit) Close(ctx context.Context) error {
+	var faults []error
+	for _, c := range slices.Backward(k.capabilities) {
+		if c.Close != nil {
+			faults = append(faults, c.Close(ctx))
+		}
+	}
+	if k.ownBus {
+		faults = append(faults, k.bus.Close())
+	}
+	if k.ownDB != nil {
+		faults = append(faults, k.ownDB.Close())
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,253 @@
+package kit_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kittest"
+)
+
+func get(h http.Handler, path string) (int, string) {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
+	return rec.Code, rec.Body.String()
+}
+
+func TestHealth(t *testing.T) {
+	k := kittest.New(t, kit.WithVersion("1.2.3"))
+	if status, body := get(k, "/health"); status != 200 || body != `{"status":"ok","version":"1.2.3"}`+"\n" {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestHosts mounts one kit the ways applications do: at the root, under a
+// prefix that the router leaves on, and under one that it strips.
+func TestHosts(t *testing.T) {
+	pages := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) })
+	at := func(base string) *kittest.Kit {
+		return kittest.New(t, append(everything(), kit.WithBaseURL("http://localhost:8080"+base))...)
+	}
+	kept := http.NewServeMux()
+	kept.Handle("/api/", at("/api"))
+	kept.Handle("/", pages)
+	stripped := http.NewServeMux()
+	stripped.Handle("/api/", http.StripPrefix("/api", at("/api")))
+	stripped.Handle("/", pages)
+	router := chi.NewRouter()
+	router.Mount("/api", at("/api"))
+	router.Handle("/*", pages)
+	for name, h := range map[string]http.Handler{
+		"net/http": kept, "net/http stripped": stripped, "chi": router, "Before": at("/api").Before(pages),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status, body := get(h, "/api/health"); status != 200 || !strings.Contains(body, "ok") {
+				t.Errorf("health: %d %s", status, body)
+			}
+			if status, _ := get(h, "/api/ledger/coins"); status != 401 {
+				t.Errorf("ledger: %d", status)
+			}
+			if status, body := get(h, "/index.html"); status != 200 || body != "page" {
+				t.Errorf("page: %d %s", status, body)
+			}
+		})
+	}
+	if status, _ := get(at("/api").Before(pages), "/api/ledger/a%2Fb"); status != 401 {
+		t.Errorf("an escaped slash in a parameter went to the pages: %d", status)
+	}
+	root := at("")
+	h := root.Before(pages)
+	for path, owned := range map[string]bool{"/health": true, "/ledger/coins": true, "/ledger": false, "/api/health": false, "/": false} {
+		if root.Owns(path) != owned {
+			t.Errorf("Owns(%q) = %v", path, !owned)
+		}
+		if _, body := get(h, path); (body != "page") != owned {
+			t.Errorf("%s: %q", path, body)
+		}
+	}
+}
+
+func TestCapabilityNotComposedLeavesItsPrefixFree(t *testing.T) {
+	k := kittest.New(t, part(capability.Capability{Name: "shop", Version: "1", Prefix: "/ledger",
+		Routes: []capability.Route{route("GET", "/ledger/:thing", capability.Public("tests"))}}))
+	k.Anonymous().Get("/ledger/x").Want(200, "")
+	k.Anonymous().Get("/auth/devices").Want(404, "kit/not_found")
+	if k.Ledger() != nil || k.Auth() != nil || k.Audit() != nil {
+		t.Error("accessors of what is not composed are not nil")
+	}
+}
+
+func TestReady(t *testing.T) {
+	var sick error
+	k := kittest.New(t, append(everything(), part(capability.Capability{Name: "shop", Version: "1",
+		Health: []capability.HealthKey{{Key: "stock", Read: func(context.Context) (any, error) { return 1, sick }}}}))...)
+	if err := k.Ready(context.Background()); err != nil {
+		t.Error(err)
+	}
+	sick = errors.New("out of stock")
+	if err := k.Ready(context.Background()); err != nil {
+		t.Errorf("an aggregate was read again at once: %v", err)
+	}
+	k.Clock.Advance(30 * time.Second)
+	if err := k.Ready(context.Background()); !errors.Is(err, sick) || !strings.Contains(err.Error(), "shop.stock") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMigrationsByHand(t *testing.T) {
+	k := kittest.New(t, append(everything(), kit.WithoutMigrations())...)
+	k.Anonymous().Get("/health").Want(200, "")
+	if err := k.Ready(context.Background()); err == nil {
+		t.Error("ready without a schema")
+	}
+	for range 2 {
+		if err := k.Migrate(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Clock.Advance(time.Minute)
+	if err := k.Ready(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// dispatched composes a kit with one job that notes its payloads.
+func dispatched(t *testing.T, ran *[]string, opts ...kit.Option) *kittest.Kit {
+	return kittest.New(t, append(opts, part(capability.Capability{Name: "shop", Version: "1", Jobs: []jobs.Binding{{
+		Name: "SHOP_RESTOCK",
+		Run: func(_ context.Context, job jobs.Job) error {
+			*ran = append(*ran, job.Binding+" "+job.Key+" "+string(job.Payload))
+			return nil
+		}}}}))...)
+}
+
+func TestWorkflowDispatch(t *testing.T) {
+	key := []byte("0123456789abcdef0123456789abcdef")
+	var ran []string
+	k := dispatched(t, &ran, kit.WithDispatchKey(key), kit.WithBaseURL("http://localhost:8080/api"))
+	send := func(path, body, signature string) *kittest.Response {
+		return k.Anonymous().With(kit.SignatureHeader, signature).Post(path, body)
+	}
+	const path = "/api/__kit/workflows/SHOP_RESTOCK"
+	body := `{"payload":{"item":7},"key":"monday"}`
+	sign := func(at time.Time, path, body string) string { return kit.SignDispatch(key, at, path, []byte(body)) }
+	now := k.Clock.Now()
+
+	for name, signature := range map[string]string{
+		"none": "", "malformed": "v1", "no time": strings.TrimPrefix(sign(now, path, body), "t="),
+		"another path": sign(now, "/__kit/workflows/SHOP_RESTOCK", body), "another body": sign(now, path, body+" "),
+		"too old": sign(now.Add(-301*time.Second), path, body), "from the future": sign(now.Add(301*time.Second), path, body),
+		"another key":   kit.SignDispatch([]byte("another key entirely"), now, path, []byte(body)),
+		"fifth of five": "v1=00,v1=00,v1=00,v1=00," + sign(now, path, body),
+	} {
+		t.Run(name, func(t *testing.T) { send(path, body, signature).Want(401, "kit/invalid_signature") })
+	}
+	var answer struct{ JobID string }
+	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&answer)
+	if answer.JobID == "" {
+		t.Error("no job id")
+	}
+	var again struct{ JobID string }
+	send(path, body, "v1=00,"+sign(now, path, body)).Want(202, "").JSON(&again)
+	if again != answer {
+		t.Error("a second job under the key of one that waits")
+	}
+	unknown := "/api/__kit/workflows/NO_SUCH"
+	send(unknown, `{}`, sign(now, unknown, `{}`)).Want(404, "kit/not_found")
+	send(path, `{"more":1}`, sign(now, path, `{"more":1}`)).Want(400, "kit/invalid_request")
+	long := `{"key":"` + strings.Repeat("k", 256) + `"}`
+	send(path, long, sign(now, path, long)).Want(400, "kit/invalid_request")
+	send(path, `{}`, sign(now, path, `{}`)).Want(202, "")
+	if n := k.RunJobs(); n < 2 || len(ran) != 2 || ran[0] != `SHOP_RESTOCK monday {"item":7}` {
+		t.Errorf("%d ran: %q", n, ran)
+	}
+}
+
+func TestDispatchWithoutAKeyIsRefused(t *testing.T) {
+	t.Setenv("KIT_DISPATCH_KEY", "")
+	var ran []string
+	k := dispatched(t, &ran)
+	path := "/__kit/workflows/SHOP_RESTOCK"
+	k.Anonymous().With(kit.SignatureHeader, kit.SignDispatch(nil, k.Clock.Now(), path, []byte(`{}`))).Post(path, `{}`).Want(401, "kit/invalid_signature")
+}
+
+// TestRun works on jobs until its context ends, and a schedule's tick runs.
+func TestRun(t *testing.T) {
+	done := make(chan string, 1)
+	k := kittest.New(t, part(capability.Capability{Name: "shop", Version: "1", Jobs: []jobs.Binding{{
+		Name: "SHOP_RESTOCK",
+		Run: func(_ context.Context, job jobs.Job) error {
+			done <- string(job.Payload)
+			return nil
+		}}}}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	if _, err := k.Jobs().Enqueue(ctx, "SHOP_RESTOCK", 7); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got != "7" {
+		t.Errorf("ran with %s", got)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIdempotencyKeysAreSwept holds that the kit's own schedule removes them.
+func TestIdempotencyKeysAreSwept(t *testing.T) {
+	k := kittest.New(t, everything()...)
+	db, ctx := k.Database(), context.Background()
+	if _, err := db.Exec(ctx, `INSERT INTO kit_idempotency (route, caller, key, hash, status, answer, expires_at) VALUES ('r', 'c', 'k', 'h', 200, '', $1)`,
+		k.Clock.Now().Add(mount.KeyLifetime).UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	left := func() (n int) {
+		k.RunJobs()
+		if err := db.QueryRow(ctx, `SELECT count(*) FROM kit_idempotency`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	k.Clock.Advance(mount.KeyLifetime - time.Hour)
+	if n := left(); n != 1 {
+		t.Errorf("%d keys before their day has passed", n)
+	}
+	k.Clock.Advance(2 * time.Hour)
+	if n := left(); n != 0 {
+		t.Errorf("%d keys after their day", n)
+	}
+}
+
+// TestTwoKitsOnOneDatabase holds that nodes answer alike.
+func TestTwoKitsOnOneDatabase(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	a := kittest.New(t, append(everything(), kit.WithDatabase(dbs[0]))...)
+	b := kittest.New(t, append(everything(), kit.WithDatabase(dbs[1]))...)
+	staff := a.User("staff", "ledger:admin")
+	staff.Post("/ledger/coins/credit", `{"userId":"ada","amount":5,"ref":"r1"}`).Want(201, "")
+	var balance struct{ Balance int64 }
+	b.User("ada").Get("/ledger/coins").Want(200, "").JSON(&balance)
+	if balance.Balance != 5 {
+		t.Errorf("the other node answers %d", balance.Balance)
+	}
+	var tx, again json.RawMessage
+	a.User("staff", "ledger:admin").Post("/ledger/coins/credit", `{"userId":"ada","amount":5,"ref":"r1"}`).Want(201, "").JSON(&tx)
+	b.User("staff", "ledger:admin").Post("/ledger/coins/credit", `{"userId":"ada","amount":5,"ref":"r1"}`).Want(201, "").JSON(&again)
+	if string(tx) != string(again) {
+		t.Errorf("replays differ:\n%s\n%s", tx, again)
+	}
+}
