@@ -273,6 +273,7 @@ func TestBatch(t *testing.T) {
 func TestBatchGivesUp(t *testing.T) {
 	n := open(t, databasetest.Postgres(t), config, newClock())
 	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
 	n.Gather("xp",
 		func() {
 			if _, err := n.Submit(t.Context(), leaderboard.Submission{Board: "xp", UserID: "ada", Score: 1}); err != nil {
@@ -282,8 +283,12 @@ func TestBatchGivesUp(t *testing.T) {
 		func() {
 			_, err := n.Submit(ctx, leaderboard.Submission{Board: "xp", UserID: "bob", Score: 1})
 			wantErr(t, err, context.Canceled)
+			close(left)
 		},
-		cancel,
+		func() {
+			cancel()
+			<-left
+		},
 	)
 	n.wantTop(t, leaderboard.View{Board: "xp"}, "ada:1")
 	_, err := n.Submit(ctx, leaderboard.Submission{Board: "xp", UserID: "bob", Score: 1})

@@ -301,7 +301,6 @@ func (n *node) count(t rapid.TB, v leaderboard.View, user string) (rank int64) {
 	return rank
 }
 
-
 // TestModel holds everything that can be read to the model after every step of
 // random histories, with ranges of two entries so that buckets are cut and joined.
 func TestModel(t *testing.T) {
