@@ -137,8 +137,8 @@ func (k *Kit) Migrate(ctx context.Context) error {
 	for _, b := range k.bindings {
 		sets := []database.Migrations{jobs.Migrations(), kv.Migrations(), mount.Migrations()}
 		for _, c := range k.capabilities {
-			if c.Migrations != nil && c.Database == b.db {
-				sets = append(sets, database.Migrations{Name: c.Name, FS: c.Migrations})
+			if c.Database == b.db {
+				sets = append(sets, c.Lines()...)
 			}
 		}
 		if err := b.db.Migrate(ctx, sets...); err != nil {

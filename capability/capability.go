@@ -70,10 +70,21 @@ type Capability struct {
 	Health []HealthKey
 	// Migrations holds NNNN_name.sql, forward only.
 	Migrations fs.FS
-	Jobs       []jobs.Binding
+	// Parts are the migrations of libraries the capability is made of, each a
+	// line of its own, applied after Migrations.
+	Parts []database.Migrations
+	Jobs  []jobs.Binding
 	// Refusals lists every code the capability can answer with.
 	Refusals []*Error
 	Close    func(context.Context) error
+}
+
+// Lines lists all the capability's migrations in their order.
+func (c Capability) Lines() []database.Migrations {
+	if c.Migrations == nil {
+		return c.Parts
+	}
+	return append([]database.Migrations{{Name: c.Name, FS: c.Migrations}}, c.Parts...)
 }
 
 // Domain is the name as error codes and audit namespaces spell it: without hyphens.

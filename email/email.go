@@ -65,6 +65,7 @@ type Email struct {
 	chain     chain
 	mailbox   *devmail.Mailbox
 	visits    *rate.Limiter
+	ses       *ses
 }
 
 // unsubscribeVisits bounds the requests of one client to unsubscribe links.
@@ -89,6 +90,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 		tokens:    newTokenKeys(host, store, peers.Keys),
 		mailbox:   devmail.New(host),
 		visits:    rate.New(unsubscribeVisits, host.Now),
+		ses:       newSES(cfg.Webhooks.SES, host.Now),
 	}
 	e.from, _ = parseAddress(cfg.From) // validated above, as are the next two
 	e.replyTo, _ = parseAddress(cfg.ReplyTo)

@@ -427,7 +427,7 @@ func TestAssembly(t *testing.T) {
 		"attempts":  {Retry: email.Retry{MaxAttempts: 1000}},
 		"retention": {Retention: email.Retention{Bodies: time.Hour}},
 		"dkim":      {DKIM: []email.DKIM{{Domain: "acme.example", Selector: "s"}}},
-		"webhook":   {Webhooks: email.Webhooks{Postmark: "user:short", Resend: "whsec_!", MailPace: "x"}},
+		"webhook":   {Webhooks: email.Webhooks{Postmark: "user:short", Resend: "whsec_!", MailPace: "x", SES: "arn:aws:sns:here"}},
 		"template":  {Templates: map2fs("a.txt", "no subject")},
 		"syntax":    {Templates: map2fs("a.txt", "{{")},
 	} {

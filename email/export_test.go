@@ -1,7 +1,12 @@
 package email
 
+import "net/http"
+
 // Sign is what an attempt does to a message.
 var Sign = sign
 
 // Redirectable is what a click may lead to.
 var Redirectable = redirectable
+
+// ReachSNS makes e ask SNS through another transport.
+func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.client.Transport = transport }

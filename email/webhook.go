@@ -1,12 +1,14 @@
 package email
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,6 +27,9 @@ type Webhooks struct {
 	Postmark string
 	// MailPace is the base64 of the Ed25519 public key: POST …/webhooks/mailpace.
 	MailPace string
+	// SES is the ARN of the SNS topic that SES reports to, its SignatureVersion
+	// set to 2: POST …/webhooks/ses. The subscription confirms itself.
+	SES string
 }
 
 // webhookSkew bounds the age of a signature that carries its time.
@@ -42,6 +47,9 @@ func (w Webhooks) validate(faults *capability.Faults) {
 	if key, err := base64.StdEncoding.DecodeString(w.MailPace); w.MailPace != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
 		faults.Add("webhooks.mailPace", nil, "is not an Ed25519 public key", "copy it from the provider")
 	}
+	if w.SES != "" && !topicARN.MatchString(w.SES) {
+		faults.Add("webhooks.ses", w.SES, "is not the ARN of an SNS topic", "write it like arn:aws:sns:eu-west-1:123456789012:mail")
+	}
 }
 
 func (w Webhooks) resendKey() ([]byte, error) {
@@ -50,7 +58,7 @@ func (w Webhooks) resendKey() ([]byte, error) {
 
 func (e *Email) webhookRoutes() []capability.Route {
 	var routes []capability.Route
-	add := func(name, secret string, verify capability.Verifier, read func([]byte) ([]Report, error)) {
+	add := func(name, secret string, verify capability.Verifier, read func(context.Context, []byte) ([]Report, error)) {
 		if secret == "" {
 			return
 		}
@@ -62,8 +70,10 @@ func (e *Email) webhookRoutes() []capability.Route {
 				if err != nil {
 					return err
 				}
-				reports, err := read(body)
-				if err != nil {
+				reports, err := read(c.Context(), body)
+				if refusal := new(capability.Error); errors.As(err, &refusal) {
+					return err
+				} else if err != nil {
 					return capability.ErrInvalidRequest.Saying("The body is not a report.").Because(err)
 				}
 				if _, err := e.Ingest(c.Context(), reports); err != nil {
@@ -74,10 +84,16 @@ func (e *Email) webhookRoutes() []capability.Route {
 			}),
 		})
 	}
-	add("resend", e.cfg.Webhooks.Resend, e.verifyResend, readResend)
-	add("postmark", e.cfg.Webhooks.Postmark, e.verifyPostmark, readPostmark)
-	add("mailpace", e.cfg.Webhooks.MailPace, e.verifyMailPace, readMailPace)
+	add("resend", e.cfg.Webhooks.Resend, e.verifyResend, of(readResend))
+	add("postmark", e.cfg.Webhooks.Postmark, e.verifyPostmark, of(readPostmark))
+	add("mailpace", e.cfg.Webhooks.MailPace, e.verifyMailPace, of(readMailPace))
+	add("ses", e.cfg.Webhooks.SES, e.ses.verify, e.ses.read)
 	return capability.Mount(e.cfg.BasePath, routes...)
+}
+
+// of is a reader that asks nobody.
+func of(read func([]byte) ([]Report, error)) func(context.Context, []byte) ([]Report, error) {
+	return func(_ context.Context, body []byte) ([]Report, error) { return read(body) }
 }
 
 // verifyResend checks a Svix signature: HMAC-SHA256 of "id.timestamp.body".

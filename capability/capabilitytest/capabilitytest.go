@@ -79,33 +79,43 @@ func mustBuild(t *testing.T, build Build, db *database.DB, basePath string) capa
 
 // migrations apply, and apply again harmlessly.
 func migrations(t *testing.T, c capability.Capability, db *database.DB) {
-	if c.Migrations == nil {
+	lines := c.Lines()
+	if len(lines) == 0 {
 		return
 	}
 	if c.Database != db {
 		t.Error("Database is not the host's")
 	}
-	table := regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
-	_ = fs.WalkDir(c.Migrations, ".", func(path string, d fs.DirEntry, err error) error {
+	for _, line := range lines {
+		tables(t, line)
+	}
+	for range 2 {
+		if err := db.Migrate(context.Background(), append([]database.Migrations{jobs.Migrations()}, lines...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var createTable = regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
+
+// tables are named after the capability, or the part of it they belong to.
+func tables(t *testing.T, line database.Migrations) {
+	prefix := strings.ReplaceAll(line.Name, "-", "")
+	_ = fs.WalkDir(line.FS, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(c.Migrations, path)
+		text, err := fs.ReadFile(line.FS, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, match := range table.FindAllStringSubmatch(string(text), -1) {
-			if !strings.HasPrefix(match[1], c.Domain()) {
-				t.Errorf("%s: table %s is not named after the capability", path, match[1])
+		for _, match := range createTable.FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasPrefix(match[1], prefix) {
+				t.Errorf("%s: table %s is not named after %s", path, match[1], line.Name)
 			}
 		}
 		return nil
 	})
-	for range 2 {
-		if err := db.Migrate(context.Background(), jobs.Migrations(), database.Migrations{Name: c.Name, FS: c.Migrations}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func rows(t *testing.T, c capability.Capability) {

@@ -1,0 +1,230 @@
+package email_test
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/kittest"
+)
+
+const snsTopic = "arn:aws:sns:eu-west-1:123456789012:mail"
+
+// sns answers as Amazon's host does and signs with the key of its certificate.
+type sns struct {
+	t     *testing.T
+	key   *rsa.PrivateKey
+	pem   []byte
+	asked []string
+	down  bool
+}
+
+func newSNS(t *testing.T, clock *kittest.Clock) *sns {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := clock.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sns.amazonaws.com"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sns{t: t, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+func (s *sns) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked = append(s.asked, r.URL.String())
+	status, body := http.StatusOK, s.pem
+	if s.down {
+		status = http.StatusBadGateway
+	}
+	if r.URL.Path == "/SimpleNotificationService-moved.pem" {
+		status = http.StatusFound
+	}
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Request: r,
+		Header: http.Header{"Location": {"https://evil.example/cert.pem"}}, Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+// message is what SNS posts, signed; change alters it after or before that.
+func (s *sns) message(fields map[string]string, now time.Time) map[string]string {
+	m := map[string]string{
+		"Type": "Notification", "MessageId": "m1", "TopicArn": snsTopic, "SignatureVersion": "2",
+		"Timestamp":      now.UTC().Format("2006-01-02T15:04:05.000Z"),
+		"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0a1b.pem",
+	}
+	for name, value := range fields {
+		m[name] = value
+	}
+	var lines strings.Builder
+	for _, name := range []string{"Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"} {
+		if m[name] != "" {
+			lines.WriteString(name + "\n" + m[name] + "\n")
+		}
+	}
+	sum := sha256.Sum256([]byte(lines.String()))
+	signature, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, sum[:])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m["Signature"] = base64.StdEncoding.EncodeToString(signature)
+	return m
+}
+
+func text(t *testing.T, message map[string]string) string {
+	t.Helper()
+	raw, err := json.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestSES(t *testing.T) {
+	m := mount(t, email.Config{
+		Webhooks: email.Webhooks{SES: snsTopic},
+		Providers: []email.Provider{{Name: "ses", PerSecond: -1,
+			Transport: transportFunc(func(_ context.Context, e email.Envelope) (string, error) { return "ses-" + e.JobID, nil })}},
+	})
+	amazon := newSNS(t, m.Clock)
+	email.ReachSNS(m.mail, amazon)
+	post := func(message map[string]string, status int, code string) {
+		t.Helper()
+		m.Anonymous().With("Content-Type", "text/plain").Post("/email/webhooks/ses", text(t, message)).Want(status, code)
+	}
+	id, err := m.mail.Send(t.Context(), hello("ada@example.com"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.RunJobs()
+	bounce := `{"notificationType":"Bounce","mail":{"messageId":"ses-` + id + `"},"bounce":{"bounceType":"Permanent",` +
+		`"bouncedRecipients":[{"emailAddress":"ada@example.com","status":"5.1.1","diagnosticCode":"smtp; 550 gone"}]}}`
+	now := m.Clock.Now()
+	good := func() map[string]string { return amazon.message(map[string]string{"Message": bounce}, now) }
+
+	for name, change := range map[string]func(map[string]string){
+		"altered":      func(f map[string]string) { f["Message"] = strings.Replace(bounce, "ada@", "eve@", 1) },
+		"other topic":  func(f map[string]string) { f["TopicArn"] = snsTopic + "2" },
+		"sha1":         func(f map[string]string) { f["SignatureVersion"] = "1" },
+		"no signature": func(f map[string]string) { f["Signature"] = "" },
+		"not base64":   func(f map[string]string) { f["Signature"] = "*" },
+		"other host": func(f map[string]string) {
+			f["SigningCertURL"] = "https://evil.example/SimpleNotificationService-1.pem"
+		},
+		"other region": func(f map[string]string) {
+			f["SigningCertURL"] = "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-1.pem"
+		},
+		"user info": func(f map[string]string) {
+			f["SigningCertURL"] = "https://sns.eu-west-1.amazonaws.com@evil.example/SimpleNotificationService-1.pem"
+		},
+		"plain http": func(f map[string]string) {
+			f["SigningCertURL"] = "http://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem"
+		},
+		"other path": func(f map[string]string) { f["SigningCertURL"] = "https://sns.eu-west-1.amazonaws.com/x.pem" },
+		"no time":    func(f map[string]string) { f["Timestamp"] = "now" },
+	} {
+		forged := good()
+		change(forged)
+		t.Log(name)
+		post(forged, 401, "email/webhook_invalid")
+	}
+	post(amazon.message(map[string]string{"Message": bounce}, now.Add(-25*time.Hour)), 401, "email/webhook_invalid")
+	post(amazon.message(map[string]string{"Message": bounce}, now.Add(6*time.Minute)), 401, "email/webhook_invalid")
+	for _, url := range amazon.asked {
+		if !strings.HasPrefix(url, "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-") {
+			t.Errorf("asked %s", url)
+		}
+	}
+	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.Sent {
+		t.Fatalf("a forged report was believed: %s %v", job.State, err)
+	}
+
+	moved := amazon.message(map[string]string{"Message": bounce, "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-moved.pem"}, now)
+	post(moved, 503, "kit/unavailable")
+	before := len(amazon.asked)
+	for range 3 {
+		post(good(), 200, "")
+	}
+	if n := len(amazon.asked) - before; n > 1 {
+		t.Errorf("the certificate was fetched %d times", n)
+	}
+	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.Bounced || m.suppressed("ada@example.com") != "all" {
+		t.Errorf("%s %s %v", job.State, m.suppressed("ada@example.com"), err)
+	}
+	m.Clock.Advance(31 * 24 * time.Hour)
+	post(amazon.message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has ended
+}
+
+// TestSESSubscription confirms at an address made from the topic, whatever the
+// message names.
+func TestSESSubscription(t *testing.T) {
+	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
+	amazon := newSNS(t, m.Clock)
+	email.ReachSNS(m.mail, amazon)
+	message := amazon.message(map[string]string{
+		"Type": "SubscriptionConfirmation", "Token": "t&1", "Message": "confirm", "SubscribeURL": "https://evil.example/",
+	}, m.Clock.Now())
+	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(200, "")
+	want := "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t%261&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Amail"
+	if got := amazon.asked[len(amazon.asked)-1]; got != want {
+		t.Error(got)
+	}
+	amazon.down = true
+	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(503, "kit/unavailable")
+	message["Token"] = "other"
+	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(401, "email/webhook_invalid")
+}
+
+// TestSESKinds maps what SES tells to what the kit knows.
+func TestSESKinds(t *testing.T) {
+	m := mount(t, email.Config{
+		Webhooks: email.Webhooks{SES: snsTopic},
+		Providers: []email.Provider{{Name: "ses", PerSecond: -1,
+			Transport: transportFunc(func(_ context.Context, e email.Envelope) (string, error) { return "ses-" + e.JobID, nil })}},
+	})
+	amazon := newSNS(t, m.Clock)
+	email.ReachSNS(m.mail, amazon)
+	for kind, want := range map[string]email.State{
+		`"eventType":"Bounce","bounce":{"bounceType":"Transient","bouncedRecipients":[{"emailAddress":"TO"}]}`: email.Bounced,
+		`"eventType":"Complaint","complaint":{"complainedRecipients":[{"emailAddress":"TO"}]}`:                 email.Complained,
+		`"eventType":"Delivery","delivery":{"recipients":["TO"]}`:                                              email.Delivered,
+		`"eventType":"DeliveryDelay","deliveryDelay":{"delayedRecipients":[{"emailAddress":"TO"}]}`:            email.Sent,
+		`"eventType":"Open"`: email.Sent,
+	} {
+		to := strings.ToLower(string(want)) + string(rune('a'+len(kind)%26)) + "@example.com"
+		id, err := m.mail.Send(t.Context(), hello(to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.RunJobs()
+		event := `{` + strings.ReplaceAll(kind, "TO", to) + `,"mail":{"messageId":"ses-` + id + `"}}`
+		message := amazon.message(map[string]string{"Message": event, "Subject": "Amazon SES"}, m.Clock.Now())
+		m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(200, "")
+		if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != want {
+			t.Errorf("%s: %s %v", kind, job.State, err)
+		}
+	}
+	message := amazon.message(map[string]string{"Message": "["}, m.Clock.Now())
+	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(400, "kit/invalid_request")
+}
