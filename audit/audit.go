@@ -23,7 +23,6 @@ package audit
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
@@ -65,10 +64,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Audit, error) {
 
 // Capability describes audit to the kit.
 func (a *Audit) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -77,7 +72,7 @@ func (a *Audit) Capability() capability.Capability {
 		Routes:     a.routes(),
 		Config:     a.cfg.keys(),
 		Health:     []capability.HealthKey{{Key: "waiting", Read: a.health}},
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       a.jobs(),
 		Refusals:   refusals(),
 	}

@@ -21,7 +21,6 @@ package controlplane
 import (
 	"context"
 	"embed"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -116,10 +115,6 @@ func (cp *ControlPlane) Machines() capability.Machines {
 
 // Capability describes the control plane to the kit.
 func (cp *ControlPlane) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -128,7 +123,7 @@ func (cp *ControlPlane) Capability() capability.Capability {
 		Routes:     cp.routes(),
 		Config:     cp.cfg.keys(),
 		Health:     cp.healthKeys(),
-		Migrations: schema,
+		Migrations: migrations,
 		Refusals:   refusals(),
 		Close:      func(context.Context) error { cp.register.close(); return nil },
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/controlplanetest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/kv"
 )
 
@@ -249,7 +250,7 @@ func (c *counting) PutIfAbsent(ctx context.Context, key string, value []byte, tt
 // the database gone, bad tokens fail on their own step.
 func TestNoDatabaseBeforeTheSignature(t *testing.T) {
 	var log bytes.Buffer
-	clock := controlplanetest.NewClock()
+	clock := kittest.NewClock()
 	spent := &counting{Store: kv.NewMemory(clock.Now)}
 	db := databasetest.Memory(t)
 	w := controlplanetest.New(t, db, controlplanetest.Options{
@@ -297,7 +298,7 @@ func reasons(t *testing.T, log *bytes.Buffer) (list []string) {
 // What cannot be looked up is refused.
 func TestFailsClosed(t *testing.T) {
 	t.Run("replay set", func(t *testing.T) {
-		clock := controlplanetest.NewClock()
+		clock := kittest.NewClock()
 		spent := &counting{Store: kv.NewMemory(clock.Now), down: true}
 		w := controlplanetest.New(t, databasetest.Memory(t), controlplanetest.Options{
 			Config: controlplane.Config{ReplayBackend: controlplane.KV, KV: spent}, Clock: clock, Others: []capability.Capability{things()},

@@ -25,7 +25,6 @@ package email
 import (
 	"context"
 	"embed"
-	"io/fs"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -119,10 +118,6 @@ func (k keep) Deliver(ctx context.Context, m Envelope) (string, error) {
 
 // Capability describes email to the kit.
 func (e *Email) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -131,7 +126,7 @@ func (e *Email) Capability() capability.Capability {
 		Routes:     e.routes(),
 		Config:     e.cfg.keys(),
 		Health:     e.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       e.jobs(),
 		Refusals:   refusals(),
 		Close:      e.chain.close,

@@ -23,7 +23,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"regexp"
@@ -49,11 +48,7 @@ var migrations embed.FS
 
 // Migrations returns the tables kit_job and kit_cron.
 func Migrations() database.Migrations {
-	root, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return database.Migrations{Name: "jobs", FS: root}
+	return database.Migrations{Name: "jobs", FS: migrations}
 }
 
 // Options adjusts [New].

@@ -3,7 +3,6 @@ package kv
 import (
 	"context"
 	"embed"
-	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +20,7 @@ var migrations embed.FS
 
 // Migrations is the schema of [NewSQL].
 func Migrations() database.Migrations {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return database.Migrations{Name: "kv", FS: files}
+	return database.Migrations{Name: "kv", FS: migrations}
 }
 
 // SQL is a store in a database. Inside a transaction of that database its

@@ -3,7 +3,6 @@ package leaderboard
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strconv"
 
 	"github.com/kitbackend/kit/audit"
@@ -45,10 +44,6 @@ func (l *Leaderboard) routes() []capability.Route {
 
 // Capability describes the leaderboard to the kit.
 func (l *Leaderboard) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -57,7 +52,7 @@ func (l *Leaderboard) Capability() capability.Capability {
 		Routes:     l.routes(),
 		Config:     l.cfg.keys(),
 		Health:     l.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       l.jobs(),
 		Refusals:   refusals(),
 		Close:      l.close,

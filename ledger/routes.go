@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"io/fs"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -39,10 +38,6 @@ func (l *Ledger) routes() []capability.Route {
 
 // Capability describes the ledger to the kit.
 func (l *Ledger) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -51,7 +46,7 @@ func (l *Ledger) Capability() capability.Capability {
 		Routes:     l.routes(),
 		Config:     l.cfg.keys(),
 		Health:     l.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Refusals:   refusals(),
 	}
 }

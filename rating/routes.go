@@ -2,7 +2,6 @@ package rating
 
 import (
 	"context"
-	"io/fs"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -29,10 +28,6 @@ func (r *Rating) routes() []capability.Route {
 
 // Capability describes rating to the kit.
 func (r *Rating) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -41,7 +36,7 @@ func (r *Rating) Capability() capability.Capability {
 		Routes:     r.routes(),
 		Config:     r.cfg.keys(r.games),
 		Health:     r.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs: []jobs.Binding{{Name: "RATING_SWEEP", Schedule: "41 * * * *",
 			Run: func(ctx context.Context, _ jobs.Job) error { return r.store.sweep(ctx) }}},
 		Refusals: refusals(),

@@ -19,7 +19,6 @@ package secrets
 import (
 	"context"
 	"embed"
-	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -78,10 +77,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Secrets, error) {
 
 // Capability describes secrets to the kit.
 func (s *Secrets) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -90,7 +85,7 @@ func (s *Secrets) Capability() capability.Capability {
 		Routes:     s.routes(),
 		Config:     s.cfg.keys(),
 		Health:     []capability.HealthKey{{Key: "openRotations", Read: s.health}},
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       s.jobs(),
 		Refusals:   refusals(),
 		Close:      func(context.Context) error { s.news.close(); return nil },

@@ -15,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/client"
 	"github.com/kitbackend/kit/controlplane/controlplanetest"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/kittest"
 )
 
 // kit runs the command and answers what it printed.
@@ -42,7 +43,7 @@ func TestStory(t *testing.T) {
 	}
 	line := run("keygen", "-address", server.URL+"/control-plane", "-environment", "test", "-key", key)
 	bootstrap := strings.Trim(strings.TrimPrefix(strings.TrimSpace(line), "KIT_CONTROL_PLANE_CONNECTION="), "'")
-	clock := controlplanetest.NewClock()
+	clock := kittest.NewClock()
 	clock.Advance(time.Since(clock.Now())) // the command's
 	handler = controlplanetest.New(t, databasetest.File(t), controlplanetest.Options{
 		Config: controlplane.Config{Bootstrap: bootstrap}, BaseURL: server.URL, Clock: clock, Unconnected: true,

@@ -17,6 +17,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/controlplane/controlplanetest"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/kittest"
 )
 
 //go:embed browser.js
@@ -82,7 +83,7 @@ func runPage(t *testing.T, chromium, host string) (result map[string]any) {
 	var handler http.Handler
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	defer service.Close()
-	clock := controlplanetest.NewClock()
+	clock := kittest.NewClock()
 	clock.Advance(time.Since(clock.Now())) // the browser's
 	w := controlplanetest.New(t, databasetest.File(t), controlplanetest.Options{BaseURL: service.URL, Clock: clock, Unconnected: true})
 	handler = w

@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -19,6 +17,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/pubsub"
 )
@@ -29,7 +28,7 @@ type Options struct {
 	// Others are composed before the control plane.
 	Others []capability.Capability
 	// Clock, Bus, and Identity may be shared by the nodes of one deployment.
-	Clock       *Clock
+	Clock       *kittest.Clock
 	Bus         *pubsub.Bus
 	Identity    *client.Identity
 	Log         *slog.Logger
@@ -45,7 +44,7 @@ type World struct {
 	http.Handler
 	Trail    *audit.Audit
 	DB       *database.DB
-	Clock    *Clock
+	Clock    *kittest.Clock
 	Identity client.Identity
 	t        testing.TB
 }
@@ -73,9 +72,7 @@ func New(t testing.TB, db *database.DB, o Options) *World {
 	sets := []database.Migrations{jobs.Migrations(), mount.Migrations(), kv.Migrations()}
 	var table []mount.Entry
 	for _, c := range composed {
-		if c.Migrations != nil {
-			sets = append(sets, database.Migrations{Name: c.Name, FS: c.Migrations})
-		}
+		sets = append(sets, c.Lines()...)
 		for _, r := range c.Routes {
 			table = append(table, mount.Entry{Domain: c.Domain(), Route: r})
 		}
@@ -94,7 +91,7 @@ func New(t testing.TB, db *database.DB, o Options) *World {
 
 func (o Options) withDefaults(t testing.TB) Options {
 	if o.Clock == nil {
-		o.Clock = NewClock()
+		o.Clock = kittest.NewClock()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -167,31 +164,6 @@ func (w *World) Actions() []string {
 		}
 	}
 	return actions
-}
-
-// Clock stands still until it is moved.
-type Clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-// NewClock starts a clock at noon UTC of 21 November 2026.
-func NewClock() *Clock {
-	return &Clock{now: time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)}
-}
-
-// Now answers the instant the clock stands at.
-func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-// Advance moves the clock; a negative duration moves it back.
-func (c *Clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }
 
 func must(t testing.TB, err error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
-	"io/fs"
 	"math"
 	"net/http"
 	"unicode/utf8"
@@ -41,12 +40,8 @@ func newGuestbook(h capability.Host, cfg config) *guestbook {
 }
 
 func (g *guestbook) capability() capability.Capability {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
 	return capability.Capability{
-		Name: "guestbook", Version: "1.0.0", Database: g.host.DB, Prefix: g.cfg.BasePath, Migrations: files,
+		Name: "guestbook", Version: "1.0.0", Database: g.host.DB, Prefix: g.cfg.BasePath, Migrations: migrations,
 		Routes: capability.Mount(g.cfg.BasePath,
 			capability.Route{Method: http.MethodGet, Path: "/entries", Guard: capability.Public("a guestbook is for everybody to read"),
 				Summary: "Newest entries first.", Handle: capability.List(g.getEntries)},

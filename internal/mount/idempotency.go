@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"io/fs"
 	"net/http"
 	"time"
 
@@ -24,11 +23,7 @@ var migrations embed.FS
 
 // Migrations makes the table of idempotency keys.
 func Migrations() database.Migrations {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded above
-	}
-	return database.Migrations{Name: "kit", FS: files}
+	return database.Migrations{Name: "kit", FS: migrations}
 }
 
 // stored is the answer kept under a key.
