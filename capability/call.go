@@ -23,14 +23,17 @@ const bodyTimeout = 30 * time.Second
 type Call struct {
 	// Caller is whom the guard established.
 	Caller Caller
-	origin *Origin
-	route  *Route
-	w      http.ResponseWriter
-	r      *http.Request
-	param  func(name string) string
-	query  url.Values
-	body   []byte
-	read   bool
+	// Recheck verifies the caller's proof again, for a socket, which outlives
+	// its request. It is nil where there was none to verify.
+	Recheck func(context.Context) error
+	origin  *Origin
+	route   *Route
+	w       http.ResponseWriter
+	r       *http.Request
+	param   func(name string) string
+	query   url.Values
+	body    []byte
+	read    bool
 }
 
 // NewCall is for the mount: param answers an unescaped path parameter.

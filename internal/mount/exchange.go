@@ -14,6 +14,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/rate"
 )
 
 // Bounds of what comes with the address of a request.
@@ -93,7 +94,7 @@ func (x *exchange) run() error {
 	}
 	route := &x.row.entry.Route
 	if route.Guard.Strategy() == capability.StrategyPublic {
-		if err := x.limit("address " + x.addressKey()); err != nil {
+		if err := x.limit("address " + rate.AddressKey(x.origin.IP)); err != nil {
 			return err
 		}
 	}

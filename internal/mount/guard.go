@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -15,6 +16,7 @@ func (x *exchange) guard(call *capability.Call) error {
 	switch g.Strategy() {
 	case capability.StrategyUser, capability.StrategyBearer, capability.StrategySession:
 		caller, err = x.user(g)
+		call.Recheck = x.recheck(g)
 	case capability.StrategyControlPlane:
 		caller, err = x.machine(g, call)
 	case capability.StrategySignedWebhook:
@@ -34,7 +36,7 @@ func (x *exchange) user(g capability.Guard) (capability.Caller, error) {
 	if x.m.Users == nil {
 		return none, capability.ErrUnauthenticated
 	}
-	if token, ok, err := bearer(x.r); err != nil {
+	if token, ok, err := x.bearer(); err != nil {
 		return none, err
 	} else if ok && g.Strategy() != capability.StrategySession {
 		caller, err := x.m.Users.Bearer(x.r.Context(), token)
@@ -82,27 +84,84 @@ func (x *exchange) ownPage(g capability.Guard, caller capability.Caller) error {
 }
 
 // sameOrigin checks the Origin a browser sends with a WebSocket upgrade, which
-// the cross-origin protection passes because it is a GET.
+// the cross-origin protection passes because it is a GET. Where clients use
+// https, a page of plain http can be anybody's who sits on the way.
 func (x *exchange) sameOrigin() bool {
 	origin := x.r.Header.Get("Origin")
-	return origin == x.m.origin || strings.EqualFold(strings.TrimPrefix(strings.TrimPrefix(origin, "https://"), "http://"), x.r.Host)
+	host, ok := strings.CutPrefix(origin, "https://")
+	if !ok && !x.m.secure {
+		host, ok = strings.CutPrefix(origin, "http://")
+	}
+	return origin == x.m.origin || ok && strings.EqualFold(host, x.r.Host)
 }
 
 func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// bearer reads the one Authorization header; another scheme is not ours to read.
-func bearer(r *http.Request) (token string, ok bool, err error) {
-	headers := r.Header["Authorization"]
-	switch {
-	case len(headers) == 0:
-		return "", false, nil
-	case len(headers) > 1:
+// bearer reads the one Authorization header; another scheme is not ours to
+// read. A socket takes the token among its subprotocols too, since a page can
+// set no header there.
+func (x *exchange) bearer() (token string, ok bool, err error) {
+	headers := x.r.Header["Authorization"]
+	if len(headers) > 1 {
 		return "", false, capability.ErrUnauthenticated.Saying("Send one Authorization header.")
 	}
-	scheme, token, _ := strings.Cut(headers[0], " ")
-	return token, strings.EqualFold(scheme, "Bearer"), nil
+	if len(headers) == 1 {
+		var scheme string
+		scheme, token, _ = strings.Cut(headers[0], " ")
+		ok = strings.EqualFold(scheme, "Bearer")
+	}
+	if !x.row.entry.Route.Handle.IsSocket() {
+		return token, ok, nil
+	}
+	switch tokens := offered(x.r); {
+	case len(tokens) == 0:
+		return token, ok, nil
+	case ok || len(tokens) > 1:
+		return "", false, capability.ErrUnauthenticated.Saying("Send one access token.")
+	default:
+		return tokens[0], true, nil
+	}
+}
+
+// bearerProtocol begins the subprotocol whose rest is an access token. It is
+// never the one that the socket answers.
+const bearerProtocol = "kit.bearer."
+
+// offered lists the tokens among the subprotocols a client offers.
+func offered(r *http.Request) (tokens []string) {
+	for _, header := range r.Header["Sec-Websocket-Protocol"] {
+		for name := range strings.SplitSeq(header, ",") {
+			if token, ok := strings.CutPrefix(strings.TrimSpace(name), bearerProtocol); ok {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return tokens
+}
+
+// recheck answers how to verify the proof of a socket's caller again; it keeps
+// the proof alone, not the request.
+func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
+	if x.m.Users == nil || !x.row.entry.Route.Handle.IsSocket() {
+		return nil
+	}
+	users := x.m.Users
+	if token, ok, _ := x.bearer(); ok && g.Strategy() != capability.StrategySession {
+		return func(ctx context.Context) error {
+			_, err := users.Bearer(ctx, token)
+			return err
+		}
+	}
+	proof := &http.Request{Method: x.r.Method, URL: x.r.URL, Host: x.r.Host, Header: http.Header{"Cookie": x.r.Header["Cookie"]}}
+	return func(ctx context.Context) error {
+		_, ok, err := users.Session(proof.WithContext(ctx))
+		if err == nil && !ok {
+			return capability.ErrUnauthenticated
+		}
+		return err
+	}
 }
 
 // anybody passes everyone; an identifying row learns who calls when the

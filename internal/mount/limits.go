@@ -23,19 +23,6 @@ func (x *exchange) limit(key string) error {
 	return capability.ErrRateLimited
 }
 
-// addressKey is the unit an address is limited by: an IPv6 client owns its /64.
-func (x *exchange) addressKey() string {
-	addr, err := netip.ParseAddr(x.origin.IP)
-	if err != nil || addr.Is4() {
-		return x.origin.IP
-	}
-	prefix, err := addr.Prefix(64)
-	if err != nil {
-		return x.origin.IP
-	}
-	return prefix.String()
-}
-
 // clientIP is the peer's address, or, through trusted proxies only, the
 // nearest address in X-Forwarded-For that is not one of them.
 func (m *Mount) clientIP(r *http.Request) string {

@@ -81,7 +81,7 @@ func New(cfg Config) *Mount {
 		Config:   cfg,
 		echo:     echo.New(),
 		prefix:   strings.TrimSuffix(cfg.BaseURL.Path, "/"),
-		origin:   cfg.BaseURL.Scheme + "://" + cfg.BaseURL.Host,
+		origin:   cfg.BaseURL.Scheme + "://" + strings.ToLower(cfg.BaseURL.Host), // as browsers write it
 		secure:   cfg.BaseURL.Scheme == "https",
 		limiters: make(map[string]*rate.Limiter),
 		cross:    http.NewCrossOriginProtection(),

@@ -223,6 +223,7 @@ const (
 	cookie = "Cookie"
 	ada    = "session=ada"
 	auth   = "Authorization"
+	offer  = "Sec-WebSocket-Protocol"
 )
 
 func TestGuards(t *testing.T) {
@@ -262,7 +263,18 @@ func TestGuards(t *testing.T) {
 		"socket, cookie, no origin":   {"GET /things/socket", "", []string{cookie, ada}, 403, "auth/csrf"},
 		"socket, cookie, foreign":     {"GET /things/socket", "", []string{cookie, ada, "Origin", "https://evil.example"}, 403, "auth/csrf"},
 		"socket, cookie, own":         {"GET /things/socket", "", []string{cookie, ada, "Origin", "https://example.com"}, 200, ""},
+		"socket, cookie, plain http":  {"GET /things/socket", "", []string{cookie, ada, "Origin", "http://example.com"}, 403, "auth/csrf"},
+		"socket, cookie, other port":  {"GET /things/socket", "", []string{cookie, ada, "Origin", "https://example.com:8443"}, 403, "auth/csrf"},
+		"socket, cookie, sandboxed":   {"GET /things/socket", "", []string{cookie, ada, "Origin", "null"}, 403, "auth/csrf"},
 		"socket, bearer":              {"GET /things/socket", "", []string{auth, "Bearer ada"}, 200, ""},
+		"socket, offered token":       {"GET /things/socket", "", []string{offer, "kit.v1, kit.bearer.ada", "Origin", "https://evil.example"}, 200, ""},
+		"socket, token in a header":   {"GET /things/socket", "", []string{offer, "kit.v1", offer, "kit.bearer.ada"}, 200, ""},
+		"socket, bad token, cookie":   {"GET /things/socket", "", []string{offer, "kit.v1, kit.bearer.eve", cookie, ada, "Origin", "https://example.com"}, 401, "auth/unauthenticated"},
+		"socket, two tokens":          {"GET /things/socket", "", []string{offer, "kit.bearer.ada, kit.bearer.ada"}, 401, "auth/unauthenticated"},
+		"socket, token and header":    {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Bearer ada"}, 401, "auth/unauthenticated"},
+		"socket, token beside Basic":  {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Basic eA=="}, 200, ""},
+		"socket, other protocols":     {"GET /things/socket", "", []string{offer, "kit.v1, bearer.ada"}, 401, "auth/unauthenticated"},
+		"no socket, offered token":    {"GET /things/who", "", []string{offer, "kit.bearer.ada"}, 401, "auth/unauthenticated"},
 		"webhook":                     {"POST /things/hook", `exact bytes`, []string{"Signature", "exact bytes"}, 200, ""},
 		"webhook, bad proof":          {"POST /things/hook", `exact bytes`, []string{"Signature", "Exact bytes"}, 401, "kit/invalid_signature"},
 		"webhook, transient":          {"POST /things/hook", `x`, []string{"Signature", "down"}, 503, "kit/unavailable"},
@@ -281,6 +293,98 @@ func TestGuards(t *testing.T) {
 				t.Error("a 401 without WWW-Authenticate")
 			}
 		})
+	}
+}
+
+// The own origin is compared as browsers write it, also where a proxy has put
+// another Host, and a page of plain http is one of ours only where all are.
+func TestOwnOrigin(t *testing.T) {
+	for name, c := range map[string]struct {
+		base, host, origin string
+		status             int
+	}{
+		"behind a proxy":                 {"https://Example.COM/api", "backend:8080", "https://example.com", 200},
+		"behind a proxy, foreign":        {"https://Example.COM/api", "backend:8080", "https://evil.example", 403},
+		"another name of ours":           {"https://example.com", "www.example.com", "https://www.example.com", 200},
+		"another name of ours, http":     {"https://example.com", "www.example.com", "http://www.example.com", 403},
+		"a host without TLS":             {"http://localhost:8080", "127.0.0.1:8080", "http://127.0.0.1:8080", 200},
+		"a host without TLS, by a proxy": {"http://localhost:8080", "box.example", "https://box.example", 200},
+		"no host, no origin":             {"https://example.com", "", "", 403},
+		"the host alone":                 {"https://example.com", "example.com", "example.com", 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(cfg *mount.Config) {
+				base, err := url.Parse(c.base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg.BaseURL = base
+			})
+			for _, line := range []string{"GET /things/socket", "POST /things/text"} {
+				method, path, _ := strings.Cut(line, " ")
+				if method == "POST" && (c.origin == "" || strings.HasPrefix(c.origin, "http://www") || !strings.Contains(c.origin, "://")) {
+					continue // the general protection knows no scheme, and asks for the token
+				}
+				r := httptest.NewRequest(method, path, strings.NewReader(`{}`))
+				r.Host = c.host
+				r.Header.Set("Cookie", ada)
+				r.Header.Set("X-CSRF-Token", "token-of-ada")
+				r.Header.Set("Content-Type", "application/json")
+				if c.origin != "" {
+					r.Header.Set("Origin", c.origin)
+				}
+				rec := httptest.NewRecorder()
+				w.ServeHTTP(rec, r)
+				if rec.Code/100*100 != c.status/100*100 {
+					t.Errorf("%s: %d %s", line, rec.Code, rec.Body)
+				}
+			}
+		})
+	}
+}
+
+// A socket outlives its request: its handler can have the same proof verified
+// again, and nobody else's.
+func TestSocketsRecheckTheirProof(t *testing.T) {
+	var call *capability.Call
+	ended := false
+	w := newWorld(t, func(c *mount.Config) {
+		bearer, session := c.Users.Bearer, c.Users.Session
+		c.Users.Bearer = func(ctx context.Context, token string) (capability.Caller, error) {
+			if ended {
+				return capability.Caller{}, capability.ErrUnauthenticated
+			}
+			return bearer(ctx, token)
+		}
+		c.Users.Session = func(r *http.Request) (capability.Caller, bool, error) {
+			if ended {
+				return capability.Caller{}, false, nil
+			}
+			return session(r)
+		}
+		keep := func(kept *capability.Call) error { call = kept; return nil }
+		c.Entries = append(c.Entries,
+			mount.Entry{Domain: "things", Route: capability.Route{Method: http.MethodGet, Path: "/keep", Guard: capability.User(), Handle: capability.Socket(keep)}},
+			mount.Entry{Domain: "things", Route: capability.Route{Method: http.MethodGet, Path: "/plain", Guard: capability.User(), Handle: capability.Raw(keep)}})
+	})
+	for name, proof := range map[string][]string{
+		"header": {auth, "Bearer ada"}, "offer": {offer, "kit.bearer.ada"}, "cookie": {cookie, ada, "Origin", "https://example.com"},
+	} {
+		ended = false
+		if rec := w.send("GET /keep", "", proof...); rec.Code != 200 {
+			t.Fatalf("%s: %d", name, rec.Code)
+		}
+		if err := call.Recheck(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		ended = true
+		if err := call.Recheck(t.Context()); !errors.Is(err, capability.ErrUnauthenticated) {
+			t.Errorf("%s, ended: %v", name, err)
+		}
+	}
+	ended = false
+	if w.send("GET /plain", "", auth, "Bearer ada"); call.Recheck != nil {
+		t.Error("a request has no second check")
 	}
 }
 
@@ -318,7 +422,7 @@ func TestMachineCallsAreRecorded(t *testing.T) {
 
 	w.recordErr = errors.New("disk full")
 	rec := w.send("GET /things/admin/things/7", "", auth, "Bearer machine things:list:read")
-	if got := code(t, rec); got != "kit/unavailable" || strings.Contains(rec.Body.String(), "k1") {
+	if got := code(t, rec); got != "kit/unavailable" || strings.Contains(rec.Body.String(), `"k1"`) {
 		t.Errorf("a read that could not be recorded was answered: %s", rec.Body)
 	}
 }

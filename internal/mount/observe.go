@@ -43,6 +43,8 @@ func (m *Mount) instrument() {
 	}
 }
 
+var serverSpan = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+
 // trace starts the server span, a child of what the caller sent along.
 func (x *exchange) trace(ctx context.Context) context.Context {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(x.c.Request().Header))
@@ -50,7 +52,7 @@ func (x *exchange) trace(ctx context.Context) context.Context {
 	if x.row != nil {
 		name = x.row.name
 	}
-	ctx, x.span = x.m.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, x.span = x.m.tracer.Start(ctx, name, serverSpan...)
 	return ctx
 }
 

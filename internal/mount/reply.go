@@ -63,12 +63,18 @@ func encode(buf *bytes.Buffer, out any) error {
 	return enc.Encode(out)
 }
 
+// counted is the length up to which net/http itself tells the length of a body,
+// without another entry of the header's map.
+const counted = 2048
+
 var jsonType = []string{"application/json"}
 
 func (x *exchange) write(status int, body []byte) error {
 	h := x.w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) > counted {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	x.w.WriteHeader(status)
 	_, _ = x.w.Write(body) // the client has gone; there is nobody to tell
 	return nil

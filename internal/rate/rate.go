@@ -65,10 +65,29 @@ func (l *Limiter) Allow(key string) (wait time.Duration, ok bool) {
 	if ok = b.tokens >= 1; ok {
 		b.tokens--
 	} else {
-		wait = time.Duration((1 - b.tokens) * float64(l.limit.Per) / float64(l.limit.Events))
+		wait = l.wait(b)
 	}
 	s.buckets[key] = b
 	return wait, ok
+}
+
+// Wait answers how long the key must wait for a token, 0 when there is one, and
+// takes none: for what is looked at before and counted with Allow after it has
+// failed.
+func (l *Limiter) Wait(key string) time.Duration {
+	now := l.now()
+	s := &l.shards[maphash.String(l.seed, key)%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, known := s.buckets[key]
+	if !known {
+		return 0
+	}
+	return l.wait(l.refill(b, now))
+}
+
+func (l *Limiter) wait(b bucket) time.Duration {
+	return max(time.Duration((1-b.tokens)*float64(l.limit.Per)/float64(l.limit.Events)), 0)
 }
 
 func (l *Limiter) refill(b bucket, now time.Time) bucket {

@@ -66,3 +66,29 @@ func TestRacingCallersShareOneBucket(t *testing.T) {
 		t.Errorf("admitted %d of 10", admitted.Load())
 	}
 }
+
+// Looking takes nothing and remembers nothing.
+func TestWait(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := rate.New(rate.Limit{Events: 1, Per: 10 * time.Second}, func() time.Time { return now })
+	for range 3 {
+		if wait := l.Wait("a"); wait != 0 {
+			t.Errorf("full, and yet wait %v", wait)
+		}
+	}
+	if n := rate.Buckets(l); n != 0 {
+		t.Errorf("%d buckets", n)
+	}
+	l.Allow("a")
+	if wait := l.Wait("a"); wait != 10*time.Second {
+		t.Errorf("wait %v", wait)
+	}
+	now = now.Add(4 * time.Second)
+	if wait := l.Wait("a"); wait != 6*time.Second {
+		t.Errorf("wait %v", wait)
+	}
+	now = now.Add(6 * time.Second)
+	if wait := l.Wait("a"); wait != 0 {
+		t.Errorf("wait %v", wait)
+	}
+}

@@ -1,0 +1,457 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+// Conn is one connection. It has one goroutine, which reads, and a second one
+// while there is something to write. Its methods may be called from anywhere
+// and do not wait for the peer.
+type Conn struct {
+	group   *Group
+	ws      *websocket.Conn
+	id      string
+	caller  capability.Caller
+	handler Handler
+	recheck func(context.Context) error
+	ctx     context.Context
+	cancel  context.CancelFunc
+	beat    *time.Timer
+
+	mu       sync.Mutex
+	queue    [][]byte
+	changed  bool // the state is to be sent
+	beating  bool // a heartbeat is to be sent
+	closing  bool // nothing is taken or queued any more
+	goodbye  []byte
+	writing  bool
+	ended    bool
+	provenAt time.Time
+}
+
+func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Conn {
+	// The request's context ends with the handler; who calls stays the same.
+	ctx, cancel := context.WithCancel(capability.WithOrigin(context.Background(), capability.OriginOf(call.Context())))
+	c := &Conn{
+		group: g, ws: ws, id: id.New(time.Now()), caller: call.Caller, handler: h, recheck: call.Recheck,
+		ctx: ctx, cancel: cancel, provenAt: time.Now(),
+	}
+	ws.SetPongHandler(func(string) error { c.heard(); return nil })
+	c.beat = time.AfterFunc(Heartbeat, c.heartbeat)
+	return c
+}
+
+// Caller answers who holds the socket.
+func (c *Conn) Caller() capability.Caller { return c.caller }
+
+// Context ends with the connection and carries the caller's origin.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Send queues a frame: a value that encodes to JSON, or a [json.RawMessage].
+// When 32 are waiting the peer does not read: the socket is closed with [Slow].
+func (c *Conn) Send(frame any) {
+	raw, err := encode(frame)
+	if err != nil {
+		c.fail("frame", err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closing || c.ended:
+	case len(c.queue) == maxQueue:
+		c.queue = nil
+		c.shut(Slow, "answers are not read")
+	default:
+		c.queue = append(c.queue, raw)
+		c.write()
+	}
+}
+
+// Refresh has the latest state sent when the peer can take it. Any number of
+// calls before that are one.
+func (c *Conn) Refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = true
+	c.write()
+}
+
+// refusal is the frame that answers what could not be done.
+type refusal struct {
+	Type         string `json:"type"`
+	ID           string `json:"id,omitempty"`
+	Code         string `json:"code"`
+	Message      string `json:"message"`
+	Details      any    `json:"details,omitempty"`
+	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
+}
+
+// pause is when a peer may try again what was refused for the moment.
+const pause = time.Second
+
+// Refuse answers the frame of this id with an error; what is no refusal is
+// logged and answered as kit/internal.
+func (c *Conn) Refuse(frameID string, err error) {
+	c.Send(c.refusal(frameID, err))
+}
+
+func (c *Conn) refusal(frameID string, err error) refusal {
+	r := capability.AsError(err)
+	if r.Status >= http.StatusInternalServerError && c.ctx.Err() == nil {
+		c.fail(r.Code, err)
+	}
+	answer := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
+	if r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable {
+		answer.RetryAfterMs = pause.Milliseconds()
+	}
+	return answer
+}
+
+// Close sends what is queued, then the code and the reason, at most 123 bytes.
+// The first call counts.
+func (c *Conn) Close(code int, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut(code, reason)
+}
+
+// restart tells the peer to come back after a while of its own.
+func (c *Conn) restart() {
+	c.Close(Restart, retryAfter(time.Duration(rand.Int64N(int64(restartSpread)))))
+}
+
+// sever ends the connection without a word.
+func (c *Conn) sever() {
+	c.cancel()
+	_ = c.ws.Close()
+}
+
+// drop is Close without what is queued.
+func (c *Conn) drop(code int, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = nil
+	c.shut(code, reason)
+}
+
+func (c *Conn) shut(code int, reason string) {
+	if !c.closing {
+		c.closing, c.goodbye = true, websocket.FormatCloseMessage(code, reason)
+		c.write()
+	}
+}
+
+// run reads until the connection ends.
+func (c *Conn) run() {
+	defer c.end()
+	defer c.recovered()
+	if c.handler.Opened != nil {
+		c.handler.Opened(c)
+	}
+	for {
+		c.heard()
+		kind, raw, err := c.read()
+		switch {
+		case err != nil:
+			return
+		case c.isClosing(): // nothing can be answered any more
+		case kind != websocket.TextMessage:
+			c.Close(websocket.CloseUnsupportedData, "text frames only")
+		case len(raw) > MaxFrame:
+			c.Close(websocket.CloseMessageTooBig, "a frame has at most 16 KiB")
+		case c.proven():
+			c.take(raw)
+		}
+	}
+}
+
+// read answers the next frame, of a long one a byte too many: the connection
+// has to go on for its close to arrive.
+func (c *Conn) read() (kind int, raw []byte, err error) {
+	kind, r, err := c.ws.NextReader()
+	if err != nil {
+		return 0, nil, err
+	}
+	raw, err = io.ReadAll(io.LimitReader(r, MaxFrame+1))
+	return kind, raw, err
+}
+
+// heard puts off the moment at which silence means that the peer is gone.
+func (c *Conn) heard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		_ = c.ws.SetReadDeadline(time.Now().Add(readWait))
+	}
+}
+
+func (c *Conn) isClosing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing
+}
+
+// take hands a frame to the handler. Over the rate it is refused, and the next
+// one is read when there is a token for it.
+func (c *Conn) take(raw []byte) {
+	f, err := parse(raw)
+	if wait, ok := c.group.limiter.Allow(c.id); !ok {
+		r := c.refusal(f.ID, capability.ErrRateLimited)
+		r.RetryAfterMs = max(wait.Milliseconds(), 1)
+		c.Send(r)
+		select {
+		case <-time.After(wait):
+		case <-c.ctx.Done():
+		}
+		return
+	}
+	switch {
+	case err != nil:
+		c.Refuse(f.ID, err)
+	case f.Type == "ping":
+		c.Send(json.RawMessage(`{"type":"pong"}`))
+	case f.Type == "pong":
+	case c.handler.Frame != nil:
+		c.handler.Frame(c, f)
+	default:
+		c.Refuse(f.ID, f.Unknown())
+	}
+}
+
+// maxID bounds the id of a frame in bytes.
+const maxID = 64
+
+// parse reads what every frame has: it is an object with a type.
+func parse(raw []byte) (Frame, error) {
+	if err := strictjson.Valid(raw); err != nil {
+		return Frame{}, capability.ErrInvalidRequest.Saying("%s", err.Error())
+	}
+	var head struct {
+		Type string `json:"type"`
+		ID   string `json:"id"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil || head.Type == "" {
+		return Frame{}, capability.ErrInvalidRequest.Saying("A frame is an object with a text type, and an id, if any, is a text.")
+	}
+	f := Frame{Type: head.Type, ID: head.ID, raw: raw}
+	if len(f.ID) > maxID {
+		f.ID = ""
+		return f, capability.ErrInvalidRequest.Saying("An id has at most %d bytes.", maxID)
+	}
+	return f, nil
+}
+
+// Decode reads the frame strictly into a struct that names all its members,
+// type included. Refuses with kit/invalid_request.
+func (f Frame) Decode(into any) error {
+	if err := strictjson.Decode(f.raw, into); err != nil {
+		return capability.ErrInvalidRequest.Saying("%s", err.Error())
+	}
+	return nil
+}
+
+// Unknown is the refusal of a frame whose type the socket does not have.
+func (f Frame) Unknown() error {
+	kind := f.Type
+	for i := range kind { // by runes: never a half one
+		if i >= 40 {
+			kind = kind[:i] + "…"
+			break
+		}
+	}
+	return capability.ErrInvalidRequest.Saying("There is no frame of type %q.", kind)
+}
+
+// proven reports whether the caller's proof still holds; else the socket closes.
+func (c *Conn) proven() bool {
+	c.mu.Lock()
+	now, last := time.Now(), c.provenAt
+	c.mu.Unlock()
+	if c.recheck == nil || now.Sub(last) < proofLasts {
+		return true
+	}
+	err := c.recheck(c.ctx)
+	if err == nil {
+		c.mu.Lock()
+		c.provenAt = now
+		c.mu.Unlock()
+		return true
+	}
+	if r := capability.AsError(err); r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+		c.drop(Unauthenticated, r.Code)
+	} else {
+		c.drop(websocket.CloseTryAgainLater, retryAfter(time.Second))
+	}
+	return false
+}
+
+// heartbeat runs on the connection's timer.
+func (c *Conn) heartbeat() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing && !c.ended {
+		c.beating = true
+		c.beat.Reset(Heartbeat)
+		c.write()
+	}
+}
+
+// write starts the writing goroutine unless it runs. The lock is held.
+func (c *Conn) write() {
+	if !c.writing && !c.ended {
+		c.writing = true
+		c.group.wg.Go(c.drain)
+	}
+}
+
+// step is one thing to write.
+type step int
+
+const (
+	nothing step = iota
+	answer
+	farewell
+	heartbeat
+	state
+)
+
+// next takes what is to be written now: answers first, state last.
+func (c *Conn) next() (step, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
+	case len(c.queue) > 0:
+		frame := c.queue[0]
+		c.queue = c.queue[1:]
+		return answer, frame
+	case c.goodbye != nil:
+		frame := c.goodbye
+		c.goodbye = nil
+		return farewell, frame
+	case c.closing:
+	case c.beating:
+		c.beating = false
+		return heartbeat, nil
+	case c.changed:
+		c.changed = false
+		return state, nil
+	}
+	c.writing, c.queue = false, nil
+	return nothing, nil
+}
+
+// drain writes until nothing is waiting.
+func (c *Conn) drain() {
+	defer c.recovered()
+	for {
+		what, frame := c.next()
+		var err error
+		switch what {
+		case nothing:
+			return
+		case answer:
+			err = c.put(websocket.TextMessage, frame)
+		case heartbeat:
+			err = c.ping()
+		case state:
+			err = c.latest()
+		case farewell:
+			if err = c.put(websocket.CloseMessage, frame); err == nil {
+				_ = c.ws.SetReadDeadline(time.Now().Add(closeWait))
+			}
+		}
+		if err != nil {
+			_ = c.ws.Close() // the reader ends the connection
+			c.mu.Lock()
+			c.ended = true
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (c *Conn) put(kind int, frame []byte) error {
+	_ = c.ws.SetWriteDeadline(time.Now().Add(writeWait))
+	return c.ws.WriteMessage(kind, frame)
+}
+
+// ping asks the peer for a sign of life, and gives one to a page, which cannot
+// see the protocol's own.
+func (c *Conn) ping() error {
+	if !c.proven() {
+		return nil
+	}
+	if err := c.put(websocket.PingMessage, nil); err != nil {
+		return err
+	}
+	frame, err := encode(struct {
+		Type string `json:"type"`
+		TS   int64  `json:"ts"`
+	}{"ping", time.Now().UnixMilli()})
+	if err != nil {
+		return err
+	}
+	return c.put(websocket.TextMessage, frame)
+}
+
+func (c *Conn) latest() error {
+	if c.handler.Latest == nil || !c.proven() {
+		return nil
+	}
+	frame := c.handler.Latest(c)
+	if frame == nil {
+		return nil
+	}
+	raw, err := encode(frame)
+	if err != nil {
+		c.fail("state", err)
+		return nil
+	}
+	return c.put(websocket.TextMessage, raw)
+}
+
+func (c *Conn) end() {
+	c.mu.Lock()
+	c.ended, c.queue = true, nil
+	c.mu.Unlock()
+	c.cancel()
+	c.beat.Stop()
+	_ = c.ws.Close()
+	c.group.remove(c)
+	if c.handler.Closed != nil {
+		defer c.recovered()
+		c.handler.Closed(c)
+	}
+}
+
+// recovered turns a handler's panic into the end of its connection.
+func (c *Conn) recovered() {
+	if p := recover(); p != nil {
+		c.group.o.Log.Error("socket: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		_ = c.ws.Close()
+	}
+}
+
+func (c *Conn) fail(what string, err error) {
+	attrs := []any{slog.String("what", what), slog.String("error", err.Error())}
+	if o := capability.OriginOf(c.ctx); o != nil {
+		attrs = append(attrs, slog.String("requestId", o.RequestID), slog.String("route", o.Route))
+	}
+	c.group.o.Log.Error("socket: failed", attrs...)
+}

@@ -1,0 +1,247 @@
+// Package socket holds WebSocket connections (RFC 6455): the upgrade of a
+// guarded request, JSON frames told apart by their type, and bounds on
+// everything a peer can do. It knows nothing of what the frames mean.
+//
+// A connection never grows with a slow peer: answers wait in a short queue
+// whose overflow closes the socket, and of the state that changes there is no
+// queue at all, only a mark that it has changed; what is sent is what it is
+// when the peer can take it. Nobody stays connected on a proof that has ended:
+// it is verified again, at most once a second, before a frame is taken and
+// before state is sent, and with every heartbeat.
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
+)
+
+// Protocol is the subprotocol that the kit answers to a client that offers
+// any. A browser, which cannot set headers, offers it beside its access token.
+const Protocol = "kit.v1"
+
+// The close codes of the kit, beside those of RFC 6455 section 7.4.
+const (
+	Unauthenticated = 4001 // the proof has expired or was revoked
+	NotMember       = 4003 // the caller may no longer see this
+	Slow            = 4008 // answers pile up faster than the peer reads them
+	Superseded      = 4010 // the same user opened too many newer sockets
+	Ended           = websocket.CloseNormalClosure
+	Restart         = websocket.CloseServiceRestart
+)
+
+// Bounds of a connection.
+const (
+	MaxFrame   = 16 << 10 // bytes of an incoming frame
+	maxQueue   = 32       // answers waiting to be written
+	Heartbeat  = 15 * time.Second
+	readWait   = 25 * time.Second // silence after which the peer is gone
+	writeWait  = 5 * time.Second
+	closeWait  = 2 * time.Second // for the peer's answer to a close
+	proofLasts = time.Second
+	// restartSpread is the time over which the clients of a node that goes away
+	// come back to the others.
+	restartSpread = 10 * time.Second
+)
+
+// framesPerSecond is what one connection may send, and its burst.
+var framesPerSecond = rate.Limit{Events: 20, Per: time.Second}
+
+// Options of a group; zero fields have defaults.
+type Options struct {
+	// PerUser is how many sockets a user may hold on this node; one more closes
+	// the oldest with [Superseded]. Default 16.
+	PerUser int
+	// PerNode is how many sockets the group holds. Default 50,000.
+	PerNode int
+	Log     *slog.Logger
+}
+
+// Group is the sockets of one capability on this node.
+type Group struct {
+	o        Options
+	limiter  *rate.Limiter
+	upgrader websocket.Upgrader
+
+	mu     sync.Mutex
+	users  map[string][]*Conn // oldest first
+	open   int
+	closed bool
+	cut    bool           // nobody waits for peers any more
+	wg     sync.WaitGroup // every goroutine of every connection
+}
+
+// NewGroup makes an empty group.
+func NewGroup(o Options) *Group {
+	if o.PerUser == 0 {
+		o.PerUser = 16
+	}
+	if o.PerNode == 0 {
+		o.PerNode = 50_000
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Group{
+		o: o, limiter: rate.New(framesPerSecond, time.Now), users: make(map[string][]*Conn),
+		upgrader: websocket.Upgrader{
+			Subprotocols:    []string{Protocol},
+			ReadBufferSize:  1 << 10,
+			WriteBufferSize: 4 << 10,
+			WriteBufferPool: new(sync.Pool),                                          // an idle connection holds no write buffer
+			CheckOrigin:     func(*http.Request) bool { return true },                // the kit did, of a caller proved by a cookie
+			Error:           func(http.ResponseWriter, *http.Request, int, error) {}, // the kit answers
+		},
+	}
+}
+
+// Handler is what a socket does; absent functions do nothing. Opened, Frame
+// and Closed are called one at a time.
+type Handler struct {
+	// Opened runs before the first frame is read.
+	Opened func(*Conn)
+	// Frame takes a frame of the peer; while it runs none is read.
+	Frame func(*Conn, Frame)
+	// Latest answers the state to send after [Conn.Refresh], or nil.
+	Latest func(*Conn) any
+	// Closed runs when the connection has ended, however it did.
+	Closed func(*Conn)
+}
+
+// Accept upgrades the request and returns; the connection lives on. Refuses
+// with kit/invalid_request what is no WebSocket handshake, and with
+// kit/unavailable when the node is full or going away.
+func (g *Group) Accept(call *capability.Call, h Handler) error {
+	if err := g.reserve(); err != nil {
+		return err
+	}
+	ws, err := g.upgrader.Upgrade(call.Writer(), call.Request(), nil)
+	if err != nil {
+		g.release()
+		if bad := (websocket.HandshakeError{}); errors.As(err, &bad) {
+			return capability.ErrInvalidRequest.Saying("This route answers WebSocket handshakes (RFC 6455).").Because(err)
+		}
+		return capability.ErrUnavailable.Because(err)
+	}
+	c := newConn(g, ws, call, h)
+	g.add(c)
+	g.wg.Go(c.run)
+	return nil
+}
+
+// Of answers the sockets of a user on this node.
+func (g *Group) Of(userID string) []*Conn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.users[userID])
+}
+
+// Close tells every peer to come back after a while of its own, and waits until
+// all connections have ended; those still there when ctx ends are cut. It
+// accepts no more.
+func (g *Group) Close(ctx context.Context) error {
+	for _, c := range g.all(&g.closed) {
+		c.restart()
+	}
+	ended := make(chan struct{})
+	go func() { g.wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		for _, c := range g.all(&g.cut) {
+			c.sever()
+		}
+		<-ended
+	}
+	return nil
+}
+
+// all sets a mark, by which connections under way know, and answers the others.
+func (g *Group) all(mark *bool) (all []*Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*mark = true
+	for _, list := range g.users {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// reserve takes a place before the upgrade, so that a refusal is an HTTP answer.
+func (g *Group) reserve() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.open >= g.o.PerNode {
+		return capability.ErrUnavailable.Saying("This node takes no more sockets. Try again.")
+	}
+	g.open++
+	g.wg.Add(1)
+	return nil
+}
+
+func (g *Group) release() {
+	g.mu.Lock()
+	g.open--
+	g.mu.Unlock()
+	g.wg.Done()
+}
+
+func (g *Group) add(c *Conn) {
+	user := c.caller.UserID
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.users[user] = append(g.users[user], c)
+	for i := range len(g.users[user]) - g.o.PerUser {
+		g.users[user][i].Close(Superseded, "too many sockets of one user")
+	}
+	switch {
+	case g.cut:
+		c.sever()
+	case g.closed:
+		c.restart()
+	}
+}
+
+func (g *Group) remove(c *Conn) {
+	user := c.caller.UserID
+	g.mu.Lock()
+	left := slices.DeleteFunc(g.users[user], func(other *Conn) bool { return other == c })
+	if g.users[user] = left; len(left) == 0 {
+		delete(g.users, user)
+	}
+	g.mu.Unlock()
+	g.release()
+}
+
+// retryAfter is the reason of a close after which the peer may come back.
+func retryAfter(d time.Duration) string {
+	return fmt.Sprintf(`{"retryAfterMs":%d}`, d.Milliseconds())
+}
+
+// Frame is what a peer sent: one JSON object with a type.
+type Frame struct {
+	// Type is the member type, never empty.
+	Type string
+	// ID is the member id, by which an answer names the frame; "" without one.
+	ID  string
+	raw []byte
+}
+
+// encode writes a frame as JSON.
+func encode(frame any) ([]byte, error) {
+	if raw, ok := frame.(json.RawMessage); ok {
+		return raw, nil
+	}
+	return json.Marshal(frame)
+}
