@@ -168,6 +168,12 @@ func TestAdapt(t *testing.T) {
 			`CREATE TABLE a (k TEXT COLLATE "C" CONSTRAINT k CHECK (k IN ('TEXT)', 'b;')), PRIMARY KEY (k), CONSTRAINT text CHECK (CAST(k AS TEXT) <> ''), UNIQUE (k));`,
 		},
 		{
+			"lists of checks",
+			"CREATE TABLE a (k TEXT CHECK (k IN ('x', 'y''', 'z')), n BIGINT CONSTRAINT n CHECK (n IN (1, 2, 3)), CHECK (lower(k) IN ('x', 'y', 'z')));",
+			"CREATE TABLE a (k TEXT CHECK (  k = 'x' OR k = 'y''' OR k = 'z'), n INTEGER CONSTRAINT n CHECK (n IN (1, 2, 3)), CHECK (lower(k) IN ('x', 'y', 'z'))) STRICT;",
+			`CREATE TABLE a (k TEXT COLLATE "C" CHECK (k IN ('x', 'y''', 'z')), n BIGINT CONSTRAINT n CHECK (n IN (1, 2, 3)), CHECK (lower(k) IN ('x', 'y', 'z')));`,
+		},
+		{
 			"options there already",
 			"CREATE TABLE a (k TEXT) WITHOUT ROWID; CREATE TABLE b (k TEXT) STRICT; CREATE TABLE c (k TEXT) -- the end\n;",
 			"CREATE TABLE a (k TEXT) WITHOUT ROWID, STRICT; CREATE TABLE b (k TEXT) STRICT; CREATE TABLE c (k TEXT) STRICT -- the end\n;",

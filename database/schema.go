@@ -6,7 +6,7 @@ import (
 )
 
 // adapt returns a migration in the words of a dialect. It touches the types of columns in CREATE TABLE and ALTER TABLE
-// ADD, and the end of CREATE TABLE; all other text stays as it is.
+// ADD, the lists of checks and the end of CREATE TABLE; all other text stays as it is.
 func adapt(dialect Dialect, text string) string {
 	if dialect == PostgreSQL {
 		text = Expand(text)
@@ -149,6 +149,7 @@ func adaptStatement(dialect Dialect, tokens []*token) {
 		}
 		if depth == 0 {
 			if dialect == SQLite {
+				spellLists(rest[:i])
 				makeStrict(rest[i:])
 			}
 			return
@@ -181,6 +182,43 @@ func adaptColumn(dialect Dialect, tokens []*token) {
 			kind.text, rest[0].text = "REAL", ""
 		}
 	}
+}
+
+// spellLists writes CHECK (a IN ('x', 'y', 'z')) with OR. Of a list of three or more SQLite makes a table, anew for every
+// row that is written.
+func spellLists(tokens []*token) {
+	for i := range tokens {
+		check, ok := follows(tokens[i:], "CHECK", "(")
+		if !ok || len(check) < 3 {
+			continue
+		}
+		column := check[0].text
+		list, ok := follows(check[1:], "IN", "(")
+		if end := listEnd(list); ok && end >= 5 {
+			check[1].text, check[2].text, list[end].text = "", "", ""
+			for j, t := range list[:end] {
+				if t.word == "," {
+					t.text = " OR"
+				} else {
+					list[j].text = column + " = " + t.text
+				}
+			}
+			check[0].text = ""
+		}
+	}
+}
+
+// listEnd returns where a list of strings is closed, or 0.
+func listEnd(tokens []*token) int {
+	for i, t := range tokens {
+		switch {
+		case t.word == ")" && i%2 == 1:
+			return i
+		case i%2 == 0 && !strings.HasPrefix(t.text, "'"), i%2 == 1 && t.word != ",":
+			return 0
+		}
+	}
+	return 0
 }
 
 // makeStrict adds STRICT to the options of a table, which follow the closing parenthesis.
