@@ -1,27 +1,43 @@
-// Package auth knows the end users: who they are, their sessions, and the
-// access tokens that prove them.
+// Package auth knows the end users: who they are, on which devices they are
+// signed in, and the tokens and cookies that prove it.
 //
-// A user proves himself by a bearer token or by a session cookie. An access
-// token is a JWT (RFC 9068) of at most one hour, signed with a key that lies
-// sealed in the database; it alone carries scopes, and only the application
-// grants them, in process, with [Auth.IssueToken]. A session lives in the
-// database under the hash of a random cookie. What is revoked is refused at
-// once in this process and within a second on every other node.
+// It never learns how a user proves himself. That is the library's part, see
+// [Library]: it answers everything under the base path that auth has no row for,
+// and calls [Auth.Enter] for whom it has proven. Another library can take the
+// place of the default one.
 //
-// Over HTTP users call nothing here yet but the guards; in development, from
-// the same machine, GET /__kit/dev-login signs anybody in.
+// A sign-in makes a session on a device. The session has two proofs, which end
+// with it: a cookie, for the pages of the own origin, and a refresh token, for
+// whoever wants access tokens. It ends when it has not been used for
+// Config.SessionIdle, at the latest Config.SessionAbsolute after it began. Using
+// either proof moves the idle end; that of a cookie is written down once an
+// hour, or ten times in a shorter Config.SessionIdle. Cookies last as long as the session can: only the row decides when it
+// ends.
+//
+// An access token is a JWT (RFC 9068) of at most one hour, signed with a key
+// that lies sealed in the database; it alone carries scopes, and only the
+// application grants them, in process, with [Auth.IssueToken]. What is revoked
+// is refused at once in this process and within a second on every other node.
+// A refresh token is changed for its successor with every use; who presents one
+// that somebody else has used ends the session, see [Auth.Rotate].
+//
+// Users list and revoke their devices; the control plane lists users and devices
+// and ends sessions; in development, from the same machine, GET
+// /__kit/dev-login signs anybody in.
 package auth
 
 import (
 	"context"
 	"embed"
 	"fmt"
-	"io/fs"
+	"net/http"
 	"regexp"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/seal"
 )
 
@@ -35,8 +51,10 @@ var migrations embed.FS
 type Peers struct {
 	// Audit is told of sign-ins and revocations; nil records nothing.
 	Audit *audit.Audit
-	// Keys seal the signing keys; required.
+	// Keys seal the signing and refresh keys; required.
 	Keys *seal.Keys
+	// Email sends the mails of sign-in unless Config.Mailer does; see [Auth.Mail].
+	Email *email.Email
 }
 
 // Auth keeps users and their proofs. It is safe for concurrent use.
@@ -49,40 +67,85 @@ type Auth struct {
 	keys     *keyring
 	verified *tokenCache
 	revoked  *revocations
+	confirms confirmer
+	cross    *http.CrossOriginProtection
+	mailer   Mailer
+	accounts map[string]*rate.Limiter
+	failures *rate.Limiter // of bearerClass; nil: off
+	library  Library
+	table    libraryTable
 }
 
-// New checks the configuration; it does no I/O.
+// New checks the configuration and makes the library; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.withDefaults(host)
 	if err := cfg.validate(peers); err != nil {
 		return nil, err
 	}
 	store := store{host.DB}
-	return &Auth{
+	a := &Auth{
 		host: host, cfg: cfg, peers: peers, store: store,
 		issuer:   host.BaseURL.String(),
-		keys:     newKeyring(host, store, peers.Keys),
+		keys:     newKeyring(host, store, peers.Keys, cfg.SigningKeyTTL),
 		verified: newTokenCache(),
 		revoked:  &revocations{store: store, bus: host.PubSub, now: host.Now},
-	}, nil
+		confirms: newConfirmer(store),
+	}
+	a.cross, a.mailer = crossOrigin(a), mailer(a)
+	limits := limits{cfg.RateLimits, host.Now}
+	a.accounts, a.failures = limits.accounts(), limits.class(bearerClass)
+	if cfg.Library == nil {
+		return a, nil
+	}
+	var err error
+	if a.library, err = cfg.Library(host, a); err != nil {
+		return nil, err
+	}
+	if err := limits.check(a.library.Routes); err != nil {
+		return nil, err
+	}
+	a.table = newLibraryTable(a.library.Routes, limits)
+	if a.mailer == nil {
+		host.Log.Warn("auth can send no mail: compose email or set auth.Config.Mailer, or sign-in by link and code is refused")
+	}
+	return a, nil
 }
 
 // Capability describes auth to the kit.
 func (a *Auth) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
 		Database:   a.host.DB,
+		Prefix:     a.cfg.BasePath,
 		Routes:     a.routes(),
-		Config:     a.cfg.keys(),
-		Migrations: schema,
+		Config:     a.configKeys(),
+		Health:     a.health(),
+		Migrations: migrations,
+		Parts:      a.parts(),
+		Jobs:       append(a.jobs(), a.library.Jobs...),
 		Refusals:   refusals(),
-		Close:      func(context.Context) error { a.revoked.close(); return nil },
+		Close:      a.close,
 	}
+}
+
+func (a *Auth) configKeys() []capability.ConfigKey {
+	library := capability.ConfigKey{Key: "library", Value: a.library.Name, Summary: "What signs users in; empty: nothing over HTTP."}
+	return append(append(a.cfg.keys(), library), a.library.Config...)
+}
+
+// parts are the migrations of the library.
+func (a *Auth) parts() []database.Migrations {
+	if a.library.Migrations.FS == nil {
+		return nil
+	}
+	return []database.Migrations{a.library.Migrations}
+}
+
+func (a *Auth) close(context.Context) error {
+	a.revoked.close()
+	a.confirms.close()
+	return nil
 }
 
 // Users answers how the guards of user routes verify their callers.
@@ -90,79 +153,8 @@ func (a *Auth) Users() capability.Users {
 	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf}
 }
 
-// userID is what identifies a user: it stands in keys, paths and logs.
-var userID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-// EnsureUser creates the user unless there is one. An id is 1 to 64 letters,
-// digits, dots, hyphens and underscores, a letter or digit first; another is
-// refused with kit/invalid_request.
-func (a *Auth) EnsureUser(ctx context.Context, user string) error {
-	if !userID.MatchString(user) {
-		return capability.ErrInvalidRequest.Saying("A user id is 1 to 64 letters, digits, dots, hyphens and underscores.")
-	}
-	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		now := a.host.DB.Now(ctx)
-		created, err := a.store.insertUser(ctx, user, id.New(now), now)
-		if err != nil || !created {
-			return err
-		}
-		return a.peers.Audit.Record(ctx, audit.Event{
-			Action: "auth/user_created", Subject: audit.Target{Type: "user", ID: user},
-		})
-	})
-}
-
-// RevokeSession ends a session: its cookie and its access tokens are refused
-// from the commit on. Refuses with auth/session_not_found.
-func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
-	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		user, found, err := a.store.deleteSession(ctx, sessionID)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return ErrSessionNotFound
-		}
-		if err := a.revoke(ctx, sessionID); err != nil {
-			return err
-		}
-		return a.peers.Audit.Record(ctx, audit.Event{
-			Action:  "auth/session_revoked",
-			Subject: audit.Target{Type: "user", ID: user},
-			Targets: []audit.Target{{Type: "session", ID: sessionID}},
-		})
-	})
-}
-
-// RevokeUser ends all sessions of a user and answers how many there were; the
-// tokens of [Auth.IssueToken] end too. Refuses with auth/user_not_found.
-func (a *Auth) RevokeUser(ctx context.Context, user string) (sessions int, err error) {
-	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		family, found, err := a.store.tokenFamily(ctx, user)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return ErrUserNotFound
-		}
-		if err := a.store.setTokenFamily(ctx, user, id.New(a.host.DB.Now(ctx))); err != nil {
-			return err
-		}
-		ended, err := a.store.deleteSessions(ctx, user)
-		if err != nil {
-			return err
-		}
-		sessions = len(ended)
-		if err := a.revoke(ctx, append(ended, family)...); err != nil {
-			return err
-		}
-		return a.peers.Audit.Record(ctx, audit.Event{
-			Action: "auth/sessions_revoked", Subject: audit.Target{Type: "user", ID: user},
-			Detail: map[string]int{"sessions": sessions},
-		})
-	})
-	return sessions, err
-}
+// userIDForm is what identifies a user: it stands in keys, paths and logs.
+var userIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // unavailable covers a failure of the database while a proof was checked.
 func unavailable(doing string, err error) error {

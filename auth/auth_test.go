@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -186,9 +187,9 @@ func (n *node) actions(t *testing.T) []string {
 }
 
 func TestCapability(t *testing.T) {
-	capabilitytest.Run(t, func(h capability.Host, _ string) (capability.Capability, error) {
+	capabilitytest.Run(t, func(h capability.Host, basePath string) (capability.Capability, error) {
 		h.Environment = capability.Development
-		a, err := auth.New(h, auth.Config{}, auth.Peers{Keys: masterKeys(t)})
+		a, err := auth.New(h, auth.Config{BasePath: basePath}, auth.Peers{Keys: masterKeys(t)})
 		if err != nil {
 			return capability.Capability{}, err
 		}
@@ -198,7 +199,15 @@ func TestCapability(t *testing.T) {
 
 func TestFaultyConfig(t *testing.T) {
 	host := capability.Host{BaseURL: &url.URL{Scheme: "https", Host: "api.example.com"}}
-	_, err := auth.New(host, auth.Config{AccessTokenTTL: time.Second, SessionTTL: -1}, auth.Peers{})
+	_, err := auth.New(host, auth.Config{
+		AccessTokenTTL: time.Second, SessionIdle: -1, SessionAbsolute: 401 * 24 * time.Hour, ReuseGrace: time.Hour, SigningKeyTTL: time.Hour,
+		TrustedOrigins: []string{
+			"https://app.example.com", "http://localhost:3000", "myapp://", // good
+			"app.example.com", "https://app.example.com/", "https://*.example.com", "*", "null", "https://App.example.com", "https://u@app.example.com",
+			"javascript://", "data://", "https://", "MyApp://",
+		},
+		RateLimits: map[string]auth.RateLimit{"auth-send": {Events: 1}, "off": {Events: -1}},
+	}, auth.Peers{})
 	var keys []string
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
@@ -207,7 +216,11 @@ func TestFaultyConfig(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"auth.accessTokenTTL", "auth.sessionTTL", "auth.keys"}, keys); diff != "" {
+	want := []string{"auth.accessTokenTTL", "auth.sessionIdle", "auth.sessionAbsolute", "auth.reuseGrace", "auth.signingKeyTTL"}
+	for i := 3; i < 14; i++ {
+		want = append(want, fmt.Sprintf("auth.trustedOrigins[%d]", i))
+	}
+	if diff := cmp.Diff(append(want, "auth.rateLimits.auth-send", "auth.keys"), keys); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -20,6 +20,7 @@ const (
 type accessToken struct {
 	caller    capability.Caller
 	expiresAt int64 // seconds
+	rotation  int64 // the refresh counter it confirms; 0: none
 }
 
 // tokenCache keeps verified tokens under their whole text, so a hit proves as

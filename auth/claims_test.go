@@ -2,10 +2,13 @@ package auth
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,6 +113,33 @@ func TestClaims(t *testing.T) {
 				t.Errorf("cached: %v", cached)
 			}
 		})
+	}
+}
+
+// Rotations one after another, each durable.
+func BenchmarkRotate(b *testing.B) {
+	ctx := context.Background()
+	clock := &keyClock{time.Unix(1_800_000_000, 0)}
+	a := openSealed(b, databasetest.File(b), clock, sealKeys(b, masterKey("k1", 1)))
+	if err := a.EnsureUser(ctx, "ada"); err != nil {
+		b.Fatal(err)
+	}
+	session, err := a.CreateSession(ctx, "ada")
+	if err != nil {
+		b.Fatal(err)
+	}
+	token, err := a.refreshToken(session, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		rotated, err := a.Rotate(ctx, token)
+		if err != nil {
+			b.Fatal(err)
+		}
+		token = rotated.RefreshToken
+		clock.now = clock.now.Add(11 * time.Second)
 	}
 }
 
@@ -238,6 +268,23 @@ func BenchmarkBearer(b *testing.B) {
 			}
 		})
 	})
+	b.Run("signature alone", func(b *testing.B) {
+		key, err := a.keys.signer(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		input, encoded := raw[:strings.LastIndexByte(raw, '.')], raw[strings.LastIndexByte(raw, '.')+1:]
+		signature, err := encoding.DecodeString(encoded)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if !ed25519.Verify(key.public, []byte(input), signature) {
+				b.Fatal("does not verify")
+			}
+		}
+	})
 	b.Run("verified", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -254,4 +301,69 @@ func BenchmarkBearer(b *testing.B) {
 			}
 		}
 	})
+}
+
+// While the rows are being read because of a hint, nobody passes by what was
+// known before it.
+func TestHintHoldsUntilTheRowsAreRead(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	ctx := context.Background()
+	now := time.Unix(1_800_000_000, 0)
+	a := openInternal(t, dbs[0], func() time.Time { return now })
+	if err := a.revoked.refresh(ctx, now); err != nil || !a.revoked.fresh(now) {
+		t.Fatal(err)
+	}
+	read := make(chan error)
+	err := dbs[1].InTx(ctx, func(ctx context.Context) error {
+		if _, err := dbs[1].Exec(ctx, `LOCK TABLE auth_revocation IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		a.revoked.hints.Add(1)
+		go func() { read <- a.revoked.refresh(context.Background(), now) }()
+		for a.revoked.polling.TryLock() { // until the reader is under way
+			a.revoked.polling.Unlock()
+			runtime.Gosched()
+		}
+		if a.revoked.fresh(now) {
+			t.Error("passes before the rows are read")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-read; err != nil || !a.revoked.fresh(now) {
+		t.Error(err)
+	}
+}
+
+// A user's list of devices reads his own alone, however many there are.
+func TestDevicesAreFoundByTheirUser(t *testing.T) {
+	a := openInternal(t, databasetest.Memory(t), time.Now)
+	plan, err := database.All(context.Background(), a.host.DB, func(row database.Scanner) (detail string, err error) {
+		var ignored int
+		return detail, row.Scan(&ignored, &ignored, &ignored, &detail)
+	}, `EXPLAIN QUERY PLAN `+devicesOf, "", 0, 10, "ada")
+	if err != nil || !strings.Contains(strings.Join(plan, "; "), "auth_device USING INDEX auth_device_by_user (user_id=? AND id>?)") {
+		t.Error(plan, err)
+	}
+}
+
+// Requests that are still under way when the capability is closed note nothing
+// any more.
+func TestConfirmDuringClose(t *testing.T) {
+	a := openInternal(t, databasetest.Memory(t), time.Now)
+	for range 100 {
+		c := newConfirmer(a.store)
+		var work sync.WaitGroup
+		for range 3 {
+			work.Go(func() { c.confirm("session", 1) })
+		}
+		c.close()
+		c.close()
+		work.Wait()
+		if len(c.slots) != cap(c.slots) {
+			t.Fatal("something runs on")
+		}
+	}
 }

@@ -1,6 +1,9 @@
 package auth
 
 import (
+	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -13,6 +16,8 @@ const (
 	MinSessionTTL     = 5 * time.Minute
 	// MaxSessionTTL is how long browsers keep a cookie at most.
 	MaxSessionTTL = 400 * 24 * time.Hour
+	// MaxReuseGrace bounds Config.ReuseGrace.
+	MaxReuseGrace = 5 * time.Minute
 )
 
 // Config adjusts auth; the zero value is the default.
@@ -20,19 +25,69 @@ type Config struct {
 	// AccessTokenTTL is how long an access token is good for, 1 to 60 minutes;
 	// by default 15 minutes.
 	AccessTokenTTL time.Duration
-	// SessionTTL is how long a session lasts from sign-in on, 5 minutes to 400
-	// days; by default 7 days.
-	SessionTTL time.Duration
+	// SessionIdle is how long a session lasts without being used, 5 minutes to
+	// 400 days; by default 30 days. A session that is not remembered lasts a day
+	// at most.
+	SessionIdle time.Duration
+	// SessionAbsolute is how long a session lasts at most, however much it is
+	// used: at least SessionIdle, at most 400 days; by default 180 days.
+	SessionAbsolute time.Duration
+	// ReuseGrace is how long a refresh token that was just rotated still answers
+	// its successor, for tabs that race and answers that got lost; at most 5
+	// minutes, by default 10 seconds. Negative means none: any reuse ends the
+	// session.
+	ReuseGrace time.Duration
+	// SigningKeyTTL is how long a key signs before the next one does, at least a
+	// day; by default 90 days.
+	SigningKeyTTL time.Duration
+	// BasePath is the mount prefix, by default "/auth".
+	BasePath string
+	// AppName is what mails call the application; by default the host's name.
+	AppName string
+	// TrustedOrigins are the origins, beside the base URL's own, whose pages may use
+	// the library's routes for a signed-in user and may be redirected to:
+	// "https://app.example.com", or "myapp://" for the links of an installed
+	// application. The kit's own routes take a cookie from the own origin alone.
+	TrustedOrigins []string
+	// Library makes what signs users in. Without one users are signed in only in
+	// process, with [Auth.CreateSession].
+	Library func(host capability.Host, a *Auth) (Library, error)
+	// Mailer sends the mails of sign-in; by default email when it is composed,
+	// and in development else the log.
+	Mailer Mailer
+	// Humanity checks, when set, every request that makes the library send a
+	// magic link or a one-time code.
+	Humanity Humanity
+	// RateLimits replaces the limits of rate classes of the library's routes, see
+	// [LibraryRoute], and of "auth-bearer": how many access tokens of one address
+	// may turn out forged, by default 100 in 10 seconds, before those that are not
+	// known as good are refused unseen. One of negative Events switches its class
+	// off.
+	RateLimits map[string]RateLimit
 	// Database names the binding of the users, by default "DB".
 	Database string
 }
 
-func (c Config) withDefaults() Config {
-	if c.AccessTokenTTL == 0 {
-		c.AccessTokenTTL = 15 * time.Minute
+// RateLimit lets Events happen per Per, all of them at once if need be.
+type RateLimit struct {
+	Events int
+	Per    time.Duration
+}
+
+// unremembered bounds a session whose cookies end with the browser.
+const unremembered = 24 * time.Hour
+
+func (c Config) withDefaults(host capability.Host) Config {
+	orDuration(&c.AccessTokenTTL, 15*time.Minute)
+	orDuration(&c.SessionIdle, 30*24*time.Hour)
+	orDuration(&c.SessionAbsolute, max(180*24*time.Hour, c.SessionIdle))
+	orDuration(&c.ReuseGrace, 10*time.Second)
+	orDuration(&c.SigningKeyTTL, 90*24*time.Hour)
+	if c.BasePath == "" {
+		c.BasePath = "/auth"
 	}
-	if c.SessionTTL == 0 {
-		c.SessionTTL = 7 * 24 * time.Hour
+	if c.AppName == "" {
+		c.AppName = host.BaseURL.Hostname()
 	}
 	if c.Database == "" {
 		c.Database = "DB"
@@ -40,13 +95,38 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+func orDuration(d *time.Duration, otherwise time.Duration) {
+	if *d == 0 {
+		*d = otherwise
+	}
+}
+
 func (c Config) validate(peers Peers) error {
 	faults := capability.Faults{Capability: Name}
 	if c.AccessTokenTTL < MinAccessTokenTTL || c.AccessTokenTTL > MaxAccessTokenTTL {
 		faults.Add("accessTokenTTL", c.AccessTokenTTL, "is out of bounds", "choose 1 to 60 minutes")
 	}
-	if c.SessionTTL < MinSessionTTL || c.SessionTTL > MaxSessionTTL {
-		faults.Add("sessionTTL", c.SessionTTL, "is out of bounds", "choose 5 minutes to 400 days")
+	if c.SessionIdle < MinSessionTTL || c.SessionIdle > MaxSessionTTL {
+		faults.Add("sessionIdle", c.SessionIdle, "is out of bounds", "choose 5 minutes to 400 days")
+	}
+	if c.SessionAbsolute < c.SessionIdle || c.SessionAbsolute > MaxSessionTTL {
+		faults.Add("sessionAbsolute", c.SessionAbsolute, "is out of bounds", "choose at least sessionIdle, at most 400 days")
+	}
+	if c.ReuseGrace > MaxReuseGrace {
+		faults.Add("reuseGrace", c.ReuseGrace, "is out of bounds", "choose at most 5 minutes")
+	}
+	if c.SigningKeyTTL < 24*time.Hour {
+		faults.Add("signingKeyTTL", c.SigningKeyTTL, "is out of bounds", "choose a day at least")
+	}
+	for i, origin := range c.TrustedOrigins {
+		if !isOrigin(origin) {
+			faults.Add(fmt.Sprintf("trustedOrigins[%d]", i), origin, "is not an origin", "write it like https://app.example.com or myapp://")
+		}
+	}
+	for class, limit := range c.RateLimits {
+		if limit.Events == 0 || limit.Events > 0 && limit.Per <= 0 {
+			faults.Add("rateLimits."+class, nil, "admits nothing", "give a positive number of events and a positive window")
+		}
 	}
 	if peers.Keys == nil {
 		faults.Add("keys", nil, "are missing: signing keys are kept sealed", "give the master keys the kit has loaded")
@@ -54,10 +134,33 @@ func (c Config) validate(peers Peers) error {
 	return faults.Err()
 }
 
+// isOrigin takes scheme://host[:port] in its canonical spelling, or scheme://
+// of an installed application.
+func isOrigin(text string) bool {
+	if scheme, ok := strings.CutSuffix(text, "://"); ok {
+		u, err := url.Parse(scheme + "://x")
+		return err == nil && u.Scheme == scheme && !isWeb(scheme) && !unsafeSchemes[scheme]
+	}
+	u, err := url.Parse(text)
+	return err == nil && isWeb(u.Scheme) && u.Hostname() != "" && !strings.Contains(text, "*") && text == u.Scheme+"://"+strings.ToLower(u.Host)
+}
+
+func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
+
+// unsafeSchemes run what they are given: nobody is redirected there.
+var unsafeSchemes = map[string]bool{"javascript": true, "data": true, "vbscript": true, "file": true, "blob": true, "about": true}
+
 func (c Config) keys() []capability.ConfigKey {
 	return []capability.ConfigKey{
 		{Key: "accessTokenTTL", Value: c.AccessTokenTTL.String(), Summary: "How long an access token is good for."},
-		{Key: "sessionTTL", Value: c.SessionTTL.String(), Summary: "How long a session lasts from sign-in on."},
+		{Key: "sessionIdle", Value: c.SessionIdle.String(), Summary: "How long a session lasts without being used."},
+		{Key: "sessionAbsolute", Value: c.SessionAbsolute.String(), Summary: "How long a session lasts at most."},
+		{Key: "reuseGrace", Value: max(c.ReuseGrace, 0).String(), Summary: "How long a rotated refresh token still answers its successor."},
+		{Key: "signingKeyTTL", Value: c.SigningKeyTTL.String(), Summary: "How long a key signs before the next one does."},
+		{Key: "basePath", Value: c.BasePath, Summary: "The mount prefix."},
+		{Key: "appName", Value: c.AppName, Summary: "What mails call the application."},
+		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, beside the own origin."},
+		{Key: "humanity", Value: c.Humanity != nil, Summary: "Whether routes that send a link or code ask for a proof of humanity."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the users."},
 	}
 }

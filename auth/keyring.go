@@ -4,15 +4,28 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/jose"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/seal"
+)
+
+const (
+	// publishLead is how long a key is published before it signs: twice as long
+	// as anybody may keep the answer of [Auth.JWKS].
+	publishLead = 10 * time.Minute
+	// lookEvery is how often a node that signs looks for keys that others have
+	// made: all must know the next one before it signs.
+	lookEvery = time.Minute
 )
 
 // reloads bounds how often tokens of unknown keys make a node read the rows:
@@ -21,76 +34,102 @@ var reloads = rate.Limit{Events: 10, Per: time.Second}
 
 // signingKey is an opened row of auth_signing_key.
 type signingKey struct {
-	id      string
-	private ed25519.PrivateKey
-	public  ed25519.PublicKey
+	id        string
+	private   ed25519.PrivateKey
+	public    ed25519.PublicKey
+	createdAt time.Time
 }
 
-// keyring holds the signing keys that open with the master keys. The newest
-// signs, all of them verify.
+// keyring holds the signing keys that open with the master keys. What each of
+// them does follows from the clock and from when they were made: a key is
+// published at once, signs after publishLead (the first one at once), until its
+// successor does, and verifies until the last token it may have signed is dead.
 type keyring struct {
 	host    capability.Host
 	store   store
 	seal    *seal.Keys
+	ttl     time.Duration
 	limiter *rate.Limiter
 
-	mu     sync.RWMutex
-	keys   map[string]signingKey
-	newest string
+	mu       sync.RWMutex
+	keys     keys
+	lookedAt time.Time
 }
 
-func newKeyring(host capability.Host, store store, keys *seal.Keys) *keyring {
-	return &keyring{
-		host: host, store: store, seal: keys,
-		limiter: rate.New(reloads, host.Now),
-		keys:    make(map[string]signingKey),
-	}
+func newKeyring(host capability.Host, store store, keys *seal.Keys, ttl time.Duration) *keyring {
+	return &keyring{host: host, store: store, seal: keys, ttl: ttl, limiter: rate.New(reloads, host.Now)}
 }
 
-// find answers the key with an id, looking for new rows when it is unknown.
-func (k *keyring) find(ctx context.Context, keyID string) (key signingKey, found bool, err error) {
-	if key, found = k.known(keyID); found {
-		return key, true, nil
+// find answers the key with an id if it verifies at an instant, looking for new
+// rows when it is unknown.
+func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key signingKey, found bool, err error) {
+	if key, known, live := k.held().find(keyID, now); known {
+		return key, live, nil
 	}
 	if _, ok := k.limiter.Allow(""); !ok {
 		return signingKey{}, false, nil
 	}
-	if _, err := k.load(ctx); err != nil {
+	all, _, err := k.load(ctx)
+	if err != nil {
 		return signingKey{}, false, err
 	}
-	key, found = k.known(keyID)
+	key, _, found = all.find(keyID, now)
 	return key, found, nil
 }
 
-// signer answers the key to sign with, making one when no row opens. Two nodes
-// that make one each both verify both.
+// signer answers the key that signs now. It makes the first key when no row
+// opens, and the next one when the newest has become old. Two nodes that make one
+// each both verify both.
 func (k *keyring) signer(ctx context.Context) (signingKey, error) {
-	if key, ok := k.current(); ok {
+	now := k.host.Now()
+	key, ok := k.held().signer(now)
+	if ok && !k.look(now) {
 		return key, nil
 	}
-	unopened, err := k.load(ctx)
+	all, unopened, err := k.load(ctx)
 	if err != nil {
+		if ok { // it verifies for an hour after its successor has begun
+			return key, nil
+		}
 		return signingKey{}, err
 	}
-	if key, ok := k.current(); ok {
+	if key, ok = all.signer(now); ok && now.Sub(all[len(all)-1].createdAt) < k.ttl {
 		return key, nil
 	}
-	if unopened > 0 {
+	if !ok && unopened > 0 {
 		k.host.Log.WarnContext(ctx, "auth: no signing key opens with the master keys, making a new one: tokens signed before do not verify",
 			slog.Int("unopened", unopened))
 	}
-	return k.create(ctx)
+	made, err := k.create(ctx, now)
+	if err != nil || !ok {
+		return made, err
+	}
+	return key, nil // the next one is not published long enough
 }
 
-// create stores a new key. It signs for others only once it is committed.
-func (k *keyring) create(ctx context.Context) (key signingKey, err error) {
+// look reports whether it is time to look for the next key.
+func (k *keyring) look(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if since := now.Sub(k.lookedAt); 0 <= since && since < lookEvery {
+		return false
+	}
+	k.lookedAt = now
+	return true
+}
+
+// create stores a new key. It signs for others only once it is committed. What
+// an ephemeral master key seals opens nowhere else, so its key is not stored.
+func (k *keyring) create(ctx context.Context, now time.Time) (key signingKey, err error) {
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+	key = newSigningKey(id.New(now), seed, now)
+	if k.seal.Ephemeral() {
+		return k.addFirst(key), nil
+	}
 	err = k.host.DB.InTx(ctx, func(ctx context.Context) error {
-		seed := make([]byte, ed25519.SeedSize)
-		_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
-		now := k.host.DB.Now(ctx)
-		key = newSigningKey(id.New(now), seed)
-		row := sealedKey{id: key.id, sealed: k.seal.Seal(sealContext(key.id), seed)}
-		if err := k.store.insertSigningKey(ctx, row, now); err != nil {
+		row := sealedKey{id: key.id, sealed: k.seal.Seal(sealContext(key.id), seed), createdAt: now.UnixMilli()}
+		if err := k.store.insertSigningKey(ctx, row); err != nil {
 			return err
 		}
 		database.AfterCommit(ctx, func() { k.add(key) })
@@ -99,47 +138,131 @@ func (k *keyring) create(ctx context.Context) (key signingKey, err error) {
 	return key, err
 }
 
-// load adds the keys of all rows that open, and counts the others.
-func (k *keyring) load(ctx context.Context) (unopened int, err error) {
+// load answers the keys that are held and those of all rows that open, and
+// counts the other rows. In a transaction, which may be rolled back with a key
+// of its own, the new ones are held from its commit on.
+func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) {
 	rows, err := k.store.signingKeys(ctx)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
+	all = k.held()
 	for _, row := range rows {
 		seed, err := k.seal.Open(sealContext(row.id), row.sealed)
 		if err != nil || len(seed) != ed25519.SeedSize {
 			unopened++
 			continue
 		}
-		k.add(newSigningKey(row.id, seed))
+		key := newSigningKey(row.id, seed, instant(row.createdAt))
+		all = all.with(key)
+		database.AfterCommit(ctx, func() { k.add(key) })
 	}
-	return unopened, nil
+	return all, unopened, nil
+}
+
+// held are the keys that this node knows; the list is never changed.
+func (k *keyring) held() keys {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.keys
 }
 
 func (k *keyring) add(key signingKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys[key.id] = key
-	k.newest = max(k.newest, key.id) // ids sort by the time they were drawn
+	k.keys = k.keys.with(key)
 }
 
-func (k *keyring) known(keyID string) (signingKey, bool) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	key, ok := k.keys[keyID]
-	return key, ok
+// addFirst adds a key unless another came first, and answers the one that did.
+func (k *keyring) addFirst(key signingKey) signingKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := len(k.keys); n > 0 && key.createdAt.Sub(k.keys[n-1].createdAt) < k.ttl {
+		return k.keys[n-1]
+	}
+	k.keys = k.keys.with(key)
+	return key
 }
 
-func (k *keyring) current() (signingKey, bool) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	key, ok := k.keys[k.newest]
-	return key, ok
+// keys are in the order they were made.
+type keys []signingKey
+
+// with answers the keys and one more: ids sort by the time they were drawn.
+func (ks keys) with(key signingKey) keys {
+	i, known := slices.BinarySearchFunc(ks, key.id, func(one signingKey, keyID string) int { return strings.Compare(one.id, keyID) })
+	if known {
+		return ks
+	}
+	return slices.Insert(slices.Clone(ks), i, key)
 }
 
-func newSigningKey(keyID string, seed []byte) signingKey {
+// find answers a key by its id, and whether it verifies at an instant.
+func (ks keys) find(keyID string, now time.Time) (key signingKey, known, live bool) {
+	for i, key := range ks {
+		if key.id == keyID {
+			return key, true, !ks.retired(i, now)
+		}
+	}
+	return signingKey{}, false, false
+}
+
+// signer answers the key that signs at an instant.
+func (ks keys) signer(now time.Time) (key signingKey, ok bool) {
+	for i := len(ks) - 1; i > 0; i-- {
+		if !now.Before(signsFrom(ks[i])) {
+			return ks[i], true
+		}
+	}
+	if len(ks) == 0 {
+		return signingKey{}, false
+	}
+	return ks[0], true
+}
+
+// signsFrom answers when a key begins to sign that is not the first.
+func signsFrom(key signingKey) time.Time { return key.createdAt.Add(publishLead) }
+
+// retired reports whether no token of a key can be good at an instant.
+func (ks keys) retired(i int, now time.Time) bool {
+	return i+1 < len(ks) && now.After(signsFrom(ks[i+1]).Add(MaxAccessTokenTTL+lookEvery+leeway))
+}
+
+// JWKS answers the keys that verify access tokens now, as RFC 7517 has it: one
+// may keep the answer for 5 minutes.
+func (a *Auth) JWKS(ctx context.Context) ([]byte, error) {
+	if _, err := a.keys.signer(ctx); err != nil { // so that there is one
+		return nil, err
+	}
+	all := a.keys.held()
+	if _, ok := a.keys.limiter.Allow("jwks"); ok { // for keys that other nodes have made
+		var err error
+		if all, _, err = a.keys.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	type jwk struct {
+		KeyType   string `json:"kty"`
+		Curve     string `json:"crv"`
+		X         string `json:"x"`
+		ID        string `json:"kid"`
+		Use       string `json:"use"`
+		Algorithm string `json:"alg"`
+	}
+	set := struct {
+		Keys []jwk `json:"keys"`
+	}{[]jwk{}}
+	now := a.host.Now()
+	for i, key := range all {
+		if !all.retired(i, now) {
+			set.Keys = append(set.Keys, jwk{"OKP", "Ed25519", encoding.EncodeToString(key.public), key.id, "sig", jose.Algorithm})
+		}
+	}
+	return json.Marshal(set)
+}
+
+func newSigningKey(keyID string, seed []byte, createdAt time.Time) signingKey {
 	private := ed25519.NewKeyFromSeed(seed)
-	return signingKey{id: keyID, private: private, public: private.Public().(ed25519.PublicKey)}
+	return signingKey{id: keyID, private: private, public: private.Public().(ed25519.PublicKey), createdAt: createdAt}
 }
 
 // sealContext binds the sealed key to its id: rows cannot be swapped.

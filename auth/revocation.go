@@ -46,8 +46,9 @@ type revocations struct {
 	mu    sync.RWMutex
 	until map[string]int64 // session id to milliseconds
 
-	hinted   atomic.Bool
-	polledAt atomic.Int64 // nanoseconds; the start of the last poll
+	hints    atomic.Uint64
+	polledAt atomic.Int64  // nanoseconds; the start of the last poll
+	answered atomic.Uint64 // the hints that came before it
 
 	polling  sync.Mutex // guards what follows
 	position int64
@@ -78,9 +79,11 @@ func (r *revocations) add(sessions []string, until int64) {
 }
 
 // refresh makes sure that the rows were read within the last second and after
-// the last hint. Where they cannot be read nobody passes.
+// the last hint. Where they cannot be read nobody passes. In a transaction it
+// reads nothing, since what is read there may be rolled back: whoever proves a
+// caller in one reads the row of the session itself.
 func (r *revocations) refresh(ctx context.Context, now time.Time) error {
-	if r.fresh(now) {
+	if r.fresh(now) || r.store.db.InTransaction(ctx) {
 		return nil
 	}
 	r.polling.Lock()
@@ -93,19 +96,20 @@ func (r *revocations) refresh(ctx context.Context, now time.Time) error {
 		return r.failure // those who waited for a poll that failed do not try again one by one
 	}
 	r.listen()
-	r.hinted.Store(false)
+	hints := r.hints.Load() // before reading: a hint that comes meanwhile counts
 	if r.failure = r.poll(ctx, now); r.failure != nil {
-		r.hinted.Store(true)
 		r.failedAt = r.now()
+		r.polledAt.Store(0) // a clock that goes back does not make the last one new
 		return r.failure
 	}
+	r.answered.Store(hints)
 	r.polledAt.Store(now.UnixNano())
 	return nil
 }
 
 func (r *revocations) fresh(now time.Time) bool {
 	since := now.UnixNano() - r.polledAt.Load()
-	return 0 <= since && since < int64(pollEvery) && !r.hinted.Load()
+	return 0 <= since && since < int64(pollEvery) && r.hints.Load() == r.answered.Load()
 }
 
 // poll reads the rows after the last position. A caller who goes away does not
@@ -146,7 +150,7 @@ func (r *revocations) prune(now time.Time) {
 // listen subscribes with the first poll: New does no I/O.
 func (r *revocations) listen() {
 	if r.cancel == nil && !r.closed {
-		r.cancel = r.bus.Subscribe(revocationTopic, func([]byte) { r.hinted.Store(true) })
+		r.cancel = r.bus.Subscribe(revocationTopic, func([]byte) { r.hints.Add(1) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
@@ -265,4 +266,56 @@ func (n *node) wantCookie(t *testing.T, cookie *http.Cookie, want error) {
 	if _, ok, err := n.users.Session(r); !errors.Is(err, want) || ok != (want == nil) {
 		t.Errorf("cookie: got %v %v, want %v", ok, err, want)
 	}
+}
+
+// What is read inside a transaction may never have happened: it neither ends a
+// session nor hides the revocation that takes its place.
+func TestRevocationsOfARolledBackTransaction(t *testing.T) {
+	eachPair(t, func(t *testing.T, db1, db2 *database.DB) {
+		n := open(t, db1, withDoorman(auth.Config{}))
+		s := withDoorman(auth.Config{})
+		s.clock = n.clock
+		other := open(t, db2, s)
+		kept, ended, caller := n.native(t, "ada"), n.native(t, "eve"), n.native(t, "bob")
+		n.wantBearer(t, kept.Token, nil)
+		n.clock.advance(time.Second) // so that the rows are to be read again
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+caller.Token)
+		boom := errors.New("boom")
+		err := db1.InTx(ctx, func(ctx context.Context) error {
+			if err := n.RevokeSession(ctx, kept.Session); err != nil {
+				return err
+			}
+			if session, found, err := n.Current(r.WithContext(ctx)); err != nil || !found || session.ID != caller.Session {
+				t.Error(session.ID, found, err)
+			}
+			return boom
+		})
+		if !errors.Is(err, boom) {
+			t.Fatal(err)
+		}
+		n.wantBearer(t, kept.Token, nil)
+		if err := other.RevokeSession(ctx, ended.Session); err != nil {
+			t.Fatal(err)
+		}
+		n.clock.advance(time.Second)
+		n.wantBearer(t, ended.Token, capability.ErrUnauthenticated)
+		n.wantBearer(t, kept.Token, nil)
+	})
+}
+
+// An access token does not outlive the idle end of its session, whose row the
+// next sign-in clears away: it could not be revoked any more.
+func TestTokensEndWithIdleSessions(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		n := open(t, db, withDoorman(auth.Config{SessionIdle: 5 * time.Minute, AccessTokenTTL: time.Hour}))
+		e := n.native(t, "ada")
+		n.wantBearer(t, e.Token, nil)
+		n.clock.advance(6 * time.Minute)
+		n.native(t, "ada")
+		if err := n.DisableUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		n.wantBearer(t, e.Token, capability.ErrUnauthenticated)
+	})
 }

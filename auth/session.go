@@ -2,134 +2,319 @@ package auth
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
 
 const (
-	// secureCookie and plainCookie name the session cookie on https and on
-	// plain http; browsers take the prefix __Host- only with Secure, Path=/ and
-	// no Domain, so nobody can set it from another host.
-	secureCookie = "__Host-kit_session"
-	plainCookie  = "kit_session"
-	csrfHeader   = "X-CSRF-Token"
-	secretSize   = 32
+	secretSize = 32
+	// maxTouchEvery is how often, at most, the use of a session is written down.
+	maxTouchEvery = time.Hour
+	// maxSessions bounds the sessions of a user, so that all can be listed, and
+	// ended in one transaction.
+	maxSessions = 1000
 )
 
-var encoding = base64.RawURLEncoding.Strict()
-
-// Session is a sign-in of a user that lasts until ExpiresAt.
+// Session is a sign-in of a user on a device.
 type Session struct {
-	ID        string
-	UserID    string
+	ID       string
+	UserID   string
+	DeviceID string
+	// Methods say how the user proved himself, as amr values of RFC 8176 and of
+	// the library.
+	Methods []string
+	// Remembered sessions survive the end of the browser.
+	Remembered bool
+	// IP and UserAgent are those of the last use that was written down.
+	IP, UserAgent string
+	// CreatedAt is when the user proved himself.
 	CreatedAt time.Time
-	ExpiresAt time.Time
+	// UpdatedAt is the last use, exact to an hour or a tenth of Config.SessionIdle.
+	UpdatedAt time.Time
+	// ExpiresAt is when the session ends unless it is used; EndsAt is when it
+	// ends whatever happens.
+	ExpiresAt, EndsAt time.Time
+
+	refresh refreshState
 	// secret answers the cookie's content, known only to who made the session.
 	// It is a function because fmt and slog print whatever a struct holds.
 	secret func() []byte
 }
 
-// CreateSession signs a user in: hand the client the [Auth.SessionCookie] and
-// the [Auth.CSRFToken] of the session. Refuses with auth/user_not_found.
-func (a *Auth) CreateSession(ctx context.Context, user string) (session Session, err error) {
+// origin is where a session comes from.
+type origin struct{ ip, userAgent string }
+
+func originOf(ctx context.Context) origin {
+	if o := capability.OriginOf(ctx); o != nil {
+		return origin{o.IP, o.UserAgent}
+	}
+	return origin{}
+}
+
+// newSession is what a session begins with; without a device of the user it gets
+// a new one.
+type newSession struct {
+	user, device, deviceName string
+	methods                  []string
+	remember                 bool
+}
+
+// CreateSession signs a user in without a request: hand the client the
+// [Auth.SessionCookie] and the [Auth.CSRFToken] of the session. Refuses with
+// auth/user_not_found and auth/user_disabled.
+func (a *Auth) CreateSession(ctx context.Context, userID string) (session Session, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		now := a.host.DB.Now(ctx)
-		secret := make([]byte, secretSize)
-		_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
-		session = Session{
-			ID: id.New(now), UserID: user,
-			CreatedAt: now, ExpiresAt: now.Add(a.cfg.SessionTTL),
-			secret: func() []byte { return secret },
-		}
-		if err := a.store.deleteExpiredSessions(ctx, user, now); err != nil {
-			return err
-		}
-		found, err := a.store.insertSession(ctx, session, hashed(secret))
-		if err == nil && !found {
-			return ErrUserNotFound
-		}
+		session, err = a.createSession(ctx, newSession{user: userID, remember: true})
 		return err
 	})
 	return session, err
 }
 
-// SessionCookie answers the cookie of a session that [Auth.CreateSession] made.
-func (a *Auth) SessionCookie(s Session) *http.Cookie {
-	return &http.Cookie{
-		Name: a.cookieName(), Value: encoding.EncodeToString(s.secret()), Path: "/",
-		MaxAge: int(s.ExpiresAt.Sub(s.CreatedAt) / time.Second),
-		Secure: a.secure(), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+// createSession runs in a transaction. It clears away the user's sessions that
+// have ended by themselves, and ends the one used least recently of too many.
+func (a *Auth) createSession(ctx context.Context, n newSession) (Session, error) {
+	user, found, err := a.store.lockUser(ctx, n.user)
+	switch {
+	case err != nil:
+		return Session{}, err
+	case !found:
+		return Session{}, ErrUserNotFound
+	case !user.DisabledAt.IsZero():
+		return Session{}, ErrUserDisabled
 	}
+	now, from := a.host.DB.Now(ctx), originOf(ctx)
+	if err := a.store.deleteExpiredSessions(ctx, n.user, now); err != nil {
+		return Session{}, err
+	}
+	if err := a.endOldest(ctx, n.user); err != nil {
+		return Session{}, err
+	}
+	known, err := a.store.hasDevice(ctx, n.user, n.device)
+	if err != nil {
+		return Session{}, err
+	}
+	if !known {
+		device := Device{ID: id.New(now), UserID: n.user, Name: n.deviceName, UserAgent: from.userAgent, IP: from.ip, CreatedAt: now, LastSeenAt: now}
+		if err := a.store.insertDevice(ctx, device); err != nil {
+			return Session{}, err
+		}
+		n.device = device.ID
+	}
+	secret := newSecret()
+	session := Session{
+		ID: id.New(now), UserID: n.user, DeviceID: n.device, Methods: n.methods, Remembered: n.remember,
+		IP: from.ip, UserAgent: from.userAgent,
+		CreatedAt: now, UpdatedAt: now, EndsAt: now.Add(a.cfg.SessionAbsolute),
+		secret: func() []byte { return secret },
+	}
+	session.ExpiresAt = a.idleEnd(session, now)
+	session.refresh.sealed = a.newRefreshKey(session.ID)
+	return session, a.store.insertSession(ctx, session, hashed(secret))
 }
 
-// CSRFToken answers what a page of the session that [Auth.CreateSession] made
-// sends as X-CSRF-Token with unsafe methods.
-func (a *Auth) CSRFToken(s Session) string { return csrfToken(s.secret(), s.ID) }
+// endOldest makes room for one more session.
+func (a *Auth) endOldest(ctx context.Context, userID string) error {
+	ended, err := a.store.deleteOldestSessions(ctx, userID, maxSessions-1)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	if err := a.store.deleteIdleDevices(ctx, userID); err != nil {
+		return err
+	}
+	if err := a.revoke(ctx, ended...); err != nil {
+		return err
+	}
+	return a.record(ctx, "auth/sessions_revoked", userID, map[string]any{"sessions": len(ended), "atMost": maxSessions})
+}
+
+// newSecret draws the content of a session cookie.
+func newSecret() []byte {
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
+	return secret
+}
+
+// idleEnd is when a session that was just used ends by itself. A clock that went
+// back does not end it before it began.
+func (a *Auth) idleEnd(s Session, now time.Time) time.Time {
+	if now.Before(s.CreatedAt) {
+		now = s.CreatedAt
+	}
+	idle := a.cfg.SessionIdle
+	if !s.Remembered {
+		idle = min(idle, unremembered)
+	}
+	if end := now.Add(idle); end.Before(s.EndsAt) {
+		return end
+	}
+	return s.EndsAt
+}
 
 // session verifies the session cookie by reading its row, so a session that
 // ended on any node ends here.
 func (a *Auth) session(r *http.Request) (caller capability.Caller, ok bool, err error) {
-	secret, given := a.secret(r)
-	if !given {
-		return capability.Caller{}, false, nil
-	}
-	session, found, err := a.store.liveSession(r.Context(), hashed(secret), a.host.Now())
-	if err != nil {
-		return capability.Caller{}, false, unavailable("reading the session", err)
-	}
-	if !found {
-		return capability.Caller{}, false, capability.ErrUnauthenticated
+	session, ok, err := a.cookieSession(r)
+	if err != nil || !ok {
+		return capability.Caller{}, false, err
 	}
 	return capability.Caller{Strategy: capability.StrategySession, UserID: session.UserID, SessionID: session.ID}, true, nil
 }
 
-// csrf checks that the page which sent the request was told the token of the
-// very session that proved it. Refuses with auth/csrf.
-func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
+// cookieSession answers the live session of the request's cookie; ok is false
+// without a cookie. Its use moves the idle end. Refuses with
+// auth/unauthenticated.
+func (a *Auth) cookieSession(r *http.Request) (session Session, ok bool, err error) {
 	secret, given := a.secret(r)
-	tokens := r.Header.Values(csrfHeader)
-	if !given || len(tokens) != 1 || !hmac.Equal([]byte(tokens[0]), []byte(csrfToken(secret, caller.SessionID))) {
-		return capability.ErrCSRF
+	if !given {
+		return Session{}, false, nil
 	}
-	return nil
-}
-
-// csrfToken is keyed by the cookie itself: who can make it already has the
-// session, it needs no row and holds on every node.
-func csrfToken(secret []byte, sessionID string) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("kit/auth/csrf/v1/" + sessionID))
-	return encoding.EncodeToString(mac.Sum(nil))
-}
-
-// secret reads the session cookie. Two of them are none: one may have been set
-// from elsewhere.
-func (a *Auth) secret(r *http.Request) (secret []byte, given bool) {
-	cookies := r.CookiesNamed(a.cookieName())
-	if len(cookies) != 1 {
-		return nil, false
+	now := a.host.Now()
+	session, found, err := a.store.sessionBySecret(r.Context(), hashed(secret), now)
+	if err != nil {
+		return Session{}, false, unavailable("reading the session", err)
 	}
-	secret, err := encoding.DecodeString(cookies[0].Value)
-	return secret, err == nil && len(secret) == secretSize
-}
-
-func hashed(secret []byte) []byte {
-	sum := sha256.Sum256(secret)
-	return sum[:]
-}
-
-func (a *Auth) secure() bool { return a.host.BaseURL.Scheme == "https" }
-
-func (a *Auth) cookieName() string {
-	if a.secure() {
-		return secureCookie
+	if !found {
+		return Session{}, false, capability.ErrUnauthenticated
 	}
-	return plainCookie
+	session.secret = func() []byte { return secret }
+	if now.Sub(session.UpdatedAt) >= a.touchEvery() {
+		if session, err = a.touch(r.Context(), session, now); err != nil {
+			return Session{}, false, unavailable("writing the use of the session", err)
+		}
+	}
+	return session, true, nil
 }
+
+// touchEvery is an hour, less where a session could end of idleness meanwhile.
+func (a *Auth) touchEvery() time.Duration { return min(maxTouchEvery, a.cfg.SessionIdle/10) }
+
+// touch writes down that a session and its device were used.
+func (a *Auth) touch(ctx context.Context, s Session, now time.Time) (Session, error) {
+	from, before := originOf(ctx), s.UpdatedAt
+	s.UpdatedAt, s.ExpiresAt, s.IP, s.UserAgent = now, a.idleEnd(s, now), from.ip, from.userAgent
+	err := a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		touched, err := a.store.touchSession(ctx, s, before)
+		if err != nil || !touched { // another request has, or the session has just ended
+			return err
+		}
+		return a.store.touchDevice(ctx, s.DeviceID, from, now)
+	})
+	return s, err
+}
+
+// Sessions lists a user's live sessions, newest first: at most 1000, for another
+// sign-in ends the one used least recently.
+func (a *Auth) Sessions(ctx context.Context, userID string) ([]Session, error) {
+	return a.store.sessionsOf(ctx, userID, a.host.Now(), maxSessions)
+}
+
+// Session answers a live session by its id. Refuses with
+// auth/session_not_found.
+func (a *Auth) Session(ctx context.Context, sessionID string) (Session, error) {
+	session, found, err := a.store.sessionByID(ctx, sessionID, a.host.Now())
+	if err == nil && !found {
+		err = ErrSessionNotFound
+	}
+	return session, err
+}
+
+// RevokeSession ends a session: its cookie and its tokens are refused from the
+// commit on. Refuses with auth/session_not_found.
+func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
+	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		user, err := a.endSession(ctx, sessionID)
+		if err != nil {
+			return err
+		}
+		return a.record(ctx, "auth/session_revoked", user, nil, audit.Target{Type: "session", ID: sessionID})
+	})
+}
+
+// endSession runs in a transaction and answers whose session it was. Whatever
+// makes or ends sessions locks the user first, so that devices and sessions fit.
+func (a *Auth) endSession(ctx context.Context, sessionID string) (user string, err error) {
+	user, found, err := a.store.userOfSession(ctx, sessionID)
+	if err != nil || !found {
+		return "", errOr(err, ErrSessionNotFound)
+	}
+	if _, _, err := a.store.lockUser(ctx, user); err != nil {
+		return "", err
+	}
+	if found, err = a.store.deleteSession(ctx, sessionID); err != nil || !found {
+		return "", errOr(err, ErrSessionNotFound)
+	}
+	if err := a.store.deleteIdleDevices(ctx, user); err != nil {
+		return "", err
+	}
+	return user, a.revoke(ctx, sessionID)
+}
+
+// RevokeOthers ends the sessions of a user but one, and the tokens of
+// [Auth.IssueToken], and answers how many sessions there were. It is for
+// whatever changes how the user proves himself. An empty keep ends all.
+// Refuses with auth/user_not_found.
+func (a *Auth) RevokeOthers(ctx context.Context, userID, keep string) (sessions int, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if sessions, err = a.endAllBut(ctx, userID, keep); err != nil {
+			return err
+		}
+		return a.record(ctx, "auth/sessions_revoked", userID, map[string]any{"sessions": sessions, "kept": keep})
+	})
+	return sessions, err
+}
+
+// RevokeUser ends all sessions of a user and answers how many there were; the
+// tokens of [Auth.IssueToken] end too. Refuses with auth/user_not_found.
+func (a *Auth) RevokeUser(ctx context.Context, userID string) (sessions int, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if sessions, err = a.endAll(ctx, userID); err != nil {
+			return err
+		}
+		return a.record(ctx, "auth/sessions_revoked", userID, map[string]any{"sessions": sessions})
+	})
+	return sessions, err
+}
+
+func (a *Auth) endAll(ctx context.Context, userID string) (sessions int, err error) {
+	return a.endAllBut(ctx, userID, "")
+}
+
+// endAllBut runs in a transaction.
+func (a *Auth) endAllBut(ctx context.Context, userID, keep string) (sessions int, err error) {
+	if _, found, err := a.store.lockUser(ctx, userID); err != nil || !found {
+		return 0, errOr(err, ErrUserNotFound)
+	}
+	family, _, err := a.store.tokenFamily(ctx, userID)
+	if err != nil {
+		return 0, err
+	}
+	if err := a.store.setTokenFamily(ctx, userID, id.New(a.host.DB.Now(ctx))); err != nil {
+		return 0, err
+	}
+	ended, err := a.store.deleteSessionsBut(ctx, userID, keep)
+	if err != nil {
+		return 0, err
+	}
+	if err := a.store.deleteIdleDevices(ctx, userID); err != nil {
+		return 0, err
+	}
+	return len(ended), a.revoke(ctx, append(ended, family.id)...)
+}
+
+// record writes an event about a user.
+func (a *Auth) record(ctx context.Context, action, userID string, detail any, targets ...audit.Target) error {
+	return a.peers.Audit.Record(ctx, audit.Event{
+		Action: action, Subject: audit.Target{Type: "user", ID: userID}, Targets: targets, Detail: detail,
+	})
+}
+
+func joinMethods(methods []string) string { return strings.Join(methods, " ") }
+
+func splitMethods(text string) []string { return slices.Clip(strings.Fields(text)) }

@@ -21,8 +21,8 @@ import (
 
 func TestSessionCookie(t *testing.T) {
 	for base, want := range map[string]string{
-		"https://api.example.com/v1": "__Host-kit_session=*; Path=/; Max-Age=604800; HttpOnly; Secure; SameSite=Lax",
-		"http://localhost:8080":      "kit_session=*; Path=/; Max-Age=604800; HttpOnly; SameSite=Lax",
+		"https://api.example.com/v1": "__Host-kit_session=*; Path=/; Max-Age=15552000; HttpOnly; Secure; SameSite=Lax",
+		"http://localhost:8080":      "kit_session=*; Path=/; Max-Age=15552000; HttpOnly; SameSite=Lax",
 	} {
 		n := open(t, databasetest.Memory(t), setup{baseURL: base})
 		cookie := n.SessionCookie(n.signIn(t, "ada"))
@@ -37,16 +37,16 @@ func TestSessionCookie(t *testing.T) {
 
 func TestSession(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		n := open(t, db, setup{config: auth.Config{SessionTTL: time.Hour}})
+		n := open(t, db, setup{config: auth.Config{SessionIdle: time.Hour}})
 		session := n.signIn(t, "ada")
 		caller, ok, err := n.users.Session(n.request(http.MethodGet, session))
 		want := capability.Caller{Strategy: capability.StrategySession, UserID: "ada", SessionID: session.ID}
 		if diff := cmp.Diff(want, caller); diff != "" || !ok || err != nil {
 			t.Error(ok, err, diff)
 		}
-		n.clock.advance(time.Hour - time.Millisecond)
-		n.wantSession(t, session, nil)
-		n.clock.advance(time.Millisecond)
+		n.clock.advance(6*time.Minute - time.Millisecond)
+		n.wantSession(t, session, nil) // not yet to be written down
+		n.clock.advance(54*time.Minute + time.Millisecond)
 		n.wantSession(t, session, capability.ErrUnauthenticated)
 
 		n.signIn(t, "ada") // clears away what has expired
@@ -139,7 +139,7 @@ func TestCSRF(t *testing.T) {
 			"none":             nil,
 			"empty":            {""},
 			"other session":    {n.CSRFToken(other)},
-			"altered":          {token[:len(token)-2] + "AA"},
+			"altered":          {strings.Map(func(c rune) rune { return c ^ 1 }, token[:1]) + token[1:]},
 			"cut":              {token[:len(token)-1]},
 			"twice":            {token, token},
 			"the session id":   {session.ID},
@@ -180,4 +180,35 @@ func TestCSRF(t *testing.T) {
 			t.Error("refused on another node", ok, err)
 		}
 	})
+}
+
+// A user has so many sessions that all can be listed: with one more the one used
+// least recently ends.
+func TestSessionsOfAUserAreBounded(t *testing.T) {
+	n := open(t, databasetest.Memory(t), withDoorman(auth.Config{}))
+	used := n.native(t, "ada")
+	unused := n.native(t, "ada")
+	for range 998 {
+		n.clock.advance(time.Millisecond)
+		if _, err := n.CreateSession(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.rotate(t, used.RefreshToken)
+	n.signIn(t, "eve")
+	n.wantBearer(t, unused.Token, nil)
+
+	n.signIn(t, "ada")
+	n.wantBearer(t, used.Token, nil)
+	n.wantBearer(t, unused.Token, capability.ErrUnauthenticated)
+	n.wantRotate(t, unused.RefreshToken, auth.ErrRefreshInvalid)
+	if trail := n.actions(t); trail[len(trail)-1] != "auth/sessions_revoked system ada" {
+		t.Error(trail)
+	}
+	if sessions, devices := count(t, n.host.DB, "auth_session"), count(t, n.host.DB, "auth_device"); sessions != 1001 || devices != 1001 {
+		t.Errorf("%d sessions on %d devices", sessions, devices)
+	}
+	if ended, err := n.RevokeUser(ctx, "ada"); err != nil || ended != 1000 {
+		t.Error(ended, err)
+	}
 }

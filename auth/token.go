@@ -12,6 +12,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
+	"github.com/kitbackend/kit/internal/rate"
 )
 
 const (
@@ -39,16 +40,21 @@ type claims struct {
 	ID        string `json:"jti"`
 	// SessionID is what the token ends with: its session, or the token family
 	// of the user when it was issued without one.
-	SessionID string `json:"sid"`
-	Scope     string `json:"scope,omitempty"`
-	AuthTime  int64  `json:"auth_time,omitempty"`
+	SessionID string   `json:"sid"`
+	DeviceID  string   `json:"did,omitempty"`
+	Scope     string   `json:"scope,omitempty"`
+	AuthTime  int64    `json:"auth_time,omitempty"`
+	Methods   []string `json:"amr,omitempty"`
+	// Rotation is the counter of the refresh token that came with it: who uses
+	// the token shows that he has got both.
+	Rotation int64 `json:"rtc,omitempty"`
 }
 
 // IssueToken makes an access token for a user that carries the scopes, at most
 // 64 and 2 KiB in all. Only the application can call it: no user gives a scope to himself. The
 // token is good for ttl, at least a second and at most [MaxAccessTokenTTL]; 0
-// means Config.AccessTokenTTL. Refuses with auth/user_not_found and
-// kit/invalid_request.
+// means Config.AccessTokenTTL. Refuses with auth/user_not_found,
+// auth/user_disabled and kit/invalid_request.
 func (a *Auth) IssueToken(ctx context.Context, user string, scopes []string, ttl time.Duration) (token string, err error) {
 	if ttl == 0 {
 		ttl = a.cfg.AccessTokenTTL
@@ -63,17 +69,45 @@ func (a *Auth) IssueToken(ctx context.Context, user string, scopes []string, ttl
 	if err != nil {
 		return "", err
 	}
-	if !found {
+	switch {
+	case !found:
 		return "", ErrUserNotFound
+	case family.disabled:
+		return "", ErrUserDisabled
 	}
-	return a.sign(ctx, claims{Subject: user, SessionID: family, Scope: strings.Join(scopes, " ")}, ttl)
+	return a.sign(ctx, claims{Subject: user, SessionID: family.id, Scope: strings.Join(scopes, " ")}, ttl)
 }
 
-// sessionToken makes an access token that ends with its session.
+// SessionAccessToken makes an access token without scopes that ends with its
+// session.
+func (a *Auth) SessionAccessToken(ctx context.Context, s Session) (string, error) {
+	return a.sessionToken(ctx, s, nil)
+}
+
 func (a *Auth) sessionToken(ctx context.Context, s Session, scopes []string) (string, error) {
-	return a.sign(ctx, claims{
-		Subject: s.UserID, SessionID: s.ID, Scope: strings.Join(scopes, " "), AuthTime: s.CreatedAt.Unix(),
-	}, a.cfg.AccessTokenTTL)
+	return a.sign(ctx, sessionClaims(s, scopes), a.tokenTTL(s))
+}
+
+// tokenTTL keeps a token from outliving its session: nobody could revoke it.
+func (a *Auth) tokenTTL(s Session) time.Duration {
+	return max(min(a.cfg.AccessTokenTTL, s.ExpiresAt.Sub(a.host.Now())), time.Second)
+}
+
+// rotatedToken is one whose use confirms that the refresh token beside it has
+// arrived.
+func (a *Auth) rotatedToken(ctx context.Context, s Session) (string, error) {
+	c := sessionClaims(s, nil)
+	if !s.refresh.confirmed {
+		c.Rotation = s.refresh.counter
+	}
+	return a.sign(ctx, c, a.tokenTTL(s))
+}
+
+func sessionClaims(s Session, scopes []string) claims {
+	return claims{
+		Subject: s.UserID, SessionID: s.ID, DeviceID: s.DeviceID, Scope: strings.Join(scopes, " "),
+		AuthTime: s.CreatedAt.Unix(), Methods: s.Methods,
+	}
 }
 
 func (a *Auth) sign(ctx context.Context, c claims, ttl time.Duration) (string, error) {
@@ -102,8 +136,10 @@ func checkScopes(scopes []string) error {
 	return nil
 }
 
-// bearer verifies an access token. Refuses with auth/unauthenticated, and with
-// kit/unavailable while nobody can tell what has been revoked. The caller's
+// bearer verifies an access token. Refuses with auth/unauthenticated, with
+// kit/rate_limited for a token not seen before from an address whose tokens keep
+// turning out forged, and with kit/unavailable while nobody can tell what has
+// been revoked. The caller's
 // scopes are shared and not to be changed.
 func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error) {
 	if len(raw) > jose.MaxSize {
@@ -116,7 +152,7 @@ func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error
 	token, cached := a.verified.get(raw)
 	if !cached {
 		var err error
-		if token, err = a.verify(ctx, raw, now); err != nil {
+		if token, err = a.firstSeen(ctx, raw, now); err != nil {
 			return capability.Caller{}, err
 		}
 	}
@@ -126,13 +162,37 @@ func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error
 	}
 	if !cached {
 		a.verified.put(raw, token)
+		if token.rotation > 0 {
+			a.confirms.confirm(token.caller.SessionID, token.rotation)
+		}
 	}
 	return token.caller, nil
 }
 
 func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0).Add(leeway)) }
 
-// verify checks everything about a token but revocation.
+// firstSeen verifies a token that is not known as good, unless its address has
+// sent too many forged ones. Who presents a token of which the time is over does
+// what every client does.
+func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (accessToken, error) {
+	if a.failures == nil || capability.OriginOf(ctx) == nil {
+		return a.verify(ctx, raw, now)
+	}
+	address := rate.AddressKey(ipOf(ctx))
+	if a.failures.Wait(address) > 0 {
+		return accessToken{}, capability.ErrRateLimited
+	}
+	token, err := a.verify(ctx, raw, now)
+	if errors.Is(err, capability.ErrUnauthenticated) && !errors.Is(err, errOver) {
+		a.failures.Allow(address)
+	}
+	return token, err
+}
+
+// errOver is the reason of a token whose time is over, or its session.
+var errOver = errors.New("expired or revoked")
+
+// verify checks everything about a token; that it is over, without the signature.
 func (a *Auth) verify(ctx context.Context, raw string, now time.Time) (accessToken, error) {
 	t, err := jose.Parse(raw)
 	if err != nil {
@@ -141,10 +201,10 @@ func (a *Auth) verify(ctx context.Context, raw string, now time.Time) (accessTok
 	if t.Type != tokenType {
 		return accessToken{}, refused(fmt.Errorf("a token of type %q", t.Type))
 	}
-	if expired(t.ExpiresAt, now) {
-		return accessToken{}, refused(errors.New("expired"))
+	if expired(t.ExpiresAt, now) || a.revoked.has(t.Text("sid")) {
+		return accessToken{}, refused(errOver)
 	}
-	key, found, err := a.keys.find(ctx, t.KeyID)
+	key, found, err := a.keys.find(ctx, t.KeyID, now)
 	if err != nil {
 		return accessToken{}, unavailable("reading signing keys", err)
 	}
@@ -157,7 +217,9 @@ func (a *Auth) verify(ctx context.Context, raw string, now time.Time) (accessTok
 	if err := a.checkClaims(t, now); err != nil {
 		return accessToken{}, refused(err)
 	}
+	rotation, _ := t.Integer("rtc")
 	return accessToken{
+		rotation: rotation,
 		caller: capability.Caller{
 			Strategy: capability.StrategyBearer,
 			UserID:   t.Text("sub"), SessionID: t.Text("sid"), TokenID: t.Text("jti"),
@@ -178,10 +240,17 @@ func (a *Auth) checkClaims(t *jose.Token, now time.Time) error {
 		return errors.New("a claim is missing")
 	case time.Unix(t.IssuedAt, 0).After(now.Add(leeway)):
 		return errors.New("issued in the future")
+	case t.Has("nbf") && notBefore(t).After(now.Add(leeway)):
+		return errors.New("not good yet")
 	case t.ExpiresAt-t.IssuedAt > int64(MaxAccessTokenTTL/time.Second):
 		return errors.New("good for too long")
 	}
 	return nil
+}
+
+func notBefore(t *jose.Token) time.Time {
+	seconds, _ := t.Integer("nbf")
+	return time.Unix(seconds, 0)
 }
 
 func refused(reason error) error { return capability.ErrUnauthenticated.Because(reason) }

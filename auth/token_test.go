@@ -58,7 +58,7 @@ func TestAccessTokenIsOneOfRFC9068(t *testing.T) {
 	})
 }
 
-func decode(t *testing.T, raw string) (header, claims map[string]any) {
+func decode(t testing.TB, raw string) (header, claims map[string]any) {
 	t.Helper()
 	parts := strings.Split(raw, ".")
 	for i, into := range []*map[string]any{&header, &claims} {
@@ -262,8 +262,10 @@ func TestKeyOfARolledBackTransaction(t *testing.T) {
 		n.user(t, "ada")
 		boom := errors.New("boom")
 		err := db.InTx(ctx, func(ctx context.Context) error {
-			if _, err := n.IssueToken(ctx, "ada", nil, 0); err != nil {
-				return err
+			for range 2 { // the second finds the row of the first
+				if _, err := n.IssueToken(ctx, "ada", nil, 0); err != nil {
+					return err
+				}
 			}
 			return boom
 		})

@@ -51,7 +51,7 @@ func parseAddress(text string) (address, error) {
 		return address{}, ErrInvalidAddress
 	}
 	domain, err = idna.Lookup.ToASCII(domain)
-	if err != nil || domain == "" || strings.ContainsAny(domain, "[]:") {
+	if err != nil || domain == "" || strings.HasSuffix(domain, ".") || strings.ContainsAny(domain, "[]:") {
 		return address{}, ErrInvalidAddress.Because(err)
 	}
 	domain = strings.ToLower(domain)

@@ -241,6 +241,11 @@ func TestCanonical(t *testing.T) {
 			t.Errorf("%q: %q %v", text, got, err)
 		}
 	}
+	for _, text := range []string{"ada@example.com.", "ada@example.com\u3002", "ada@example.com\uff0e"} { // another key for one mailbox
+		if got, err := email.Canonical(text); !errors.Is(err, email.ErrInvalidAddress) {
+			t.Errorf("%q: %q %v", text, got, err)
+		}
+	}
 }
 
 func TestSuppressionScopes(t *testing.T) {

@@ -209,6 +209,36 @@ func TestStandardAlphabet(t *testing.T) {
 	}
 }
 
+// What nobody has signed yet is not worth reading at length: a token of thousands
+// of values would cost more than many signatures.
+func TestValuesAreBounded(t *testing.T) {
+	with := func(more string) string { return signed(header, `{"sub":"ada","exp":2000,"iat":1000,"x":`+more+`}`) }
+	object := func(n int) string {
+		var members []string
+		for i := range n {
+			members = append(members, fmt.Sprintf(`"a%d":1`, i))
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	array := func(n int, item string) string { return "[" + strings.Repeat(item+",", n-1) + item + "]" }
+	for name, c := range map[string]struct {
+		token string
+		ok    bool
+	}{
+		"59 items":       {with(array(59, "1")), true},
+		"60 items":       {with(array(60, "1")), false},
+		"59 members":     {with(object(59)), true},
+		"60 members":     {with(object(60)), false},
+		"60 arrays":      {with(array(60, "[]")), false},
+		"30 of one item": {with(array(30, "[1]")), false},
+		"in the header":  {signed(`{"alg":"EdDSA","kid":"k1","typ":`+array(64, "1")+`}`, claims), false},
+	} {
+		if _, err := jose.Parse(c.token); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestDepthOfFourIsTaken(t *testing.T) {
 	if !accepted(signed(header, `{"sub":"ada","exp":2000,"iat":1000,"x":[{"y":[1]}]}`)) {
 		t.Error("refused")

@@ -17,7 +17,9 @@ var ErrMalformed = errors.New("jose: malformed token")
 
 const (
 	maxDepth = 4
-	maxKeyID = 64
+	// maxValues bounds the values of a part, those inside of others included.
+	maxValues = 64
+	maxKeyID  = 64
 	// maxTime is the end of the year 9999, in seconds.
 	maxTime = 253402300799
 )
@@ -25,9 +27,9 @@ const (
 var encoding = base64.RawURLEncoding.Strict()
 
 // Parse reads a compact token without believing it. It takes only what [Sign]
-// could have made: three parts in canonical base64url; the header members alg
-// (EdDSA), kid and typ and no other; claims of lower-case names, none twice,
-// with integer exp and iat.
+// could have made: three parts in canonical base64url, each of at most 64 values;
+// the header members alg (EdDSA), kid and typ and no other; claims of lower-case
+// names, none twice, with integer exp and iat.
 func Parse(token string) (*Token, error) {
 	if len(token) > MaxSize {
 		return nil, malformed("%d bytes, the limit is %d", len(token), MaxSize)
@@ -119,19 +121,27 @@ func decodeObject(text string) (map[string]any, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	value, err := readValue(dec, 1)
+	value, err := (&reader{Decoder: dec}).value(1)
 	if err != nil {
 		return nil, err
 	}
 	return value.(map[string]any), nil
 }
 
-// readValue walks one value of valid JSON, because encoding/json would keep the
-// last of two equal members and fold the case of names.
-func readValue(dec *json.Decoder, depth int) (any, error) {
-	token, err := dec.Token()
+// reader walks valid JSON, because encoding/json would keep the last of two equal
+// members and fold the case of names.
+type reader struct {
+	*json.Decoder
+	values int
+}
+
+func (r *reader) value(depth int) (any, error) {
+	token, err := r.Token()
 	if err != nil {
 		return nil, malformed("invalid JSON")
+	}
+	if r.values++; r.values > maxValues {
+		return nil, malformed("more than %d values", maxValues)
 	}
 	switch token := token.(type) {
 	case string:
@@ -145,18 +155,18 @@ func readValue(dec *json.Decoder, depth int) (any, error) {
 			return nil, malformed("nested deeper than %d levels", maxDepth)
 		}
 		if token == '[' {
-			return readArray(dec, depth)
+			return r.array(depth)
 		}
-		return readObject(dec, depth)
+		return r.object(depth)
 	default:
 		return token, nil
 	}
 }
 
-func readObject(dec *json.Decoder, depth int) (any, error) {
+func (r *reader) object(depth int) (any, error) {
 	members := make(map[string]any)
-	for dec.More() {
-		token, err := dec.Token()
+	for r.More() {
+		token, err := r.Token()
 		if err != nil {
 			return nil, malformed("invalid JSON")
 		}
@@ -167,27 +177,27 @@ func readObject(dec *json.Decoder, depth int) (any, error) {
 		if _, twice := members[name]; twice {
 			return nil, malformed("the member %s is given twice", name)
 		}
-		if members[name], err = readValue(dec, depth+1); err != nil {
+		if members[name], err = r.value(depth + 1); err != nil {
 			return nil, err
 		}
 	}
-	return members, end(dec)
+	return members, r.end()
 }
 
-func readArray(dec *json.Decoder, depth int) (any, error) {
+func (r *reader) array(depth int) (any, error) {
 	items := []any{}
-	for dec.More() {
-		item, err := readValue(dec, depth+1)
+	for r.More() {
+		item, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, item)
 	}
-	return items, end(dec)
+	return items, r.end()
 }
 
-func end(dec *json.Decoder) error {
-	if _, err := dec.Token(); err != nil {
+func (r *reader) end() error {
+	if _, err := r.Token(); err != nil {
 		return malformed("invalid JSON")
 	}
 	return nil

@@ -1,0 +1,130 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// The cookies, by their names on https. Browsers take the prefix __Host- only
+// with Secure, Path=/ and no Domain, so nobody can set them from another host;
+// the refresh cookie goes to its own path only and has the weaker prefix. On
+// plain http the prefix is left out.
+const (
+	sessionCookie = "__Host-kit_session"
+	refreshCookie = "__Secure-kit_refresh"
+	csrfCookie    = "__Host-kit_csrf"
+	csrfHeader    = "X-CSRF-Token"
+)
+
+var encoding = base64.RawURLEncoding.Strict()
+
+// SessionCookie answers the cookie of a session that [Auth.CreateSession] made.
+func (a *Auth) SessionCookie(s Session) *http.Cookie {
+	return a.cookie(s, sessionCookie, encoding.EncodeToString(s.secret()))
+}
+
+// CSRFToken answers what a page of the session that [Auth.CreateSession] or
+// [Auth.Current] answered sends as X-CSRF-Token with unsafe methods; "" for a
+// session that no cookie proves.
+func (a *Auth) CSRFToken(s Session) string {
+	if s.secret == nil {
+		return ""
+	}
+	return csrfToken(s.secret(), s.ID)
+}
+
+// signInCookies are the three cookies of a session and its refresh token.
+func (a *Auth) signInCookies(s Session, refresh string) []*http.Cookie {
+	readable := a.cookie(s, csrfCookie, a.CSRFToken(s))
+	readable.HttpOnly = false
+	return []*http.Cookie{a.SessionCookie(s), a.refreshCookie(s, refresh), readable}
+}
+
+// refreshCookie goes to the rotation route alone, and with none of the requests
+// that other sites cause.
+func (a *Auth) refreshCookie(s Session, token string) *http.Cookie {
+	c := a.cookie(s, refreshCookie, token)
+	c.Path, c.SameSite = a.refreshPath(), http.SameSiteStrictMode
+	return c
+}
+
+func (a *Auth) refreshPath() string { return a.host.BaseURL.Path + a.cfg.BasePath + "/token" }
+
+// cookie lasts as long as the session can, or as the browser runs: when an
+// unused session ends is decided here, not there.
+func (a *Auth) cookie(s Session, name, value string) *http.Cookie {
+	c := &http.Cookie{
+		Name: a.cookieName(name), Value: value, Path: "/",
+		Secure: a.secure(), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+	if s.Remembered {
+		c.MaxAge = max(int(s.EndsAt.Sub(a.host.Now())/time.Second), 1)
+	}
+	return c
+}
+
+// clearCookies removes the cookies from the browser.
+func (a *Auth) clearCookies(w http.ResponseWriter) {
+	for _, c := range a.signInCookies(Session{secret: func() []byte { return nil }}, "") {
+		c.Value, c.MaxAge = "", -1
+		http.SetCookie(w, c)
+	}
+}
+
+// secret reads the session cookie. Two of them are none: one may have been set
+// from elsewhere.
+func (a *Auth) secret(r *http.Request) (secret []byte, given bool) {
+	value, given := a.cookieValue(r, sessionCookie)
+	if !given {
+		return nil, false
+	}
+	secret, err := encoding.DecodeString(value)
+	return secret, err == nil && len(secret) == secretSize
+}
+
+func (a *Auth) cookieValue(r *http.Request, name string) (value string, given bool) {
+	cookies := r.CookiesNamed(a.cookieName(name))
+	if len(cookies) != 1 {
+		return "", false
+	}
+	return cookies[0].Value, true
+}
+
+func (a *Auth) secure() bool { return a.host.BaseURL.Scheme == "https" }
+
+func (a *Auth) cookieName(name string) string {
+	if a.secure() {
+		return name
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-")
+}
+
+// csrf checks that the page which sent the request was told the token of the
+// very session that proved it. Refuses with auth/csrf.
+func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
+	secret, given := a.secret(r)
+	tokens := r.Header.Values(csrfHeader)
+	if !given || len(tokens) != 1 || !hmac.Equal([]byte(tokens[0]), []byte(csrfToken(secret, caller.SessionID))) {
+		return capability.ErrCSRF
+	}
+	return nil
+}
+
+// csrfToken is keyed by the cookie itself: who can make it already has the
+// session, it needs no row and holds on every node.
+func csrfToken(secret []byte, sessionID string) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("kit/auth/csrf/v1/" + sessionID))
+	return encoding.EncodeToString(mac.Sum(nil))
+}
+
+func hashed(secret []byte) []byte {
+	sum := sha256.Sum256(secret)
+	return sum[:]
+}

@@ -1,0 +1,66 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+)
+
+// Device is a browser or an installed application in which a user is signed in.
+// It comes with a sign-in and goes with its last session.
+type Device struct {
+	ID     string
+	UserID string
+	// Name is what the application called it, or "".
+	Name string
+	// IP and UserAgent are those it was last seen with.
+	IP, UserAgent string
+	CreatedAt     time.Time
+	// LastSeenAt is as exact as Session.UpdatedAt.
+	LastSeenAt time.Time
+}
+
+// Devices lists devices with a live session by id, in the order they came; an
+// empty user means everybody's. Refuses with kit/invalid_request for a cursor
+// of another list.
+func (a *Auth) Devices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {
+	none := capability.Items[Device]{}
+	var after string
+	if _, err := page.After(&after); err != nil {
+		return none, err
+	}
+	rows, err := a.store.devices(ctx, userID, after, a.host.Now(), page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	return capability.Paged(page, rows, func(d Device) []any { return []any{d.ID} }), nil
+}
+
+// RevokeDevice ends all sessions of a user's device and answers how many there
+// were. Refuses with auth/device_not_found.
+func (a *Auth) RevokeDevice(ctx context.Context, userID, deviceID string) (sessions int, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if _, _, err := a.store.lockUser(ctx, userID); err != nil {
+			return err
+		}
+		ended, err := a.store.deleteSessionsOfDevice(ctx, userID, deviceID)
+		if err != nil {
+			return err
+		}
+		found, err := a.store.deleteDevice(ctx, userID, deviceID)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return ErrDeviceNotFound
+		}
+		sessions = len(ended)
+		if err := a.revoke(ctx, ended...); err != nil {
+			return err
+		}
+		return a.record(ctx, "auth/device_revoked", userID, map[string]any{"sessions": sessions}, audit.Target{Type: "device", ID: deviceID})
+	})
+	return sessions, err
+}

@@ -1,0 +1,245 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/seal"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// maxLibraryBody limits the body of a request to the library, in bytes.
+const maxLibraryBody = 64 << 10
+
+// Library is what proves who somebody is: the other half of auth, as data. It
+// calls [Auth.Enter] for whom it has proven.
+type Library struct {
+	// Name is shown in the manifest.
+	Name string
+	// Handler answers everything under the base path that auth has no row for,
+	// but HEAD. It sees the full path below the base URL and the body, read and
+	// limited to 64 KiB; [capability.OriginOf] of the request's context tells the
+	// client's address and the request id.
+	Handler http.Handler
+	// Routes are its table: they carry its limits, and its documents.
+	Routes []LibraryRoute
+	// Migrations are its schema, applied after that of auth. Rows of a user refer
+	// to auth_user (id) ON DELETE CASCADE.
+	Migrations database.Migrations
+	Config     []capability.ConfigKey
+	Jobs       []jobs.Binding
+	// Rewrap wraps what the library has sealed with the first of the [Auth.Keys]
+	// and answers how many values it changed; nil: it seals nothing. [Auth.Rewrap]
+	// calls it.
+	Rewrap func(ctx context.Context) (changed int, err error)
+}
+
+// Keys answers what seals what a library keeps secret in its rows, in a context
+// of its own such as "signin/totp/" and the id of the row.
+func (a *Auth) Keys() *seal.Keys { return a.peers.Keys }
+
+// AppName answers what the application is called in mails and by authenticators.
+func (a *Auth) AppName() string { return a.cfg.AppName }
+
+// Record writes an event about a user, such as "auth/passkey_added", of the
+// caller of the request in ctx. It joins the transaction in ctx.
+func (a *Auth) Record(ctx context.Context, action, userID string, detail any) error {
+	return a.record(ctx, action, userID, detail)
+}
+
+// LibraryRoute is a row of a library's table.
+type LibraryRoute struct {
+	// Method is one of HTTP, or [capability.Any].
+	Method string
+	// Path is below the base path: literal segments, :name for one segment, and a
+	// final * for the rest.
+	Path string
+	// Rate names the class by which each address is limited, counted for all
+	// routes of the class together: "auth-sign-in" (3 in 10 s), "auth-send" (3 in
+	// 60 s), "auth-link" (5 in 60 s), one of Config.RateLimits, or "", "read" and
+	// "write", which are off until it sets them. Every request counts for the
+	// class "auth" of the kit, too.
+	Rate string
+	// Sends names what the route sends, "magic_link" or "otp", or "". Such a
+	// route asks for a proof of humanity where Config.Humanity is set.
+	Sends string
+	// Summary is one sentence for documents.
+	Summary string
+}
+
+// Humanity checks the response of a challenge such as a captcha, which the
+// client sends as x-captcha-response. An error counts as a no.
+type Humanity func(ctx context.Context, response, ip string) (human bool, err error)
+
+const (
+	humanityHeader  = "X-Captcha-Response"
+	humanityTimeout = 10 * time.Second
+	maxHumanity     = 8 << 10
+)
+
+// libraryTable finds the row of a request.
+type libraryTable struct {
+	routes   []LibraryRoute
+	segments [][]string
+	limiters map[string]*rate.Limiter
+}
+
+func newLibraryTable(routes []LibraryRoute, limits limits) libraryTable {
+	t := libraryTable{routes: routes, limiters: make(map[string]*rate.Limiter)}
+	for _, r := range routes {
+		t.segments = append(t.segments, strings.Split(r.Path, "/"))
+		if limiter := limits.class(r.Rate); limiter != nil {
+			t.limiters[r.Rate] = limiter
+		}
+	}
+	return t
+}
+
+// find answers the first row of a method and a path below the base path.
+func (t libraryTable) find(method, path string) (LibraryRoute, bool) {
+	parts := strings.Split(path, "/")
+	for i, r := range t.routes {
+		if (r.Method == method || r.Method == capability.Any) && matches(t.segments[i], parts) {
+			return r, true
+		}
+	}
+	return LibraryRoute{}, false
+}
+
+func matches(pattern, parts []string) bool {
+	for i, want := range pattern {
+		switch {
+		case want == "*" && i == len(pattern)-1:
+			return len(parts) > i
+		case i >= len(parts):
+			return false
+		case strings.HasPrefix(want, ":"):
+			if parts[i] == "" {
+				return false
+			}
+		case want != parts[i]:
+			return false
+		}
+	}
+	return len(pattern) == len(parts)
+}
+
+// anyLibrary hands a request to the library: what the kit keeps for itself is
+// refused first, then come the limits of the address and the humanity check.
+func (a *Auth) anyLibrary(c *capability.Call) error {
+	r := c.Request()
+	path := strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
+	if under(path, "/admin") || a.library.Handler == nil {
+		return capability.ErrNotFound
+	}
+	if r.Method == http.MethodHead { // a scanner looking at a link must not use it up
+		if _, ok := a.table.find(http.MethodGet, path); !ok {
+			return capability.ErrNotFound
+		}
+		c.Writer().WriteHeader(http.StatusOK)
+		return nil
+	}
+	if route, ok := a.table.find(r.Method, path); ok {
+		if wait, ok := a.table.allow(route, rate.AddressKey(ipOf(r.Context()))); !ok {
+			return refuseLibrary(c, wait, errTooManyRequests)
+		}
+		if refusal := a.checkHumanity(r, route); refusal != nil {
+			return refuseLibrary(c, 0, refusal)
+		}
+	}
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	a.library.Handler.ServeHTTP(c.Writer(), r)
+	return nil
+}
+
+// under reports whether a path is a prefix or below it.
+func under(path, prefix string) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+func ipOf(ctx context.Context) string { return originOf(ctx).ip }
+
+func (t libraryTable) allow(route LibraryRoute, key string) (wait time.Duration, ok bool) {
+	limiter := t.limiters[route.Rate]
+	if limiter == nil {
+		return 0, true
+	}
+	return limiter.Allow(key)
+}
+
+// checkHumanity asks the check about a route that sends. It fails closed.
+func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) *libraryRefusal {
+	if a.cfg.Humanity == nil || route.Sends == "" {
+		return nil
+	}
+	response := r.Header.Get(humanityHeader)
+	if response == "" || len(response) > maxHumanity {
+		return errHumanityMissing
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), humanityTimeout)
+	defer cancel()
+	human, err := a.cfg.Humanity(ctx, response, ipOf(ctx))
+	switch {
+	case err != nil:
+		a.host.Log.ErrorContext(ctx, "auth: the humanity check failed", "error", err)
+		return errHumanityUnavailable
+	case !human:
+		return errHumanityFailed
+	}
+	return nil
+}
+
+// libraryRefusal is what auth answers in front of the library, with the codes
+// that its clients know.
+type libraryRefusal struct {
+	status        int
+	code, message string
+}
+
+var (
+	errTooManyRequests     = &libraryRefusal{429, "TOO_MANY_REQUESTS", "Too many requests. Wait and try again."}
+	errHumanityMissing     = &libraryRefusal{400, "MISSING_RESPONSE", "Missing CAPTCHA response"}
+	errHumanityFailed      = &libraryRefusal{403, "VERIFICATION_FAILED", "Captcha verification failed"}
+	errHumanityUnavailable = &libraryRefusal{503, "SERVICE_UNAVAILABLE", "The check cannot answer right now. Try again."}
+)
+
+// refuseLibrary answers in the shape of the library's routes, which serves those
+// who read code and those who read error.code.
+func refuseLibrary(c *capability.Call, wait time.Duration, refusal *libraryRefusal) error {
+	type fields struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		RequestID string `json:"requestId,omitempty"`
+	}
+	body, err := json.Marshal(struct {
+		fields
+		Error fields `json:"error"`
+	}{fields{Code: refusal.code, Message: refusal.message}, fields{refusal.code, refusal.message, c.RequestID()}})
+	if err != nil {
+		return err
+	}
+	h := c.Writer().Header()
+	h.Set("Content-Type", "application/json")
+	if refusal.status == http.StatusTooManyRequests || refusal.status == http.StatusServiceUnavailable {
+		seconds := strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1))
+		h.Set("Retry-After", seconds)
+		h.Set("X-Retry-After", seconds)
+	}
+	c.Writer().WriteHeader(refusal.status)
+	_, _ = c.Writer().Write(body) // the client has gone; there is nobody to tell
+	return nil
+}

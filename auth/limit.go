@@ -1,0 +1,90 @@
+package auth
+
+import (
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
+)
+
+// addressLimits are the classes of the library's routes, for each address.
+var addressLimits = map[string]RateLimit{
+	"auth-sign-in": {Events: 3, Per: 10 * time.Second},
+	"auth-send":    {Events: 3, Per: time.Minute},
+	"auth-link":    {Events: 5, Per: time.Minute},
+	bearerClass:    {Events: 100, Per: 10 * time.Second},
+}
+
+// bearerClass counts, for each address, the access tokens that nobody has signed:
+// to find that out costs more than most requests.
+const bearerClass = "auth-bearer"
+
+// accountLimits are the buckets of [Auth.AllowAccount], for each account.
+var accountLimits = map[string]RateLimit{
+	"sign-in": {Events: 10, Per: 10 * time.Minute},
+	"send":    {Events: 5, Per: 30 * time.Minute},
+	"verify":  {Events: 10, Per: 10 * time.Minute},
+}
+
+// limits resolve the names of classes.
+type limits struct {
+	configured map[string]RateLimit
+	now        func() time.Time
+}
+
+// class answers a limiter, or nil where there is none of that name or it is
+// switched off.
+func (l limits) class(name string) *rate.Limiter {
+	limit, ok := l.configured[name]
+	if !ok {
+		if limit, ok = addressLimits[name]; !ok {
+			limit = accountLimits[name]
+		}
+	}
+	if limit.Events <= 0 {
+		return nil
+	}
+	return rate.New(rate.Limit{Events: limit.Events, Per: limit.Per}, l.now)
+}
+
+// check refuses routes of a class that nobody has defined: they would not be
+// limited.
+func (l limits) check(routes []LibraryRoute) error {
+	faults := capability.Faults{Capability: Name}
+	for _, r := range routes {
+		_, own := addressLimits[r.Rate]
+		_, configured := l.configured[r.Rate]
+		if !own && !configured && !unlimited[r.Rate] {
+			faults.Add("library", r.Method+" "+r.Path, "is of the unknown rate class "+r.Rate, "name one of auth's, or define it in rateLimits")
+		}
+	}
+	return faults.Err()
+}
+
+// unlimited are the classes that are off until Config.RateLimits sets them.
+var unlimited = map[string]bool{"": true, "read": true, "write": true}
+
+func (l limits) accounts() map[string]*rate.Limiter {
+	buckets := make(map[string]*rate.Limiter)
+	for name := range accountLimits {
+		if limiter := l.class(name); limiter != nil {
+			buckets[name] = limiter
+		}
+	}
+	return buckets
+}
+
+// AllowAccount takes a token of an account's bucket, beside the limit of the
+// address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes) or "verify" (10
+// in 10 minutes), which Config.RateLimits may replace. Refused, it answers how
+// long to wait. The key is whatever names the account to who asks, such as the
+// address that was typed, whether or not there is a user of it; a caller who
+// must not be locked out by strangers puts what proves him known into it. What
+// is remembered is bounded and of this process.
+func (a *Auth) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
+	limiter := a.accounts[bucket]
+	if limiter == nil {
+		return 0, true
+	}
+	return limiter.Allow(string(hashed([]byte(key)))) // a long key takes no more memory
+}

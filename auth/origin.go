@@ -1,0 +1,80 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// maxRedirect bounds the address of a redirect, in bytes.
+const maxRedirect = 2048
+
+// BasePath answers where the routes are mounted, below the base URL.
+func (a *Auth) BasePath() string { return a.cfg.BasePath }
+
+// TrustedOrigin reports whether an origin is the base URL's own or one of
+// Config.TrustedOrigins.
+func (a *Auth) TrustedOrigin(origin string) bool {
+	return origin == a.ownOrigin() || slices.Contains(a.cfg.TrustedOrigins, origin)
+}
+
+func (a *Auth) ownOrigin() string {
+	return a.host.BaseURL.Scheme + "://" + strings.ToLower(a.host.BaseURL.Host)
+}
+
+// RedirectAllowed answers where a browser may be sent that asks for target: a
+// path of the own origin, or an address under a trusted origin, compared
+// exactly; ok is false for any other.
+func (a *Auth) RedirectAllowed(target string) (address string, ok bool) {
+	if target == "" || len(target) > maxRedirect || strings.ContainsFunc(target, func(c rune) bool {
+		return c <= ' ' || c == '\\' || c == 0x7f || c >= 0x80 // browsers drop some and turn others into slashes
+	}) {
+		return "", false
+	}
+	u, err := url.Parse(target)
+	if err != nil || u.User != nil {
+		return "", false
+	}
+	switch {
+	case u.Scheme == "":
+		return target, u.Host == "" && target[0] == '/' && !strings.HasPrefix(target, "//")
+	case isWeb(u.Scheme):
+		return target, a.TrustedOrigin(u.Scheme + "://" + strings.ToLower(u.Host))
+	default:
+		return target, u.Opaque == "" && slices.Contains(a.cfg.TrustedOrigins, u.Scheme+"://")
+	}
+}
+
+// OwnPage checks that no foreign page sent a request of an unsafe method, by the
+// Sec-Fetch-Site and Origin headers that browsers set. A request with neither
+// comes from no browser of today and passes. Refuses with auth/csrf.
+func (a *Auth) OwnPage(r *http.Request) error {
+	if err := a.cross.Check(r); err != nil {
+		return capability.ErrCSRF.Because(err)
+	}
+	return nil
+}
+
+// ownPage is [Auth.OwnPage] for a request that the cookie of a session proves:
+// one that says nothing of where it comes from must carry the CSRF token.
+func (a *Auth) ownPage(r *http.Request, s Session) error {
+	if err := a.OwnPage(r); err != nil {
+		return err
+	}
+	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return a.csrf(r, capability.Caller{SessionID: s.ID})
+	}
+	return nil
+}
+
+// crossOrigin is the browser-side defence with the trusted origins in it.
+func crossOrigin(a *Auth) *http.CrossOriginProtection {
+	cross := http.NewCrossOriginProtection()
+	for _, origin := range append([]string{a.ownOrigin()}, a.cfg.TrustedOrigins...) {
+		_ = cross.AddTrustedOrigin(origin) // checked; one of an installed application has no pages
+	}
+	return cross
+}

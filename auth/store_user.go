@@ -1,0 +1,96 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+const userColumns = `id, email, email_verified, name, image, username, anonymous, created_at, updated_at, disabled_at`
+
+func scanUser(row database.Scanner) (u User, err error) {
+	var created, updated, disabled int64
+	err = row.Scan(&u.ID, &u.Email, &u.EmailVerified, &u.Name, &u.Image, &u.Username, &u.Anonymous, &created, &updated, &disabled)
+	u.CreatedAt, u.UpdatedAt = instant(created), instant(updated)
+	if disabled != 0 {
+		u.DisabledAt = instant(disabled)
+	}
+	return u, err
+}
+
+// instant is what a column of milliseconds holds.
+func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// insertUser answers false when the id, address or username is taken.
+func (s store) insertUser(ctx context.Context, u User, family string) (inserted bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO auth_user (id, email, email_verified, name, image, username, anonymous, token_family, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
+		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, family, u.CreatedAt.UnixMilli(), u.UpdatedAt.UnixMilli())
+	return n == 1, err
+}
+
+// userBy finds a user by a unique column.
+func (s store) userBy(ctx context.Context, column, value string) (User, bool, error) {
+	return database.Get(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE `+column+` = $1 AND `+column+` <> ''`, value)
+}
+
+func (s store) lockUser(ctx context.Context, userID string) (User, bool, error) {
+	return database.Get(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id = $1 /*pg FOR UPDATE */`, userID)
+}
+
+func (s store) usersNamed(ctx context.Context, name string, limit int) ([]User, error) {
+	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE name = $1 AND name <> '' ORDER BY id LIMIT $2`, name, limit)
+}
+
+// users lists users after an id whose address begins with one prefix, in lower
+// case, or whose name with another, in what the databases take for lower case.
+func (s store) users(ctx context.Context, email, name, after string, limit int) ([]User, error) {
+	if name == "" {
+		return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	}
+	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user
+		WHERE id > $1 AND (substr(email, 1, length($2)) = $2 OR substr(lower(name), 1, length($3)) = $3) ORDER BY id LIMIT $4`,
+		after, email, name, limit)
+}
+
+// updateUser answers false when the address or username is another user's.
+func (s store) updateUser(ctx context.Context, u User) (updated bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE auth_user SET email = $2, email_verified = $3, name = $4, image = $5, username = $6, anonymous = $7, updated_at = $8
+		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM auth_user AS other WHERE other.id <> $1
+			AND (other.email = $2 AND other.email <> '' OR other.username = $6 AND other.username <> ''))`,
+		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, u.UpdatedAt.UnixMilli())
+	return n == 1, err
+}
+
+func (s store) setDisabled(ctx context.Context, userID string, at, now time.Time) (found bool, err error) {
+	disabled := int64(0)
+	if !at.IsZero() {
+		disabled = at.UnixMilli()
+	}
+	n, err := s.db.Exec(ctx, `UPDATE auth_user SET disabled_at = $2, updated_at = $3 WHERE id = $1`, userID, disabled, now.UnixMilli())
+	return n == 1, err
+}
+
+func (s store) deleteUser(ctx context.Context, userID string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM auth_user WHERE id = $1`, userID)
+	return err
+}
+
+// tokenFamily answers what the tokens of a user end with that were issued
+// without a session, and whether the user is disabled.
+func (s store) tokenFamily(ctx context.Context, userID string) (family tokenFamily, found bool, err error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (f tokenFamily, err error) {
+		return f, row.Scan(&f.id, &f.disabled)
+	}, `SELECT token_family, disabled_at <> 0 FROM auth_user WHERE id = $1`, userID)
+}
+
+type tokenFamily struct {
+	id       string
+	disabled bool
+}
+
+func (s store) setTokenFamily(ctx context.Context, userID, family string) error {
+	_, err := s.db.Exec(ctx, `UPDATE auth_user SET token_family = $2 WHERE id = $1`, userID, family)
+	return err
+}
