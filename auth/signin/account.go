@@ -1,0 +1,332 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+)
+
+func (l *library) accountRoutes() []route {
+	return []route{
+		post("/update-user", rateWrite, l.updateUser),
+		post("/change-email", rateSend, l.changeEmail),
+		post("/delete-user", rateSend, l.deleteUser),
+		get("/delete-user/callback", rateLink, l.getDeleteCallback),
+		post("/delete-user/callback", rateLink, l.postDeleteCallback),
+		get("/list-accounts", rateRead, l.listAccounts),
+		post("/unlink-account", rateWrite, l.unlinkAccount),
+	}
+}
+
+type updateUserBody struct {
+	Email    *string  `json:"email"`
+	Name     *string  `json:"name"`
+	Image    nullable `json:"image"`
+	Username *string  `json:"username"`
+}
+
+// nullable is a text that null removes.
+type nullable struct {
+	given bool
+	text  string
+}
+
+// UnmarshalJSON reads a text or null.
+func (n *nullable) UnmarshalJSON(data []byte) error {
+	n.given = true
+	if string(data) == "null" {
+		return nil
+	}
+	return json.Unmarshal(data, &n.text)
+}
+
+func (l *library) updateUser(c *call) (any, error) {
+	var in updateUserBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	user, _, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	if in.Email != nil {
+		return nil, errEmailUnchangeable
+	}
+	patch := auth.UserPatch{Name: in.Name}
+	if in.Image.given {
+		patch.Image = &in.Image.text
+	}
+	if in.Username != nil {
+		if !l.cfg.Usernames {
+			return nil, errFieldNotAllowed
+		}
+		name, err := l.readUsername(*in.Username)
+		if err != nil {
+			return nil, err
+		}
+		patch.Username = &name
+	}
+	if patch == (auth.UserPatch{}) {
+		return nil, errNoFields
+	}
+	if err := checkProfile(orEmpty(patch.Name), orEmpty(patch.Image)); err != nil {
+		return nil, err
+	}
+	if _, err := l.auth.UpdateUser(c.Context(), user.ID, patch); err != nil {
+		if errors.Is(err, auth.ErrUsernameTaken) {
+			err = errUsernameTaken
+		}
+		return nil, err
+	}
+	return ok, nil
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// changeEmail mails a link to the new address; who opens it there changes the
+// address. A taken address is answered the same and gets no mail.
+func (l *library) changeEmail(c *call) (any, error) {
+	var in struct {
+		NewEmail    string `json:"newEmail"`
+		CallbackURL string `json:"callbackURL"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	user, err := c.freshUser()
+	if err != nil {
+		return nil, err
+	}
+	to, err := address(in.NewEmail)
+	if err != nil {
+		return nil, err
+	}
+	callback, err := l.target(in.CallbackURL, errInvalidCallbackURL)
+	switch {
+	case err != nil:
+		return nil, err
+	case user.Anonymous:
+		return nil, errChangeEmailDisabled
+	case to == user.Email:
+		return nil, errEmailSame
+	}
+	if err := c.maySend(mailsOther, to, false); err != nil {
+		return nil, err
+	}
+	return ok, l.send(c.Context(), letter{
+		Kind: kindChange, Address: user.Email, UserID: user.ID, NewAddress: to, targets: targets{Callback: callback},
+	})
+}
+
+func (c *call) freshUser() (auth.User, error) {
+	if _, err := c.fresh(); err != nil {
+		return auth.User{}, err
+	}
+	user, _, err := c.user()
+	return user, err
+}
+
+// deleted is better-auth's answer to /delete-user.
+type deleted struct {
+	Success bool   `json:"success"`
+	Message string `json:"message"`
+}
+
+var userDeleted = deleted{true, "User deleted"}
+
+// deleteUser deletes the caller who proves himself once more: by his password,
+// by a link in a mail, or, with no address to send one to, by a sign-in that
+// was lately.
+func (l *library) deleteUser(c *call) (any, error) {
+	var in struct {
+		CallbackURL string `json:"callbackURL"`
+		Password    string `json:"password"`
+		Token       string `json:"token"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if l.cfg.DisableDeletion {
+		return nil, errNotFound
+	}
+	user, session, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	callback, err := l.target(in.CallbackURL, errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Token != "":
+		return userDeleted, l.deleteByToken(c, user, in.Token)
+	case in.Password != "":
+		if _, err := l.provePassword(c, user, in.Password); err != nil {
+			return nil, err
+		}
+	case user.Email != "" && !user.Anonymous:
+		if err := c.maySend(mailsOther, user.Email, true); err != nil {
+			return nil, err
+		}
+		return deleted{true, "Verification email sent"}, l.send(c.Context(), letter{
+			Kind: kindDelete, Address: user.Email, UserID: user.ID, targets: targets{Callback: callback},
+		})
+	case !l.isFresh(session):
+		return nil, errSessionExpired
+	}
+	return userDeleted, l.removeUser(c, user, func(context.Context) error { return nil })
+}
+
+// removeUser deletes a user and clears his cookies; first runs in the same
+// transaction.
+func (l *library) removeUser(c *call, user auth.User, first func(context.Context) error) error {
+	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		if err := first(ctx); err != nil {
+			return err
+		}
+		return l.auth.DeleteUser(ctx, user.ID)
+	})
+	if err != nil {
+		return err
+	}
+	return l.auth.Leave(c.w, c.r)
+}
+
+func (l *library) deleteByToken(c *call, user auth.User, token string) error {
+	return l.removeUser(c, user, func(ctx context.Context) error {
+		k, err := l.take(ctx, token, kindDelete)
+		if err == nil && k.userID != user.ID {
+			err = errInvalidToken
+		}
+		return err
+	})
+}
+
+// getDeleteCallback shows the button that deletes the account, to its owner.
+func (l *library) getDeleteCallback(c *call) (any, error) {
+	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	if c.fromScript() {
+		return l.postDeleteCallback(c)
+	}
+	k, err := l.peek(c.Context(), c.query("token"), kindDelete)
+	if err != nil {
+		return c.fail(asInvalid(err), "")
+	}
+	return c.page(200, page{
+		Title:   "Delete your account",
+		Text:    "The account of " + mask(k.subject) + " and what belongs to it is deleted. This cannot be undone.",
+		Button:  "Delete my account",
+		targets: []string{callback},
+	})
+}
+
+func (l *library) postDeleteCallback(c *call) (any, error) {
+	if l.cfg.DisableDeletion {
+		return nil, errNotFound
+	}
+	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	user, _, err := c.user()
+	if err == nil {
+		err = l.deleteByToken(c, user, c.query("token"))
+	}
+	switch {
+	case err != nil:
+		return c.fail(err, "")
+	case callback != "":
+		return c.redirect(callback)
+	case c.fromScript():
+		return userDeleted, nil
+	default:
+		return c.page(200, page{Title: "Your account is deleted", Text: "You can close this page."})
+	}
+}
+
+// wireAccount is one way to sign in, as better-auth's clients know it.
+type wireAccount struct {
+	ID         string          `json:"id"`
+	ProviderID string          `json:"providerId"`
+	Issuer     string          `json:"issuer"`
+	AccountID  string          `json:"accountId"`
+	UserID     string          `json:"userId"`
+	Scopes     []string        `json:"scopes"`
+	CreatedAt  capability.Time `json:"createdAt"`
+	UpdatedAt  capability.Time `json:"updatedAt"`
+}
+
+func (l *library) listAccounts(c *call) (any, error) {
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.store.accounts(c.Context(), session.UserID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]wireAccount, len(rows))
+	for i, a := range rows {
+		out[i] = wireAccount{a.id, a.provider, a.issuer, a.accountID, a.userID, strings.Fields(a.scopes), a.createdAt, a.updatedAt}
+	}
+	return out, nil
+}
+
+// names reports whether a request to unlink means an account: by the id of its
+// row, as better-auth's client does, or by its provider, which several may be of.
+func names(a account, provider, accountID string) bool {
+	if provider == "" || a.id == accountID {
+		return a.id == accountID
+	}
+	return a.provider == provider && (accountID == "" || a.accountID == accountID)
+}
+
+// unlinkAccount removes one way to sign in, never the last one.
+func (l *library) unlinkAccount(c *call) (any, error) {
+	var in struct {
+		ProviderID string `json:"providerId"`
+		AccountID  string `json:"accountId"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	session, err := c.fresh()
+	if err != nil {
+		return nil, err
+	}
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		rows, err := l.store.lockAccounts(ctx, session.UserID)
+		if err != nil {
+			return err
+		}
+		for _, a := range rows {
+			if !names(a, in.ProviderID, in.AccountID) {
+				continue
+			}
+			if len(rows) == 1 {
+				return errLastAccount
+			}
+			if err := l.store.deleteAccount(ctx, session.UserID, a.id); err != nil {
+				return err
+			}
+			return l.auth.Record(ctx, "auth/account_unlinked", session.UserID, map[string]string{"provider": a.provider})
+		}
+		return errAccountNotFound
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ok, nil
+}

@@ -1,0 +1,83 @@
+package signin
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+const anonymousName = "Anonymous"
+
+func (l *library) anonymousRoutes() []route {
+	if !l.cfg.Anonymous {
+		return nil
+	}
+	return []route{
+		post("/sign-in/anonymous", rateSignIn, l.signInAnonymous),
+		post("/delete-anonymous-user", rateWrite, l.deleteAnonymous),
+	}
+}
+
+func (l *library) signInAnonymous(c *call) (any, error) {
+	if err := c.decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	_, again, err := c.anonymous()
+	if err != nil {
+		return nil, err
+	}
+	if again {
+		return nil, errAnonymousTwice
+	}
+	user, err := l.auth.CreateUser(c.Context(), auth.NewUser{Name: anonymousName, Anonymous: true})
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.enter(c, user, "anon", true)
+	if err != nil {
+		return nil, err
+	}
+	return l.signUpAnswer(c, e)
+}
+
+func (l *library) deleteAnonymous(c *call) (any, error) {
+	user, _, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	if !user.Anonymous {
+		return nil, errNotAnonymous
+	}
+	return success, l.removeUser(c, user, func(context.Context) error { return nil })
+}
+
+// anonymous answers the caller when he is an anonymous user.
+func (c *call) anonymous() (auth.User, bool, error) {
+	session, ok, err := c.maybeSession()
+	if err != nil || !ok {
+		return auth.User{}, false, err
+	}
+	user, err := c.l.auth.User(c.Context(), session.UserID)
+	if errors.Is(err, auth.ErrUserNotFound) {
+		return auth.User{}, false, nil
+	}
+	return user, err == nil && user.Anonymous, err
+}
+
+// upgrade hands what an anonymous caller owns to the user he has just proved to
+// be, and deletes the anonymous one.
+func (l *library) upgrade(c *call, user auth.User) error {
+	before, ok, err := c.anonymous()
+	if err != nil || !ok || before.ID == user.ID || user.Anonymous {
+		return err
+	}
+	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		if l.cfg.OnUpgrade != nil {
+			if err := l.cfg.OnUpgrade(ctx, before, user); err != nil {
+				return err
+			}
+		}
+		return l.auth.DeleteUser(ctx, before.ID)
+	})
+}

@@ -1,0 +1,76 @@
+package signin_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+)
+
+func TestAnonymous(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var moved [2]string
+		fails := false
+		a := open(t, db, signin.Config{Anonymous: true, OnUpgrade: func(_ context.Context, from, to auth.User) error {
+			if fails {
+				return errors.New("no room")
+			}
+			moved = [2]string{from.ID, to.Email}
+			return nil
+		}})
+		page := a.browser()
+		got := decoded[object](page.post("/sign-in/anonymous", nil).ok())
+		if user := got["user"].(object); user["isAnonymous"] != true || user["email"] != "" || got["token"] == "" {
+			t.Errorf("%v", got)
+		}
+		page.post("/sign-in/anonymous", nil).want(400, "ANONYMOUS_USERS_CANNOT_SIGN_IN_AGAIN_ANONYMOUSLY")
+		page.post("/change-email", object{"newEmail": "x@example.com"}).want(400, "CHANGE_EMAIL_DISABLED")
+
+		// Signing up keeps the id, so what he owns stays his.
+		id := page.user()["id"]
+		page.post("/sign-up/email", object{"email": "ada@example.com", "password": password, "name": "Ada"}).ok()
+		if user := page.user(); user["id"] != id || user["isAnonymous"] != false || user["email"] != "ada@example.com" || user["name"] != "Ada" {
+			t.Errorf("%v", user)
+		}
+		page.post("/delete-anonymous-user", nil).want(403, "USER_IS_NOT_ANONYMOUS")
+
+		// Signing in as somebody else hands over and deletes.
+		page = a.browser()
+		page.post("/sign-in/anonymous", nil).ok()
+		id = page.user()["id"]
+		fails = true
+		page.post("/sign-in/email", object{"email": "ada@example.com", "password": password}).want(500, "INTERNAL_SERVER_ERROR")
+		if page.user()["id"] != id {
+			t.Error("the anonymous user is gone although the application could not take over")
+		}
+		fails = false
+		page.post("/sign-in/email", object{"email": "ada@example.com", "password": password}).ok()
+		if moved != [2]string{id.(string), "ada@example.com"} {
+			t.Errorf("told %v", moved)
+		}
+		if _, err := a.User(ctx, id.(string)); !errors.Is(err, auth.ErrUserNotFound) {
+			t.Errorf("the anonymous user is left: %v", err)
+		}
+
+		// A link does so too, for a new address.
+		page = a.browser()
+		page.post("/sign-in/anonymous", nil).ok()
+		id = page.user()["id"]
+		page.post("/sign-in/magic-link", object{"email": "new@example.com"}).ok()
+		page.get(a.deliver("new@example.com").Link).ok()
+		if user := page.user(); user["id"] != id || user["emailVerified"] != true {
+			t.Errorf("%v", user)
+		}
+
+		page = a.browser()
+		page.post("/sign-in/anonymous", nil).ok()
+		page.post("/delete-anonymous-user", nil).ok()
+		if page.user() != nil {
+			t.Error("a deleted user is signed in")
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package signin
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// claims are the members of an ID token or of a provider's answer.
+type claims map[string]any
+
+// at answers the member of a name, a dot going one object deeper, or nil. A
+// name with a dot in it is found as it is first.
+func (c claims) at(name string) any {
+	if value, ok := c[name]; ok {
+		return value
+	}
+	outer, rest, ok := strings.Cut(name, ".")
+	if !ok {
+		return nil
+	}
+	inner, _ := c[outer].(map[string]any)
+	return claims(inner).at(rest)
+}
+
+// text answers a member that is a string or a number, else "".
+func (c claims) text(name string) string {
+	switch value := c.at(name).(type) {
+	case string:
+		return value
+	case json.Number:
+		return value.String()
+	default:
+		return ""
+	}
+}
+
+// texts answers the strings of a member that is a list.
+func (c claims) texts(name string) []string {
+	list, _ := c.at(name).([]any)
+	var texts []string
+	for _, value := range list {
+		if text, ok := value.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// is reports whether a member is true. Apple writes it as text, Microsoft as a
+// number.
+func (c claims) is(name string) bool {
+	if value, ok := c.at(name).(bool); ok {
+		return value
+	}
+	value, err := strconv.ParseBool(c.text(name))
+	return err == nil && value
+}

@@ -1,0 +1,281 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+// What a code is for, in better-auth's words.
+const (
+	codeSignIn = "sign-in"
+	codeVerify = "email-verification"
+	codeForget = "forget-password"
+	codeChange = "change-email"
+)
+
+func (l *library) codeRoutes() []route {
+	return []route{
+		post("/email-otp/send-verification-otp", rateSend, l.sendCode).sends(sendsCode),
+		post("/email-otp/check-verification-otp", rateSignIn, l.checkCode),
+		post("/email-otp/verify-email", rateSignIn, l.verifyEmailByCode),
+		post("/sign-in/email-otp", rateSignIn, l.signInByCode),
+		post("/email-otp/request-password-reset", rateSend, l.requestResetCode).sends(sendsCode),
+		post("/forget-password/email-otp", rateSend, l.requestResetCode).sends(sendsCode),
+		post("/email-otp/reset-password", rateSignIn, l.resetByCode),
+		post("/email-otp/request-email-change", rateSend, l.requestChangeCode),
+		post("/email-otp/change-email", rateSignIn, l.changeEmailByCode),
+	}
+}
+
+type codeBody struct {
+	Email    string `json:"email"`
+	NewEmail string `json:"newEmail"`
+	Type     string `json:"type"`
+	OTP      string `json:"otp"`
+	Name     string `json:"name"`
+	Image    string `json:"image"`
+	Password string `json:"password"`
+	// RememberMe is the kit's own: false ends the session with the browser.
+	RememberMe *bool `json:"rememberMe"`
+}
+
+// readCode reads the body and its address.
+func (l *library) readCode(c *call) (in codeBody, err error) {
+	if err := c.decode(&in); err != nil {
+		return in, err
+	}
+	if l.cfg.DisableCodes {
+		return in, errNotFound
+	}
+	if in.Email != "" || in.NewEmail == "" {
+		if in.Email, err = address(in.Email); err != nil {
+			return in, err
+		}
+	}
+	if in.NewEmail != "" {
+		in.NewEmail, err = address(in.NewEmail)
+	}
+	return in, err
+}
+
+var success = map[string]bool{"success": true}
+
+func (l *library) sendCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	if in.Type != codeSignIn && in.Type != codeVerify && in.Type != codeForget {
+		return nil, errValidation.saying("type is sign-in, email-verification or forget-password.")
+	}
+	return l.mailCode(c, in.Type, in.Email)
+}
+
+func (l *library) requestResetCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	return l.mailCode(c, codeForget, in.Email)
+}
+
+func (l *library) mailCode(c *call, kind, to string) (any, error) {
+	what := mailsIn
+	switch {
+	case kind == codeVerify:
+		what = mailsOther
+	case kind == codeForget && l.cfg.DisablePasswords:
+		return nil, errPasswordDisabled
+	}
+	if err := c.maySendTo(what, to); err != nil {
+		return nil, err
+	}
+	return success, l.send(c.Context(), letter{Kind: letterCode + kind, Address: to, Browser: c.asks()})
+}
+
+// codeMail makes the code of a letter. An address that gets none has a code all
+// the same, which nobody knows: guesses at it are answered alike.
+func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, found bool) (auth.Mail, bool, error) {
+	kind := strings.TrimPrefix(m.Kind, letterCode)
+	subject, wanted := m.Address, found
+	switch kind {
+	case codeSignIn:
+		mail.Kind, wanted = auth.MailSignInCode, found || !l.cfg.DisableSignUp
+	case codeVerify:
+		mail.Kind, wanted = auth.MailVerifyEmail, found && !user.EmailVerified
+	case codeForget:
+		mail.Kind = auth.MailResetPassword
+	case kindSecondFactor:
+		mail.Kind, subject = auth.MailSecondFactor, m.Waiting
+	case codeChange:
+		free, err := l.isFree(ctx, m.NewAddress)
+		if err != nil {
+			return mail, false, err
+		}
+		mail.Kind, mail.To = auth.MailChangeEmail, m.NewAddress
+		subject, wanted = changeSubject(m.UserID, m.NewAddress), found && free
+	}
+	digits, err := l.issueCode(ctx, kind, subject, m.Browser)
+	mail.Code, mail.ExpiresIn = digits, l.cfg.CodeTTL
+	return mail, wanted, err
+}
+
+// changeSubject is what a code to change an address is for.
+func changeSubject(userID, address string) string { return userID + " " + address }
+
+// tryCodeOf is tryCode within the limits of an account.
+func (l *library) tryCodeOf(c *call, kind, subject, digits string, then func(context.Context) error) error {
+	if err := c.allowed(l.auth.AllowAccount("verify", subject+"\x00"+c.network())); err != nil {
+		return err
+	}
+	return l.tryCode(c, kind, subject, digits, then)
+}
+
+// checkCode says whether a code is right and leaves it usable.
+func (l *library) checkCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	if in.Type != codeSignIn && in.Type != codeVerify && in.Type != codeForget {
+		return nil, errValidation.saying("type is sign-in, email-verification or forget-password.")
+	}
+	return success, l.tryCodeOf(c, in.Type, in.Email, in.OTP, nil)
+}
+
+func (l *library) verifyEmailByCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	var user auth.User
+	err = l.tryCodeOf(c, codeVerify, in.Email, in.OTP, func(ctx context.Context) error {
+		known, found, err := l.auth.UserByEmail(ctx, in.Email)
+		if err != nil || !found {
+			return errOr(err, errUserNotFound)
+		}
+		user, err = l.verifyAddress(ctx, known)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	wire, err := l.wire(c.Context(), user)
+	return struct {
+		Status bool     `json:"status"`
+		Token  *string  `json:"token"`
+		User   wireUser `json:"user"`
+	}{true, nil, wire}, err
+}
+
+func (l *library) signInByCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkProfile(in.Name, in.Image); err != nil {
+		return nil, err
+	}
+	var user auth.User
+	err = l.tryCodeOf(c, codeSignIn, in.Email, in.OTP, func(ctx context.Context) (err error) {
+		user, _, err = l.userOfAddress(c.in(ctx), in.Email, auth.NewUser{Name: in.Name, Image: in.Image})
+		return err
+	})
+	if errors.Is(err, errSignUpDisabled) {
+		err = errInvalidOTP
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.enter(c, user, "otp", in.RememberMe == nil || *in.RememberMe)
+	if err != nil {
+		return nil, err
+	}
+	return l.signUpAnswer(c, e)
+}
+
+func (l *library) resetByCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	if l.cfg.DisablePasswords {
+		return nil, errPasswordDisabled
+	}
+	if err := l.checkNewPassword(c.Context(), in.Password); err != nil {
+		return nil, err
+	}
+	// Before the cost of a hash the code is looked at; it is used up after.
+	if err := l.tryCodeOf(c, codeForget, in.Email, in.OTP, nil); err != nil {
+		return nil, err
+	}
+	hash, err := l.hasher.hash(c.Context(), in.Password)
+	if err != nil {
+		return nil, err
+	}
+	return success, l.tryCode(c, codeForget, in.Email, in.OTP, func(ctx context.Context) error {
+		user, found, err := l.auth.UserByEmail(ctx, in.Email)
+		if err != nil || !found {
+			return errOr(err, errUserNotFound)
+		}
+		return l.setPassword(ctx, user, hash)
+	})
+}
+
+func (l *library) requestChangeCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	user, err := l.changingUser(c, in.NewEmail)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.maySend(mailsOther, in.NewEmail, false); err != nil {
+		return nil, err
+	}
+	return success, l.send(c.Context(), letter{
+		Kind: letterCode + codeChange, Address: user.Email, UserID: user.ID, NewAddress: in.NewEmail,
+	})
+}
+
+// changingUser is the caller, who may change his address to this one.
+func (l *library) changingUser(c *call, to string) (auth.User, error) {
+	user, err := c.freshUser()
+	switch {
+	case err != nil:
+		return user, err
+	case to == "":
+		return user, errInvalidEmail
+	case user.Anonymous:
+		return user, errChangeEmailDisabled
+	case to == user.Email:
+		return user, errEmailSame
+	}
+	return user, nil
+}
+
+func (l *library) changeEmailByCode(c *call) (any, error) {
+	in, err := l.readCode(c)
+	if err != nil {
+		return nil, err
+	}
+	user, err := l.changingUser(c, in.NewEmail)
+	if err != nil {
+		return nil, err
+	}
+	err = l.tryCodeOf(c, codeChange, changeSubject(user.ID, in.NewEmail), in.OTP, func(ctx context.Context) error {
+		yes := true
+		if _, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{Email: &in.NewEmail, EmailVerified: &yes}); err != nil {
+			return err
+		}
+		return l.emailChanged(ctx, user.ID, user.Email, in.NewEmail)
+	})
+	if errors.Is(err, auth.ErrEmailTaken) {
+		err = errUserExists
+	}
+	return success, err
+}

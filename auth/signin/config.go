@@ -1,0 +1,141 @@
+package signin
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+)
+
+// Bounds of the configuration.
+const (
+	MinPasswordLength = 8
+	MaxPasswordLength = 128
+	MaxLinkTTL        = time.Hour
+	MaxResetTTL       = 24 * time.Hour
+	MaxVerifyTTL      = 7 * 24 * time.Hour
+)
+
+// Config adjusts the library; the zero value is the default: sign-up and
+// sign-in by e-mail and password, by a link and by a code in a mail; second
+// factors and passkeys for who wants them. Anonymous users, user names,
+// one-time tokens and several users in one browser are switched on, providers
+// named.
+type Config struct {
+	// DisablePasswords refuses sign-up and sign-in by password.
+	DisablePasswords bool
+	// DisableSignUp admits those who have an account and nobody else.
+	DisableSignUp bool
+	// DisableLinks refuses sign-in by a link in a mail.
+	DisableLinks bool
+	// DisableCodes refuses codes in a mail, for signing in and for all else.
+	DisableCodes bool
+	// RequireVerification keeps out who has not proved his e-mail address. It
+	// also makes sign-up answer alike for addresses that have an account.
+	RequireVerification bool
+	// DisableDeletion refuses /delete-user.
+	DisableDeletion bool
+
+	// Anonymous lets anybody in as a user of his own without a proof. Guards
+	// then know that it is the same visitor, and nothing else about him.
+	Anonymous bool
+	// Usernames gives users a name to sign in by, beside their address.
+	Usernames bool
+	// OneTimeTokens lets a signed-in page hand its sign-in to another client.
+	OneTimeTokens bool
+	// MultiSession keeps up to five users signed in in one browser, of whom one
+	// is active.
+	MultiSession bool
+
+	// MinPassword and MaxPassword bound a new password, in characters: 8 to 128
+	// by default, and at the most.
+	MinPassword, MaxPassword int
+	// Breached reports whether a new password is known to attackers, by asking a
+	// list of leaked ones; nil asks nobody. Its failure lets the password pass.
+	Breached func(ctx context.Context, password string) (bool, error)
+
+	// LinkTTL and CodeTTL are how long a link or a code to sign in is good for,
+	// at most an hour; by default 5 minutes.
+	LinkTTL, CodeTTL time.Duration
+	// VerifyTTL is how long a link that proves an address is good for, at most 7
+	// days, and ResetTTL that for a lost password, at most a day; by default an hour.
+	VerifyTTL, ResetTTL time.Duration
+	// FreshAge is how long after a sign-in a session may do what is delicate; by
+	// default a day.
+	FreshAge time.Duration
+
+	// Providers are the OAuth 2.0 and OpenID Connect providers that users may
+	// sign in with.
+	Providers []Provider
+
+	// OnUpgrade is told in the transaction in which an anonymous user becomes
+	// another one, to move what he owns; the anonymous user is then deleted.
+	OnUpgrade func(ctx context.Context, anonymous, user auth.User) error
+}
+
+func (c Config) withDefaults() Config {
+	orInt := func(p *int, value int) {
+		if *p == 0 {
+			*p = value
+		}
+	}
+	orTTL := func(p *time.Duration, value time.Duration) {
+		if *p == 0 {
+			*p = value
+		}
+	}
+	orInt(&c.MinPassword, MinPasswordLength)
+	orInt(&c.MaxPassword, MaxPasswordLength)
+	orTTL(&c.LinkTTL, 5*time.Minute)
+	orTTL(&c.CodeTTL, 5*time.Minute)
+	orTTL(&c.VerifyTTL, time.Hour)
+	orTTL(&c.ResetTTL, time.Hour)
+	orTTL(&c.FreshAge, 24*time.Hour)
+	return c
+}
+
+func (c Config) validate() error {
+	faults := capability.Faults{Capability: auth.Name}
+	if c.MinPassword < MinPasswordLength || c.MaxPassword > MaxPasswordLength || c.MinPassword > c.MaxPassword {
+		faults.Add("library.minPassword", c.MinPassword, "is out of bounds", "choose 8 to 128 characters")
+	}
+	for _, ttl := range []struct {
+		key   string
+		value time.Duration
+		max   time.Duration
+		mend  string
+	}{
+		{"library.linkTTL", c.LinkTTL, MaxLinkTTL, "choose 1 to 60 minutes"},
+		{"library.codeTTL", c.CodeTTL, MaxLinkTTL, "choose 1 to 60 minutes"},
+		{"library.verifyTTL", c.VerifyTTL, MaxVerifyTTL, "choose 1 minute to 7 days"},
+		{"library.resetTTL", c.ResetTTL, MaxResetTTL, "choose 1 minute to 24 hours"},
+	} {
+		if ttl.value < time.Minute || ttl.value > ttl.max {
+			faults.Add(ttl.key, ttl.value, "is out of bounds", ttl.mend)
+		}
+	}
+	if c.FreshAge < time.Minute {
+		faults.Add("library.freshAge", c.FreshAge, "is out of bounds", "choose a minute or more")
+	}
+	validateProviders(&faults, c.Providers)
+	return faults.Err()
+}
+
+// keys shows of the providers their ids alone.
+func (c Config) keys() []capability.ConfigKey {
+	providers := make([]string, len(c.Providers))
+	for i, p := range c.Providers {
+		providers[i] = p.ID
+	}
+	return []capability.ConfigKey{
+		{Key: "library.passwords", Value: !c.DisablePasswords, Summary: "Whether users sign in by e-mail and password."},
+		{Key: "library.signUp", Value: !c.DisableSignUp, Summary: "Whether new users may sign up."},
+		{Key: "library.links", Value: !c.DisableLinks, Summary: "Whether users sign in by a link in a mail."},
+		{Key: "library.codes", Value: !c.DisableCodes, Summary: "Whether users sign in by a code in a mail."},
+		{Key: "library.requireVerification", Value: c.RequireVerification, Summary: "Whether an unproved address keeps its user out."},
+		{Key: "library.anonymous", Value: c.Anonymous, Summary: "Whether anybody may sign in without a proof."},
+		{Key: "library.usernames", Value: c.Usernames, Summary: "Whether users have a name to sign in by."},
+		{Key: "library.providers", Value: providers, Summary: "Where else users may sign in."},
+	}
+}

@@ -1,0 +1,129 @@
+package signin
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+// entry is what became of a proven first factor: a session, or the challenge
+// to give a second one.
+type entry struct {
+	user      auth.User
+	in        auth.Entered
+	challenge any
+	native    bool
+}
+
+// enter signs in the user who proved himself by a method (pwd, otp, magic,
+// oauth:<provider>, passkey, anon), unless his account asks for a second
+// factor; a passkey is two already. The cookies go with the answer, so it is
+// called outside of transactions and before anything is written.
+func (l *library) enter(c *call, user auth.User, method string, remember bool) (entry, error) {
+	if err := l.mayEnter(user); err != nil {
+		return entry{}, err
+	}
+	if method != "passkey" && method != "anon" {
+		challenge, challenged, err := l.challenge(c, user, method, remember)
+		if err != nil || challenged {
+			return entry{user: user, challenge: challenge}, err
+		}
+	}
+	return l.admit(c, user, method, remember)
+}
+
+// mayEnter refuses with BANNED_USER and EMAIL_NOT_VERIFIED, whatever was proved.
+func (l *library) mayEnter(user auth.User) error {
+	switch {
+	case !user.DisabledAt.IsZero():
+		return errBanned
+	case l.cfg.RequireVerification && user.Email != "" && !user.EmailVerified:
+		return errEmailNotVerified
+	default:
+		return nil
+	}
+}
+
+// admit makes the session, all factors proven.
+func (l *library) admit(c *call, user auth.User, method string, remember bool) (entry, error) {
+	if err := l.mayEnter(user); err != nil {
+		return entry{}, err
+	}
+	if err := l.upgrade(c, user); err != nil {
+		return entry{}, err
+	}
+	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember})
+	if err != nil {
+		return entry{}, err
+	}
+	native := isNative(c.r)
+	if !native {
+		if err := c.rememberClient(user); err != nil {
+			return entry{}, err
+		}
+		if err := l.keepSession(c, in.Session); err != nil {
+			return entry{}, err
+		}
+	}
+	c.w.Header().Set("Set-Auth-Token", in.AccessToken)
+	c.w.Header().Set("Set-Auth-Jwt", in.AccessToken)
+	return entry{user: user, in: in, native: native}, nil
+}
+
+// challenged reports whether a second factor is asked for.
+func (e entry) challenged() bool { return e.challenge != nil }
+
+// signedIn is better-auth's answer to a sign-in.
+type signedIn struct {
+	Redirect bool   `json:"redirect"`
+	Token    string `json:"token"`
+	// RefreshToken is for clients without cookies.
+	RefreshToken string   `json:"refreshToken,omitempty"`
+	URL          string   `json:"url,omitempty"`
+	User         wireUser `json:"user"`
+}
+
+// answer is the body of a sign-in that leads on to a target, or "".
+func (l *library) answer(c *call, e entry, target string) (any, error) {
+	if e.challenged() {
+		return e.challenge, nil
+	}
+	user, err := l.wire(c.Context(), e.user)
+	if err != nil {
+		return nil, err
+	}
+	out := signedIn{Redirect: target != "", Token: e.in.AccessToken, URL: target, User: user}
+	if e.native {
+		out.RefreshToken = e.in.RefreshToken
+	}
+	if target != "" {
+		c.w.Header().Set("Location", target)
+	}
+	return out, nil
+}
+
+// lead sends the browser of a sign-in by link or provider on to its target,
+// which learns from the query that a second factor is asked for.
+func (l *library) lead(c *call, e entry, target string) (any, error) {
+	if e.challenged() {
+		target = withQuery(target, "twoFactorRedirect", "true")
+	}
+	return c.redirect(target)
+}
+
+// withQuery adds a parameter to a target that was checked.
+func withQuery(target, key, value string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return target
+	}
+	q := u.Query()
+	q.Set(key, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// isNative reports whether the client keeps its tokens itself and wants no
+// cookies.
+func isNative(r *http.Request) bool { return auth.BodyTransport(r) }

@@ -1,0 +1,51 @@
+package signin
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+)
+
+// TestLibrary opens the library to tests.
+type TestLibrary struct{ *library }
+
+// NewForTest is New that also hands out the library.
+func NewForTest(cfg Config, out **TestLibrary) func(capability.Host, *auth.Auth) (auth.Library, error) {
+	return func(host capability.Host, a *auth.Auth) (auth.Library, error) {
+		l, err := newLibrary(host, a, cfg)
+		if err != nil {
+			return auth.Library{}, err
+		}
+		*out = &TestLibrary{l}
+		return l.describe(), nil
+	}
+}
+
+// Route has the client of a provider ask through a transport of the test.
+func (l *TestLibrary) Route(provider string, next http.RoundTripper) {
+	l.providers.clients[provider].http.Transport = limited{next}
+}
+
+// Hurry bounds what a provider's client waits for an answer.
+func (l *TestLibrary) Hurry(provider string, timeout time.Duration) {
+	l.providers.clients[provider].http.Timeout = timeout
+}
+
+// Trim keeps the youngest of the states.
+func (l *TestLibrary) Trim(ctx context.Context, keep int) error { return l.store.trimStates(ctx, keep) }
+
+// Public reports whether an address is one of the Internet.
+func Public(ip netip.Addr) bool { return public(ip) }
+
+// FetchClient is the client for a provider of these addresses.
+func FetchClient(addresses ...string) *http.Client { return newFetcher(addresses) }
+
+// StatesPerBrowser bounds the sign-ins one browser has begun.
+const StatesPerBrowser = statesPerBrowser
+
+// Rewrap is what auth is told to rewrap by.
+func (l *TestLibrary) Rewrap(ctx context.Context) (int, error) { return l.rewrap(ctx) }

@@ -1,0 +1,161 @@
+package signin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+// Bounds of what is asked of a provider.
+const (
+	fetchTimeout = 10 * time.Second
+	fetchAnswer  = 1 << 20 // bytes, unpacked
+	fetchHeader  = 64 << 10
+)
+
+var (
+	errProviderDown    = errors.New("signin: the provider cannot be asked")
+	errProviderRefused = errors.New("signin: the provider refused")
+	errAnswerTooLarge  = errors.New("signin: the answer is too large")
+)
+
+// newFetcher makes the HTTP client for one provider. It takes bounded answers
+// in bounded time, follows no redirect, and knocks at no private address but
+// those of the hosts the application has named itself.
+func newFetcher(addresses []string) *http.Client {
+	named := make(map[string]bool, len(addresses))
+	for _, address := range addresses {
+		if u, err := url.Parse(address); err == nil {
+			named[u.Hostname()] = true
+		}
+	}
+	guarded := &net.Dialer{Timeout: fetchTimeout, Control: func(_, address string, _ syscall.RawConn) error {
+		if to, err := netip.ParseAddrPort(address); err != nil || !public(to.Addr()) {
+			return fmt.Errorf("%w: %s is not a public address", errProviderDown, address)
+		}
+		return nil
+	}}
+	open := &net.Dialer{Timeout: fetchTimeout}
+	return &http.Client{
+		Timeout:       fetchTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: limited{&http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if host, _, err := net.SplitHostPort(address); err == nil && named[host] {
+					return open.DialContext(ctx, network, address)
+				}
+				return guarded.DialContext(ctx, network, address)
+			},
+			ForceAttemptHTTP2:      true,
+			TLSHandshakeTimeout:    fetchTimeout,
+			MaxResponseHeaderBytes: fetchHeader,
+			MaxConnsPerHost:        16,
+			MaxIdleConnsPerHost:    4,
+			IdleConnTimeout:        time.Minute,
+		}},
+	}
+}
+
+// reserved are the ranges that are not private by name and not public either.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+}
+
+// public reports whether an address is one of the Internet.
+func public(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
+		return false
+	}
+	for _, prefix := range reserved {
+		if prefix.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
+
+// limited fails the reading of answers that are too large, whoever reads them.
+type limited struct{ next http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	answer.Body = &limitedBody{answer.Body, fetchAnswer}
+	return answer, nil
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errAnswerTooLarge
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
+
+// fetchJSON asks for a JSON object or array, with an access token unless empty.
+func fetchJSON(ctx context.Context, client *http.Client, address, accessToken string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProviderDown, err)
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "kit") // GitHub answers no request without one
+	if accessToken != "" {
+		request.Header.Set("Authorization", "Bearer "+accessToken)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProviderDown, err)
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests:
+		return fmt.Errorf("%w: status %d", errProviderDown, answer.StatusCode)
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("%w: status %d", errProviderRefused, answer.StatusCode)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProviderDown, err)
+	}
+	if err := decodeJSON(body, into); err != nil {
+		return fmt.Errorf("%w: %w", errProviderRefused, err)
+	}
+	return nil
+}
+
+// decodeJSON reads the JSON of a provider: no member twice, numbers as they
+// are written.
+func decodeJSON(body []byte, into any) error {
+	if err := strictjson.Valid(body); err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}

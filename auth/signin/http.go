@@ -1,0 +1,278 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+// route is one row of the table: what the kit has to know about it, and what
+// answers it. The handler's value is written as JSON, unless it is answered.
+type route struct {
+	auth.LibraryRoute
+	handle func(*call) (any, error)
+}
+
+// answered is what a handler returns that has written the answer itself.
+type answered struct{}
+
+// call is one request on its way through a handler.
+type call struct {
+	l      *library
+	w      http.ResponseWriter
+	r      *http.Request
+	params map[string]string
+	known  *auth.Session
+	asked  bool
+}
+
+// Context is cancelled when the client goes away; it carries the request's
+// capability.Origin.
+func (c *call) Context() context.Context { return c.r.Context() }
+
+// in answers the call on another context, such as a transaction's.
+func (c *call) in(ctx context.Context) *call {
+	inner := *c
+	inner.r = c.r.WithContext(ctx)
+	return &inner
+}
+
+// param answers a path parameter.
+func (c *call) param(name string) string { return c.params[name] }
+
+// query answers the first value of a query parameter, or "".
+func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
+
+// ServeHTTP answers everything below the base path.
+func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{l: l, w: w, r: r}
+	rt, err := l.find(c)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	if err := c.checkOrigin(); err != nil {
+		c.refuse(err)
+		return
+	}
+	answer, err := rt.handle(c)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	if _, done := answer.(answered); !done {
+		c.write(http.StatusOK, answer)
+	}
+}
+
+// find picks the row of a request and reads its path parameters.
+func (l *library) find(c *call) (route, error) {
+	path := strings.TrimPrefix(c.r.URL.Path, l.auth.BasePath())
+	known := false
+	for _, rt := range l.routes {
+		params, ok := match(rt.Path, path)
+		if !ok {
+			continue
+		}
+		if rt.Method == c.r.Method {
+			c.params = params
+			return rt, nil
+		}
+		known = true
+	}
+	if known {
+		return route{}, errMethodNotAllowed
+	}
+	return route{}, errNotFound
+}
+
+// match compares a path with a pattern of literal segments and
+// at most one :name parameter, which takes one non-empty segment.
+func match(pattern, path string) (params map[string]string, ok bool) {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return nil, false
+	}
+	for i, segment := range want {
+		name, isParam := strings.CutPrefix(segment, ":")
+		switch {
+		case isParam && got[i] != "":
+			params = map[string]string{name: got[i]}
+		case segment != got[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// decode reads the body into the pointer: JSON, or a form of plain fields. An
+// absent body is an empty object; members that nobody named are ignored, as
+// better-auth does. Refuses with VALIDATION_ERROR and UNSUPPORTED_MEDIA_TYPE.
+func (c *call) decode(into any) error {
+	body, err := io.ReadAll(c.r.Body) // auth has received and limited it
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil {
+		return errUnsupportedMediaType.because(err)
+	}
+	switch kind {
+	case "application/json":
+	case "application/x-www-form-urlencoded":
+		if body, err = formAsJSON(string(body)); err != nil {
+			return errValidation.because(err)
+		}
+	default:
+		return errUnsupportedMediaType
+	}
+	if err := strictjson.Valid(body); err != nil {
+		return errValidation.saying("%s", err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return errValidation.because(err)
+	}
+	return nil
+}
+
+// formAsJSON makes the object a form stands for; of its fields rememberMe
+// alone is no text.
+func formAsJSON(body string) ([]byte, error) {
+	form, err := url.ParseQuery(body)
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]any, len(form))
+	for key := range form {
+		object[key] = form.Get(key)
+	}
+	if remember, given := object["rememberMe"]; given {
+		object["rememberMe"] = remember != "false"
+	}
+	return json.Marshal(object)
+}
+
+// maybeSession answers the session that the request proves, if any.
+func (c *call) maybeSession() (session auth.Session, ok bool, err error) {
+	if !c.asked {
+		session, ok, err := c.l.auth.Current(c.r)
+		if errors.Is(err, capability.ErrUnauthenticated) {
+			ok, err = false, nil
+		}
+		if err != nil {
+			return auth.Session{}, false, err
+		}
+		if c.asked = true; ok {
+			c.known = &session
+		}
+	}
+	if c.known == nil {
+		return auth.Session{}, false, nil
+	}
+	return *c.known, true, nil
+}
+
+// session answers the session of a signed-in caller. Refuses with UNAUTHORIZED.
+func (c *call) session() (auth.Session, error) {
+	session, ok, err := c.maybeSession()
+	if err == nil && !ok {
+		err = errUnauthorized
+	}
+	return session, err
+}
+
+// fresh answers the session of a caller who signed in lately. Refuses with
+// UNAUTHORIZED and SESSION_NOT_FRESH.
+func (c *call) fresh() (auth.Session, error) {
+	session, err := c.session()
+	if err == nil && !c.l.isFresh(session) {
+		err = errSessionNotFresh
+	}
+	return session, err
+}
+
+func (l *library) isFresh(s auth.Session) bool {
+	return l.host.Now().Sub(s.CreatedAt) < l.cfg.FreshAge
+}
+
+// user answers the signed-in caller. Refuses with UNAUTHORIZED.
+func (c *call) user() (auth.User, auth.Session, error) {
+	session, err := c.session()
+	if err != nil {
+		return auth.User{}, session, err
+	}
+	user, err := c.l.auth.User(c.Context(), session.UserID)
+	return user, session, err
+}
+
+// write answers a value as JSON.
+func (c *call) write(status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
+}
+
+// refusalBody is the shape of every refusal: what better-auth's clients read,
+// and what the kit's other routes answer.
+type refusalBody struct {
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Error   refusalFields `json:"error"`
+}
+
+type refusalFields struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	RequestID string `json:"requestId"`
+}
+
+// refuse answers an error. What is not a refusal is logged and answered as
+// INTERNAL_SERVER_ERROR: nothing about it leaves the process.
+func (c *call) refuse(err error) {
+	refusal := asError(err)
+	requestID := ""
+	if origin := capability.OriginOf(c.Context()); origin != nil {
+		requestID = origin.RequestID
+	}
+	level := slog.LevelDebug
+	if refusal.Status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	c.l.host.Log.Log(c.Context(), level, "sign-in refused", "code", refusal.Code, "error", err.Error(),
+		"requestId", requestID) // not the path: it may hold a token
+	h := c.w.Header()
+	if refusal.Status == http.StatusTooManyRequests || refusal.Status == http.StatusServiceUnavailable {
+		if h.Get("Retry-After") == "" {
+			h.Set("Retry-After", "1")
+		}
+		h.Set("X-Retry-After", h.Get("Retry-After"))
+	}
+	c.write(refusal.Status, refusalBody{
+		Code: refusal.Code, Message: refusal.Message,
+		Error: refusalFields{refusal.Code, refusal.Message, requestID},
+	})
+}
+
+// redirect sends the browser to a target that was checked, or that is ours.
+func (c *call) redirect(target string) (any, error) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(c.w, c.r, target, http.StatusFound)
+	return answered{}, nil
+}

@@ -1,0 +1,50 @@
+package signin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// ErrPasswordHash refuses an imported hash of no known form, or one that costs
+// more to check than is allowed.
+var ErrPasswordHash = errHashForm
+
+// Imported is a user who comes from another system with his password.
+type Imported struct {
+	auth.NewUser
+	// PasswordHash is argon2id, argon2i or scrypt as a PHC string, bcrypt, or
+	// better-auth's scrypt; empty: the user has no password. At the user's next
+	// sign-in it is replaced by a hash of this library's own.
+	PasswordHash string
+}
+
+// ImportUser makes a user who signs in with the password he has; db is the
+// binding of auth. It joins the transaction in ctx. Refuses with
+// [ErrPasswordHash] and as [auth.Auth.CreateUser] does.
+func ImportUser(ctx context.Context, db *database.DB, a *auth.Auth, in Imported) (user auth.User, err error) {
+	err = db.InTx(ctx, func(ctx context.Context) error {
+		if user, err = a.CreateUser(ctx, in.NewUser); err != nil || in.PasswordHash == "" {
+			return err
+		}
+		return ImportPassword(ctx, db, user.ID, in.PasswordHash)
+	})
+	return user, err
+}
+
+// ImportPassword gives a user the password of this hash, in place of any he
+// has; db is the binding of auth. It joins the transaction in ctx. Refuses with
+// [ErrPasswordHash], and with a constraint's error for no user.
+func ImportPassword(ctx context.Context, db *database.DB, userID, hash string) error {
+	if _, err := parseHash(hash); err != nil {
+		return err
+	}
+	now := db.Now(ctx)
+	if err := (store{db}).setPassword(ctx, id.New(now), userID, hash, now); err != nil {
+		return fmt.Errorf("signin: importing a password: %w", err)
+	}
+	return nil
+}

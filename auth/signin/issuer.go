@@ -1,0 +1,355 @@
+package signin
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+)
+
+// Bounds of what a provider signs and publishes.
+const (
+	maxIDToken     = 16 << 10
+	maxSubject     = 255 // OpenID Connect Core, 2
+	maxIssuerKeys  = 100
+	maxNativeAge   = time.Hour
+	idTokenLeeway  = 5 * time.Minute // of a clock that runs fast there, or slow here
+	discoveryPath  = "/.well-known/openid-configuration"
+	defaultIDToken = oidc.RS256
+)
+
+// errIDToken covers every reason not to believe an ID token.
+var errIDToken = errors.New("signin: the ID token does not verify")
+
+// compactJWS is the one form an ID token has.
+var compactJWS = regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
+
+// signatures are the algorithms an ID token may be signed with where the
+// provider says that it uses them: none with a shared secret.
+var signatures = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// metadata is what discovery finds, or the application has set.
+type metadata struct {
+	authorize, token, keys, userInfo string
+	algorithms                       []string
+	secretInHeader                   bool
+	namesIssuer                      bool // in every answer to an authorization request, RFC 9207
+}
+
+// issuer is the part of a provider that signs ID tokens.
+type issuer struct {
+	provider Provider
+	http     *http.Client
+	now      func() time.Time
+	metadata *fetched[metadata]
+	keys     *fetched[[]jose.JSONWebKey]
+}
+
+func newIssuer(p Provider, client *http.Client, now func() time.Time) *issuer {
+	i := &issuer{provider: p, http: client, now: now}
+	i.metadata = newFetched(now, i.discover)
+	i.keys = newFetched(now, i.fetchKeys)
+	return i
+}
+
+// endpoints answers where the provider is asked what.
+func (i *issuer) endpoints(ctx context.Context) (metadata, error) {
+	if i.provider.discovers() {
+		return i.metadata.get(ctx, func(metadata) bool { return true })
+	}
+	return i.configured(metadata{algorithms: []string{defaultIDToken}, secretInHeader: i.provider.SecretInHeader}), nil
+}
+
+// configured puts what the application has set above what was found.
+func (i *issuer) configured(m metadata) metadata {
+	for _, endpoint := range []struct {
+		found *string
+		set   string
+	}{
+		{&m.authorize, i.provider.AuthorizeURL}, {&m.token, i.provider.TokenURL},
+		{&m.keys, i.provider.KeysURL}, {&m.userInfo, i.provider.UserInfoURL},
+	} {
+		if endpoint.set != "" {
+			*endpoint.found = endpoint.set
+		}
+	}
+	return m
+}
+
+// discover reads the provider's configuration (OpenID Connect Discovery 1.0, 4).
+func (i *issuer) discover(ctx context.Context) (metadata, error) {
+	var found claims
+	if err := fetchJSON(ctx, i.http, strings.TrimSuffix(i.provider.Issuer, "/")+discoveryPath, "", &found); err != nil {
+		return metadata{}, err
+	}
+	if found.text("issuer") != i.provider.Issuer {
+		return metadata{}, fmt.Errorf("%w: its configuration is that of the issuer %.200q", errProviderRefused, found.text("issuer"))
+	}
+	methods := found.texts("token_endpoint_auth_methods_supported")
+	m := i.configured(metadata{
+		authorize: found.text("authorization_endpoint"), token: found.text("token_endpoint"),
+		keys: found.text("jwks_uri"), userInfo: found.text("userinfo_endpoint"),
+		// Without the list client_secret_basic is meant.
+		secretInHeader: i.provider.SecretInHeader || !slices.Contains(methods, "client_secret_post"),
+		namesIssuer:    found.is("authorization_response_iss_parameter_supported"),
+	})
+	for _, algorithm := range found.texts("id_token_signing_alg_values_supported") {
+		if slices.Contains(signatures, jose.SignatureAlgorithm(algorithm)) {
+			m.algorithms = append(m.algorithms, algorithm)
+		}
+	}
+	if len(m.algorithms) == 0 {
+		m.algorithms = []string{defaultIDToken}
+	}
+	local := strings.HasPrefix(i.provider.Issuer, "http:")
+	for _, address := range []string{m.authorize, m.token, m.keys} {
+		if !endpoint(address, local) {
+			return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", errProviderRefused, address)
+		}
+	}
+	if m.userInfo != "" && !endpoint(m.userInfo, local) {
+		return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", errProviderRefused, m.userInfo)
+	}
+	return m, nil
+}
+
+// fetchKeys reads the keys the provider signs with, those of other uses and of
+// unknown kinds left out (RFC 7517, 5).
+func (i *issuer) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
+	m, err := i.endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var set struct{ Keys []json.RawMessage }
+	if err := fetchJSON(ctx, i.http, m.keys, "", &set); err != nil {
+		return nil, err
+	}
+	if len(set.Keys) > maxIssuerKeys {
+		return nil, fmt.Errorf("%w: it publishes %d keys", errProviderRefused, len(set.Keys))
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if err := json.Unmarshal(raw, &key); err == nil && signs(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func signs(key jose.JSONWebKey) bool {
+	if key.Use != "" && key.Use != "sig" {
+		return false
+	}
+	switch k := key.Key.(type) {
+	case *rsa.PublicKey:
+		return k.N.BitLen() >= 2048
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
+}
+
+// keySet is the issuer's keys for one verification. Of an error it passes on,
+// go-oidc keeps the text alone.
+type keySet struct {
+	*issuer
+	down error // why the keys could not be had
+}
+
+// VerifySignature makes it an [oidc.KeySet]. A key id that is not known has the
+// keys fetched anew, but not more often than fetched allows.
+func (i *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error) {
+	token, err := jose.ParseSignedCompact(raw, signatures)
+	if err != nil {
+		return nil, err
+	}
+	header := token.Signatures[0].Header
+	fits := func(key jose.JSONWebKey) bool {
+		return (header.KeyID == "" || key.KeyID == header.KeyID) && (key.Algorithm == "" || key.Algorithm == header.Algorithm)
+	}
+	keys, err := i.keys.get(ctx, func(keys []jose.JSONWebKey) bool { return slices.ContainsFunc(keys, fits) })
+	if err != nil {
+		i.down = err
+		return nil, err
+	}
+	for _, key := range keys {
+		if !fits(key) {
+			continue
+		}
+		if payload, err := token.Verify(key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, errors.New("no key of the issuer verifies it")
+}
+
+// idProof is an ID token with what it has to match.
+type idProof struct {
+	idToken string
+	// nonce is the one of the request. A native app may have sent none.
+	nonce string
+	// native is a token that came from a client instead of the token endpoint.
+	native bool
+	// accessToken came together with it; empty is none.
+	accessToken string
+}
+
+// verify answers the claims of an ID token (OpenID Connect Core, 3.1.3.7), or
+// an error that is errIDToken or errProviderDown.
+func (i *issuer) verify(ctx context.Context, p idProof) (claims, error) {
+	if len(p.idToken) > maxIDToken || !compactJWS.MatchString(p.idToken) {
+		return nil, fmt.Errorf("%w: it is no compact JWS of at most %d bytes", errIDToken, maxIDToken)
+	}
+	m, err := i.endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys := &keySet{issuer: i}
+	verifier := oidc.NewVerifier(i.provider.Issuer, keys, &oidc.Config{
+		SupportedSigningAlgs: m.algorithms, Now: i.now,
+		SkipClientIDCheck: true, // checkAudience is stricter
+		SkipIssuerCheck:   true, // checkIssuer knows tenants
+	})
+	token, err := verifier.Verify(ctx, p.idToken)
+	switch {
+	case keys.down != nil:
+		return nil, fmt.Errorf("%w: its keys: %w", errProviderDown, keys.down)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+	}
+	known, err := claimsOf(token)
+	if err != nil {
+		return nil, err
+	}
+	for _, check := range []error{
+		i.checkIssuer(known), i.checkAudience(token, known, p.native), i.checkAge(token, p.native), i.checkNonce(known, p), i.checkOwn(known),
+	} {
+		if check != nil {
+			return nil, check
+		}
+	}
+	if p.accessToken != "" && token.AccessTokenHash != "" {
+		if err := token.VerifyAccessToken(p.accessToken); err != nil {
+			return nil, fmt.Errorf("%w: %w", errIDToken, err)
+		}
+	}
+	return known, nil
+}
+
+// claimsOf reads the claims by their exact names, each given once.
+func claimsOf(token *oidc.IDToken) (claims, error) {
+	var payload json.RawMessage
+	var known claims
+	if err := token.Claims(&payload); err != nil {
+		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+	}
+	if err := strictjson.Valid(payload); err != nil {
+		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+	}
+	if err := decodeJSON(payload, &known); err != nil {
+		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+	}
+	if known.text("sub") != token.Subject || known.text("iss") != token.Issuer {
+		return nil, fmt.Errorf("%w: it names a claim in two ways", errIDToken)
+	}
+	return known, nil
+}
+
+func (i *issuer) checkIssuer(known claims) error {
+	expected := i.provider.Issuer
+	if strings.Contains(expected, tenantPart) {
+		tenant := known.text("tid")
+		if !tenantID.MatchString(tenant) {
+			return fmt.Errorf("%w: it names no tenant", errIDToken)
+		}
+		expected = strings.ReplaceAll(expected, tenantPart, tenant)
+	}
+	if known.text("iss") != expected {
+		return fmt.Errorf("%w: its issuer is %.200q", errIDToken, known.text("iss"))
+	}
+	if subject := known.text("sub"); subject == "" || len(subject) > maxSubject {
+		return fmt.Errorf("%w: it has no subject of at most %d bytes", errIDToken, maxSubject)
+	}
+	return nil
+}
+
+// checkAudience wants every audience to be this application, and the token to
+// be made out to it where several are named.
+func (i *issuer) checkAudience(token *oidc.IDToken, known claims, native bool) error {
+	ours := []string{i.provider.ClientID}
+	if native {
+		ours = append(ours, i.provider.Audiences...)
+	}
+	if len(token.Audience) == 0 {
+		return fmt.Errorf("%w: it has no audience", errIDToken)
+	}
+	for _, audience := range token.Audience {
+		if !slices.Contains(ours, audience) {
+			return fmt.Errorf("%w: its audience is %.200q", errIDToken, audience)
+		}
+	}
+	if len(token.Audience) > 1 && !slices.Contains(ours, known.text("azp")) {
+		return fmt.Errorf("%w: its authorized party is %.200q", errIDToken, known.text("azp"))
+	}
+	return nil
+}
+
+func (i *issuer) checkAge(token *oidc.IDToken, native bool) error {
+	age := i.now().Sub(token.IssuedAt)
+	if age < -idTokenLeeway || native && age > maxNativeAge {
+		return fmt.Errorf("%w: it was issued at %s", errIDToken, token.IssuedAt.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkNonce wants the nonce of the request. A native token without one is
+// taken when the app asked for none.
+func (i *issuer) checkNonce(known claims, p idProof) error {
+	_, carries := known["nonce"]
+	if p.native && p.nonce == "" && !carries {
+		return nil
+	}
+	same := func(nonce string) bool {
+		return subtle.ConstantTimeCompare([]byte(known.text("nonce")), []byte(nonce)) == 1
+	}
+	if p.nonce != "" && same(p.nonce) {
+		return nil
+	}
+	if p.nonce != "" && p.native && i.provider.hashedNonce {
+		if hashed := sha256.Sum256([]byte(p.nonce)); same(hex.EncodeToString(hashed[:])) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its nonce is another one", errIDToken)
+}
+
+// checkOwn is for reasons of the provider's own.
+func (i *issuer) checkOwn(known claims) error {
+	if i.provider.check == nil {
+		return nil
+	}
+	if err := i.provider.check(known); err != nil {
+		return fmt.Errorf("%w: %w", errIDToken, err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package signin
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
+)
+
+// limits are what auth's own buckets, for each account at each client, leave to
+// add. A key is the account as it was named, whether it exists or not.
+type limits struct {
+	// strangers is for all clients together that the account does not know. It
+	// stops many addresses that guess at one account; who has signed in to it
+	// before is not one of them, and who has not can still ask for a mail.
+	strangers *rate.Limiter
+}
+
+func newLimits(now func() time.Time) limits {
+	return limits{strangers: rate.New(rate.Limit{Events: 100, Per: time.Hour}, now)}
+}
+
+// mayGuess takes one try at what proves an account, before anything about the
+// account is looked at. A client that the account knows shares its tries with
+// nobody. Refuses with TOO_MANY_REQUESTS.
+func (c *call) mayGuess(account string, known bool) error {
+	err := c.allowed(c.l.auth.AllowAccount("sign-in", account+"\x00"+c.place(known)))
+	if err != nil || known {
+		return err
+	}
+	return c.allowed(c.l.limits.strangers.Allow(account))
+}
+
+// mails are counted apart by whether they let the mailbox's owner in: when
+// strangers have used those up, he has the last of them, and the others let
+// strangers keep him from nothing.
+type mails string
+
+const (
+	mailsIn    mails = "in"
+	mailsOther mails = "other"
+)
+
+// maySend takes one mail to a mailbox; a client that its owner has used before
+// shares its mails with nobody. Refuses with TOO_MANY_REQUESTS.
+func (c *call) maySend(what mails, mailbox string, known bool) error {
+	key := string(what) + "\x00" + mailbox
+	if known {
+		key += "\x00" + c.place(known)
+	}
+	return c.allowed(c.l.auth.AllowAccount("send", key))
+}
+
+// place tells clients at one account apart.
+func (c *call) place(known bool) string {
+	if secret := c.cookie(clientCookie); known && secret != "" {
+		return string(hashToken(secret))
+	}
+	return c.network()
+}
+
+// maySendTo is maySend for whoever asks.
+func (c *call) maySendTo(what mails, mailbox string) error {
+	user, _, err := c.l.auth.UserByEmail(c.Context(), mailbox)
+	if err != nil {
+		return err
+	}
+	known, err := c.knownTo(user.ID)
+	if err != nil {
+		return err
+	}
+	return c.maySend(what, mailbox, known)
+}
+
+func (c *call) allowed(wait time.Duration, ok bool) error {
+	if ok {
+		return nil
+	}
+	c.w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	return errTooManyRequests
+}
+
+// network is where the client is.
+func (c *call) network() string {
+	origin := capability.OriginOf(c.Context())
+	if origin == nil {
+		return ""
+	}
+	return rate.AddressKey(origin.IP)
+}
+
+// secureName is a cookie's name where the kit is on https: browsers then take
+// it from this very host alone.
+func (l *library) secureName(name string) string {
+	if l.host.BaseURL.Scheme == "https" {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// setCookie gives the browser a cookie for our eyes only; an age of less than
+// a second removes it.
+func (c *call) setCookie(name, value string, age time.Duration) {
+	seconds := int(age / time.Second)
+	if seconds <= 0 {
+		seconds = -1
+	}
+	http.SetCookie(c.w, &http.Cookie{
+		Name: c.l.secureName(name), Value: value, Path: "/", MaxAge: seconds,
+		Secure: strings.HasPrefix(c.l.secureName(name), "__Host-"), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// cookie answers the one cookie of a name. Two of them are none: one may have
+// been set from elsewhere.
+func (c *call) cookie(name string) string {
+	cookies := c.r.CookiesNamed(c.l.secureName(name))
+	if len(cookies) != 1 {
+		return ""
+	}
+	return cookies[0].Value
+}

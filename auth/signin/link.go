@@ -1,0 +1,218 @@
+package signin
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+// askedCookie is what the browser that asked for a link or a code keeps for as
+// long as they are good.
+const askedCookie = "kit_asked"
+
+// asks has the browser known that asks for a link or a code, by the hash it
+// answers; nil: the client keeps no cookies.
+func (c *call) asks() []byte {
+	if isNative(c.r) {
+		return nil
+	}
+	secret := c.cookie(askedCookie)
+	if len(secret) != tokenLength {
+		secret = newToken()
+	}
+	c.setCookie(askedCookie, secret, max(c.l.cfg.LinkTTL, c.l.cfg.CodeTTL))
+	return hashToken(secret)
+}
+
+// asker is the browser that has asked before, or nil.
+func (c *call) asker() []byte {
+	secret := c.cookie(askedCookie)
+	if secret == "" {
+		return nil
+	}
+	return hashToken(secret)
+}
+
+func (l *library) linkRoutes() []route {
+	return []route{
+		post("/sign-in/magic-link", rateLink, l.sendMagicLink).sends(sendsLink),
+		get("/magic-link/verify", rateLink, l.getMagicLink),
+		post("/magic-link/verify", rateLink, l.postMagicLink),
+	}
+}
+
+func (l *library) sendMagicLink(c *call) (any, error) {
+	var in struct {
+		Email       string `json:"email"`
+		Name        string `json:"name"`
+		CallbackURL string `json:"callbackURL"`
+		NewUserURL  string `json:"newUserCallbackURL"`
+		ErrorURL    string `json:"errorCallbackURL"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if l.cfg.DisableLinks {
+		return nil, errNotFound
+	}
+	to, err := address(in.Email)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkProfile(in.Name, ""); err != nil {
+		return nil, err
+	}
+	after, err := l.targets(in.CallbackURL, in.NewUserURL, in.ErrorURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.maySendTo(mailsIn, to); err != nil {
+		return nil, err
+	}
+	return ok, l.send(c.Context(), letter{Kind: kindMagic, Address: to, Name: in.Name, Browser: c.asks(), targets: after})
+}
+
+// targets checks where the browser may go afterwards.
+func (l *library) targets(callback, newUser, failure string) (t targets, err error) {
+	if t.Callback, err = l.target(callback, errInvalidCallbackURL); err != nil {
+		return t, err
+	}
+	if t.NewUser, err = l.target(newUser, errInvalidNewUser); err != nil {
+		return t, err
+	}
+	t.Error, err = l.target(failure, errInvalidErrorCallback)
+	return t, err
+}
+
+// magicTargets reads them from the link's query.
+func (l *library) magicTargets(c *call) (targets, error) {
+	return l.targets(c.query("callbackURL"), c.query("newUserCallbackURL"), c.query("errorCallbackURL"))
+}
+
+func (t targets) onError() string {
+	if t.Error != "" {
+		return t.Error
+	}
+	return t.Callback
+}
+
+// getMagicLink shows the button that signs in. It signs in at once where no
+// scanner of mails can be: in the browser that asked for the link, when a person
+// opens it there, and for a script of the application.
+func (l *library) getMagicLink(c *call) (any, error) {
+	after, err := l.magicTargets(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.fromScript() {
+		return l.useMagicLink(c, after)
+	}
+	k, err := l.peek(c.Context(), c.query("token"), kindMagic)
+	if err != nil {
+		return c.fail(asInvalid(err), after.onError())
+	}
+	if opened(c.r) && c.askedFor(k) {
+		return l.useMagicLink(c, after)
+	}
+	return c.page(http.StatusOK, page{
+		Title:   "Sign in",
+		Text:    "Sign in as " + mask(k.subject) + " in this browser, if it was you who asked for this.",
+		Button:  "Sign in",
+		targets: []string{after.Callback, after.NewUser, after.Error},
+	})
+}
+
+func (l *library) postMagicLink(c *call) (any, error) {
+	after, err := l.magicTargets(c)
+	if err != nil {
+		return nil, err
+	}
+	return l.useMagicLink(c, after)
+}
+
+// askedFor reports whether this browser asked for the link.
+func (c *call) askedFor(k link) bool {
+	asked, err := readLetter(k)
+	return err == nil && len(asked.Browser) > 0 && subtle.ConstantTimeCompare(c.asker(), asked.Browser) == 1
+}
+
+// magicSignedIn is better-auth's answer to a script.
+type magicSignedIn struct {
+	Token        string      `json:"token"`
+	RefreshToken string      `json:"refreshToken,omitempty"`
+	User         wireUser    `json:"user"`
+	Session      wireSession `json:"session"`
+}
+
+func (l *library) useMagicLink(c *call, after targets) (any, error) {
+	if l.cfg.DisableLinks {
+		return nil, errNotFound
+	}
+	user, fresh, err := l.takeMagicLink(c)
+	if err != nil {
+		return c.fail(err, after.onError())
+	}
+	c.setCookie(askedCookie, "", 0)
+	e, err := l.enter(c, user, "magic", true)
+	if err != nil {
+		return c.fail(err, after.onError())
+	}
+	target := after.Callback
+	if fresh && after.NewUser != "" {
+		target = after.NewUser
+	}
+	switch {
+	case target != "":
+		return l.lead(c, e, target)
+	case !c.fromScript() && !isNative(c.r):
+		return l.lead(c, e, l.host.BaseURL.Path+"/")
+	case e.challenged():
+		return e.challenge, nil
+	}
+	wire, err := l.wire(c.Context(), e.user)
+	out := magicSignedIn{Token: e.in.AccessToken, User: wire, Session: showSession(e.in.Session)}
+	if e.native {
+		out.RefreshToken = e.in.RefreshToken
+	}
+	return out, err
+}
+
+// takeMagicLink uses the link up for the user whose address it proves; fresh
+// says that he was made just now.
+func (l *library) takeMagicLink(c *call) (user auth.User, fresh bool, err error) {
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		k, err := l.take(ctx, c.query("token"), kindMagic)
+		if err != nil {
+			return asInvalid(err)
+		}
+		asked, err := readLetter(k)
+		if err != nil {
+			return err
+		}
+		user, fresh, err = l.userOfAddress(c.in(ctx), k.subject, auth.NewUser{Name: asked.Name})
+		return err
+	})
+	return user, fresh, err
+}
+
+// userOfAddress answers the user whose address was just proved, a new one if
+// there is none. It runs in a transaction.
+func (l *library) userOfAddress(c *call, mail string, n auth.NewUser) (user auth.User, fresh bool, err error) {
+	user, found, err := l.auth.UserByEmail(c.Context(), mail)
+	if err != nil {
+		return user, false, err
+	}
+	if found {
+		user, err = l.reclaim(c.Context(), user)
+		return user, false, err
+	}
+	n.Email, n.EmailVerified = mail, true
+	user, err = l.newUser(c, n)
+	if errors.Is(err, auth.ErrEmailTaken) { // by one who was faster: his next try finds it
+		err = errUnavailable.because(err)
+	}
+	return user, true, err
+}

@@ -1,0 +1,215 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// The bindings of the library's jobs.
+const (
+	mailBinding  = "SIGNIN_MAIL"
+	sweepBinding = "SIGNIN_SWEEP"
+)
+
+func (l *library) jobs() []jobs.Binding {
+	return []jobs.Binding{
+		{Name: mailBinding, MaxAttempts: 5, Timeout: time.Minute, Run: l.runMail},
+		{Name: sweepBinding, Schedule: "17 * * * *", Run: l.runSweep},
+	}
+}
+
+// letter asks for a mail to an address. Whether the address has an account, and
+// so whether and what it is sent, is looked at by the job alone: the request
+// that asked costs the same and is answered the same.
+type letter struct {
+	// Kind is that of a link, of a code, or "sign_up" for an address that
+	// somebody tried to sign up with.
+	Kind    string `json:"kind"`
+	Address string `json:"address"`
+	// UserID is set when the caller has proved who he is.
+	UserID string `json:"userId,omitempty"`
+	// NewAddress is what UserID's address is to become.
+	NewAddress string `json:"newAddress,omitempty"`
+	// Detail is what has changed about how UserID signs in, or the provider.
+	Detail string `json:"detail,omitempty"`
+	// Waiting is the subject of a second factor's code.
+	Waiting string `json:"waiting,omitempty"`
+	Name    string `json:"name,omitempty"`
+	// Browser is the hash of a cookie of the browser that asked.
+	Browser []byte `json:"browser,omitempty"`
+	targets
+	AskedAt int64 `json:"askedAt"`
+}
+
+// targets are where the browser goes after a link was used.
+type targets struct {
+	Callback string `json:"callback,omitempty"`
+	NewUser  string `json:"newUser,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// The kinds of letters that carry no link of their own.
+const (
+	letterSignUp  = "sign_up"
+	letterCode    = "code:"
+	letterChanged = "email_changed"
+	// letterPassword tells that a password was changed.
+	letterPassword = "password_changed"
+	// letterFactor tells that a second factor or a passkey was changed.
+	letterFactor = "factor_changed"
+	// letterConnected tells that an account of a provider signs in from now on.
+	letterConnected = "account_connected"
+)
+
+// letterTTL bounds how late a mail may still be sent.
+const letterTTL = 10 * time.Minute
+
+// send asks for a mail. It joins the transaction in ctx.
+func (l *library) send(ctx context.Context, m letter) error {
+	m.AskedAt = l.host.Now().UnixMilli()
+	_, err := l.host.Jobs.Enqueue(ctx, mailBinding, m)
+	return err
+}
+
+func (l *library) runMail(ctx context.Context, job jobs.Job) error {
+	var m letter
+	if err := json.Unmarshal(job.Payload, &m); err != nil {
+		return jobs.Permanent(err)
+	}
+	if l.host.Now().Sub(time.UnixMilli(m.AskedAt)) > letterTTL {
+		return jobs.Cancel(errors.New("signin: the mail is too late to be of use"))
+	}
+	var mail auth.Mail
+	var wanted bool
+	err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		mail, wanted, err = l.compose(ctx, m)
+		return err
+	})
+	if err != nil || !wanted {
+		return err
+	}
+	err = l.auth.Mail(ctx, mail)
+	if errors.Is(err, auth.ErrMailUnavailable) {
+		return jobs.Permanent(err)
+	}
+	return err
+}
+
+// compose makes the link or code of a letter; wanted is false when the address
+// is to get nothing. It runs in a transaction.
+func (l *library) compose(ctx context.Context, m letter) (mail auth.Mail, wanted bool, err error) {
+	user, found, err := l.addressee(ctx, m)
+	if err != nil {
+		return auth.Mail{}, false, err
+	}
+	if found && !user.DisabledAt.IsZero() {
+		return auth.Mail{}, false, nil
+	}
+	mail = auth.Mail{To: m.Address, UserID: user.ID, Name: user.Name, Detail: cmp.Or(m.NewAddress, m.Detail)}
+	switch m.Kind {
+	case kindVerify:
+		return l.linkMail(ctx, mail, m, user, found && !user.EmailVerified, auth.MailVerifyEmail, "/verify-email", l.cfg.VerifyTTL)
+	case kindReset:
+		return l.linkMail(ctx, mail, m, user, found, auth.MailResetPassword, "/reset-password/", l.cfg.ResetTTL)
+	case kindMagic:
+		return l.linkMail(ctx, mail, m, user, found || !l.cfg.DisableSignUp, auth.MailMagicLink, "/magic-link/verify", l.cfg.LinkTTL)
+	case kindDelete:
+		return l.linkMail(ctx, mail, m, user, found, auth.MailDeleteAccount, "/delete-user/callback", l.cfg.ResetTTL)
+	case kindChange:
+		free, err := l.isFree(ctx, m.NewAddress)
+		if err != nil {
+			return auth.Mail{}, false, err
+		}
+		mail.To = m.NewAddress
+		return l.linkMail(ctx, mail, m, user, found && free, auth.MailChangeEmail, "/verify-email", l.cfg.VerifyTTL)
+	case letterSignUp:
+		mail.Kind = auth.MailAccountExists
+		return mail, found, nil
+	case letterChanged:
+		mail.Kind = auth.MailEmailChanged
+		return mail, true, nil
+	case letterPassword:
+		mail.Kind = auth.MailPasswordChanged
+		return mail, true, nil
+	case letterConnected:
+		mail.Kind = auth.MailAccountConnected
+		return mail, true, nil
+	case letterFactor:
+		mail.Kind = auth.MailFactorChanged
+		return mail, true, nil
+	default:
+		return l.codeMail(ctx, mail, m, user, found)
+	}
+}
+
+// addressee is whom a letter is about.
+func (l *library) addressee(ctx context.Context, m letter) (auth.User, bool, error) {
+	if m.UserID == "" {
+		return l.auth.UserByEmail(ctx, m.Address)
+	}
+	user, err := l.auth.User(ctx, m.UserID)
+	if errors.Is(err, auth.ErrUserNotFound) {
+		return auth.User{}, false, nil
+	}
+	return user, err == nil, err
+}
+
+func (l *library) isFree(ctx context.Context, address string) (bool, error) {
+	_, taken, err := l.auth.UserByEmail(ctx, address)
+	return !taken, err
+}
+
+// linkMail puts a new link into a mail.
+func (l *library) linkMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, wanted bool, kind auth.MailKind, path string, ttl time.Duration) (auth.Mail, bool, error) {
+	if !wanted {
+		return mail, false, nil
+	}
+	token, err := l.issue(ctx, m.Kind, mail.To, user.ID, m, ttl)
+	if err != nil {
+		return mail, false, err
+	}
+	mail.Kind, mail.Link, mail.ExpiresIn = kind, l.link(path, token, m.targets), ttl
+	return mail, true, nil
+}
+
+// link is the address a link's token is used at.
+func (l *library) link(path, token string, to targets) string {
+	q := url.Values{}
+	if path == "/reset-password/" {
+		path += token
+	} else {
+		q.Set("token", token)
+	}
+	for key, target := range map[string]string{"callbackURL": to.Callback, "newUserCallbackURL": to.NewUser, "errorCallbackURL": to.Error} {
+		if target != "" {
+			q.Set(key, target)
+		}
+	}
+	link := l.host.BaseURL.String() + l.auth.BasePath() + path
+	if len(q) > 0 {
+		link += "?" + q.Encode()
+	}
+	return link
+}
+
+// runSweep removes what is past its time.
+func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
+	for more := true; more; {
+		err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+			now := l.host.DB.Now(ctx)
+			more, err = l.store.sweep(ctx, now, now.Add(-clientTTL))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+// oneTimeTTL is how long a token is good for that hands a sign-in on.
+const oneTimeTTL = 3 * time.Minute
+
+// methodOneTime is among the amr values of a session that was handed on.
+const methodOneTime = "ott"
+
+func (l *library) oneTimeTokenRoutes() []route {
+	if !l.cfg.OneTimeTokens {
+		return nil
+	}
+	return []route{
+		get("/one-time-token/generate", rateRead, l.generateOneTime),
+		post("/one-time-token/verify", rateSignIn, l.verifyOneTime),
+	}
+}
+
+// generateOneTime makes a token for another client of the same user, whose
+// sign-in then counts as new: so this one has to be, and none that was handed on
+// itself. It is good while the session lives that asked for it.
+func (l *library) generateOneTime(c *call) (any, error) {
+	session, err := c.fresh()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(session.Methods, methodOneTime) {
+		return nil, errSessionNotFresh
+	}
+	var token string
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
+		token, err = l.issue(ctx, kindOneTime, session.UserID, session.UserID, session.ID, oneTimeTTL)
+		return err
+	})
+	return map[string]string{"token": token}, err
+}
+
+// verifyOneTime signs in who brings the token, in a session of its own.
+func (l *library) verifyOneTime(c *call) (any, error) {
+	var in struct {
+		Token string `json:"token"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	var user auth.User
+	var from auth.Session
+	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		k, err := l.take(ctx, in.Token, kindOneTime)
+		if err != nil {
+			return asInvalid(err)
+		}
+		var sessionID string
+		if err := json.Unmarshal([]byte(k.data), &sessionID); err != nil {
+			return err
+		}
+		if from, err = l.auth.Session(ctx, sessionID); err != nil {
+			if errors.Is(err, auth.ErrSessionNotFound) {
+				err = errInvalidToken
+			}
+			return err
+		}
+		user, err = l.auth.User(ctx, from.UserID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true)
+	if err != nil {
+		return nil, err
+	}
+	return l.showBoth(c, e.in.Session, e.user)
+}

@@ -1,0 +1,108 @@
+package signin
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// checkOrigin is the defence against pages of others. A request that changes
+// something comes from a page of the application when it carries cookies, or
+// whenever it says that it comes from a browser; a bearer token needs no such
+// check, because no browser adds one by itself.
+func (c *call) checkOrigin() error {
+	h := c.r.Header
+	if safeMethod(c.r.Method) || c.bearing() {
+		return nil
+	}
+	if h.Get("Sec-Fetch-Site") == "cross-site" && h.Get("Sec-Fetch-Mode") == "navigate" && !c.crossSitePost() {
+		return errCrossSiteNavigation
+	}
+	origin := pageOrigin(c.r)
+	browser := h.Get("Sec-Fetch-Site") != "" || h.Get("Sec-Fetch-Mode") != "" || h.Get("Sec-Fetch-Dest") != ""
+	if h.Get("Cookie") == "" && origin == "" && !browser {
+		return nil
+	}
+	if c.crossSitePost() {
+		return nil
+	}
+	switch {
+	case origin == "" || origin == "null":
+		return errMissingOrigin
+	case !c.l.auth.TrustedOrigin(origin):
+		return errInvalidOrigin
+	default:
+		return nil
+	}
+}
+
+// bearing reports whether the request is proved by a token.
+func (c *call) bearing() bool {
+	scheme, _, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer")
+}
+
+// crossSitePost reports whether a provider's page posts the browser back here:
+// its state, not its origin, proves that it was asked to.
+func (c *call) crossSitePost() bool {
+	return strings.HasPrefix(strings.TrimPrefix(c.r.URL.Path, c.l.auth.BasePath()), "/callback/")
+}
+
+func safeMethod(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// pageOrigin answers the origin of the page that sent the request, as
+// scheme://host[:port], or "" when it does not say.
+func pageOrigin(r *http.Request) string {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		return origin
+	}
+	referer, err := url.Parse(r.Header.Get("Referer"))
+	if err != nil || referer.Host == "" {
+		return ""
+	}
+	return referer.Scheme + "://" + referer.Host
+}
+
+// fromScript reports whether a client of the application asks for data, as
+// better-auth's does, rather than somebody for a page: its page is named as the
+// origin or is of this origin, or the client asks for JSON or for its tokens in
+// the body. Mail scanners do none of that, not even those that are scripts.
+func (c *call) fromScript() bool {
+	h := c.r.Header
+	mode, accept := h.Get("Sec-Fetch-Mode"), h.Get("Accept")
+	switch origin := h.Get("Origin"); {
+	case mode == "navigate" || h.Get("Sec-Purpose") != "":
+		return false
+	case origin != "":
+		return c.l.auth.TrustedOrigin(origin)
+	case h.Get("Sec-Fetch-Site") == "same-origin":
+		return (mode == "cors" || mode == "same-origin") && h.Get("Sec-Fetch-Dest") == "empty"
+	case h.Get("Sec-Fetch-Site") != "":
+		return false
+	default:
+		return isNative(c.r) || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
+	}
+}
+
+// opened reports whether a person opens the address in a browser: the browser
+// says that it goes there, and not that it looks ahead.
+func opened(r *http.Request) bool {
+	h := r.Header
+	return r.Method == http.MethodGet && h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document" &&
+		h.Get("Sec-Purpose") == "" && h.Get("Purpose") == "" && h.Get("X-Moz") == ""
+}
+
+// target checks where to send the browser afterwards: a relative path, or a
+// URL of an origin the application trusts. Empty stays empty.
+func (l *library) target(given string, refusal *Error) (string, error) {
+	if given == "" {
+		return "", nil
+	}
+	target, ok := l.auth.RedirectAllowed(given)
+	if !ok {
+		return "", refusal
+	}
+	return target, nil
+}

@@ -1,0 +1,110 @@
+package signin
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// page is a plain page with at most one button, which posts to the address the
+// page was opened at.
+type page struct {
+	Title, Text string
+	// Code is a refusal's, shown small.
+	Code string
+	// Button is what the one button says; empty: there is none.
+	Button string
+	// targets are where the button may lead on to.
+	targets []string
+}
+
+const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:30rem;margin:15vh auto;padding:0 1.5rem;color:#1a1a1a;background:#fff}` +
+	`h1{font-size:1.4rem}button{font:inherit;padding:.6rem 1.4rem;border:0;border-radius:.4rem;background:#1a1a1a;color:#fff;cursor:pointer}` +
+	`small{color:#666}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}button{background:#eee;color:#111}}`
+
+var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">
+<title>{{.Title}}</title><style>` + pageStyle + `</style></head>
+<body><h1>{{.Title}}</h1><p>{{.Text}}</p>
+{{- if .Button}}<form method="post"><button>{{.Button}}</button></form>{{end}}
+{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}</body></html>
+`))
+
+var pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'"
+
+func styleHash() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// errorCode is what a code may look like to be repeated on a page.
+var errorCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// page answers HTML. Its address holds a token, so it is told to this origin
+// alone; browsers then still name the origin when the button posts.
+func (c *call) page(status int, p page) (any, error) {
+	policy := pagePolicy
+	for _, target := range p.targets { // a redirect after a form's post needs leave too
+		if origin := originOfURL(target); origin != "" {
+			policy += " " + origin
+		}
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", "no-store")
+	c.w.WriteHeader(status)
+	_ = pageTemplate.Execute(c.w, p) // the client has gone; there is nobody to tell
+	return answered{}, nil
+}
+
+// originOfURL answers the source a policy names an absolute target by, or "".
+func originOfURL(target string) string {
+	u, err := url.Parse(target)
+	switch {
+	case err != nil || u.Scheme == "":
+		return ""
+	case u.Scheme != "http" && u.Scheme != "https":
+		return u.Scheme + ":"
+	case strings.ContainsAny(u.Host, " ;,'\""):
+		return ""
+	default:
+		return u.Scheme + "://" + u.Host
+	}
+}
+
+// mask shortens an address to what its owner recognises.
+func mask(address string) string {
+	name, domain, ok := strings.Cut(address, "@")
+	if !ok || name == "" {
+		return ""
+	}
+	first := []rune(name)[0]
+	return string(first) + "***@" + domain
+}
+
+// fail answers a refusal of something that was opened in a browser: a script
+// gets it as JSON, the browser goes to the page that was named for it or sees
+// one of ours.
+func (c *call) fail(err error, target string) (any, error) {
+	refusal := asError(err)
+	switch {
+	case refusal.Status >= http.StatusInternalServerError:
+		return nil, err
+	case target != "":
+		return c.redirect(withQuery(target, "error", refusal.Code))
+	case c.fromScript():
+		return nil, err
+	default:
+		return c.page(refusal.Status, page{
+			Title: "This link does not work", Text: "It has been used, it is too old, or it was not copied in full. Ask for another one.",
+			Code: refusal.Code,
+		})
+	}
+}

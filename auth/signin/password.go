@@ -1,0 +1,380 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+func (l *library) passwordRoutes() []route {
+	return []route{
+		post("/sign-up/email", rateSignIn, l.signUp),
+		post("/sign-in/email", rateSignIn, l.signInEmail),
+		post("/change-password", rateSignIn, l.changePassword),
+		post("/verify-password", rateSignIn, l.verifyPassword),
+	}
+}
+
+type signUpBody struct {
+	Name        string `json:"name"`
+	Email       string `json:"email"`
+	Password    string `json:"password"`
+	Image       string `json:"image"`
+	Username    string `json:"username"`
+	CallbackURL string `json:"callbackURL"`
+	RememberMe  *bool  `json:"rememberMe"`
+}
+
+// signedUp is better-auth's answer to a sign-up; the token is null while the
+// address is to be proved first.
+type signedUp struct {
+	Token        *string  `json:"token"`
+	RefreshToken string   `json:"refreshToken,omitempty"`
+	User         wireUser `json:"user"`
+}
+
+// signUp makes a user with a password. While addresses must be verified, one
+// that is taken is answered like one that is free, and its owner is told by
+// mail.
+func (l *library) signUp(c *call) (any, error) {
+	var in signUpBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	n, hash, err := l.readSignUp(c, &in)
+	if err != nil {
+		return nil, err
+	}
+	_, taken, err := l.auth.UserByEmail(c.Context(), n.Email)
+	if err != nil {
+		return nil, err
+	}
+	if taken {
+		return l.signUpTaken(c, n)
+	}
+	var user auth.User
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
+		if user, err = l.newUser(c.in(ctx), n); err != nil {
+			return err
+		}
+		if err := l.store.setPassword(ctx, id.New(l.host.DB.Now(ctx)), user.ID, hash, l.host.DB.Now(ctx)); err != nil {
+			return err
+		}
+		return l.send(ctx, letter{Kind: kindVerify, Address: n.Email, targets: targets{Callback: in.CallbackURL}})
+	})
+	switch {
+	case errors.Is(err, auth.ErrEmailTaken): // by one who was faster
+		return l.signUpTaken(c, n)
+	case errors.Is(err, auth.ErrUsernameTaken):
+		return nil, errUsernameTaken
+	case err != nil:
+		return nil, err
+	}
+	if l.cfg.RequireVerification {
+		return l.unverified(c, user)
+	}
+	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe)
+	if err != nil {
+		return nil, err
+	}
+	return l.signUpAnswer(c, e)
+}
+
+// readSignUp checks a sign-up and hashes its password: for a taken address too,
+// so that it takes as long.
+func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash string, err error) {
+	if l.cfg.DisablePasswords || l.cfg.DisableSignUp {
+		return n, "", errSignUpDisabled
+	}
+	n = auth.NewUser{Name: in.Name, Image: in.Image}
+	if n.Email, err = address(in.Email); err != nil {
+		return n, "", err
+	}
+	if err := checkProfile(in.Name, in.Image); err != nil {
+		return n, "", err
+	}
+	if in.CallbackURL, err = l.target(in.CallbackURL, errInvalidCallbackURL); err != nil {
+		return n, "", err
+	}
+	if l.cfg.Usernames {
+		if n.Username, err = l.freeUsername(c.Context(), in.Username); err != nil {
+			return n, "", err
+		}
+	}
+	if err := c.maySendTo(mailsOther, n.Email); err != nil {
+		return n, "", err
+	}
+	hash, err = l.newPassword(c.Context(), in.Password)
+	return n, hash, err
+}
+
+// signUpTaken answers the sign-up of an address that has an account.
+func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
+	if !l.cfg.RequireVerification {
+		return nil, errUserExists
+	}
+	if err := l.send(c.Context(), letter{Kind: letterSignUp, Address: n.Email}); err != nil {
+		return nil, err
+	}
+	now := l.host.DB.Now(c.Context())
+	return l.unverified(c, auth.User{
+		ID: id.New(now), Email: n.Email, Name: n.Name, Image: n.Image, Username: n.Username, CreatedAt: now, UpdatedAt: now,
+	})
+}
+
+// unverified answers a sign-up that has to be completed by mail.
+func (l *library) unverified(c *call, user auth.User) (any, error) {
+	wire, err := l.wire(c.Context(), user)
+	return signedUp{User: wire}, err
+}
+
+func (l *library) signUpAnswer(c *call, e entry) (any, error) {
+	if e.challenged() {
+		return e.challenge, nil
+	}
+	wire, err := l.wire(c.Context(), e.user)
+	out := signedUp{Token: &e.in.AccessToken, User: wire}
+	if e.native {
+		out.RefreshToken = e.in.RefreshToken
+	}
+	return out, err
+}
+
+type signInBody struct {
+	Email       string `json:"email"`
+	Username    string `json:"username"`
+	Password    string `json:"password"`
+	CallbackURL string `json:"callbackURL"`
+	RememberMe  *bool  `json:"rememberMe"`
+}
+
+func (l *library) signInEmail(c *call) (any, error) {
+	var in signInBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if l.cfg.DisablePasswords {
+		return nil, errPasswordDisabled
+	}
+	mail, err := address(in.Email)
+	if err != nil {
+		return nil, err
+	}
+	user, found, err := l.auth.UserByEmail(c.Context(), mail)
+	if err != nil {
+		return nil, err
+	}
+	return l.signInPassword(c, in, mail, user, found, errInvalidEmailPassword)
+}
+
+// signInPassword signs in who knows the password of an account, which was named
+// by its address or by its user name.
+func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *Error) (any, error) {
+	target, err := l.target(in.CallbackURL, errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	known, err := c.knownTo(user.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayGuess(named, known); err != nil {
+		return nil, err
+	}
+	ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok || !found:
+		return nil, refusal
+	case l.cfg.RequireVerification && !user.EmailVerified:
+		return nil, l.resendVerification(c, user, target)
+	}
+	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe)
+	if err != nil {
+		return nil, err
+	}
+	return l.answer(c, e, target)
+}
+
+// resendVerification keeps out who knows the password and has not proved the
+// address, and mails him the link again.
+func (l *library) resendVerification(c *call, user auth.User, target string) error {
+	if err := c.maySend(mailsOther, user.Email, true); err != nil {
+		return err
+	}
+	if err := l.send(c.Context(), letter{Kind: kindVerify, Address: user.Email, targets: targets{Callback: target}}); err != nil {
+		return err
+	}
+	return errEmailNotVerified
+}
+
+// checkPassword compares a password with that of a user. A user without one, or
+// no user, costs the same. A hash of another kind or cost is made anew.
+func (l *library) checkPassword(ctx context.Context, userID, password string) (ok bool, err error) {
+	encoded, found, err := l.store.password(ctx, userID)
+	if err != nil {
+		return false, err
+	}
+	if len(password) > 4*MaxPasswordLength {
+		password = ""
+	}
+	if !found {
+		return false, l.hasher.dummy(ctx, password)
+	}
+	ok, rehash, err := l.hasher.verify(ctx, encoded, password)
+	if err != nil || !ok || !rehash {
+		return ok, err
+	}
+	fresh, err := l.hasher.hash(ctx, password)
+	if err != nil {
+		return false, err
+	}
+	_, err = l.store.replacePassword(ctx, userID, encoded, fresh, l.host.DB.Now(ctx))
+	return true, err
+}
+
+// newPassword checks a new password and hashes it. Refuses with
+// PASSWORD_TOO_SHORT, PASSWORD_TOO_LONG and PASSWORD_COMPROMISED.
+func (l *library) newPassword(ctx context.Context, password string) (hash string, err error) {
+	if err := l.checkNewPassword(ctx, password); err != nil {
+		return "", err
+	}
+	return l.hasher.hash(ctx, password)
+}
+
+func (l *library) checkNewPassword(ctx context.Context, password string) error {
+	switch n := utf8.RuneCountInString(password); {
+	case n < l.cfg.MinPassword:
+		return errPasswordTooShort
+	case n > l.cfg.MaxPassword:
+		return errPasswordTooLong
+	}
+	if l.cfg.Breached == nil {
+		return nil
+	}
+	breached, err := l.cfg.Breached(ctx, password)
+	if err != nil { // the list is a help, not a gate: without it nobody could sign up
+		l.host.Log.WarnContext(ctx, "the check for leaked passwords failed", "error", err)
+		return nil
+	}
+	if breached {
+		return errPasswordCompromised
+	}
+	return nil
+}
+
+type changePasswordBody struct {
+	CurrentPassword     string `json:"currentPassword"`
+	NewPassword         string `json:"newPassword"`
+	RevokeOtherSessions bool   `json:"revokeOtherSessions"`
+}
+
+// changePassword ends all other sessions, asked to or not: they may be the
+// reason for the change.
+func (l *library) changePassword(c *call) (any, error) {
+	var in changePasswordBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	user, session, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	old, err := l.provePassword(c, user, in.CurrentPassword)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := l.newPassword(c.Context(), in.NewPassword)
+	if err != nil {
+		return nil, err
+	}
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		replaced, err := l.store.replacePassword(ctx, user.ID, old, hash, l.host.DB.Now(ctx))
+		if err == nil && !replaced {
+			err = errInvalidPassword // another change was faster
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.store.deleteLinksTo(ctx, kindReset, user.Email); err != nil {
+			return err
+		}
+		if err := l.distrust(ctx, user.ID); err != nil {
+			return err
+		}
+		if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
+			return err
+		}
+		return l.passwordChanged(ctx, user)
+	})
+	if err != nil {
+		return nil, err
+	}
+	wire, err := l.wire(c.Context(), user)
+	if err != nil {
+		return nil, err
+	}
+	out := signedUp{User: wire}
+	if in.RevokeOtherSessions {
+		token, err := l.auth.SessionAccessToken(c.Context(), session)
+		if err != nil {
+			return nil, err
+		}
+		out.Token = &token
+	}
+	return out, nil
+}
+
+// passwordChanged records a change and tells the user. It runs in a transaction.
+func (l *library) passwordChanged(ctx context.Context, user auth.User) error {
+	if err := l.auth.Record(ctx, "auth/password_changed", user.ID, nil); err != nil || user.Email == "" {
+		return err
+	}
+	return l.send(ctx, letter{Kind: letterPassword, Address: user.Email, UserID: user.ID})
+}
+
+// provePassword has a signed-in user prove his password and answers its hash.
+// Refuses with CREDENTIAL_ACCOUNT_NOT_FOUND, INVALID_PASSWORD and
+// TOO_MANY_REQUESTS.
+func (l *library) provePassword(c *call, user auth.User, password string) (hash string, err error) {
+	if err := c.mayGuess(user.ID, false); err != nil {
+		return "", err
+	}
+	if _, found, err := l.store.password(c.Context(), user.ID); err != nil || !found {
+		return "", errOr(err, errCredentialNotFound)
+	}
+	ok, err := l.checkPassword(c.Context(), user.ID, password)
+	if err != nil || !ok {
+		return "", errOr(err, errInvalidPassword)
+	}
+	hash, _, err = l.store.password(c.Context(), user.ID) // it may have been made anew
+	return hash, err
+}
+
+func errOr(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+func (l *library) verifyPassword(c *call) (any, error) {
+	var in struct {
+		Password string `json:"password"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	user, _, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.provePassword(c, user, in.Password); err != nil {
+		return nil, err
+	}
+	return map[string]bool{"status": true}, nil
+}

@@ -1,0 +1,231 @@
+package signin
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/secrets"
+)
+
+// OpenID is a provider that publishes its configuration (OpenID Connect
+// Discovery 1.0) under its issuer, such as a Keycloak realm or an Okta domain.
+func OpenID(id, issuer, clientID string, clientSecret secrets.Value) Provider {
+	return Provider{
+		ID: id, Issuer: issuer, ClientID: clientID, ClientSecret: clientSecret,
+		Scopes: []string{"openid", "email", "profile"},
+	}
+}
+
+// Google is Sign in with Google. Set Require["hd"] to admit one organisation
+// alone, and Parameters["access_type"] to "offline" for refresh tokens.
+func Google(clientID string, clientSecret secrets.Value) Provider {
+	return Provider{
+		ID: "google", Issuer: "https://accounts.google.com", ClientID: clientID, ClientSecret: clientSecret,
+		AuthorizeURL: "https://accounts.google.com/o/oauth2/v2/auth",
+		TokenURL:     "https://oauth2.googleapis.com/token",
+		KeysURL:      "https://www.googleapis.com/oauth2/v3/certs",
+		Scopes:       []string{"openid", "email", "profile"},
+		Parameters:   map[string]string{"include_granted_scopes": "true"},
+	}
+}
+
+// AppleKey is the key that Sign in with Apple gives a developer, a .p8 file.
+type AppleKey struct {
+	TeamID, KeyID string
+	// PEM is the private key, PKCS #8 of the curve P-256.
+	PEM secrets.Value
+}
+
+// appleSecretLife is how long a client secret made from the key is good for;
+// Apple takes up to six months.
+const appleSecretLife = 5 * time.Minute
+
+// Apple is Sign in with Apple. The client id is that of the service; list the
+// bundle ids of native apps as Audiences. Apple tells a user's name at his
+// first sign-in alone and posts it as a form, which no provider signs: it is
+// believed for the name of a new user and for nothing else.
+func Apple(clientID string, key AppleKey) Provider {
+	return Provider{
+		ID: "apple", Issuer: "https://appleid.apple.com", ClientID: clientID,
+		AuthorizeURL: "https://appleid.apple.com/auth/authorize",
+		TokenURL:     "https://appleid.apple.com/auth/token",
+		KeysURL:      "https://appleid.apple.com/auth/keys",
+		Scopes:       []string{"openid", "email", "name"},
+		FormPost:     true,
+		hashedNonce:  true,
+		secret:       func(now time.Time) (string, error) { return key.secret(clientID, now) },
+	}
+}
+
+// secret signs the client secret of Apple's token endpoint: a JWT with ES256
+// (RFC 7518, 3.4).
+func (k AppleKey) secret(clientID string, now time.Time) (string, error) {
+	block, _ := pem.Decode([]byte(k.PEM.Reveal()))
+	if block == nil {
+		return "", errors.New("the key is no PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return "", errors.New("the key is no PKCS #8")
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return "", errors.New("the key is not of the curve P-256")
+	}
+	input := segment(map[string]any{"alg": "ES256", "kid": k.KeyID}) + "." + segment(map[string]any{
+		"iss": k.TeamID, "sub": clientID, "aud": "https://appleid.apple.com",
+		"iat": now.Unix(), "exp": now.Add(appleSecretLife).Unix(),
+	})
+	digest := sha256.Sum256([]byte(input))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		return "", err
+	}
+	var signature [64]byte
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return input + "." + base64.RawURLEncoding.EncodeToString(signature[:]), nil
+}
+
+func segment(value map[string]any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // strings and integers alone
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// GitHub is sign-in with GitHub. The address is the user's primary one, as far
+// as GitHub has verified it.
+func GitHub(clientID string, clientSecret secrets.Value) Provider {
+	return Provider{
+		ID: "github", ClientID: clientID, ClientSecret: clientSecret,
+		AuthorizeURL: "https://github.com/login/oauth/authorize",
+		TokenURL:     "https://github.com/login/oauth/access_token",
+		UserInfoURL:  "https://api.github.com/user",
+		Scopes:       []string{"read:user", "user:email"},
+		Fields:       Fields{Subject: "id", Image: "avatar_url"},
+		complete:     completeGitHub,
+	}
+}
+
+// completeGitHub takes the address from the list of the user's own ones: the
+// one of the public profile says nothing about being verified.
+func completeGitHub(known claims, get func(address string, into any) error) error {
+	var addresses []struct {
+		Email             string
+		Primary, Verified bool
+	}
+	if err := get("https://api.github.com/user/emails", &addresses); err != nil {
+		return err
+	}
+	delete(known, "email")
+	for _, address := range addresses {
+		if address.Primary {
+			known["email"], known["email_verified"] = address.Email, address.Verified
+		}
+	}
+	if known.text("name") == "" {
+		known["name"] = known.text("login")
+	}
+	return nil
+}
+
+// microsoftConsumers is the tenant of personal Microsoft accounts.
+const microsoftConsumers = "9188040d-6c67-4c5b-b112-36a304b66dad"
+
+// Microsoft is sign-in with Microsoft Entra ID. The tenant is the GUID of one
+// organisation, or common, organizations or consumers. The administrators of
+// any tenant write what address they like into a token, so it counts as
+// verified only with the optional claim xms_edov, which the application can ask
+// for; see EmailTrust for the tenant of a company of one's own.
+func Microsoft(tenant, clientID string, clientSecret secrets.Value) Provider {
+	base := "https://login.microsoftonline.com/"
+	issuer := base + tenantPart + "/v2.0"
+	if tenantID.MatchString(tenant) {
+		issuer = base + tenant + "/v2.0"
+	}
+	return Provider{
+		ID: "microsoft", Issuer: issuer, ClientID: clientID, ClientSecret: clientSecret,
+		AuthorizeURL: base + tenant + "/oauth2/v2.0/authorize",
+		TokenURL:     base + tenant + "/oauth2/v2.0/token",
+		KeysURL:      base + tenant + "/discovery/v2.0/keys",
+		Scopes:       []string{"openid", "email", "profile"},
+		Fields:       Fields{EmailVerified: "xms_edov"},
+		check: func(known claims) error {
+			consumer := known.text("tid") == microsoftConsumers
+			if tenant == "organizations" && consumer || tenant == "consumers" && !consumer {
+				return fmt.Errorf("its tenant is %.64q", known.text("tid"))
+			}
+			return nil
+		},
+		// Microsoft names the pair of tenant and object as what identifies a user
+		// in all applications.
+		subject: func(known claims) string {
+			if known.text("tid") == "" || known.text("oid") == "" {
+				return ""
+			}
+			return known.text("tid") + "." + known.text("oid")
+		},
+	}
+}
+
+// Discord is sign-in with Discord.
+func Discord(clientID string, clientSecret secrets.Value) Provider {
+	return Provider{
+		ID: "discord", ClientID: clientID, ClientSecret: clientSecret,
+		AuthorizeURL: "https://discord.com/oauth2/authorize",
+		TokenURL:     "https://discord.com/api/oauth2/token",
+		UserInfoURL:  "https://discord.com/api/users/@me",
+		Scopes:       []string{"identify", "email"},
+		Fields:       Fields{Subject: "id", EmailVerified: "verified", Name: "global_name", Image: "avatar_url"},
+		complete:     completeDiscord,
+	}
+}
+
+func completeDiscord(known claims, _ func(string, any) error) error {
+	if known.text("global_name") == "" {
+		known["global_name"] = known.text("username")
+	}
+	avatar := known.text("avatar")
+	if avatar == "" {
+		return nil
+	}
+	kind := "png"
+	if strings.HasPrefix(avatar, "a_") {
+		kind = "gif"
+	}
+	known["avatar_url"] = "https://cdn.discordapp.com/avatars/" + known.text("id") + "/" + avatar + "." + kind
+	return nil
+}
+
+// facebookGraph is the version of the Graph API that is asked.
+const facebookGraph = "v24.0"
+
+// Facebook is Facebook Login; native apps bring the ID tokens of Limited Login.
+// Facebook does not say whether an address is verified, so none counts as it.
+func Facebook(clientID string, clientSecret secrets.Value) Provider {
+	return Provider{
+		ID: "facebook", Issuer: "https://www.facebook.com", ClientID: clientID, ClientSecret: clientSecret,
+		AuthorizeURL: "https://www.facebook.com/" + facebookGraph + "/dialog/oauth",
+		TokenURL:     "https://graph.facebook.com/" + facebookGraph + "/oauth/access_token",
+		KeysURL:      "https://limited.facebook.com/.well-known/oauth/openid/jwks/",
+		UserInfoURL:  "https://graph.facebook.com/" + facebookGraph + "/me?fields=id,name,email,picture",
+		Scopes:       []string{"email", "public_profile"},
+		EmailTrust:   EmailNeverVerified,
+		complete: func(known claims, _ func(string, any) error) error {
+			known["sub"], known["picture"] = known.text("id"), known.text("picture.data.url")
+			return nil
+		},
+	}
+}

@@ -1,0 +1,258 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+func (l *library) providerTokenRoutes() []route {
+	return []route{
+		post("/get-access-token", rateWrite, l.getAccessToken),
+		post("/refresh-token", rateWrite, l.refreshToken),
+		get("/account-info", rateWrite, l.accountInfo),
+	}
+}
+
+// providerAccount is an account of the caller with the provider that keeps it.
+type providerAccount struct {
+	account
+	client  *providerClient
+	tokens  tokens
+	version int64
+}
+
+// callersAccount answers one of the caller's own accounts. Refuses with
+// UNAUTHORIZED, ACCOUNT_NOT_FOUND and PROVIDER_NOT_SUPPORTED.
+func (l *library) callersAccount(c *call, accountID string) (a providerAccount, err error) {
+	session, err := c.session()
+	if err != nil {
+		return a, err
+	}
+	var found bool
+	if a.account, found, err = l.store.ownAccount(c.Context(), session.UserID, accountID); err != nil {
+		return a, err
+	}
+	if !found {
+		return a, errAccountNotFound
+	}
+	if a.client = l.providers.clients[a.provider]; a.client == nil {
+		return a, errProviderNotSupported
+	}
+	a.tokens, a.version, _, err = l.openTokens(c.Context(), a.id)
+	return a, err
+}
+
+// current answers tokens whose access token is good, renewed if need be.
+// Refuses with FAILED_TO_GET_ACCESS_TOKEN.
+func (l *library) current(ctx context.Context, a providerAccount) (tokens, error) {
+	t := a.tokens
+	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(l.host.Now()) < nearlyOver && t.Refresh != "" {
+		var err error
+		if t, err = l.renew(ctx, a.client, a.id, t, a.version); err != nil {
+			return tokens{}, errFailedToGetAccess.because(err)
+		}
+	}
+	if t.Access == "" {
+		return tokens{}, errFailedToGetAccess
+	}
+	return t, nil
+}
+
+// accountChoice is how a request names an account: by the id of /list-accounts.
+type accountChoice struct {
+	AccountID string `json:"accountId"`
+}
+
+// accessToken is better-auth's answer to /get-access-token.
+type accessToken struct {
+	AccessToken string           `json:"accessToken"`
+	ExpiresAt   *capability.Time `json:"accessTokenExpiresAt,omitempty"`
+	Scopes      []string         `json:"scopes"`
+	IDToken     string           `json:"idToken,omitempty"`
+}
+
+func (l *library) getAccessToken(c *call) (any, error) {
+	var in accountChoice
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	a, err := l.callersAccount(c, in.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.current(c.Context(), a)
+	if err != nil {
+		return nil, err
+	}
+	return accessToken{AccessToken: t.Access, ExpiresAt: orNever(t.ExpiresAt), Scopes: fields(a.scopes), IDToken: t.ID}, nil
+}
+
+// refreshedToken is better-auth's answer to /refresh-token.
+type refreshedToken struct {
+	AccessToken  string           `json:"accessToken"`
+	RefreshToken string           `json:"refreshToken"`
+	ExpiresAt    *capability.Time `json:"accessTokenExpiresAt,omitempty"`
+	Scope        string           `json:"scope"`
+	IDToken      string           `json:"idToken,omitempty"`
+	ProviderID   string           `json:"providerId"`
+	AccountID    string           `json:"accountId"`
+}
+
+func (l *library) refreshToken(c *call) (any, error) {
+	var in accountChoice
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	a, err := l.callersAccount(c, in.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	if a.tokens.Refresh == "" {
+		return nil, errRefreshTokenNotFound
+	}
+	t, err := l.renew(c.Context(), a.client, a.id, a.tokens, a.version)
+	if err != nil {
+		return nil, errFailedToRefreshAccess.because(err)
+	}
+	return refreshedToken{
+		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresAt: orNever(t.ExpiresAt),
+		Scope: strings.Join(fields(a.scopes), ","), IDToken: t.ID, ProviderID: a.provider, AccountID: a.id,
+	}, nil
+}
+
+// accountInfo is what the provider says about the user now.
+func (l *library) accountInfo(c *call) (any, error) {
+	a, err := l.callersAccount(c, c.query("accountId"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := l.current(c.Context(), a)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.client.describe(c.Context(), t)
+	if err != nil {
+		return nil, errFailedToGetUserInfo.because(err)
+	}
+	if p.Subject != a.accountID {
+		return nil, errFailedToGetUserInfo
+	}
+	return map[string]any{
+		"user": map[string]any{
+			"name": p.Name, "email": orNull(p.Email), "image": orNull(p.Image), "emailVerified": p.EmailVerified,
+		},
+		"account": map[string]string{"id": a.id, "providerId": a.provider, "issuer": a.issuer, "accountId": a.accountID},
+		"data":    p.claims,
+	}, nil
+}
+
+func orNever(t time.Time) *capability.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &capability.Time{Time: t}
+}
+
+// fields answers the words of a text, never nil.
+func fields(text string) []string { return append([]string{}, strings.Fields(text)...) }
+
+func tokenContext(accountID string) string { return "signin/provider-token/" + accountID }
+
+// keepTokens keeps what a provider gave, sealed. A new answer without a refresh
+// token leaves the one before in force.
+func (l *library) keepTokens(ctx context.Context, accountID string, t tokens) error {
+	if t.Access == "" {
+		return nil
+	}
+	if t.Refresh == "" {
+		before, _, found, err := l.openTokens(ctx, accountID)
+		if err != nil {
+			return err
+		}
+		if found {
+			t.Refresh = before.Refresh
+		}
+	}
+	return l.store.putProviderTokens(ctx, accountID, l.sealTokens(accountID, t), l.host.DB.Now(ctx))
+}
+
+func (l *library) sealTokens(accountID string, t tokens) []byte {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // strings and a time alone
+	}
+	return l.auth.Keys().Seal(tokenContext(accountID), text)
+}
+
+// openTokens reads the tokens of an account. Those that master keys of another
+// time have sealed are as good as absent.
+func (l *library) openTokens(ctx context.Context, accountID string) (t tokens, version int64, found bool, err error) {
+	row, found, err := l.store.providerTokens(ctx, accountID)
+	if err != nil || !found {
+		return tokens{}, 0, false, err
+	}
+	text, err := l.auth.Keys().Open(tokenContext(accountID), row.sealed)
+	if err != nil {
+		l.host.Log.WarnContext(ctx, "signin: the tokens of a provider do not open", "account", accountID)
+		return tokens{}, row.version, false, nil
+	}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return tokens{}, 0, false, fmt.Errorf("signin: reading the tokens of a provider: %w", err)
+	}
+	return t, row.version, true, nil
+}
+
+// nearlyOver is how long before its end an access token is renewed.
+const nearlyOver = 5 * time.Second
+
+// renew gets new tokens and keeps them. Of several requests on this node one
+// asks the provider; of several nodes the first answer stays.
+func (l *library) renew(ctx context.Context, c *providerClient, accountID string, old tokens, version int64) (tokens, error) {
+	release, err := l.providers.turn(ctx, accountID)
+	if err != nil {
+		return tokens{}, err
+	}
+	defer release()
+	known, at, found, err := l.openTokens(ctx, accountID)
+	if err != nil {
+		return tokens{}, err
+	}
+	if found && at != version { // somebody else has just done it
+		return known, nil
+	}
+	fresh, err := c.refresh(ctx, old.Refresh)
+	if err != nil {
+		return l.renewedByOther(ctx, accountID, version, err)
+	}
+	if fresh.Refresh == "" {
+		fresh.Refresh = old.Refresh
+	}
+	if fresh.ID == "" {
+		fresh.ID = old.ID
+	}
+	row := sealedTokens{sealed: l.sealTokens(accountID, fresh), version: version}
+	replaced, err := l.store.replaceProviderTokens(ctx, accountID, row, l.host.DB.Now(ctx))
+	if err != nil {
+		return tokens{}, err
+	}
+	if !replaced {
+		return l.renewedByOther(ctx, accountID, version, errors.New("signin: the account is gone"))
+	}
+	return fresh, nil
+}
+
+// renewedByOther answers what another node got, whose refresh may have ended
+// our refresh token; else the failure.
+func (l *library) renewedByOther(ctx context.Context, accountID string, version int64, failure error) (tokens, error) {
+	known, at, found, err := l.openTokens(ctx, accountID)
+	if err == nil && found && at != version {
+		return known, nil
+	}
+	return tokens{}, failure
+}

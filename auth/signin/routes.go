@@ -1,0 +1,81 @@
+package signin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+// Rate classes of the routes, a bucket for each address.
+const (
+	rateSignIn = "auth-sign-in" // 3 in 10 s: what guesses, and what makes users
+	rateSend   = "auth-send"    // 3 in 60 s: what sends mail
+	rateLink   = "auth-link"    // 5 in 60 s: what asks for or uses a link to sign in
+	rateRead   = "read"
+	rateWrite  = "write"
+)
+
+// What a route sends; the kit asks for a proof of humanity first.
+const (
+	sendsLink = "magic_link"
+	sendsCode = "otp"
+)
+
+// table is every route, in the order of the files that answer them.
+func (l *library) table() []route {
+	return slices.Concat(
+		l.statusRoutes(),
+		l.passwordRoutes(),
+		l.verifyRoutes(),
+		l.resetRoutes(),
+		l.accountRoutes(),
+		l.socialRoutes(),
+		l.sessionRoutes(),
+		l.linkRoutes(),
+		l.codeRoutes(),
+		l.usernameRoutes(),
+		l.anonymousRoutes(),
+		l.oneTimeTokenRoutes(),
+		l.multiSessionRoutes(),
+		l.twoFactorRoutes(),
+		l.passkeyRoutes(),
+	)
+}
+
+func get(path, rate string, handle func(*call) (any, error)) route {
+	return route{auth.LibraryRoute{Method: http.MethodGet, Path: path, Rate: rate}, handle}
+}
+
+func post(path, rate string, handle func(*call) (any, error)) route {
+	return route{auth.LibraryRoute{Method: http.MethodPost, Path: path, Rate: rate}, handle}
+}
+
+// sends marks a route that sends a mail to whom its caller names.
+func (r route) sends(what string) route {
+	r.Sends = what
+	return r
+}
+
+func (l *library) statusRoutes() []route {
+	return []route{
+		get("/ok", rateRead, l.getOK),
+		get("/error", rateRead, l.getError),
+	}
+}
+
+func (l *library) getOK(*call) (any, error) { return map[string]bool{"ok": true}, nil }
+
+// getError is where a browser lands whose link or provider was refused, when no
+// other page was named.
+func (l *library) getError(c *call) (any, error) {
+	code := c.query("error")
+	if !errorCode.MatchString(code) {
+		code = "UNKNOWN"
+	}
+	return c.page(http.StatusOK, page{
+		Title: "This did not work",
+		Text:  "Go back and try again.",
+		Code:  code,
+	})
+}

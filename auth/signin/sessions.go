@@ -1,0 +1,185 @@
+package signin
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+)
+
+func (l *library) sessionRoutes() []route {
+	return []route{
+		get("/get-session", rateRead, l.getSession),
+		post("/get-session", rateRead, l.getSession),
+		get("/list-sessions", rateRead, l.listSessions),
+		post("/revoke-session", rateWrite, l.revokeSession),
+		post("/revoke-sessions", rateWrite, l.revokeSessions),
+		post("/revoke-other-sessions", rateWrite, l.revokeOtherSessions),
+		post("/update-session", rateWrite, l.updateSession),
+		post("/sign-out", rateWrite, l.signOut),
+		get("/token", rateRead, l.getToken),
+		get("/jwks", rateRead, l.getJWKS),
+	}
+}
+
+// wireSession is a session as better-auth's clients know it. Its token is a
+// handle to revoke it by and proves nothing.
+type wireSession struct {
+	ID        string          `json:"id"`
+	Token     string          `json:"token"`
+	UserID    string          `json:"userId"`
+	ExpiresAt capability.Time `json:"expiresAt"`
+	CreatedAt capability.Time `json:"createdAt"`
+	UpdatedAt capability.Time `json:"updatedAt"`
+	IPAddress string          `json:"ipAddress"`
+	UserAgent string          `json:"userAgent"`
+}
+
+func showSession(s auth.Session) wireSession {
+	return wireSession{
+		ID: s.ID, Token: s.ID, UserID: s.UserID, ExpiresAt: capability.Time{Time: s.ExpiresAt},
+		CreatedAt: capability.Time{Time: s.CreatedAt}, UpdatedAt: capability.Time{Time: s.UpdatedAt},
+		IPAddress: s.IP, UserAgent: s.UserAgent,
+	}
+}
+
+// sessionAndUser is better-auth's answer of who is signed in.
+type sessionAndUser struct {
+	Session wireSession `json:"session"`
+	User    wireUser    `json:"user"`
+}
+
+func (l *library) showBoth(c *call, session auth.Session, user auth.User) (any, error) {
+	wire, err := l.wire(c.Context(), user)
+	return sessionAndUser{showSession(session), wire}, err
+}
+
+// getSession answers null to who is not signed in.
+func (l *library) getSession(c *call) (any, error) {
+	session, ok, err := c.maybeSession()
+	if err != nil || !ok {
+		return nil, err
+	}
+	user, err := l.auth.User(c.Context(), session.UserID)
+	if err != nil {
+		return nil, err
+	}
+	return l.showBoth(c, session, user)
+}
+
+func (l *library) listSessions(c *call) (any, error) {
+	session, err := c.fresh()
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := l.auth.Sessions(c.Context(), session.UserID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]wireSession, len(sessions))
+	for i, s := range sessions {
+		out[i] = showSession(s)
+	}
+	return out, nil
+}
+
+// revokeSession ends a session of the caller's own; one of somebody else is not
+// there, and answered as one that has ended.
+func (l *library) revokeSession(c *call) (any, error) {
+	var in struct {
+		Token string `json:"token"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := l.auth.Sessions(c.Context(), session.UserID)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sessions {
+		if s.ID == in.Token {
+			return ok, l.auth.RevokeSession(c.Context(), s.ID)
+		}
+	}
+	return ok, nil
+}
+
+func (l *library) revokeSessions(c *call) (any, error) {
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.auth.RevokeUser(c.Context(), session.UserID); err != nil {
+		return nil, err
+	}
+	return ok, l.auth.Leave(c.w, c.r)
+}
+
+func (l *library) revokeOtherSessions(c *call) (any, error) {
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	_, err = l.auth.RevokeOthers(c.Context(), session.UserID, session.ID)
+	return ok, err
+}
+
+// updateSession is for fields that an application added to better-auth's
+// sessions: there are none.
+func (l *library) updateSession(c *call) (any, error) {
+	var in map[string]json.RawMessage
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if _, err := c.session(); err != nil {
+		return nil, err
+	}
+	if len(in) > 0 {
+		return nil, errFieldNotAllowed
+	}
+	return nil, errNoFields
+}
+
+func (l *library) signOut(c *call) (any, error) {
+	if err := l.auth.Leave(c.w, c.r); err != nil {
+		return nil, err
+	}
+	return success, l.leaveAll(c)
+}
+
+// getToken gives a page an access token for its session. Who already has one
+// rotates his refresh token for the next: a token that got lost is not to be
+// prolonged.
+func (l *library) getToken(c *call) (any, error) {
+	if c.bearing() {
+		return nil, errUnauthorized.saying("Change the refresh token for another access token.")
+	}
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	token, err := l.auth.SessionAccessToken(c.Context(), session)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"token": token}, nil
+}
+
+// getJWKS may be kept for a few minutes: keys are published before they sign.
+func (l *library) getJWKS(c *call) (any, error) {
+	keys, err := l.auth.JWKS(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=300")
+	c.w.WriteHeader(http.StatusOK)
+	_, _ = c.w.Write(keys) // the client has gone; there is nobody to tell
+	return answered{}, nil
+}

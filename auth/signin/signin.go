@@ -1,0 +1,97 @@
+// Package signin is the kit's own authentication library: it proves who
+// somebody is, by password, by a link or a code in a mail, by another provider,
+// by a passkey or by a second factor, and has auth make the session.
+//
+// It answers below auth's base path with the paths, bodies and codes of
+// better-auth, so that its clients work. Everybody may call; whoever changes
+// something with a cookie must do so from a page whose origin auth trusts.
+//
+// What it promises:
+//   - Nobody learns whether an address has an account from what is answered or
+//     how long it takes: mails are made by a job, for known and unknown alike,
+//     and an unknown user costs the same hash. Who makes an account
+//     of an address learns it all the same: sign-up says that it is taken, or,
+//     while addresses need verification, the next sign-in by that password does;
+//     so does a provider's account of an address without proof.
+//   - Links and codes are stored as hashes, good once and for minutes. A link
+//     opened in a browser shows a button; only the button uses it up, so a mail
+//     scanner proves nothing and signs nobody in.
+//   - Proving an address that was not proved before by anything but the link or
+//     code of the sign-up itself removes what was set before: password, linked
+//     accounts, factors, sessions. Whoever registered a foreign address first
+//     keeps nothing.
+//   - Guessing is slowed down for the one who guesses: per address, and per
+//     account for clients the account does not know. Nobody can lock another out.
+package signin
+
+import (
+	"embed"
+	"sync/atomic"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// Name names the library and its line of migrations.
+const Name = "signin"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// library proves who users are. It is safe for concurrent use.
+type library struct {
+	host   capability.Host
+	auth   *auth.Auth
+	cfg    Config
+	store  store
+	hasher *hasher
+	limits limits
+	routes []route
+	// providers are who else users may sign in with.
+	providers *providers
+	// ceremonies counts those that have begun.
+	ceremonies atomic.Uint64
+}
+
+// New makes the library for auth.Config.Library.
+func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
+	return func(host capability.Host, a *auth.Auth) (auth.Library, error) {
+		l, err := newLibrary(host, a, cfg)
+		if err != nil {
+			return auth.Library{}, err
+		}
+		return l.describe(), nil
+	}
+}
+
+func newLibrary(host capability.Host, a *auth.Auth, cfg Config) (*library, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := &library{
+		host: host, auth: a, cfg: cfg, store: store{host.DB},
+		hasher: newHasher(), limits: newLimits(host.Now),
+	}
+	l.providers = newProviders(cfg.Providers, host.Now)
+	l.routes = l.table()
+	return l, nil
+}
+
+// describe tells auth about the library, as data.
+func (l *library) describe() auth.Library {
+	rows := make([]auth.LibraryRoute, len(l.routes))
+	for i, rt := range l.routes {
+		rows[i] = rt.LibraryRoute
+	}
+	return auth.Library{
+		Name:       Name,
+		Handler:    l,
+		Routes:     rows,
+		Migrations: database.Migrations{Name: Name, FS: migrations},
+		Config:     l.cfg.keys(),
+		Jobs:       l.jobs(),
+		Rewrap:     l.rewrap,
+	}
+}

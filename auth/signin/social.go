@@ -1,0 +1,494 @@
+package signin
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+func (l *library) socialRoutes() []route {
+	return append([]route{
+		post("/sign-in/social", rateSignIn, l.signInSocial),
+		post("/link-social", rateWrite, l.linkSocial),
+		post("/one-tap/callback", rateSignIn, l.oneTap),
+		get("/callback/:id", rateWrite, l.getCallback),
+		post("/callback/:id", rateWrite, l.postCallback),
+	}, l.providerTokenRoutes()...)
+}
+
+const (
+	oauthCookie = "kit_oauth"
+	stateTTL    = 10 * time.Minute
+	// statesTrimmed is how many sign-ins begin between two looks at how many
+	// there are in all.
+	statesTrimmed = 1024
+)
+
+// Bounds of what a client or a provider sends along, in bytes or in number.
+const (
+	maxCallbackField = 4 << 10
+	maxScopes        = 20
+	maxParameters    = 10
+	maxParameter     = 512
+)
+
+var (
+	scopeForm     = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RFC 6749, 3.3
+	parameterForm = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+)
+
+// providers are the clients of the providers, by their ids.
+type providers struct {
+	clients map[string]*providerClient
+	began   atomic.Uint64
+	turns
+}
+
+func newProviders(list []Provider, now func() time.Time) *providers {
+	p := &providers{clients: make(map[string]*providerClient, len(list))}
+	for _, provider := range list {
+		p.clients[provider.ID] = newProviderClient(provider, now)
+	}
+	return p
+}
+
+// socialBody is better-auth's body of /sign-in/social and /link-social.
+type socialBody struct {
+	Provider           string            `json:"provider"`
+	CallbackURL        string            `json:"callbackURL"`
+	NewUserCallbackURL string            `json:"newUserCallbackURL"`
+	ErrorCallbackURL   string            `json:"errorCallbackURL"`
+	DisableRedirect    bool              `json:"disableRedirect"`
+	RequestSignUp      bool              `json:"requestSignUp"`
+	Scopes             []string          `json:"scopes"`
+	LoginHint          string            `json:"loginHint"`
+	AdditionalParams   map[string]string `json:"additionalParams"`
+	IDToken            *nativeToken      `json:"idToken"`
+}
+
+// nativeToken is an ID token that an app got on its own. What else better-auth's
+// clients send along is not looked at: nobody vouches for it.
+type nativeToken struct {
+	Token string       `json:"token"`
+	Nonce string       `json:"nonce"`
+	User  *writtenUser `json:"user"`
+}
+
+// writtenUser is how Apple writes a user, once.
+type writtenUser struct {
+	Name struct {
+		FirstName string `json:"firstName"`
+		LastName  string `json:"lastName"`
+	} `json:"name"`
+}
+
+func (u *writtenUser) name() string {
+	if u == nil {
+		return ""
+	}
+	return displayName(u.Name.FirstName + " " + u.Name.LastName)
+}
+
+// readSocial reads a request to a provider. Refuses with PROVIDER_NOT_FOUND,
+// VALIDATION_ERROR and the codes of foreign targets.
+func (l *library) readSocial(c *call) (in socialBody, p *providerClient, to targets, err error) {
+	if err = c.decode(&in); err != nil {
+		return in, nil, to, err
+	}
+	if p = l.providers.clients[in.Provider]; p == nil {
+		return in, nil, to, errProviderNotFound
+	}
+	if len(in.Scopes) > maxScopes || slices.ContainsFunc(in.Scopes, func(s string) bool { return !scopeForm.MatchString(s) }) {
+		return in, nil, to, errValidation.saying("scopes are at most %d of printable characters.", maxScopes)
+	}
+	if len(in.AdditionalParams) > maxParameters || len(in.LoginHint) > maxParameter {
+		return in, nil, to, errValidation.saying("There are at most %d additionalParams.", maxParameters)
+	}
+	for name, value := range in.AdditionalParams {
+		if !parameterForm.MatchString(name) || len(value) > maxParameter || slices.Contains(reservedParameters, name) {
+			return in, nil, to, errValidation.saying("additionalParams cannot set %.64q.", name)
+		}
+	}
+	to, err = l.readTargets(in)
+	return in, p, to, err
+}
+
+func (l *library) readTargets(in socialBody) (to targets, err error) {
+	for _, t := range []struct {
+		into    *string
+		given   string
+		refusal *Error
+	}{
+		{&to.Callback, in.CallbackURL, errInvalidCallbackURL},
+		{&to.NewUser, in.NewUserCallbackURL, errInvalidNewUser},
+		{&to.Error, in.ErrorCallbackURL, errInvalidErrorCallback},
+	} {
+		if *t.into, err = l.target(t.given, t.refusal); err != nil {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// authorizeAnswer is better-auth's answer that leads to a provider.
+type authorizeAnswer struct {
+	URL      string `json:"url"`
+	Redirect bool   `json:"redirect"`
+}
+
+// signInSocial begins a sign-in at a provider, or ends one that an app has
+// brought the ID token of.
+func (l *library) signInSocial(c *call) (any, error) {
+	in, p, to, err := l.readSocial(c)
+	if err != nil {
+		return nil, err
+	}
+	if in.IDToken != nil {
+		return l.signInNative(c, p, *in.IDToken, in.RequestSignUp, to)
+	}
+	return l.begin(c, in, p, passage{targets: to, SignUp: in.RequestSignUp}, "")
+}
+
+// linkSocial begins to link a provider's account to the signed-in user, or does
+// it with an ID token.
+func (l *library) linkSocial(c *call) (any, error) {
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	in, p, to, err := l.readSocial(c)
+	if err != nil {
+		return nil, err
+	}
+	if in.IDToken == nil {
+		return l.begin(c, in, p, passage{targets: to}, session.UserID)
+	}
+	who, err := l.nativeIdentity(c, p, *in.IDToken)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.linkTo(c, session, who); err != nil {
+		return nil, asReply(err, true)
+	}
+	return map[string]any{"url": "", "status": true, "redirect": false}, nil
+}
+
+// passage is what a sign-in at a provider has to remember until the browser is
+// back.
+type passage struct {
+	targets
+	SignUp bool `json:"signUp,omitempty"`
+}
+
+// begin answers where to send the browser. The state in that address is good
+// once, for ten minutes, and with the cookie that is set here alone. Of cookie
+// and state together the PKCE verifier and the nonce are made, so neither is
+// kept anywhere.
+func (l *library) begin(c *call, in socialBody, p *providerClient, pass passage, linkUser string) (any, error) {
+	browser := c.cookie(oauthCookie)
+	if len(browser) != tokenLength {
+		browser = newToken()
+	}
+	value := newToken()
+	address, err := p.authorizeURL(c.Context(), authorization{
+		state: value, verifier: derived(browser, value, "verifier"), nonce: derived(browser, value, "nonce"),
+		redirect: l.callbackAddress(p), scopes: in.Scopes, parameters: in.AdditionalParams, loginHint: in.LoginHint,
+	})
+	if err != nil {
+		return nil, errUnavailable.because(err)
+	}
+	data, err := json.Marshal(pass)
+	if err != nil {
+		return nil, fmt.Errorf("signin: encoding a passage: %w", err)
+	}
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		now := l.host.DB.Now(ctx)
+		return l.store.insertState(ctx, state{
+			hash: hashToken(value), browser: hashToken(browser), provider: p.ID, userID: linkUser, data: string(data),
+			createdAt: now, expiresAt: now.Add(stateTTL),
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if l.providers.began.Add(1)%statesTrimmed == 0 {
+		if err := l.store.trimStates(c.Context(), statesAtMost); err != nil {
+			return nil, err
+		}
+	}
+	c.setCookie(oauthCookie, browser, stateTTL)
+	if !in.DisableRedirect {
+		c.w.Header().Set("Location", address)
+	}
+	return authorizeAnswer{URL: address, Redirect: !in.DisableRedirect}, nil
+}
+
+// derived makes a secret of one use from the browser's and the state.
+func derived(browser, state, use string) string {
+	mac := hmac.New(sha256.New, []byte(browser))
+	mac.Write([]byte("kit/signin/" + use + "\x00" + state))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func (l *library) callbackAddress(p *providerClient) string {
+	return l.host.BaseURL.String() + l.auth.BasePath() + "/callback/" + p.ID
+}
+
+// postCallback takes the form a provider's page has the browser post. Browsers
+// send no Lax cookie with it, so they are sent on to ask again by GET.
+func (l *library) postCallback(c *call) (any, error) {
+	p := l.providers.clients[c.param("id")]
+	if p == nil {
+		return l.failed(c, "", "oauth_provider_not_found", nil)
+	}
+	var in struct{ State, Code, Error, Iss, User string }
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"state": in.State, "code": in.Code, "error": in.Error, "iss": in.Iss, "user": in.User} {
+		if value != "" && len(value) <= maxCallbackField {
+			query.Set(name, value)
+		}
+	}
+	l.privately(c)
+	http.Redirect(c.w, c.r, l.callbackAddress(p)+"?"+query.Encode(), http.StatusSeeOther)
+	return answered{}, nil
+}
+
+// privately keeps the address with the code in it out of caches and referrers.
+func (l *library) privately(c *call) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("Referrer-Policy", "no-referrer")
+}
+
+// getCallback is where the browser comes back to.
+func (l *library) getCallback(c *call) (any, error) {
+	l.privately(c)
+	p := l.providers.clients[c.param("id")]
+	if p == nil {
+		return l.failed(c, "", "oauth_provider_not_found", nil)
+	}
+	value, browser := c.query("state"), c.cookie(oauthCookie)
+	if value == "" {
+		return l.failed(c, "", "state_not_found", nil)
+	}
+	st, found, err := l.takeState(c, value, browser)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return l.failed(c, "", "state_mismatch", nil)
+	}
+	var pass passage
+	if err := json.Unmarshal([]byte(st.data), &pass); err != nil {
+		return nil, fmt.Errorf("signin: reading a passage: %w", err)
+	}
+	if st.provider != p.ID || !l.host.Now().Before(st.expiresAt) {
+		return l.failed(c, pass.Error, "state_mismatch", nil)
+	}
+	who, code, err := l.returned(c, p, derived(browser, value, "verifier"), derived(browser, value, "nonce"))
+	if code != "" || err != nil {
+		return l.failed(c, pass.Error, code, err)
+	}
+	who.signUp, who.callback = pass.SignUp, pass.Callback
+	if st.userID != "" {
+		return l.finishLink(c, who, st.userID, pass)
+	}
+	return l.finishSignIn(c, who, pass)
+}
+
+func (l *library) takeState(c *call, value, browser string) (st state, found bool, err error) {
+	if len(value) != tokenLength || len(browser) != tokenLength {
+		return state{}, false, nil
+	}
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		st, found, err = l.store.takeState(ctx, hashToken(value), hashToken(browser))
+		return err
+	})
+	return st, found, err
+}
+
+// returned reads the answer of an authorization request and finds out whose it
+// is. What is wrong with it is answered as the code of the redirect.
+func (l *library) returned(c *call, p *providerClient, verifier, nonce string) (who identity, code string, err error) {
+	if code, err := p.checkIssuer(c.Context(), c.query("iss")); code != "" || err != nil {
+		return who, code, err
+	}
+	if refusal := c.query("error"); refusal != "" {
+		if !errorCode.MatchString(refusal) {
+			refusal = "access_denied"
+		}
+		return who, refusal, nil
+	}
+	given := c.query("code")
+	if given == "" || len(given) > maxCallbackField {
+		return who, "no_code", nil
+	}
+	got, err := p.exchange(c.Context(), given, verifier, l.callbackAddress(p))
+	if err != nil {
+		return who, failure(err, "invalid_code"), err
+	}
+	known, err := p.identify(c.Context(), got, nonce)
+	if err != nil {
+		return who, failure(err, "unable_to_get_user_info"), err
+	}
+	if known.Name == "" && p.FormPost {
+		var user writtenUser
+		if text := c.query("user"); text != "" && json.Unmarshal([]byte(text), &user) == nil {
+			known.Name = user.name()
+		}
+	}
+	return identity{client: p, profile: known, tokens: got}, "", nil
+}
+
+// failure tells apart what the provider refused and what it could not answer.
+func failure(err error, refused string) string {
+	if errors.Is(err, errProviderDown) {
+		return "temporarily_unavailable"
+	}
+	return refused
+}
+
+// finishSignIn sends the browser on, signed in.
+func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error) {
+	user, created, err := l.resolve(c, who)
+	if err != nil {
+		return l.failed(c, pass.Error, "", err)
+	}
+	e, err := l.enter(c, user, "oauth:"+who.client.ID, true)
+	if err != nil {
+		return l.failed(c, pass.Error, "", err)
+	}
+	target := orHome(pass.Callback)
+	if created && pass.NewUser != "" {
+		target = pass.NewUser
+	}
+	return l.lead(c, e, target)
+}
+
+// finishLink sends the browser on, the account linked, unless the user who asked
+// is signed in no more.
+func (l *library) finishLink(c *call, who identity, userID string, pass passage) (any, error) {
+	session, signedIn, err := c.maybeSession()
+	if err != nil {
+		return nil, err
+	}
+	if !signedIn || session.UserID != userID {
+		return l.failed(c, pass.Error, "state_mismatch", nil)
+	}
+	if err := l.linkTo(c, session, who); err != nil {
+		return l.failed(c, pass.Error, "", err)
+	}
+	return c.redirect(orHome(pass.Callback))
+}
+
+func orHome(target string) string {
+	if target == "" {
+		return "/"
+	}
+	return target
+}
+
+// failed sends the browser to the page for errors with a code; without one it
+// is the error's own.
+func (l *library) failed(c *call, target, code string, err error) (any, error) {
+	if target == "" {
+		target = l.host.BaseURL.Path + l.auth.BasePath() + "/error"
+	}
+	var refusal linkRefusal
+	switch {
+	case code != "":
+	case errors.As(err, &refusal):
+		code = string(refusal)
+	default:
+		known := asError(err)
+		if known.Status >= http.StatusInternalServerError {
+			return nil, err
+		}
+		code = strings.ToLower(known.Code)
+	}
+	l.host.Log.InfoContext(c.Context(), "sign-in by a provider refused", "provider", c.param("id"), "code", code, "error", err)
+	return c.redirect(withQuery(target, "error", code))
+}
+
+// nativeIdentity checks an ID token that an app has brought. Refuses with
+// ID_TOKEN_NOT_SUPPORTED and INVALID_TOKEN.
+func (l *library) nativeIdentity(c *call, p *providerClient, t nativeToken) (identity, error) {
+	if p.Issuer == "" {
+		return identity{}, errIDTokenNotSupported
+	}
+	known, err := p.native(c.Context(), t.Token, t.Nonce)
+	switch {
+	case errors.Is(err, errProviderDown):
+		return identity{}, errUnavailable.because(err)
+	case err != nil:
+		return identity{}, errInvalidToken.as(http.StatusUnauthorized).because(err)
+	}
+	if known.Name == "" {
+		known.Name = t.User.name()
+	}
+	return identity{client: p, profile: known}, nil
+}
+
+// signInNative signs in by an ID token.
+func (l *library) signInNative(c *call, p *providerClient, t nativeToken, signUp bool, to targets) (any, error) {
+	who, err := l.nativeIdentity(c, p, t)
+	if err != nil {
+		return nil, err
+	}
+	who.signUp, who.callback = signUp, to.Callback
+	e, err := l.enterNative(c, who)
+	if err != nil {
+		return nil, err
+	}
+	return l.answer(c, e, "")
+}
+
+func (l *library) enterNative(c *call, who identity) (entry, error) {
+	user, _, err := l.resolve(c, who)
+	if err != nil {
+		return entry{}, asReply(err, false)
+	}
+	return l.enter(c, user, "oauth:"+who.client.ID, true)
+}
+
+// oneTap signs in by the ID token of Google One Tap.
+func (l *library) oneTap(c *call) (any, error) {
+	var in struct {
+		IDToken     string `json:"idToken"`
+		CallbackURL string `json:"callbackURL"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	to, err := l.readTargets(socialBody{CallbackURL: in.CallbackURL})
+	if err != nil {
+		return nil, err
+	}
+	p := l.providers.clients["google"]
+	if p == nil {
+		return nil, errProviderNotFound
+	}
+	return l.signInNative(c, p, nativeToken{Token: in.IDToken}, false, to)
+}
+
+// asReply answers why an account was not taken to a request that is no redirect.
+func asReply(err error, linking bool) error {
+	var refusal linkRefusal
+	if errors.As(err, &refusal) {
+		return refusal.reply(linking).because(err)
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package signin
+
+import (
+	"context"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+)
+
+// Bounds of what a user says about himself, in bytes.
+const (
+	maxName  = 256
+	maxImage = 2048
+)
+
+// wireUser is a user as better-auth's clients know him.
+type wireUser struct {
+	ID               string          `json:"id"`
+	Name             string          `json:"name"`
+	Email            string          `json:"email"`
+	EmailVerified    bool            `json:"emailVerified"`
+	Image            *string         `json:"image"`
+	CreatedAt        capability.Time `json:"createdAt"`
+	UpdatedAt        capability.Time `json:"updatedAt"`
+	IsAnonymous      bool            `json:"isAnonymous"`
+	Username         *string         `json:"username"`
+	DisplayUsername  *string         `json:"displayUsername"`
+	TwoFactorEnabled bool            `json:"twoFactorEnabled"`
+}
+
+// wire shows a user to himself.
+func (l *library) wire(ctx context.Context, u auth.User) (wireUser, error) {
+	twoFactor, err := l.twoFactorEnabled(ctx, u.ID)
+	if err != nil {
+		return wireUser{}, err
+	}
+	return wireUser{
+		ID: u.ID, Name: u.Name, Email: u.Email, EmailVerified: u.EmailVerified, Image: orNull(u.Image),
+		CreatedAt: capability.Time{Time: u.CreatedAt}, UpdatedAt: capability.Time{Time: u.UpdatedAt},
+		IsAnonymous: u.Anonymous, Username: orNull(u.Username), DisplayUsername: orNull(u.Username),
+		TwoFactorEnabled: twoFactor,
+	}, nil
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// address reads an e-mail address. Refuses with INVALID_EMAIL.
+func address(text string) (string, error) {
+	canonical, err := email.Canonical(text)
+	if err != nil {
+		return "", errInvalidEmail
+	}
+	return canonical, nil
+}
+
+// checkProfile refuses what a user cannot be called with VALIDATION_ERROR.
+func checkProfile(name, image string) error {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return errValidation.saying("name is text of at most %d bytes.", maxName)
+	}
+	if len(image) > maxImage || !utf8.ValidString(image) || strings.ContainsFunc(image, unicode.IsControl) ||
+		image != "" && !strings.HasPrefix(image, "https://") && !strings.HasPrefix(image, "http://") && image[0] != '/' {
+		return errValidation.saying("image is a URL of at most %d bytes.", maxImage)
+	}
+	return nil
+}
+
+// newUser makes the user somebody signs up as. An anonymous caller becomes that
+// user and keeps his id, so all that is his stays his, but for his sessions: who
+// has a copy of one is not to have one of the user. Nor does he before he has
+// proved his address where that is required to be in. It runs in a transaction.
+func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
+	if l.cfg.DisableSignUp {
+		return auth.User{}, errSignUpDisabled
+	}
+	before, ok, err := c.anonymous()
+	if err != nil {
+		return auth.User{}, err
+	}
+	if !ok || l.cfg.RequireVerification && !n.EmailVerified {
+		return l.auth.CreateUser(c.Context(), n)
+	}
+	no := false
+	patch := auth.UserPatch{Email: &n.Email, EmailVerified: &n.EmailVerified, Name: &n.Name, Image: &n.Image, Anonymous: &no}
+	if n.Username != "" {
+		patch.Username = &n.Username
+	}
+	user, err := l.auth.UpdateUser(c.Context(), before.ID, patch)
+	if err != nil {
+		return user, err
+	}
+	_, err = l.auth.RevokeUser(c.Context(), user.ID)
+	return user, err
+}
+
+// reclaim gives an account to whoever has just proved its address, which nobody
+// had before: how one could get in until now is removed, and so is who got in.
+// It runs in a transaction.
+func (l *library) reclaim(ctx context.Context, user auth.User) (auth.User, error) {
+	if user.EmailVerified {
+		return user, nil
+	}
+	verified, err := l.verifyAddress(ctx, user)
+	if err != nil {
+		return user, err
+	}
+	for _, forget := range []func(context.Context, string) error{
+		l.store.deleteAccounts, l.store.deleteLinks, l.store.forgetClients, l.forgetFactors,
+	} {
+		if err := forget(ctx, user.ID); err != nil {
+			return user, err
+		}
+	}
+	_, err = l.auth.RevokeUser(ctx, user.ID)
+	return verified, err
+}

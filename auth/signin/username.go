@@ -1,0 +1,94 @@
+package signin
+
+import (
+	"context"
+	"regexp"
+	"strings"
+)
+
+// Bounds of a user name, in characters.
+const (
+	minUsername = 3
+	maxUsername = 30
+)
+
+var usernameForm = regexp.MustCompile(`^[a-z0-9_.]+$`)
+
+func (l *library) usernameRoutes() []route {
+	if !l.cfg.Usernames {
+		return nil
+	}
+	return []route{
+		post("/sign-in/username", rateSignIn, l.signInUsername),
+		post("/is-username-available", rateSignIn, l.isUsernameAvailable),
+	}
+}
+
+// readUsername reads a name that a user chose, or "". Refuses with
+// USERNAME_TOO_SHORT, USERNAME_TOO_LONG and INVALID_USERNAME.
+func (l *library) readUsername(text string) (string, error) {
+	name := strings.ToLower(text)
+	switch {
+	case name == "":
+		return "", nil
+	case len(name) < minUsername:
+		return "", errUsernameTooShort
+	case len(name) > maxUsername:
+		return "", errUsernameTooLong
+	case !usernameForm.MatchString(name):
+		return "", errInvalidUsername
+	default:
+		return name, nil
+	}
+}
+
+// freeUsername reads a name that nobody has. It is asked about before any
+// address, so that its answer tells nothing about one. Refuses with
+// USERNAME_IS_ALREADY_TAKEN too.
+func (l *library) freeUsername(ctx context.Context, text string) (string, error) {
+	name, err := l.readUsername(text)
+	if err != nil || name == "" {
+		return "", err
+	}
+	if _, taken, err := l.auth.UserByUsername(ctx, name); err != nil || taken {
+		return "", errOr(err, errUsernameTaken)
+	}
+	return name, nil
+}
+
+func (l *library) signInUsername(c *call) (any, error) {
+	var in signInBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if l.cfg.DisablePasswords {
+		return nil, errPasswordDisabled
+	}
+	name, err := l.readUsername(in.Username)
+	if err != nil || name == "" {
+		return nil, errInvalidUsernamePassword
+	}
+	user, found, err := l.auth.UserByUsername(c.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	return l.signInPassword(c, in, name, user, found, errInvalidUsernamePassword)
+}
+
+// isUsernameAvailable tells everybody which names are taken: that is what it is
+// for. Addresses it does not tell.
+func (l *library) isUsernameAvailable(c *call) (any, error) {
+	var in signInBody
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	name, err := l.readUsername(in.Username)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return nil, errInvalidUsername
+	}
+	_, taken, err := l.auth.UserByUsername(c.Context(), name)
+	return map[string]bool{"available": !taken}, err
+}

@@ -1,0 +1,203 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/kitbackend/kit/auth"
+)
+
+func (l *library) verifyRoutes() []route {
+	return []route{
+		post("/send-verification-email", rateSend, l.sendVerification),
+		get("/verify-email", rateLink, l.getVerifyEmail),
+		post("/verify-email", rateLink, l.postVerifyEmail),
+	}
+}
+
+func (l *library) sendVerification(c *call) (any, error) {
+	var in struct {
+		Email       string `json:"email"`
+		CallbackURL string `json:"callbackURL"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	to, err := address(in.Email)
+	if err != nil {
+		return nil, err
+	}
+	callback, err := l.target(in.CallbackURL, errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	session, signedIn, err := c.maybeSession()
+	if err != nil {
+		return nil, err
+	}
+	if signedIn { // who is signed in may be told what is wrong
+		user, err := l.auth.User(c.Context(), session.UserID)
+		switch {
+		case err != nil:
+			return nil, err
+		case user.Email != to:
+			return nil, errEmailMismatch
+		case user.EmailVerified:
+			return nil, errEmailVerified
+		}
+	}
+	if err := c.maySend(mailsOther, to, signedIn); err != nil {
+		return nil, err
+	}
+	return ok, l.send(c.Context(), letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
+}
+
+// ok is better-auth's answer of success where there is nothing to tell.
+var ok = map[string]bool{"status": true}
+
+// verified is better-auth's answer to a proved address.
+type verified struct {
+	Status bool      `json:"status"`
+	User   *wireUser `json:"user"`
+}
+
+// getVerifyEmail shows the button that proves the address. better-auth's client
+// asks as a script and proves at once.
+func (l *library) getVerifyEmail(c *call) (any, error) {
+	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	if c.fromScript() {
+		return l.verifyEmail(c, callback)
+	}
+	k, err := l.peek(c.Context(), c.query("token"), kindVerify, kindChange)
+	if err != nil {
+		return c.fail(err, callback)
+	}
+	text := "Confirm that " + mask(k.subject) + " is yours, if it was you who asked for this."
+	if k.kind == kindChange { // of an account that may be another's
+		asked, err := readLetter(k)
+		if err != nil {
+			return c.fail(err, callback)
+		}
+		text = "The account of " + mask(asked.Address) + " gets the address " + mask(k.subject) + ". Confirm only if that account is yours."
+	}
+	return c.page(200, page{Title: "Confirm your address", Text: text, Button: "Confirm", targets: []string{callback}})
+}
+
+// readLetter reads what a link was asked for with.
+func readLetter(k link) (asked letter, err error) {
+	if err := json.Unmarshal([]byte(k.data), &asked); err != nil {
+		return asked, errInvalidToken.because(err)
+	}
+	return asked, nil
+}
+
+func (l *library) postVerifyEmail(c *call) (any, error) {
+	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	return l.verifyEmail(c, callback)
+}
+
+// verifyEmail uses a link up. It signs nobody in.
+func (l *library) verifyEmail(c *call, callback string) (any, error) {
+	session, signedIn, err := c.maybeSession()
+	if err != nil {
+		return nil, err
+	}
+	var user auth.User
+	var changed bool
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		k, err := l.take(ctx, c.query("token"), kindVerify, kindChange)
+		if err != nil {
+			return err
+		}
+		if user, err = l.auth.User(ctx, k.userID); err != nil {
+			return notFoundAs(err, errInvalidToken)
+		}
+		if changed = k.kind == kindChange; changed {
+			if signedIn && session.UserID != user.ID {
+				return errInvalidUser
+			}
+			user, err = l.changeAddress(ctx, user, k)
+			return err
+		}
+		if user.Email != k.subject {
+			return errInvalidToken
+		}
+		user, err = l.verifyAddress(ctx, user)
+		return err
+	})
+	if err != nil {
+		return c.fail(err, callback)
+	}
+	if callback != "" {
+		return c.redirect(callback)
+	}
+	if !c.fromScript() {
+		return c.page(200, page{Title: "Your address is confirmed", Text: "You can close this page."})
+	}
+	if !changed {
+		return verified{Status: true}, nil
+	}
+	wire, err := l.wire(c.Context(), user)
+	return verified{Status: true, User: &wire}, err
+}
+
+// verifyAddress notes that a user has proved the address he signed up with. It
+// runs in a transaction.
+func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User, error) {
+	if user.EmailVerified {
+		return user, nil
+	}
+	yes := true
+	user, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{EmailVerified: &yes})
+	if err != nil {
+		return user, err
+	}
+	return user, l.auth.Record(ctx, "auth/email_verified", user.ID, nil)
+}
+
+// changeAddress gives a user the address that was just proved, and tells the old
+// one. It runs in a transaction.
+func (l *library) changeAddress(ctx context.Context, user auth.User, k link) (auth.User, error) {
+	if asked, err := readLetter(k); err != nil || asked.Address != user.Email {
+		return user, errInvalidToken // the address was changed another way meanwhile
+	}
+	old, yes := user.Email, true
+	changed, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{Email: &k.subject, EmailVerified: &yes})
+	if errors.Is(err, auth.ErrEmailTaken) {
+		return user, errUserExists
+	}
+	if err != nil {
+		return changed, err
+	}
+	return changed, l.emailChanged(ctx, user.ID, old, changed.Email)
+}
+
+// emailChanged records a change and tells the old address, which proves nothing
+// any more. It runs in a transaction.
+func (l *library) emailChanged(ctx context.Context, userID, from, to string) error {
+	if err := l.auth.Record(ctx, "auth/email_changed", userID, nil); err != nil || from == "" {
+		return err
+	}
+	if err := l.store.deleteLinksTo(ctx, kindReset, from); err != nil {
+		return err
+	}
+	if err := l.store.deleteCode(ctx, codeForget, from); err != nil {
+		return err
+	}
+	return l.send(ctx, letter{Kind: letterChanged, Address: from, UserID: userID, NewAddress: to})
+}
+
+// notFoundAs answers a refusal instead when a user is gone.
+func notFoundAs(err error, refusal *Error) error {
+	if errors.Is(err, auth.ErrUserNotFound) {
+		return refusal
+	}
+	return err
+}
