@@ -1,0 +1,181 @@
+package multiplayer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// maxTries bounds how often a step starts over because the session has changed.
+const maxTries = 5
+
+// errBusy is what is left when other nodes were faster every time.
+var errBusy = capability.ErrUnavailable.Saying("The session is changing too fast. Try again.")
+
+// errDoubtful asks for action ids to be looked up.
+var errDoubtful = errors.New("multiplayer: an action may have been accepted before")
+
+var errPanicked = errors.New("multiplayer: a panic, logged with its stack")
+
+// batch is steps on their way to the database: any number of plain ones or a
+// single one with effects or a result, so that what the ledger refuses takes no
+// neighbour along.
+type batch struct {
+	before, after *session
+	steps         []step
+	effects       []Effect
+	// taken is how many calls the batch brings to their outcomes; the first sure
+	// of them have theirs whether or not it is committed.
+	taken, sure int
+}
+
+// heavy reports whether more than rows of the session are written.
+func heavy(after *session, effects []Effect) bool { return len(effects) > 0 || after.phase.Terminal() }
+
+// plan decides calls one after the other, each on what those before it left,
+// until one must be alone.
+func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
+	b := &batch{before: s, after: s}
+	for _, c := range calls {
+		if len(b.steps) == 0 {
+			b.sure = b.taken
+		}
+		if first, ok := accepted(known, c.step); ok {
+			c.ack, c.err = first.replay(c.step)
+			b.taken++
+			continue
+		}
+		after, effects, err := m.advance(b.after, c.step)
+		if err == nil && after != b.after {
+			if heavy(after, effects) && len(b.steps) > 0 {
+				return b
+			}
+			b.steps = append(b.steps, c.step)
+			b.after, b.effects = after, effects
+			known = append(known, logged{c.step, after.version})
+		}
+		if c.ack, c.err = (Ack{}), err; err == nil {
+			c.ack = Ack{ID: c.actionID, Version: b.after.version}
+		}
+		b.taken++
+		if len(b.steps) > 0 && heavy(b.after, b.effects) {
+			return b
+		}
+	}
+	return b
+}
+
+// doubtful reports whether a refusal may be of an action that was accepted
+// before.
+func (b *batch) doubtful(calls []*call) bool {
+	return slices.ContainsFunc(calls[:b.taken], func(c *call) bool { return c.err != nil && c.actionID != "" })
+}
+
+// accepted finds the step that took an action id.
+func accepted(known []logged, st step) (logged, bool) {
+	if st.actionID == "" {
+		return logged{}, false
+	}
+	for _, l := range known {
+		if l.actor == st.actor && l.actionID == st.actionID {
+			return l, true
+		}
+	}
+	return logged{}, false
+}
+
+// replay answers a step whose action id is taken.
+func (l logged) replay(st step) (Ack, error) {
+	if !bytes.Equal(l.data, st.data) {
+		return Ack{}, capability.ErrIdempotencyConflict.Saying("This action id was used for another action.")
+	}
+	return Ack{ID: l.actionID, Version: l.version, Replayed: true}, nil
+}
+
+// known reads which action ids of the calls were accepted before.
+func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]logged, error) {
+	var ids []string
+	for _, c := range calls {
+		if c.actionID != "" {
+			ids = append(ids, c.actionID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return m.store.known(ctx, id, ids)
+}
+
+// advance is [session.advance] by the session's model; a fault of that is
+// logged here and answered as kit/internal.
+func (m *Multiplayer) advance(s *session, st step) (*session, []Effect, error) {
+	if s.broken != nil && !st.kind.ends() {
+		return nil, nil, s.broken
+	}
+	after, effects, err := s.advance(m.models[s.game.Kind], st)
+	m.blame(s, err)
+	return after, effects, err
+}
+
+// blame logs a fault of a model with its stack.
+func (m *Multiplayer) blame(s *session, err error) {
+	var f *fault
+	if errors.As(err, &f) {
+		m.log.Error("multiplayer: a model is at fault", slog.String("session", s.id), slog.Int64("version", s.version),
+			slog.String("fault", f.Error()), slog.String("stack", string(f.stack)))
+	}
+}
+
+// commit writes a batch in one transaction, or answers errStale when somebody
+// else was faster.
+func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
+	after := *b.after
+	if late := after.deadline != 0 && (after.alarm == 0 || after.alarm > after.deadline); late {
+		after.alarm = after.deadline
+	}
+	if m.plain(ctx, b, &after) {
+		return &after, m.store.step(ctx, b.before, &after, b.steps)
+	}
+	err := m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := m.store.update(ctx, b.before, &after); err != nil {
+			return err
+		}
+		return m.write(ctx, b, &after)
+	})
+	return &after, err
+}
+
+// plain reports whether a batch is written by a single statement: PostgreSQL is
+// a round trip away.
+func (m *Multiplayer) plain(ctx context.Context, b *batch, after *session) bool {
+	return m.host.DB.Dialect() == database.PostgreSQL && !m.host.DB.InTransaction(ctx) &&
+		!heavy(after, b.effects) && after.alarm == b.before.alarm
+}
+
+// write is what follows the session's own row.
+func (m *Multiplayer) write(ctx context.Context, b *batch, after *session) error {
+	if err := m.store.append(ctx, after.id, b.before.version+1, b.steps); err != nil {
+		return err
+	}
+	if after.alarm != b.before.alarm {
+		if err := m.setAlarm(ctx, after); err != nil {
+			return err
+		}
+	}
+	if err := m.settle(ctx, after, b.steps[0].actor, b.effects); err != nil {
+		return err
+	}
+	if !after.phase.Terminal() {
+		return nil
+	}
+	result, err := m.conclude(ctx, after)
+	if err == nil {
+		after.result = result
+	}
+	return err
+}

@@ -1,0 +1,244 @@
+package multiplayer
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Config says which games there are.
+type Config struct {
+	// Games are what sessions are created from, each key once. None is right
+	// where matchmaking alone creates sessions, from games of its own.
+	Games []Game
+	// Models are required: one for the kind of every game.
+	Models []Model
+	// OpenTimeout is how long a session waits for players before it is
+	// abandoned, by default 24 hours.
+	OpenTimeout time.Duration
+	// Retention is how long the log of a session is kept after its end, by
+	// default 30 days; the result stays.
+	Retention time.Duration
+	// Database names the binding that holds the sessions, by default "DB". The
+	// ledger, the leaderboard and rating live on the same one.
+	Database string
+	// BasePath is the mount prefix, by default "/multiplayer".
+	BasePath string
+}
+
+// Mode says who can come and go.
+type Mode string
+
+// The two modes.
+const (
+	// Match has a fixed roster: it begins when the last player has joined.
+	Match Mode = "match"
+	// Table begins with the players that its model needs; more join and leave
+	// while it is played.
+	Table Mode = "table"
+)
+
+// MaxSeats bounds the players of one session.
+const MaxSeats = 1000
+
+// Game is the configuration of one game. A session keeps the one it was
+// created with; later changes do not touch it.
+type Game struct {
+	// Key names it in paths: 1 to 64 letters, digits, hyphens and underscores.
+	Key string
+	// Kind names the model.
+	Kind string
+	// Mode is Match by default.
+	Mode Mode
+	// Players is the roster of a match, and how many a table seats at most; by
+	// default 2, at most [MaxSeats].
+	Players int
+	// Rules configure the model, whose schema they must fit: the model's own
+	// type, or JSON. Nil means an empty object.
+	Rules any
+	// TurnTimeout is how long a session waits for the next action before it is
+	// abandoned, in whole milliseconds. Zero waits indefinitely.
+	TurnTimeout time.Duration
+	// Leaderboard, optional, says what a finished game is worth.
+	Leaderboard *Scoring
+}
+
+// Scoring submits points to a board for every ranked player.
+type Scoring struct {
+	// Board is the key of a configured board, as a rule one that sums.
+	Board  string `json:"board"`
+	Points Points `json:"points"`
+}
+
+// Points are what an outcome is worth. The only first wins; with several
+// firsts they draw; everybody else loses.
+type Points struct {
+	Win  int64 `json:"win"`
+	Draw int64 `json:"draw"`
+	Loss int64 `json:"loss"`
+}
+
+// gameJSON is a game as it is stored and shown.
+type gameJSON struct {
+	Key           string          `json:"key"`
+	Kind          string          `json:"kind"`
+	Mode          Mode            `json:"mode"`
+	Players       int             `json:"players"`
+	Rules         json.RawMessage `json:"rules"`
+	TurnTimeoutMs *int64          `json:"turnTimeoutMs"`
+	Leaderboard   *Scoring        `json:"leaderboard"`
+}
+
+// MarshalJSON writes the game in the terms of the specification.
+func (g Game) MarshalJSON() ([]byte, error) {
+	rules, err := rulesJSON(g.Rules)
+	if err != nil {
+		return nil, err
+	}
+	out := gameJSON{Key: g.Key, Kind: g.Kind, Mode: g.Mode, Players: g.Players, Rules: rules, Leaderboard: g.Leaderboard}
+	if ms := g.TurnTimeout.Milliseconds(); ms != 0 {
+		out.TurnTimeoutMs = &ms
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (g *Game) UnmarshalJSON(data []byte) error {
+	var in gameJSON
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*g = Game{Key: in.Key, Kind: in.Kind, Mode: in.Mode, Players: in.Players, Rules: in.Rules, Leaderboard: in.Leaderboard}
+	if in.TurnTimeoutMs != nil {
+		g.TurnTimeout = time.Duration(*in.TurnTimeoutMs) * time.Millisecond
+	}
+	return nil
+}
+
+func rulesJSON(rules any) (json.RawMessage, error) {
+	if rules == nil {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(rules)
+}
+
+// nameForm is that of game keys, kinds and session ids.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (c Config) withDefaults() Config {
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 24*time.Hour)
+	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
+	c.Database = cmp.Or(c.Database, "DB")
+	c.BasePath = cmp.Or(c.BasePath, "/multiplayer")
+	c.Games = slices.Clone(c.Games)
+	for i, g := range c.Games {
+		c.Games[i] = g.withDefaults()
+	}
+	return c
+}
+
+func (g Game) withDefaults() Game {
+	g.Mode = cmp.Or(g.Mode, Match)
+	g.Players = cmp.Or(g.Players, 2)
+	return g
+}
+
+// resolve answers the games by key and the models by kind, or all faults.
+func (c Config) resolve(peers Peers) (map[string]Game, map[string]Model, error) {
+	faults := capability.Faults{Capability: Name}
+	models := make(map[string]Model)
+	if len(c.Models) == 0 {
+		faults.Add("models", nil, "is empty", "define the model of each game with multiplayer.Define")
+	}
+	for i, model := range c.Models {
+		at := fmt.Sprintf("models[%d]", i)
+		_, taken := models[model.kind]
+		switch {
+		case model.engine == nil:
+			faults.Add(at, nil, "is empty", "make it with multiplayer.Define")
+		case model.fault != nil:
+			faults.Add(at, model.kind, model.fault.Error(), "mend its definition")
+		case taken:
+			faults.Add(at, model.kind, "is defined twice", "give each model a kind of its own")
+		default:
+			models[model.kind] = model
+		}
+	}
+	if c.OpenTimeout < time.Minute {
+		faults.Add("openTimeout", c.OpenTimeout, "is less than a minute", "leave it out for the default")
+	}
+	if c.Retention < time.Minute {
+		faults.Add("retention", c.Retention, "is less than a minute", "leave it out for the default")
+	}
+	games := make(map[string]Game)
+	for i, g := range c.Games {
+		at := fmt.Sprintf("games[%d].", i)
+		if _, taken := games[g.Key]; taken {
+			faults.Add(at+"key", g.Key, "is declared twice", "declare each game once")
+		}
+		g, list := g.check(models, peers)
+		for _, fault := range list {
+			fault.Key = at + fault.Key
+			faults.AddFault(fault)
+		}
+		games[g.Key] = g
+	}
+	return games, models, faults.Err()
+}
+
+// check answers the game with its rules in one spelling, and what is wrong with it.
+func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fault) {
+	var faults []capability.Fault
+	add := func(key string, value any, reason, mend string) {
+		faults = append(faults, capability.Fault{Key: key, Value: value, Reason: reason, Mend: mend})
+	}
+	if !nameForm.MatchString(g.Key) {
+		add("key", g.Key, "is not a path segment", "use 1 to 64 letters, digits, hyphens and underscores")
+	}
+	if g.Mode != Match && g.Mode != Table {
+		add("mode", g.Mode, "is not a mode", "use match or table")
+	}
+	if g.TurnTimeout < 0 || g.TurnTimeout%time.Millisecond != 0 {
+		add("turnTimeoutMs", g.TurnTimeout, "is not a number of milliseconds", "leave it out to wait indefinitely")
+	}
+	if s := g.Leaderboard; s != nil && (peers.Leaderboard == nil || !peers.Leaderboard.Has(s.Board)) {
+		add("leaderboard.board", s.Board, "is not a configured board", "compose leaderboard with this board, or leave it out")
+	}
+	model, ok := models[g.Kind]
+	if !ok {
+		add("kind", g.Kind, "has no model", "use one of "+strings.Join(slices.Sorted(maps.Keys(models)), ", "))
+		return g, faults
+	}
+	if g.Players < model.min || g.Players > model.max {
+		add("players", g.Players, "cannot play "+g.Kind, fmt.Sprintf("use %d to %d", model.min, model.max))
+	}
+	if g.Mode == Table && !model.table {
+		add("mode", g.Mode, "needs OnJoin and OnLeave of the model "+g.Kind, "define them, or use match")
+	}
+	rules, err := rulesJSON(g.Rules)
+	if err == nil {
+		err = model.engine.checkRules(rules)
+	}
+	if err != nil {
+		add("rules", nil, "are refused by the model "+g.Kind+": "+err.Error(), "see its Config")
+	}
+	g.Rules = rules
+	return g, faults
+}
+
+func (c Config) keys() []capability.ConfigKey {
+	return []capability.ConfigKey{
+		{Key: "games", Value: c.Games, Summary: "The games that sessions are created from."},
+		{Key: "openTimeout", Value: c.OpenTimeout.String(), Summary: "How long a session waits for players."},
+		{Key: "retention", Value: c.Retention.String(), Summary: "How long the log of a session is kept after its end."},
+		{Key: "database", Value: c.Database, Summary: "The database binding that holds the sessions."},
+		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
+	}
+}

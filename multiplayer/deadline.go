@@ -1,0 +1,91 @@
+package multiplayer
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kitbackend/kit/jobs"
+)
+
+// The jobs of multiplayer.
+const (
+	deadlineBinding = "MULTIPLAYER_DEADLINE"
+	sweepBinding    = "MULTIPLAYER_SWEEP"
+)
+
+// overdueAfter is when the sweep takes care of a deadline whose alarm is lost.
+const overdueAfter = 5 * time.Minute
+
+func (m *Multiplayer) jobs() []jobs.Binding {
+	return []jobs.Binding{
+		{
+			Name: deadlineBinding, MaxAttempts: 1000,
+			Backoff: func(attempt int) time.Duration { return min(time.Minute, time.Second<<min(attempt, 6)) },
+			Run:     func(ctx context.Context, job jobs.Job) error { return m.expire(ctx, job.Key) },
+		},
+		{
+			Name: sweepBinding, Schedule: "17 * * * *",
+			Run: func(ctx context.Context, _ jobs.Job) error { return m.sweep(ctx) },
+		},
+	}
+}
+
+// setAlarm has a job look at the session when its deadline has come. Deadlines
+// move with every action and the alarm does not: one that comes too early finds
+// the new deadline and waits for it. So there is at most one write of a job for
+// each time limit that passes, not one for each action.
+func (m *Multiplayer) setAlarm(ctx context.Context, s *session) error {
+	return m.host.Jobs.SetAlarm(ctx, deadlineBinding, s.id, time.UnixMilli(s.alarm), nil)
+}
+
+// expire abandons a session whose deadline has passed. Anybody may ask at any
+// time: the session itself knows whether it has.
+func (m *Multiplayer) expire(ctx context.Context, id string) error {
+	s, err := m.current(ctx, id)
+	if err != nil || s.phase.Terminal() || s.deadline == 0 {
+		return ignoreMissing(err)
+	}
+	now := m.now().UnixMilli()
+	if now >= s.deadline {
+		if _, err := m.do(ctx, id, step{kind: stepExpire, at: now}); err != nil {
+			return err
+		}
+		if s, err = m.current(ctx, id); err != nil || s.phase.Terminal() || s.deadline == 0 {
+			return err
+		}
+	}
+	return jobs.Snooze(time.Duration(s.deadline-now) * time.Millisecond)
+}
+
+// sweep abandons what alarms have missed and removes what ended long ago.
+func (m *Multiplayer) sweep(ctx context.Context) error {
+	now := m.now()
+	if err := m.sweepOverdue(ctx, now); err != nil {
+		return err
+	}
+	for {
+		n, err := m.store.remove(ctx, now.Add(-m.cfg.Retention))
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+func (m *Multiplayer) sweepOverdue(ctx context.Context, now time.Time) error {
+	for after := ""; ; {
+		ids, err := m.store.overdue(ctx, now.Add(-overdueAfter), after)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			if _, err := m.do(ctx, id, step{kind: stepExpire, at: now.UnixMilli()}); err != nil {
+				m.log.Warn("multiplayer: a session was not abandoned", slog.String("session", id), slog.Any("error", err))
+			}
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// now is the time in whole milliseconds, outside of every transaction.
+func (m *Multiplayer) now() time.Time { return m.host.DB.Now(context.Background()) }

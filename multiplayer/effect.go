@@ -1,0 +1,90 @@
+package multiplayer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// EffectKind names what an effect does in the ledger.
+type EffectKind string
+
+// The kinds of effect.
+const (
+	HoldEffect     EffectKind = "hold"
+	CaptureEffect  EffectKind = "capture"
+	ReleaseEffect  EffectKind = "release"
+	CreditEffect   EffectKind = "credit"
+	DebitEffect    EffectKind = "debit"
+	TransferEffect EffectKind = "transfer"
+)
+
+// Effect is one movement of money that a model declares. The session settles
+// it in the transaction of the transition, once by its ref.
+type Effect struct {
+	Kind EffectKind `json:"kind"`
+	// UserID is whose account it is; of a transfer, who pays.
+	UserID string `json:"userId,omitempty"`
+	// To is who is paid by a transfer.
+	To       string `json:"to,omitempty"`
+	Currency string `json:"currency,omitempty"`
+	// Amount is in minor units; zero captures all of a hold.
+	Amount int64 `json:"amount,omitempty"`
+	// Ref begins with the session's id, see [Context.Ref]. A capture and a
+	// release carry that of their hold.
+	Ref string `json:"ref"`
+	// Memo is free text of at most 500 bytes, for a movement of money alone.
+	Memo string `json:"memo,omitempty"`
+}
+
+// Hold reserves a stake. A player who does not cover it has the action refused
+// and nothing persisted. What is neither captured nor released by the end of
+// the session is released then.
+func Hold(userID, currency string, amount int64, ref string) Effect {
+	return Effect{Kind: HoldEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+}
+
+// Capture spends a hold of this session, all of it.
+func Capture(ref string) Effect { return Effect{Kind: CaptureEffect, Ref: ref} }
+
+// Release returns a hold of this session.
+func Release(ref string) Effect { return Effect{Kind: ReleaseEffect, Ref: ref} }
+
+// Credit pays a player.
+func Credit(userID, currency string, amount int64, ref string) Effect {
+	return Effect{Kind: CreditEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+}
+
+// Debit takes from a player, who must cover it.
+func Debit(userID, currency string, amount int64, ref string) Effect {
+	return Effect{Kind: DebitEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+}
+
+// Transfer moves money from one player, who must cover it, to another.
+func Transfer(from, to, currency string, amount int64, ref string) Effect {
+	return Effect{Kind: TransferEffect, UserID: from, To: to, Currency: currency, Amount: amount, Ref: ref}
+}
+
+// settles reports whether the effect ends a hold.
+func (e Effect) settles() bool { return e.Kind == CaptureEffect || e.Kind == ReleaseEffect }
+
+// maxEffects bounds what one transition declares.
+const maxEffects = 4 * MaxSeats
+
+// checkEffects holds a model to the session's own refs: so sessions never
+// collide in the ledger, and none settles a hold of another.
+func checkEffects(sessionID string, effects []Effect) error {
+	if len(effects) > maxEffects {
+		return fmt.Errorf("declares more than %d effects at once", maxEffects)
+	}
+	for _, e := range effects {
+		switch e.Kind {
+		case HoldEffect, CaptureEffect, ReleaseEffect, CreditEffect, DebitEffect, TransferEffect:
+		default:
+			return fmt.Errorf("declares an effect of unknown kind")
+		}
+		if !strings.HasPrefix(e.Ref, sessionID+"/") {
+			return fmt.Errorf("declares a %s whose ref does not begin with the session's id and a slash", e.Kind)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package multiplayer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Bounds of what a session keeps, in bytes of JSON.
+const (
+	// MaxState bounds a state, what a player sees of it, and a result's detail.
+	MaxState = 256 << 10
+	// MaxAction bounds what a client sends.
+	MaxAction = 16 << 10
+)
+
+// typed is the engine of a definition.
+type typed[C, S any] struct {
+	Definition[C, S]
+	rules, state *jsonschema.Resolved
+}
+
+// fault is what is wrong with a model. Its text holds nothing of a state: it is
+// logged while the game is on.
+type fault struct {
+	kind, doing, what string
+	stack             []byte
+}
+
+func (f *fault) Error() string {
+	return fmt.Sprintf("multiplayer: model %s: %s %s", f.kind, f.doing, f.what)
+}
+
+func (t *typed[C, S]) fault(doing, what string) error {
+	return &fault{kind: t.Kind, doing: doing, what: what}
+}
+
+func (t *typed[C, S]) checkRules(rules json.RawMessage) error { return hold(t.rules, rules) }
+
+// checkState holds a state to its schema. What exactly it breaks is not told:
+// that would quote the state.
+func (t *typed[C, S]) checkState(state json.RawMessage) error {
+	if hold(t.state, state) != nil {
+		return t.fault("State", "is not of its schema")
+	}
+	return nil
+}
+
+// play runs the model's part of a transition, and its end if that is reached.
+func (t *typed[C, S]) play(in input, kind stepKind, m Move) (out played, err error) {
+	defer t.catch(string(kind), &err)
+	c, s, err := t.decode(in)
+	if err != nil {
+		return played{}, err
+	}
+	c.Random = NewRandom(in.seed, in.cursor)
+	var effects []Effect
+	switch kind {
+	case stepBegin:
+		s, effects, err = t.Init(c)
+	case stepAct:
+		s, effects, err = t.Apply(c, s, m)
+	case stepJoin:
+		s, effects, err = t.OnJoin(c, s, m.UserID)
+	case stepLeave:
+		s, effects, err = t.OnLeave(c, s, m.UserID)
+	default: // a close resolves the state as it is
+	}
+	if err != nil {
+		return played{}, refusal(err)
+	}
+	out = played{cursor: c.Random.Cursor(), effects: effects}
+	if out.state, err = t.encode(string(kind), s); err != nil {
+		return played{}, err
+	}
+	if err := t.checkState(out.state); err != nil {
+		return played{}, err
+	}
+	c.Random, c.Players = nil, slices.Clone(in.players)
+	if kind == stepClose || t.IsComplete(c, s) {
+		err = t.resolve(c, &out)
+	}
+	return out, err
+}
+
+// resolve ends the game, on the state as it is stored.
+func (t *typed[C, S]) resolve(c Context[C], out *played) error {
+	var s S
+	if err := json.Unmarshal(out.state, &s); err != nil {
+		return t.fault("State", "does not decode")
+	}
+	end := t.Resolve(c, s)
+	out.effects = append(slices.Clip(out.effects), end.Effects...)
+	out.outcome = &outcome{ranks: end.Ranks, teams: end.Teams}
+	if end.Ranks != nil && end.Teams != nil {
+		return t.fault("Resolve", "answers both ranks and teams")
+	}
+	if end.Detail == nil {
+		return nil
+	}
+	detail, err := t.encode("Resolve", end.Detail)
+	out.outcome.detail = detail
+	return err
+}
+
+// redact answers what a viewer sees of the state in.
+func (t *typed[C, S]) redact(in input, viewer string, revealed bool) (view json.RawMessage, err error) {
+	defer t.catch("Redact", &err)
+	c, s, err := t.decode(in)
+	if err != nil {
+		return nil, err
+	}
+	return t.encode("Redact", t.Redact(c, s, viewer, revealed))
+}
+
+// reencode shows what becomes of a state between two actions.
+func (t *typed[C, S]) reencode(in input) (json.RawMessage, error) {
+	_, s, err := t.decode(in)
+	if err != nil {
+		return nil, err
+	}
+	return t.encode("State", s)
+}
+
+// decode makes arguments that are the model's own to change.
+func (t *typed[C, S]) decode(in input) (c Context[C], s S, err error) {
+	c = Context[C]{SessionID: in.sessionID, Players: slices.Clone(in.players), Now: in.now}
+	if json.Unmarshal(in.rules, &c.Config) != nil {
+		return c, s, t.fault("Config", "does not decode")
+	}
+	if in.state != nil && json.Unmarshal(in.state, &s) != nil {
+		return c, s, t.fault("State", "does not decode")
+	}
+	return c, s, nil
+}
+
+func (t *typed[C, S]) encode(doing string, value any) (json.RawMessage, error) {
+	data, err := json.Marshal(value)
+	switch {
+	case err != nil:
+		return nil, t.fault(doing, "answers what does not encode as JSON")
+	case len(data) > MaxState:
+		return nil, t.fault(doing, fmt.Sprintf("answers more than %d bytes", MaxState))
+	}
+	return data, nil
+}
+
+// catch makes a fault of a panic. Its value may be anything, a state included,
+// so only what the runtime itself says is kept.
+func (t *typed[C, S]) catch(doing string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	what := "panicked"
+	var own runtime.Error
+	if e, ok := p.(error); ok && errors.As(e, &own) {
+		what += ": " + own.Error()
+	}
+	*err = &fault{kind: t.Kind, doing: doing, what: what, stack: callers()}
+}
+
+// callers is the stack of a panic without the arguments of its functions, which
+// can be parts of a state.
+func callers() []byte {
+	var stack []byte
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		stack = fmt.Appendf(stack, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
+	}
+	return stack
+}
+
+// refusal is how a model's error goes to the player: what was made to be told
+// goes alone, without what it wraps or is wrapped in; of anything else only that
+// the move is refused.
+func refusal(err error) error {
+	meant := capability.AsError(err)
+	if meant.Is(ErrInvalidMove) || meant.Is(ErrInvalidTransition) {
+		return meant.Because(nil)
+	}
+	return ErrInvalidMove
+}

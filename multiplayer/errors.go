@@ -1,0 +1,39 @@
+package multiplayer
+
+import "github.com/kitbackend/kit/capability"
+
+// The refusals of multiplayer. Ids and bodies that break their bounds are
+// kit/invalid_request, an action id used for another action is
+// kit/idempotency_conflict, a session with more callers than it keeps up with
+// is kit/rate_limited, and a stake that is not covered is
+// ledger/insufficient_funds.
+var (
+	ErrSessionNotFound = capability.NewError(404, "multiplayer/session_not_found", "There is no such session.")
+	ErrGameNotFound    = capability.NewError(404, "multiplayer/game_not_found", "There is no such game.")
+	ErrNotAMember      = capability.NewError(403, "multiplayer/not_a_member", "You are not a player of this session.")
+	ErrSessionFull     = capability.NewError(409, "multiplayer/session_full", "Every seat of this session is taken.")
+	// ErrInvalidMove is what the model answers to an action its rules forbid.
+	ErrInvalidMove = capability.NewError(422, "multiplayer/invalid_move", "The rules do not allow this action.")
+	// ErrInvalidTransition carries a [Stale] in its details when the action
+	// expected another version.
+	ErrInvalidTransition = capability.NewError(409, "multiplayer/invalid_transition", "The session does not take this now.")
+)
+
+func refusals() []*capability.Error {
+	return []*capability.Error{
+		ErrSessionNotFound, ErrGameNotFound, ErrNotAMember, ErrSessionFull, ErrInvalidMove, ErrInvalidTransition,
+	}
+}
+
+// Stale says, beside [ErrInvalidTransition], which version the session has.
+type Stale struct {
+	Version int64 `json:"version"`
+}
+
+// Uncovered is found by errors.As in the ledger/insufficient_funds of an
+// operation that was refused because a player does not cover a stake.
+type Uncovered struct{ UserID string }
+
+func (u *Uncovered) Error() string {
+	return "multiplayer: player " + u.UserID + " does not cover the stake"
+}

@@ -1,0 +1,63 @@
+package multiplayer_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/multiplayer/modeltest"
+)
+
+// TestModels holds the models of these tests to what they are to be.
+func TestModels(t *testing.T) {
+	modeltest.Run(t, modeltest.Suite{
+		Model: duel, Game: multiplayer.Game{Key: "guess", Kind: "guess"},
+		Move: func(_ multiplayer.View, r *rand.Rand) any { return map[string]int{"Number": r.IntN(8)} },
+	})
+	for _, game := range trickConfig().Games {
+		game.Leaderboard = nil
+		modeltest.Run(t, modeltest.Suite{
+			Model: tricks, Game: game, Games: 3, Steps: 60,
+			Move: func(_ multiplayer.View, r *rand.Rand) any { return trickMove{Card: r.IntN(4) - 1} },
+			Hidden: func(state json.RawMessage, viewer string) (cards []string) {
+				var s trickState
+				if err := json.Unmarshal(state, &s); err != nil {
+					t.Error(err)
+				}
+				for id, hand := range s.Hands {
+					if id != viewer {
+						cards = append(cards, hand...)
+					}
+				}
+				return cards
+			},
+		})
+	}
+}
+
+// TestSimulation: a session is played in memory as it is on a database, given
+// its seed.
+func TestSimulation(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	game := trickConfig().Games[2]
+	s, err := multiplayer.Simulate(tricks, game, vectorSeed(), at, "ada")
+	if err != nil || s.Phase() != multiplayer.Open {
+		t.Fatal(s.Phase(), err)
+	}
+	for _, err := range []error{
+		s.Join("bob", at), s.Act("ada", json.RawMessage(`{"card":0}`), at), s.Join("cid", at), s.Leave("ada", at), s.Close("bob", at),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	v, err := s.View("cid")
+	if err != nil || s.Phase() != multiplayer.Resolved || v.Version != 6 || s.Cursor() != 150 || len(s.Effects()) != 8 {
+		t.Errorf("%+v %v, %d words, %d effects", v, err, s.Cursor(), len(s.Effects()))
+	}
+	if _, err := multiplayer.Simulate(tricks, multiplayer.Game{Key: "a/b", Kind: "chess"}, vectorSeed(), at); len(faultKeys(err)) != 2 {
+		t.Error(err)
+	}
+}

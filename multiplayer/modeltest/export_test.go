@@ -1,0 +1,6 @@
+package modeltest
+
+import "testing"
+
+// Play plays one game and answers the first fault.
+func (s Suite) Play(t *testing.T, seed uint64) error { return s.play(t, seed) }

@@ -1,0 +1,548 @@
+// Package multiplayer runs games whose truth is on the server: players join
+// sessions, act, and see what the game's model lets each of them see.
+//
+// # What it promises
+//
+//   - An accepted action is durable when it is answered, is in the log once,
+//     and follows the one before without a gap, on any number of nodes. An
+//     action with an id counts once, however often it is sent.
+//   - The ledger effects of a transition, its log row, its deadline and, at the
+//     end, the result, the ratings and the points commit together or not at all.
+//     An effect counts once by its ref. A stake that a player does not cover
+//     refuses the action, and nothing of it is kept. At the end no hold of the
+//     session stays open.
+//   - A session whose turn is not played in time is abandoned, also when the
+//     node that it was played on is gone.
+//   - What a player sees has passed the model's Redact: in views, and nowhere
+//     else is anything of a state, neither in errors nor in the log of the
+//     process.
+//   - Randomness can be checked: the hash of the seed is known before the first
+//     draw, the seed once the session is over. See [Random].
+//   - The log of a session, played again, gives the same bytes. See
+//     [Multiplayer.Replay].
+//
+// # Models
+//
+// A game is a pure model; see [Definition]. Package modeltest holds one to it.
+//
+// # Phases
+//
+// A session is open while it waits for players, active while it is played, then
+// resolved or abandoned. A match begins with its full roster and is played to
+// its end. A table begins with as many as its model needs; players come and go,
+// and who has the first seat, at first who opened it, closes it: the model
+// resolves an active one. A table that the last player leaves is closed.
+//
+// # Transactions
+//
+// An operation joins the transaction of its context and commits or rolls back
+// with the caller's own rows; outside of one it is durable when it returns. In
+// a caller's transaction a refusal leaves that usable, but for one by the ledger.
+//
+// # The socket
+//
+// A player's WebSocket carries JSON text frames that their member type tells
+// apart. A page, which can set no headers, offers the subprotocols kit.v1 and
+// kit.bearer.<access token>; the first one is answered. The server sends:
+//
+//	hello  {v, sessionId, you, version, heartbeatMs, resume, ts}
+//	view   {version, view}        replaces what the client has
+//	patch  {from, to, ops}        RFC 6902 add, remove, replace on the view of from
+//	ack    {id, version}          the action is durable
+//	error  {id?, code, message, details?, retryAfterMs?}
+//	ping   {ts}                   every heartbeatMs; ts is the server's clock
+//	closed {phase, result}        after the last view; the socket ends
+//
+// and takes:
+//
+//	action {id, expect?, data}    the id makes it count once over reconnects
+//	resume {version}              asks for the whole view, after a patch that does not fit
+//	ping, pong                    signs of life; ping is answered by pong
+//
+// hello and view follow every connect, so a client that comes back needs no
+// more than to send again what was not acknowledged. Who reads slowly skips
+// versions. A frame has at most 16 KiB, and 20 a second are taken. Close codes:
+// 1000 after closed, 1012 and 1013 to come back when the reason's retryAfterMs
+// have passed, 4001 when the proof has ended, 4003 when the player has left,
+// 4008 when answers pile up unread, 4010 when the user opened too many newer
+// sockets.
+//
+// # Who may call
+//
+// In process, whoever has the *Multiplayer. Over HTTP every signed-in user
+// creates sessions, at most [MaxOpen] of his own waiting at a time, and joins
+// those whose id he was given; the players of a session do and see the rest.
+package multiplayer
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/strictjson"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/pubsub"
+	"github.com/kitbackend/kit/rating"
+)
+
+// Name is the capability's name.
+const Name = "multiplayer"
+
+// Bounds of what callers say.
+const (
+	// MaxOpen is how many sessions of one creator may wait for players at a time.
+	MaxOpen = 20
+	// MaxActionID bounds an action id in bytes.
+	MaxActionID = 64
+
+	maxUserID = 128
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities that multiplayer uses. They live in the same
+// database.
+type Peers struct {
+	// Ledger settles the effects of models. Without it a model that declares one
+	// has its action refused as a fault.
+	Ledger *ledger.Ledger
+	// Leaderboard takes the points of games that name a board.
+	Leaderboard *leaderboard.Leaderboard
+	// Rating rates the outcomes of the games it composes under the same key.
+	Rating *rating.Rating
+}
+
+// Multiplayer runs sessions. It is safe for concurrent use, from several
+// processes on PostgreSQL.
+type Multiplayer struct {
+	host   capability.Host
+	cfg    Config
+	games  map[string]Game
+	models map[string]Model
+	peers  Peers
+	log    *slog.Logger
+	store  store
+	owners *owners
+	hub    *hub
+}
+
+// New checks the configuration, all faults at once; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
+	cfg = cfg.withDefaults()
+	games, models, err := cfg.resolve(peers)
+	if err != nil {
+		return nil, err
+	}
+	if host.PubSub == nil {
+		host.PubSub = pubsub.NewMemory()
+	}
+	if host.Log == nil {
+		host.Log = slog.Default()
+	}
+	m := &Multiplayer{host: host, cfg: cfg, games: games, models: models, peers: peers, log: host.Log, store: store{host.DB}}
+	m.owners = newOwners(m)
+	m.hub = newHub(m)
+	return m, nil
+}
+
+// Game answers a configured game. Refuses with multiplayer/game_not_found.
+func (m *Multiplayer) Game(key string) (Game, error) {
+	g, ok := m.games[key]
+	if !ok {
+		return Game{}, ErrGameNotFound
+	}
+	return g, nil
+}
+
+// Check answers what is wrong with a game that [Multiplayer.Start] is to take,
+// all of it: for whoever has games of his own to check at assembly. The game it
+// returns has its defaults filled in.
+func (m *Multiplayer) Check(g Game) (Game, error) {
+	faults := capability.Faults{Capability: Name}
+	checked, list := g.withDefaults().check(m.models, m.peers)
+	for _, f := range list {
+		faults.AddFault(f)
+	}
+	return checked, faults.Err()
+}
+
+// Create opens a session of a configured game with its creator seated, and
+// begins it if that is all it takes. Refuses with multiplayer/game_not_found,
+// kit/rate_limited when too many of his sessions wait for players, and
+// ledger/insufficient_funds.
+func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, error) {
+	g, err := m.Game(game)
+	if err != nil {
+		return View{}, err
+	}
+	if err := checkUser(userID); err != nil {
+		return View{}, err
+	}
+	waiting, err := m.store.waiting(ctx, userID)
+	if err != nil {
+		return View{}, err
+	}
+	if waiting >= MaxOpen {
+		return View{}, capability.ErrRateLimited.Saying("At most %d of your sessions wait for players at a time.", MaxOpen)
+	}
+	s, err := m.begin(ctx, Start{Game: g, Players: []string{userID}, Open: true})
+	if err != nil {
+		return View{}, err
+	}
+	return m.show(s, userID)
+}
+
+// Start creates a session with players, or answers the one that has its id:
+// made from a game of the same key, whoever plays it by now. Refuses with
+// kit/invalid_request, with kit/idempotency_conflict also once the session of
+// the id is removed, and with ledger/insufficient_funds, see [Uncovered].
+func (m *Multiplayer) Start(ctx context.Context, start Start) (Session, error) {
+	s, err := m.begin(ctx, start)
+	if err != nil {
+		return Session{}, err
+	}
+	return Session{ID: s.id, Game: s.game.Key, Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players}, nil
+}
+
+// begin creates a session or answers the one that there is.
+func (m *Multiplayer) begin(ctx context.Context, start Start) (*session, error) {
+	game, err := m.Check(start.Game)
+	if err != nil {
+		return nil, capability.ErrInvalidRequest.Saying("%s", err.Error())
+	}
+	if err := m.checkStart(game, start); err != nil {
+		return nil, err
+	}
+	now := m.host.DB.Now(ctx)
+	if start.SessionID == "" {
+		start.SessionID = id.New(now)
+	} else if there, err := m.existing(ctx, start.SessionID, game); err != nil || there != nil {
+		return there, err
+	}
+	data, err := json.Marshal(opening{Players: start.Players, Until: now.Add(m.cfg.OpenTimeout).UnixMilli()})
+	if err != nil {
+		return nil, err
+	}
+	blank := &session{id: start.SessionID, game: game, seed: newSeed(), left: []string{}}
+	st := step{kind: stepCreate, data: data, at: now.UnixMilli()}
+	first, effects, err := m.advance(blank, st)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{before: blank, after: first, steps: []step{st}, effects: effects}
+	made, err := m.create(ctx, b, start.Players[0])
+	if made == nil && err == nil {
+		return m.existing(ctx, start.SessionID, game)
+	}
+	return made, err
+}
+
+// create writes a new session; nil when there is one of its id.
+func (m *Multiplayer) create(ctx context.Context, b *batch, creator string) (*session, error) {
+	after := *b.after
+	after.alarm = after.deadline
+	var inserted bool
+	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		if inserted, err = m.store.insert(ctx, &after, creator); err != nil || !inserted {
+			return err
+		}
+		return m.write(ctx, b, &after)
+	})
+	if err != nil || !inserted {
+		return nil, err
+	}
+	if !m.host.DB.InTransaction(ctx) {
+		m.owners.of(after.id).keep(&after)
+	}
+	return &after, nil
+}
+
+func (m *Multiplayer) checkStart(g Game, start Start) error {
+	invalid := capability.ErrInvalidRequest
+	needed := g.Players
+	if g.Mode == Table {
+		needed = m.models[g.Kind].min
+	}
+	switch n := len(start.Players); {
+	case start.SessionID != "" && !nameForm.MatchString(start.SessionID):
+		return invalid.Saying("A session id is 1 to 64 letters, digits, hyphens and underscores.")
+	case n == 0 || n > g.Players:
+		return invalid.Saying("%s seats 1 to %d players.", g.Key, g.Players)
+	case n < needed && !start.Open:
+		return invalid.Saying("%s begins with %d players.", g.Key, needed)
+	}
+	for i, player := range start.Players {
+		if err := checkUser(player); err != nil {
+			return err
+		}
+		if slices.Contains(start.Players[:i], player) {
+			return invalid.Saying("A player has one seat.")
+		}
+	}
+	return nil
+}
+
+// existing answers the session of an id, or nil. An id whose session was
+// removed stays taken: its refs have moved money, its result is kept.
+func (m *Multiplayer) existing(ctx context.Context, id string, game Game) (*session, error) {
+	s, err := m.store.load(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil:
+		r, _, err := m.store.result(ctx, id)
+		if err == nil && r != nil {
+			err = capability.ErrIdempotencyConflict.Saying("This session id was used for a session that is over.")
+		}
+		return nil, err
+	case s.game.Key != game.Key:
+		return nil, capability.ErrIdempotencyConflict.Saying("This session id was used for another game.")
+	}
+	return s, nil
+}
+
+// Join takes a seat; who has one already keeps it. Refuses with
+// multiplayer/session_not_found, session_full, invalid_transition when the
+// session is over, and ledger/insufficient_funds.
+func (m *Multiplayer) Join(ctx context.Context, sessionID, userID string) (View, error) {
+	if err := checkUser(userID); err != nil {
+		return View{}, err
+	}
+	ack, err := m.do(ctx, sessionID, step{kind: stepJoin, actor: userID})
+	if err != nil {
+		return View{}, err
+	}
+	return m.viewAt(ctx, sessionID, userID, ack.Version)
+}
+
+// Leave gives up a seat at a table. Refuses with multiplayer/session_not_found,
+// not_a_member and, in match mode and when the session is over,
+// invalid_transition.
+func (m *Multiplayer) Leave(ctx context.Context, sessionID, userID string) error {
+	_, err := m.do(ctx, sessionID, step{kind: stepLeave, actor: userID})
+	return err
+}
+
+// Close ends a table: one that waits for players is abandoned, an active one
+// resolved. Refuses with multiplayer/session_not_found, not_a_member and, in
+// match mode, to all but the first player and when the session is over,
+// invalid_transition.
+func (m *Multiplayer) Close(ctx context.Context, sessionID, userID string) (View, error) {
+	ack, err := m.do(ctx, sessionID, step{kind: stepClose, actor: userID})
+	if err != nil {
+		return View{}, err
+	}
+	return m.viewAt(ctx, sessionID, userID, ack.Version)
+}
+
+// Abandon ends a session as if its deadline had passed: its open holds go back,
+// and nobody wins. It is for operators, of sessions that cannot go on; one that
+// is over stays as it is. Refuses with multiplayer/session_not_found.
+func (m *Multiplayer) Abandon(ctx context.Context, sessionID string) error {
+	_, err := m.do(ctx, sessionID, step{kind: stepAbandon})
+	return err
+}
+
+// Act brings a player's action to the model. Refuses with
+// multiplayer/session_not_found, not_a_member, invalid_move and
+// invalid_transition, ledger/insufficient_funds, kit/invalid_request,
+// kit/idempotency_conflict, and kit/rate_limited when too many act at once.
+func (m *Multiplayer) Act(ctx context.Context, sessionID, userID string, a Action) (Ack, error) {
+	switch err := strictjson.Valid(a.Data); {
+	case len(a.Data) > MaxAction:
+		return Ack{}, capability.ErrInvalidRequest.Saying("An action has at most %d bytes.", MaxAction)
+	case err != nil:
+		return Ack{}, capability.ErrInvalidRequest.Saying("%s", err.Error())
+	case !validActionID(a.ID):
+		return Ack{}, capability.ErrInvalidRequest.Saying("An action id is at most %d visible ASCII characters.", MaxActionID)
+	}
+	return m.do(ctx, sessionID, step{kind: stepAct, actor: userID, actionID: a.ID, expect: a.Expect, data: slices.Clone(a.Data)})
+}
+
+func validActionID(id string) bool {
+	visible := func(r rune) bool { return r > ' ' && r <= '~' }
+	return len(id) <= MaxActionID && strings.IndexFunc(id, func(r rune) bool { return !visible(r) }) < 0
+}
+
+// do brings a step to a session: through its queue on this node or, inside of a
+// transaction, at once.
+func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, error) {
+	if !nameForm.MatchString(sessionID) {
+		return Ack{}, ErrSessionNotFound
+	}
+	if st.at == 0 {
+		st.at = m.host.DB.Now(ctx).UnixMilli()
+	}
+	if !m.host.DB.InTransaction(ctx) {
+		return m.owners.of(sessionID).do(ctx, st)
+	}
+	s, err := m.load(ctx, sessionID, m.store.lock)
+	if err != nil {
+		return Ack{}, err
+	}
+	c := &call{step: st}
+	known, err := m.known(ctx, sessionID, []*call{c})
+	if err != nil {
+		return Ack{}, err
+	}
+	b := m.plan(s, []*call{c}, known)
+	if len(b.steps) == 0 {
+		return c.ack, c.err
+	}
+	after, err := m.commit(ctx, b)
+	if err != nil {
+		return Ack{}, err
+	}
+	database.AfterCommit(ctx, func() { m.owners.forget(sessionID) })
+	m.announce(ctx, after)
+	return c.ack, nil
+}
+
+// View answers a session as a player sees it. Refuses with
+// multiplayer/session_not_found and not_a_member.
+func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View, error) {
+	s, err := m.current(ctx, sessionID)
+	if err != nil {
+		return View{}, err
+	}
+	return m.show(s, userID)
+}
+
+// viewAt is View for who knows that the session has come to a version: it may
+// be older than the newest, but not than that one, and as a rule costs no query.
+func (m *Multiplayer) viewAt(ctx context.Context, sessionID, userID string, version int64) (View, error) {
+	if version < 1 || !nameForm.MatchString(sessionID) || m.host.DB.InTransaction(ctx) {
+		return m.View(ctx, sessionID, userID)
+	}
+	s, err := m.owners.of(sessionID).at(ctx, version)
+	if err != nil {
+		return View{}, err
+	}
+	return m.show(s, userID)
+}
+
+func (m *Multiplayer) show(s *session, userID string) (View, error) {
+	if s.broken != nil {
+		return View{}, s.broken
+	}
+	v, err := s.view(m.models[s.game.Kind], userID)
+	m.blame(s, err)
+	return v, err
+}
+
+// Result answers how a session ended; whoever had a seat may read it. Refuses
+// with multiplayer/session_not_found, not_a_member and, before the end,
+// invalid_transition.
+func (m *Multiplayer) Result(ctx context.Context, sessionID, userID string) (Result, error) {
+	if !nameForm.MatchString(sessionID) {
+		return Result{}, ErrSessionNotFound
+	}
+	r, members, err := m.store.result(ctx, sessionID)
+	if err != nil {
+		return Result{}, err
+	}
+	if r != nil {
+		if !slices.Contains(members, userID) {
+			return Result{}, ErrNotAMember
+		}
+		return *r, nil
+	}
+	s, err := m.current(ctx, sessionID)
+	if err != nil {
+		return Result{}, err
+	}
+	if !slices.Contains(s.players, userID) {
+		return Result{}, ErrNotAMember
+	}
+	return Result{}, ErrInvalidTransition.Saying("The session is not over.")
+}
+
+// Seats answers how many seats of a session are free, and its phase. Refuses
+// with multiplayer/session_not_found.
+func (m *Multiplayer) Seats(ctx context.Context, sessionID string) (free int, phase Phase, err error) {
+	s, err := m.current(ctx, sessionID)
+	if err != nil {
+		return 0, "", err
+	}
+	return s.game.Players - len(s.players), s.phase, nil
+}
+
+// Subscribe calls f with the version that a session came to, for the changes
+// of every node, one call at a time, until cancel is called. Calls may be
+// skipped; 0 means that some may have been missed. It is a hint: who needs to
+// be sure reads the session now and then.
+func (m *Multiplayer) Subscribe(sessionID string, f func(version int64)) (cancel func()) {
+	return m.host.PubSub.Subscribe(topic(sessionID), func(payload []byte) {
+		version, err := strconv.ParseInt(string(payload), 10, 64)
+		if err != nil {
+			version = 0
+		}
+		f(version)
+	})
+}
+
+func topic(sessionID string) string { return "multiplayer/" + sessionID }
+
+// announce tells all nodes, after the commit, which version a session came to.
+func (m *Multiplayer) announce(ctx context.Context, s *session) {
+	if err := m.host.PubSub.Publish(ctx, topic(s.id), strconv.AppendInt(nil, s.version, 10)); err != nil {
+		m.log.Warn("multiplayer: a change was not announced", slog.String("session", s.id), slog.Any("error", err))
+	}
+}
+
+// current answers the newest version of a session.
+func (m *Multiplayer) current(ctx context.Context, sessionID string) (*session, error) {
+	if !nameForm.MatchString(sessionID) {
+		return nil, ErrSessionNotFound
+	}
+	if m.host.DB.InTransaction(ctx) {
+		return m.load(ctx, sessionID, m.store.load)
+	}
+	version, err := m.store.version(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		return nil, ErrSessionNotFound
+	}
+	return m.owners.of(sessionID).at(ctx, version)
+}
+
+// load reads a session and holds what it read to the model's schemas.
+func (m *Multiplayer) load(ctx context.Context, sessionID string, read func(context.Context, string) (*session, error)) (*session, error) {
+	s, err := read(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, ErrSessionNotFound
+	}
+	s.broken = m.checkStored(s)
+	return s, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, ErrSessionNotFound) {
+		return nil
+	}
+	return err
+}
+
+// checkUser keeps out what one of the databases cannot store.
+func checkUser(id string) error {
+	if id == "" || len(id) > maxUserID || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
+		return capability.ErrInvalidRequest.Saying("A user id is 1 to %d bytes of UTF-8 text without NUL.", maxUserID)
+	}
+	return nil
+}

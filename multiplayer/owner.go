@@ -1,0 +1,336 @@
+package multiplayer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// Bounds of what a node keeps warm.
+const (
+	maxWaiting = 64               // callers of one session
+	maxBatch   = 32               // steps that share a transaction
+	serveTime  = 30 * time.Second // for one
+	idleTime   = 60 * time.Second // after which a session is forgotten
+	maxWarm    = 20_000           // sessions, those under way not counted
+)
+
+// owners are the sessions that this node has at hand. They save reading and
+// make the callers of a session wait in turn, no more: what is written is held
+// to the version in the database, so a node that knows an old one starts over.
+type owners struct {
+	m *Multiplayer
+
+	mu    sync.Mutex // taken before that of an owner
+	warm  map[string]*owner
+	swept time.Time
+
+	gate   sync.Mutex // taken after both
+	closed bool
+	busy   sync.WaitGroup // goroutines that serve
+}
+
+// owner is one session at hand. Its callers queue up, and one goroutine, which
+// lives while there are any, serves them in turn.
+type owner struct {
+	m  *Multiplayer
+	id string
+
+	mu      sync.Mutex
+	queue   []*call
+	serving bool
+	used    time.Time
+
+	loading sync.Mutex
+	latest  *session // the newest version known here; guarded by mu
+}
+
+// call is a step whose caller waits.
+type call struct {
+	step
+	ack  Ack
+	err  error
+	done chan struct{}
+}
+
+func newOwners(m *Multiplayer) *owners { return &owners{m: m, warm: make(map[string]*owner)} }
+
+// of answers the owner of a session.
+func (o *owners) of(id string) *owner {
+	now := o.m.now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if idle := now.Sub(o.swept); idle >= idleTime/2 || idle < 0 || len(o.warm) >= maxWarm {
+		o.sweep(now)
+	}
+	own := o.warm[id]
+	if own == nil {
+		own = &owner{m: o.m, id: id}
+		o.warm[id] = own
+	}
+	own.touch(now)
+	return own
+}
+
+// sweep forgets the sessions nobody asked for lately or, when there are too
+// many, all that nothing is under way in.
+func (o *owners) sweep(now time.Time) {
+	o.swept = now
+	crowded := len(o.warm) >= maxWarm
+	for id, own := range o.warm {
+		if own.idle(now, crowded) {
+			delete(o.warm, id)
+		}
+	}
+}
+
+func (o *owners) forget(id string) {
+	o.mu.Lock()
+	own := o.warm[id]
+	o.mu.Unlock()
+	if own != nil {
+		own.keep(nil)
+	}
+}
+
+// close refuses new callers and lets those under way finish.
+func (o *owners) close(ctx context.Context) error {
+	o.gate.Lock()
+	o.closed = true
+	o.gate.Unlock()
+	finished := make(chan struct{})
+	go func() {
+		o.busy.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin accounts for a goroutine that serves.
+func (o *owners) begin() bool {
+	o.gate.Lock()
+	defer o.gate.Unlock()
+	if !o.closed {
+		o.busy.Add(1)
+	}
+	return !o.closed
+}
+
+func (o *owner) touch(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.used = now
+}
+
+func (o *owner) idle(now time.Time, crowded bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.serving && (crowded || now.Sub(o.used) >= idleTime)
+}
+
+// known answers the newest version at hand, or nil.
+func (o *owner) known() *session {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.latest
+}
+
+// keep remembers a version, unless a newer one is at hand; nil forgets all.
+func (o *owner) keep(s *session) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s == nil || o.latest == nil || s.version > o.latest.version {
+		o.latest = s
+	}
+}
+
+// at answers the session at this version or a newer one. Of many who ask for a
+// version that is not at hand one reads it.
+func (o *owner) at(ctx context.Context, version int64) (*session, error) {
+	if s := o.known(); s != nil && s.version >= version {
+		return s, nil
+	}
+	o.loading.Lock()
+	defer o.loading.Unlock()
+	if s := o.known(); s != nil && s.version >= version {
+		return s, nil
+	}
+	return o.load(ctx)
+}
+
+func (o *owner) load(ctx context.Context) (*session, error) {
+	s, err := o.m.load(ctx, o.id, o.m.store.load)
+	if err != nil {
+		return nil, err
+	}
+	o.keep(s)
+	return s, nil
+}
+
+// do brings a step to the session. A caller that goes away takes back a step
+// that has not begun.
+func (o *owner) do(ctx context.Context, st step) (Ack, error) {
+	if err := ctx.Err(); err != nil {
+		return Ack{}, err
+	}
+	c := &call{step: st, done: make(chan struct{})}
+	if err := o.enter(c); err != nil {
+		return Ack{}, err
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if o.withdraw(c) {
+			return Ack{}, ctx.Err()
+		}
+		<-c.done
+	}
+	return c.ack, c.err
+}
+
+func (o *owner) enter(c *call) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.queue) >= maxWaiting {
+		return capability.ErrRateLimited.Saying("Too many players act in this session at once.")
+	}
+	if !o.serving {
+		if !o.m.owners.begin() {
+			return database.ErrClosed
+		}
+		o.serving = true
+		go o.serve()
+	}
+	o.queue = append(o.queue, c)
+	return nil
+}
+
+func (o *owner) withdraw(c *call) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.Index(o.queue, c)
+	if i < 0 {
+		return false
+	}
+	o.queue = slices.Delete(o.queue, i, i+1)
+	return true
+}
+
+// serve works off the queue.
+func (o *owner) serve() {
+	defer o.m.owners.busy.Done()
+	for {
+		o.mu.Lock()
+		n := min(len(o.queue), maxBatch)
+		calls := slices.Clone(o.queue[:n])
+		o.queue = slices.Delete(o.queue, 0, n)
+		o.serving = n > 0
+		o.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		for len(calls) > 0 {
+			calls = calls[o.round(calls):]
+		}
+	}
+}
+
+// round brings the first of the calls to their outcomes, as many as share a
+// transaction, and answers how many that were.
+func (o *owner) round(calls []*call) int {
+	ctx, cancel := context.WithTimeout(context.Background(), serveTime)
+	defer cancel()
+	b, err := o.attempt(ctx, calls)
+	if err != nil {
+		for _, c := range calls[b.sure:b.taken] {
+			c.ack, c.err = Ack{}, err
+		}
+	}
+	for _, c := range calls[:b.taken] {
+		close(c.done)
+	}
+	return b.taken
+}
+
+// attempt tries until nobody else changes the session meanwhile. An error
+// concerns the calls that the batch took and that are not sure.
+func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error) {
+	b = &batch{taken: 1}
+	defer func() {
+		if p := recover(); p != nil { // nobody else would: this goroutine is no caller's
+			o.m.log.Error("multiplayer: panic", slog.String("session", o.id), slog.String("stack", string(callers())))
+			b, err = &batch{taken: 1}, errPanicked
+		}
+	}()
+	lookUp := false
+	for range maxTries {
+		b, err = o.try(ctx, calls, lookUp)
+		if err == nil {
+			return b, nil
+		}
+		o.keep(nil)
+		switch {
+		case errors.Is(err, errStale):
+		case !lookUp && (errors.Is(err, errDoubtful) || idTaken(err)):
+			lookUp = true
+		default:
+			return b, err
+		}
+	}
+	b.sure = 0
+	return b, errBusy
+}
+
+// try decides calls on the version at hand and writes what came of it. Unless
+// told to, it looks up no action id: in the log one counts once anyway.
+func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, error) {
+	s, err := o.at(ctx, 1)
+	var known []logged
+	if err == nil && lookUp {
+		known, err = o.m.known(ctx, o.id, calls)
+	}
+	if err != nil {
+		return &batch{taken: 1}, err
+	}
+	b := o.m.plan(s, calls, known)
+	switch {
+	case !lookUp && b.doubtful(calls):
+		return b, errDoubtful
+	case len(b.steps) == 0:
+		b.sure = 0
+		return b, o.confirm(ctx, s)
+	}
+	after, err := o.m.commit(ctx, b)
+	if err != nil {
+		return b, err
+	}
+	o.keep(after)
+	o.m.announce(ctx, after)
+	return b, nil
+}
+
+// confirm answers errStale unless a version is the newest. Writing finds out by
+// itself; what writes nothing is held to it here.
+func (o *owner) confirm(ctx context.Context, s *session) error {
+	newest, err := o.m.store.version(ctx, o.id)
+	if err == nil && newest != s.version {
+		err = errStale
+	}
+	return err
+}
+
+func idTaken(err error) bool {
+	var refused *database.ConstraintError
+	return errors.As(err, &refused) && refused.Kind == database.Unique
+}

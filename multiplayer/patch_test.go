@@ -1,0 +1,160 @@
+package multiplayer
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// apply is the other side of a patch, as a client would write it.
+func apply(t rapid.TB, document any, ops []operation) any {
+	for _, op := range ops {
+		var value any
+		if op.Op != "remove" {
+			if err := json.Unmarshal(op.Value, &value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if op.Path == "" {
+			document = value
+			continue
+		}
+		document = applyAt(t, document, strings.Split(op.Path[1:], "/"), op.Op, value)
+	}
+	return document
+}
+
+func applyAt(t rapid.TB, node any, path []string, op string, value any) any {
+	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
+	switch n := node.(type) {
+	case map[string]any:
+		_, known := n[name]
+		switch {
+		case len(path) > 1:
+			n[name] = applyAt(t, n[name], path[1:], op, value)
+		case known == (op == "add"):
+			t.Fatalf("%s of %q", op, name)
+		case op == "remove":
+			delete(n, name)
+		default:
+			n[name] = value
+		}
+		return n
+	case []any:
+		i, err := strconv.Atoi(name)
+		if err != nil || i > len(n) || i == len(n) && op != "add" {
+			t.Fatalf("%s of %q in %d", op, name, len(n))
+		}
+		switch {
+		case len(path) > 1:
+			n[i] = applyAt(t, n[i], path[1:], op, value)
+		case op == "remove":
+			return slices.Delete(n, i, i+1)
+		case op == "add":
+			return slices.Insert(n, i, value)
+		default:
+			n[i] = value
+		}
+		return n
+	}
+	t.Fatalf("%s below %v", op, node)
+	return nil
+}
+
+func document(depth int) *rapid.Generator[any] {
+	name := rapid.SampledFrom([]string{"", "a", "b", "a/b", "~", "~1", "é"})
+	leaf := rapid.SampledFrom([]any{nil, true, false, 0.0, 1.0, -2.5, "", "a", "b", "<"})
+	if depth == 0 {
+		return leaf
+	}
+	return rapid.OneOf(
+		leaf,
+		rapid.Map(rapid.MapOfN(name, document(depth-1), 0, 5), func(m map[string]any) any { return m }),
+		rapid.Map(rapid.SliceOfN(document(depth-1), 0, 6), func(s []any) any { return s }),
+	)
+}
+
+// What a patch makes of the old view is the new view.
+func TestPatchLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from, to := document(4).Draw(t, "from"), document(4).Draw(t, "to")
+		rawFrom, _ := json.Marshal(from)
+		rawTo, _ := json.Marshal(to)
+		ops := differ(nil).value("", rawFrom, rawTo)
+		got, _ := json.Marshal(apply(t, from, ops))
+		if !bytes.Equal(got, rawTo) {
+			t.Fatalf("from %s\nto  %s\ngot %s\nby  %+v", rawFrom, rawTo, got, ops)
+		}
+		if bytes.Equal(rawFrom, rawTo) && len(ops) > 0 {
+			t.Fatalf("nothing changed, yet %+v", ops)
+		}
+	})
+}
+
+func TestPatchIsSmall(t *testing.T) {
+	for _, tt := range []struct{ from, to, want string }{
+		{`{"hand":[1,2,3,4],"turn":0}`, `{"hand":[1,3,4],"turn":1}`, `[{"op":"remove","path":"/hand/1"},{"op":"replace","path":"/turn","value":1}]`},
+		{`{"log":["a"]}`, `{"log":["a","b"]}`, `[{"op":"add","path":"/log/1","value":"b"}]`},
+		{`{"a":{"x":1,"y":2}}`, `{"a":{"x":1,"y":null}}`, `[{"op":"replace","path":"/a/y","value":null}]`},
+		{`[1,2,3,4]`, `[1,9,9,9,4]`, `[{"op":"replace","path":"/1","value":9},{"op":"replace","path":"/2","value":9},{"op":"add","path":"/3","value":9}]`},
+		{`{"a/b":1,"m~n":1}`, `{"a/b":2}`, `[{"op":"remove","path":"/m~0n"},{"op":"replace","path":"/a~1b","value":2}]`},
+		{`1`, `{}`, `[{"op":"replace","path":"","value":{}}]`},
+	} {
+		got, err := json.Marshal(differ(nil).value("", []byte(tt.from), []byte(tt.to)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(tt.want, string(got)); d != "" {
+			t.Error(tt.from, tt.to, d)
+		}
+	}
+}
+
+// A patch of every member that changes makes the later view; every other one
+// is that of the session for good.
+func TestChangesOfAView(t *testing.T) {
+	before := View{
+		ID: "s", Game: "g", Kind: "k", Mode: Table, Seats: 4, You: "ada", Phase: Active, Version: 3,
+		Players: []string{"ada", "bob"}, Fairness: Fairness{Algorithm: Algorithm, SeedHash: "h", Cursor: 4}, State: json.RawMessage(`{"a":1}`),
+	}
+	seed, ended := "00", capability.Millis(1)
+	after := before
+	after.Phase, after.Version, after.Players, after.TurnDeadline = Resolved, 9, []string{"bob", "eve"}, &ended
+	after.Fairness.Cursor, after.Fairness.Seed = 7, &seed
+	after.State, after.Result = json.RawMessage(`{"a":2,"b":[]}`), &Result{SessionID: "s", EndedAt: ended}
+	constant := []string{"ID", "Game", "Kind", "Mode", "Seats", "You"}
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[View]()) {
+		changed := !reflect.DeepEqual(reflect.ValueOf(before).Field(i).Interface(), reflect.ValueOf(after).Field(i).Interface())
+		if changed == slices.Contains(constant, field.Name) {
+			t.Errorf("%s is in neither list", field.Name)
+		}
+	}
+	for _, pair := range [][2]View{{before, after}, {after, before}, {before, before}} {
+		ops, err := changes(pair[0], pair[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var document any
+		raw, _ := json.Marshal(pair[0])
+		if err := json.Unmarshal(raw, &document); err != nil {
+			t.Fatal(err)
+		}
+		want, _ := json.Marshal(pair[1])
+		var decoded any
+		if err := json.Unmarshal(want, &decoded); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(decoded, apply(t, document, ops)); d != "" {
+			t.Error(d)
+		}
+	}
+}

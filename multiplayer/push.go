@@ -1,0 +1,116 @@
+package multiplayer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/internal/socket"
+)
+
+// lookAgain is how often a session with sockets is read without a hint, for the
+// one that never came.
+const lookAgain = 30 * time.Second
+
+// lookTime bounds such a read.
+const lookTime = 5 * time.Second
+
+// hub holds the sockets of this node and tells them when their sessions change.
+type hub struct {
+	m     *Multiplayer
+	group *socket.Group
+
+	mu     sync.Mutex
+	tables map[string]*table
+}
+
+// table is a session that has sockets here.
+type table struct {
+	id     string
+	cancel func() // ends the subscription
+	look   *time.Timer
+
+	mu    sync.Mutex
+	seats map[*seat]struct{}
+	// version is the newest that this node has heard of.
+	version int64
+}
+
+func newHub(m *Multiplayer) *hub {
+	return &hub{m: m, group: socket.NewGroup(socket.Options{Log: m.log}), tables: make(map[string]*table)}
+}
+
+// enter adds a socket; the first one of a session subscribes to it.
+func (h *hub) enter(p *seat) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.tables[p.sessionID]
+	if t == nil {
+		t = &table{id: p.sessionID, seats: make(map[*seat]struct{})}
+		t.cancel = h.m.Subscribe(t.id, func(version int64) { h.heard(t, version) })
+		t.look = time.AfterFunc(lookAgain, func() { h.heard(t, 0) })
+		h.tables[t.id] = t
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seats[p] = struct{}{}
+	t.version = max(t.version, p.version)
+	p.table = t
+}
+
+func (h *hub) leave(p *seat) {
+	t := p.table
+	if t == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if delete(t.seats, p); len(t.seats) == 0 {
+		delete(h.tables, t.id)
+		t.cancel()
+		t.look.Stop()
+	}
+}
+
+// newest answers the version that a view must not be older than.
+func (t *table) newest() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.version
+}
+
+// heard has all sockets of a session sent what they have not; of version 0 it
+// finds out first what there is.
+func (h *hub) heard(t *table, version int64) {
+	if version == 0 {
+		version = h.read(t)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.seats) == 0 {
+		return
+	}
+	t.version = max(t.version, version)
+	t.look.Reset(lookAgain)
+	for p := range t.seats {
+		if p.sent.Load() < t.version {
+			p.conn.Refresh()
+		}
+	}
+}
+
+func (h *hub) read(t *table) int64 {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	version, err := h.m.store.version(ctx, t.id)
+	if err != nil {
+		h.m.log.Warn("multiplayer: a session could not be read for its sockets", slog.String("session", t.id), slog.Any("error", err))
+	}
+	return version
+}
+
+// close tells all clients to come back elsewhere.
+func (h *hub) close(ctx context.Context) error { return h.group.Close(ctx) }

@@ -1,0 +1,108 @@
+package multiplayer
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+)
+
+// Algorithm names the stream of [Random] in a view's fairness.
+const Algorithm = "hmac-sha256-ctr/1"
+
+// SeedSize is the length of a session's seed in bytes.
+const SeedSize = 16
+
+const (
+	domain       = "kit/rng/v1"
+	wordBits     = 53
+	span         = 1 << wordBits
+	wordsOfBlock = sha256.Size / 8
+)
+
+// Random is the random stream of a session: the same seed gives the same draws,
+// in every language.
+//
+// Block i is HMAC-SHA256 with the seed as key over "kit/rng/v1" and i as 8
+// bytes, big-endian. Word c is the top 53 bits of the (c mod 4)th big-endian
+// 64-bit integer of block c/4, an integer that JavaScript keeps exactly. Every
+// draw uses up words from the cursor on.
+//
+// A draw that makes no sense, such as one from an empty range, panics: the
+// session then refuses the action as the model's fault.
+type Random struct {
+	mac    hash.Hash
+	cursor int64
+	block  [sha256.Size]byte
+	number int64 // of block
+}
+
+// NewRandom is the stream of a seed from a word on: with a revealed seed
+// everybody can repeat the draws of a session.
+func NewRandom(seed []byte, cursor int64) *Random {
+	return &Random{mac: hmac.New(sha256.New, seed), cursor: cursor, number: -1}
+}
+
+// SeedHash is what a session commits to before its first draw: the SHA-256 of
+// the seed, in hex. It hides the seed because that is drawn uniformly.
+func SeedHash(seed []byte) string {
+	sum := sha256.Sum256(seed)
+	return hex.EncodeToString(sum[:])
+}
+
+func newSeed() []byte {
+	seed := make([]byte, SeedSize)
+	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+	return seed
+}
+
+// Cursor counts the words used so far.
+func (r *Random) Cursor() int64 { return r.cursor }
+
+func (r *Random) word() uint64 {
+	if r == nil {
+		panic("multiplayer: only Init, Apply, OnJoin and OnLeave may draw")
+	}
+	if number := r.cursor / wordsOfBlock; number != r.number {
+		r.number = number
+		r.mac.Reset()
+		r.mac.Write([]byte(domain))
+		r.mac.Write(binary.BigEndian.AppendUint64(nil, uint64(number)))
+		r.mac.Sum(r.block[:0])
+	}
+	word := binary.BigEndian.Uint64(r.block[r.cursor%wordsOfBlock*8:]) >> (64 - wordBits)
+	r.cursor++
+	return word
+}
+
+// Next draws a number from 0 to below 1: one word divided by 2^53.
+func (r *Random) Next() float64 { return float64(r.word()) / span }
+
+// Int draws an integer from least to most, both included, each equally likely:
+// of n numbers a word w is least + w mod n, and words from the largest multiple
+// of n up are drawn again. The range spans at most 2^53 numbers.
+func (r *Random) Int(least, most int64) int64 {
+	n := uint64(most) - uint64(least) + 1
+	if most < least || n > span || n == 0 {
+		panic("multiplayer: Int draws from 1 to 2^53 numbers")
+	}
+	limit := span / n * n
+	for {
+		if w := r.word(); w < limit {
+			return least + int64(w%n)
+		}
+	}
+}
+
+// Shuffle brings n items into random order: from the last down to the second,
+// item i is swapped with item Int(0, i).
+func (r *Random) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, int(r.Int(0, int64(i))))
+	}
+}
+
+// Pick draws one of the items: that of index Int(0, len(items)-1).
+func Pick[T any](r *Random, items []T) T { return items[r.Int(0, int64(len(items)-1))] }

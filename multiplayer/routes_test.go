@@ -1,0 +1,135 @@
+package multiplayer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+func TestRoutes(t *testing.T) {
+	cfg := countConfig()
+	cfg.BasePath = "/play"
+	m, err := multiplayer.New(capability.Host{}, cfg, multiplayer.Peers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range m.Capability().Routes {
+		got = append(got, strings.Join([]string{r.Method, r.Path, r.Guard.Strategy().String(), r.Guard.Scope()}, " "))
+	}
+	want := []string{
+		"POST /play/games/:game user ",
+		"POST /play/sessions/:id/join user ",
+		"POST /play/sessions/:id/action user ",
+		"POST /play/sessions/:id/leave user ",
+		"POST /play/sessions/:id/close user ",
+		"GET /play/sessions/:id user ",
+		"GET /play/sessions/:id/result user ",
+		"GET /play/sessions/:id/socket user ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// composed is a whole kit with the games of the tests.
+func composed(t *testing.T) *kittest.Kit {
+	return kittest.New(t, kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
+			{Key: "wins", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum}}}),
+		kit.WithMultiplayer(trickConfig()))
+}
+
+// TestOverHTTP plays a match by its routes.
+func TestOverHTTP(t *testing.T) {
+	k := composed(t)
+	ada, bob, eve := k.User("ada"), k.User("bob"), k.User("eve")
+	ada.Post("/multiplayer/games/chess", "{}").Want(404, "multiplayer/game_not_found")
+	k.Anonymous().Post("/multiplayer/games/duel", "{}").Want(401, "auth/unauthenticated")
+	var v multiplayer.View
+	ada.Post("/multiplayer/games/duel", "{}").Want(201, "").JSON(&v)
+	session := "/multiplayer/sessions/" + v.ID
+	action := session + "/action"
+	ada.Get("/multiplayer/sessions/none").Want(404, "multiplayer/session_not_found")
+	bob.Get(session).Want(403, "multiplayer/not_a_member")
+	ada.Post(action, trickMove{}).Want(409, "multiplayer/invalid_transition")
+	bob.Post(session+"/join", nil).Want(200, "")
+	eve.Post(session+"/join", nil).Want(409, "multiplayer/session_full")
+	bob.Post(session+"/leave", nil).Want(409, "multiplayer/invalid_transition")
+	ada.Post(session+"/close", nil).Want(409, "multiplayer/invalid_transition")
+	ada.Get(session+"/result").Want(409, "multiplayer/invalid_transition")
+
+	for body, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		``: {400, "kit/invalid_request"}, `{`: {400, "kit/invalid_request"}, `{"card":0,"card":1}`: {400, "kit/invalid_request"},
+		`{"card":7}`: {422, "multiplayer/invalid_move"}, `{"cards":0}`: {422, "multiplayer/invalid_move"},
+		`"` + strings.Repeat("x", multiplayer.MaxAction) + `"`: {413, "kit/body_too_large"},
+		`{"card":0,"panic":true}`:                              {500, "kit/internal"},
+	} {
+		if res := ada.Post(action, body); res.Status != want.status || res.Code() != want.code {
+			t.Errorf("%.40s: %d %s", body, res.Status, res.Body)
+		}
+	}
+	ada.With("Content-Type", "text/plain").Post(action, "{}").Want(415, "kit/unsupported_media_type")
+
+	keyed := ada.With("Idempotency-Key", "first")
+	first := keyed.Post(action, `{"card":1}`).Want(200, "")
+	first.JSON(&v)
+	again := keyed.Post(action, `{"card":1}`).Want(200, "")
+	if again.Header.Get("Idempotency-Replayed") != "true" || string(again.Body) != string(first.Body) || v.Version != 3 {
+		t.Errorf("%s\n%s", first.Body, again.Body)
+	}
+	keyed.Post(action, `{"card":0}`).Want(409, "kit/idempotency_conflict")
+	ada.With("Idempotency-Key", strings.Repeat("k", 65)).Post(action, `{"card":0}`).Want(400, "kit/invalid_request")
+	for _, c := range []*kittest.Client{bob, ada, bob, ada, bob} {
+		c.Post(action, `{"card":0}`).Want(200, "").JSON(&v)
+	}
+	var result multiplayer.Result
+	bob.Get(session+"/result").Want(200, "").JSON(&result)
+	if v.Phase != multiplayer.Resolved || result.Fairness.Seed == nil || len(result.Ranks) != 2 || v.Result == nil {
+		t.Errorf("%+v\n%+v", v, result)
+	}
+	ada.Post(action, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
+
+	ada.Post("/multiplayer/games/table", "{}").Want(201, "").JSON(&v)
+	table := "/multiplayer/sessions/" + v.ID
+	eve.Post(table+"/join", "").Want(409, "ledger/insufficient_funds")
+	ada.Post(table+"/close", "").Want(200, "").JSON(&v)
+	if v.Phase != multiplayer.Abandoned {
+		t.Errorf("%+v", v)
+	}
+	once := ada.With("Idempotency-Key", "one-table")
+	once.Post("/multiplayer/games/table", "{}").Want(201, "").JSON(&v)
+	var same multiplayer.View
+	once.Post("/multiplayer/games/table", "{}").Want(201, "").JSON(&same)
+	if same.ID != v.ID {
+		t.Error("a repeated request opened two tables")
+	}
+	ada.Post("/multiplayer/sessions/"+v.ID+"/leave", nil).Want(204, "")
+}
+
+// TestWithoutLedger: an effect is never dropped.
+func TestWithoutLedger(t *testing.T) {
+	cfg := trickConfig()
+	cfg.Games[1].Leaderboard = nil
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithMultiplayer(cfg))
+	var v multiplayer.View
+	k.User("ada").Post("/multiplayer/games/staked", "{}").Want(201, "").JSON(&v)
+	k.User("bob").Post("/multiplayer/sessions/"+v.ID+"/join", "").Want(500, "kit/internal")
+	k.User("ada").Get("/multiplayer/sessions/"+v.ID).Want(200, "").JSON(&v)
+	if v.Phase != multiplayer.Open {
+		t.Errorf("%+v", v)
+	}
+}

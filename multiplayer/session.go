@@ -1,0 +1,319 @@
+package multiplayer
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// session is everything about a session at one version. It is never changed
+// once it is made: transitions make new ones.
+type session struct {
+	id      string
+	game    Game
+	phase   Phase
+	version int64
+	players []string
+	left    []string // who had a seat before, the last maxLeft of them
+	seed    []byte
+	cursor  int64
+	state   json.RawMessage // nil before the start
+	result  *Result         // nil until it is terminal
+
+	deadline  int64 // unix ms, 0 for none; meaningless once terminal
+	alarm     int64 // when a job looks at the deadline at the latest; 0 for never
+	createdAt int64
+	updatedAt int64
+
+	// broken is why the session cannot be played: what was read is not of the
+	// schemas of its model, or it has none any more. It can still be abandoned.
+	broken error
+}
+
+// stepKind says what a transition is.
+type stepKind string
+
+const (
+	stepCreate stepKind = "create"
+	stepJoin   stepKind = "join"
+	stepAct    stepKind = "act"
+	stepLeave  stepKind = "leave"
+	stepClose  stepKind = "close"
+	stepExpire stepKind = "expire"
+	// stepAbandon is expire before the time.
+	stepAbandon stepKind = "abandon"
+	stepBegin   stepKind = "begin" // a part of create and join, never in the log
+)
+
+// ends reports whether the step needs nobody but the session itself.
+func (k stepKind) ends() bool { return k == stepExpire || k == stepAbandon }
+
+// step is what somebody wants of a session and, once it is accepted, a row of
+// its log: with the seed and the game the log says all there is to know.
+type step struct {
+	kind     stepKind
+	actor    string // empty for create and expire
+	actionID string
+	expect   int64
+	data     json.RawMessage // of create an opening
+	at       int64           // unix ms
+}
+
+// maxLog bounds the transitions of a session; leaving, closing and the deadline
+// come on top.
+const maxLog = 100_000
+
+var errTooLong = ErrInvalidTransition.Saying("The session has gone on for too long.")
+
+// maxLeft bounds those who may read the result of a table they left.
+const maxLeft = MaxSeats
+
+// opening is what a session is created with.
+type opening struct {
+	Players []string `json:"players"`
+	// Until is when a session that has not begun is abandoned, unix ms.
+	Until int64 `json:"until"`
+}
+
+// advance answers the session after a step, and the effects of it. The session
+// itself means that there was nothing to do. It is pure: the same arguments
+// give the same bytes.
+func (s *session) advance(model Model, st step) (*session, []Effect, error) {
+	next := *s
+	next.players, next.left = slices.Clone(s.players), slices.Clone(s.left)
+	next.version++
+	next.updatedAt = max(st.at, s.updatedAt) // a clock may jump back
+	t := transition{model: model, next: &next}
+	if err := t.take(s, st); err != nil {
+		return nil, nil, err
+	}
+	if t.idle {
+		return s, nil, nil
+	}
+	if err := checkEffects(s.id, t.effects); err != nil {
+		return nil, nil, &fault{kind: s.game.Kind, doing: string(st.kind), what: err.Error()}
+	}
+	switch {
+	case next.phase == Active && next.game.TurnTimeout > 0:
+		next.deadline = next.updatedAt + next.game.TurnTimeout.Milliseconds()
+	case next.phase != Open:
+		next.deadline = 0
+	}
+	return &next, t.effects, nil
+}
+
+// transition is one step under way.
+type transition struct {
+	model   Model
+	next    *session
+	effects []Effect
+	idle    bool
+}
+
+func (t *transition) take(s *session, st step) error {
+	if s.phase.Terminal() {
+		t.idle = st.kind.ends()
+		if t.idle {
+			return nil
+		}
+		return ErrInvalidTransition.Saying("The session is over.")
+	}
+	switch st.kind {
+	case stepCreate:
+		return t.create(st)
+	case stepJoin:
+		return t.join(s, st)
+	case stepExpire, stepAbandon:
+		t.idle = st.kind == stepExpire && !s.overdue(st.at)
+		t.end(Abandoned, &outcome{})
+		return nil
+	default: // what only a player does
+	}
+	if !slices.Contains(s.players, st.actor) {
+		return ErrNotAMember
+	}
+	switch {
+	case st.expect != 0 && st.expect != s.version:
+		return ErrInvalidTransition.Saying("The session has changed.").With(Stale{Version: s.version})
+	case s.phase == Active && s.overdue(st.at):
+		return ErrInvalidTransition.Saying("The time for this turn is over.")
+	case st.kind == stepAct:
+		return t.act(s, st)
+	case s.game.Mode == Match:
+		return ErrInvalidTransition.Saying("A match is played to its end.")
+	case st.kind == stepLeave:
+		return t.leave(st)
+	default:
+		return t.close(st)
+	}
+}
+
+func (t *transition) create(st step) error {
+	t.next.phase = Open
+	t.next.createdAt = t.next.updatedAt
+	var o opening
+	if err := json.Unmarshal(st.data, &o); err != nil {
+		return err
+	}
+	t.next.players, t.next.deadline = o.Players, o.Until
+	return t.beginIfReady()
+}
+
+func (t *transition) join(s *session, st step) error {
+	switch seated := slices.Contains(s.players, st.actor); {
+	case seated:
+		t.idle = true
+		return nil
+	case len(s.players) >= s.game.Players:
+		return ErrSessionFull
+	case s.overdue(st.at):
+		return ErrInvalidTransition.Saying("The session's time is over.")
+	case s.version >= maxLog:
+		return errTooLong
+	}
+	t.next.players = append(t.next.players, st.actor)
+	t.next.left = without(t.next.left, st.actor)
+	if t.next.phase == Open {
+		return t.beginIfReady()
+	}
+	return t.play(stepJoin, Move{UserID: st.actor})
+}
+
+// beginIfReady starts the game with the full roster of a match, or with as many
+// players as a table's model needs.
+func (t *transition) beginIfReady() error {
+	needed := t.next.game.Players
+	if t.next.game.Mode == Table {
+		needed = t.model.min
+	}
+	if len(t.next.players) < needed {
+		return nil
+	}
+	t.next.phase = Active
+	return t.play(stepBegin, Move{})
+}
+
+func (t *transition) act(s *session, st step) error {
+	switch {
+	case s.phase != Active:
+		return ErrInvalidTransition.Saying("The session waits for players.")
+	case s.version >= maxLog:
+		return errTooLong
+	}
+	return t.play(stepAct, Move{UserID: st.actor, Data: slices.Clone(st.data)})
+}
+
+func (t *transition) leave(st step) error {
+	t.next.players = without(t.next.players, st.actor)
+	t.next.left = append(t.next.left, st.actor)
+	t.next.left = t.next.left[max(0, len(t.next.left)-maxLeft):]
+	if t.next.phase == Open {
+		if len(t.next.players) == 0 {
+			t.end(Abandoned, &outcome{})
+		}
+		return nil
+	}
+	if err := t.play(stepLeave, Move{UserID: st.actor}); err != nil {
+		return err
+	}
+	if len(t.next.players) == 0 && !t.next.phase.Terminal() {
+		return t.play(stepClose, Move{})
+	}
+	return nil
+}
+
+// without takes a player from a list that is the caller's own.
+func without(ids []string, id string) []string {
+	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
+}
+
+// close ends a table: by who holds the first seat, which is who opened it until
+// he leaves.
+func (t *transition) close(st step) error {
+	if t.next.players[0] != st.actor {
+		return ErrInvalidTransition.Saying("Only the first player closes the table.")
+	}
+	if t.next.phase == Open {
+		t.end(Abandoned, &outcome{})
+		return nil
+	}
+	return t.play(stepClose, Move{UserID: st.actor})
+}
+
+// play runs the model on the state.
+func (t *transition) play(kind stepKind, m Move) error {
+	out, err := t.model.engine.play(t.next.input(), kind, m)
+	if err != nil {
+		return err
+	}
+	t.next.state, t.next.cursor = out.state, out.cursor
+	t.effects = append(t.effects, out.effects...)
+	if out.outcome != nil {
+		t.end(Resolved, out.outcome)
+	}
+	return nil
+}
+
+func (s *session) input() input {
+	return input{
+		sessionID: s.id, rules: s.game.Rules.(json.RawMessage), players: s.players,
+		now: time.UnixMilli(s.updatedAt).UTC(), seed: s.seed, cursor: s.cursor, state: s.state,
+	}
+}
+
+// overdue reports whether the deadline has passed: until the session is
+// abandoned for it, nothing puts it off.
+func (s *session) overdue(at int64) bool { return s.deadline != 0 && at >= s.deadline }
+
+// endedAt is when a terminal session ended, 0 before.
+func (s *session) endedAt() int64 {
+	if s.phase.Terminal() {
+		return s.updatedAt
+	}
+	return 0
+}
+
+func (t *transition) end(phase Phase, o *outcome) {
+	s := t.next
+	s.phase = phase
+	s.result = &Result{
+		SessionID: s.id, Game: s.game.Key, Phase: phase, Players: s.players,
+		Ranks: o.ranks, Teams: o.teams, Detail: o.detail,
+		EndedAt: capability.Millis(s.updatedAt), Fairness: s.fairness(),
+	}
+}
+
+// fairness shows the seed once the session is terminal.
+func (s *session) fairness() Fairness {
+	f := Fairness{Algorithm: Algorithm, SeedHash: SeedHash(s.seed), Cursor: s.cursor}
+	if s.phase.Terminal() {
+		seed := hex.EncodeToString(s.seed)
+		f.Seed = &seed
+	}
+	return f
+}
+
+// view is what a player sees. Refuses with multiplayer/not_a_member.
+func (s *session) view(model Model, userID string) (View, error) {
+	if !slices.Contains(s.players, userID) {
+		return View{}, ErrNotAMember
+	}
+	v := View{
+		ID: s.id, Game: s.game.Key, Kind: s.game.Kind, Mode: s.game.Mode,
+		Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players, You: userID,
+		Fairness: s.fairness(), Result: s.result,
+	}
+	if s.phase == Active && s.deadline != 0 {
+		deadline := capability.Millis(s.deadline)
+		v.TurnDeadline = &deadline
+	}
+	if s.state == nil {
+		return v, nil
+	}
+	var err error
+	v.State, err = model.engine.redact(s.input(), userID, s.phase.Terminal())
+	return v, err
+}

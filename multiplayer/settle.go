@@ -1,0 +1,232 @@
+package multiplayer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/rating"
+)
+
+var (
+	errNoLedger = errors.New("multiplayer: a model declares ledger effects, and the ledger is not composed")
+	errSettled  = errors.New("multiplayer: a model declares another effect under a ref that this session has settled")
+)
+
+// settle brings what a transition declares to the ledger, in its transaction,
+// and with the last one of a session gives back every hold that is left open.
+// What this session has settled before is done.
+func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effects []Effect) error {
+	if m.peers.Ledger == nil {
+		if len(effects) > 0 {
+			return errNoLedger
+		}
+		return nil
+	}
+	var holds []Effect
+	if s.phase.Terminal() || slices.ContainsFunc(effects, Effect.settles) {
+		var err error
+		if holds, err = m.store.openHolds(ctx, s.id); err != nil {
+			return err
+		}
+	}
+	for _, e := range effects {
+		if e.Kind == HoldEffect {
+			holds = append(holds, e)
+		}
+	}
+	left := leftOpen(s, holds, effects)
+	for _, e := range lockOrder(slices.Concat(effects, left), holds) {
+		claimed, err := m.claim(ctx, s, e)
+		if err != nil {
+			return err
+		}
+		if !claimed {
+			continue
+		}
+		err = m.perform(ctx, e)
+		// Whoever has the ledger in process may have settled what is left.
+		if err != nil && !(errors.Is(err, ledger.ErrHoldNotOpen) && slices.Contains(left, e)) {
+			return uncovered(e, actor, err)
+		}
+	}
+	return nil
+}
+
+// leftOpen answers the releases, at the end of a session, of the holds that its
+// effects do not end.
+func leftOpen(s *session, holds, effects []Effect) (left []Effect) {
+	if !s.phase.Terminal() {
+		return nil
+	}
+	ended := make(map[string]bool)
+	for _, e := range effects {
+		if e.settles() {
+			ended[e.Ref] = true
+		}
+	}
+	for _, hold := range holds {
+		if !ended[hold.Ref] {
+			ended[hold.Ref] = true
+			left = append(left, Release(hold.Ref))
+		}
+	}
+	return left
+}
+
+// lockOrder brings effects that are about single accounts into the order of
+// those, as what they do to one does not depend on the others: so sessions that
+// share players do not wait for each other in a circle. A transfer is about two
+// and stays between those before it and those after it.
+func lockOrder(effects, holds []Effect) []Effect {
+	accounts := make(map[string]Effect, len(holds))
+	for _, hold := range holds {
+		accounts[hold.Ref] = hold
+	}
+	byAccount := func(a, b Effect) int {
+		if a.settles() {
+			a = accounts[a.Ref]
+		}
+		if b.settles() {
+			b = accounts[b.Ref]
+		}
+		return cmp.Or(strings.Compare(a.UserID, b.UserID), strings.Compare(a.Currency, b.Currency))
+	}
+	ordered := slices.Clone(effects)
+	for rest := ordered; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(e Effect) bool { return e.Kind == TransferEffect })
+		if n < 0 {
+			n = len(rest)
+		}
+		slices.SortStableFunc(rest[:n], byAccount)
+		rest = rest[min(n+1, len(rest)):]
+	}
+	return ordered
+}
+
+// claim answers whether an effect is new. One that is not is the same as the
+// first of its ref; and a hold is still open, or else a player who came back
+// would play without a stake.
+func (m *Multiplayer) claim(ctx context.Context, s *session, e Effect) (bool, error) {
+	claimed, first, err := m.store.claim(ctx, s.id, e, s.version)
+	if err != nil || claimed {
+		return claimed, err
+	}
+	if e.Kind == HoldEffect {
+		open, err := m.store.openHolds(ctx, s.id)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(open, func(hold Effect) bool { return hold.Ref == e.Ref }) {
+			return false, errSettled
+		}
+	}
+	if first != e {
+		return false, errSettled
+	}
+	return false, nil
+}
+
+func (m *Multiplayer) perform(ctx context.Context, e Effect) (err error) {
+	l := m.peers.Ledger
+	entry := ledger.Entry{UserID: e.UserID, Currency: e.Currency, Amount: e.Amount, Ref: e.Ref, Memo: e.Memo}
+	switch e.Kind {
+	case HoldEffect:
+		_, err = l.Hold(ctx, entry)
+	case CaptureEffect:
+		_, err = l.Capture(ctx, e.Ref, ledger.CaptureOptions{Amount: e.Amount, Memo: e.Memo})
+	case ReleaseEffect:
+		_, err = l.Release(ctx, e.Ref)
+	case CreditEffect:
+		_, err = l.Credit(ctx, entry)
+	case DebitEffect:
+		_, err = l.Debit(ctx, entry)
+	case TransferEffect:
+		_, err = l.Transfer(ctx, ledger.TransferEntry{
+			From: e.UserID, To: e.To, Currency: e.Currency, Amount: e.Amount, Ref: e.Ref, Memo: e.Memo})
+	}
+	return err
+}
+
+// uncovered tells an effect that a player cannot pay from one that the model
+// should not have declared. What another player has available is not told.
+func uncovered(e Effect, actor string, err error) error {
+	var refused *capability.Error
+	switch {
+	case errors.Is(err, ledger.ErrAccountNotFound):
+		refused = ledger.ErrInsufficientFunds.With(ledger.Shortfall{Required: e.Amount})
+	case errors.Is(err, ledger.ErrInsufficientFunds):
+		refused = capability.AsError(err)
+	case errors.As(err, &refused):
+		return errors.New("multiplayer: the ledger refuses a " + string(e.Kind) + " of the model: " + err.Error())
+	default:
+		return err
+	}
+	if e.UserID != actor {
+		refused = ledger.ErrInsufficientFunds.Saying("A player does not cover the stake.")
+	}
+	return refused.Because(&Uncovered{UserID: e.UserID})
+}
+
+// conclude writes what a session leaves behind at its end, in the same
+// transaction: the players are rated and get their points, the result is kept.
+func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error) {
+	result := *s.result
+	if places := result.places(); s.phase == Resolved && len(places) > 0 {
+		changes, err := m.rate(ctx, s, &result)
+		if err != nil {
+			return nil, err
+		}
+		result.Rating = changes
+		if err := m.score(ctx, s, places); err != nil {
+			return nil, err
+		}
+	}
+	return &result, m.store.finish(ctx, s, &result)
+}
+
+// rate records the outcome where rating composes the same game. An outcome that
+// rating does not take leaves the players unrated: the game has ended all the same.
+func (m *Multiplayer) rate(ctx context.Context, s *session, r *Result) ([]rating.Change, error) {
+	if m.peers.Rating == nil {
+		return nil, nil
+	}
+	o := rating.Outcome{Ranks: r.Ranks, Key: "session/" + s.id}
+	for _, team := range r.Teams {
+		o.Teams = append(o.Teams, rating.Team{Place: team.Place, UserIDs: team.UserIDs})
+	}
+	rated, err := m.peers.Rating.Record(ctx, s.game.Key, o)
+	switch {
+	case errors.Is(err, rating.ErrGameNotFound):
+		return nil, nil
+	case errors.Is(err, rating.ErrUnsupportedPlayerCount), errors.Is(err, capability.ErrInvalidRequest):
+		m.log.Warn("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.String("code", capability.AsError(err).Code))
+		return nil, nil
+	}
+	return rated.Players, err
+}
+
+// score submits the points of the outcome, player by player in one order.
+func (m *Multiplayer) score(ctx context.Context, s *session, places []place) error {
+	scoring := s.game.Leaderboard
+	if scoring == nil || m.peers.Leaderboard == nil {
+		return nil
+	}
+	for _, p := range places {
+		_, err := m.peers.Leaderboard.Submit(ctx, leaderboard.Submission{
+			Board: scoring.Board, UserID: p.userID, Score: scoring.Points.of(places, p)})
+		var refused *capability.Error
+		if errors.As(err, &refused) {
+			m.log.Warn("multiplayer: points were not taken", slog.String("session", s.id), slog.String("code", refused.Code))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package multiplayer
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/socket"
+)
+
+const (
+	// protocolVersion is the v of hello.
+	protocolVersion = 1
+	// maxKept bounds the state that is kept of every socket to make patches from,
+	// in bytes; a view with a larger one is sent whole.
+	maxKept = 64 << 10
+	// beside is what a view has at least beside its players and state, in bytes.
+	beside = 256
+)
+
+// The frames that a server sends, beside error, ping and pong.
+type (
+	// helloFrame comes first. Resume says whether the session is still played,
+	// so that a client whose line breaks should come back.
+	helloFrame struct {
+		Type        string `json:"type"`
+		V           int    `json:"v"`
+		SessionID   string `json:"sessionId"`
+		You         string `json:"you"`
+		Version     int64  `json:"version"`
+		HeartbeatMs int64  `json:"heartbeatMs"`
+		Resume      bool   `json:"resume"`
+		TS          int64  `json:"ts"`
+	}
+	// viewFrame is everything the player sees; it replaces what he saw before.
+	viewFrame struct {
+		Type    string `json:"type"`
+		Version int64  `json:"version"`
+		View    View   `json:"view"`
+	}
+	// patchFrame changes the view of version From into that of To.
+	patchFrame struct {
+		Type string      `json:"type"`
+		From int64       `json:"from"`
+		To   int64       `json:"to"`
+		Ops  []operation `json:"ops"`
+	}
+	ackFrame struct {
+		Type string `json:"type"`
+		Ack
+	}
+	// closedFrame follows the last view. The socket is closed after it.
+	closedFrame struct {
+		Type   string  `json:"type"`
+		Phase  Phase   `json:"phase"`
+		Result *Result `json:"result"`
+	}
+)
+
+// The frames that a client sends, beside ping and pong.
+type (
+	actionFrame struct {
+		Type   string          `json:"type"`
+		ID     string          `json:"id"`
+		Expect int64           `json:"expect"`
+		Data   json.RawMessage `json:"data"`
+	}
+	// resumeFrame asks for the whole view: the client has another version than
+	// the one a patch is from.
+	resumeFrame struct {
+		Type    string `json:"type"`
+		Version int64  `json:"version"`
+	}
+)
+
+// socket upgrades a player's request. That he is one is checked before, so the
+// refusal is an HTTP answer, and again with every view.
+func (m *Multiplayer) socket(c *capability.Call) error {
+	s, err := m.current(c.Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(s.players, c.Caller.UserID) {
+		return ErrNotAMember
+	}
+	p := &seat{hub: m.hub, sessionID: s.id, version: s.version, over: s.phase.Terminal()}
+	return m.hub.group.Accept(c, socket.Handler{Opened: p.opened, Frame: p.frame, Latest: p.latest, Closed: p.closed})
+}
+
+// seat is one socket of a player. Any number of devices may hold one.
+type seat struct {
+	hub       *hub
+	sessionID string
+	// version and over are what the session was at the upgrade.
+	version int64
+	over    bool
+	conn    *socket.Conn
+	table   *table
+
+	sent  atomic.Int64 // the version of the view that the client has
+	whole atomic.Bool  // the client asked for the whole view
+	// answering is held from a frame to its answer, which closed waits for.
+	answering sync.Mutex
+	last      *View // that view, or nil; the writing goroutine's own
+}
+
+func (p *seat) opened(c *socket.Conn) {
+	p.conn = c
+	c.Send(helloFrame{
+		Type: "hello", V: protocolVersion, SessionID: p.sessionID, You: c.Caller().UserID, Version: p.version,
+		HeartbeatMs: socket.Heartbeat.Milliseconds(), Resume: !p.over, TS: p.hub.m.now().UnixMilli(),
+	})
+	p.hub.enter(p)
+	p.hub.heard(p.table, 0) // of what changed before the subscription
+}
+
+func (p *seat) closed(*socket.Conn) { p.hub.leave(p) }
+
+func (p *seat) frame(c *socket.Conn, f socket.Frame) {
+	p.answering.Lock()
+	defer p.answering.Unlock()
+	var err error
+	switch f.Type {
+	case "action":
+		err = p.action(f)
+	case "resume":
+		if err = f.Decode(new(resumeFrame)); err == nil {
+			p.whole.Store(true)
+			c.Refresh()
+		}
+	default:
+		err = f.Unknown()
+	}
+	if err != nil {
+		c.Refuse(f.ID, err)
+	}
+}
+
+func (p *seat) action(f socket.Frame) error {
+	var a actionFrame
+	if err := f.Decode(&a); err != nil {
+		return err
+	}
+	switch {
+	case a.ID == "":
+		return capability.ErrInvalidRequest.Saying("An action has an id of the client's choice, by which it counts once.")
+	case a.Data == nil:
+		return capability.ErrInvalidRequest.Saying("An action has data.")
+	}
+	ack, err := p.hub.m.Act(p.conn.Context(), p.sessionID, p.conn.Caller().UserID, Action{ID: a.ID, Expect: a.Expect, Data: a.Data})
+	if err == nil {
+		p.conn.Send(ackFrame{"ack", ack})
+	}
+	return err
+}
+
+// latest answers what brings the client to the newest view, or nil when it has
+// that.
+func (p *seat) latest(c *socket.Conn) any {
+	v, err := p.hub.m.viewAt(c.Context(), p.sessionID, c.Caller().UserID, p.table.newest())
+	switch {
+	case errors.Is(err, ErrNotAMember), errors.Is(err, ErrSessionNotFound):
+		c.Close(socket.NotMember, capability.AsError(err).Code)
+		return nil
+	case err != nil:
+		c.Refuse("", err)
+		return nil
+	}
+	if p.sent.Load() >= v.Version && !p.whole.Load() {
+		return nil
+	}
+	if p.sent.Store(v.Version); v.Phase.Terminal() { // both follow this view
+		p.answering.Lock()
+		defer p.answering.Unlock()
+		c.Send(closedFrame{"closed", v.Phase, v.Result})
+		c.Close(socket.Ended, string(v.Phase))
+	}
+	last := p.last
+	if p.last = nil; len(v.State) <= maxKept {
+		p.last = &v
+	}
+	if p.whole.Swap(false) || last == nil {
+		return viewFrame{"view", v.Version, v}
+	}
+	return shorter(*last, v)
+}
+
+// shorter answers the patch from the last view when that is surely shorter
+// than the new one, else the view.
+func shorter(last, v View) any {
+	least := beside + len(v.State)
+	for _, player := range v.Players {
+		least += len(player)
+	}
+	if ops, err := changes(last, v); err == nil {
+		patch, err := json.Marshal(patchFrame{"patch", last.Version, v.Version, ops})
+		if err == nil && len(patch) < least {
+			return json.RawMessage(patch)
+		}
+	}
+	return viewFrame{"view", v.Version, v}
+}

@@ -1,0 +1,303 @@
+package multiplayer
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+// store is the SQL of multiplayer.
+type store struct{ db *database.DB }
+
+// errStale says that the session has another version than the one a transition
+// was made from.
+var errStale = errors.New("multiplayer: the session has changed")
+
+const columns = `id, config, phase, version, players, former, seed, words, state, deadline, alarm, created_at, updated_at`
+
+func scanSession(row database.Scanner) (*session, error) {
+	var s session
+	var config, players, left, seed string
+	var state sql.NullString
+	err := row.Scan(&s.id, &config, &s.phase, &s.version, &players, &left, &seed, &s.cursor, &state,
+		&s.deadline, &s.alarm, &s.createdAt, &s.updatedAt)
+	if err != nil {
+		return nil, err
+	}
+	if state.Valid {
+		s.state = json.RawMessage(state.String)
+	}
+	s.seed, err = hex.DecodeString(seed)
+	return &s, errors.Join(err, json.Unmarshal([]byte(config), &s.game),
+		json.Unmarshal([]byte(players), &s.players), json.Unmarshal([]byte(left), &s.left))
+}
+
+const selectSession = `SELECT ` + columns + ` FROM multiplayer_session WHERE id = $1`
+
+// load answers a session, nil when there is none.
+func (s store) load(ctx context.Context, id string) (*session, error) {
+	return s.read(ctx, id, selectSession)
+}
+
+// lock is load for a caller's transaction, which nobody then overtakes.
+func (s store) lock(ctx context.Context, id string) (*session, error) {
+	return s.read(ctx, id, selectSession+` /*pg FOR UPDATE */`)
+}
+
+func (s store) read(ctx context.Context, id, query string) (*session, error) {
+	found, ok, err := database.Get(ctx, s.db, scanSession, query, id)
+	if err != nil || !ok || !found.phase.Terminal() {
+		return found, err
+	}
+	found.result, _, err = s.result(ctx, id)
+	return found, err
+}
+
+// version answers that of a session, 0 when there is none.
+func (s store) version(ctx context.Context, id string) (int64, error) {
+	version, _, err := database.Get(ctx, s.db, func(row database.Scanner) (v int64, err error) {
+		return v, row.Scan(&v)
+	}, `SELECT version FROM multiplayer_session WHERE id = $1`, id)
+	return version, err
+}
+
+// insert writes a new session; false when there is one of this id.
+func (s store) insert(ctx context.Context, n *session, creator string) (bool, error) {
+	config, err := json.Marshal(n.game)
+	if err != nil {
+		return false, err
+	}
+	rows, err := s.db.Exec(ctx, `INSERT INTO multiplayer_session (game, creator, ended_at, `+columns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`,
+		n.game.Key, creator, n.endedAt(), n.id, string(config), string(n.phase), n.version, text(n.players), text(n.left),
+		hex.EncodeToString(n.seed), n.cursor, stateText(n), n.deadline, n.alarm, n.createdAt, n.updatedAt)
+	return rows == 1, err
+}
+
+const updateSession = `UPDATE multiplayer_session SET phase = $3, version = $4, players = $5, former = $6, words = $7,
+	state = $8, deadline = $9, alarm = $10, updated_at = $11, ended_at = $12 WHERE id = $1 AND version = $2`
+
+func updateArgs(before, after *session) []any {
+	return []any{after.id, before.version, string(after.phase), after.version, text(after.players), text(after.left),
+		after.cursor, stateText(after), after.deadline, after.alarm, after.updatedAt, after.endedAt()}
+}
+
+// update writes the session over the version it was made from, or answers
+// errStale and changes nothing.
+func (s store) update(ctx context.Context, before, after *session) error {
+	rows, err := s.db.Exec(ctx, updateSession, updateArgs(before, after)...)
+	if err == nil && rows == 0 {
+		err = errStale
+	}
+	return err
+}
+
+// step is update and append in one statement, on PostgreSQL.
+func (s store) step(ctx context.Context, before, after *session, steps []step) error {
+	kinds, actors, ids := make([]string, len(steps)), make([]string, len(steps)), make([]string, len(steps))
+	data, times := make([]string, len(steps)), make([]int64, len(steps))
+	for i, st := range steps {
+		kinds[i], actors[i], ids[i], data[i], times[i] = string(st.kind), st.actor, st.actionID, string(st.data), st.at
+	}
+	rows, err := s.db.Exec(ctx, `WITH moved AS (`+updateSession+` RETURNING id)
+		INSERT INTO multiplayer_action (session_id, version, kind, actor, action_id, data, at)
+		SELECT moved.id, $2 + n.nr, n.kind, n.actor, n.action_id, n.data, n.at FROM moved,
+			unnest($13::text[], $14::text[], $15::text[], $16::text[], $17::bigint[]) WITH ORDINALITY
+			AS n (kind, actor, action_id, data, at, nr)`,
+		append(updateArgs(before, after), kinds, actors, ids, data, times)...)
+	if err == nil && rows == 0 {
+		err = errStale
+	}
+	return err
+}
+
+// append writes the steps that led to the versions from first on, each by
+// itself: SQLite keeps a journal for a statement of several rows.
+func (s store) append(ctx context.Context, id string, first int64, steps []step) error {
+	for i, st := range steps {
+		data := string(st.data)
+		if _, err := s.db.Exec(ctx, `INSERT INTO multiplayer_action (session_id, version, kind, actor, action_id, data, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			id, first+int64(i), string(st.kind), st.actor, st.actionID, data, st.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logged is a row of the log.
+type logged struct {
+	step
+	version int64
+}
+
+const actionColumns = `version, kind, actor, action_id, data, at`
+
+func scanLogged(row database.Scanner) (l logged, err error) {
+	var data string
+	err = row.Scan(&l.version, &l.kind, &l.actor, &l.actionID, &data, &l.at)
+	l.data = json.RawMessage(data)
+	return l, err
+}
+
+// known answers which of the action ids were accepted before, by any actor.
+func (s store) known(ctx context.Context, id string, actionIDs []string) ([]logged, error) {
+	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
+		WHERE session_id = $1 AND action_id <> '' AND action_id `+database.InList(2), id, database.List(actionIDs))
+}
+
+// log answers the steps behind a version, at most limit, in order.
+func (s store) log(ctx context.Context, id string, after int64, limit int) ([]logged, error) {
+	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
+		WHERE session_id = $1 AND version > $2 ORDER BY version LIMIT $3`, id, after, limit)
+}
+
+// The parts of an effect's ref.
+const (
+	partMove   = "move"
+	partSettle = "settle"
+)
+
+func (e Effect) part() string {
+	if e.settles() {
+		return partSettle
+	}
+	return partMove
+}
+
+// claim notes an effect; false when one of its ref and part was settled before,
+// which is then answered.
+func (s store) claim(ctx context.Context, id string, e Effect, version int64) (claimed bool, first Effect, err error) {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return false, first, err
+	}
+	rows, err := s.db.Exec(ctx, `INSERT INTO multiplayer_effect (session_id, ref, part, kind, effect, version)
+		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, id, e.Ref, e.part(), string(e.Kind), string(data), version)
+	if err != nil || rows == 1 {
+		return rows == 1, e, err
+	}
+	var kept string
+	err = s.db.QueryRow(ctx, `SELECT effect FROM multiplayer_effect WHERE session_id = $1 AND ref = $2 AND part = $3`,
+		id, e.Ref, e.part()).Scan(&kept)
+	return false, first, errors.Join(err, json.Unmarshal([]byte(kept), &first))
+}
+
+// openHolds answers the holds that nothing has ended, by ref.
+func (s store) openHolds(ctx context.Context, id string) ([]Effect, error) {
+	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect AS h
+		WHERE session_id = $1 AND part = 'move' AND kind = 'hold' AND NOT EXISTS (
+			SELECT 1 FROM multiplayer_effect AS e WHERE e.session_id = $1 AND e.ref = h.ref AND e.part = 'settle')
+		ORDER BY ref`, id)
+}
+
+// effects answers all of a session, by ref.
+func (s store) effects(ctx context.Context, id string) ([]Effect, error) {
+	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect WHERE session_id = $1 ORDER BY ref, part`, id)
+}
+
+func scanEffect(row database.Scanner) (e Effect, err error) {
+	var data string
+	if err = row.Scan(&data); err == nil {
+		err = json.Unmarshal([]byte(data), &e)
+	}
+	return e, err
+}
+
+func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
+
+// finish writes the result of a terminal session.
+func (s store) finish(ctx context.Context, n *session, r *Result) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	members := append(append([]string{}, n.players...), n.left...)
+	_, err = s.db.Exec(ctx, `INSERT INTO multiplayer_result (session_id, game, phase, members, result, ended_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, n.id, n.game.Key, string(n.phase), text(members), string(data), n.updatedAt)
+	return err
+}
+
+// result answers how a session ended and who may read it; nil while it has not.
+func (s store) result(ctx context.Context, id string) (r *Result, members []string, err error) {
+	var data, list string
+	err = s.db.QueryRow(ctx, `SELECT result, members FROM multiplayer_result WHERE session_id = $1`, id).Scan(&data, &list)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r = new(Result)
+	return r, members, errors.Join(json.Unmarshal([]byte(data), r), json.Unmarshal([]byte(list), &members))
+}
+
+// count answers how many sessions are in a phase that is not terminal.
+func (s store) count(ctx context.Context, phase Phase) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM multiplayer_session WHERE phase IN ('open', 'active') AND phase = $1`,
+		string(phase)).Scan(&n)
+	return n, err
+}
+
+// waiting counts the sessions of a creator that have not begun.
+func (s store) waiting(ctx context.Context, creator string) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM multiplayer_session WHERE creator = $1 AND phase = 'open'`, creator).Scan(&n)
+	return n, err
+}
+
+// sweepChunk bounds what one statement of a sweep takes.
+const sweepChunk = 100
+
+// overdue answers sessions behind an id whose deadline passed before an
+// instant, in order.
+func (s store) overdue(ctx context.Context, before time.Time, after string) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session
+		WHERE phase IN ('open', 'active') AND deadline > 0 AND deadline < $1 AND id > $2 ORDER BY id LIMIT $3`,
+		before.UnixMilli(), after, sweepChunk)
+}
+
+// removeSteps bounds the log that one transaction of a sweep deletes, unless a
+// single session has more.
+const removeSteps = 20_000
+
+// remove deletes some sessions that ended before an instant, and answers how
+// many; their results stay.
+func (s store) remove(ctx context.Context, before time.Time) (n int, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		over, err := database.All(ctx, s.db, scanSession, `SELECT `+columns+` FROM multiplayer_session
+			WHERE ended_at > 0 AND ended_at < $1 ORDER BY ended_at, id LIMIT $2 /*pg FOR UPDATE SKIP LOCKED */`,
+			before.UnixMilli(), sweepChunk)
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for steps := int64(0); len(ids) < len(over) && steps < removeSteps; {
+			steps += over[len(ids)].version
+			ids = append(ids, over[len(ids)].id)
+		}
+		n = len(ids)
+		for _, query := range []string{
+			`DELETE FROM multiplayer_action WHERE session_id ` + database.InList(1),
+			`DELETE FROM multiplayer_effect WHERE session_id ` + database.InList(1),
+			`DELETE FROM multiplayer_session WHERE id ` + database.InList(1),
+		} {
+			if _, err := s.db.Exec(ctx, query, database.List(ids)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// text is a list as it is stored.
+func text(ids []string) string { return database.List(ids) }
+
+func stateText(s *session) sql.NullString {
+	return sql.NullString{String: string(s.state), Valid: s.state != nil}
+}
