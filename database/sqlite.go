@@ -94,7 +94,7 @@ func (e *sqliteEngine) open(o options) error {
 	}
 	e.own, e.limit = o.testMode, o.limit
 	e.closing = make(chan struct{})
-	conn, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000;" +
+	conn, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -8000;" +
 		"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA synchronous = " + o.sync.String() +
 		"; PRAGMA temp_store = MEMORY") // a savepoint's journal would take a mapping of memory each time
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -23,9 +22,8 @@ const (
 // the queue. Nothing waits for a batch to fill, and there is no goroutine
 // beside the callers'.
 //
-// On SQLite a batch saves the savepoint an operation would have in the
-// database's own group commit. On PostgreSQL the accounts are locked once for
-// all, so that operations on one account do not wait for each other's commits.
+// A batch reads and writes an account once for all its operations. On PostgreSQL
+// they also do not wait for each other's commits.
 type batcher struct {
 	store   store
 	mu      sync.Mutex
@@ -100,10 +98,9 @@ func (b *batcher) withdraw(c *call) bool {
 	return true
 }
 
-// lead runs the caller's operation with those that wait. Callers just served
-// come first to the queue, so that a batch is all of them, not every second.
+// lead runs the caller's operation with those that wait.
 func (b *batcher) lead(ctx context.Context, c *call) {
-	runtime.Gosched()
+	b.gather()
 	b.mu.Lock()
 	n := min(len(b.queue), batchSize-1)
 	calls := append([]*call{c}, b.queue[:n]...)
@@ -123,6 +120,21 @@ func (b *batcher) lead(ctx context.Context, c *call) {
 	}()
 	b.run(ctx, calls)
 	returned = true
+}
+
+// gather lets callers that were just served come to the queue again, so that a
+// batch is all of them, not every second. It ends when nobody comes.
+func (b *batcher) gather() {
+	for before := -1; before < b.waiting(); {
+		before = b.waiting()
+		runtime.Gosched()
+	}
+}
+
+func (b *batcher) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
 }
 
 // handOver gives the lead to the next in the queue.
@@ -156,18 +168,4 @@ func (b *batcher) run(ctx context.Context, calls []*call) {
 			c.out, c.err = outcome{}, err
 		}
 	}
-}
-
-// applyAll runs many operations as [store.apply] does one after the other.
-func (s store) applyAll(ctx context.Context, calls []*call) error {
-	if s.db.Dialect() == database.PostgreSQL {
-		return s.applySet(ctx, calls)
-	}
-	var refusal *capability.Error
-	for _, c := range calls {
-		if c.out, c.err = s.apply(ctx, c.op); c.err != nil && !errors.As(c.err, &refusal) {
-			return c.err
-		}
-	}
-	return nil
 }

@@ -30,12 +30,6 @@ func (l *Ledger) Gather(calls ...func()) {
 	group.Wait()
 }
 
-func (b *batcher) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.queue)
-}
-
 // Rules lists the names of the rules that Verify holds the ledger to.
 func Rules() (names []string) {
 	for _, rule := range rules {

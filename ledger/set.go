@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +12,12 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// applySet reads what all operations concern, decides them in memory by the
-// rules that hold alone too, and writes all rows by a few statements. It locks
-// and writes in one order everywhere (holds, accounts, new accounts, refs;
-// each by key), so that transactions never wait for each other in a circle.
-func (s store) applySet(ctx context.Context, calls []*call) error {
+// applyAll reads what all operations concern, decides them in memory by the
+// rules that hold alone too, and writes what has changed, an account once
+// however many operations moved it. It locks and writes in one order everywhere
+// (holds, accounts, new accounts, refs; each by key), so that transactions never
+// wait for each other in a circle.
+func (s store) applyAll(ctx context.Context, calls []*call) error {
 	b, err := s.load(ctx, calls)
 	if err != nil {
 		return err
@@ -99,18 +99,20 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 		now: s.db.Now(ctx), accounts: make(map[AccountKey]*Account), holds: make(map[string]*Hold),
 		known: make(map[string]Transaction), stored: make(map[AccountKey]int64),
 	}
-	// A plan made while the tables were empty must not be kept.
-	if _, err := s.db.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
-		return nil, err
+	if s.db.Dialect() == database.PostgreSQL {
+		// A plan made while the tables were empty must not be kept.
+		if _, err := s.db.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
+			return nil, err
+		}
 	}
-	var refs, settling []string
+	var refs, settling [][]any
 	keys := make(map[AccountKey]bool)
 	for _, c := range calls {
 		switch op := c.op; {
 		case op.settles():
-			settling = append(settling, op.ref)
+			settling = append(settling, []any{op.ref})
 		default:
-			refs = append(refs, op.ref, op.ref+suffixIn)
+			refs = append(refs, []any{op.ref})
 			for _, key := range op.accounts() {
 				keys[key] = true
 			}
@@ -122,29 +124,30 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	for _, hold := range b.holds {
 		keys[AccountKey{hold.UserID, hold.Currency}] = true
 	}
-	if err := s.loadAccounts(ctx, b, slices.Collect(maps.Keys(keys))); err != nil {
+	if err := s.loadAccounts(ctx, b, keys); err != nil {
 		return nil, err
 	}
 	return b, s.loadKnown(ctx, b, refs)
 }
 
-func (s store) loadHolds(ctx context.Context, b *batch, refs []string) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	holds, err := database.All(ctx, s.db, scanHold, `SELECT `+holdColumns+` FROM ledger_hold
-		WHERE ref = ANY($1::text[]) ORDER BY ref FOR UPDATE`, refs)
+func (s store) loadHolds(ctx context.Context, b *batch, refs [][]any) error {
+	holds, err := readAll(ctx, s, scanHold, `SELECT `+holdColumns+` FROM ledger_hold
+		WHERE ref = /*pg ANY($1::text[]) ORDER BY ref FOR UPDATE --*/ $1
+	`, refs)
 	for _, hold := range holds {
 		b.holds[hold.Ref] = &hold
 	}
 	return err
 }
 
-func (s store) loadAccounts(ctx context.Context, b *batch, keys []AccountKey) error {
-	accounts, err := database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM ledger_account
-		WHERE (user_id, currency) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-		ORDER BY user_id, currency FOR UPDATE`,
-		column(keys, func(k AccountKey) string { return k.UserID }), column(keys, func(k AccountKey) string { return k.Currency }))
+func (s store) loadAccounts(ctx context.Context, b *batch, keys map[AccountKey]bool) error {
+	rows := make([][]any, 0, len(keys))
+	for key := range keys {
+		rows = append(rows, []any{key.UserID, key.Currency})
+	}
+	accounts, err := readAll(ctx, s, scanAccount, `SELECT `+accountColumns+` FROM ledger_account WHERE (user_id, currency)
+		/*pg IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY user_id, currency FOR UPDATE --*/ = ($1, $2)
+	`, rows)
 	for _, account := range accounts {
 		b.accounts[account.key()] = &account
 		b.stored[account.key()] = account.Sequence
@@ -153,12 +156,21 @@ func (s store) loadAccounts(ctx context.Context, b *batch, keys []AccountKey) er
 }
 
 // loadKnown comes after the locks, so that it sees what they waited for.
-func (s store) loadKnown(ctx context.Context, b *batch, refs []string) error {
-	if len(refs) == 0 {
-		return nil
+func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
+	const query = `SELECT ` + columns + ` FROM ledger_transaction WHERE ref = /*pg ANY($1::text[]) --*/ $1
+	`
+	known, err := readAll(ctx, s, scanTransaction, query, refs)
+	if err != nil {
+		return err
 	}
-	known, err := database.All(ctx, s.db, scanTransaction, `SELECT `+columns+` FROM ledger_transaction
-		WHERE ref = ANY($1::text[])`, refs)
+	var seconds [][]any
+	for _, t := range known {
+		b.known[t.Ref] = t
+		if t.Kind == KindTransferOut {
+			seconds = append(seconds, []any{t.Ref + suffixIn})
+		}
+	}
+	known, err = readAll(ctx, s, scanTransaction, query, seconds)
 	for _, t := range known {
 		b.known[t.Ref] = t
 	}
@@ -167,121 +179,144 @@ func (s store) loadKnown(ctx context.Context, b *batch, refs []string) error {
 
 // save writes what the operations changed.
 func (s store) save(ctx context.Context, b *batch) error {
-	var fresh, changed []*Account
-	for key, account := range b.accounts {
+	var fresh, changed [][]any
+	for key, a := range b.accounts {
 		switch sequence, stored := b.stored[key]; {
 		case !stored:
-			fresh = append(fresh, account)
-		case sequence != account.Sequence:
-			changed = append(changed, account)
+			fresh = append(fresh, []any{a.UserID, a.Currency, a.Balance, a.Held, a.Sequence, a.OpenedAt.UnixMilli()})
+		case sequence != a.Sequence:
+			changed = append(changed, []any{a.UserID, a.Currency, a.Balance, a.Held, a.Sequence})
 		}
 	}
-	slices.SortFunc(fresh, func(x, y *Account) int {
-		return cmp.Or(strings.Compare(x.UserID, y.UserID), strings.Compare(x.Currency, y.Currency))
-	})
+	slices.SortFunc(fresh, byKey)
 	slices.SortFunc(b.rows, func(x, y Transaction) int { return strings.Compare(x.Ref, y.Ref) })
-	err := s.insertAccounts(ctx, fresh)
-	if err == nil {
-		err = s.insertAll(ctx, b.rows)
+	for _, change := range []struct {
+		query string
+		rows  [][]any
+	}{
+		{insertAccounts, fresh},
+		{insertTransactions, each(b.rows, Transaction.row)},
+		{insertHolds, each(b.opened, (*Hold).row)},
+		{settleHolds, each(b.settled, (*Hold).settledRow)},
+		{updateAccounts, changed},
+	} {
+		if err := s.writeAll(ctx, change.query, change.rows); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = s.insertHolds(ctx, b.opened)
+	return nil
+}
+
+func byKey(x, y []any) int {
+	return cmp.Or(strings.Compare(x[0].(string), y[0].(string)), strings.Compare(x[1].(string), y[1].(string)))
+}
+
+const insertAccounts = `INSERT INTO ledger_account (` + accountColumns + `)
+	/*pg SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) --*/ VALUES ($1, $2, $3, $4, $5, $6)
+`
+
+const updateAccounts = `UPDATE ledger_account AS a SET
+	/*pg balance = n.balance, held = n.held, sequence = n.sequence
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS n (user_id, currency, balance, held, sequence)
+		WHERE a.user_id = n.user_id AND a.currency = n.currency
+	--*/ balance = $3, held = $4, sequence = $5 WHERE user_id = $1 AND currency = $2
+`
+
+const insertTransactions = `INSERT INTO ledger_transaction (` + columns + `)
+	/*pg SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[],
+		$7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[])
+	--*/ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+`
+
+func (t Transaction) row() []any {
+	return []any{t.Ref, t.UserID, t.Currency, t.Sequence, string(t.Kind), t.Amount, t.BalanceAfter, t.HeldAfter,
+		t.RelatedRef, t.Memo, t.CreatedAt.UnixMilli()}
+}
+
+const insertHolds = `INSERT INTO ledger_hold (ref, user_id, currency, amount, captured, status, created_at, settled_at)
+	/*pg SELECT ref, user_id, currency, amount, captured, status, created_at, NULLIF(settled_at, 0)
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
+			AS n (ref, user_id, currency, amount, captured, status, created_at, settled_at)
+	--*/ VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0))
+`
+
+func (h *Hold) row() []any {
+	return []any{h.Ref, h.UserID, h.Currency, h.Amount, h.Captured, string(h.Status), h.CreatedAt.UnixMilli(), h.settledMillis()}
+}
+
+const settleHolds = `UPDATE ledger_hold AS h SET
+	/*pg captured = n.captured, status = n.status, settled_at = n.settled_at
+		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) AS n (ref, captured, status, settled_at)
+		WHERE h.ref = n.ref
+	--*/ captured = $2, status = $3, settled_at = $4 WHERE ref = $1
+`
+
+func (h *Hold) settledRow() []any {
+	return []any{h.Ref, h.Captured, string(h.Status), h.settledMillis()}
+}
+
+// each makes rows of many values.
+func each[T any](values []T, row func(T) []any) [][]any {
+	rows := make([][]any, len(values))
+	for i, value := range values {
+		rows[i] = row(value)
 	}
-	if err == nil {
-		err = s.updateHolds(ctx, b.settled)
+	return rows
+}
+
+// readAll reads at most one row for each of some keys: on PostgreSQL by one
+// statement, which gets the keys as arrays, on SQLite by one a key.
+func readAll[T any](ctx context.Context, s store, scan func(database.Scanner) (T, error), query string, keys [][]any) (found []T, err error) {
+	if s.db.Dialect() == database.PostgreSQL && len(keys) > 0 {
+		return database.All(ctx, s.db, scan, query, arrays(keys)...)
 	}
-	if err == nil {
-		err = s.updateAccounts(ctx, changed)
+	for _, key := range keys {
+		value, ok, err := database.Get(ctx, s.db, scan, query, key...)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, value)
+		}
+	}
+	return found, nil
+}
+
+// writeAll writes rows as readAll reads them. None may be left out.
+func (s store) writeAll(ctx context.Context, query string, rows [][]any) (err error) {
+	changed := int64(0)
+	if s.db.Dialect() == database.PostgreSQL && len(rows) > 0 {
+		changed, err = s.db.Exec(ctx, query, arrays(rows)...)
+	} else {
+		for i := 0; i < len(rows) && err == nil; i++ {
+			var n int64
+			n, err = s.db.Exec(ctx, query, rows[i]...)
+			changed += n
+		}
+	}
+	if err == nil && changed != int64(len(rows)) {
+		err = fmt.Errorf("ledger: a batch changed %d rows instead of %d", changed, len(rows))
 	}
 	return err
 }
 
-// column lists one field of many rows, as unnest takes them.
-func column[T, V any](rows []T, field func(T) V) []V {
-	values := make([]V, len(rows))
-	for i, row := range rows {
-		values[i] = field(row)
+// arrays turns rows of text and integers into columns, as unnest takes them.
+func arrays(rows [][]any) []any {
+	columns := make([]any, len(rows[0]))
+	for i, value := range rows[0] {
+		if _, ok := value.(string); ok {
+			columns[i] = column[string](rows, i)
+		} else {
+			columns[i] = column[int64](rows, i)
+		}
+	}
+	return columns
+}
+
+func column[T any](rows [][]any, i int) []T {
+	values := make([]T, len(rows))
+	for j, row := range rows {
+		values[j] = row[i].(T)
 	}
 	return values
-}
-
-func accountArrays(accounts []*Account) []any {
-	return []any{
-		column(accounts, func(a *Account) string { return a.UserID }),
-		column(accounts, func(a *Account) string { return a.Currency }),
-		column(accounts, func(a *Account) int64 { return a.Balance }),
-		column(accounts, func(a *Account) int64 { return a.Held }),
-		column(accounts, func(a *Account) int64 { return a.Sequence }),
-		column(accounts, func(a *Account) int64 { return a.OpenedAt.UnixMilli() }),
-	}
-}
-
-func (s store) insertAccounts(ctx context.Context, accounts []*Account) error {
-	return s.all(ctx, len(accounts), `INSERT INTO ledger_account (`+accountColumns+`)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])`,
-		accountArrays(accounts)...)
-}
-
-func (s store) updateAccounts(ctx context.Context, accounts []*Account) error {
-	return s.all(ctx, len(accounts), `UPDATE ledger_account a
-		SET balance = n.balance, held = n.held, sequence = n.sequence
-		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS n (`+accountColumns+`)
-		WHERE a.user_id = n.user_id AND a.currency = n.currency`,
-		accountArrays(accounts)...)
-}
-
-func (s store) insertAll(ctx context.Context, rows []Transaction) error {
-	return s.all(ctx, len(rows), `INSERT INTO ledger_transaction (`+columns+`)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[],
-			$7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[])`,
-		column(rows, func(t Transaction) string { return t.Ref }),
-		column(rows, func(t Transaction) string { return t.UserID }),
-		column(rows, func(t Transaction) string { return t.Currency }),
-		column(rows, func(t Transaction) int64 { return t.Sequence }),
-		column(rows, func(t Transaction) string { return string(t.Kind) }),
-		column(rows, func(t Transaction) int64 { return t.Amount }),
-		column(rows, func(t Transaction) int64 { return t.BalanceAfter }),
-		column(rows, func(t Transaction) int64 { return t.HeldAfter }),
-		column(rows, func(t Transaction) string { return t.RelatedRef }),
-		column(rows, func(t Transaction) string { return t.Memo }),
-		column(rows, func(t Transaction) int64 { return t.CreatedAt.UnixMilli() }))
-}
-
-func (s store) insertHolds(ctx context.Context, holds []*Hold) error {
-	return s.all(ctx, len(holds), `INSERT INTO ledger_hold
-			(ref, user_id, currency, amount, captured, status, created_at, settled_at)
-		SELECT ref, user_id, currency, amount, captured, status, created_at, NULLIF(settled_at, 0)
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
-			AS n (ref, user_id, currency, amount, captured, status, created_at, settled_at)`,
-		column(holds, func(h *Hold) string { return h.Ref }),
-		column(holds, func(h *Hold) string { return h.UserID }),
-		column(holds, func(h *Hold) string { return h.Currency }),
-		column(holds, func(h *Hold) int64 { return h.Amount }),
-		column(holds, func(h *Hold) int64 { return h.Captured }),
-		column(holds, func(h *Hold) string { return string(h.Status) }),
-		column(holds, func(h *Hold) int64 { return h.CreatedAt.UnixMilli() }),
-		column(holds, func(h *Hold) int64 { return h.settledMillis() }))
-}
-
-func (s store) updateHolds(ctx context.Context, holds []*Hold) error {
-	return s.all(ctx, len(holds), `UPDATE ledger_hold h
-		SET captured = n.captured, status = n.status, settled_at = n.settled_at
-		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) AS n (ref, captured, status, settled_at)
-		WHERE h.ref = n.ref`,
-		column(holds, func(h *Hold) string { return h.Ref }),
-		column(holds, func(h *Hold) int64 { return h.Captured }),
-		column(holds, func(h *Hold) string { return string(h.Status) }),
-		column(holds, func(h *Hold) int64 { return h.settledMillis() }))
-}
-
-// all runs a statement that must change n rows; none are left out.
-func (s store) all(ctx context.Context, n int, query string, args ...any) error {
-	if n == 0 {
-		return nil
-	}
-	changed, err := s.db.Exec(ctx, query, args...)
-	if err == nil && changed != int64(n) {
-		err = fmt.Errorf("ledger: a batch changed %d rows instead of %d", changed, n)
-	}
-	return err
 }

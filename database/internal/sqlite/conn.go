@@ -32,7 +32,19 @@ const (
 	ConstraintNotNull    = lib.SQLITE_CONSTRAINT_NOTNULL
 )
 
-func init() { lib.PatchIssue199() }
+func init() {
+	lib.PatchIssue199()
+	keepScratch()
+}
+
+// keepScratch takes two pieces of C memory of the sizes that SQLite needs for a moment whenever it balances a b-tree.
+// The allocator returns memory to the system as soon as none of its kind is in use, which here would be every time.
+func keepScratch() {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	libc.Xmalloc(tls, 8<<10)
+	libc.Xmalloc(tls, 16<<10)
+}
 
 // Error is a refusal by SQLite.
 type Error struct {
