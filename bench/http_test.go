@@ -2,16 +2,15 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,7 +108,7 @@ func load(b *testing.B, h http.Handler, token string) {
 	b.ResetTimer()
 	for range connections {
 		wg.Go(func() {
-			if err := client(listener.Addr().String(), request, &left); err != nil {
+			if err := client(listener.Addr().String(), []byte(request), &left); err != nil {
 				b.Error(err)
 			}
 		})
@@ -119,7 +118,7 @@ func load(b *testing.B, h http.Handler, token string) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
 }
 
-func client(addr, request string, left *atomic.Int64) error {
+func client(addr string, request []byte, left *atomic.Int64) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
@@ -127,7 +126,7 @@ func client(addr, request string, left *atomic.Int64) error {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for left.Add(-1) >= 0 {
-		if _, err := io.WriteString(conn, request); err != nil {
+		if _, err := conn.Write(request); err != nil {
 			return err
 		}
 		if err := answer(in); err != nil {
@@ -144,21 +143,23 @@ func answer(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		text := strings.TrimRight(string(line), "\r\n")
+		line = bytes.TrimRight(line, "\r\n")
 		switch {
-		case first && !strings.HasPrefix(text, "HTTP/1.1 200"):
-			return fmt.Errorf("answered %q", text)
-		case text == "":
+		case first && !bytes.HasPrefix(line, statusOK):
+			return fmt.Errorf("answered %q", line)
+		case len(line) == 0:
 			_, err := in.Discard(length)
 			return err
-		case strings.HasPrefix(text, "Content-Length: "):
-			length, err = strconv.Atoi(text[len("Content-Length: "):])
+		case bytes.HasPrefix(line, contentLength):
+			length, err = strconv.Atoi(string(line[len(contentLength):]))
 			if err != nil {
 				return err
 			}
 		}
 	}
 }
+
+var statusOK, contentLength = []byte("HTTP/1.1 200"), []byte("Content-Length: ")
 
 // BenchmarkStart measures New with every capability, migrations included, in memory.
 func BenchmarkStart(b *testing.B) {

@@ -20,15 +20,14 @@ const (
 	batchTime = 30 * time.Second // for one
 )
 
-// batcher shares transactions between concurrent callers of one board on
-// PostgreSQL. The operations of a batch are decided one after the other in
-// memory, by the same rules as alone, and all rows written by one statement.
-// Nothing waits for a batch to fill; one is what queued up while the last was
-// written.
+// batcher shares transactions between concurrent callers of one board. The
+// operations of a batch are decided one after the other in memory, by the same
+// rules as alone, and each row is written once. Nothing waits for a batch to
+// fill; one is what queued up while the last was written.
 //
-// While nobody else changes the board, a batch is two statements: one that
-// reads, and one that writes if the version of the board is still that which
-// was read. Otherwise it is a transaction that locks the board first.
+// On PostgreSQL, while nobody else changes the board, a batch is two statements:
+// one that reads, and one that writes if the version of the board is still that
+// which was read. Otherwise it is a transaction that locks the board first.
 type batcher struct {
 	store store
 	board *board
@@ -96,14 +95,25 @@ func (b *batcher) withdraw(c *call) bool {
 	return true
 }
 
-// write empties the queue, batch by batch, and ends. Callers that the last batch
-// let go come first to the queue again: it is their next calls that fill the
-// next one.
+// gather lets callers that the last batch let go come to the queue again: it is
+// their next calls that fill the next one. It ends when nobody comes.
+func (b *batcher) gather() {
+	for before := -1; before < b.waiting(); {
+		before = b.waiting()
+		runtime.Gosched()
+	}
+}
+
+func (b *batcher) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
+}
+
+// write empties the queue, batch by batch, and ends.
 func (b *batcher) write() {
 	for {
-		for range 3 {
-			runtime.Gosched()
-		}
+		b.gather()
 		b.mu.Lock()
 		calls := b.queue[:min(len(b.queue), batchSize)]
 		b.queue = b.queue[len(calls):]
@@ -128,9 +138,11 @@ func (b *batcher) write() {
 func (b *batcher) run(calls []*call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTime)
 	defer cancel()
-	done, err := b.try(ctx, calls)
-	if err != nil || done {
-		return err
+	if b.store.db.Dialect() == database.PostgreSQL {
+		done, err := b.try(ctx, calls)
+		if err != nil || done {
+			return err
+		}
 	}
 	return b.insist(ctx, calls)
 }
@@ -224,36 +236,25 @@ func (b *batcher) load(ctx context.Context, calls []*call) (*batch, error) {
 	for _, c := range calls {
 		loaded.entries[c.op.userID] = nil
 	}
-	users := slices.Collect(maps.Keys(loaded.entries))
+	var users any = slices.Collect(maps.Keys(loaded.entries))
+	if b.store.db.Dialect() == database.SQLite {
+		users = database.List(users.([]string))
+	}
 	d := b.board.definition()
-	rows, err := b.store.db.Query(ctx, `SELECT `+stateColumns+`, n.user_id FROM leaderboard_board b
-		LEFT JOIN leaderboard_window w ON w.board = b.key AND w.opened_at = $2
-		CROSS JOIN unnest((SELECT $7::text[])) AS n (user_id)
-		LEFT JOIN LATERAL (SELECT * FROM leaderboard_entry e
-			WHERE e.window_id = w.id AND e.user_id = n.user_id LIMIT 1) e ON true
-		LEFT JOIN LATERAL (SELECT * FROM leaderboard_hidden h
-			WHERE h.board = b.key AND h.user_id = n.user_id LIMIT 1) h ON true
-		WHERE b.key = $1`,
+	states, err := database.All(ctx, b.store.db, scanState, manyStatesSQL,
 		b.board.Key, loaded.openedAt, d.Store, string(d.Direction), string(d.Aggregation), d.Window, users)
-	if err != nil {
-		return nil, err
+	for _, st := range states {
+		loaded.state = st
+		loaded.entries[st.userID], loaded.was[st.userID] = &st, st.entry
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var st state
-		var e entry
-		var known bool
-		if err := rows.Scan(append(st.columns(&e, &known), &e.userID)...); err != nil {
-			return nil, err
-		}
-		loaded.state, st.hidden = st, e.hidden
-		if known {
-			st.entry, loaded.was[e.userID] = &e, &e
-		}
-		loaded.entries[e.userID] = &st
-	}
-	return loaded, rows.Err()
+	return loaded, err
 }
+
+var manyStatesSQL = stateSQL("n.value") + `
+	/*pg CROSS JOIN unnest((SELECT $7::text[])) AS n (value)
+		LEFT JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = n.value LIMIT 1) e ON true
+	--*/ CROSS JOIN json_each($7) AS n LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = n.value
+	WHERE b.key = $1`
 
 // saveSQL writes entries and what follows from them, if the version of the board
 // is still $2.
@@ -282,7 +283,7 @@ const saveSQL = `WITH board AS (
 // somebody else has changed the board since they were loaded.
 func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error) {
 	var entries []entry
-	var ends []end
+	var moves []move
 	sums := make(map[count]int64) // by count without n
 	for user, st := range batch.entries {
 		was := batch.was[user]
@@ -291,11 +292,9 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 		}
 		entries = append(entries, *st.entry)
 		m := move{batch.window, was.seat(), st.entry.seat()}
+		moves = append(moves, m)
 		for _, c := range m.counts() {
 			sums[count{c.level, c.bucket, 0}] += c.n
-		}
-		if batch.window.ranged {
-			ends = append(ends, m.ends()...)
 		}
 	}
 	if len(entries) == 0 {
@@ -305,18 +304,52 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 	counts := slices.SortedFunc(maps.Keys(sums), func(x, y count) int {
 		return cmp.Or(cmp.Compare(x.level, y.level), cmp.Compare(x.bucket, y.bucket))
 	})
+	for i := range counts {
+		counts[i].n = sums[counts[i]]
+	}
+	if b.store.db.Dialect() == database.SQLite {
+		return true, b.saveRows(ctx, batch, entries, moves, counts)
+	}
+	var ends []end
+	if batch.window.ranged {
+		for _, m := range moves {
+			ends = append(ends, m.ends()...)
+		}
+	}
 	rows, err := b.store.db.Exec(ctx, saveSQL, b.board.Key, batch.version, batch.window.id,
 		column(entries, func(e entry) string { return e.userID }), column(entries, func(e entry) int64 { return e.key }),
 		column(entries, func(e entry) int64 { return e.bucket() }), column(entries, func(e entry) int64 { return e.achievedAt }),
 		column(entries, func(e entry) int64 { return e.hidden }), column(entries, func(e entry) int64 { return e.attempts }),
 		column(entries, func(e entry) int64 { return e.lastActiveAt }),
 		column(counts, func(c count) int64 { return int64(c.level) }), column(counts, func(c count) int64 { return c.bucket }),
-		column(counts, func(c count) int64 { return sums[c] }),
+		column(counts, func(c count) int64 { return c.n }),
 		column(ends, func(e end) int64 { return firstKey(e.bucket()) }), column(ends, func(e end) int64 { return e.key }),
 		column(ends, func(e end) int64 { return e.achievedAt }), column(ends, func(e end) string { return e.userID }),
 		column(ends, func(e end) int64 { return e.n }))
 	b.version = batch.version + 1
 	return rows > 0, err
+}
+
+// saveRows is save on SQLite.
+func (b *batcher) saveRows(ctx context.Context, batch *batch, entries []entry, moves []move, counts []count) error {
+	for _, e := range entries {
+		if err := b.store.put(ctx, batch.window.id, batch.was[e.userID], e); err != nil {
+			return err
+		}
+	}
+	for _, c := range counts {
+		if _, err := b.store.db.Exec(ctx, addCounts[1], batch.window.id, c.level, c.bucket, c.n); err != nil {
+			return err
+		}
+	}
+	if batch.window.ranged {
+		for _, m := range moves {
+			if err := b.store.moveRange(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // column lists one field of many rows, as unnest takes them.

@@ -234,7 +234,11 @@ func TestDefinitionRace(t *testing.T) {
 // TestBatch holds a batch to the same submissions one by one.
 func TestBatch(t *testing.T) {
 	leaderboard.SmallRanges(t, 3)
-	db, at := databasetest.Postgres(t), newClock()
+	databasetest.Each(t, batch)
+}
+
+func batch(t *testing.T, db *database.DB) {
+	at := newClock()
 	open(t, db, config, at)
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, models := newWorld()
@@ -271,7 +275,10 @@ func TestBatch(t *testing.T) {
 // TestBatchGivesUp takes back what has not begun when its caller goes away or
 // the leaderboard is closed.
 func TestBatchGivesUp(t *testing.T) {
-	n := open(t, databasetest.Postgres(t), config, newClock())
+	databasetest.Each(t, func(t *testing.T, db *database.DB) { batchGivesUp(t, open(t, db, config, newClock())) })
+}
+
+func batchGivesUp(t *testing.T, n *node) {
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	n.Gather("xp",

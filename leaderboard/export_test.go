@@ -41,9 +41,3 @@ func (l *Leaderboard) Gather(board string, calls ...func()) {
 	b.write()
 	group.Wait()
 }
-
-func (b *batcher) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.queue)
-}

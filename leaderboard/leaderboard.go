@@ -55,7 +55,6 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 )
 
 // Name is the capability's name.
@@ -144,14 +143,10 @@ func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
 // do brings an operation to the database: into the caller's transaction or,
 // outside of one, into one that it shares with whoever calls at the same time.
 func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err error) {
-	if !l.host.DB.InTransaction(ctx) && l.host.DB.Dialect() == database.PostgreSQL {
+	if !l.host.DB.InTransaction(ctx) {
 		return l.batchers[op.board.Key].do(ctx, op)
 	}
-	err = l.change(ctx, func(ctx context.Context) (err error) {
-		out, err = l.store.submit(ctx, op)
-		return err
-	})
-	return out, err
+	return l.store.submit(ctx, op)
 }
 
 // tend looks, every now and then, whether the place a submission went to has

@@ -214,7 +214,7 @@ func (s store) recut(ctx context.Context, window, bucket int64) error {
 		WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3`, window, first, end).Scan(&n); err != nil || n <= maxRange {
 		return err
 	}
-	size := maxRange / 2
+	size := rangeSize(n) / 2
 	if err := s.cut(ctx, window, span{place{key: first}, size}); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package leaderboard
 
 import (
 	"context"
+	"math"
 
 	"github.com/kitbackend/kit/database"
 )
@@ -12,14 +13,18 @@ import (
 // is halved: soon, by one of the next tendEvery submissions, because until then
 // ranks only cost more. Who moves an entry of such a bucket counts it in its range too. The
 // ranges of a bucket cover all of it: the first begins at its first key.
-var maxRange, tendEvery int64 = 1024, 16 // less in tests
+var maxRange, tendEvery int64 = 128, 64 // less in tests
+
+// rangeSize is how many entries a range of a bucket of n holds at most: more
+// where there are so many ranges that to sum them would cost more.
+func rangeSize(n int64) int64 { return max(maxRange, int64(math.Sqrt(float64(n)))) }
 
 // fromSQL answers where the range of the place e begins: a column of the last
 // range not behind it in its bucket, or else the beginning of the bucket.
 func fromSQL(column, otherwise string) string {
 	return `CASE WHEN e.ranged THEN COALESCE((SELECT r.` + column + ` FROM leaderboard_range r
 		WHERE r.window_id = e.window_id AND r.key >= ` + firstKeySQL + `
-			AND (r.key, r.achieved_at, r.user_id) <= (e.key, e.achieved_at, e.user_id)
+			AND (r.key, r.achieved_at, r.user_id) <= (` + boundSQL("e") + `)
 		ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1), ` + otherwise + `) ELSE ` + otherwise + ` END`
 }
 
@@ -58,15 +63,18 @@ const rangeOfSQL = `SELECT r.key, r.achieved_at, r.user_id FROM leaderboard_rang
 	WHERE r.window_id = $1 AND r.key >= $2 AND (r.key, r.achieved_at, r.user_id) <= ($3, $4, $5)
 	ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1`
 
-// crowdedSQL answers how many entries a place is counted among one by one.
-const crowdedSQL = `SELECT COALESCE(
-	(SELECT r.n FROM leaderboard_range r WHERE r.window_id = $1 AND (r.key, r.achieved_at, r.user_id) = (` + rangeOfSQL + `)),
-	(SELECT c.n FROM leaderboard_count c WHERE c.window_id = $1 AND c.level = $6 AND c.bucket = $7), 0)`
-
+// crowded reports whether a place is counted among too many entries, one by one.
 func (s store) crowded(ctx context.Context, window int64, p place) (bool, error) {
-	n, _, err := database.Get(ctx, s.db, scanInt, crowdedSQL,
-		window, firstKey(p.bucket()), p.key, p.achievedAt, p.userID, lastLevel, p.bucket())
-	return n > maxRange, err
+	var among *int64 // in its range
+	var bucket int64
+	err := s.db.QueryRow(ctx, `SELECT
+		(SELECT r.n FROM leaderboard_range r WHERE r.window_id = $1 AND (r.key, r.achieved_at, r.user_id) = (`+rangeOfSQL+`)),
+		COALESCE((SELECT c.n FROM leaderboard_count c WHERE c.window_id = $1 AND c.level = $6 AND c.bucket = $7), 0)`,
+		window, firstKey(p.bucket()), p.key, p.achievedAt, p.userID, lastLevel, p.bucket()).Scan(&among, &bucket)
+	if among == nil {
+		return bucket > maxRange, err
+	}
+	return *among > rangeSize(bucket), err
 }
 
 // tend cuts what a place is counted among, and joins ranges of its bucket that
@@ -74,6 +82,9 @@ func (s store) crowded(ctx context.Context, window int64, p place) (bool, error)
 func (s store) tend(ctx context.Context, board string, window int64, p place) error {
 	if _, err := s.lock(ctx, board); err != nil {
 		return err
+	}
+	if crowded, err := s.crowded(ctx, window, p); err != nil || !crowded {
+		return err // somebody else was faster
 	}
 	bucket := p.bucket()
 	first, end := firstKey(bucket), firstKey(bucket+1)
@@ -84,8 +95,6 @@ func (s store) tend(ctx context.Context, board string, window int64, p place) er
 		return err
 	case !ranged:
 		return s.recut(ctx, window, bucket)
-	case r.n <= maxRange:
-		return nil // somebody else was faster
 	}
 	if err := s.halve(ctx, window, r); err != nil {
 		return err

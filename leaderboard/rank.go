@@ -52,6 +52,12 @@ const firstKeySQL = `CASE WHEN e.bucket BETWEEN -65536 AND 65535 THEN e.bucket
 	WHEN e.bucket > 0 THEN ((e.bucket & 32767) | 32768) << CAST((e.bucket >> 15) - 1 AS INTEGER)
 	ELSE -((((-e.bucket) & 32767) | 32768) << CAST(((-e.bucket) >> 15) - 1 AS INTEGER)) END`
 
+// boundSQL is the place of an entry as a bound of places. SQLite seeks by all of
+// its columns, not only by the key, if they are no longer columns.
+func boundSQL(of string) string {
+	return of + `.key + 0, ` + of + `.achieved_at + 0, ` + of + `.user_id || ''`
+}
+
 // totalSQL counts the visible entries of the window of m.
 const totalSQL = `(SELECT CAST(COALESCE(SUM(c.n), 0) AS BIGINT) FROM leaderboard_count c
 	WHERE c.window_id = m.window_id AND c.level = 0)`
@@ -71,7 +77,7 @@ var aheadSQL = func() string {
 	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM leaderboard_entry o
 		WHERE o.window_id = m.window_id AND o.hidden = 0
 			AND (o.key, o.achieved_at, o.user_id) >= (m.from_key, m.from_at, m.from_user)
-			AND (o.key, o.achieved_at, o.user_id) < (m.key, m.achieved_at, m.user_id))`)
+			AND (o.key, o.achieved_at, o.user_id) < (` + boundSQL("m") + `))`)
 	return b.String()
 }()
 

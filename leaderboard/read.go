@@ -47,7 +47,7 @@ var rankedSQL = `SELECT m.user_id, m.key, m.achieved_at, m.hidden, m.attempts, m
 	CASE WHEN $3 AND m.hidden = 0 THEN m.rank ELSE 1 + ` + aheadSQL + ` END, ` + totalSQL + ` FROM `
 
 var (
-	standingSQL = rankedSQL + entriesSQL("= $4") + ` AS m`
+	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m`
 	segmentSQL  = `WITH m AS MATERIALIZED ` + entriesSQL(database.InList(4)) + ` ` + rankedSQL + `m
 		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
 	aroundSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m` +
@@ -64,7 +64,7 @@ func sideSQL(side, order string) string {
 		UNION ALL SELECT * FROM (SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
 			(SELECT m.sign FROM m) * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
 		FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
-			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT m.key, m.achieved_at, m.user_id FROM m)
+			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT ` + boundSQL("m") + ` FROM m)
 		ORDER BY o.key <order>, o.achieved_at <order>, o.user_id <order> LIMIT CAST($5 AS BIGINT)) AS side`)
 }
 

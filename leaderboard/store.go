@@ -26,6 +26,7 @@ type state struct {
 	version int64 // of the board
 	defined bool  // the board is stored with the definition it is configured with
 	window  window
+	userID  string
 	entry   *entry // nil before the first
 	hidden  int64  // of a first entry
 }
@@ -67,54 +68,65 @@ func (s store) submit(ctx context.Context, op *operation) (outcome, error) {
 	if st.entry != nil && *st.entry == e {
 		return out, nil
 	}
-	if err := s.put(ctx, st.window.id, e); err != nil {
+	if err := s.put(ctx, st.window.id, st.entry, e); err != nil {
 		return outcome{}, err
 	}
 	return out, s.count(ctx, move{st.window, st.entry.seat(), e.seat()})
 }
 
-const stateColumns = `b.version, b.store = $3 AND b.direction = $4 AND b.aggregation = $5 AND b.schedule = $6,
-	COALESCE(w.id, 0), COALESCE(w.ranged, FALSE), COALESCE(w.swept, FALSE), e.user_id IS NOT NULL,
-	COALESCE(e.key, 0), COALESCE(e.achieved_at, 0), COALESCE(e.hidden, h.hidden, 0),
-	COALESCE(e.attempts, 0), COALESCE(e.last_active_at, 0)`
+// stateSQL reads a state, of the user id that is said.
+func stateSQL(userID string) string {
+	return `SELECT b.version, b.store = $3 AND b.direction = $4 AND b.aggregation = $5 AND b.schedule = $6,
+		COALESCE(w.id, 0), COALESCE(w.ranged, FALSE), COALESCE(w.swept, FALSE), e.user_id IS NOT NULL,
+		COALESCE(e.key, 0), COALESCE(e.achieved_at, 0), COALESCE(e.hidden,
+			(SELECT h.hidden FROM leaderboard_hidden h WHERE h.board = b.key AND h.user_id = ` + userID + `), 0),
+		COALESCE(e.attempts, 0), COALESCE(e.last_active_at, 0), ` + userID + `
+		FROM leaderboard_board b LEFT JOIN leaderboard_window w ON w.board = b.key AND w.opened_at = $2 `
+}
 
-func (st *state) columns(e *entry, known *bool) []any {
-	return []any{&st.version, &st.defined, &st.window.id, &st.window.ranged, &st.window.swept, known,
-		&e.key, &e.achievedAt, &e.hidden, &e.attempts, &e.lastActiveAt}
+var oneStateSQL = stateSQL("$7") + `LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $7
+	WHERE b.key = $1`
+
+func scanState(row database.Scanner) (st state, err error) {
+	var e entry
+	var known bool
+	err = row.Scan(&st.version, &st.defined, &st.window.id, &st.window.ranged, &st.window.swept, &known,
+		&e.key, &e.achievedAt, &e.hidden, &e.attempts, &e.lastActiveAt, &e.userID)
+	st.userID, st.hidden = e.userID, e.hidden
+	if known {
+		st.entry = &e
+	}
+	return st, err
 }
 
 // ready reports whether there is a window to write to.
 func (st state) ready() bool { return st.defined && st.window.id != 0 && !st.window.swept }
 
 // state reads what a submission meets, on PostgreSQL after the lock.
-func (s store) state(ctx context.Context, op *operation, openedAt int64) (st state, err error) {
+func (s store) state(ctx context.Context, op *operation, openedAt int64) (state, error) {
 	d := op.board.definition()
-	st, _, err = database.Get(ctx, s.db, func(row database.Scanner) (st state, err error) {
-		e, known := entry{place: place{userID: op.userID}}, false
-		err = row.Scan(st.columns(&e, &known)...)
-		st.hidden = e.hidden
-		if known {
-			st.entry = &e
-		}
-		return st, err
-	}, `SELECT `+stateColumns+` FROM leaderboard_board b
-		LEFT JOIN leaderboard_window w ON w.board = b.key AND w.opened_at = $2
-		LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $7
-		LEFT JOIN leaderboard_hidden h ON h.board = b.key AND h.user_id = $7
-		WHERE b.key = $1`,
+	st, _, err := database.Get(ctx, s.db, scanState, oneStateSQL,
 		op.board.Key, openedAt, d.Store, string(d.Direction), string(d.Aggregation), d.Window, op.userID)
 	return st, err
 }
 
-// put writes an entry.
-func (s store) put(ctx context.Context, window int64, e entry) error {
-	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_entry
-			(window_id, user_id, key, bucket, achieved_at, hidden, attempts, last_active_at, rank)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`+onEntry,
-		window, e.userID, e.key, e.bucket(), e.achievedAt, e.hidden, e.attempts, e.lastActiveAt)
+// put writes a first entry, or what became of one.
+func (s store) put(ctx context.Context, window int64, old *entry, e entry) (err error) {
+	if old == nil {
+		_, err = s.db.Exec(ctx, `INSERT INTO leaderboard_entry
+				(window_id, user_id, key, bucket, achieved_at, hidden, attempts, last_active_at, rank)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`,
+			window, e.userID, e.key, e.bucket(), e.achievedAt, e.hidden, e.attempts, e.lastActiveAt)
+		return err
+	}
+	_, err = s.db.Exec(ctx, `UPDATE leaderboard_entry
+		SET key = $3, bucket = $4, achieved_at = $5, attempts = $6, last_active_at = $7
+		WHERE window_id = $1 AND user_id = $2`,
+		window, e.userID, e.key, e.bucket(), e.achievedAt, e.attempts, e.lastActiveAt)
 	return err
 }
 
+// onEntry replaces what a submission changes of an entry.
 const onEntry = ` ON CONFLICT (window_id, user_id) DO UPDATE SET key = excluded.key, bucket = excluded.bucket,
 	achieved_at = excluded.achieved_at, attempts = excluded.attempts, last_active_at = excluded.last_active_at`
 

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"os"
-	"strconv"
-	"strings"
-
 	"context"
 	"fmt"
 	"log"
@@ -114,29 +110,7 @@ func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err 
 }
 
 // cpuTime is what this process has used of the processors.
-func cpuTime() time.Duration { return ownTime() + zzPG() }
-func zzPG() (d time.Duration) {
-	root := os.Getenv("PGPID")
-	if root == "" {
-		return 0
-	}
-	dirs, _ := os.ReadDir("/proc")
-	for _, e := range dirs {
-		b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+2:]))
-		get := func(i int) time.Duration { n, _ := strconv.Atoi(f[i]); return time.Duration(n) * 10 * time.Millisecond }
-		if e.Name() == root {
-			d += get(11) + get(12) + get(13) + get(14)
-		} else if f[1] == root {
-			d += get(11) + get(12)
-		}
-	}
-	return d
-}
-func ownTime() time.Duration {
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
