@@ -227,6 +227,34 @@ func (o *options) auditDatabase() string {
 	return cmp.Or(o.audit.Database, DefaultDatabase)
 }
 
+// gameDatabases are those of the peers whose rows a game's transition writes.
+func (o *options) gameDatabases() (names []string) {
+	if o.ledger != nil {
+		names = append(names, cmp.Or(o.ledger.Database, DefaultDatabase))
+	}
+	if o.leaderboard != nil {
+		names = append(names, cmp.Or(o.leaderboard.Database, DefaultDatabase))
+	}
+	if o.rating != nil {
+		names = append(names, cmp.Or(o.rating.Database, DefaultDatabase))
+	}
+	return names
+}
+
+func (o *options) emailDatabase() string {
+	if o.email == nil {
+		return ""
+	}
+	return cmp.Or(o.email.Database, DefaultDatabase)
+}
+
+func (o *options) multiplayerDatabase() string {
+	if o.multiplayer == nil {
+		return ""
+	}
+	return cmp.Or(o.multiplayer.Database, DefaultDatabase)
+}
+
 // compose builds one capability, unless its config was not given.
 func compose[C any, T interface {
 	Capability() capability.Capability

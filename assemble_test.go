@@ -21,6 +21,8 @@ import (
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -35,7 +37,36 @@ func everything() []kit.Option {
 		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins()),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
+		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),
+		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
+			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &multiplayer.Game{Kind: "race"}}}}),
 	}
+}
+
+// race is a game that the first to move wins.
+func race() multiplayer.Model {
+	type state struct {
+		Winner string `json:"winner"`
+	}
+	type game = multiplayer.Context[struct{}]
+	return multiplayer.Define(multiplayer.Definition[struct{}, state]{
+		Kind:       "race",
+		Init:       func(game) (s state, _ []multiplayer.Effect, _ error) { return s, nil, nil },
+		IsComplete: func(_ game, s state) bool { return s.Winner != "" },
+		Apply: func(_ game, _ state, m multiplayer.Move) (state, []multiplayer.Effect, error) {
+			return state{m.UserID}, nil, nil
+		},
+		Resolve: func(c game, s state) multiplayer.Outcome {
+			ranks := make(map[string]int)
+			for _, player := range c.Players {
+				if ranks[player] = 2; player == s.Winner {
+					ranks[player] = 1
+				}
+			}
+			return multiplayer.Outcome{Ranks: ranks}
+		},
+		Redact: func(_ game, s state, _ string, _ bool) any { return s },
+	})
 }
 
 // part wraps a literal as a third-party capability.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
@@ -20,6 +21,8 @@ import (
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
@@ -44,6 +47,8 @@ type Kit struct {
 	ledger       *ledger.Ledger
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
+	multiplayer  *multiplayer.Multiplayer
+	matchmaking  *matchmaking.Matchmaking
 
 	capabilities []capability.Capability
 	table        []mount.Entry
@@ -102,7 +107,11 @@ func New(opts ...Option) (*Kit, error) {
 			email.Peers{Audit: k.audit, Keys: a.masterKeys()})
 	})
 	k.auth = compose(a, o.auth, func(cfg auth.Config) (*auth.Auth, error) {
-		return auth.New(a.host("auth", cfg.Database, o.auditDatabase()), cfg, auth.Peers{Audit: k.audit, Keys: a.masterKeys()})
+		if cfg.Library == nil {
+			cfg.Library = signin.New(signin.Config{})
+		}
+		return auth.New(a.host("auth", cfg.Database, o.auditDatabase(), o.emailDatabase()), cfg,
+			auth.Peers{Audit: k.audit, Keys: a.masterKeys(), Email: k.email})
 	})
 	k.ledger = compose(a, o.ledger, func(cfg ledger.Config) (*ledger.Ledger, error) {
 		return ledger.New(a.host("ledger", cfg.Database, o.auditDatabase()), cfg, ledger.Peers{Audit: k.audit})
@@ -111,7 +120,15 @@ func New(opts ...Option) (*Kit, error) {
 		return leaderboard.New(a.host("leaderboard", cfg.Database, o.auditDatabase()), cfg, leaderboard.Peers{Audit: k.audit})
 	})
 	k.rating = compose(a, o.rating, func(cfg rating.Config) (*rating.Rating, error) {
-		return rating.New(a.host("rating", cfg.Database, o.auditDatabase()), cfg, rating.Peers{Audit: k.audit})
+		return rating.New(a.host("rating", cfg.Database, o.auditDatabase()), cfg, rating.Peers{Audit: k.audit, Friends: k.friends(o)})
+	})
+	k.multiplayer = compose(a, o.multiplayer, func(cfg multiplayer.Config) (*multiplayer.Multiplayer, error) {
+		return multiplayer.New(a.host("multiplayer", cfg.Database, o.gameDatabases()...), cfg,
+			multiplayer.Peers{Ledger: k.ledger, Leaderboard: k.leaderboard, Rating: k.rating})
+	})
+	k.matchmaking = compose(a, o.matchmaking, func(cfg matchmaking.Config) (*matchmaking.Matchmaking, error) {
+		return matchmaking.New(a.host("matchmaking", cfg.Database, o.auditDatabase(), o.multiplayerDatabase()), cfg,
+			matchmaking.Peers{Audit: k.audit, Auth: k.auth, Rating: k.rating, Multiplayer: k.multiplayer})
 	})
 	for _, build := range o.others {
 		a.add(build(k))
@@ -129,6 +146,16 @@ func New(opts ...Option) (*Kit, error) {
 		return nil, errors.Join(err, k.Close(context.Background()))
 	}
 	return k, nil
+}
+
+// friends asks matchmaking, which is composed after rating, when it is called.
+func (k *Kit) friends(o *options) func(context.Context, []string) ([]string, error) {
+	if o.matchmaking == nil || o.matchmaking.NoFriends {
+		return nil
+	}
+	return func(ctx context.Context, users []string) ([]string, error) {
+		return k.matchmaking.FriendsAmong(ctx, users)
+	}
 }
 
 // Migrate applies what is missing of every capability's schema, in the order
@@ -171,6 +198,12 @@ func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
 
 // Rating answers the composed capability, or nil.
 func (k *Kit) Rating() *rating.Rating { return k.rating }
+
+// Multiplayer answers the composed capability, or nil.
+func (k *Kit) Multiplayer() *multiplayer.Multiplayer { return k.multiplayer }
+
+// Matchmaking answers the composed capability, or nil.
+func (k *Kit) Matchmaking() *matchmaking.Matchmaking { return k.matchmaking }
 
 // Database answers the binding DB, for the application's own rows: what runs
 // inside its InTx commits together with what capabilities write there.

@@ -15,6 +15,8 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
@@ -33,6 +35,8 @@ type options struct {
 	ledger       *ledger.Config
 	leaderboard  *leaderboard.Config
 	rating       *rating.Config
+	multiplayer  *multiplayer.Config
+	matchmaking  *matchmaking.Config
 	others       []func(*Kit) (capability.Capability, error)
 
 	databases      map[string]*database.DB
@@ -68,8 +72,9 @@ func WithControlPlane(cfg controlplane.Config) Option {
 // in development a mailbox.
 func WithEmail(cfg email.Config) Option { return func(o *options) { o.email = &cfg } }
 
-// WithAuth composes users, sessions and access tokens. Without it every user
-// route refuses with auth/unauthenticated.
+// WithAuth composes users, sessions, devices and access tokens, and how users
+// sign in: package auth/signin, unless Config.Library names another. Without it
+// every user route refuses with auth/unauthenticated.
 func WithAuth(cfg auth.Config) Option { return func(o *options) { o.auth = &cfg } }
 
 // WithLedger composes integer balances per user and currency.
@@ -82,6 +87,18 @@ func WithLeaderboard(cfg leaderboard.Config) Option {
 
 // WithRating composes skill ratings and experience points.
 func WithRating(cfg rating.Config) Option { return func(o *options) { o.rating = &cfg } }
+
+// WithMultiplayer composes game sessions that the server decides: models in Go,
+// stakes through the ledger, and randomness that players can check.
+func WithMultiplayer(cfg multiplayer.Config) Option {
+	return func(o *options) { o.multiplayer = &cfg }
+}
+
+// WithMatchmaking composes how players find each other: rooms with codes,
+// invites, friends, a queue by skill, and presence.
+func WithMatchmaking(cfg matchmaking.Config) Option {
+	return func(o *options) { o.matchmaking = &cfg }
+}
 
 // WithCapability composes a capability of the application's own. It is built
 // after the kit's, in the order given, and finds them through the accessors.

@@ -1,0 +1,195 @@
+package matchmaking
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kv"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+// Config says which games players find each other for.
+type Config struct {
+	// Games is required: at least one, each key once.
+	Games []Game
+	// NoFriends leaves the friend routes out.
+	NoFriends bool
+	// Codes holds the room codes, under matchmaking:<code>; the specification's
+	// binding MATCHMAKING. By default entries of the database, kv.NewSQL. One
+	// whose put-if-absent is not atomic is refused.
+	Codes kv.Store
+	// Database names the binding that holds all else, by default "DB".
+	// Multiplayer lives on the same one.
+	Database string
+	// BasePath is the mount prefix, by default "/matchmaking".
+	BasePath string
+}
+
+// Game is one game that has rooms, invites and a queue.
+type Game struct {
+	// Key names it in paths: 1 to 64 letters, digits, hyphens and underscores.
+	Key string `json:"key"`
+	// Players is required: how many form a match, 2 to [MaxPlayers].
+	Players int `json:"players"`
+	// SkillPool is the rating pool that players are matched by. Without one, and
+	// where rating is not composed, only the region counts.
+	SkillPool string `json:"skillPool,omitempty"`
+	// Snapshot is what sessions are created from. Without one, and where
+	// multiplayer is not composed, players are still paired, but no session is
+	// created, and there are neither rooms nor invites. Its key and players are
+	// by default those of the game.
+	Snapshot *multiplayer.Game `json:"snapshot"`
+	// Regions are the separate queues of the game, by default one, "default".
+	// Who names none enters the first.
+	Regions   []string  `json:"regions"`
+	RoomCodes RoomCodes `json:"roomCodes"`
+	Queue     Queue     `json:"queue"`
+}
+
+// MaxPlayers bounds the players of one match.
+const MaxPlayers = 1000
+
+// RoomCodes bounds what one code can be used for.
+type RoomCodes struct {
+	// TTLSeconds is how long a code lives, 10 to 86,400, by default 900.
+	TTLSeconds int `json:"ttlSeconds"`
+	// MaxUses is how many players can join by it, 1 to 1,000, by default 9.
+	MaxUses int `json:"maxUses"`
+}
+
+// Queue says whom a waiting player can be matched with.
+type Queue struct {
+	// InitialBand is how far apart the skills of a match may be at first. Zero is
+	// no bound: then the nearest skills are matched at once.
+	InitialBand float64 `json:"initialBand"`
+	// WidenPerSecond is how much the band grows with every second of waiting.
+	WidenPerSecond float64 `json:"widenPerSecond"`
+	// MaxWaitSeconds is after how long there is no bound any more; zero is never.
+	MaxWaitSeconds int `json:"maxWaitSeconds"`
+	// SweepSeconds is how often matches are made, 1 to 60, by default 5.
+	SweepSeconds int `json:"sweepSeconds"`
+}
+
+// band is how far apart skills may be after some waiting; infinite: no bound.
+func (q Queue) band(waited time.Duration) float64 {
+	if q.InitialBand == 0 || q.overdue(waited) {
+		return math.Inf(1)
+	}
+	return q.InitialBand + q.WidenPerSecond*max(waited, 0).Seconds()
+}
+
+func (q Queue) overdue(waited time.Duration) bool {
+	return q.MaxWaitSeconds > 0 && waited >= q.maxWait()
+}
+
+func (q Queue) maxWait() time.Duration { return time.Duration(q.MaxWaitSeconds) * time.Second }
+func (q Queue) sweep() time.Duration   { return time.Duration(q.SweepSeconds) * time.Second }
+
+// patience is how long a ticket is kept whose player neither asks nor has a
+// presence socket.
+func (q Queue) patience() time.Duration { return max(time.Minute, q.maxWait()) }
+
+const (
+	maxRegions = 32
+	maxWait    = 24 * 60 * 60
+)
+
+var keyForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (c Config) withDefaults() Config {
+	c.Database = cmp.Or(c.Database, "DB")
+	c.BasePath = cmp.Or(c.BasePath, "/matchmaking")
+	c.Games = slices.Clone(c.Games)
+	for i := range c.Games {
+		g := &c.Games[i]
+		if len(g.Regions) == 0 {
+			g.Regions = []string{"default"}
+		}
+		g.RoomCodes.TTLSeconds = cmp.Or(g.RoomCodes.TTLSeconds, 900)
+		g.RoomCodes.MaxUses = cmp.Or(g.RoomCodes.MaxUses, 9)
+		g.Queue.SweepSeconds = cmp.Or(g.Queue.SweepSeconds, 5)
+		if g.Snapshot != nil {
+			snapshot := *g.Snapshot
+			snapshot.Key = cmp.Or(snapshot.Key, g.Key)
+			snapshot.Mode = cmp.Or(snapshot.Mode, multiplayer.Match)
+			snapshot.Players = cmp.Or(snapshot.Players, g.Players)
+			g.Snapshot = &snapshot
+		}
+	}
+	return c
+}
+
+func (c Config) validate(peers Peers) error {
+	faults := capability.Faults{Capability: Name}
+	if len(c.Games) == 0 {
+		faults.Add("games", nil, "is empty", "declare at least one game")
+	}
+	if c.Codes != nil && !c.Codes.Atomic() {
+		faults.Add("codes", nil, "has no atomic put-if-absent", "use a store whose Atomic is true: two rooms would get one code")
+	}
+	seen := make(map[string]bool)
+	for i, g := range c.Games {
+		at := fmt.Sprintf("games[%d].", i)
+		if seen[g.Key] {
+			faults.Add(at+"key", g.Key, "is declared twice", "declare each game once")
+		}
+		seen[g.Key] = true
+		g.validate(&faults, at, peers)
+	}
+	return faults.Err()
+}
+
+func (g Game) validate(faults *capability.Faults, at string, peers Peers) {
+	if !keyForm.MatchString(g.Key) {
+		faults.Add(at+"key", g.Key, "is not a path segment", "use 1 to 64 letters, digits, hyphens and underscores")
+	}
+	between := func(key string, n, least, most int) {
+		if n < least || n > most {
+			faults.Add(at+key, n, "is out of range", fmt.Sprintf("use %d to %d", least, most))
+		}
+	}
+	between("players", g.Players, 2, MaxPlayers)
+	between("roomCodes.ttlSeconds", g.RoomCodes.TTLSeconds, 10, 24*60*60)
+	between("roomCodes.maxUses", g.RoomCodes.MaxUses, 1, 1000)
+	between("queue.maxWaitSeconds", g.Queue.MaxWaitSeconds, 0, maxWait)
+	between("queue.sweepSeconds", g.Queue.SweepSeconds, 1, 60)
+	for key, width := range map[string]float64{"initialBand": g.Queue.InitialBand, "widenPerSecond": g.Queue.WidenPerSecond} {
+		if !(width >= 0) || math.IsInf(width, 1) {
+			faults.Add(at+"queue."+key, width, "is not a width", "use a number of at least 0")
+		}
+	}
+	if g.SkillPool != "" && peers.Rating != nil && !peers.Rating.HasPool(g.SkillPool) {
+		faults.Add(at+"skillPool", g.SkillPool, "is no pool of rating", "name the pool of a rated game, or leave it out to match by region only")
+	}
+	g.validateRegions(faults, at)
+	g.validateSnapshot(faults, at, peers)
+}
+
+func (g Game) validateRegions(faults *capability.Faults, at string) {
+	if len(g.Regions) > maxRegions {
+		faults.Add(at+"regions", len(g.Regions), "are too many", fmt.Sprintf("use at most %d", maxRegions))
+	}
+	for i, region := range g.Regions {
+		if !keyForm.MatchString(region) || slices.Contains(g.Regions[:i], region) {
+			faults.Add(fmt.Sprintf("%sregions[%d]", at, i), region, "is not a name of its own", "use 1 to 64 letters, digits, hyphens and underscores, each once")
+		}
+	}
+}
+
+func (c Config) keys() []capability.ConfigKey {
+	friends := "on"
+	if c.NoFriends {
+		friends = "off"
+	}
+	return []capability.ConfigKey{
+		{Key: "games", Value: c.Games, Summary: "The games, their queues and room codes."},
+		{Key: "friends", Value: friends, Choices: []string{"on", "off"}, Summary: "Whether the friend routes are mounted."},
+		{Key: "database", Value: c.Database, Summary: "The database binding that holds rooms, invites, friends, queue and presence."},
+		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
+	}
+}

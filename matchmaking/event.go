@@ -1,0 +1,69 @@
+package matchmaking
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+)
+
+// The events of the presence socket. Type tells them apart.
+type (
+	matchFound struct {
+		Type      string `json:"type"`
+		SessionID string `json:"sessionId"`
+		GameKey   string `json:"gameKey"`
+	}
+	invited struct {
+		Type     string `json:"type"`
+		InviteID string `json:"inviteId"`
+		GameKey  string `json:"gameKey"`
+		From     string `json:"from"`
+	}
+	friendRequested struct {
+		Type string `json:"type"`
+		From string `json:"from"`
+	}
+	// friendsOnline comes first with everybody who is online, then with who has
+	// come or gone since.
+	friendsOnline struct {
+		Type    string   `json:"type"`
+		Online  []string `json:"online"`
+		Offline []string `json:"offline"`
+	}
+)
+
+func friends(online, offline []string) friendsOnline {
+	return friendsOnline{"friends_online", append([]string{}, online...), append([]string{}, offline...)}
+}
+
+// topic carries the events between the nodes.
+const topic = "matchmaking/events"
+
+// receivers is how many users one hint is for at most, so that it stays below
+// what the bus carries.
+const receivers = 12
+
+// hint is an event on its way to the sockets of some users, on every node.
+type hint struct {
+	To    []string        `json:"to"`
+	Event json.RawMessage `json:"event"`
+}
+
+// push sends an event to the sockets of the users, on all nodes, once the
+// transaction in ctx has committed. It is a hint: where it is lost the rows
+// still say what happened.
+func (m *Matchmaking) push(ctx context.Context, event any, to ...string) {
+	raw, err := json.Marshal(event)
+	if err != nil {
+		panic("matchmaking: an event is texts: " + err.Error())
+	}
+	for some := range slices.Chunk(to, receivers) {
+		payload, err := json.Marshal(hint{some, raw})
+		if err == nil {
+			err = m.host.PubSub.Publish(ctx, topic, payload)
+		}
+		if err != nil {
+			m.host.Log.WarnContext(ctx, "matchmaking: an event was not pushed", "error", err)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package matchmaking
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+type formPayload struct {
+	Matches []string `json:"matches"`
+}
+
+// enqueueForming hands matches to the workers of all nodes.
+func (m *Matchmaking) enqueueForming(ctx context.Context, matchIDs []string) error {
+	for some := range slices.Chunk(matchIDs, formBatch) {
+		if _, err := m.host.Jobs.Enqueue(ctx, formBinding, formPayload{some}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runForm is the job that makes sessions of matches. All of them and the end of
+// the job commit together; when one is refused, each is tried by itself.
+func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
+	var payload formPayload
+	if err := json.Unmarshal(job.Payload, &payload); err != nil {
+		return jobs.Permanent(err)
+	}
+	slices.Sort(payload.Matches) // rows are locked in this order
+	err := m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		for _, matchID := range payload.Matches {
+			if err := m.form(ctx, matchID); err != nil {
+				return err
+			}
+		}
+		return jobs.Complete(ctx)
+	})
+	if !isRefusal(err) {
+		return err
+	}
+	var failed []error
+	for _, matchID := range payload.Matches {
+		err := m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.form(ctx, matchID) })
+		if isRefusal(err) {
+			err = m.fail(ctx, matchID, err)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// isRefusal reports whether trying again would answer the same.
+func isRefusal(err error) bool {
+	var refusal *capability.Error
+	return errors.As(err, &refusal) && refusal.Status < 500
+}
+
+// form makes a session of a match, in a transaction; of one that has a session
+// or has failed it makes nothing.
+func (m *Matchmaking) form(ctx context.Context, matchID string) error {
+	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
+	if err != nil || !ok || match.State != Forming {
+		return err
+	}
+	g, known := m.games[match.GameKey]
+	if !known { // no refusal: another node may be of a newer version
+		return fmt.Errorf("matchmaking: this node has no game %q", match.GameKey)
+	}
+	switch {
+	case !m.hasSessions(g):
+	case backfill != "":
+		match.SessionID = backfill
+		for _, userID := range match.Players {
+			if err := m.seat(ctx, backfill, userID); err != nil {
+				return err
+			}
+		}
+	default:
+		match.SessionID = match.ID
+		if err := m.start(ctx, g, match.ID, match.Players); err != nil {
+			return err
+		}
+	}
+	if err := m.store.settleMatch(ctx, matchID, "formed", match.SessionID); err != nil {
+		return err
+	}
+	if match.SessionID != "" {
+		m.push(ctx, matchFound{"match_found", match.SessionID, match.GameKey}, match.Players...)
+	}
+	return nil
+}
+
+// fail ends a match that cannot become a session. Where one player is at fault,
+// or the seats are gone, the others wait again with the time they have waited.
+func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) error {
+	var uncovered *multiplayer.Uncovered
+	byPlayer := errors.As(cause, &uncovered)
+	if !byPlayer {
+		m.host.Log.ErrorContext(ctx, "matchmaking: a match did not become a session", "match", matchID, "error", cause)
+	}
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
+		if err != nil || !ok || match.State != Forming {
+			return err
+		}
+		if err := m.store.settleMatch(ctx, matchID, "failed", ""); err != nil {
+			return err
+		}
+		if !byPlayer && backfill == "" {
+			return nil
+		}
+		fault := ""
+		if byPlayer {
+			fault = uncovered.UserID
+		} else if err := m.store.withdraw(ctx, backfill); err != nil {
+			return err
+		}
+		if err := m.store.putBack(ctx, match.GameKey, matchID, match.Players, fault); err != nil {
+			return err
+		}
+		return m.scheduleSweep(ctx, m.games[match.GameKey])
+	})
+}

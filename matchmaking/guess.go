@@ -1,0 +1,120 @@
+package matchmaking
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
+)
+
+// How many wrong codes one may try within guessWindow: a user, and an address,
+// behind which a whole school may sit. At 10,000 live rooms a code is hit once
+// in 136,000 tries. Per node, like all rate limits of the kit.
+const (
+	guessesPerUser    = 10
+	guessesPerAddress = 60
+	guessWindow       = time.Minute
+	// maxGuessers bounds the memory that many of them can take.
+	maxGuessers = 50_000
+)
+
+// guesses counts failures, and attempts under way, which may become some:
+// whoever joins by good codes one after the other is never held up.
+type guesses struct {
+	now  func() time.Time
+	mu   sync.Mutex
+	made map[string]guessed
+}
+
+type guessed struct {
+	since time.Time
+	n     int
+}
+
+func newGuesses(now func() time.Time) *guesses {
+	return &guesses{now: now, made: make(map[string]guessed)}
+}
+
+// guesser is what a failure is counted for.
+type guesser struct {
+	key string
+	max int
+}
+
+// guessers are the user and, of a request, its address.
+func guessers(ctx context.Context, userID string) []guesser {
+	list := []guesser{{"user " + userID, guessesPerUser}}
+	if o := capability.OriginOf(ctx); o != nil && o.IP != "" {
+		list = append(list, guesser{"address " + rate.AddressKey(o.IP), guessesPerAddress})
+	}
+	return list
+}
+
+// try counts a failure in advance, so that many at the same time are no more
+// than one after the other, and refuses with kit/rate_limited who has failed too
+// often.
+func (g *guesses) try(who []guesser) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for _, w := range who {
+		if made := g.live(w.key, now); made.n >= w.max {
+			return tooOften(guessWindow - now.Sub(made.since))
+		}
+	}
+	for _, w := range who {
+		made := g.live(w.key, now)
+		if made.n == 0 {
+			g.makeRoom(now)
+			made.since = now
+		}
+		made.n++
+		g.made[w.key] = made
+	}
+	return nil
+}
+
+// spare takes back what try has counted: the code was not wrong.
+func (g *guesses) spare(who []guesser) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	for _, w := range who {
+		made := g.live(w.key, now)
+		if made.n--; made.n > 0 {
+			g.made[w.key] = made
+		} else {
+			delete(g.made, w.key)
+		}
+	}
+}
+
+func (g *guesses) live(key string, now time.Time) guessed {
+	made := g.made[key]
+	if now.Sub(made.since).Abs() >= guessWindow {
+		return guessed{}
+	}
+	return made
+}
+
+// makeRoom forgets whose window has passed and, should that not do, everybody.
+func (g *guesses) makeRoom(now time.Time) {
+	if len(g.made) < maxGuessers {
+		return
+	}
+	for key := range g.made {
+		if g.live(key, now).n == 0 {
+			delete(g.made, key)
+		}
+	}
+	if len(g.made) >= maxGuessers {
+		clear(g.made)
+	}
+}
+
+// tooOften is kit/rate_limited with how long to wait.
+func tooOften(wait time.Duration) error {
+	return capability.ErrRateLimited.With(Pause{max(wait.Milliseconds(), 1)})
+}

@@ -1,0 +1,195 @@
+package matchmaking_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+func toUser(id string) matchmaking.Invitee   { return matchmaking.Invitee{UserID: id} }
+func toName(name string) matchmaking.Invitee { return matchmaking.Invitee{ScreenName: name} }
+
+// invites lists what a user got and sent.
+func (r *rig) invites(userID string) []matchmaking.Invite {
+	r.t.Helper()
+	list := []matchmaking.Invite{}
+	page := capability.NewPage(1, "")
+	for {
+		items, err := r.Invites(ctx, userID, page)
+		r.ok(err)
+		list = append(list, items.Items...)
+		if items.NextCursor == nil {
+			return list
+		}
+		page = capability.NewPage(1, *items.NextCursor)
+	}
+}
+
+func TestInvite(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada")
+		r.named("bob", "Bobby")
+		v, err := r.SendInvite(ctx, "duel", "ada", toName("Bobby"))
+		r.ok(err)
+		at := capability.Millis(r.Clock.Now().UnixMilli())
+		want := matchmaking.Invite{ID: v.ID, GameKey: "duel", From: "ada", To: "bob", State: "pending", CreatedAt: at,
+			ExpiresAt: capability.Millis(at.UnixMilli() + 3_600_000)}
+		if diff := cmp.Diff(want, v); diff != "" {
+			t.Error(diff)
+		}
+		again, err := r.SendInvite(ctx, "duel", "ada", toUser("bob"))
+		r.ok(err)
+		if diff := cmp.Diff(v, again); diff != "" {
+			t.Errorf("a second invite: %s", diff)
+		}
+		for _, user := range []string{"ada", "bob"} {
+			if diff := cmp.Diff([]matchmaking.Invite{v}, r.invites(user)); diff != "" {
+				t.Error(diff)
+			}
+		}
+		r.refuses(matchmaking.ErrInviteForbidden, errorOf(r.AcceptInvite(ctx, v.ID, "ada")))
+		r.refuses(matchmaking.ErrInviteForbidden, r.DeclineInvite(ctx, v.ID, "eve"))
+		accepted, err := r.AcceptInvite(ctx, v.ID, "bob")
+		r.ok(err)
+		view, err := r.Multiplayer().View(ctx, accepted.SessionID, "bob")
+		r.ok(err)
+		if diff := cmp.Diff([]string{"ada", "bob"}, view.Players); diff != "" || view.Phase != multiplayer.Active {
+			t.Error(diff, view.Phase)
+		}
+		again, err = r.AcceptInvite(ctx, v.ID, "bob")
+		r.ok(err)
+		if diff := cmp.Diff(accepted, again); diff != "" {
+			t.Error(diff)
+		}
+		r.refuses(matchmaking.ErrInviteNotFound, r.DeclineInvite(ctx, v.ID, "bob"))
+
+		// Another one, of the same two, for another session.
+		v, err = r.SendInvite(ctx, "duel", "ada", toUser("bob"))
+		r.ok(err)
+		second, err := r.AcceptInvite(ctx, v.ID, "bob")
+		r.ok(err)
+		if second.SessionID == accepted.SessionID {
+			t.Error("a session that is full was used again")
+		}
+	})
+}
+
+// Who declines, or does not answer for an hour, has no invite.
+func TestInviteEnds(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		v, err := r.SendInvite(ctx, "duel", "ada", toUser("bob"))
+		r.ok(err)
+		r.ok(r.DeclineInvite(ctx, v.ID, "bob"))
+		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+		v, err = r.SendInvite(ctx, "duel", "ada", toUser("bob"))
+		r.ok(err)
+		r.Clock.Advance(time.Hour)
+		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+		if diff := cmp.Diff([]matchmaking.Invite{}, r.invites("bob")); diff != "" {
+			t.Error(diff)
+		}
+		fresh, err := r.SendInvite(ctx, "duel", "ada", toUser("bob"))
+		r.ok(err)
+		if fresh.ID == v.ID {
+			t.Error("an expired invite was sent again")
+		}
+		r.Clock.Advance(time.Hour)
+		r.ok(r.Clean(ctx))
+	})
+}
+
+// Everybody whom one player invites to a game of four plays in one session,
+// accept they at once or not.
+func TestInviteGroup(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		guests := []string{"b", "c", "d", "e"}
+		var sent []matchmaking.Invite
+		r.users("host")
+		r.users(guests...)
+		for _, user := range guests {
+			v, err := r.SendInvite(ctx, "four", "host", toUser(user))
+			r.ok(err)
+			sent = append(sent, v)
+		}
+		sessions := make([]string, len(guests))
+		var wg sync.WaitGroup
+		for i, v := range sent {
+			wg.Go(func() {
+				v, err := r.AcceptInvite(ctx, v.ID, v.To)
+				if err != nil {
+					t.Error(err)
+				}
+				sessions[i] = v.SessionID
+			})
+		}
+		wg.Wait()
+		n := map[string]int{}
+		for _, id := range sessions {
+			n[id]++
+		}
+		if len(n) != 2 || n[sessions[0]]*n[sessions[1]]*n[sessions[2]]*n[sessions[3]] != 27 {
+			t.Errorf("got %v, want three beside the host and one in a session of his own", n)
+		}
+	})
+}
+
+// An invite that meets a block does not outlive it.
+func TestInviteMeetsBlock(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		for range 40 {
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = r.SendInvite(ctx, "duel", "ada", toUser("bob")) })
+			wg.Go(func() { r.ok(r.Block(ctx, "bob", "ada")) })
+			wg.Wait()
+			if list := r.invites("bob"); len(list) > 0 {
+				t.Fatalf("bob, who blocks ada, has %v", list)
+			}
+			r.ok(r.Unblock(ctx, "bob", "ada"))
+			r.Clock.Advance(time.Minute)
+		}
+	})
+}
+
+func TestInviteRefusals(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada")
+		r.named("sam", "Sam")
+		r.named("sam2", "Sam")
+		r.refuses(matchmaking.ErrGameNotFound, errorOf(r.SendInvite(ctx, "chess", "ada", toUser("sam"))))
+		r.refuses(matchmaking.ErrNoSessions, errorOf(r.SendInvite(ctx, "alone", "ada", toUser("sam"))))
+		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.SendInvite(ctx, "duel", "ada", toUser("nobody"))))
+		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.SendInvite(ctx, "duel", "ada", toName("Nobody"))))
+		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.SendInvite(ctx, "duel", "ada", toName("Sam"))))
+		r.refuses(capability.ErrInvalidRequest, errorOf(r.SendInvite(ctx, "duel", "ada", toUser("ada"))))
+		r.refuses(capability.ErrInvalidRequest, errorOf(r.SendInvite(ctx, "duel", "ada", matchmaking.Invitee{})))
+		r.refuses(capability.ErrInvalidRequest, errorOf(r.SendInvite(ctx, "duel", "ada", matchmaking.Invitee{UserID: "sam", ScreenName: "Sam"})))
+		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, "nothing", "ada")))
+		r.refuses(matchmaking.ErrInviteNotFound, r.DeclineInvite(ctx, "nothing", "ada"))
+	})
+}
+
+func TestInviteLimits(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	others := ids("other", 51)
+	r.users(others...)
+	for i, other := range others[:50] {
+		if i == 30 {
+			r.refuses(capability.ErrRateLimited, errorOf(r.SendInvite(ctx, "duel", "ada", toUser(other))))
+			r.Clock.Advance(time.Minute)
+		}
+		r.ok(errorOf(r.SendInvite(ctx, "duel", "ada", toUser(other))))
+	}
+	r.refuses(matchmaking.ErrLimitReached, errorOf(r.SendInvite(ctx, "duel", "ada", toUser(others[50]))))
+	for _, from := range ids("from", 100) {
+		r.ok(errorOf(r.SendInvite(ctx, "duel", from, toUser(others[50]))))
+	}
+	r.refuses(matchmaking.ErrLimitReached, errorOf(r.SendInvite(ctx, "duel", "eve", toUser(others[50]))))
+}

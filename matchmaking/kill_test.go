@@ -1,0 +1,162 @@
+package matchmaking_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+// The environment of a child process: the file that it works on.
+const childFile = "MATCHMAKING_TEST_FILE"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childFile); path != "" {
+		queueChild(path)
+	}
+	os.Exit(m.Run())
+}
+
+// TestKill kills a process with kill -9 while players enter the queue and
+// matches are swept and formed, again and again on one file. At the end every
+// player whose place was acknowledged is in one session; one may be left over.
+func TestKill(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 3
+	}
+	path := filepath.Join(t.TempDir(), "kit.db")
+	var users []string
+	for range rounds {
+		users = append(users, killed(t, path, rand.IntN(150)+20)...)
+	}
+
+	end := quick() // as the next start finds it, when the leases of the dead have ended
+	k, done := openQueue(path, func() time.Time { return end })
+	defer done()
+	for range 90 {
+		end = end.Add(time.Second)
+		if _, err := k.Jobs().RunDue(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := 0
+	sessions := make(map[string]int)
+	for _, user := range users {
+		var state, match string // by the row: the API answers for ten minutes, and this clock is quick
+		row := k.Database().QueryRow(ctx, `SELECT state, match_id FROM matchmaking_ticket WHERE user_id = $1`, user)
+		if err := row.Scan(&state, &match); err != nil {
+			t.Fatalf("%s is lost: %v", user, err)
+		}
+		if state == "waiting" {
+			waiting++
+			continue
+		}
+		view, err := k.Multiplayer().View(ctx, match, user)
+		if err != nil || len(view.Players) != 2 {
+			t.Fatalf("%s is %s in %s with %v: %v", user, state, match, view.Players, err)
+		}
+		sessions[match]++
+	}
+	// Players of the last moment may be there whose acknowledgement got lost.
+	unknown := 0
+	for id, n := range sessions {
+		if n > 2 {
+			t.Errorf("session %s has %d players", id, n)
+		}
+		if n == 1 {
+			unknown++
+		}
+	}
+	if waiting > 1 {
+		t.Errorf("%d players still wait", waiting)
+	}
+	t.Logf("%d players acknowledged in %d rounds, %d sessions, %d with a player who was not, %d waiting", len(users), rounds, len(sessions), unknown, waiting)
+}
+
+// killed runs a child until it has acknowledged n players, kills it, and
+// answers all of them.
+func killed(t *testing.T, path string, n int) (users []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childFile+"="+path)
+	cmd.Stderr = os.Stderr
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		users = append(users, lines.Text())
+		if len(users) == n {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); len(users) < n || err == nil {
+		t.Fatalf("the child ended by itself after %d players: %v", len(users), err)
+	}
+	return users
+}
+
+// quick is a clock of twenty seconds a second, the same in every process, so
+// that sweeps come one after the other.
+func quick() time.Time {
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return epoch.Add(20 * time.Since(epoch))
+}
+
+// openQueue composes what TestKill needs on a file.
+func openQueue(path string, now func() time.Time) (k *kit.Kit, done func()) {
+	db, err := database.OpenFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	k, err = kit.New(
+		kit.WithDatabase(db), kit.WithClock(now), kit.WithEnvironment("test"), kit.WithLogger(slog.New(slog.DiscardHandler)),
+		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{duelModel()}}),
+		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{{
+			Key: "duel", Players: 2, Snapshot: &multiplayer.Game{Kind: "duel", Rules: duelRules{}},
+			Queue: matchmaking.Queue{SweepSeconds: 1, MaxWaitSeconds: 24 * 60 * 60},
+		}}}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return k, func() { _, _ = k.Close(context.Background()), db.Close() }
+}
+
+// queueChild works like a node, and has players enter the queue whom it prints
+// once they are there, until it is killed.
+func queueChild(path string) {
+	k, _ := openQueue(path, quick)
+	go func() { log.Fatal(k.Run(ctx)) }()
+	var n atomic.Int64
+	for range 4 {
+		go func() {
+			for {
+				user := fmt.Sprintf("user-%d-%d", os.Getpid(), n.Add(1))
+				if _, err := k.Matchmaking().Enqueue(ctx, "duel", "", user); err != nil {
+					log.Fatal(err)
+				}
+				fmt.Println(user)
+			}
+		}()
+	}
+	select {}
+}

@@ -1,0 +1,267 @@
+package matchmaking_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/matchmaking"
+)
+
+func (r *rig) onlineNow(userIDs ...string) []string {
+	r.t.Helper()
+	list, err := r.Online(ctx, userIDs...)
+	r.ok(err)
+	return append([]string{}, list...)
+}
+
+// On connect a user learns what waits for him; then comes what happens.
+func TestPresence(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		server := r.serve()
+		r.befriend("ada", "bob")
+		r.users("eve")
+		v, err := r.SendInvite(ctx, "duel", "bob", toUser("ada"))
+		r.ok(err)
+
+		bob, first := r.listen(server, "bob")
+		if diff := cmp.Diff([]string{}, first.Online); diff != "" {
+			t.Error(diff)
+		}
+		ada, first := r.listen(server, "ada")
+		if diff := cmp.Diff([]string{"bob"}, first.Online); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(frame{Type: "invite", InviteID: v.ID, GameKey: "duel", From: "bob"}, ada.next("invite")); diff != "" {
+			t.Error(diff)
+		}
+		bob.hears([]string{"ada"}, nil)
+		friends := must(r.Friends(ctx, "ada", page()))
+		if len(friends.Items) != 1 || !friends.Items[0].Online {
+			t.Errorf("got %+v, want bob online", friends.Items)
+		}
+
+		// A second device gets the same.
+		phone, _ := r.listen(server, "ada")
+		phone.next("invite")
+
+		r.ok(errorOf(r.RequestFriend(ctx, "eve", "ada")))
+		for _, device := range []*ear{ada, phone} {
+			if f := device.next("friend_request"); f.From != "eve" {
+				t.Errorf("got %+v", f)
+			}
+		}
+		accepted, err := r.AcceptInvite(ctx, v.ID, "ada")
+		r.ok(err)
+		for _, device := range []*ear{ada, phone, bob} {
+			if diff := cmp.Diff(frame{Type: "match_found", SessionID: accepted.SessionID, GameKey: "duel"}, device.next("match_found")); diff != "" {
+				t.Error(diff)
+			}
+		}
+		r.refused(ada)
+
+		// The last device closes, and ten seconds later the user is offline.
+		r.ok(phone.Close())
+		r.ok(ada.Close())
+		r.noticed("ada")
+		for range 2 {
+			if diff := cmp.Diff([]string{"ada"}, r.onlineNow("ada")); diff != "" {
+				t.Error(diff)
+			}
+			r.Clock.Advance(5 * time.Second)
+			r.Tick(ctx)
+		}
+		if diff := cmp.Diff([]string{}, r.onlineNow("ada")); diff != "" {
+			t.Error(diff)
+		}
+		bob.hears(nil, []string{"ada"})
+	})
+}
+
+// refused sends what the socket does not know: identity and all else come from
+// the server.
+func (r *rig) refused(e *ear) {
+	r.t.Helper()
+	r.ok(e.WriteMessage(1, []byte(`{"type":"hello","userId":"bob"}`)))
+	if f := e.next("error"); f.Code != "kit/invalid_request" {
+		r.t.Errorf("got %+v", f)
+	}
+}
+
+// noticed waits until the node has seen the last socket of a user close.
+func (r *rig) noticed(userID string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !r.IsLeaving(userID); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("the sockets of %s are still open", userID)
+		}
+	}
+}
+
+// A user who comes back within ten seconds was never offline, and nobody hears
+// of his other devices.
+func TestPresenceDoesNotFlicker(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	server := r.serve()
+	r.befriend("ada", "bob")
+	bob, _ := r.listen(server, "bob")
+	ada, _ := r.listen(server, "ada")
+	bob.next("friends_online")
+	phone, _ := r.listen(server, "ada")
+	r.ok(phone.Close())
+	bob.silent()
+	r.ok(ada.Close())
+	r.noticed("ada")
+	r.Clock.Advance(9 * time.Second)
+	r.Tick(ctx)
+	back, _ := r.listen(server, "ada")
+	r.Clock.Advance(3 * time.Second)
+	r.Tick(ctx)
+	bob.silent()
+	back.silent()
+	if diff := cmp.Diff([]string{"ada", "bob"}, r.onlineNow("ada", "bob", "eve")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Friends made or unmade while both are there learn of each other.
+func TestPresenceFollowsFriendship(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	server := r.serve()
+	ada, _ := r.listen(server, "ada")
+	bob, _ := r.listen(server, "bob")
+	r.ok(errorOf(r.RequestFriend(ctx, "ada", "bob")))
+	bob.next("friend_request")
+	r.ok(errorOf(r.RequestFriend(ctx, "bob", "ada")))
+	bob.hears([]string{"ada"}, nil)
+	ada.hears([]string{"bob"}, nil)
+	r.ok(r.Block(ctx, "ada", "bob"))
+	bob.hears(nil, []string{"ada"})
+	ada.hears(nil, []string{"bob"})
+	// No push, no presence.
+	r.refuses(matchmaking.ErrUserNotFound, errorOf(r.RequestFriend(ctx, "bob", "ada")))
+	ada.silent()
+	_, first := r.listen(server, "bob")
+	if diff := cmp.Diff([]string{}, first.Online); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The queue pushes its match to every player, and a socket keeps a ticket alive.
+func TestPresenceHearsOfMatch(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	server := r.serve()
+	ada, _ := r.listen(server, "ada")
+	bob, _ := r.listen(server, "bob")
+	r.ok(errorOf(r.Enqueue(ctx, "table", "", "ada")))
+	for range 20 {
+		r.step(5 * time.Second)
+		r.Tick(ctx)
+	}
+	r.ok(errorOf(r.Enqueue(ctx, "table", "", "bob")))
+	r.step(5 * time.Second)
+	session := r.status("table", "ada")[0].SessionID
+	for _, e := range []*ear{ada, bob} {
+		if diff := cmp.Diff(frame{Type: "match_found", SessionID: session, GameKey: "table"}, e.next("match_found")); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// Where events were lost everybody is told again who is online.
+func TestPresenceAfterLostEvents(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	server := r.serve()
+	r.befriend("ada", "bob")
+	bob, _ := r.listen(server, "bob")
+	r.listen(server, "ada")
+	bob.next("friends_online")
+	r.Lost()
+	bob.hears([]string{"ada"}, nil)
+}
+
+// Of a user who comes to two nodes at once friends hear.
+func TestPresenceOnNodesAtOnce(t *testing.T) {
+	both := nodes(t, 2, matchmaking.Config{})
+	here, there := both[0].serve(), both[1].serve()
+	users := ids("friend", 20)
+	for _, user := range users {
+		both[0].befriend("ada", user)
+	}
+	ada, _ := both[0].listen(here, "ada")
+	both[1].listen(there, "eve")
+	for _, user := range users {
+		var wg sync.WaitGroup
+		wg.Go(func() { both[0].listen(here, user) })
+		wg.Go(func() { both[1].listen(there, user) })
+		wg.Wait()
+		ada.hears([]string{user}, nil)
+	}
+}
+
+// A node dies, then the clock goes back: its users go offline all the same.
+func TestPresenceAfterClockWentBack(t *testing.T) {
+	both := nodes(t, 2, matchmaking.Config{})
+	both[0].listen(both[0].serve(), "ada")
+	both[1].listen(both[1].serve(), "bob")
+	both[1].Kill()
+	both[0].Clock.Advance(-time.Hour)
+	both[0].Tick(ctx)
+	if diff := cmp.Diff([]string{"ada"}, both[0].onlineNow("ada", "bob")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Two nodes: events cross, a user on both is online until the last socket has
+// closed, and a dead node's users are offline when its lease has ended.
+func TestPresenceOverNodes(t *testing.T) {
+	both := nodes(t, 2, matchmaking.Config{})
+	one, two := both[0], both[1]
+	here, there := one.serve(), two.serve()
+	one.befriend("ada", "bob")
+	ada, _ := one.listen(here, "ada")
+	bob, first := two.listen(there, "bob")
+	if diff := cmp.Diff([]string{"ada"}, first.Online); diff != "" {
+		t.Error(diff)
+	}
+	ada.hears([]string{"bob"}, nil)
+
+	one.users("eve")
+	one.ok(errorOf(one.RequestFriend(ctx, "eve", "bob")))
+	bob.find("friend_request", func(f frame) bool { return f.From == "eve" })
+
+	// A second socket on the other node, which then closes: still online.
+	second, _ := one.listen(here, "bob")
+	one.ok(second.Close())
+	one.noticed("bob")
+	for range 12 {
+		one.Clock.Advance(time.Second)
+		one.Tick(ctx)
+		two.Tick(ctx)
+	}
+	if diff := cmp.Diff([]string{"ada", "bob"}, one.onlineNow("ada", "bob")); diff != "" {
+		t.Error(diff)
+	}
+	ada.silent()
+
+	// The second node dies: it does not tick any more.
+	two.Kill()
+	for range 16 {
+		one.Clock.Advance(time.Second)
+		one.Tick(ctx)
+	}
+	if diff := cmp.Diff([]string{"ada"}, one.onlineNow("ada", "bob")); diff != "" {
+		t.Error(diff)
+	}
+	ada.hears(nil, []string{"bob"})
+
+	// It was only slow: its users are back, and their friends hear of it.
+	two.Tick(ctx)
+	ada.hears([]string{"bob"}, nil)
+	if diff := cmp.Diff([]string{"ada", "bob"}, one.onlineNow("ada", "bob")); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,353 @@
+package matchmaking
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+const (
+	// matchLifetime is how long a match can be read after it was found.
+	matchLifetime = 10 * time.Minute
+	// ticketMemory is how long a player's last match is remembered.
+	ticketMemory = 24 * time.Hour
+	// seenEvery is how exactly it is known when a player last asked.
+	seenEvery = 10 * time.Second
+	// backfillLifetime is how long free seats are offered unless offered again.
+	backfillLifetime = 10 * time.Minute
+)
+
+// The states of a player in a queue.
+const (
+	Waiting = "waiting"
+	// Forming: a match is found and its session is being created.
+	Forming = "forming"
+	Matched = "matched"
+	// Failed: the session of the match could not be created, because of this
+	// player; a stake that he does not cover is the common reason.
+	Failed = "failed"
+)
+
+// Queued says how a player stands in a queue.
+type Queued struct {
+	State  string `json:"state"`
+	Region string `json:"region"`
+	// Band is how far apart skills may be by now; nil: no bound.
+	Band *float64 `json:"band"`
+	// WaitedMs ends with the match.
+	WaitedMs int64 `json:"waitedMs"`
+	// SessionID is set when matched, where there are sessions.
+	SessionID string `json:"sessionId,omitempty"`
+	// MatchID is the match that was found, for [Matchmaking.Match].
+	MatchID string `json:"-"`
+}
+
+// Match is players that the sweep has put together.
+type Match struct {
+	ID      string
+	GameKey string
+	Region  string
+	// Players are the user ids in turn order.
+	Players []string
+	// State is [Forming], [Matched] or [Failed].
+	State string
+	// SessionID is empty while forming, and where there are no sessions.
+	SessionID string
+}
+
+// player is a row of matchmaking_ticket.
+type player struct {
+	game, userID, ticketID string
+	party                  int64
+	region, state          string
+	skill                  float64
+	skillAt                int64
+	enqueuedAt, seenAt     int64
+	matchID                string
+	matchedAt              int64
+}
+
+// Enqueue has a player wait for a match. Who waits already, or has just been
+// matched, keeps the ticket he has. The region "" is the game's first. Refuses
+// with matchmaking/game_not_found and, for an unknown region,
+// kit/invalid_request.
+func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
+	return m.enqueue(ctx, game, region, []string{userID})
+}
+
+// EnqueueParty has players wait together: they get into one match or none. Any
+// of them leaves for all. It is matched by the mean of their skills. Refuses as
+// [Matchmaking.Enqueue] does, and with matchmaking/already_queued when one of
+// them waits otherwise.
+func (m *Matchmaking) EnqueueParty(ctx context.Context, game, region string, userIDs ...string) (Queued, error) {
+	return m.enqueue(ctx, game, region, userIDs)
+}
+
+func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs []string) (Queued, error) {
+	g, err := m.game(game)
+	if err != nil {
+		return Queued{}, err
+	}
+	if region == "" {
+		region = g.Regions[0]
+	}
+	if !slices.Contains(g.Regions, region) {
+		return Queued{}, capability.ErrInvalidRequest.Saying("region is none of this game.")
+	}
+	party, err := checkParty(g, userIDs)
+	if err != nil {
+		return Queued{}, err
+	}
+	skills, err := m.skills(ctx, g, party)
+	if err != nil {
+		return Queued{}, err
+	}
+	now := m.now(ctx)
+	fresh := make([]player, len(party))
+	ticketID := id.New(m.host.DB.Now(ctx))
+	for i, userID := range party {
+		fresh[i] = player{
+			game: game, userID: userID, ticketID: ticketID, party: int64(len(party)), region: region,
+			skill: skills[i], skillAt: now, enqueuedAt: now, seenAt: now,
+		}
+	}
+	var answer Queued
+	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		for { // again when another first request of the player was a moment faster
+			rows, err := m.store.lockPlayers(ctx, g.Key, party)
+			if err != nil {
+				return err
+			}
+			held, q, err := m.holding(ctx, g, party, rows)
+			if err != nil {
+				return err
+			}
+			if held {
+				answer = q
+				return nil
+			}
+			written, err := m.write(ctx, fresh, rows)
+			if err != nil {
+				return err
+			}
+			if written {
+				answer = m.waiting(g, fresh[0], now)
+				return m.scheduleSweep(ctx, g)
+			}
+		}
+	})
+	if err != nil {
+		return Queued{}, err
+	}
+	return answer, nil
+}
+
+// holding answers how the players stand if one of the rows they have holds them,
+// and refuses when it is not the same ticket for the whole party.
+func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows []player) (held bool, q Queued, err error) {
+	for _, row := range rows {
+		if held, q, err = m.standing(ctx, g, row); err != nil {
+			return false, Queued{}, err
+		}
+		if held {
+			if len(party) > 1 && (len(rows) < len(party) || int(row.party) != len(party) || !same(rows)) {
+				return false, Queued{}, ErrAlreadyQueued
+			}
+			return true, q, nil
+		}
+	}
+	return false, Queued{}, nil
+}
+
+// write puts a ticket in the place of the rows that the players have; false when
+// a player on his own has got another one since.
+func (m *Matchmaking) write(ctx context.Context, fresh, rows []player) (bool, error) {
+	had := make(map[string]string, len(rows))
+	for _, p := range rows {
+		had[p.userID] = p.ticketID
+	}
+	for _, p := range fresh {
+		written, err := m.store.enqueue(ctx, p, had[p.userID])
+		switch {
+		case err != nil:
+			return false, err
+		case !written && len(fresh) > 1:
+			return false, ErrAlreadyQueued
+		case !written:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// checkParty answers the players in the order in which rows are locked.
+func checkParty(g *Game, userIDs []string) ([]string, error) {
+	party := slices.Clone(userIDs)
+	slices.Sort(party)
+	if len(party) == 0 || len(party) > g.Players || len(slices.Compact(slices.Clone(party))) != len(party) {
+		return nil, capability.ErrInvalidRequest.Saying("A party is 1 to %d different players.", g.Players)
+	}
+	for _, userID := range party {
+		if err := checkText("userId", userID); err != nil {
+			return nil, err
+		}
+	}
+	return party, nil
+}
+
+// same reports whether all rows are of one ticket.
+func same(rows []player) bool {
+	return !slices.ContainsFunc(rows, func(p player) bool { return p.ticketID != rows[0].ticketID })
+}
+
+// standing answers how a player stands, and whether his ticket holds him: it
+// does while it waits, while the match forms, and for one sweep after that, so
+// that a repeated request meets the match it missed the answer of.
+func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held bool, q Queued, err error) {
+	now := m.now(ctx)
+	switch p.state {
+	case "waiting":
+		return true, m.waiting(g, p, now), nil
+	case "left":
+		return false, Queued{}, nil
+	}
+	q = m.waiting(g, p, p.matchedAt)
+	q.State, q.MatchID = Failed, p.matchID
+	match, found, err := m.store.match(ctx, p.matchID)
+	if err != nil {
+		return false, Queued{}, err
+	}
+	if found {
+		q.State, q.SessionID = match.State, match.SessionID
+	}
+	held = q.State == Forming || q.State == Matched && now-p.matchedAt < g.Queue.sweep().Milliseconds()
+	return held, q, nil
+}
+
+// waiting is a ticket as it stands, or stood, at an instant.
+func (m *Matchmaking) waiting(g *Game, p player, at int64) Queued {
+	q := Queued{State: Waiting, Region: p.region, WaitedMs: max(at-p.enqueuedAt, 0)}
+	if band := g.Queue.band(time.Duration(q.WaitedMs) * time.Millisecond); m.bySkill(g) && !math.IsInf(band, 1) {
+		q.Band = &band
+	}
+	return q
+}
+
+// Status answers how a player stands, and counts as a sign of life: a ticket
+// whose player neither asks nor has a presence socket expires after a minute, or
+// MaxWaitSeconds if that is longer. A match can be read for ten minutes. Refuses
+// with matchmaking/game_not_found and matchmaking/not_queued.
+func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, error) {
+	g, err := m.game(game)
+	if err != nil {
+		return Queued{}, err
+	}
+	if err := checkText("userId", userID); err != nil {
+		return Queued{}, err
+	}
+	p, found, err := m.store.player(ctx, game, userID)
+	if err != nil {
+		return Queued{}, err
+	}
+	now := m.now(ctx)
+	if !found || p.state == "left" || p.state == "matched" && now-p.matchedAt >= matchLifetime.Milliseconds() {
+		return Queued{}, ErrNotQueued
+	}
+	_, q, err := m.standing(ctx, g, p)
+	if err != nil || q.State != Waiting || now-p.seenAt < seenEvery.Milliseconds() {
+		return q, err
+	}
+	return q, m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := m.store.seen(ctx, p, m.now(ctx)); err != nil {
+			return err
+		}
+		return m.scheduleSweep(ctx, g) // should the last one have died with its node
+	})
+}
+
+// Leave takes a player, and the party he waits with, out of a queue. Refuses
+// with matchmaking/game_not_found and matchmaking/not_queued; a match that was
+// found cannot be left here.
+func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
+	if _, err := m.game(game); err != nil {
+		return err
+	}
+	if err := checkText("userId", userID); err != nil {
+		return err
+	}
+	left, err := m.store.leave(ctx, game, userID)
+	if err == nil && !left {
+		err = ErrNotQueued
+	}
+	return err
+}
+
+// Match answers a match for ten minutes after it was found; ok is false without
+// one.
+func (m *Matchmaking) Match(ctx context.Context, matchID string) (match Match, ok bool, err error) {
+	return m.store.match(ctx, matchID)
+}
+
+// Backfill is free seats of a session that plays already: a table, as a rule.
+type Backfill struct {
+	GameKey   string
+	Region    string
+	SessionID string
+	Seats     int
+	// Skill is that of the players who are there, for a game with a SkillPool.
+	Skill float64
+}
+
+// Offer puts free seats into the queue: players who wait get them before a match
+// of their own. Offering again replaces the offer, which lasts ten minutes; zero
+// seats take it back. Refuses with matchmaking/game_not_found,
+// matchmaking/no_sessions and kit/invalid_request.
+func (m *Matchmaking) Offer(ctx context.Context, b Backfill) error {
+	g, err := m.sessionGame(b.GameKey)
+	if err != nil {
+		return err
+	}
+	if b.Region == "" {
+		b.Region = g.Regions[0]
+	}
+	if !slices.Contains(g.Regions, b.Region) || b.Seats < 0 || b.Seats > MaxPlayers || math.IsNaN(b.Skill) || math.IsInf(b.Skill, 0) {
+		return capability.ErrInvalidRequest.Saying("Free seats are 0 to %d, in a region of the game.", MaxPlayers)
+	}
+	if err := checkText("sessionId", b.SessionID); err != nil {
+		return err
+	}
+	if b.Seats == 0 {
+		return m.store.withdraw(ctx, b.SessionID)
+	}
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := m.now(ctx)
+		if err := m.store.offer(ctx, b, now, now+backfillLifetime.Milliseconds()); err != nil {
+			return err
+		}
+		return m.scheduleSweep(ctx, g)
+	})
+}
+
+// bySkill reports whether players of the game are matched by skill.
+func (m *Matchmaking) bySkill(g *Game) bool { return m.peers.Rating != nil && g.SkillPool != "" }
+
+// skills answers what the players are matched by.
+func (m *Matchmaking) skills(ctx context.Context, g *Game, userIDs []string) ([]float64, error) {
+	skills := make([]float64, len(userIDs))
+	if !m.bySkill(g) {
+		return skills, nil
+	}
+	for i, userID := range userIDs {
+		skill, err := m.peers.Rating.Skill(ctx, g.SkillPool, userID)
+		if err != nil {
+			return nil, fmt.Errorf("matchmaking: the skill of a player: %w", err)
+		}
+		skills[i] = skill
+	}
+	return skills, nil
+}

@@ -1,0 +1,307 @@
+package matchmaking_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+var ctx = context.Background()
+
+// status is how players stand, in order.
+func (r *rig) status(game string, userIDs ...string) []matchmaking.Queued {
+	r.t.Helper()
+	var list []matchmaking.Queued
+	for _, userID := range userIDs {
+		q, err := r.Status(ctx, game, userID)
+		r.ok(err)
+		list = append(list, q)
+	}
+	return list
+}
+
+func band(width float64) *float64 { return &width }
+
+// From the queue into a session: the band widens, the sweep matches, the job
+// creates the session, and the match can be read for ten minutes.
+func TestQueue(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		r.rate("ada", 10) // some 130 above
+		q, err := r.Enqueue(ctx, "duel", "", "ada")
+		r.ok(err)
+		if diff := cmp.Diff(matchmaking.Queued{State: "waiting", Region: "default", Band: band(50)}, q); diff != "" {
+			t.Error(diff)
+		}
+		r.ok(errorOf(r.Enqueue(ctx, "duel", "default", "bob")))
+		r.step(5 * time.Second)
+		again, err := r.Enqueue(ctx, "duel", "", "ada")
+		r.ok(err)
+		if diff := cmp.Diff(matchmaking.Queued{State: "waiting", Region: "default", Band: band(100), WaitedMs: 5000}, again); diff != "" {
+			t.Error(diff)
+		}
+		r.step(5 * time.Second)
+		matched := r.status("duel", "ada", "bob")
+		session := matched[0].SessionID
+		want := matchmaking.Queued{State: "matched", Region: "default", Band: band(150), WaitedMs: 10_000, SessionID: session, MatchID: session}
+		if diff := cmp.Diff([]matchmaking.Queued{want, want}, matched); diff != "" || session == "" {
+			t.Fatal(diff, session)
+		}
+		view, err := r.Multiplayer().View(ctx, session, "bob")
+		r.ok(err)
+		match, found, err := r.Match(ctx, session)
+		r.ok(err)
+		if diff := cmp.Diff(view.Players, match.Players); diff != "" || !found || len(match.Players) != 2 || view.Phase != multiplayer.Active {
+			t.Errorf("%s, found %v, %s", diff, found, view.Phase)
+		}
+
+		// An answer that got lost: for one sweep the same request meets the match.
+		again, err = r.Enqueue(ctx, "duel", "", "ada")
+		r.ok(err)
+		if diff := cmp.Diff(want, again); diff != "" {
+			t.Error(diff)
+		}
+		r.refuses(matchmaking.ErrNotQueued, r.Leave(ctx, "duel", "ada"))
+		r.step(10 * time.Minute)
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "duel", "ada")))
+	})
+}
+
+func TestQueueRefusals(t *testing.T) {
+	r := newRig(t, matchmaking.Config{})
+	r.refuses(matchmaking.ErrGameNotFound, errorOf(r.Enqueue(ctx, "chess", "", "ada")))
+	r.refuses(matchmaking.ErrGameNotFound, errorOf(r.Status(ctx, "chess", "ada")))
+	r.refuses(matchmaking.ErrGameNotFound, r.Leave(ctx, "chess", "ada"))
+	r.refuses(matchmaking.ErrNotQueued, r.Leave(ctx, "duel", "ada"))
+	r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "duel", "ada")))
+	r.refuses(capability.ErrInvalidRequest, errorOf(r.Enqueue(ctx, "table", "asia", "ada")))
+	r.refuses(capability.ErrInvalidRequest, errorOf(r.Enqueue(ctx, "table", "", "")))
+	r.refuses(capability.ErrInvalidRequest, errorOf(r.EnqueueParty(ctx, "table", "", "a", "b", "c")))
+	r.refuses(capability.ErrInvalidRequest, errorOf(r.EnqueueParty(ctx, "table", "", "a", "a")))
+	r.refuses(matchmaking.ErrNoSessions, r.Offer(ctx, matchmaking.Backfill{GameKey: "alone", SessionID: "s", Seats: 1}))
+	r.refuses(matchmaking.ErrGameNotFound, r.Offer(ctx, matchmaking.Backfill{GameKey: "chess"}))
+	r.refuses(capability.ErrInvalidRequest, r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: "s", Seats: -1}))
+}
+
+// Regions are queues of their own.
+func TestQueueRegions(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for user, region := range map[string]string{"a": "eu", "b": "us", "c": "us"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", region, user)))
+		}
+		r.step(5 * time.Second)
+		var states []string
+		for _, q := range r.status("table", "a", "b", "c") {
+			states = append(states, q.Region+" "+q.State)
+		}
+		if diff := cmp.Diff([]string{"eu waiting", "us matched", "us matched"}, states); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A ticket ends when its player leaves, or has not been heard of for a minute.
+func TestQueueLiveness(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for _, user := range []string{"asks", "silent", "leaves"} {
+			r.ok(errorOf(r.Enqueue(ctx, "four", "", user)))
+		}
+		r.ok(r.Leave(ctx, "four", "leaves"))
+		for range 13 {
+			r.step(5 * time.Second)
+			r.ok(errorOf(r.Status(ctx, "four", "asks")))
+		}
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "silent")))
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "leaves")))
+		// The seat is free for another: who has gone is not matched.
+		for _, user := range []string{"x", "y"} {
+			r.ok(errorOf(r.Enqueue(ctx, "four", "", user)))
+		}
+		r.step(5 * time.Second)
+		for _, q := range r.status("four", "asks", "x", "y") {
+			if q.State != matchmaking.Waiting {
+				t.Errorf("got %+v, want waiting", q)
+			}
+		}
+	})
+}
+
+// Nobody who blocks the other is matched with him, and the last opponent only
+// when there is nobody else.
+func TestQueueAvoids(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("a", "b", "c")
+		r.ok(r.Block(ctx, "b", "a"))
+		for _, user := range []string{"a", "b"} {
+			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+		}
+		for range 12 { // past the maximum too
+			r.step(5 * time.Second)
+		}
+		for _, q := range r.status("duel", "a", "b") {
+			if q.State != matchmaking.Waiting {
+				t.Fatalf("got %+v, want waiting", q)
+			}
+		}
+		r.ok(r.Unblock(ctx, "b", "a"))
+		r.step(5 * time.Second)
+		first := r.status("duel", "a", "b")
+		if first[0].SessionID == "" || first[0].SessionID != first[1].SessionID {
+			t.Fatalf("got %+v, want a match", first)
+		}
+		r.step(5 * time.Second)
+		for _, user := range []string{"a", "b", "c"} {
+			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+		}
+		r.step(5 * time.Second)
+		second := r.status("duel", "a", "b", "c")
+		if second[0].SessionID != "" && second[0].SessionID == second[1].SessionID || second[2].State != matchmaking.Matched {
+			t.Errorf("got %+v, want c against one of the two", second)
+		}
+	})
+}
+
+// The skill of a ticket is read again when it is a minute old.
+func TestQueueReadsSkillAgain(t *testing.T) {
+	cfg := games()
+	cfg[0].Queue = matchmaking.Queue{InitialBand: 50}
+	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+		r.rate("ada", 10)
+		for _, user := range []string{"ada", "bob"} {
+			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+		}
+		r.rate("bob", 10)
+		for range 13 {
+			if state := r.status("duel", "ada")[0].State; state != matchmaking.Waiting {
+				t.Fatalf("%s before the skill was read again", state)
+			}
+			r.ok(errorOf(r.Status(ctx, "duel", "bob")))
+			r.step(5 * time.Second)
+		}
+		for _, q := range r.status("duel", "ada", "bob") {
+			if q.State != matchmaking.Matched {
+				t.Errorf("got %+v, want a match", q)
+			}
+		}
+	})
+}
+
+// Parties get into one match, and leave together.
+func TestParty(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "c", "a", "b")))
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "a", "b", "c")))
+		r.ok(errorOf(r.Enqueue(ctx, "four", "", "b"))) // as he stands
+		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "a", "b")))
+		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "c", "d")))
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "x", "y")))
+		r.step(5 * time.Second)
+		for _, q := range r.status("four", "a", "x") {
+			if q.State != matchmaking.Waiting {
+				t.Fatalf("three and two do not make four: %+v", q)
+			}
+		}
+		r.ok(r.Leave(ctx, "four", "y"))
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "x")))
+		r.ok(errorOf(r.Enqueue(ctx, "four", "", "x")))
+		r.step(5 * time.Second)
+		match, _, err := r.Match(ctx, r.status("four", "x")[0].MatchID)
+		r.ok(err)
+		slices.Sort(match.Players)
+		if diff := cmp.Diff([]string{"a", "b", "c", "x"}, match.Players); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The free seats of a table go to those who wait, before a match of their own.
+func TestBackfill(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		game := *games()[3].Snapshot
+		game.Key = "table"
+		table, err := r.Multiplayer().Start(ctx, multiplayer.Start{Game: game, Players: []string{"p1", "p2"}})
+		r.ok(err)
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: table.ID, Seats: 3}))
+		for _, user := range []string{"a", "b"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", "", user)))
+		}
+		r.step(5 * time.Second)
+		for _, q := range r.status("table", "a", "b") {
+			if q.SessionID != table.ID || q.MatchID == table.ID {
+				t.Fatalf("got %+v, want the table %s", q, table.ID)
+			}
+		}
+		free, _, err := r.Multiplayer().Seats(ctx, table.ID)
+		r.ok(err)
+		if free != 2 {
+			t.Errorf("%d seats are free, want 2", free)
+		}
+		// One seat is left of the offer; whoever does not fit makes a match.
+		for _, user := range []string{"c", "d", "e"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", "", user)))
+		}
+		r.step(5 * time.Second)
+		sessions := map[string]int{}
+		for _, q := range r.status("table", "c", "d", "e") {
+			sessions[q.SessionID]++
+		}
+		if sessions[table.ID] != 1 || len(sessions) != 2 {
+			t.Errorf("got %v, want one at the table and a match of two", sessions)
+		}
+		// Seats that are gone: the player waits on, with his time.
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: "gone", Seats: 1}))
+		r.ok(errorOf(r.Enqueue(ctx, "table", "", "f")))
+		r.step(5 * time.Second)
+		want := []matchmaking.Queued{{State: "waiting", Region: "eu", WaitedMs: 5000}}
+		if diff := cmp.Diff(want, r.status("table", "f")); diff != "" {
+			t.Error(diff)
+		}
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: table.ID, Seats: 1}))
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: table.ID}))
+		r.step(5 * time.Second)
+		if q := r.status("table", "f")[0]; q.State != matchmaking.Waiting {
+			t.Errorf("got %+v after the offer was taken back", q)
+		}
+	})
+}
+
+// A match whose stake one player does not cover fails for him; the other one
+// waits on with the time he has waited.
+func TestUncoveredStake(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for _, user := range []string{"rich", "too"} {
+			r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 100, Ref: "gift-" + user})))
+		}
+		for _, user := range []string{"rich", "poor"} {
+			r.ok(errorOf(r.Enqueue(ctx, "staked", "", user)))
+		}
+		r.step(5 * time.Second)
+		want := []matchmaking.Queued{
+			{State: "waiting", Region: "default", WaitedMs: 5000},
+			{State: "failed", Region: "default", WaitedMs: 5000},
+		}
+		if diff := cmp.Diff(want, r.status("staked", "rich", "poor"), cmpopts.IgnoreFields(matchmaking.Queued{}, "MatchID")); diff != "" {
+			t.Error(diff)
+		}
+		r.ok(errorOf(r.Enqueue(ctx, "staked", "", "too")))
+		r.step(5 * time.Second)
+		matched := r.status("staked", "rich", "too")
+		if matched[0].SessionID == "" || matched[0].SessionID != matched[1].SessionID {
+			t.Errorf("got %+v, want a match", matched)
+		}
+		balance, err := r.Ledger().Balance(ctx, "rich", "coins")
+		r.ok(err)
+		if balance.Held != 10 {
+			t.Errorf("%d coins are held, want 10", balance.Held)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package matchmaking
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// maxRooms bounds the rooms of one host whose codes are good.
+const maxRooms = 10
+
+// Room is a session that others join by a code.
+type Room struct {
+	Code      string          `json:"code"`
+	ExpiresAt capability.Time `json:"expiresAt"`
+	SessionID string          `json:"sessionId"`
+}
+
+// Joined says which session a code led to.
+type Joined struct {
+	SessionID string `json:"sessionId"`
+	GameKey   string `json:"gameKey"`
+}
+
+// OpenRoom creates a session that waits for players, seats the host and gives
+// out a code for it. Refuses with matchmaking/game_not_found,
+// matchmaking/no_sessions and matchmaking/limit_reached, and as
+// [multiplayer.Multiplayer.Start] does.
+func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, error) {
+	g, err := m.sessionGame(game)
+	if err != nil {
+		return Room{}, err
+	}
+	if err := checkText("userId", host); err != nil {
+		return Room{}, err
+	}
+	if err := m.mayOpen(ctx, host); err != nil {
+		return Room{}, err
+	}
+	// The store of codes may be another one, so the code comes before the room:
+	// one that leads to no room is not valid, and expires.
+	sessionID, ttl := id.New(m.host.DB.Now(ctx)), time.Duration(g.RoomCodes.TTLSeconds)*time.Second
+	code, err := m.reserve(ctx, sessionID, ttl)
+	if err != nil {
+		return Room{}, err
+	}
+	r := room{sessionID: sessionID, game: game, host: host, usesLeft: int64(g.RoomCodes.MaxUses)}
+	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := m.mayOpen(ctx, host); err != nil { // others may have been opened meanwhile
+			return err
+		}
+		r.expiresAt = m.now(ctx) + ttl.Milliseconds()
+		if err := m.store.insertRoom(ctx, r); err != nil {
+			return err
+		}
+		return m.start(ctx, g, sessionID, []string{host})
+	})
+	if err != nil {
+		return Room{}, err
+	}
+	return Room{Code: code, ExpiresAt: capability.Millis(r.expiresAt), SessionID: sessionID}, nil
+}
+
+func (m *Matchmaking) mayOpen(ctx context.Context, host string) error {
+	open, err := m.store.countRooms(ctx, host, m.now(ctx))
+	if err != nil {
+		return err
+	}
+	return limited("rooms", open, maxRooms)
+}
+
+// JoinRoom takes a use of a code and a seat of its session, both or neither.
+// Joining again takes nothing and answers the same. The code may be written in
+// any case, with spaces and without its dash. Refuses with
+// matchmaking/invalid_code, matchmaking/room_full, matchmaking/room_not_found
+// and, after too many codes that are not valid, kit/rate_limited.
+func (m *Matchmaking) JoinRoom(ctx context.Context, code, userID string) (Joined, error) {
+	if err := checkText("userId", userID); err != nil {
+		return Joined{}, err
+	}
+	who := guessers(ctx, userID)
+	if err := m.guesses.try(who); err != nil {
+		return Joined{}, err
+	}
+	r, err := m.joinRoom(ctx, code, userID)
+	if !errors.Is(err, ErrInvalidCode) {
+		m.guesses.spare(who)
+	}
+	if err != nil {
+		return Joined{}, err
+	}
+	return Joined{SessionID: r.sessionID, GameKey: r.game}, nil
+}
+
+func (m *Matchmaking) joinRoom(ctx context.Context, text, userID string) (r room, err error) {
+	code, ok := parseCode(text)
+	if !ok {
+		return r, ErrInvalidCode
+	}
+	sessionID, ok, err := m.codes.Get(ctx, codeKey(code))
+	if err != nil {
+		return r, err
+	}
+	if !ok {
+		return r, ErrInvalidCode
+	}
+	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		r, ok, err = m.store.lockRoom(ctx, string(sessionID), m.now(ctx))
+		switch {
+		case err != nil:
+			return err
+		case !ok || m.peers.Multiplayer == nil:
+			return ErrInvalidCode
+		}
+		if err := m.use(ctx, r, userID); err != nil {
+			return err
+		}
+		return m.seat(ctx, r.sessionID, userID)
+	})
+	return r, err
+}
+
+// use takes one of the uses that a room has left, for a user who has none yet.
+func (m *Matchmaking) use(ctx context.Context, r room, userID string) error {
+	if userID == r.host {
+		return nil
+	}
+	first, err := m.store.insertGuest(ctx, r.sessionID, userID)
+	if err != nil || !first {
+		return err
+	}
+	if r.usesLeft == 0 {
+		return ErrInvalidCode
+	}
+	return m.store.setUsesLeft(ctx, r.sessionID, r.usesLeft-1)
+}

@@ -1,0 +1,177 @@
+package matchmaking
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+func (m *Matchmaking) routes() []capability.Route {
+	user := capability.User()
+	routes := []capability.Route{
+		{Method: "POST", Path: "/games/:game/rooms", Guard: user,
+			Summary: "Open a room: a session that others join by a code.",
+			Handle:  capability.JSON(201, m.postRoom)},
+		{Method: "POST", Path: "/rooms/:code/join", Guard: user,
+			Summary: "Join the session of a room code.",
+			Handle:  capability.JSON(200, m.postJoin)},
+		{Method: "POST", Path: "/games/:game/invites", Guard: user,
+			Summary: "Invite a user, by id or screen name.",
+			Handle:  capability.JSON(201, m.postInvite)},
+		{Method: "GET", Path: "/invites", Guard: user,
+			Summary: "The invites that the caller got or sent, newest first.",
+			Handle:  capability.List(m.listInvites)},
+		{Method: "POST", Path: "/invites/:id/accept", Guard: user,
+			Summary: "Accept an invite; the answer carries the session.",
+			Handle:  capability.JSON(200, m.postAcceptInvite)},
+		{Method: "POST", Path: "/invites/:id/decline", Guard: user,
+			Summary: "Decline an invite.",
+			Handle:  capability.JSON(204, m.postDeclineInvite)},
+	}
+	if !m.cfg.NoFriends {
+		routes = append(routes, m.friendRoutes()...)
+	}
+	routes = append(routes,
+		capability.Route{Method: "POST", Path: "/games/:game/queue", Guard: user,
+			Summary: "Wait for a match.",
+			Handle:  capability.JSON(202, m.postQueue)},
+		capability.Route{Method: "GET", Path: "/games/:game/queue", Guard: user,
+			Summary: "How the caller stands in the queue.",
+			Handle:  capability.JSON(200, m.getQueue)},
+		capability.Route{Method: "DELETE", Path: "/games/:game/queue", Guard: user,
+			Summary: "Leave the queue.",
+			Handle:  capability.JSON(204, m.deleteQueue)},
+		capability.Route{Method: "GET", Path: "/presence", Guard: user,
+			Summary: "A WebSocket that is told of matches, invites and friends.",
+			Handle:  capability.Socket(m.presence.accept)},
+	)
+	return capability.Mount(m.cfg.BasePath, routes...)
+}
+
+func (m *Matchmaking) friendRoutes() []capability.Route {
+	user := capability.User()
+	return []capability.Route{
+		{Method: "GET", Path: "/friends", Guard: user,
+			Summary: "The caller's friends, and requests from and to him.",
+			Handle:  capability.List(m.listFriends)},
+		{Method: "POST", Path: "/friends/:userId/request", Guard: user,
+			Summary: "Ask a user to be a friend.",
+			Handle:  capability.JSON(200, m.postRequest)},
+		{Method: "POST", Path: "/friends/:userId/accept", Guard: user,
+			Summary: "Accept a friend request.",
+			Handle:  capability.JSON(200, m.postAcceptFriend)},
+		{Method: "POST", Path: "/friends/:userId/decline", Guard: user,
+			Summary: "Decline a friend request.",
+			Handle:  capability.JSON(204, m.postDeclineFriend)},
+		{Method: "DELETE", Path: "/friends/:userId", Guard: user,
+			Summary: "End a friendship, or take back a request.",
+			Handle:  capability.JSON(204, m.deleteFriend)},
+	}
+}
+
+// Capability describes matchmaking to the kit.
+func (m *Matchmaking) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   m.host.DB,
+		Prefix:     m.cfg.BasePath,
+		Routes:     m.routes(),
+		Config:     m.cfg.keys(),
+		Health:     m.health(),
+		Migrations: schema,
+		Jobs:       m.jobs(),
+		Refusals:   refusals(),
+		Close:      m.presence.close,
+	}
+}
+
+func (m *Matchmaking) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "waiting", Read: func(ctx context.Context) (any, error) { return m.store.countWaiting(ctx) }},
+		{Key: "forming", Read: func(ctx context.Context) (any, error) { return m.store.countForming(ctx) }},
+		{Key: "online", Read: func(ctx context.Context) (any, error) { return m.store.countOnline(ctx, m.now(ctx)) }},
+	}
+}
+
+// paced says in the answer's header when to come back, too.
+func paced(c *capability.Call, err error) error {
+	var refusal *capability.Error
+	if errors.As(err, &refusal) {
+		if pause, ok := refusal.Details.(Pause); ok {
+			c.Writer().Header().Set("Retry-After", strconv.FormatInt((pause.RetryAfterMs+999)/1000, 10))
+		}
+	}
+	return err
+}
+
+func (m *Matchmaking) postRoom(c *capability.Call, _ capability.None) (Room, error) {
+	return m.OpenRoom(c.Context(), c.Param("game"), c.Caller.UserID)
+}
+
+func (m *Matchmaking) postJoin(c *capability.Call, _ capability.None) (Joined, error) {
+	joined, err := m.JoinRoom(c.Context(), c.Param("code"), c.Caller.UserID)
+	return joined, paced(c, err)
+}
+
+func (m *Matchmaking) postInvite(c *capability.Call, body Invitee) (Invite, error) {
+	invite, err := m.SendInvite(c.Context(), c.Param("game"), c.Caller.UserID, body)
+	return invite, paced(c, err)
+}
+
+func (m *Matchmaking) listInvites(c *capability.Call, page capability.Page) (capability.Items[Invite], error) {
+	return m.Invites(c.Context(), c.Caller.UserID, page)
+}
+
+func (m *Matchmaking) postAcceptInvite(c *capability.Call, _ capability.None) (Invite, error) {
+	return m.AcceptInvite(c.Context(), c.Param("id"), c.Caller.UserID)
+}
+
+func (m *Matchmaking) postDeclineInvite(c *capability.Call, _ capability.None) (capability.None, error) {
+	return capability.None{}, m.DeclineInvite(c.Context(), c.Param("id"), c.Caller.UserID)
+}
+
+func (m *Matchmaking) listFriends(c *capability.Call, page capability.Page) (capability.Items[Friend], error) {
+	return m.Friends(c.Context(), c.Caller.UserID, page)
+}
+
+func (m *Matchmaking) postRequest(c *capability.Call, _ capability.None) (Friend, error) {
+	friend, err := m.RequestFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
+	return friend, paced(c, err)
+}
+
+func (m *Matchmaking) postAcceptFriend(c *capability.Call, _ capability.None) (Friend, error) {
+	return m.AcceptFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
+}
+
+func (m *Matchmaking) postDeclineFriend(c *capability.Call, _ capability.None) (capability.None, error) {
+	return capability.None{}, m.DeclineFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
+}
+
+func (m *Matchmaking) deleteFriend(c *capability.Call, _ capability.None) (capability.None, error) {
+	return capability.None{}, m.RemoveFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
+}
+
+type queueBody struct {
+	// Region is by default the game's first.
+	Region string `json:"region,omitempty"`
+}
+
+func (m *Matchmaking) postQueue(c *capability.Call, body queueBody) (Queued, error) {
+	return m.Enqueue(c.Context(), c.Param("game"), body.Region, c.Caller.UserID)
+}
+
+func (m *Matchmaking) getQueue(c *capability.Call, _ capability.None) (Queued, error) {
+	return m.Status(c.Context(), c.Param("game"), c.Caller.UserID)
+}
+
+func (m *Matchmaking) deleteQueue(c *capability.Call, _ capability.None) (capability.None, error) {
+	return capability.None{}, m.Leave(c.Context(), c.Param("game"), c.Caller.UserID)
+}

@@ -1,0 +1,222 @@
+package matchmaking
+
+import (
+	"context"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// store is the SQL of matchmaking: rooms, invites and friends here, the queue
+// and presence in files of their own. Instants are unix milliseconds.
+type store struct{ db *database.DB }
+
+func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
+func scanCount(row database.Scanner) (n int64, err error)    { return n, row.Scan(&n) }
+
+// count answers the number that a query counts.
+func (s store) count(ctx context.Context, query string, args ...any) (int64, error) {
+	n, _, err := database.Get(ctx, s.db, scanCount, query, args...)
+	return n, err
+}
+
+// room is a row of matchmaking_room.
+type room struct {
+	sessionID, game, host string
+	usesLeft, expiresAt   int64
+}
+
+func (s store) insertRoom(ctx context.Context, r room) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO matchmaking_room (session_id, game, host, uses_left, expires_at)
+		VALUES ($1, $2, $3, $4, $5)`, r.sessionID, r.game, r.host, r.usesLeft, r.expiresAt)
+	return err
+}
+
+func (s store) countRooms(ctx context.Context, host string, now int64) (int64, error) {
+	return s.count(ctx, `SELECT count(*) FROM matchmaking_room WHERE host = $1 AND expires_at > $2`, host, now)
+}
+
+// lockRoom answers a room whose code is good, as nobody else can change it.
+func (s store) lockRoom(ctx context.Context, sessionID string, now int64) (room, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (r room, err error) {
+		return r, row.Scan(&r.sessionID, &r.game, &r.host, &r.usesLeft, &r.expiresAt)
+	}, `SELECT session_id, game, host, uses_left, expires_at FROM matchmaking_room
+		WHERE session_id = $1 AND expires_at > $2 /*pg FOR UPDATE */`, sessionID, now)
+}
+
+func (s store) insertGuest(ctx context.Context, sessionID, userID string) (first bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO matchmaking_guest (session_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sessionID, userID)
+	return n == 1, err
+}
+
+func (s store) setUsesLeft(ctx context.Context, sessionID string, n int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_room SET uses_left = $2 WHERE session_id = $1`, sessionID, n)
+	return err
+}
+
+const inviteColumns = `id, game, inviter, invitee, state, session_id, created_at, expires_at`
+
+func scanInvite(row database.Scanner) (v Invite, err error) {
+	var created, expires int64
+	err = row.Scan(&v.ID, &v.GameKey, &v.From, &v.To, &v.State, &v.SessionID, &created, &expires)
+	v.CreatedAt, v.ExpiresAt = capability.Millis(created), capability.Millis(expires)
+	return v, err
+}
+
+// waitingInvite answers the invite of the same two for the same game that waits.
+// One that has expired makes room.
+func (s store) waitingInvite(ctx context.Context, v Invite) (Invite, bool, error) {
+	if _, err := s.db.Exec(ctx, `DELETE FROM matchmaking_invite
+		WHERE inviter = $1 AND invitee = $2 AND game = $3 AND state = 'pending' AND expires_at <= $4`,
+		v.From, v.To, v.GameKey, v.CreatedAt.UnixMilli()); err != nil {
+		return Invite{}, false, err
+	}
+	return database.Get(ctx, s.db, scanInvite, `SELECT `+inviteColumns+` FROM matchmaking_invite
+		WHERE inviter = $1 AND invitee = $2 AND game = $3 AND state = 'pending'`, v.From, v.To, v.GameKey)
+}
+
+func (s store) insertInvite(ctx context.Context, v Invite) (added bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO matchmaking_invite (`+inviteColumns+`) VALUES ($1, $2, $3, $4, $5, '', $6, $7)
+		ON CONFLICT (inviter, invitee, game) WHERE state = 'pending' DO NOTHING`,
+		v.ID, v.GameKey, v.From, v.To, v.State, v.CreatedAt.UnixMilli(), v.ExpiresAt.UnixMilli())
+	return n == 1, err
+}
+
+// countInvites answers how many wait that one user sent, and that the other got.
+func (s store) countInvites(ctx context.Context, from, to string, now int64) (sent, received int64, err error) {
+	const waiting = ` AND state = 'pending' AND expires_at > $2`
+	if sent, err = s.count(ctx, `SELECT count(*) FROM matchmaking_invite WHERE inviter = $1`+waiting, from, now); err != nil {
+		return 0, 0, err
+	}
+	received, err = s.count(ctx, `SELECT count(*) FROM matchmaking_invite WHERE invitee = $1`+waiting, to, now)
+	return sent, received, err
+}
+
+// invitesOf lists a user's invites with ids below one, newest first.
+func (s store) invitesOf(ctx context.Context, userID, below string, now int64, limit int) ([]Invite, error) {
+	return database.All(ctx, s.db, scanInvite, `
+		SELECT `+inviteColumns+` FROM matchmaking_invite WHERE invitee = $1 AND id < $2 AND expires_at > $3
+		UNION ALL
+		SELECT `+inviteColumns+` FROM matchmaking_invite WHERE inviter = $1 AND id < $2 AND expires_at > $3
+		ORDER BY id DESC LIMIT $4`, userID, below, now, limit)
+}
+
+var selectWaiting = `SELECT ` + inviteColumns + ` FROM matchmaking_invite
+	WHERE state = 'pending' AND expires_at > $2 AND invitee ` + database.InList(1) + ` ORDER BY id`
+
+// invitesFor answers the invites that wait for each of the users, oldest first.
+func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[string][]Invite, error) {
+	list, err := database.All(ctx, s.db, scanInvite, selectWaiting, database.List(users), now)
+	waiting := make(map[string][]Invite)
+	for _, v := range list {
+		waiting[v.To] = append(waiting[v.To], v)
+	}
+	return waiting, err
+}
+
+// lockInvite answers an invite with all those of its inviter locked.
+func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, error) {
+	list, err := database.All(ctx, s.db, scanInvite, `SELECT `+inviteColumns+` FROM matchmaking_invite
+		WHERE inviter = (SELECT inviter FROM matchmaking_invite WHERE id = $1) ORDER BY id /*pg FOR UPDATE */`, inviteID)
+	for _, v := range list {
+		if v.ID == inviteID {
+			return v, true, nil
+		}
+	}
+	return Invite{}, false, err
+}
+
+// lastSession answers the session that an invite of the same user for the same
+// game has led to last.
+func (s store) lastSession(ctx context.Context, v Invite) (string, bool, error) {
+	return database.Get(ctx, s.db, scanText, `SELECT session_id FROM matchmaking_invite
+		WHERE inviter = $1 AND game = $2 AND state = 'accepted' ORDER BY id DESC LIMIT 1`, v.From, v.GameKey)
+}
+
+func (s store) acceptInvite(ctx context.Context, v Invite) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_invite SET state = 'accepted', session_id = $2 WHERE id = $1`, v.ID, v.SessionID)
+	return err
+}
+
+func (s store) deleteInvite(ctx context.Context, inviteID string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM matchmaking_invite WHERE id = $1`, inviteID)
+	return err
+}
+
+func (s store) deleteInvitesBetween(ctx context.Context, a, b string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM matchmaking_invite
+		WHERE state = 'pending' AND (inviter = $1 AND invitee = $2 OR inviter = $2 AND invitee = $1)`, a, b)
+	return err
+}
+
+const bondColumns = `low, high, state, requester, low_blocks, high_blocks, since`
+
+func scanBond(row database.Scanner) (b bond, err error) {
+	return b, row.Scan(&b.low, &b.high, &b.state, &b.requester, &b.lowBlocks, &b.highBlocks, &b.since)
+}
+
+// lockBond makes the row of two users if it is missing, and locks it.
+func (s store) lockBond(ctx context.Context, x, y string) (bond, error) {
+	nothing := newBond(x, y)
+	for {
+		if _, err := s.db.Exec(ctx, `INSERT INTO matchmaking_friend (`+bondColumns+`) VALUES ($1, $2, 'none', '', FALSE, FALSE, 0)
+			ON CONFLICT DO NOTHING`, nothing.low, nothing.high); err != nil {
+			return nothing, err
+		}
+		b, found, err := database.Get(ctx, s.db, scanBond, `SELECT `+bondColumns+` FROM matchmaking_friend
+			WHERE low = $1 AND high = $2 /*pg FOR UPDATE */`, nothing.low, nothing.high)
+		if err != nil || found { // else it was removed in between
+			return b, err
+		}
+	}
+}
+
+// saveBond writes a row that is locked, or removes it when it says nothing.
+func (s store) saveBond(ctx context.Context, b bond) (err error) {
+	if b.state == "none" && !b.blocked() {
+		_, err = s.db.Exec(ctx, `DELETE FROM matchmaking_friend WHERE low = $1 AND high = $2`, b.low, b.high)
+		return err
+	}
+	_, err = s.db.Exec(ctx, `UPDATE matchmaking_friend SET state = $3, requester = $4, low_blocks = $5, high_blocks = $6, since = $7
+		WHERE low = $1 AND high = $2`, b.low, b.high, b.state, b.requester, b.lowBlocks, b.highBlocks, b.since)
+	return err
+}
+
+// bondsOf lists friendships and requests of a user by the other one's id.
+func (s store) bondsOf(ctx context.Context, userID, after string, limit int) ([]bond, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (b bond, err error) {
+		var other string
+		return b, row.Scan(&b.low, &b.high, &b.state, &b.requester, &b.lowBlocks, &b.highBlocks, &b.since, &other)
+	}, `
+		SELECT `+bondColumns+`, high AS other FROM matchmaking_friend WHERE low = $1 AND high > $2 AND state <> 'none'
+		UNION ALL
+		SELECT `+bondColumns+`, low AS other FROM matchmaking_friend WHERE high = $1 AND low > $2 AND state <> 'none'
+		ORDER BY other LIMIT $3`, userID, after, limit)
+}
+
+func (s store) countFriends(ctx context.Context, userID string) (int64, error) {
+	return s.count(ctx, `SELECT (SELECT count(*) FROM matchmaking_friend WHERE low = $1 AND state = 'accepted')
+		+ (SELECT count(*) FROM matchmaking_friend WHERE high = $1 AND state = 'accepted')`, userID)
+}
+
+// countRequests counts those of a user that nobody has answered.
+func (s store) countRequests(ctx context.Context, userID string) (int64, error) {
+	const waiting = ` AND state = 'requested' AND requester = $1)`
+	return s.count(ctx, `SELECT (SELECT count(*) FROM matchmaking_friend WHERE low = $1`+waiting+`
+		+ (SELECT count(*) FROM matchmaking_friend WHERE high = $1`+waiting, userID)
+}
+
+func (s store) friendsAmong(ctx context.Context, userIDs []string) ([]string, error) {
+	const pairs = ` FROM matchmaking_friend WHERE state = 'accepted' AND low `
+	among := database.InList(1) + ` AND high ` + database.InList(1)
+	return database.All(ctx, s.db, scanText, `SELECT low AS id`+pairs+among+` UNION SELECT high AS id`+pairs+among+` ORDER BY id`,
+		database.List(userIDs))
+}
+
+func (s store) blockedBy(ctx context.Context, userID, after string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `
+		SELECT high AS other FROM matchmaking_friend WHERE low = $1 AND high > $2 AND low_blocks
+		UNION ALL
+		SELECT low AS other FROM matchmaking_friend WHERE high = $1 AND low > $2 AND high_blocks
+		ORDER BY other LIMIT $3`, userID, after, limit)
+}

@@ -1,0 +1,301 @@
+package matchmaking
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/kitbackend/kit/database"
+)
+
+const playerColumns = `game, user_id, ticket_id, party, region, state, skill, skill_at, enqueued_at, seen_at, match_id, matched_at`
+
+func scanPlayer(row database.Scanner) (p player, err error) {
+	return p, row.Scan(&p.game, &p.userID, &p.ticketID, &p.party, &p.region, &p.state, &p.skill, &p.skillAt,
+		&p.enqueuedAt, &p.seenAt, &p.matchID, &p.matchedAt)
+}
+
+func (s store) player(ctx context.Context, game, userID string) (player, bool, error) {
+	return database.Get(ctx, s.db, scanPlayer, `SELECT `+playerColumns+` FROM matchmaking_ticket WHERE game = $1 AND user_id = $2`, game, userID)
+}
+
+var lockPlayers = `SELECT ` + playerColumns + ` FROM matchmaking_ticket WHERE game = $1 AND user_id ` + database.InList(2) +
+	` ORDER BY user_id /*pg FOR UPDATE */`
+
+// lockPlayers answers the rows of those who have one.
+func (s store) lockPlayers(ctx context.Context, game string, userIDs []string) ([]player, error) {
+	return database.All(ctx, s.db, scanPlayer, lockPlayers, game, database.List(userIDs))
+}
+
+// enqueue writes a row of a new ticket, in the place of the one that the player
+// had, empty: none; false when he has another one by now. The last match stays,
+// as whom not to meet again.
+func (s store) enqueue(ctx context.Context, p player, had string) (written bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO matchmaking_ticket (`+playerColumns+`)
+		VALUES ($1, $2, $3, $4, $5, 'waiting', $6, $7, $8, $9, '', 0)
+		ON CONFLICT (game, user_id) DO UPDATE SET ticket_id = excluded.ticket_id, party = excluded.party,
+			region = excluded.region, state = 'waiting', skill = excluded.skill, skill_at = excluded.skill_at,
+			enqueued_at = excluded.enqueued_at, seen_at = excluded.seen_at
+		WHERE matchmaking_ticket.ticket_id = $10`,
+		p.game, p.userID, p.ticketID, p.party, p.region, p.skill, p.skillAt, p.enqueuedAt, p.seenAt, had)
+	return n == 1, err
+}
+
+// seen notes a sign of life of a whole ticket.
+func (s store) seen(ctx context.Context, p player, now int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $4
+		WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, p.game, p.userID, p.ticketID, now)
+	return err
+}
+
+// leave takes a waiting player out, and who waits with him.
+func (s store) leave(ctx context.Context, game, userID string) (left bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND (enqueued_at, ticket_id) =
+		(SELECT t.enqueued_at, t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.user_id = $2 AND t.state = 'waiting')`,
+		game, userID)
+	return n > 0, err
+}
+
+const selectMatch = `SELECT id, game, region, players, backfill, state, session_id FROM matchmaking_match WHERE id = $1`
+
+// match answers a match in the words of the API.
+func (s store) match(ctx context.Context, matchID string) (Match, bool, error) {
+	match, _, found, err := s.readMatch(ctx, selectMatch, matchID)
+	return match, found, err
+}
+
+// lockMatch also answers the session that the players fill up, if any.
+func (s store) lockMatch(ctx context.Context, matchID string) (match Match, backfill string, found bool, err error) {
+	return s.readMatch(ctx, selectMatch+` /*pg FOR UPDATE */`, matchID)
+}
+
+func (s store) readMatch(ctx context.Context, query, matchID string) (match Match, backfill string, found bool, err error) {
+	match, found, err = database.Get(ctx, s.db, func(row database.Scanner) (m Match, err error) {
+		var players string
+		if err = row.Scan(&m.ID, &m.GameKey, &m.Region, &players, &backfill, &m.State, &m.SessionID); err != nil {
+			return m, err
+		}
+		if m.State == "formed" {
+			m.State = Matched
+		}
+		return m, json.Unmarshal([]byte(players), &m.Players)
+	}, query, matchID)
+	return match, backfill, found, err
+}
+
+// offer puts the free seats of a session into the queue, or changes how many.
+func (s store) offer(ctx context.Context, b Backfill, now, until int64) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO matchmaking_backfill (session_id, game, region, seats, skill, enqueued_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (session_id) DO UPDATE SET game = excluded.game, region = excluded.region, seats = excluded.seats,
+			skill = excluded.skill, expires_at = excluded.expires_at`,
+		b.SessionID, b.GameKey, b.Region, b.Seats, b.Skill, now, until)
+	return err
+}
+
+func (s store) withdraw(ctx context.Context, sessionID string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM matchmaking_backfill WHERE session_id = $1`, sessionID)
+	return err
+}
+
+// waitingPlayers lists a queue, the longest waiting first, the players of a
+// ticket beside each other. It reads what a sweep needs.
+func (s store) waitingPlayers(ctx context.Context, game string, limit int) ([]player, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (p player, err error) {
+		p.game = game
+		return p, row.Scan(&p.userID, &p.ticketID, &p.party, &p.region, &p.skill, &p.skillAt, &p.enqueuedAt, &p.matchID)
+	}, `SELECT user_id, ticket_id, party, region, skill, skill_at, enqueued_at, match_id FROM matchmaking_ticket
+		WHERE game = $1 AND state = 'waiting' ORDER BY enqueued_at, ticket_id LIMIT $2`, game, limit)
+}
+
+// offers lists the free seats of a game as tickets.
+func (s store) offers(ctx context.Context, game string, now int64, limit int) ([]ticket, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (t ticket, err error) {
+		err = row.Scan(&t.session, &t.region, &t.size, &t.skill, &t.since)
+		t.id = t.session
+		return t, err
+	}, `SELECT session_id, region, seats, skill, enqueued_at FROM matchmaking_backfill
+		WHERE game = $1 AND expires_at > $2 ORDER BY enqueued_at LIMIT $3`, game, now, limit)
+}
+
+// blockedPairs answers who of those that wait must not meet. SQLite keeps the
+// order of a CROSS JOIN.
+func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]bool, error) {
+	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (pair [2]string, err error) {
+		return pair, row.Scan(&pair[0], &pair[1])
+	}, `SELECT f.low, f.high FROM matchmaking_ticket AS a CROSS JOIN matchmaking_friend AS f CROSS JOIN matchmaking_ticket AS b
+		WHERE a.game = $1 AND a.state = 'waiting' AND f.low = a.user_id AND (f.low_blocks OR f.high_blocks)
+			AND b.game = $1 AND b.user_id = f.high AND b.state = 'waiting'`, game)
+	blocked := make(map[[2]string]bool, len(pairs))
+	for _, pair := range pairs {
+		blocked[pair] = true
+	}
+	return blocked, err
+}
+
+// expire takes out the tickets of whom nobody has heard since an instant and
+// who have no presence socket.
+func (s store) expire(ctx context.Context, game string, before, now int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND ticket_id IN (
+		SELECT t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.state = 'waiting' AND t.seen_at < $2 AND NOT EXISTS (
+			SELECT 1 FROM matchmaking_presence AS p JOIN matchmaking_node AS n ON n.id = p.node_id
+			WHERE p.user_id = t.user_id AND n.lease_until > $3))`, game, before, now)
+	return err
+}
+
+// setSkill keeps a skill that was read anew.
+func (s store) setSkill(ctx context.Context, p player) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET skill = $3, skill_at = $4 WHERE game = $1 AND user_id = $2`,
+		p.game, p.userID, p.skill, p.skillAt)
+	return err
+}
+
+// isWaiting reports whether there is anything to sweep.
+func (s store) isWaiting(ctx context.Context, game string) (bool, error) {
+	n, err := s.count(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM matchmaking_ticket WHERE game = $1 AND state = 'waiting' LIMIT 1) AS t)
+		+ (SELECT count(*) FROM (SELECT 1 FROM matchmaking_match WHERE game = $1 AND state = 'forming' LIMIT 1) AS m)`, game)
+	return n > 0, err
+}
+
+// lead takes the lease of a game for a node, unless another one has it, and
+// answers its epoch, 0 without. A lease that ends later than any can was written
+// before the clock went back.
+func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) (epoch int64, err error) {
+	if _, err := s.db.Exec(ctx, `INSERT INTO matchmaking_sweeper (game, node_id, epoch, lease_until) VALUES ($1, '', 0, 0)
+		ON CONFLICT DO NOTHING`, game); err != nil {
+		return 0, err
+	}
+	n, _, err := database.Get(ctx, s.db, scanCount, `UPDATE matchmaking_sweeper SET node_id = $2, epoch = epoch + 1, lease_until = $4
+		WHERE game = $1 AND (lease_until <= $3 OR lease_until > $4 + ($4 - $3) OR node_id = $2) RETURNING epoch`, game, nodeID, now, until)
+	return n, err
+}
+
+// holds reports whether a lease is still the one of this epoch, and keeps it so
+// until the transaction ends.
+func (s store) holds(ctx context.Context, game string, epoch int64) (bool, error) {
+	_, found, err := database.Get(ctx, s.db, scanCount, `SELECT epoch FROM matchmaking_sweeper
+		WHERE game = $1 AND epoch = $2 /*pg FOR UPDATE */`, game, epoch)
+	return found, err
+}
+
+func (s store) release(ctx context.Context, game string, epoch int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_sweeper SET lease_until = 0 WHERE game = $1 AND epoch = $2`, game, epoch)
+	return err
+}
+
+// claim is one player's place in a match that was found.
+type claim struct {
+	Match  string `json:"m"`
+	User   string `json:"u"`
+	Ticket string `json:"t"`
+}
+
+// found is a match as it is written.
+type found struct {
+	ID       string `json:"id"`
+	Region   string `json:"region"`
+	Players  string `json:"players"` // a JSON list
+	Backfill string `json:"backfill"`
+}
+
+// claim takes players out of the queue, those that still wait with this ticket,
+// and answers how many: one by one on SQLite, where that is quickest, and at
+// once on PostgreSQL, which is a round trip away.
+func (s store) claim(ctx context.Context, game string, claims []claim, now int64) (n int64, err error) {
+	if s.db.Dialect() == database.PostgreSQL {
+		list, err := json.Marshal(claims)
+		if err != nil {
+			return 0, err
+		}
+		return s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = v.m, matched_at = $3
+			FROM jsonb_to_recordset($2::jsonb) AS v (m TEXT, u TEXT, t TEXT)
+			WHERE game = $1 AND user_id = v.u AND ticket_id = v.t AND state = 'waiting'`, game, string(list), now)
+	}
+	for _, c := range claims {
+		rows, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = $4, matched_at = $5
+			WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, game, c.User, c.Ticket, c.Match, now)
+		if err != nil {
+			return 0, err
+		}
+		n += rows
+	}
+	return n, nil
+}
+
+var countClaimed = `SELECT match_id, count(*) FROM matchmaking_ticket WHERE game = $1 AND state = 'matched'
+	AND user_id ` + database.InList(2) + ` GROUP BY match_id`
+
+// claimed counts the players that each match has of these.
+func (s store) claimed(ctx context.Context, game string, users []string) (map[string]int, error) {
+	type count struct {
+		id string
+		n  int
+	}
+	counts, err := database.All(ctx, s.db, func(row database.Scanner) (c count, err error) {
+		return c, row.Scan(&c.id, &c.n)
+	}, countClaimed, game, database.List(users))
+	m := make(map[string]int, len(counts))
+	for _, c := range counts {
+		m[c.id] = c.n
+	}
+	return m, err
+}
+
+var putBack = `UPDATE matchmaking_ticket SET state = 'waiting', match_id = '', matched_at = 0
+	WHERE game = $1 AND state = 'matched' AND match_id = $2 AND user_id ` + database.InList(3) + `
+	AND ticket_id NOT IN (SELECT t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.user_id = $4)`
+
+// putBack has the players of a match that came to nothing wait again, but not
+// those who share a ticket with the one at fault, if there is one.
+func (s store) putBack(ctx context.Context, game, matchID string, users []string, fault string) error {
+	_, err := s.db.Exec(ctx, putBack, game, matchID, database.List(users), fault)
+	return err
+}
+
+func (s store) insertMatches(ctx context.Context, game string, matches []found, now int64) error {
+	if len(matches) == 0 { // nil is no JSON list
+		return nil
+	}
+	list, err := json.Marshal(matches)
+	if err != nil {
+		return err
+	}
+	_, err = s.db.Exec(ctx, `INSERT INTO matchmaking_match (id, game, region, players, backfill, state, session_id, created_at, tried_at)
+		SELECT v.id, $1, v.region, v.players, v.backfill, 'forming', '', $3, $3
+		FROM /*pg jsonb_to_recordset($2::jsonb) AS v (id TEXT, region TEXT, players TEXT, backfill TEXT) --*/ (SELECT value ->> 'id' AS id, value ->> 'region' AS region, value ->> 'players' AS players, value ->> 'backfill' AS backfill FROM json_each($2)) AS v
+		`, game, string(list), now)
+	return err
+}
+
+// takeSeats lowers an offer by what a match takes of it; false when it is not
+// that large any more.
+func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, error) {
+	rows, err := s.db.Exec(ctx, `DELETE FROM matchmaking_backfill WHERE session_id = $1 AND seats = $2`, sessionID, n)
+	if err != nil || rows == 1 {
+		return rows == 1, err
+	}
+	rows, err = s.db.Exec(ctx, `UPDATE matchmaking_backfill SET seats = seats - $2 WHERE session_id = $1 AND seats > $2`, sessionID, n)
+	return rows == 1, err
+}
+
+// stale lists matches that nobody has tried to form since an instant, and marks
+// them as tried now.
+func (s store) stale(ctx context.Context, game string, before, now int64, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `UPDATE matchmaking_match SET tried_at = $3 WHERE id IN (
+		SELECT id FROM matchmaking_match WHERE game = $1 AND state = 'forming' AND tried_at <= $2 ORDER BY tried_at LIMIT $4
+		/*pg FOR UPDATE SKIP LOCKED */) RETURNING id`, game, before, now, limit)
+}
+
+// settleMatch ends the forming of a match; nothing happens to one that has
+// ended.
+func (s store) settleMatch(ctx context.Context, matchID, state, sessionID string) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_match SET state = $2, session_id = $3 WHERE id = $1 AND state = 'forming'`, matchID, state, sessionID)
+	return err
+}
+
+func (s store) countWaiting(ctx context.Context) (int64, error) {
+	return s.count(ctx, `SELECT count(*) FROM matchmaking_ticket WHERE state = 'waiting'`)
+}
+
+func (s store) countForming(ctx context.Context) (int64, error) {
+	return s.count(ctx, `SELECT count(*) FROM matchmaking_match WHERE state = 'forming'`)
+}

@@ -1,0 +1,323 @@
+package matchmaking
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// The bindings of matchmaking.
+const (
+	sweepBinding = "MATCHMAKING_SWEEP"
+	formBinding  = "MATCHMAKING_FORM"
+	cleanBinding = "MATCHMAKING_CLEAN"
+)
+
+const (
+	// maxQueue bounds the players, and the offers of seats, of one sweep.
+	maxQueue = 100_000
+	// leaseSweeps is how many sweeps a node may miss before another one leads.
+	leaseSweeps = 3
+	// skillLifetime is how long a skill is taken as it was read.
+	skillLifetime = time.Minute
+	// maxReread bounds the skills that one sweep reads anew.
+	maxReread = 100
+	// formBatch is how many sessions one job creates.
+	formBatch = 100
+	// formPatience is how long a match may be in the making before somebody else
+	// tries: its node may have died.
+	formPatience = 15 * time.Second
+)
+
+// sweeps remembers which sweep of a game this node has scheduled.
+type sweeps struct {
+	mu   sync.Mutex
+	slot map[string]int64
+}
+
+func (s *sweeps) has(game string, slot int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slot[game] == slot
+}
+
+func (s *sweeps) set(game string, slot int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slot == nil {
+		s.slot = make(map[string]int64)
+	}
+	s.slot[game] = slot
+}
+
+type sweepPayload struct {
+	Game string `json:"game"`
+}
+
+// scheduleSweep sees to it that a game is swept at the next multiple of
+// SweepSeconds: one job over all nodes, enqueued with what asks for it.
+func (m *Matchmaking) scheduleSweep(ctx context.Context, g *Game) error {
+	step := g.Queue.sweep().Milliseconds()
+	slot := m.now(ctx)/step + 1
+	if m.sweeps.has(g.Key, slot) {
+		return nil
+	}
+	_, err := m.host.Jobs.Enqueue(ctx, sweepBinding, sweepPayload{g.Key},
+		jobs.Key(fmt.Sprint(g.Key, "/", slot)), jobs.At(time.UnixMilli(slot*step)))
+	if err == nil {
+		database.AfterCommit(ctx, func() { m.sweeps.set(g.Key, slot) })
+	}
+	return err
+}
+
+// runSweep is the job of one sweep of one game.
+func (m *Matchmaking) runSweep(ctx context.Context, job jobs.Job) error {
+	var payload sweepPayload
+	if err := json.Unmarshal(job.Payload, &payload); err != nil {
+		return jobs.Permanent(err)
+	}
+	g, err := m.game(payload.Game)
+	if err != nil {
+		return jobs.Cancel(err)
+	}
+	epoch, err := m.lead(ctx, g)
+	if err != nil || epoch == 0 {
+		return err
+	}
+	q, err := m.read(ctx, g)
+	if err != nil {
+		return err
+	}
+	return m.claim(ctx, g, epoch, q, sweep(q.tickets, q.rules, q.at))
+}
+
+// lead schedules the next sweep, should there be something left for it, before
+// anything can go wrong with this one, and takes the lease. It answers 0 when
+// another node has it or nothing is to be done.
+func (m *Matchmaking) lead(ctx context.Context, g *Game) (epoch int64, err error) {
+	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		epoch = 0
+		waiting, err := m.store.isWaiting(ctx, g.Key)
+		if err != nil || !waiting {
+			return err
+		}
+		if err := m.scheduleSweep(ctx, g); err != nil {
+			return err
+		}
+		now := m.now(ctx)
+		epoch, err = m.store.lead(ctx, g.Key, m.presence.node, now, now+leaseSweeps*g.Queue.sweep().Milliseconds())
+		return err
+	})
+	return epoch, err
+}
+
+// queue is what a sweep is made of.
+type queue struct {
+	tickets []ticket
+	rules   rules
+	at      int64
+}
+
+// read expires the tickets nobody asks for and answers the others.
+func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
+	now := m.now(ctx)
+	q := queue{at: now, rules: rules{Queue: g.Queue, players: g.Players}}
+	if !m.bySkill(g) {
+		q.rules.InitialBand = 0
+	}
+	if err := m.store.expire(ctx, g.Key, now-g.Queue.patience().Milliseconds(), now); err != nil {
+		return q, err
+	}
+	players, err := m.store.waitingPlayers(ctx, g.Key, maxQueue)
+	if err != nil {
+		return q, err
+	}
+	if err := m.reread(ctx, g, players, now); err != nil {
+		return q, err
+	}
+	if q.tickets, err = m.store.offers(ctx, g.Key, now, maxQueue); err != nil {
+		return q, err
+	}
+	q.tickets = append(q.tickets, tickets(players)...)
+	q.rules.blocked, err = m.store.blockedPairs(ctx, g.Key)
+	return q, err
+}
+
+// reread reads skills that are older than a minute, the oldest first.
+func (m *Matchmaking) reread(ctx context.Context, g *Game, players []player, now int64) error {
+	if !m.bySkill(g) {
+		return nil
+	}
+	var old []*player
+	for i := range players {
+		if now-players[i].skillAt > skillLifetime.Milliseconds() {
+			old = append(old, &players[i])
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	slices.SortFunc(old, func(a, b *player) int { return cmp.Compare(a.skillAt, b.skillAt) })
+	old = old[:min(len(old), maxReread)]
+	for _, p := range old {
+		skills, err := m.skills(ctx, g, []string{p.userID})
+		if err != nil {
+			return err
+		}
+		p.skill, p.skillAt = skills[0], now
+	}
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		for _, p := range old {
+			if err := m.store.setSkill(ctx, *p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// tickets puts players who wait together into one ticket. A party of which not
+// all were read is left out.
+func tickets(players []player) []ticket {
+	list := make([]ticket, 0, len(players))
+	for len(players) > 0 {
+		first := players[0]
+		n := 1
+		for n < len(players) && players[n].ticketID == first.ticketID {
+			n++
+		}
+		t := ticket{id: first.ticketID, size: n, region: first.region, since: first.enqueuedAt, players: make([]string, n)}
+		for i, p := range players[:n] {
+			t.players[i] = p.userID
+			t.skill += p.skill / float64(n)
+			if p.matchID != "" {
+				t.last = append(t.last, p.matchID)
+			}
+		}
+		if int(first.party) == n {
+			list = append(list, t)
+		}
+		players = players[n:]
+	}
+	return list
+}
+
+// errDeposed ends a sweep whose lease another node has taken meanwhile.
+var errDeposed = errors.New("matchmaking: another node leads this game by now")
+
+// claim takes the matched tickets out of the queue, and enqueues the jobs that
+// make sessions of them, while the lease is still that of the sweep.
+func (m *Matchmaking) claim(ctx context.Context, g *Game, epoch int64, q queue, matches [][]int) error {
+	drawn := m.draw(g, q, matches)
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := m.now(ctx)
+		ours, err := m.store.holds(ctx, g.Key, epoch)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			return jobs.Cancel(errDeposed)
+		}
+		made, err := m.take(ctx, g, drawn, now)
+		if err != nil {
+			return err
+		}
+		stale, err := m.store.stale(ctx, g.Key, now-formPatience.Milliseconds(), now, maxQueue)
+		if err != nil {
+			return err
+		}
+		if err := m.enqueueForming(ctx, append(made, stale...)); err != nil {
+			return err
+		}
+		return m.store.release(ctx, g.Key, epoch)
+	})
+}
+
+// draft is a match before its players are claimed.
+type draft struct {
+	found
+	claims []claim
+}
+
+// draw gives matches their ids, and their players an order by lot.
+func (m *Matchmaking) draw(g *Game, q queue, matches [][]int) []draft {
+	now := time.UnixMilli(q.at)
+	list := make([]draft, len(matches))
+	for i, match := range matches {
+		d := draft{found: found{ID: id.New(now)}}
+		var players []string
+		for _, at := range match {
+			t := &q.tickets[at]
+			d.Region = t.region
+			if t.session != "" {
+				d.Backfill = t.session
+			}
+			players = append(players, t.players...)
+			for _, userID := range t.players {
+				d.claims = append(d.claims, claim{d.ID, userID, t.id})
+			}
+		}
+		rand.Shuffle(len(players), func(a, b int) { players[a], players[b] = players[b], players[a] })
+		d.Players = database.List(players)
+		list[i] = d
+	}
+	return list
+}
+
+// take claims the players of all matches at once, and answers the matches that
+// got theirs; of the others, one has left meanwhile, and the rest wait again.
+func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int64) ([]string, error) {
+	if len(drafts) == 0 {
+		return nil, nil
+	}
+	var claims []claim
+	for _, d := range drafts {
+		claims = append(claims, d.claims...)
+	}
+	n, err := m.store.claim(ctx, g.Key, claims, now)
+	if err != nil {
+		return nil, err
+	}
+	complete := func(draft) bool { return true }
+	if n < int64(len(claims)) {
+		claimed, err := m.store.claimed(ctx, g.Key, usersOf(claims))
+		if err != nil {
+			return nil, err
+		}
+		complete = func(d draft) bool { return claimed[d.ID] == len(d.claims) }
+	}
+	var made []string
+	var rows []found
+	for _, d := range drafts {
+		ok := complete(d)
+		if ok && d.Backfill != "" {
+			if ok, err = m.store.takeSeats(ctx, d.Backfill, len(d.claims)); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			made, rows = append(made, d.ID), append(rows, d.found)
+		} else if err := m.store.putBack(ctx, g.Key, d.ID, usersOf(d.claims), ""); err != nil {
+			return nil, err
+		}
+	}
+	return made, m.store.insertMatches(ctx, g.Key, rows, now)
+}
+
+func usersOf(claims []claim) []string {
+	users := make([]string, len(claims))
+	for i, c := range claims {
+		users[i] = c.User
+	}
+	return users
+}
