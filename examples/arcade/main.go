@@ -1,5 +1,6 @@
-// Arcade shows boards and ratings: sign in as anybody, play, and watch your
-// rank, your rating and the distribution of all scores move.
+// Arcade is two games for two browser tabs: a duel of dice for coins, and a
+// card table. Sign in as anybody, find each other by friends, a room code or
+// the queue, and check every throw when it is over.
 //
 //	go run ./examples/arcade
 //	go run ./examples/arcade -addr localhost:9000
@@ -22,6 +23,9 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 )
 
@@ -59,20 +63,32 @@ func main() {
 }
 
 func options(baseURL string) []kit.Option {
+	points := &multiplayer.Scoring{Board: league, Points: multiplayer.Points{Win: 30, Draw: 15, Loss: 5}}
+	duel := multiplayer.Game{Key: bones, Kind: bones, TurnTimeout: 90 * time.Second, Leaderboard: points,
+		Rules: bonesRules{Currency: coins, Stake: 25}}
+	table := multiplayer.Game{Key: eights, Kind: eights, Mode: multiplayer.Table, Players: 4, TurnTimeout: 2 * time.Minute, Leaderboard: points}
 	return []kit.Option{
 		kit.WithEnvironment(capability.Development),
 		kit.WithBaseURL(baseURL),
 		kit.WithAudit(audit.Config{}),
 		kit.WithAuth(auth.Config{}),
-		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: bests, Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Tiers: []leaderboard.Tier{
-				{Key: "bronze", Min: 0}, {Key: "silver", Min: 800}, {Key: "gold", Min: 2000}, {Key: "legend", Min: 5000}}},
-			{Key: daily, Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 0 * * *", Retain: 30},
-		}}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: coins, Name: "Coins"}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{
+			Key: league, Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 0 1 * *", Retain: 12,
+			Tiers: []leaderboard.Tier{{Key: "bronze", Min: 0}, {Key: "silver", Min: 100}, {Key: "gold", Min: 300}, {Key: "legend", Min: 600}},
+		}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{
-			Key: duel, Algorithm: "glicko", XP: &rating.XP{Win: 30, Draw: 15, Loss: 10},
+			Key: bones, Algorithm: "glicko", XP: &rating.XP{Win: 30, Draw: 15, Loss: 10},
 			Levels: []rating.Level{{Key: "rookie", MinXP: 0}, {Key: "player", MinXP: 100}, {Key: "master", MinXP: 500}},
 		}}}),
+		kit.WithMultiplayer(multiplayer.Config{
+			Models: []multiplayer.Model{bonesModel(), eightsModel()}, Games: []multiplayer.Game{duel, table},
+		}),
+		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
+			{Key: bones, Players: 2, SkillPool: bones, Snapshot: &duel,
+				Queue: matchmaking.Queue{InitialBand: 150, WidenPerSecond: 25, MaxWaitSeconds: 20, SweepSeconds: 1}},
+			{Key: eights, Players: 2, Snapshot: &table, Queue: matchmaking.Queue{SweepSeconds: 1}},
+		}}),
 		kit.WithCapability(func(k *kit.Kit) (capability.Capability, error) { return newArcade(k).capability(), nil }),
 	}
 }

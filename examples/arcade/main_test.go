@@ -1,62 +1,75 @@
 package main
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/capability/capabilitytest"
-	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/multiplayer"
 )
 
+// Two players find each other by a room code, play for coins, and the boards
+// move.
 func TestStory(t *testing.T) {
-	k := kittest.New(t, options("http://localhost:8080")...)
-	if err := seed(context.Background(), k.Kit); err != nil {
+	k := newKit(t)
+	if err := seed(t.Context(), k.Kit); err != nil {
 		t.Fatal(err)
 	}
-	ada := k.Browser("ada")
-	ada.Post("/leaderboard/bests", `{"score":9999}`).Want(403, "leaderboard/submit_forbidden")
-	var round struct {
-		Score, Rank, Total int64
-		Entry              struct{ Score int64 }
-	}
-	ada.Post("/arcade/play", nil).Want(200, "").JSON(&round)
-	if round.Total != players+1 || round.Rank < 1 || round.Rank > players+1 || round.Entry.Score != round.Score {
-		t.Errorf("%+v", round)
-	}
-	var fight struct {
-		Against string
-		Won     bool
-		Rating  struct{ GamesPlayed, XP int64 }
-	}
-	ada.Post("/arcade/duel", nil).Want(200, "").JSON(&fight)
-	if want := map[bool]int64{true: 30, false: 10}[fight.Won]; fight.Rating.GamesPlayed != 1 || fight.Rating.XP != want {
-		t.Errorf("%+v", fight)
-	}
-	var top struct {
-		Items []struct{ Rank, Score int64 }
-	}
-	ada.Get("/leaderboard/bests/top?limit=10").Want(200, "").JSON(&top)
-	for i, entry := range top.Items {
-		if entry.Rank != int64(i+1) || i > 0 && entry.Score > top.Items[i-1].Score {
-			t.Errorf("top: %+v", top)
+	ada, bob := k.Browser("ada"), k.Browser("bob")
+	ada.Post("/leaderboard/league", `{"score":9999}`).Want(403, "leaderboard/submit_forbidden")
+	for range 2 { // the day's coins come once
+		var purse struct{ Available int64 }
+		ada.Post("/arcade/welcome", nil).Want(200, "").JSON(&purse)
+		if purse.Available != allowance {
+			t.Errorf("%+v", purse)
 		}
+	}
+	bob.Post("/arcade/welcome", nil).Want(200, "")
+	var room struct{ Code, SessionID string }
+	ada.Post("/matchmaking/games/bones/rooms", nil).Want(201, "").JSON(&room)
+	bob.Post("/matchmaking/rooms/"+strings.ToLower(room.Code)+"/join", nil).Want(200, "")
+	ada.Post("/multiplayer/sessions/"+room.SessionID+"/action", `{"resign":true}`).Want(200, "")
+
+	var view multiplayer.View
+	bob.Get("/multiplayer/sessions/"+room.SessionID).Want(200, "").JSON(&view)
+	if view.Phase != multiplayer.Resolved || view.Result.Ranks["bob"] != 1 || view.Fairness.Seed == nil {
+		t.Errorf("%+v", view)
+	}
+	var purse struct{ Available, Held int64 }
+	bob.Get("/ledger/coins").Want(200, "").JSON(&purse)
+	if purse.Available != allowance+25 || purse.Held != 0 {
+		t.Errorf("%+v", purse)
+	}
+	var standing struct{ Rank, Total int64 }
+	bob.Get("/leaderboard/league/me").Want(200, "").JSON(&standing)
+	if standing.Total != bots+2 || standing.Rank < 2 {
+		t.Errorf("%+v", standing)
+	}
+	var rated struct{ GamesPlayed, XP int64 }
+	bob.Get("/rating/games/bones/me").Want(200, "").JSON(&rated)
+	if rated.GamesPlayed != 1 || rated.XP != 30 {
+		t.Errorf("%+v", rated)
 	}
 	var health map[string]any
 	k.Anonymous().Get("/arcade/health").Want(200, "").JSON(&health)
-	if health["leaderboard.scores.bests"] == nil || health["rating.pool.duel"] == nil {
+	if health["leaderboard.scores.league"] == nil || health["rating.pool.bones"] == nil {
 		t.Errorf("%v", health)
 	}
-	h, err := application(k.Kit)
+}
+
+func TestPage(t *testing.T) {
+	h, err := application(newKit(t).Kit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
-	if rec.Code != 200 || !strings.Contains(rec.Body.String(), "<title>Arcade</title>") {
-		t.Errorf("page: %d", rec.Code)
+	for path, want := range map[string]string{"/": "<title>Arcade</title>", "/app.js": "import", "/style.css": ":root"} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
 	}
 }
 

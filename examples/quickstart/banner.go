@@ -29,6 +29,9 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	fmt.Fprintf(w, "\n  kit %s · %s · %s · %d capabilities · %d routes · ready in %d ms\n",
 		k.Version(), k.Environment(), database, len(k.Capabilities()), len(k.Routes()), took.Milliseconds())
 	line("API", base)
+	if k.Auth() != nil {
+		line("Page", base+"/")
+	}
 	line("Health", "curl "+base+"/health")
 	if k.Email() != nil {
 		line("Mail", base+"/__kit/mailbox")

@@ -35,6 +35,8 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -132,8 +134,14 @@ func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{
 			{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
+		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nim()}, Games: []multiplayer.Game{duel}}),
+		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
+			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &duel}}}),
 	)
 }
+
+// duel is rated by the rating game of the same key.
+var duel = multiplayer.Game{Key: "duel", Kind: "nim", Rules: rules{Stones: 21}, TurnTimeout: 2 * time.Minute}
 
 // open picks the database by the form of its name; the code above stays the same.
 func open(ctx context.Context, dsn string) (db *database.DB, name string, err error) {
@@ -152,7 +160,7 @@ func open(ctx context.Context, dsn string) (db *database.DB, name string, err er
 
 // serve answers requests and works on jobs until ctx ends, then lets both finish.
 func serve(ctx context.Context, k *kit.Kit, listener net.Listener) error {
-	server := &http.Server{Handler: k, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: site(k), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	working := make(chan error, 1)
 	go func() {
 		working <- k.Run(ctx)

@@ -1,0 +1,175 @@
+// Talking to the kit: requests, and sockets that come back.
+
+export const me = { name: null, token: null }
+
+export async function signIn(name) {
+  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
+  const body = await answer.json()
+  if (!answer.ok) throw body.error
+  ;[me.name, me.token] = [body.userId, body.accessToken]
+}
+
+// api calls a route as the player of this tab. A token lasts some minutes.
+export async function api(method, path, body, again = true) {
+  const headers = { Authorization: "Bearer " + me.token }
+  if (body !== undefined) headers["Content-Type"] = "application/json"
+  const answer = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
+  if (answer.status === 401 && again) {
+    await signIn(me.name)
+    return api(method, path, body, false)
+  }
+  const text = await answer.text()
+  const value = text ? JSON.parse(text) : null
+  if (!answer.ok) throw value?.error ?? { code: "network", message: "The server does not answer." }
+  return value
+}
+
+const code = { unauthenticated: 4001, notMember: 4003, superseded: 4010, restart: 1012, later: 1013 }
+
+// Channel is a WebSocket that reconnects until it is stopped.
+export class Channel {
+  backoff = 500
+  heartbeat = 15_000
+
+  constructor(path, { onframe, onstate = () => {} }) {
+    Object.assign(this, { path, onframe, onstate })
+    this.wake = () => { if (document.visibilityState === "visible" && this.waiting) this.connect() }
+    document.addEventListener("visibilitychange", this.wake)
+    addEventListener("online", this.wake)
+    this.connect()
+  }
+
+  connect() {
+    clearTimeout(this.waiting)
+    this.waiting = null
+    const ws = (this.ws = new WebSocket(this.path.replace(/^\//, location.origin.replace(/^http/, "ws") + "/"), ["kit.v1", "kit.bearer." + me.token]))
+    ws.onopen = () => { this.backoff = 500; this.heard(); this.onstate("open") }
+    ws.onmessage = ({ data }) => {
+      this.heard()
+      const frame = JSON.parse(data)
+      if (frame.type === "ping") this.send({ type: "pong" })
+      this.onframe(frame)
+    }
+    ws.onclose = (event) => this.closed(event)
+  }
+
+  send(frame) {
+    if (this.ws.readyState === WebSocket.OPEN) this.ws.send(JSON.stringify(frame))
+  }
+
+  // heard puts off the moment at which silence means that the line is dead.
+  heard() {
+    clearTimeout(this.silence)
+    this.silence = setTimeout(() => this.ws.close(), this.heartbeat * 1.7)
+  }
+
+  async closed(event) {
+    clearTimeout(this.silence)
+    if (this.stopped) return
+    if (event.code === 1000 || event.code === code.notMember || event.code === code.superseded) {
+      this.stop()
+      this.onstate("ended", event.code)
+      return
+    }
+    this.onstate("lost")
+    let wait = this.backoff * (0.5 + Math.random())
+    this.backoff = Math.min(this.backoff * 2, 15_000)
+    if (event.code === code.restart || event.code === code.later) {
+      try { wait = JSON.parse(event.reason).retryAfterMs } catch { /* the reason is optional */ }
+    }
+    // A page cannot see why a handshake was refused: the token may have ended.
+    this.waiting = setTimeout(async () => {
+      if (event.code === code.unauthenticated || this.backoff > 2000) await signIn(me.name).catch(() => {})
+      if (!this.stopped) this.connect()
+    }, wait)
+  }
+
+  stop() {
+    this.stopped = true
+    clearTimeout(this.waiting)
+    clearTimeout(this.silence)
+    document.removeEventListener("visibilitychange", this.wake)
+    removeEventListener("online", this.wake)
+    this.ws.close()
+  }
+}
+
+// Session follows one game: its view is always the newest that arrived, and an
+// action counts once, however often the line breaks before it is acknowledged.
+export class Session {
+  view = null
+  skew = 0
+  pending = new Map()
+
+  constructor(id, { onview, onstate, onend, onerror }) {
+    Object.assign(this, { id, onview, onend, onerror })
+    this.channel = new Channel(`/multiplayer/sessions/${id}/socket`, { onframe: (f) => this.take(f), onstate })
+  }
+
+  act(data) {
+    const action = { type: "action", id: crypto.randomUUID(), data }
+    return new Promise((resolve, reject) => {
+      this.pending.set(action.id, { action, resolve, reject })
+      this.channel.send(action)
+    })
+  }
+
+  take(frame) {
+    switch (frame.type) {
+      case "hello":
+        this.skew = frame.ts - Date.now()
+        this.channel.heartbeat = frame.heartbeatMs
+        for (const { action } of this.pending.values()) this.channel.send(action)
+        break
+      case "view":
+        this.show(frame.view)
+        break
+      case "patch":
+        if (this.view?.version !== frame.from) this.channel.send({ type: "resume", version: this.view?.version ?? 0 })
+        else this.show(frame.ops.reduce(patched, structuredClone(this.view)))
+        break
+      case "ack":
+        this.settle(frame.id)?.resolve(frame)
+        break
+      case "error": {
+        const waiting = this.settle(frame.id)
+        if (frame.retryAfterMs && waiting) {
+          this.pending.set(frame.id, waiting)
+          setTimeout(() => this.channel.send(waiting.action), frame.retryAfterMs)
+        } else if (waiting) waiting.reject(frame)
+        else this.onerror(frame)
+        break
+      }
+      case "closed":
+        this.onend(frame)
+    }
+  }
+
+  settle(id) {
+    const waiting = this.pending.get(id)
+    this.pending.delete(id)
+    return waiting
+  }
+
+  show(view) {
+    this.view = view
+    this.onview(view)
+  }
+
+  stop() { this.channel.stop() }
+}
+
+// patched applies one operation of RFC 6902.
+export function patched(document, { op, path, value }) {
+  if (path === "") return value
+  const names = path.slice(1).split("/").map((name) => name.replaceAll("~1", "/").replaceAll("~0", "~"))
+  const last = names.pop()
+  const parent = names.reduce((node, name) => node[name], document)
+  if (!Array.isArray(parent)) {
+    if (op === "remove") delete parent[last]
+    else parent[last] = value
+  } else if (op === "remove") parent.splice(Number(last), 1)
+  else if (op === "add") parent.splice(Number(last), 0, value)
+  else parent[last] = value
+  return document
+}

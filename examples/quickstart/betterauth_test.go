@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBetterAuthClient lets the official client of better-auth, unmodified, sign
+// up and in by every way that is on by default. It waits where sign-ins are
+// limited, so it takes a minute.
+func TestBetterAuthClient(t *testing.T) {
+	modules := os.Getenv("KIT_TEST_BETTERAUTH")
+	if modules == "" || testing.Short() {
+		t.Skip("KIT_TEST_BETTERAUTH names no folder with node_modules that has better-auth, or this is a short run")
+	}
+	t.Parallel()
+	script, err := filepath.Abs("../../auth/signin/testdata/client.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	node := exec.CommandContext(ctx, "node", script, start(t)["API"])
+	node.Dir = modules
+	if out, err := node.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "done\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
