@@ -21,8 +21,15 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/rating"
+	"github.com/kitbackend/kit/secrets"
 )
 
 const connections = 32
@@ -60,7 +67,7 @@ func compose(b *testing.B, log *slog.Logger) (*kit.Kit, string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, err := kit.New(append(everything(), kit.WithDatabase(db), kit.WithLogger(log))...)
+	k, err := kit.New(append(bank(), kit.WithDatabase(db), kit.WithLogger(log))...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -78,12 +85,36 @@ func compose(b *testing.B, log *slog.Logger) (*kit.Kit, string) {
 	return k, token
 }
 
-func everything() []kit.Option {
+func bank() []kit.Option {
 	return []kit.Option{
 		kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 	}
 }
+
+func everything() []kit.Option {
+	return append(bank(),
+		kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 1}}}}),
+		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nothing}}),
+		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{{Key: "duel", Players: 2, SkillPool: "duel"}}}),
+	)
+}
+
+// nothing is a game that is over when it begins.
+var nothing = multiplayer.Define(multiplayer.Definition[struct{}, struct{}]{
+	Kind: "nothing",
+	Init: func(game) (s struct{}, _ []multiplayer.Effect, _ error) { return s, nil, nil },
+	Apply: func(_ game, s struct{}, _ multiplayer.Move) (struct{}, []multiplayer.Effect, error) {
+		return s, nil, nil
+	},
+	IsComplete: func(game, struct{}) bool { return true },
+	Resolve:    func(game, struct{}) multiplayer.Outcome { return multiplayer.Outcome{} },
+	Redact:     func(game, struct{}, string, bool) any { return nil },
+})
+
+type game = multiplayer.Context[struct{}]
 
 // load sends b.N requests over loopback connections that cost the client as
 // little as can be: bytes out, headers and a counted body in.

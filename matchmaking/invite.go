@@ -201,7 +201,7 @@ func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh str
 		return "", err
 	}
 	if found {
-		if found, err = m.hasSeat(ctx, earlier); err != nil {
+		if found, err = m.hasSeats(ctx, earlier, v.From); err != nil {
 			return "", err
 		}
 	}

@@ -140,6 +140,29 @@ func TestInviteGroup(t *testing.T) {
 	})
 }
 
+// Where the inviter has left and one seat is free, the two get a session of
+// their own.
+func TestInviteToFullTable(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("host", "b", "c")
+		first, err := r.SendInvite(ctx, "table", "host", toUser("b"))
+		r.ok(err)
+		first, err = r.AcceptInvite(ctx, first.ID, "b")
+		r.ok(err)
+		for _, user := range []string{"d", "e", "f", "g"} {
+			r.ok(errorOf(r.Multiplayer().Join(ctx, first.SessionID, user)))
+		}
+		r.ok(r.Multiplayer().Leave(ctx, first.SessionID, "host"))
+		second, err := r.SendInvite(ctx, "table", "host", toUser("c"))
+		r.ok(err)
+		second, err = r.AcceptInvite(ctx, second.ID, "c")
+		r.ok(err)
+		if second.SessionID == first.SessionID {
+			t.Error("both are in the session that had one seat")
+		}
+	})
+}
+
 // An invite that meets a block does not outlive it.
 func TestInviteMeetsBlock(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {

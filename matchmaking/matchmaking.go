@@ -16,7 +16,8 @@
 //     neither are taken. Codes that were never given out, have expired or are
 //     used up are answered alike, and only some wrong ones a minute.
 //   - Whom a user blocks, and who blocks a user, is to him as if he did not
-//     exist: no requests, invites, presence or matches.
+//     exist: no requests, invites, presence or matches. Only who gives out the code
+//     of a room, or offers free seats, may bring the two together.
 //   - Presence is by rows that are written when the first socket of a user on a
 //     node opens and some seconds after the last has closed, never for a
 //     heartbeat; a dead node's users go offline within 15 seconds.

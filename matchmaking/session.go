@@ -36,13 +36,21 @@ func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error 
 	return err
 }
 
-// hasSeat reports whether somebody can still join a session.
-func (m *Matchmaking) hasSeat(ctx context.Context, sessionID string) (bool, error) {
+// hasSeats reports whether a guest can still join a session and the host, should
+// he have left it, can come back.
+func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (bool, error) {
 	free, phase, err := m.peers.Multiplayer.Seats(ctx, sessionID)
-	if errors.Is(err, multiplayer.ErrSessionNotFound) {
+	if errors.Is(err, multiplayer.ErrSessionNotFound) || phase.Terminal() {
 		return false, nil
 	}
-	return err == nil && free > 0 && !phase.Terminal(), err
+	if err != nil || free != 1 {
+		return free > 0, err
+	}
+	_, err = m.peers.Multiplayer.View(ctx, sessionID, host)
+	if errors.Is(err, multiplayer.ErrNotAMember) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // validateSnapshot holds the session that a match becomes to the match.
