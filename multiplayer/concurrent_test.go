@@ -406,7 +406,7 @@ func TestBusy(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if accepted.Load() < 65 || accepted.Load() > 96 {
+	if accepted.Load() < 64 || accepted.Load() > 96 { // 64 when none was under way before the queue was full
 		t.Errorf("%d were accepted", accepted.Load())
 	}
 	r.replays(id)
