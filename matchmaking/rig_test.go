@@ -236,7 +236,8 @@ type frame struct {
 // ear is a presence socket.
 type ear struct {
 	*websocket.Conn
-	t testing.TB
+	t     testing.TB
+	heard map[string]bool // the invites
 }
 
 // listen opens a presence socket and answers it with its first frame, which
@@ -250,13 +251,13 @@ func (r *rig) listen(server *httptest.Server, userID string) (*ear, frame) {
 	r.ok(err)
 	_ = resp.Body.Close()
 	r.t.Cleanup(func() { _ = conn.Close() })
-	e := &ear{conn, r.t}
+	e := &ear{conn, r.t, make(map[string]bool)}
 	return e, e.next("friends_online")
 }
 
 // next reads the next event, which has to be of a type; events of other types
-// can be passed over. Who is online may be told again at any time, as it is when
-// the node has begun to listen on PostgreSQL.
+// can be passed over. Who is online and which invites wait may be told again at
+// any time, as they are when the node has begun to listen on PostgreSQL.
 func (e *ear) next(kind string, others ...string) frame {
 	e.t.Helper()
 	if kind != "pong" {
@@ -272,7 +273,8 @@ func (e *ear) next(kind string, others ...string) frame {
 		if err := json.Unmarshal(raw, &f); err != nil {
 			e.t.Fatal(err)
 		}
-		if f.Type == "ping" || f.Type != kind && slices.Contains(others, f.Type) {
+		again := f.Type == "invite" && e.heard[f.InviteID]
+		if e.heard[f.InviteID] = true; again || f.Type == "ping" || f.Type != kind && slices.Contains(others, f.Type) {
 			continue
 		}
 		if f.Type != kind {
