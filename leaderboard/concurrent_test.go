@@ -2,13 +2,9 @@ package leaderboard_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	random "math/rand/v2"
-	"net/url"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/leaderboard"
 )
 
@@ -37,7 +34,7 @@ func everywhere(t *testing.T, fn func(t *testing.T, nodes ...*node)) {
 	t.Run("memory", func(t *testing.T) { fn(t, open(t, databasetest.Memory(t), config, newClock())) })
 	t.Run("file", func(t *testing.T) { fn(t, open(t, databasetest.File(t), config, newClock())) })
 	t.Run("two nodes", func(t *testing.T) {
-		address, deadlocks := ownDatabase(t)
+		address, deadlocks := processtest.Database(t)
 		at := newClock()
 		t.Run("run", func(t *testing.T) {
 			var nodes []*node
@@ -55,48 +52,6 @@ func everywhere(t *testing.T, fn func(t *testing.T, nodes ...*node)) {
 			t.Errorf("%d deadlocks", n)
 		}
 	})
-}
-
-// ownDatabase makes a PostgreSQL database, dropped after the test; deadlocks
-// waits until its last connection has ended and reported, then counts.
-func ownDatabase(t *testing.T) (address string, deadlocks func() int64) {
-	t.Helper()
-	ctx, base := context.Background(), os.Getenv("KIT_TEST_POSTGRES")
-	if base == "" {
-		t.Skip("KIT_TEST_POSTGRES is not set")
-	}
-	admin, err := postgres.Open(ctx, base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "kit_test_" + strings.ToLower(rand.Text())
-	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-		if err := admin.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	own, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own.Path = "/" + name
-	return own.String(), func() (n int64) {
-		for connections := 1; connections > 0; {
-			if err := admin.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = $1`, name).Scan(&connections); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := admin.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = $1`, name).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
 }
 
 // TestWriters lets 16 callers submit, hide, show and remove at once, alone and

@@ -16,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/ledger"
 )
 
@@ -108,7 +109,7 @@ func benchLedger(b *testing.B, db *database.DB) *ledger.Ledger {
 // which suits the ways by hand best.
 func benchPostgres(b *testing.B) *database.DB {
 	b.Helper()
-	own, _ := ownDatabase(b)
+	own, _ := processtest.Database(b)
 	db, err := postgres.Open(context.Background(), own)
 	if err != nil {
 		b.Fatal(err)

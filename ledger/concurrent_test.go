@@ -2,11 +2,9 @@ package ledger_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/ledger"
 )
 
@@ -185,7 +184,7 @@ const transfersEach = 30
 // TestOppositeTransfersFromTwoProcesses does the same with a second process,
 // in a database of its own whose count of deadlocks stays 0.
 func TestOppositeTransfersFromTwoProcesses(t *testing.T) {
-	address, deadlocks := ownDatabase(t)
+	address, deadlocks := processtest.Database(t)
 	db, err := postgres.Open(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
@@ -233,48 +232,6 @@ func transferChild(address string) {
 	}
 	if err := db.Close(); err != nil {
 		log.Fatal(err)
-	}
-}
-
-// ownDatabase makes a PostgreSQL database, dropped after the test; deadlocks
-// waits until its last connection has ended and reported, then counts.
-func ownDatabase(t testing.TB) (address string, deadlocks func() int64) {
-	t.Helper()
-	ctx, base := context.Background(), os.Getenv("KIT_TEST_POSTGRES")
-	if base == "" {
-		t.Skip("KIT_TEST_POSTGRES is not set")
-	}
-	admin, err := postgres.Open(ctx, base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "kit_test_" + strings.ToLower(rand.Text())
-	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-		if err := admin.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	own, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own.Path = "/" + name
-	return own.String(), func() (n int64) {
-		for connections := 1; connections > 0; {
-			if err := admin.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = $1`, name).Scan(&connections); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := admin.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = $1`, name).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
 	}
 }
 

@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/ledger"
 )
 
@@ -26,38 +26,11 @@ func TestKill(t *testing.T) {
 	inspect(t, path, nil)
 	total := 0
 	for range rounds {
-		acknowledged := killed(t, path, rand.IntN(150)+1)
+		acknowledged := processtest.Kill(t, child("load", path), rand.IntN(150)+1)
 		inspect(t, path, acknowledged)
 		total += len(acknowledged)
 	}
 	t.Logf("%d operations acknowledged in %d rounds", total, rounds)
-}
-
-// killed runs a child under load until it has acknowledged n operations, kills
-// it, and answers all refs it acknowledged.
-func killed(t *testing.T, path string, n int) (acknowledged []string) {
-	t.Helper()
-	cmd := child("load", path)
-	cmd.Stderr = os.Stderr
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		acknowledged = append(acknowledged, lines.Text())
-		if len(acknowledged) == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); len(acknowledged) < n || err == nil {
-		t.Fatalf("the child ended by itself after %d operations: %v", len(acknowledged), err)
-	}
-	return acknowledged
 }
 
 // inspect opens the file as a restart would.

@@ -1,7 +1,6 @@
 package matchmaking_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
 )
@@ -41,7 +41,7 @@ func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kit.db")
 	var users []string
 	for range rounds {
-		users = append(users, killed(t, path, rand.IntN(150)+20)...)
+		users = append(users, processtest.Kill(t, sweepingChild(path), rand.IntN(150)+20)...)
 	}
 
 	end := quick() // as the next start finds it, when the leases of the dead have ended
@@ -87,32 +87,11 @@ func TestKill(t *testing.T) {
 	t.Logf("%d players acknowledged in %d rounds, %d sessions, %d with a player who was not, %d waiting", len(users), rounds, len(sessions), unknown, waiting)
 }
 
-// killed runs a child until it has acknowledged n players, kills it, and
-// answers all of them.
-func killed(t *testing.T, path string, n int) (users []string) {
-	t.Helper()
+// sweepingChild is this test's program as a node of its own.
+func sweepingChild(path string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFile+"="+path)
-	cmd.Stderr = os.Stderr
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		users = append(users, lines.Text())
-		if len(users) == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); len(users) < n || err == nil {
-		t.Fatalf("the child ended by itself after %d players: %v", len(users), err)
-	}
-	return users
+	return cmd
 }
 
 // quick is a clock of twenty seconds a second, the same in every process, so

@@ -1,13 +1,11 @@
 package multiplayer_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/multiplayer"
@@ -36,7 +35,10 @@ const (
 // stake was captured or released once: no coin is lost and none is made.
 func TestKill(t *testing.T) {
 	t.Run("file", func(t *testing.T) { killedInMatches(t, filepath.Join(t.TempDir(), "kit.db")) })
-	t.Run("postgres", func(t *testing.T) { killedInMatches(t, emptyDatabase(t)) })
+	t.Run("postgres", func(t *testing.T) {
+		address, _ := processtest.Database(t)
+		killedInMatches(t, address)
+	})
 }
 
 func killedInMatches(t *testing.T, address string) {
@@ -46,7 +48,7 @@ func killedInMatches(t *testing.T, address string) {
 	}
 	accepted := 0
 	for range rounds {
-		acknowledged := killedNode(t, address, crashMatches/2+rand.IntN(4*crashMatches))
+		acknowledged := processtest.Kill(t, nodeChild(address), crashMatches/2+rand.IntN(4*crashMatches))
 		afterRestart(t, address, acknowledged)
 		accepted += len(acknowledged)
 	}
@@ -60,32 +62,11 @@ func openAddress(address string) (*database.DB, error) {
 	return database.OpenFile(address)
 }
 
-// killedNode runs a child until it has acknowledged n actions, kills it, and
-// answers all that it acknowledged.
-func killedNode(t *testing.T, address string, n int) (acknowledged []string) {
-	t.Helper()
+// nodeChild is this test's program as a node of its own.
+func nodeChild(address string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "MULTIPLAYER_TEST_CHILD="+address)
-	cmd.Stderr = os.Stderr
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		acknowledged = append(acknowledged, lines.Text())
-		if len(acknowledged) == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if err := cmd.Wait(); len(acknowledged) < n || err == nil {
-		t.Fatalf("the child ended by itself after %d actions: %v", len(acknowledged), err)
-	}
-	return acknowledged
+	return cmd
 }
 
 // afterRestart takes up what the child left.
@@ -211,35 +192,4 @@ func must[T any](value T, err error) T {
 		log.Fatal(err)
 	}
 	return value
-}
-
-// emptyDatabase makes a database of its own on the server for tests.
-func emptyDatabase(t testing.TB) (address string) {
-	t.Helper()
-	ctx, base := context.Background(), os.Getenv("KIT_TEST_POSTGRES")
-	if base == "" {
-		t.Skip("KIT_TEST_POSTGRES is not set")
-	}
-	admin, err := postgres.Open(ctx, base, postgres.WithConnections(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "kit_test_" + strings.ToLower(crand.Text())
-	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-		if err := admin.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	own, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own.Path = "/" + name
-	return own.String()
 }

@@ -1,0 +1,85 @@
+// Package processtest is for tests that run processes of their own: a child to
+// kill, and a PostgreSQL database that several processes share.
+package processtest
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/kitbackend/kit/database/postgres"
+)
+
+// Kill runs a child until it has printed n lines, each an acknowledgement,
+// kills it, and answers all lines. A child that ends by itself fails the test.
+func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
+	t.Helper()
+	child.Stderr = os.Stderr
+	output, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		acknowledged = append(acknowledged, lines.Text())
+		if len(acknowledged) == n {
+			if err := child.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := child.Wait(); len(acknowledged) < n || err == nil {
+		t.Fatalf("the child ended by itself after %d acknowledgements: %v", len(acknowledged), err)
+	}
+	return acknowledged
+}
+
+// Database makes a PostgreSQL database, dropped after the test; deadlocks waits
+// until its last connection has ended and reported, then counts. Without
+// KIT_TEST_POSTGRES it skips.
+func Database(t testing.TB) (address string, deadlocks func() int64) {
+	t.Helper()
+	ctx, base := context.Background(), os.Getenv("KIT_TEST_POSTGRES")
+	if base == "" {
+		t.Skip("KIT_TEST_POSTGRES is not set")
+	}
+	admin, err := postgres.Open(ctx, base, postgres.WithConnections(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "kit_test_" + strings.ToLower(rand.Text())
+	if _, err := admin.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+		if err := admin.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	own, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Path = "/" + name
+	return own.String(), func() (n int64) {
+		for connections := 1; connections > 0; {
+			if err := admin.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = $1`, name).Scan(&connections); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := admin.QueryRow(ctx, `SELECT deadlocks FROM pg_stat_database WHERE datname = $1`, name).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
