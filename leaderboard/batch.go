@@ -6,145 +6,55 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/queue"
 )
 
-const (
-	batchSize = 256              // operations in a batch
-	batchTime = 30 * time.Second // for one
-)
+const batchSize = 256 // submissions in one transaction at most
+
+// call is a submission whose caller waits.
+type call = queue.Call[*operation, outcome]
 
 // batcher shares transactions between concurrent callers of one board. The
 // operations of a batch are decided one after the other in memory, by the same
-// rules as alone, and each row is written once. Nothing waits for a batch to
-// fill; one is what queued up while the last was written.
+// rules as alone, and each row is written once.
 //
 // On PostgreSQL, while nobody else changes the board, a batch is two statements:
 // one that reads, and one that writes if the version of the board is still that
 // which was read. Otherwise it is a transaction that locks the board first.
 type batcher struct {
+	queue.Queue[*operation, outcome]
 	store store
 	board *board
 
-	mu      sync.Mutex
-	queue   []*call
-	writing bool
-	closed  bool
-	ended   sync.WaitGroup
-
-	version int64 // of the board after the last batch; only for the writer
+	version int64 // of the board after the last batch; only for who leads
 }
 
-// call is an operation whose caller waits.
-type call struct {
-	op   *operation
-	out  outcome
-	err  error
-	done chan struct{}
-}
-
-// do queues an operation and waits for its outcome. A caller that goes away
-// takes back an operation that has not begun.
-func (b *batcher) do(ctx context.Context, op *operation) (outcome, error) {
-	if err := ctx.Err(); err != nil {
-		return outcome{}, err
-	}
-	c := &call{op: op, done: make(chan struct{})}
-	if err := b.enqueue(c); err != nil {
-		return outcome{}, err
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if b.withdraw(c) {
-			return outcome{}, ctx.Err()
-		}
-		<-c.done
-	}
-	return c.out, c.err
-}
-
-func (b *batcher) enqueue(c *call) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return database.ErrClosed
-	}
-	b.queue = append(b.queue, c)
-	if !b.writing {
-		b.writing = true
-		b.ended.Go(b.write)
-	}
-	return nil
-}
-
-func (b *batcher) withdraw(c *call) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := slices.Index(b.queue, c)
-	if i < 0 {
-		return false
-	}
-	b.queue = slices.Delete(b.queue, i, i+1)
-	return true
-}
-
-// gather lets callers that the last batch let go come to the queue again: it is
-// their next calls that fill the next one. It ends when nobody comes.
-func (b *batcher) gather() {
-	for before := -1; before < b.waiting(); {
-		before = b.waiting()
-		runtime.Gosched()
-	}
-}
-
-func (b *batcher) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.queue)
-}
-
-// write empties the queue, batch by batch, and ends.
-func (b *batcher) write() {
-	for {
-		b.gather()
-		b.mu.Lock()
-		calls := b.queue[:min(len(b.queue), batchSize)]
-		b.queue = b.queue[len(calls):]
-		if len(calls) == 0 {
-			b.writing = false
-			b.mu.Unlock()
-			return
-		}
-		b.mu.Unlock()
-		err := b.run(calls)
-		for _, c := range calls {
-			if err != nil {
-				c.err = err
-			}
-			close(c.done)
-		}
-	}
+func newBatcher(s store, b *board) *batcher {
+	batcher := &batcher{store: s, board: b}
+	batcher.Run, batcher.Size = batcher.run, batchSize
+	return batcher
 }
 
 // run brings calls to their outcomes. A refusal is that of one call; an error
 // of the database, which no call by itself can cause, is everybody's.
-func (b *batcher) run(calls []*call) error {
-	ctx, cancel := context.WithTimeout(context.Background(), batchTime)
-	defer cancel()
+func (b *batcher) run(ctx context.Context, calls []*call) int {
+	done, err := false, error(nil)
 	if b.store.db.Dialect() == database.PostgreSQL {
-		done, err := b.try(ctx, calls)
-		if err != nil || done {
-			return err
+		done, err = b.try(ctx, calls)
+	}
+	if err == nil && !done {
+		err = b.insist(ctx, calls)
+	}
+	for _, c := range calls {
+		if err != nil {
+			c.Out, c.Err = outcome{}, err
 		}
 	}
-	return b.insist(ctx, calls)
+	return len(calls)
 }
 
 // try is the way without a lock. It does nothing if somebody else has changed
@@ -175,7 +85,7 @@ func (b *batcher) insist(ctx context.Context, calls []*call) error {
 		switch {
 		case errors.As(err, &refusal):
 			for _, c := range calls {
-				c.err = refusal
+				c.Err = refusal
 			}
 			return nil
 		case err != nil:
@@ -190,24 +100,6 @@ func (b *batcher) insist(ctx context.Context, calls []*call) error {
 	})
 }
 
-// close lets what is queued finish; later calls answer [database.ErrClosed].
-func (b *batcher) close(ctx context.Context) error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		b.ended.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // batch is what the operations of some calls meet and change.
 type batch struct {
 	state    // without an entry
@@ -220,10 +112,10 @@ type batch struct {
 // decide brings calls to their outcomes, each on what those before it left.
 func (b *batch) decide(calls []*call) {
 	for _, c := range calls {
-		st := b.entries[c.op.userID]
-		e, err := c.op.apply(*st, b.now)
-		if c.err = err; err == nil {
-			st.entry, c.out = &e, outcome{b.window.id, e}
+		st := b.entries[c.Op.userID]
+		e, err := c.Op.apply(*st, b.now)
+		if c.Err = err; err == nil {
+			st.entry, c.Out = &e, outcome{b.window.id, e}
 		}
 	}
 }
@@ -234,7 +126,7 @@ func (b *batcher) load(ctx context.Context, calls []*call) (*batch, error) {
 	loaded := &batch{now: now.UnixMilli(), openedAt: b.board.openedAt(now),
 		entries: make(map[string]*state, len(calls)), was: make(map[string]*entry, len(calls))}
 	for _, c := range calls {
-		loaded.entries[c.op.userID] = nil
+		loaded.entries[c.Op.userID] = nil
 	}
 	var users any = slices.Collect(maps.Keys(loaded.entries))
 	if b.store.db.Dialect() == database.SQLite {
@@ -257,13 +149,8 @@ var manyStatesSQL = stateSQL("n.value") + `
 	WHERE b.key = $1`
 
 // saveSQL writes entries and what follows from them, if the version of the board
-// is still $2.
-const saveSQL = `WITH board AS (
-		UPDATE leaderboard_board SET version = version + 1 WHERE key = $1 AND version = $2 RETURNING 1
-	), counts AS (
-		INSERT INTO leaderboard_count (window_id, level, bucket, n)
-		SELECT $3, n.* FROM board, unnest((SELECT $11::bigint[]), (SELECT $12::bigint[]), (SELECT $13::bigint[])) AS n` + onCount + `
-	), ranges AS (
+// is still $2. Only a window with ranges pays for theirs.
+var saveSQL, saveRangedSQL = saving(""), saving(`, ranges AS (
 		UPDATE leaderboard_range r SET n = r.n + moved.n FROM (
 			SELECT s.key, s.achieved_at, s.user_id, CAST(SUM(n.n) AS BIGINT) AS n
 			FROM board, unnest((SELECT $14::bigint[]), (SELECT $15::bigint[]), (SELECT $16::bigint[]), (SELECT $17::text[]), (SELECT $18::bigint[]))
@@ -272,12 +159,21 @@ const saveSQL = `WITH board AS (
 				WHERE r.window_id = $3 AND r.key >= n.first_key
 					AND (r.key, r.achieved_at, r.user_id) <= (n.key, n.achieved_at, n.user_id)
 				ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1) s ON true
-			GROUP BY s.key, s.achieved_at, s.user_id) AS moved
+			GROUP BY s.key, s.achieved_at, s.user_id HAVING SUM(n.n) <> 0) AS moved
 		WHERE r.window_id = $3 AND r.key = moved.key AND r.achieved_at = moved.achieved_at AND r.user_id = moved.user_id
-	)
+	)`)
+
+func saving(ranges string) string {
+	return `WITH board AS (
+		UPDATE leaderboard_board SET version = version + 1 WHERE key = $1 AND version = $2 RETURNING 1
+	), counts AS (
+		INSERT INTO leaderboard_count (window_id, level, bucket, n)
+		SELECT $3, n.* FROM board, unnest((SELECT $11::bigint[]), (SELECT $12::bigint[]), (SELECT $13::bigint[])) AS n` + onCount + `
+	)` + ranges + `
 	INSERT INTO leaderboard_entry (window_id, user_id, key, bucket, achieved_at, hidden, attempts, last_active_at, rank)
 	SELECT $3, n.*, 0 FROM board, unnest((SELECT $4::text[]), (SELECT $5::bigint[]), (SELECT $6::bigint[]), (SELECT $7::bigint[]), (SELECT $8::bigint[]),
 		(SELECT $9::bigint[]), (SELECT $10::bigint[])) AS n` + onEntry
+}
 
 // save writes what operations changed; done is false, and nothing written, when
 // somebody else has changed the board since they were loaded.
@@ -310,22 +206,24 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 	if b.store.db.Dialect() == database.SQLite {
 		return true, b.saveRows(ctx, batch, entries, moves, counts)
 	}
-	var ends []end
-	if batch.window.ranged {
-		for _, m := range moves {
-			ends = append(ends, m.ends()...)
-		}
-	}
-	rows, err := b.store.db.Exec(ctx, saveSQL, b.board.Key, batch.version, batch.window.id,
+	text, args := saveSQL, []any{b.board.Key, batch.version, batch.window.id,
 		column(entries, func(e entry) string { return e.userID }), column(entries, func(e entry) int64 { return e.key }),
 		column(entries, func(e entry) int64 { return e.bucket() }), column(entries, func(e entry) int64 { return e.achievedAt }),
 		column(entries, func(e entry) int64 { return e.hidden }), column(entries, func(e entry) int64 { return e.attempts }),
 		column(entries, func(e entry) int64 { return e.lastActiveAt }),
 		column(counts, func(c count) int64 { return int64(c.level) }), column(counts, func(c count) int64 { return c.bucket }),
-		column(counts, func(c count) int64 { return c.n }),
-		column(ends, func(e end) int64 { return firstKey(e.bucket()) }), column(ends, func(e end) int64 { return e.key }),
-		column(ends, func(e end) int64 { return e.achievedAt }), column(ends, func(e end) string { return e.userID }),
-		column(ends, func(e end) int64 { return e.n }))
+		column(counts, func(c count) int64 { return c.n })}
+	if batch.window.ranged {
+		var ends []end
+		for _, m := range moves {
+			ends = append(ends, m.ends()...)
+		}
+		text, args = saveRangedSQL, append(args,
+			column(ends, func(e end) int64 { return firstKey(e.bucket()) }), column(ends, func(e end) int64 { return e.key }),
+			column(ends, func(e end) int64 { return e.achievedAt }), column(ends, func(e end) string { return e.userID }),
+			column(ends, func(e end) int64 { return e.n }))
+	}
+	rows, err := b.store.db.Exec(ctx, text, args...)
 	b.version = batch.version + 1
 	return rows > 0, err
 }

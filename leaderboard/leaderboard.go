@@ -105,7 +105,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	}
 	l.batchers = make(map[string]*batcher, len(l.boards))
 	for key, b := range l.boards {
-		l.batchers[key] = &batcher{store: l.store, board: b}
+		l.batchers[key] = newBatcher(l.store, b)
 	}
 	return l, nil
 }
@@ -113,7 +113,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 // close lets submissions under way finish.
 func (l *Leaderboard) close(ctx context.Context) (err error) {
 	for _, b := range l.batchers {
-		err = errors.Join(err, b.close(ctx))
+		err = errors.Join(err, b.Close(ctx))
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
 // outside of one, into one that it shares with whoever calls at the same time.
 func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err error) {
 	if !l.host.DB.InTransaction(ctx) {
-		return l.batchers[op.board.Key].do(ctx, op)
+		return l.batchers[op.board.Key].Do(ctx, op)
 	}
 	return l.store.submit(ctx, op)
 }

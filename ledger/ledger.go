@@ -49,6 +49,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/queue"
 )
 
 // Name is the capability's name.
@@ -73,7 +74,7 @@ type Ledger struct {
 	currencies map[string]Currency
 	db         *database.DB
 	store      store
-	batcher    *batcher
+	queue      *queue.Queue[*operation, outcome]
 	audit      *audit.Audit
 }
 
@@ -88,7 +89,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Ledger, error) {
 		currencies[c.Code] = c
 	}
 	s := store{host.DB}
-	return &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: s, batcher: &batcher{store: s}, audit: peers.Audit}, nil
+	return &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: s, queue: newQueue(s), audit: peers.Audit}, nil
 }
 
 // Credit adds to an account and opens it if it never was. Refuses with
@@ -149,7 +150,7 @@ func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
 	if l.db.InTransaction(ctx) {
 		return l.store.apply(ctx, op)
 	}
-	return l.batcher.do(ctx, op)
+	return l.queue.Do(ctx, op)
 }
 
 // Balance answers what an account holds. Refuses with

@@ -23,7 +23,7 @@ func (s store) applyAll(ctx context.Context, calls []*call) error {
 		return err
 	}
 	for _, c := range calls {
-		c.out, c.err = b.apply(c.op)
+		c.Out, c.Err = b.apply(c.Op)
 	}
 	return s.save(ctx, b)
 }
@@ -108,7 +108,7 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	var refs, settling [][]any
 	keys := make(map[AccountKey]bool)
 	for _, c := range calls {
-		switch op := c.op; {
+		switch op := c.Op; {
 		case op.settles():
 			settling = append(settling, []any{op.ref})
 		default:

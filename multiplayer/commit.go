@@ -45,22 +45,22 @@ func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 		if len(b.steps) == 0 {
 			b.sure = b.taken
 		}
-		if first, ok := accepted(known, c.step); ok {
-			c.ack, c.err = first.replay(c.step)
+		if first, ok := accepted(known, c.Op); ok {
+			c.Out, c.Err = first.replay(c.Op)
 			b.taken++
 			continue
 		}
-		after, effects, err := m.advance(b.after, c.step)
+		after, effects, err := m.advance(b.after, c.Op)
 		if err == nil && after != b.after {
 			if heavy(after, effects) && len(b.steps) > 0 {
 				return b
 			}
-			b.steps = append(b.steps, c.step)
+			b.steps = append(b.steps, c.Op)
 			b.after, b.effects = after, effects
-			known = append(known, logged{c.step, after.version})
+			known = append(known, logged{c.Op, after.version})
 		}
-		if c.ack, c.err = (Ack{}), err; err == nil {
-			c.ack = Ack{ID: c.actionID, Version: b.after.version}
+		if c.Out, c.Err = (Ack{}), err; err == nil {
+			c.Out = Ack{ID: c.Op.actionID, Version: b.after.version}
 		}
 		b.taken++
 		if len(b.steps) > 0 && heavy(b.after, b.effects) {
@@ -73,7 +73,7 @@ func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 // doubtful reports whether a refusal may be of an action that was accepted
 // before.
 func (b *batch) doubtful(calls []*call) bool {
-	return slices.ContainsFunc(calls[:b.taken], func(c *call) bool { return c.err != nil && c.actionID != "" })
+	return slices.ContainsFunc(calls[:b.taken], func(c *call) bool { return c.Err != nil && c.Op.actionID != "" })
 }
 
 // accepted finds the step that took an action id.
@@ -101,8 +101,8 @@ func (l logged) replay(st step) (Ack, error) {
 func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]logged, error) {
 	var ids []string
 	for _, c := range calls {
-		if c.actionID != "" {
-			ids = append(ids, c.actionID)
+		if c.Op.actionID != "" {
+			ids = append(ids, c.Op.actionID)
 		}
 	}
 	if len(ids) == 0 {

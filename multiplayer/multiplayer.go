@@ -391,14 +391,14 @@ func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, e
 	if err != nil {
 		return Ack{}, err
 	}
-	c := &call{step: st}
+	c := &call{Op: st}
 	known, err := m.known(ctx, sessionID, []*call{c})
 	if err != nil {
 		return Ack{}, err
 	}
 	b := m.plan(s, []*call{c}, known)
 	if len(b.steps) == 0 {
-		return c.ack, c.err
+		return c.Out, c.Err
 	}
 	after, err := m.commit(ctx, b)
 	if err != nil {
@@ -406,7 +406,7 @@ func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, e
 	}
 	database.AfterCommit(ctx, func() { m.owners.forget(sessionID) })
 	m.announce(ctx, after)
-	return c.ack, nil
+	return c.Out, nil
 }
 
 // View answers a session as a player sees it. Refuses with

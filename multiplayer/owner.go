@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/queue"
 )
 
 // Bounds of what a node keeps warm.
 const (
 	maxWaiting = 64               // callers of one session
 	maxBatch   = 32               // steps that share a transaction
-	serveTime  = 30 * time.Second // for one
 	idleTime   = 60 * time.Second // after which a session is forgotten
 	maxWarm    = 20_000           // sessions, those under way not counted
 )
@@ -33,31 +32,24 @@ type owners struct {
 
 	gate   sync.Mutex // taken after both
 	closed bool
-	busy   sync.WaitGroup // goroutines that serve
+	busy   sync.WaitGroup // callers
 }
 
-// owner is one session at hand. Its callers queue up, and one goroutine, which
-// lives while there are any, serves them in turn.
+// owner is one session at hand, whose callers take turns.
 type owner struct {
-	m  *Multiplayer
-	id string
+	m     *Multiplayer
+	id    string
+	queue queue.Queue[step, Ack]
 
-	mu      sync.Mutex
-	queue   []*call
-	serving bool
-	used    time.Time
+	mu     sync.Mutex
+	used   time.Time
+	latest *session // the newest version known here
 
 	loading sync.Mutex
-	latest  *session // the newest version known here; guarded by mu
 }
 
 // call is a step whose caller waits.
-type call struct {
-	step
-	ack  Ack
-	err  error
-	done chan struct{}
-}
+type call = queue.Call[step, Ack]
 
 func newOwners(m *Multiplayer) *owners { return &owners{m: m, warm: make(map[string]*owner)} }
 
@@ -71,7 +63,8 @@ func (o *owners) of(id string) *owner {
 	}
 	own := o.warm[id]
 	if own == nil {
-		own = &owner{m: o.m, id: id}
+		own = &owner{m: o.m, id: id, queue: queue.Queue[step, Ack]{Size: maxBatch, MaxWaiting: maxWaiting}}
+		own.queue.Run = own.round
 		o.warm[id] = own
 	}
 	own.touch(now)
@@ -117,7 +110,7 @@ func (o *owners) close(ctx context.Context) error {
 	}
 }
 
-// begin accounts for a goroutine that serves.
+// begin accounts for a caller.
 func (o *owners) begin() bool {
 	o.gate.Lock()
 	defer o.gate.Unlock()
@@ -136,7 +129,7 @@ func (o *owner) touch(now time.Time) {
 func (o *owner) idle(now time.Time, crowded bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.serving && (crowded || now.Sub(o.used) >= idleTime)
+	return !o.queue.Busy() && (crowded || now.Sub(o.used) >= idleTime)
 }
 
 // known answers the newest version at hand, or nil.
@@ -178,87 +171,27 @@ func (o *owner) load(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// do brings a step to the session. A caller that goes away takes back a step
-// that has not begun.
+// do brings a step to the session.
 func (o *owner) do(ctx context.Context, st step) (Ack, error) {
-	if err := ctx.Err(); err != nil {
-		return Ack{}, err
+	if !o.m.owners.begin() {
+		return Ack{}, database.ErrClosed
 	}
-	c := &call{step: st, done: make(chan struct{})}
-	if err := o.enter(c); err != nil {
-		return Ack{}, err
-	}
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if o.withdraw(c) {
-			return Ack{}, ctx.Err()
-		}
-		<-c.done
-	}
-	return c.ack, c.err
-}
-
-func (o *owner) enter(c *call) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.queue) >= maxWaiting {
-		return capability.ErrRateLimited.Saying("Too many players act in this session at once.")
-	}
-	if !o.serving {
-		if !o.m.owners.begin() {
-			return database.ErrClosed
-		}
-		o.serving = true
-		go o.serve()
-	}
-	o.queue = append(o.queue, c)
-	return nil
-}
-
-func (o *owner) withdraw(c *call) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	i := slices.Index(o.queue, c)
-	if i < 0 {
-		return false
-	}
-	o.queue = slices.Delete(o.queue, i, i+1)
-	return true
-}
-
-// serve works off the queue.
-func (o *owner) serve() {
 	defer o.m.owners.busy.Done()
-	for {
-		o.mu.Lock()
-		n := min(len(o.queue), maxBatch)
-		calls := slices.Clone(o.queue[:n])
-		o.queue = slices.Delete(o.queue, 0, n)
-		o.serving = n > 0
-		o.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		for len(calls) > 0 {
-			calls = calls[o.round(calls):]
-		}
+	ack, err := o.queue.Do(ctx, st)
+	if errors.Is(err, queue.ErrFull) {
+		err = capability.ErrRateLimited.Saying("Too many players act in this session at once.")
 	}
+	return ack, err
 }
 
 // round brings the first of the calls to their outcomes, as many as share a
 // transaction, and answers how many that were.
-func (o *owner) round(calls []*call) int {
-	ctx, cancel := context.WithTimeout(context.Background(), serveTime)
-	defer cancel()
+func (o *owner) round(ctx context.Context, calls []*call) int {
 	b, err := o.attempt(ctx, calls)
 	if err != nil {
 		for _, c := range calls[b.sure:b.taken] {
-			c.ack, c.err = Ack{}, err
+			c.Out, c.Err = Ack{}, err
 		}
-	}
-	for _, c := range calls[:b.taken] {
-		close(c.done)
 	}
 	return b.taken
 }
@@ -268,7 +201,7 @@ func (o *owner) round(calls []*call) int {
 func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error) {
 	b = &batch{taken: 1}
 	defer func() {
-		if p := recover(); p != nil { // nobody else would: this goroutine is no caller's
+		if p := recover(); p != nil { // of a model, which is not the fault of who leads
 			o.m.log.Error("multiplayer: panic", slog.String("session", o.id), slog.String("stack", string(callers())))
 			b, err = &batch{taken: 1}, errPanicked
 		}

@@ -1,0 +1,235 @@
+// Package queue lets callers that come at the same time share work: one of them
+// takes what all of them want to the database, in one transaction.
+package queue
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+)
+
+const (
+	batchTime = 30 * time.Second // for a batch
+
+	// A leader waits for callers that were just served, and will come again, for
+	// an eighth of what the last batch took, up to maxPatience or maxYields.
+	patience    = 8
+	maxPatience = 100 * time.Microsecond
+	maxYields   = 2000
+)
+
+var (
+	// ErrFull answers a caller who finds MaxWaiting others.
+	ErrFull = errors.New("queue: too many callers wait")
+	// ErrAbandoned answers those whose leader panicked.
+	ErrAbandoned = errors.New("queue: the shared work was abandoned")
+)
+
+// Queue runs operations in batches. The first caller leads: it runs its own
+// operation at once, together with those that queued up while the batch before
+// was run, and hands the lead to the next in the queue. There is no goroutine
+// beside the callers', and a panic is that of the caller who leads. The zero
+// value needs Run and Size.
+type Queue[Op, Out any] struct {
+	// Run brings the first of the calls to their outcomes and answers how many,
+	// at least one. The others begin the next batch.
+	Run func(ctx context.Context, calls []*Call[Op, Out]) int
+	// Size is how many calls a batch has at most.
+	Size int
+	// Leaders answers how many batches may be run at once; nil means one.
+	Leaders func() int
+	// MaxWaiting bounds the queue, 0 does not.
+	MaxWaiting int
+
+	mu       sync.Mutex
+	leading  int
+	queue    []*Call[Op, Out]
+	expected int           // callers of the next batch
+	patience time.Duration // of its leader
+	closed   chan struct{} // nil while open; closed itself when nobody leads any more
+}
+
+// Call is an operation whose caller waits.
+type Call[Op, Out any] struct {
+	Op  Op
+	Out Out
+	Err error
+	// turn says, once, that the caller leads (true) or that it is served.
+	turn chan bool
+}
+
+// Do brings an operation to its outcome. A caller that goes away takes back an
+// operation that has not begun. Answers [ErrFull], [ErrAbandoned], and
+// [database.ErrClosed] after Close.
+func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
+	if err := ctx.Err(); err != nil {
+		return out, err
+	}
+	c := &Call[Op, Out]{Op: op, turn: make(chan bool, 1)}
+	lead, err := q.enter(c)
+	if err != nil {
+		return out, err
+	}
+	if !lead {
+		select {
+		case lead = <-c.turn:
+		case <-ctx.Done():
+			if q.withdraw(c) {
+				return out, ctx.Err()
+			}
+			lead = <-c.turn
+		}
+	}
+	if lead {
+		q.lead(ctx, c)
+	}
+	return c.Out, c.Err
+}
+
+// enter lets a caller lead, or puts it into the queue.
+func (q *Queue[Op, Out]) enter(c *Call[Op, Out]) (lead bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed != nil:
+		return false, database.ErrClosed
+	case q.leading < q.leaders():
+		q.leading++
+		return true, nil
+	case q.MaxWaiting > 0 && len(q.queue) >= q.MaxWaiting:
+		return false, ErrFull
+	}
+	q.queue = append(q.queue, c)
+	return false, nil
+}
+
+func (q *Queue[Op, Out]) leaders() int {
+	if q.Leaders == nil {
+		return 1
+	}
+	return q.Leaders()
+}
+
+func (q *Queue[Op, Out]) withdraw(c *Call[Op, Out]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.queue, c)
+	if i < 0 {
+		return false
+	}
+	q.queue = slices.Delete(q.queue, i, i+1)
+	return true
+}
+
+// lead runs the caller's operation with those that wait.
+func (q *Queue[Op, Out]) lead(ctx context.Context, c *Call[Op, Out]) {
+	calls := q.gather(c)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	defer cancel()
+	began, served := time.Now(), 0
+	defer func() {
+		if served == 0 {
+			served = len(calls)
+			for _, c := range calls[1:] {
+				var none Out
+				c.Out, c.Err = none, ErrAbandoned
+			}
+		}
+		q.end(calls, served, time.Since(began))
+	}()
+	served = q.Run(ctx, calls)
+}
+
+// gather answers the batch of a leader. It lets callers that were just served
+// come again, so that a batch is all of them, not every second one.
+func (q *Queue[Op, Out]) gather(c *Call[Op, Out]) []*Call[Op, Out] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	until := time.Now().Add(q.patience)
+	for yields := 0; len(q.queue)+1 < q.expected && yields < maxYields && time.Now().Before(until); yields++ {
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+	}
+	n := min(len(q.queue), q.Size-1)
+	calls := append([]*Call[Op, Out]{c}, q.queue[:n]...)
+	q.queue = slices.Delete(q.queue, 0, n)
+	return calls
+}
+
+// end lets those go who are served and hands over the lead.
+func (q *Queue[Op, Out]) end(calls []*Call[Op, Out], served int, took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = slices.Insert(q.queue, 0, calls[served:]...)
+	q.expected = min(served+len(q.queue), q.Size)
+	q.patience = min(took/patience, maxPatience)
+	for _, c := range calls[1:served] {
+		c.turn <- false
+	}
+	q.handOver()
+}
+
+// handOver gives the lead to the next in the queue.
+func (q *Queue[Op, Out]) handOver() {
+	if len(q.queue) > 0 {
+		q.queue[0].turn <- true
+		q.queue = slices.Delete(q.queue, 0, 1)
+		return
+	}
+	q.leading--
+	if q.leading == 0 && q.closed != nil {
+		close(q.closed)
+	}
+}
+
+// Close refuses new calls and lets those in the queue finish.
+func (q *Queue[Op, Out]) Close(ctx context.Context) error {
+	q.mu.Lock()
+	if q.closed == nil {
+		q.closed = make(chan struct{})
+		if q.leading == 0 {
+			close(q.closed)
+		}
+	}
+	q.mu.Unlock()
+	select {
+	case <-q.closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Waiting is how many callers neither lead nor are in a batch.
+func (q *Queue[Op, Out]) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue)
+}
+
+// Busy reports whether somebody leads.
+func (q *Queue[Op, Out]) Busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.leading > 0
+}
+
+// Hold makes calls queue up, as if the last batch were being run, until release
+// is called. It is for tests, on a queue that is not busy.
+func (q *Queue[Op, Out]) Hold() (release func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.leading = q.leaders()
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.leading = 1
+		q.handOver()
+	}
+}
