@@ -20,10 +20,12 @@ type part struct {
 }
 
 // wrongCount is a bucket, or with rangeLevel one of its ranges, that holds
-// another number of entries than it says.
+// another number of entries than it says; or, uncut, one with nothing wrong that
+// has grown and whose turn to be cut into ranges has not come.
 type wrongCount struct {
 	level                  int
 	bucket, stored, actual int64
+	uncut                  bool
 }
 
 // inspectLevel holds a piece of a level against what its buckets count. One
@@ -48,7 +50,7 @@ func (s store) inspectLevel(ctx context.Context, window int64, level int, from, 
 			p.entries += n
 		}
 		if stored[bucket] != n {
-			p.wrong = append(p.wrong, wrongCount{level, bucket, stored[bucket], n})
+			p.wrong = append(p.wrong, wrongCount{level, bucket, stored[bucket], n, false})
 			continue
 		}
 		if level == lastLevel && n > maxRange {
@@ -57,13 +59,13 @@ func (s store) inspectLevel(ctx context.Context, window int64, level int, from, 
 				return p, err
 			}
 			if !ranged {
-				p.wrong = append(p.wrong, wrongCount{rangeLevel, bucket, 0, n})
+				p.wrong = append(p.wrong, wrongCount{rangeLevel, bucket, 0, n, true})
 			}
 		}
 	}
 	for bucket, n := range stored {
 		if _, known := actual[bucket]; !known && n != 0 {
-			p.wrong = append(p.wrong, wrongCount{level, bucket, n, 0})
+			p.wrong = append(p.wrong, wrongCount{level, bucket, n, 0, false})
 		}
 	}
 	return p, nil
@@ -157,7 +159,7 @@ func (s store) inspectRanges(ctx context.Context, window int64, after place) (wr
 		}
 		begins := last.key < firstKey(bucket)
 		if actual != r.n || begins != (r.place == place{key: firstKey(bucket)}) {
-			wrong = append(wrong, wrongCount{rangeLevel, bucket, r.n, actual})
+			wrong = append(wrong, wrongCount{rangeLevel, bucket, r.n, actual, false})
 		}
 		last = r.place
 	}

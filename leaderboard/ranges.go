@@ -8,25 +8,24 @@ import (
 )
 
 // maxRange is how many entries a place is counted among one by one. A bucket
-// of the last level that holds more, because many players have the same score,
-// is cut into ranges in the order of the board, and one that has grown past it
-// is halved: soon, by one of the next tendEvery submissions, because until then
-// ranks only cost more. Who moves an entry of such a bucket counts it in its range too. The
-// ranges of a bucket cover all of it: the first begins at its first key.
+// of the last level that holds more is cut into ranges in the order of the
+// board, and one that has grown past it is halved: soon, by one of the next
+// tendEvery submissions, because until then ranks only cost more. Who moves an
+// entry of such a bucket counts it in its range too. The ranges of a bucket
+// cover all of it: the first begins at its first key.
 var maxRange, tendEvery int64 = 128, 64 // less in tests
 
 // rangeSize is how many entries a range of a bucket of n holds at most: more
 // where there are so many ranges that to sum them would cost more.
 func rangeSize(n int64) int64 { return max(maxRange, int64(math.Sqrt(float64(n)))) }
 
-// fromSQL answers where the range of the place e begins: a column of the last
-// range not behind it in its bucket, or else the beginning of the bucket.
-func fromSQL(column, otherwise string) string {
-	return `CASE WHEN e.ranged THEN COALESCE((SELECT r.` + column + ` FROM leaderboard_range r
-		WHERE r.window_id = e.window_id AND r.key >= ` + firstKeySQL + `
-			AND (r.key, r.achieved_at, r.user_id) <= (` + boundSQL("e") + `)
-		ORDER BY r.key DESC, r.achieved_at DESC, r.user_id DESC LIMIT 1), ` + otherwise + `) ELSE ` + otherwise + ` END`
-}
+// rangeSQL joins to the place e the range that it is in, as r: the last one not
+// behind it in its bucket. There is none where the bucket is not cut.
+var rangeSQL = ` LEFT JOIN leaderboard_range r ON e.ranged AND r.window_id = e.window_id
+	AND (r.key, r.achieved_at, r.user_id) = (SELECT s.key, s.achieved_at, s.user_id FROM leaderboard_range s
+		WHERE s.window_id = e.window_id AND s.key >= e.first_key
+			AND (s.key, s.achieved_at, s.user_id) <= (` + boundSQL("e") + `)
+		ORDER BY s.key DESC, s.achieved_at DESC, s.user_id DESC LIMIT 1)`
 
 // rangesAheadSQL counts the visible entries of the ranges before that of m in
 // its bucket.

@@ -17,11 +17,13 @@ import (
 // The last level has one bucket for each key of up to exactBits bits, and
 // 2^(exactBits-1) for each power of two beyond, so that the number of levels
 // does not depend on how large scores are; every level above joins 2^levelBits
-// buckets of the one below.
+// buckets of the one below. The last level is coarse, because a submission
+// moves two of its counts: where entries are dense, ranges are as fine as they
+// must be.
 const (
-	exactBits = 16
+	exactBits = 9
 	levelBits = 5
-	levels    = 4
+	levels    = 3
 	lastLevel = levels - 1
 )
 
@@ -48,9 +50,10 @@ func firstKey(bucket int64) int64 {
 func levelShift(level int) int { return (lastLevel - level) * levelBits }
 
 // firstKeySQL is firstKey of the column e.bucket.
-const firstKeySQL = `CASE WHEN e.bucket BETWEEN -65536 AND 65535 THEN e.bucket
-	WHEN e.bucket > 0 THEN ((e.bucket & 32767) | 32768) << CAST((e.bucket >> 15) - 1 AS INTEGER)
-	ELSE -((((-e.bucket) & 32767) | 32768) << CAST(((-e.bucket) >> 15) - 1 AS INTEGER)) END`
+var firstKeySQL = fmt.Sprintf(`CASE WHEN e.bucket BETWEEN -%[1]d AND %[1]d - 1 THEN e.bucket
+	WHEN e.bucket > 0 THEN ((e.bucket & %[3]d) | %[2]d) << CAST((e.bucket >> %[4]d) - 1 AS INTEGER)
+	ELSE -((((-e.bucket) & %[3]d) | %[2]d) << CAST(((-e.bucket) >> %[4]d) - 1 AS INTEGER)) END`,
+	1<<exactBits, 1<<(exactBits-1), 1<<(exactBits-1)-1, exactBits-1)
 
 // boundSQL is the place of an entry as a bound of places. SQLite seeks by all of
 // its columns, not only by the key, if they are no longer columns.

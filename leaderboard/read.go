@@ -26,19 +26,19 @@ func scanRanked(row database.Scanner) (r ranked, err error) {
 	return r, err
 }
 
-// fromsSQL adds to the place e where its bucket and its range in it begin.
-func fromsSQL() string {
-	return firstKeySQL + ` AS first_key, ` + fromSQL("key", firstKeySQL) + ` AS from_key, ` +
-		fromSQL("achieved_at", "0") + ` AS from_at, ` + fromSQL("user_id", "''") + ` AS from_user`
+// placedSQL adds to places where their bucket and their range in it begin.
+func placedSQL(places string) string {
+	return `(SELECT e.*, COALESCE(r.key, e.first_key) AS from_key, COALESCE(r.achieved_at, 0) AS from_at,
+		COALESCE(r.user_id, '') AS from_user
+		FROM (SELECT e.*, ` + firstKeySQL + ` AS first_key FROM (` + places + `) AS e) AS e` + rangeSQL + `)`
 }
 
 // entriesSQL is the entries of the window $1, $2 whose user id is as said.
 func entriesSQL(userID string) string {
-	return `(SELECT e.*, ` + fromsSQL() + ` FROM (
-		SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket, e.achieved_at, e.hidden, e.attempts,
+	return placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket, e.achieved_at, e.hidden, e.attempts,
 			e.last_active_at, e.rank
 		FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id
-		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept AND e.user_id ` + userID + `) AS e)`
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept AND e.user_id ` + userID)
 }
 
 // rankedSQL answers entries, to be called m. The rank is the materialized one
@@ -109,11 +109,9 @@ func listings(activity string) listing {
 			FROM leaderboard_entry o WHERE o.window_id = (SELECT w.id` + windowSQL + `) AND o.hidden = 0
 			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,
 		// The first $3 entries from a place on, each with how many are ahead of the first.
-		page: `WITH m AS MATERIALIZED (SELECT e.*, ` + fromsSQL() + ` FROM (
-				SELECT w.id AS window_id, w.ranged, w.sign, CAST($4 AS BIGINT) AS key, CAST($5 AS BIGINT) AS achieved_at,
-					CAST($6 AS TEXT) AS user_id, CAST($7 AS BIGINT) AS bucket
-				` + windowSQL + `) AS e) ` +
-			columns + `, (SELECT m.sign FROM m), (SELECT ` + aheadSQL + ` FROM m)
+		page: `WITH m AS MATERIALIZED ` + placedSQL(`SELECT w.id AS window_id, w.ranged, w.sign,
+				CAST($4 AS BIGINT) AS key, CAST($5 AS BIGINT) AS achieved_at, CAST($6 AS TEXT) AS user_id, CAST($7 AS BIGINT) AS bucket
+				`+windowSQL) + ` ` + columns + `, (SELECT m.sign FROM m), (SELECT ` + aheadSQL + ` FROM m)
 			FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
 				AND (o.key, o.achieved_at, o.user_id) >= ($4, $5, $6)
 			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,

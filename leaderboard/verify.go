@@ -217,7 +217,7 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 }
 
 func (x *examination) add(w wrongCount) {
-	if len(x.report.Findings) == MaxFindings {
+	if w.uncut || len(x.report.Findings) == MaxFindings {
 		return
 	}
 	f := Finding{Board: x.board, Level: w.level, Bucket: w.bucket, Stored: w.stored, Actual: w.actual}
