@@ -87,6 +87,14 @@ type prover struct {
 	waiting *challenge
 }
 
+// proof reads a body that proves, and who sent it. Refuses as prover does.
+func (c *call) proof() (in proof, p prover, err error) {
+	if err = c.decode(&in); err == nil {
+		p, err = c.prover(in.TwoFactorToken)
+	}
+	return in, p, err
+}
+
 // prover finds out who proves. Of a session and a challenge in one browser the
 // later one counts. Refuses with INVALID_TWO_FACTOR_COOKIE.
 func (c *call) prover(token string) (prover, error) {

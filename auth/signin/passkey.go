@@ -386,7 +386,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 	case !deleted:
 		return nil, errPasskeyNotFound
 	}
-	return map[string]bool{"status": true}, nil
+	return ok, nil
 }
 
 // passkeyName trims what a user calls a passkey. Refuses with VALIDATION_ERROR.

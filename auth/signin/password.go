@@ -376,5 +376,5 @@ func (l *library) verifyPassword(c *call) (any, error) {
 	if _, err := l.provePassword(c, user, in.Password); err != nil {
 		return nil, err
 	}
-	return map[string]bool{"status": true}, nil
+	return ok, nil
 }

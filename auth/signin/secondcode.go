@@ -42,11 +42,7 @@ func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (a
 
 // sendSecondCode mails a code to somebody who has proved his first factor.
 func (l *library) sendSecondCode(c *call) (any, error) {
-	var in proof
-	if err := c.decode(&in); err != nil {
-		return nil, err
-	}
-	p, err := c.prover(in.TwoFactorToken)
+	_, p, err := c.proof()
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +52,9 @@ func (l *library) sendSecondCode(c *call) (any, error) {
 	if err := c.maySend(mailsOther, p.user.Email, true); err != nil {
 		return nil, err
 	}
-	err = l.send(c.Context(), letter{
+	return ok, l.send(c.Context(), letter{
 		Kind: letterCode + kindSecondFactor, Address: p.user.Email, UserID: p.user.ID, Waiting: p.subject(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]bool{"status": true}, nil
 }
 
 // mayMail refuses with OTP_NOT_CONFIGURED where a code by mail counts for nothing.
@@ -82,11 +74,7 @@ func (l *library) mayMail(c *call, p prover) error {
 }
 
 func (l *library) verifySecondCode(c *call) (any, error) {
-	var in proof
-	if err := c.decode(&in); err != nil {
-		return nil, err
-	}
-	p, err := c.prover(in.TwoFactorToken)
+	in, p, err := c.proof()
 	if err != nil {
 		return nil, err
 	}

@@ -86,11 +86,7 @@ func (l *library) getTOTPURI(c *call) (any, error) {
 // verifyTOTP takes a code of the authenticator. A signed-in user's first one
 // puts its secret in force.
 func (l *library) verifyTOTP(c *call) (any, error) {
-	var in proof
-	if err := c.decode(&in); err != nil {
-		return nil, err
-	}
-	p, err := c.prover(in.TwoFactorToken)
+	in, p, err := c.proof()
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 		return nil, err
 	}
 	c.setCookie(trustCookie, "", 0)
-	return map[string]bool{"status": true}, nil
+	return ok, nil
 }
 
 // factorChanged ends the other sessions of a user whose second factor changed,
