@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -173,6 +174,23 @@ func (k *Kit) Migrate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Rewrap wraps everything that the capabilities have sealed with the first
+// master key, so that older ones can be removed, and answers how many values it
+// changed. A capability that fails does not keep the others from it; until there
+// is no error, older master keys must stay. It may run while the kit serves.
+func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
+	for _, c := range k.capabilities {
+		if c.Rewrap == nil {
+			continue
+		}
+		n, failed := c.Rewrap(ctx)
+		if changed += n; failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", c.Name, failed))
+		}
+	}
+	return changed, err
 }
 
 // Audit answers the composed capability, or nil.

@@ -1,7 +1,9 @@
 package kit_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -14,7 +16,9 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
@@ -233,6 +237,50 @@ func TestIdempotencyKeysAreSwept(t *testing.T) {
 }
 
 // TestTwoKitsOnOneDatabase holds that nodes answer alike.
+// TestMasterKeyReplaced: what an older master key has sealed works with the new
+// one alone once it is rewrapped.
+func TestMasterKeyReplaced(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := t.Context()
+		under := func(letters string) *kittest.Kit {
+			var keys []string
+			for _, letter := range letters {
+				keys = append(keys, string(letter)+":"+base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(letter)}, 32)))
+			}
+			source := func(context.Context) (string, error) { return strings.Join(keys, ","), nil }
+			return kittest.New(t, append(everything(), kit.WithDatabase(db), kit.WithMasterKeys(source))...)
+		}
+		before := under("a")
+		if err := before.Auth().EnsureUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		session, err := before.Auth().CreateSession(ctx, "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := before.Auth().SessionAccessToken(ctx, session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := before.Email().Send(ctx, email.Message{To: "ada@example.com", Subject: "kept", Text: "Hello."}); err != nil {
+			t.Fatal(err)
+		}
+		both := under("ba")
+		if n, err := both.Rewrap(ctx); n == 0 || err != nil {
+			t.Errorf("%d %v", n, err)
+		}
+		if n, err := both.Rewrap(ctx); n != 0 || err != nil {
+			t.Errorf("again: %d %v", n, err)
+		}
+		after := under("b")
+		after.Bearing("Bearer "+token).Get("/ledger/coins").Want(200, "")
+		after.RunJobs()
+		if got := after.LastMail("ada@example.com").Subject; got != "kept" {
+			t.Errorf("the mail that was waiting: %q", got)
+		}
+	})
+}
+
 func TestTwoKitsOnOneDatabase(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a := kittest.New(t, append(everything(), kit.WithDatabase(dbs[0]))...)

@@ -64,7 +64,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Audit, error) {
 
 // Capability describes audit to the kit.
 func (a *Audit) Capability() capability.Capability {
-	return capability.Capability{
+	c := capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
 		Database:   a.host.DB,
@@ -76,6 +76,10 @@ func (a *Audit) Capability() capability.Capability {
 		Jobs:       a.jobs(),
 		Refusals:   refusals(),
 	}
+	if a.keys != nil {
+		c.Rewrap = a.Rewrap
+	}
+	return c
 }
 
 // jobs seals every minute and, where events are not kept forever, cuts daily.

@@ -125,6 +125,7 @@ func (a *Auth) Capability() capability.Capability {
 		Parts:      a.parts(),
 		Jobs:       append(a.jobs(), a.library.Jobs...),
 		Refusals:   refusals(),
+		Rewrap:     a.Rewrap,
 		Close:      a.close,
 	}
 }

@@ -28,26 +28,9 @@ func (s store) insertSigningKey(ctx context.Context, k sealedKey) error {
 	return err
 }
 
-func (s store) replaceSigningKey(ctx context.Context, keyID string, before, after []byte) (bool, error) {
-	n, err := s.db.Exec(ctx, `UPDATE auth_signing_key SET sealed = $3 WHERE id = $1 AND sealed = $2`, keyID, before, after)
-	return n == 1, err
-}
-
 func (s store) deleteSigningKey(ctx context.Context, keyID string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM auth_signing_key WHERE id = $1`, keyID)
 	return err
-}
-
-// refreshKeys lists the sealed refresh keys of sessions after an id.
-func (s store) refreshKeys(ctx context.Context, after string, limit int) ([]sealedKey, error) {
-	return database.All(ctx, s.db, func(row database.Scanner) (k sealedKey, err error) {
-		return k, row.Scan(&k.id, &k.sealed)
-	}, `SELECT id, refresh_key FROM auth_session WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
-}
-
-func (s store) replaceRefreshKey(ctx context.Context, sessionID string, before, after []byte) (bool, error) {
-	n, err := s.db.Exec(ctx, `UPDATE auth_session SET refresh_key = $3 WHERE id = $1 AND refresh_key = $2`, sessionID, before, after)
-	return n == 1, err
 }
 
 // sweepSessions deletes sessions that have ended by themselves.

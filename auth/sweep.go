@@ -63,50 +63,22 @@ func (k *keyring) sweep(ctx context.Context, now time.Time) error {
 // many it changed. What opens with none of the master keys is left alone: it is
 // good for nobody.
 func (a *Auth) Rewrap(ctx context.Context) (changed int, err error) {
-	if changed, err = a.rewrapKeys(ctx); err != nil || a.library.Rewrap == nil {
-		return changed, err
+	for _, column := range sealedColumns {
+		n, err := column.Rewrap(ctx, a.host.DB, a.peers.Keys)
+		if changed += n; err != nil {
+			return changed, err
+		}
+	}
+	if a.library.Rewrap == nil {
+		return changed, nil
 	}
 	n, err := a.library.Rewrap(ctx)
 	return changed + n, err
 }
 
-func (a *Auth) rewrapKeys(ctx context.Context) (changed int, err error) {
-	rows, err := a.store.signingKeys(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if changed, err = rewrap(ctx, a.peers.Keys, rows, sealContext, a.store.replaceSigningKey); err != nil {
-		return changed, err
-	}
-	for after := ""; ; after = rows[len(rows)-1].id {
-		if rows, err = a.store.refreshKeys(ctx, after, sweepChunk); err != nil || len(rows) == 0 {
-			return changed, err
-		}
-		n, err := rewrap(ctx, a.peers.Keys, rows, refreshContext, a.store.replaceRefreshKey)
-		changed += n
-		if err != nil {
-			return changed, err
-		}
-	}
-}
-
-func rewrap(ctx context.Context, keys *seal.Keys, rows []sealedKey, sealedFor func(id string) string,
-	replace func(ctx context.Context, id string, before, after []byte) (bool, error),
-) (changed int, err error) {
-	for _, row := range rows {
-		sealed, different, err := keys.Rewrap(sealedFor(row.id), row.sealed)
-		if err != nil || !different {
-			continue
-		}
-		replaced, err := replace(ctx, row.id, row.sealed, sealed)
-		if err != nil {
-			return changed, err
-		}
-		if replaced {
-			changed++
-		}
-	}
-	return changed, nil
+var sealedColumns = []seal.Column[string]{
+	{Table: "auth_signing_key", Key: "id", Column: "sealed", Context: sealContext},
+	{Table: "auth_session", Key: "id", Column: "refresh_key", Context: refreshContext},
 }
 
 func (a *Auth) health() []capability.HealthKey {

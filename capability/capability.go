@@ -76,7 +76,10 @@ type Capability struct {
 	Jobs  []jobs.Binding
 	// Refusals lists every code the capability can answer with.
 	Refusals []*Error
-	Close    func(context.Context) error
+	// Rewrap wraps what the capability has sealed with the first master key and
+	// answers how many values it changed.
+	Rewrap func(context.Context) (changed int, err error)
+	Close  func(context.Context) error
 }
 
 // Lines lists all the capability's migrations in their order.

@@ -129,6 +129,7 @@ func (e *Email) Capability() capability.Capability {
 		Migrations: migrations,
 		Jobs:       e.jobs(),
 		Refusals:   refusals(),
+		Rewrap:     e.Rewrap,
 		Close:      e.chain.close,
 	}
 }

@@ -106,7 +106,7 @@ func (k *tokenKeys) create(ctx context.Context) (number byte, key []byte, err er
 		}
 		number, key = byte(last+1), make([]byte, sha256.Size)
 		_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-		added, err = k.store.insertTokenKey(ctx, last+1, k.seal.Seal(tokenKeyContext(number), key), k.host.DB.Now(ctx))
+		added, err = k.store.insertTokenKey(ctx, last+1, k.seal.Seal(tokenKeyContext(last+1), key), k.host.DB.Now(ctx))
 		if err != nil || !added {
 			return err
 		}
@@ -129,6 +129,23 @@ func (e *Email) RotateTokenKey(ctx context.Context) error {
 	return err
 }
 
+// Rewrap wraps token keys and kept messages with the first master key, so that
+// older ones can be removed, and answers how many it changed. What opens with
+// none of the master keys is left alone.
+func (e *Email) Rewrap(ctx context.Context) (changed int, err error) {
+	changed, err = sealedTokenKeys.Rewrap(ctx, e.host.DB, e.peers.Keys)
+	if err != nil {
+		return changed, err
+	}
+	n, err := sealedMessages.Rewrap(ctx, e.host.DB, e.peers.Keys)
+	return changed + n, err
+}
+
+var (
+	sealedTokenKeys = seal.Column[int64]{Table: "email_token_key", Key: "number", Column: "sealed", Context: tokenKeyContext}
+	sealedMessages  = seal.Column[string]{Table: "email_message", Key: "job_id", Column: "sealed", Context: messageContext}
+)
+
 // load answers the keys that open and counts the other rows.
 func (k *tokenKeys) load(ctx context.Context) (keys map[byte][]byte, unopened int, err error) {
 	rows, err := k.store.tokenKeys(ctx)
@@ -138,7 +155,7 @@ func (k *tokenKeys) load(ctx context.Context) (keys map[byte][]byte, unopened in
 	keys = make(map[byte][]byte)
 	for _, row := range rows {
 		number := byte(row.number)
-		key, err := k.seal.Open(tokenKeyContext(number), row.sealed)
+		key, err := k.seal.Open(tokenKeyContext(row.number), row.sealed)
 		if err != nil || len(key) != sha256.Size {
 			unopened++
 			continue
@@ -180,7 +197,7 @@ func (k *tokenKeys) find(ctx context.Context, number byte) ([]byte, error) {
 	return keys[number], err
 }
 
-func tokenKeyContext(number byte) string { return "email/token-key/" + strconv.Itoa(int(number)) }
+func tokenKeyContext(number int64) string { return "email/token-key/" + strconv.FormatInt(number, 10) }
 
 // mint writes a token under a key.
 func mint(number byte, key []byte, t token) string {

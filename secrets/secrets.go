@@ -88,6 +88,7 @@ func (s *Secrets) Capability() capability.Capability {
 		Migrations: migrations,
 		Jobs:       s.jobs(),
 		Refusals:   refusals(),
+		Rewrap:     s.Rewrap,
 		Close:      func(context.Context) error { s.news.close(); return nil },
 	}
 }
