@@ -292,7 +292,7 @@ func (a *assembly) finish() error {
 	}
 	for _, c := range append(slices.Clone(k.capabilities), own) {
 		for _, r := range c.Routes {
-			k.table = append(k.table, mount.Entry{Domain: c.Domain(), Route: r})
+			k.table = append(k.table, mount.Entry{Domain: c.Domain(), Route: r, DB: c.Database})
 		}
 		if err := k.queueOf(c).Register(c.Jobs...); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)

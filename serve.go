@@ -38,7 +38,12 @@ func (k *Kit) own(o *options) capability.Capability {
 		},
 		Refusals: capability.GeneralRefusals(),
 		Jobs: []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
-			return mount.SweepKeys(ctx, k.Database())
+			for _, b := range k.bindings {
+				if err := mount.SweepKeys(ctx, b.db); err != nil {
+					return err
+				}
+			}
+			return nil
 		}}},
 	}
 }

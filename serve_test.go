@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -22,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/leaderboard"
 )
 
 func get(h http.Handler, path string) (int, string) {
@@ -211,32 +213,42 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysAreSwept holds that the kit's own schedule removes them.
-func TestIdempotencyKeysAreSwept(t *testing.T) {
-	k := kittest.New(t, everything()...)
-	db, ctx := k.Database(), context.Background()
-	if _, err := db.Exec(ctx, `INSERT INTO kit_idempotency (route, caller, key, hash, status, answer, expires_at) VALUES ('r', 'c', 'k', 'h', 200, '', $1)`,
-		k.Clock.Now().Add(mount.KeyLifetime).UnixMilli()); err != nil {
-		t.Fatal(err)
-	}
-	left := func() (n int) {
-		k.RunJobs()
-		if err := db.QueryRow(ctx, `SELECT count(*) FROM kit_idempotency`).Scan(&n); err != nil {
+// TestIdempotencyKeysLieBesideTheRows: a key is committed with what it was for,
+// in the capability's own database, and the kit's schedule removes it there too.
+func TestIdempotencyKeysLieBesideTheRows(t *testing.T) {
+	games := databasetest.Memory(t)
+	boards := leaderboard.Config{Database: "GAMES", Boards: []leaderboard.Board{
+		{Key: "xp", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum}}}
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithLedger(coins()), kit.WithNamedDatabase("GAMES", games), kit.WithLeaderboard(boards))
+	keys := func(db *database.DB) (n int) {
+		if err := db.QueryRow(t.Context(), `SELECT COUNT(*) FROM kit_idempotency`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	k.Clock.Advance(mount.KeyLifetime - time.Hour)
-	if n := left(); n != 1 {
-		t.Errorf("%d keys before their day has passed", n)
+	server := k.User("server", "leaderboard:submit").With("Idempotency-Key", "k1")
+	for range 2 {
+		server.Post("/leaderboard/xp", `{"score":5,"userId":"ada"}`).Want(200, "")
 	}
-	k.Clock.Advance(2 * time.Hour)
-	if n := left(); n != 0 {
-		t.Errorf("%d keys after their day", n)
+	if me, err := k.Leaderboard().Me(t.Context(), leaderboard.View{Board: "xp"}, "ada"); err != nil || me.Entry.Score != 5 {
+		t.Errorf("%+v %v", me, err)
+	}
+	if _, err := k.Database().Exec(t.Context(), `INSERT INTO kit_idempotency (route, caller, key, hash, status, answer, expires_at)
+		VALUES ('r', 'c', 'k', 'h', 200, '', $1)`, k.Clock.Now().Add(mount.KeyLifetime).UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		kept  int
+	}{{mount.KeyLifetime - time.Hour, 1}, {2 * time.Hour, 0}} {
+		k.Clock.Advance(step.after)
+		k.RunJobs()
+		if own, other := keys(k.Database()), keys(games); own != step.kept || other != step.kept {
+			t.Errorf("%d and %d keys, want %d in each", own, other, step.kept)
+		}
 	}
 }
 
-// TestTwoKitsOnOneDatabase holds that nodes answer alike.
 // TestMasterKeyReplaced: what an older master key has sealed works with the new
 // one alone once it is rewrapped.
 func TestMasterKeyReplaced(t *testing.T) {
@@ -281,6 +293,7 @@ func TestMasterKeyReplaced(t *testing.T) {
 	})
 }
 
+// TestTwoKitsOnOneDatabase holds that nodes answer alike.
 func TestTwoKitsOnOneDatabase(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a := kittest.New(t, append(everything(), kit.WithDatabase(dbs[0]))...)

@@ -2,6 +2,7 @@ package mount
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -47,7 +48,7 @@ func (x *exchange) once(key string, call *capability.Call) error {
 	hash := fingerprint(x.r, body)
 	var kept stored
 	var replayed bool
-	err = x.m.DB.InTx(x.r.Context(), func(ctx context.Context) error {
+	err = x.keys().InTx(x.r.Context(), func(ctx context.Context) error {
 		replayed = false
 		claimed, err := x.claim(ctx, key, hash)
 		if err != nil {
@@ -90,6 +91,9 @@ func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, 
 	return stored{status: h.Status(), answer: buf.String()}, err
 }
 
+// keys is the database that holds the keys of this route.
+func (x *exchange) keys() *database.DB { return cmp.Or(x.row.entry.DB, x.m.DB) }
+
 func (x *exchange) keyOwner() (route, caller string) {
 	route = x.origin.Method + " " + x.origin.Route
 	if c := x.origin.Caller; c.UserID != "" {
@@ -101,8 +105,8 @@ func (x *exchange) keyOwner() (route, caller string) {
 // claim takes the key, or takes it over when its day has passed.
 func (x *exchange) claim(ctx context.Context, key, hash string) (bool, error) {
 	route, caller := x.keyOwner()
-	now := x.m.DB.Now(ctx)
-	rows, err := x.m.DB.Exec(ctx, `
+	now := x.keys().Now(ctx)
+	rows, err := x.keys().Exec(ctx, `
 		INSERT INTO kit_idempotency (route, caller, key, hash, status, answer, expires_at)
 		VALUES ($1, $2, $3, $4, 0, '', $5)
 		ON CONFLICT (route, caller, key) DO UPDATE
@@ -115,7 +119,7 @@ func (x *exchange) claim(ctx context.Context, key, hash string) (bool, error) {
 func (x *exchange) recall(ctx context.Context, key string) (stored, error) {
 	route, caller := x.keyOwner()
 	var s stored
-	err := x.m.DB.QueryRow(ctx, `
+	err := x.keys().QueryRow(ctx, `
 		SELECT hash, status, answer FROM kit_idempotency WHERE route = $1 AND caller = $2 AND key = $3`,
 		route, caller, key).Scan(&s.hash, &s.status, &s.answer)
 	return s, err
@@ -123,7 +127,7 @@ func (x *exchange) recall(ctx context.Context, key string) (stored, error) {
 
 func (x *exchange) keep(ctx context.Context, key string, s stored) error {
 	route, caller := x.keyOwner()
-	_, err := x.m.DB.Exec(ctx, `
+	_, err := x.keys().Exec(ctx, `
 		UPDATE kit_idempotency SET status = $4, answer = $5 WHERE route = $1 AND caller = $2 AND key = $3`,
 		route, caller, key, s.status, s.answer)
 	return err

@@ -26,6 +26,9 @@ type Entry struct {
 	// Domain is the capability's name in codes and audit actions.
 	Domain string
 	Route  capability.Route
+	// DB is the capability's: the keys of an Idempotent route lie beside its rows.
+	// nil means that of Config.
+	DB *database.DB
 }
 
 // Config is what the mount needs to serve the table.
