@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/rating"
 )
 
 type scriptState struct {
@@ -146,6 +147,33 @@ func TestTableLimit(t *testing.T) {
 	r.ok(err)
 	r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Join(t.Context(), id, "cid")))
 	r.ok(r.Leave(t.Context(), id, "bob"))
+}
+
+// TestPoolOfAnotherAlgorithm: a fault of rating's configuration does not keep a
+// game, and its stakes, from ending; the outcome can be recorded once it is mended.
+func TestPoolOfAnotherAlgorithm(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
+			Games: []multiplayer.Game{{Key: "staked", Kind: "script", Players: 1}}})
+		_, err := r.db.Exec(t.Context(), `INSERT INTO rating_player (pool, user_id, algorithm, state, skill, xp, games_played, updated_at)
+			VALUES ('staked', 'eve', 'glicko', '{}', 1, 0, 1, 0)`)
+		r.ok(err)
+		id := r.create("staked", "a").ID
+		outcome := map[string]int{"a": 1, "b": 2}
+		r.ok(errorOf(r.play(id, "a", scriptMove{End: true, Ranks: outcome})))
+		result, err := r.Result(t.Context(), id, "a")
+		r.ok(err)
+		if result.Phase != multiplayer.Resolved || result.Rating != nil || !strings.Contains(r.log.text(), "not rated") {
+			t.Errorf("%+v", result)
+		}
+		r.replays(id)
+		_, err = r.db.Exec(t.Context(), `DELETE FROM rating_player`)
+		r.ok(err)
+		rated, err := r.rating.Record(t.Context(), "staked", rating.Outcome{Ranks: outcome, Key: "session/" + id})
+		if err != nil || rated.Replayed || len(rated.Players) != 2 {
+			t.Errorf("%+v %v", rated, err)
+		}
+	})
 }
 
 // TestOutcomes: who gets which points, and that an outcome which rating or the

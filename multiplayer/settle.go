@@ -208,6 +208,9 @@ func (m *Multiplayer) rate(ctx context.Context, s *session, r *Result) ([]rating
 	case errors.Is(err, rating.ErrUnsupportedPlayerCount), errors.Is(err, capability.ErrInvalidRequest):
 		m.log.Warn("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.String("code", capability.AsError(err).Code))
 		return nil, nil
+	case errors.Is(err, rating.ErrOtherAlgorithm): // it may be recorded later, under the same key
+		m.log.Error("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.Any("error", err))
+		return nil, nil
 	}
 	return rated.Players, err
 }

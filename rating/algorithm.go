@@ -70,6 +70,8 @@ type rules struct {
 	params  json.RawMessage
 	initial rated
 	update  func(sides []Side[string]) ([][]rated, error)
+	// valid holds a stored state to the schema.
+	valid func(state string) error
 }
 
 // rated is a player's state as it is stored, and the skill it stands for.
@@ -127,7 +129,7 @@ func bind[P, S any](d Definition[P, S], params, state *jsonschema.Resolved, give
 	}
 	b := bound[P, S]{d, p, state}
 	initial, err := b.encode(d.Initial(p))
-	return rules{params: complete, initial: initial, update: b.update}, err
+	return rules{params: complete, initial: initial, update: b.update, valid: b.check}, err
 }
 
 // completed adds the defaults of the schema and holds the parameters to it.

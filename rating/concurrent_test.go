@@ -2,6 +2,7 @@ package rating_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -160,4 +161,51 @@ func oneKey(t *testing.T, dbs ...*database.DB) {
 	if n := count1(t, dbs[0], `SELECT SUM(games_played) FROM rating_player`); n != 2 {
 		t.Errorf("%d games were counted", n)
 	}
+}
+
+// TestOneAlgorithmAPool: of two configurations of a pool whose first outcomes
+// come at once, in turn or after one that was rolled back, one has it; the other
+// is refused from then on, also by a node that had looked before.
+func TestOneAlgorithmAPool(t *testing.T) {
+	pools := func(t *testing.T, dbs ...*database.DB) {
+		open(t, dbs[0], config, rating.Peers{})
+		for round := range 20 {
+			key := fmt.Sprint("raced", round)
+			var nodes []*rating.Rating
+			for i, algorithm := range []string{"elo", "glicko"} {
+				nodes = append(nodes, build(t, dbs[i%len(dbs)], rating.Config{Games: []rating.Game{{Key: key, Algorithm: algorithm, XP: xp}}}, rating.Peers{}))
+			}
+			changed := errors.New("changed my mind")
+			if err := dbs[0].InTx(t.Context(), func(ctx context.Context) error {
+				if _, err := nodes[0].Record(ctx, key, rating.Outcome{Ranks: map[string]int{"x": 1, "y": 2}}); err != nil {
+					return err
+				}
+				return changed
+			}); !errors.Is(err, changed) {
+				t.Fatal(err)
+			}
+			var accepted [2]atomic.Int64
+			var wg sync.WaitGroup
+			for i := range 8 {
+				wg.Go(func() {
+					_, err := nodes[i%2].Record(t.Context(), key, rating.Outcome{Ranks: map[string]int{fmt.Sprint("a", i): 1, fmt.Sprint("b", i): 2}})
+					switch {
+					case err == nil:
+						accepted[i%2].Add(1)
+					case !errors.Is(err, rating.ErrOtherAlgorithm):
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if a, b := accepted[0].Load(), accepted[1].Load(); a+b != 4 || a != 0 && b != 0 {
+				t.Errorf("%d and %d accepted", a, b)
+			}
+			if n := count1(t, dbs[0], `SELECT COUNT(DISTINCT algorithm) FROM rating_player WHERE pool = $1`, key); n != 1 {
+				t.Errorf("%d algorithms in one pool", n)
+			}
+		}
+	}
+	databasetest.Each(t, func(t *testing.T, db *database.DB) { pools(t, db) })
+	t.Run("two nodes", func(t *testing.T) { pools(t, databasetest.Shared(t, 2)...) })
 }

@@ -105,7 +105,7 @@ type game struct {
 type pool struct {
 	name, algorithm string
 	rules
-	checked atomic.Bool // that it holds no rows of another algorithm
+	checked atomic.Bool // that it holds committed rows of its own algorithm, and so none of another
 }
 
 // level answers the best level that the points reach, "" when there is none.

@@ -1,6 +1,10 @@
 package rating
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"errors"
+
+	"github.com/kitbackend/kit/capability"
+)
 
 // The refusals of rating. Of these [ErrUnknownAlgorithm] and [ErrInvalidParams]
 // are faults of the configuration, found at assembly by errors.Is. Places, user
@@ -18,6 +22,10 @@ var (
 	ErrUnsupportedPlayerCount = capability.NewError(422, "rating/unsupported_player_count", "This number of players cannot be rated.")
 	ErrInvalidParams          = capability.NewError(422, "rating/invalid_params", "The algorithm refused its parameters.")
 )
+
+// ErrOtherAlgorithm says that a pool holds ratings by another algorithm than it
+// is configured for. It is a fault of the deployment, not an answer to clients.
+var ErrOtherAlgorithm = errors.New("rating: a changed algorithm needs a new pool")
 
 func refusals() []*capability.Error {
 	return []*capability.Error{

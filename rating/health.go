@@ -36,7 +36,7 @@ func (r *Rating) health() []capability.HealthKey {
 // or not at all.
 func (r *Rating) distribution(ctx context.Context, p *pool) (distribution, error) {
 	d := distribution{Histogram: []int64{}}
-	if err := r.store.check(ctx, p); err != nil {
+	if _, err := r.store.check(ctx, p); err != nil {
 		return d, err
 	}
 	least, greatest, ok, err := r.store.extent(ctx, p)

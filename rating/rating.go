@@ -124,6 +124,9 @@ func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
+	if err := r.check(ctx, g.pool); err != nil { // before the caller's transaction is joined, which stays usable
+		return Result{}, err
+	}
 	var result Result
 	err = r.db.InTx(ctx, func(ctx context.Context) error {
 		result, err = r.once(ctx, g, sides, o.Key, func() (Result, error) { return r.record(ctx, g, sides, friends) })
@@ -180,22 +183,29 @@ func (r *Rating) replay(ctx context.Context, g *game, key, hash string) (result 
 	return result, json.Unmarshal([]byte(answer), &result)
 }
 
-// check refuses a pool of another algorithm, whose rows can only be from before
-// this process; so it looks once.
+// check refuses a pool of another algorithm. Rows of its own that are committed
+// keep others out, so after those it looks no more.
 func (r *Rating) check(ctx context.Context, p *pool) error {
 	if p.checked.Load() {
 		return nil
 	}
-	err := r.store.check(ctx, p)
-	p.checked.Store(err == nil)
+	own, err := r.store.check(ctx, p)
+	if err == nil && own {
+		database.AfterCommit(ctx, func() { p.checked.Store(true) })
+	}
 	return err
 }
 
 // record rates the sides with all of their players locked.
 func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], friends []string) (Result, error) {
 	now := r.db.Now(ctx).UnixMilli()
-	if err := r.check(ctx, g.pool); err != nil {
-		return Result{}, err
+	if !g.pool.checked.Load() {
+		if err := r.store.first(ctx, g.pool); err != nil {
+			return Result{}, err
+		}
+		if err := r.check(ctx, g.pool); err != nil {
+			return Result{}, err
+		}
 	}
 	rows, err := r.store.lock(ctx, g.pool, playersOf(sides), now)
 	if err != nil {
@@ -305,6 +315,8 @@ func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, er
 		var ok bool
 		if rows[i], ok = stored[id]; !ok {
 			rows[i] = row{userID: id, rated: p.initial}
+		} else if err := p.valid(rows[i].state); err != nil {
+			return nil, fmt.Errorf("rating: pool %s: %w", p.name, err)
 		}
 	}
 	return rows, nil

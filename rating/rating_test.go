@@ -581,3 +581,48 @@ func TestHealth(t *testing.T) {
 		}
 	})
 }
+
+// TestStateIsHeldToItsSchema: what is not a state of the algorithm is no rating.
+func TestStateIsHeldToItsSchema(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := open(t, db, config, rating.Peers{})
+		record(t, r, "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}})
+		for _, state := range []string{`{"x":1}`, `{`, `null`} {
+			if _, err := db.Exec(t.Context(), `UPDATE rating_player SET state = $1 WHERE user_id = 'ada'`, state); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := r.Rating(t.Context(), "chess", "ada"); err == nil {
+				t.Errorf("%s: read %+v", state, p)
+			}
+			if _, err := r.Record(t.Context(), "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}}); err == nil {
+				t.Errorf("%s: rated", state)
+			}
+		}
+		if p, err := r.Rating(t.Context(), "chess", "bob"); err != nil || p.GamesPlayed != 1 {
+			t.Errorf("%+v %v", p, err)
+		}
+	})
+}
+
+// TestOtherAlgorithmLeavesTheTransaction: a caller may go on after the refusal.
+func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := open(t, db, config, rating.Peers{})
+		if _, err := db.Exec(t.Context(), `INSERT INTO rating_player (pool, user_id, algorithm, state, skill, xp, games_played, updated_at)
+			VALUES ('chess', 'eve', 'glicko', '{}', 1, 0, 1, 0)`); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.InTx(t.Context(), func(ctx context.Context) error {
+			if _, err := r.Record(ctx, "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}, Key: "k"}); !errors.Is(err, rating.ErrOtherAlgorithm) {
+				t.Error(err)
+			}
+			_, err := r.Record(ctx, "go", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}})
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if p, err := r.Rating(t.Context(), "go", "ada"); err != nil || p.GamesPlayed != 1 {
+			t.Errorf("%+v %v", p, err)
+		}
+	})
+}

@@ -34,8 +34,7 @@ func (p *pool) scan(s database.Scanner) (r row, err error) {
 }
 
 func (p *pool) wrongAlgorithm(found string) error {
-	return fmt.Errorf("rating: pool %s holds ratings by %s and is configured for %s: a changed algorithm needs a new pool",
-		p.name, found, p.algorithm)
+	return fmt.Errorf("%w: pool %s holds ratings by %s and is configured for %s", ErrOtherAlgorithm, p.name, found, p.algorithm)
 }
 
 const (
@@ -132,20 +131,27 @@ func tuples(n, width int) string {
 	return string(append(b, ')'))
 }
 
-// otherAlgorithm answers one that the pool holds rows of besides its own, or "".
-func (s store) otherAlgorithm(ctx context.Context, p *pool) (other string, err error) {
+// check refuses a pool that holds rows of another algorithm; own reports rows of
+// its own. On PostgreSQL, until there are some, transactions that make the first
+// ones follow each other.
+func (s store) check(ctx context.Context, p *pool) (own bool, err error) {
+	var other string
 	err = s.db.QueryRow(ctx, `SELECT COALESCE(
 		(SELECT algorithm FROM rating_player WHERE pool = $1 AND algorithm < $2 LIMIT 1),
-		(SELECT algorithm FROM rating_player WHERE pool = $1 AND algorithm > $2 LIMIT 1), '')`, p.name, p.algorithm).Scan(&other)
-	return other, err
-}
-
-// check refuses a pool that holds rows of another algorithm.
-func (s store) check(ctx context.Context, p *pool) error {
-	other, err := s.otherAlgorithm(ctx, p)
+		(SELECT algorithm FROM rating_player WHERE pool = $1 AND algorithm > $2 LIMIT 1), ''),
+		EXISTS (SELECT 1 FROM rating_player WHERE pool = $1 AND algorithm = $2)`, p.name, p.algorithm).Scan(&other, &own)
 	if err == nil && other != "" {
 		err = p.wrongAlgorithm(other)
 	}
+	return own, err
+}
+
+// first lets one transaction at a time make the first rows of a pool.
+func (s store) first(ctx context.Context, p *pool) error {
+	if s.db.Dialect() == database.SQLite {
+		return nil
+	}
+	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "rating "+p.name)
 	return err
 }
 
