@@ -21,9 +21,9 @@ type Config struct {
 	// Algorithms are the application's own, beside elo, glicko, trueskill and
 	// openskill.
 	Algorithms []Algorithm
-	// ClientAuthoritative lets a player of a game record its outcome over HTTP
-	// without the scope. By default only the server does.
-	ClientAuthoritative bool
+	// ServerAuthoritative says that outcomes need the record scope over HTTP; nil
+	// means true. Where it is false, so may a player of the game.
+	ServerAuthoritative *bool
 	// RecordScope is the scope of an access token that may record any outcome
 	// over HTTP, by default "rating:record".
 	RecordScope string
@@ -121,6 +121,9 @@ func (g *game) level(xp int64) string {
 var keyForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (c Config) withDefaults() Config {
+	if c.ServerAuthoritative == nil {
+		c.ServerAuthoritative = new(true)
+	}
 	c.RecordScope = cmp.Or(c.RecordScope, "rating:record")
 	c.Database = cmp.Or(c.Database, "DB")
 	c.BasePath = cmp.Or(c.BasePath, "/rating")
@@ -259,7 +262,7 @@ func (c Config) keys(games map[string]*game) []capability.ConfigKey {
 	}
 	return []capability.ConfigKey{
 		{Key: "games", Value: list, Summary: "The games, and how each is rated."},
-		{Key: "serverAuthoritative", Value: !c.ClientAuthoritative, Summary: "Whether recording an outcome over HTTP takes the scope."},
+		{Key: "serverAuthoritative", Value: *c.ServerAuthoritative, Summary: "Whether recording an outcome over HTTP takes the scope."},
 		{Key: "recordScope", Value: c.RecordScope, Summary: "The scope that may record outcomes over HTTP."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the ratings."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},

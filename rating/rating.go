@@ -42,7 +42,7 @@
 // In process, whoever has the *Rating. Over HTTP every user reads every
 // player's rating. Recording an outcome takes an access token with the scope
 // Config.RecordScope, whose bearer need not have played; with
-// Config.ClientAuthoritative it is enough to be one of the players.
+// Config.ServerAuthoritative false it is enough to be one of the players.
 package rating
 
 import (

@@ -68,7 +68,7 @@ func (r *Rating) mayRecord(caller capability.Caller, body outcomeBody) bool {
 		return true
 	}
 	_, plays := body.Ranks[caller.UserID]
-	return r.cfg.ClientAuthoritative && plays
+	return !*r.cfg.ServerAuthoritative && plays
 }
 
 // event tells who played and how it ended; of many players the first ones.

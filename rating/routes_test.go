@@ -128,10 +128,11 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
-// TestClientAuthoritative: a player may report, others still need the scope.
-func TestClientAuthoritative(t *testing.T) {
+// TestPlayersReport: where the server alone does not decide a player may report,
+// others still need the scope.
+func TestPlayersReport(t *testing.T) {
 	cfg := config
-	cfg.ClientAuthoritative, cfg.RecordScope = true, "referee"
+	cfg.ServerAuthoritative, cfg.RecordScope = new(false), "referee"
 	serve(t, cfg, func(t *testing.T, k *kittest.Kit, _ *rating.Rating) {
 		game := body(ranks{"ada": 1, "bob": 2})
 		k.User("ada").Post(outcomes, game).Want(200, "")
