@@ -91,7 +91,8 @@ type Board struct {
 	// opens and the one before closes. Empty means one list for all time.
 	Window string `json:"window,omitempty"`
 	// Retain is how many closed windows are kept, RetainDays for how many days
-	// after its end each one is. Zero means all; only one of them may be set.
+	// after its end each one is, at most 36,500. Zero means all; only one of
+	// them may be set.
 	Retain     int `json:"retain,omitempty"`
 	RetainDays int `json:"retainDays,omitempty"`
 	// Min and Max bound each submitted score; nil means no bound beside
@@ -118,10 +119,11 @@ type Tier struct {
 const MaxScore = 1<<53 - 1
 
 const (
-	storeD1      = "d1"
-	maxTiers     = 100
-	defaultStale = time.Hour
-	staleEnv     = "LEADERBOARD_LOCK_STALE_MS"
+	storeD1       = "d1"
+	maxTiers      = 100
+	maxRetainDays = 36_500 // a century; a time.Duration holds not quite three
+	defaultStale  = time.Hour
+	staleEnv      = "LEADERBOARD_LOCK_STALE_MS"
 )
 
 var keyForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -185,8 +187,8 @@ func (b *board) check(faults *capability.Faults, at func(field string) string) {
 	if b.Retain < 0 {
 		faults.Add(at("retain"), b.Retain, "is negative", "use 0 to keep all closed windows")
 	}
-	if b.RetainDays < 0 {
-		faults.Add(at("retainDays"), b.RetainDays, "is negative", "use 0 to keep all closed windows")
+	if b.RetainDays < 0 || b.RetainDays > maxRetainDays {
+		faults.Add(at("retainDays"), b.RetainDays, "is out of range", "use up to 36500, or 0 to keep all closed windows")
 	}
 	if b.Retain != 0 && b.RetainDays != 0 {
 		faults.Add(at("retain"), b.Retain, "is set together with retainDays", "set one of them")

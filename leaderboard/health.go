@@ -71,13 +71,13 @@ func (l *Leaderboard) histogram(ctx context.Context, b *board) (h Histogram, err
 	bars := (last>>shift-first>>shift)/width + 1
 	h.From, h.Entries = make([]int64, bars), make([]int64, bars)
 	for i := range h.From {
-		h.From[i] = firstKey((first>>shift + int64(i)*width) << shift)
+		h.From[i] = max(-MaxScore, firstKey((first>>shift+int64(i)*width)<<shift))
 	}
 	for bucket, n := range counts {
 		h.Entries[(bucket-first>>shift)/width] += n
 	}
 	if b.sign() < 0 {
-		h.turn(firstKey((first>>shift + bars*width) << shift))
+		h.turn(min(MaxScore+1, firstKey((first>>shift+bars*width)<<shift)))
 	}
 	return h, nil
 }

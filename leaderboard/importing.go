@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -12,37 +14,39 @@ const importChunk = 1000 // entries a transaction
 
 // Import copies entries from elsewhere into a window of a board: UserID, Score,
 // AchievedAt, Attempts and LastActiveAt of each, in place of the player's entry
-// if there is one. It works in chunks, each durable by itself, and counts at
-// the end, as [Leaderboard.Rebuild] does; until then ranks do not know of what
-// was copied. After a failure it may simply run again. Bounds of the board do
-// not apply, those of [Submission] do. Refuses with leaderboard/board_not_found
-// for a window that could not be, and as [Leaderboard.Submit] does.
+// if there is one; of two entries of a player the later stands. It works in
+// chunks, each durable by itself, and counts at the end, as
+// [Leaderboard.Rebuild] does; until then ranks do not know of what was copied.
+// After a failure it may simply run again. Bounds of the board do not apply,
+// those of [Submission] do; instants are of the years 1970 to 9999. Refuses with
+// leaderboard/board_not_found for a window that cannot have been, with
+// kit/invalid_request, and as [Leaderboard.Submit] does.
 func (l *Leaderboard) Import(ctx context.Context, in View, entries iter.Seq[Entry]) (Report, error) {
 	v, err := l.view(ctx, in)
-	if err == nil && v.closed && v.openedAt != v.schedule.Latest(capability.Millis(v.openedAt).Time).UnixMilli() {
+	if err == nil && v.closed && (v.openedAt > l.host.DB.Now(ctx).UnixMilli() ||
+		v.openedAt != v.board.openedAt(capability.Millis(v.openedAt).Time)) {
 		err = ErrBoardNotFound
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	rows := make([][6]any, 0, importChunk)
+	rows := make(map[string][6]any, importChunk) // by user id
 	flush := func() error {
-		err := l.host.DB.InTx(ctx, func(ctx context.Context) error { return l.store.copyIn(ctx, v, rows) })
-		rows = rows[:0]
+		err := l.host.DB.InTx(ctx, func(ctx context.Context) error {
+			return l.store.copyIn(ctx, v, slices.AppendSeq([][6]any{}, maps.Values(rows)))
+		})
+		clear(rows)
 		return err
 	}
 	for e := range entries {
-		if err := checkUser(e.UserID); err != nil {
+		if err := checkEntry(e); err != nil {
 			return Report{}, err
-		}
-		if !inRange(e.Score) {
-			return Report{}, ErrScoreRejected
 		}
 		key, active := v.sign()*e.Score, int64(0)
 		if !e.LastActiveAt.IsZero() {
 			active = e.LastActiveAt.UnixMilli()
 		}
-		rows = append(rows, [6]any{e.UserID, key, bucketOf(key), e.AchievedAt.UnixMilli(), e.Attempts, active})
+		rows[e.UserID] = [6]any{e.UserID, key, bucketOf(key), e.AchievedAt.UnixMilli(), e.Attempts, active}
 		if len(rows) == importChunk {
 			if err := flush(); err != nil {
 				return Report{}, err
@@ -55,6 +59,30 @@ func (l *Leaderboard) Import(ctx context.Context, in View, entries iter.Seq[Entr
 	return l.Rebuild(ctx, in)
 }
 
+// checkEntry holds an entry to the bounds of one that was submitted. A place
+// before 1970 would lie before the first range of its bucket.
+func checkEntry(e Entry) error {
+	if err := checkUser(e.UserID); err != nil {
+		return err
+	}
+	switch {
+	case !inRange(e.Score):
+		return ErrScoreRejected
+	case !datable(e.AchievedAt):
+		return capability.ErrInvalidRequest.Saying("achievedAt is an instant of the years 1970 to 9999.")
+	case !e.LastActiveAt.IsZero() && !datable(e.LastActiveAt):
+		return capability.ErrInvalidRequest.Saying("lastActiveAt is an instant of the years 1970 to 9999.")
+	case e.Attempts < 0:
+		return capability.ErrInvalidRequest.Saying("attempts is not negative.")
+	}
+	return nil
+}
+
+func datable(t capability.Time) bool {
+	year := t.UTC().Year()
+	return 1970 <= year && year <= 9999
+}
+
 // copyIn writes entries without counting them.
 func (s store) copyIn(ctx context.Context, v view, rows [][6]any) error {
 	if err := s.prepare(ctx, v.board, v.openedAt); err != nil {
@@ -62,6 +90,9 @@ func (s store) copyIn(ctx context.Context, v view, rows [][6]any) error {
 	}
 	window, _, err := s.windowID(ctx, v.Key, v.openedAt)
 	if err != nil {
+		return err
+	}
+	if err := s.markRanked(ctx, window, 0); err != nil {
 		return err
 	}
 	list, err := json.Marshal(rows)

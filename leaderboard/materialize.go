@@ -13,6 +13,10 @@ import (
 // rankChunk is how many entries a transaction of the walk ranks.
 const rankChunk = 1000
 
+// late is for how long after its end submissions may still come into a window,
+// from transactions under way and nodes whose clocks are behind.
+const late = 10 * time.Minute
+
 // rankLock is the name of the lock that keeps a second walk away.
 const rankLock = "rank"
 
@@ -32,6 +36,7 @@ func (l *Leaderboard) materialize(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.store.releaseLock(context.WithoutCancel(ctx), rankLock, token)) }()
+	now := l.host.DB.Now(ctx).UnixMilli()
 	for _, cfg := range l.cfg.Boards {
 		b := l.boards[cfg.Key]
 		windows, err := l.store.rankedWindows(ctx, b.Key)
@@ -39,8 +44,8 @@ func (l *Leaderboard) materialize(ctx context.Context) (err error) {
 			return err
 		}
 		for _, w := range windows {
-			if b.schedule != nil && w.rankedAt >= b.closesAt(w.openedAt).UnixMilli() {
-				continue // final
+			if b.schedule != nil && b.closesAt(w.openedAt).Add(late).UnixMilli() <= w.rankedAt && w.rankedAt <= now {
+				continue // final, unless a clock was ahead
 			}
 			if err := l.rankWindow(ctx, b, w.id, token); err != nil {
 				return err
@@ -62,10 +67,12 @@ func (l *Leaderboard) rankWindow(ctx context.Context, b *board, window int64, to
 				return err
 			}
 			next, more, err = l.store.rankChunk(ctx, b.Key, window, at, ranked)
-			if err != nil || more {
-				return err
+			if err == nil && ranked == 0 {
+				err = l.store.markRanked(ctx, window, -started)
 			}
-			_, err = l.host.DB.Exec(ctx, `UPDATE leaderboard_window SET ranked_at = $2 WHERE id = $1`, window, started)
+			if err == nil && !more {
+				err = l.store.endWalk(ctx, b.Key, window, started)
+			}
 			return err
 		})
 		if err != nil {
@@ -106,6 +113,26 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 	return last, more, err
 }
 
+// endWalk notes that the entries of a window are ranked, unless some were removed
+// or shown during the walk, and that hidden ones, which it has not seen, are not.
+func (s store) endWalk(ctx context.Context, board string, window, started int64) error {
+	if _, err := s.db.Exec(ctx, `UPDATE leaderboard_entry SET rank = 0 WHERE window_id = $1 AND hidden <> 0 AND rank <> 0
+		AND user_id IN (SELECT user_id FROM leaderboard_hidden WHERE board = $2)`, window, board); err != nil {
+		return err
+	}
+	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranked_at = $2 WHERE id = $1 AND ranked_at = $3`,
+		window, started, -started)
+	return err
+}
+
+// markRanked says how far the ranks of a window are written down: 0, after a
+// change that submissions do not make, has the next walk go through it even if
+// it is closed; the negative start is that of a walk under way.
+func (s store) markRanked(ctx context.Context, window, at int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranked_at = $2 WHERE id = $1 AND ranked_at <> $2`, window, at)
+	return err
+}
+
 // rankedWindow is a window and when its ranks were last written down.
 type rankedWindow struct{ id, openedAt, rankedAt int64 }
 
@@ -117,12 +144,13 @@ func (s store) rankedWindows(ctx context.Context, board string) ([]rankedWindow,
 }
 
 // takeLock takes a lock that nobody holds, or whose holder has not renewed it
-// for as long as counts as dead.
+// for as long as counts as dead, or renewed it that far ahead, by a wrong clock.
 func (s store) takeLock(ctx context.Context, name, token string, stale time.Duration) (taken bool, err error) {
 	now := s.db.Now(ctx)
 	rows, err := s.db.Exec(ctx, `INSERT INTO leaderboard_lock (name, token, renewed_at) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET token = excluded.token, renewed_at = excluded.renewed_at
-		WHERE leaderboard_lock.renewed_at <= $4`, name, token, now.UnixMilli(), now.Add(-stale).UnixMilli())
+		WHERE leaderboard_lock.renewed_at <= $4 OR leaderboard_lock.renewed_at >= $5`,
+		name, token, now.UnixMilli(), now.Add(-stale).UnixMilli(), now.Add(stale).UnixMilli())
 	return rows == 1, err
 }
 

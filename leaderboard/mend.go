@@ -21,11 +21,13 @@ type part struct {
 
 // wrongCount is a bucket, or with rangeLevel one of its ranges, that holds
 // another number of entries than it says; or, uncut, one with nothing wrong that
-// has grown and whose turn to be cut into ranges has not come.
+// has grown and whose turn to be cut into ranges has not come; or with
+// entryLevel an entry of this user that is stored with another bucket.
 type wrongCount struct {
 	level                  int
 	bucket, stored, actual int64
 	uncut                  bool
+	userID                 string
 }
 
 // inspectLevel holds a piece of a level against what its buckets count. One
@@ -50,7 +52,7 @@ func (s store) inspectLevel(ctx context.Context, window int64, level int, from, 
 			p.entries += n
 		}
 		if stored[bucket] != n {
-			p.wrong = append(p.wrong, wrongCount{level, bucket, stored[bucket], n, false})
+			p.wrong = append(p.wrong, wrongCount{level: level, bucket: bucket, stored: stored[bucket], actual: n})
 			continue
 		}
 		if level == lastLevel && n > maxRange {
@@ -59,13 +61,13 @@ func (s store) inspectLevel(ctx context.Context, window int64, level int, from, 
 				return p, err
 			}
 			if !ranged {
-				p.wrong = append(p.wrong, wrongCount{rangeLevel, bucket, 0, n, true})
+				p.wrong = append(p.wrong, wrongCount{level: rangeLevel, bucket: bucket, actual: n, uncut: true})
 			}
 		}
 	}
 	for bucket, n := range stored {
 		if _, known := actual[bucket]; !known && n != 0 {
-			p.wrong = append(p.wrong, wrongCount{level, bucket, n, 0, false})
+			p.wrong = append(p.wrong, wrongCount{level: level, bucket: bucket, stored: n})
 		}
 	}
 	return p, nil
@@ -151,19 +153,47 @@ func (s store) inspectRanges(ctx context.Context, window int64, after place) (wr
 		if i+1 < len(spans) && spans[i+1].bucket() == bucket {
 			until = spans[i+1].place
 		}
+		// Without a limit PostgreSQL takes a range for a large part of the table
+		// and has parallel workers count it.
 		var actual int64
-		if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0
-			AND (key, achieved_at, user_id) >= ($2, $3, $4) AND (key, achieved_at, user_id) < ($5, $6, $7)`,
-			window, r.key, r.achievedAt, r.userID, until.key, until.achievedAt, until.userID).Scan(&actual); err != nil {
+		if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT key FROM leaderboard_entry
+			WHERE window_id = $1 AND hidden = 0
+				AND (key, achieved_at, user_id) >= ($2, $3, $4) AND (key, achieved_at, user_id) < ($5, $6, $7)
+			ORDER BY key, achieved_at, user_id LIMIT CAST($8 AS BIGINT)) AS held`,
+			window, r.key, r.achievedAt, r.userID, until.key, until.achievedAt, until.userID, max(r.n, 0)+partSize,
+		).Scan(&actual); err != nil {
 			return nil, after, false, err
 		}
 		begins := last.key < firstKey(bucket)
 		if actual != r.n || begins != (r.place == place{key: firstKey(bucket)}) {
-			wrong = append(wrong, wrongCount{rangeLevel, bucket, r.n, actual, false})
+			wrong = append(wrong, wrongCount{level: rangeLevel, bucket: bucket, stored: r.n, actual: actual})
 		}
 		last = r.place
 	}
 	return wrong, last, len(spans) > partSpans, nil
+}
+
+// inspectEntries holds the buckets that entries, hidden ones too, are stored with
+// against their keys, in the order of user ids and behind one of them. It answers
+// the last one; more is false at the end of the window.
+func (s store) inspectEntries(ctx context.Context, window int64, after string) (wrong []wrongCount, last string, more bool, err error) {
+	type seat struct {
+		userID      string
+		key, bucket int64
+	}
+	seats, err := database.All(ctx, s.db, func(row database.Scanner) (e seat, err error) {
+		err = row.Scan(&e.userID, &e.key, &e.bucket)
+		return e, err
+	}, `SELECT user_id, key, bucket FROM leaderboard_entry WHERE window_id = $1 AND user_id > $2
+		ORDER BY user_id LIMIT $3`, window, after, partSize)
+	last = after
+	for _, e := range seats {
+		if bucket := bucketOf(e.key); e.bucket != bucket {
+			wrong = append(wrong, wrongCount{level: entryLevel, bucket: bucket, stored: e.bucket, actual: bucket, userID: e.userID})
+		}
+		last = e.userID
+	}
+	return wrong, last, len(seats) == partSize, err
 }
 
 // kept reports whether a window still is, and whether it has ranges.
@@ -196,12 +226,24 @@ func (s store) mend(ctx context.Context, window int64, ranged bool, wrong []wron
 		WHERE true ON CONFLICT (window_id, level, bucket) DO UPDATE SET n = excluded.n`, window, string(list)); err != nil {
 		return err
 	}
+	for _, w := range wrong {
+		if w.level != entryLevel {
+			continue
+		}
+		if _, err := s.db.Exec(ctx, `UPDATE leaderboard_entry SET bucket = $3 WHERE window_id = $1 AND user_id = $2`,
+			window, w.userID, w.actual); err != nil {
+			return err
+		}
+	}
 	for bucket := range recut {
 		if err := s.recut(ctx, window, bucket); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(recut) == 0 {
+		return nil
+	}
+	return s.setRanged(ctx, window)
 }
 
 // recut makes the ranges of a bucket anew, each half full.
@@ -216,14 +258,17 @@ func (s store) recut(ctx context.Context, window, bucket int64) error {
 		WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3`, window, first, end).Scan(&n); err != nil || n <= maxRange {
 		return err
 	}
-	size := rangeSize(n) / 2
-	if err := s.cut(ctx, window, span{place{key: first}, size}); err != nil {
-		return err
-	}
 	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_range (window_id, key, achieved_at, user_id, n)
-		SELECT $1, e.key, e.achieved_at, e.user_id, CASE WHEN $4 - e.i < $5 THEN $4 - e.i ELSE $5 END
+		SELECT $1, CASE WHEN e.i > 0 THEN e.key ELSE $2 END, CASE WHEN e.i > 0 THEN e.achieved_at ELSE 0 END,
+			CASE WHEN e.i > 0 THEN e.user_id ELSE '' END, CASE WHEN $4 - e.i < $5 THEN $4 - e.i ELSE $5 END
 		FROM (SELECT key, achieved_at, user_id, ROW_NUMBER() OVER (ORDER BY key, achieved_at, user_id) - 1 AS i
 			FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3) AS e
-		WHERE e.i % $5 = 0 AND e.i > 0`, window, first, end, n, size)
+		WHERE e.i % $5 = 0`, window, first, end, n, rangeSize(n)/2)
+	return err
+}
+
+// setRanged notes that some bucket of a window has ranges.
+func (s store) setRanged(ctx context.Context, window int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranged = TRUE WHERE id = $1 AND NOT ranged`, window)
 	return err
 }

@@ -93,7 +93,10 @@ func (s store) tend(ctx context.Context, board string, window int64, p place) er
 	case err != nil:
 		return err
 	case !ranged:
-		return s.recut(ctx, window, bucket)
+		if err := s.recut(ctx, window, bucket); err != nil {
+			return err
+		}
+		return s.setRanged(ctx, window)
 	}
 	if err := s.halve(ctx, window, r); err != nil {
 		return err
@@ -120,12 +123,9 @@ func (s store) halve(ctx context.Context, window int64, r span) error {
 
 // cut begins a range, or sets what one holds.
 func (s store) cut(ctx context.Context, window int64, r span) error {
-	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_range (window_id, key, achieved_at, user_id, n)
+	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_range (window_id, key, achieved_at, user_id, n)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (window_id, key, achieved_at, user_id) DO UPDATE SET n = excluded.n`,
-		window, r.key, r.achievedAt, r.userID, r.n); err != nil {
-		return err
-	}
-	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranged = TRUE WHERE id = $1 AND NOT ranged`, window)
+		window, r.key, r.achievedAt, r.userID, r.n)
 	return err
 }
 

@@ -118,7 +118,7 @@ type Info struct {
 	// without windows.
 	Open     string          `json:"open,omitempty"`
 	ClosesAt capability.Time `json:"closesAt,omitzero"`
-	// Closed lists the keys of the closed windows that have entries and are
+	// Closed lists the keys of the closed windows that had entries and are
 	// kept, the latest [MaxClosed] of them, newest first.
 	Closed []string `json:"closed"`
 }

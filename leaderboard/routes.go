@@ -72,8 +72,8 @@ func (l *Leaderboard) listBoards(c *capability.Call, _ capability.None) (boardsB
 
 // scoreBody is what a submission is sent. Only the submit scope allows userId.
 type scoreBody struct {
-	Score  *int64 `json:"score"`
-	UserID string `json:"userId,omitempty"`
+	Score  *int64  `json:"score"`
+	UserID *string `json:"userId,omitempty"`
 }
 
 func (l *Leaderboard) postScore(c *capability.Call, body scoreBody) (Standing, error) {
@@ -82,11 +82,11 @@ func (l *Leaderboard) postScore(c *capability.Call, body scoreBody) (Standing, e
 		return Standing{}, err
 	}
 	s := Submission{Board: b.Key, UserID: c.Caller.UserID}
-	if (*b.ServerAuthoritative || body.UserID != "") && !c.Caller.HasScope(l.cfg.SubmitScope) {
+	if (*b.ServerAuthoritative || body.UserID != nil) && !c.Caller.HasScope(l.cfg.SubmitScope) {
 		return Standing{}, ErrSubmitForbidden
 	}
-	if body.UserID != "" {
-		s.UserID = body.UserID
+	if body.UserID != nil {
+		s.UserID = *body.UserID
 	}
 	if body.Score == nil {
 		return Standing{}, capability.ErrInvalidRequest.Saying("score is missing.")
@@ -136,6 +136,9 @@ type segmentBody struct {
 }
 
 func (l *Leaderboard) postSegment(c *capability.Call, body segmentBody) (Neighbours, error) {
+	if body.UserIDs == nil {
+		return Neighbours{}, capability.ErrInvalidRequest.Saying("userIds is missing.")
+	}
 	return l.Segment(c.Context(), viewOf(c), body.UserIDs...)
 }
 
@@ -167,8 +170,9 @@ func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (v Visibili
 	if hidden {
 		action = "leaderboard/player_hidden"
 	}
-	err = l.audited(c, action, func(ctx context.Context) error {
-		v, err = l.SetHidden(ctx, c.Param("board"), c.Param("userId"), Administrator, hidden)
+	board := View{Board: c.Param("board")}
+	err = l.audited(c, action, board, func(ctx context.Context) error {
+		v, err = l.SetHidden(ctx, board.Board, c.Param("userId"), Administrator, hidden)
 		return err
 	})
 	return v, err
@@ -176,13 +180,14 @@ func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (v Visibili
 
 // deleteEntry removes from the open window, or from the one that is named.
 func (l *Leaderboard) deleteEntry(c *capability.Call, _ capability.None) (none capability.None, err error) {
-	return none, l.audited(c, "leaderboard/entry_removed", func(ctx context.Context) error {
-		return l.Remove(ctx, viewOf(c), c.Param("userId"))
+	v := viewOf(c)
+	return none, l.audited(c, "leaderboard/entry_removed", v, func(ctx context.Context) error {
+		return l.Remove(ctx, v, c.Param("userId"))
 	})
 }
 
-// audited does what an administrator asks for and records who did, both or neither.
-func (l *Leaderboard) audited(c *capability.Call, action string, do func(context.Context) error) error {
+// audited does what an administrator asks for in a view and records who did, both or neither.
+func (l *Leaderboard) audited(c *capability.Call, action string, in View, do func(context.Context) error) error {
 	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		if err := do(ctx); err != nil {
 			return err
@@ -190,7 +195,7 @@ func (l *Leaderboard) audited(c *capability.Call, action string, do func(context
 		return l.audit.Record(ctx, audit.Event{
 			Action:  action,
 			Subject: audit.Target{Type: "user", ID: c.Param("userId")},
-			Detail:  done(viewOf(c)),
+			Detail:  done(in),
 		})
 	})
 }

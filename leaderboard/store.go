@@ -161,17 +161,17 @@ func (s store) prepare(ctx context.Context, b *board, openedAt int64) error {
 // it has no entry.
 func (s store) define(ctx context.Context, key string, d Definition) error {
 	var stored Definition
-	var entries bool
-	if err := s.db.QueryRow(ctx, `SELECT store, direction, aggregation, schedule, EXISTS (
-			SELECT 1 FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id WHERE w.board = b.key)
-		FROM leaderboard_board b WHERE key = $1`, key,
-	).Scan(&stored.Store, &stored.Direction, &stored.Aggregation, &stored.Window, &entries); err != nil {
+	row := s.db.QueryRow(ctx, `SELECT store, direction, aggregation, schedule FROM leaderboard_board WHERE key = $1`, key)
+	err := row.Scan(&stored.Store, &stored.Direction, &stored.Aggregation, &stored.Window)
+	if err != nil || stored == d {
 		return err
 	}
-	switch {
-	case stored == d:
-		return nil
-	case entries:
+	_, entries, err := database.Get(ctx, s.db, scanInt, `SELECT w.id FROM leaderboard_window w
+		JOIN leaderboard_entry e ON e.window_id = w.id WHERE w.board = $1 LIMIT 1`, key)
+	if err != nil {
+		return err
+	}
+	if entries {
 		return ErrBoardImmutable.With(stored)
 	}
 	for _, table := range []string{"leaderboard_count", "leaderboard_range"} {
@@ -183,7 +183,7 @@ func (s store) define(ctx context.Context, key string, d Definition) error {
 	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_window WHERE board = $1`, key); err != nil {
 		return err
 	}
-	_, err := s.db.Exec(ctx, `UPDATE leaderboard_board SET store = $2, direction = $3, aggregation = $4, schedule = $5
+	_, err = s.db.Exec(ctx, `UPDATE leaderboard_board SET store = $2, direction = $3, aggregation = $4, schedule = $5
 		WHERE key = $1`, key, d.Store, string(d.Direction), string(d.Aggregation), d.Window)
 	return err
 }
@@ -227,6 +227,9 @@ func (s store) remove(ctx context.Context, board string, openedAt int64, userID 
 		return ErrEntryNotFound
 	}
 	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id = $2`, e.window.id, userID); err != nil {
+		return err
+	}
+	if err := s.markRanked(ctx, e.window.id, 0); err != nil {
 		return err
 	}
 	return s.count(ctx, move{e.window, e.seat(), nil})
@@ -275,6 +278,9 @@ func (s store) hide(ctx context.Context, board, userID string, by Hider, hidden 
 		}
 		if (from == nil) == (e.seat() == nil) {
 			continue
+		}
+		if err := s.markRanked(ctx, e.window.id, 0); err != nil {
+			return none, err
 		}
 		if err := s.count(ctx, move{e.window, from, e.seat()}); err != nil {
 			return none, fmt.Errorf("leaderboard: window %d: %w", e.window.id, err)

@@ -44,15 +44,20 @@ func (l *Leaderboard) sweep(ctx context.Context) error {
 	return nil
 }
 
-// due answers which windows of a board retention gives up.
+// due answers which windows of a board are to be deleted: those left half done,
+// and those that retention gives up.
 func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error) {
+	if due, err = l.store.halfSwept(ctx, b.Key); err != nil {
+		return nil, err
+	}
 	now := l.host.DB.Now(ctx)
 	switch open := b.openedAt(now); {
 	case b.Retain != 0:
-		return l.store.windowsBefore(ctx, b.Key, open, b.Retain)
+		windows, err := l.store.windowsBefore(ctx, b, open, b.Retain)
+		return append(due, windows...), err
 	case b.RetainDays != 0:
 		before := now.Add(-time.Duration(b.RetainDays) * 24 * time.Hour)
-		windows, err := l.store.windowsBefore(ctx, b.Key, min(open, before.UnixMilli()), 0)
+		windows, err := l.store.windowsBefore(ctx, b, min(open, before.UnixMilli()), 0)
 		for _, openedAt := range windows {
 			if !b.closesAt(openedAt).After(before) {
 				due = append(due, openedAt)
@@ -60,28 +65,39 @@ func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error
 		}
 		return due, err
 	}
-	return nil, nil
+	return due, nil
+}
+
+func (s store) halfSwept(ctx context.Context, board string) ([]int64, error) {
+	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
+		WHERE board = $1 AND swept ORDER BY opened_at DESC LIMIT $2`, board, sweepChunk)
 }
 
 // windowsBefore answers when the windows opened before an instant, the newest
-// first, without the first few.
-func (s store) windowsBefore(ctx context.Context, board string, before int64, without int) ([]int64, error) {
+// first, without the first few. Under another schedule than the board's they did
+// not close when it says, so then there are none.
+func (s store) windowsBefore(ctx context.Context, b *board, before int64, without int) ([]int64, error) {
 	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
-		WHERE board = $1 AND opened_at < $2 ORDER BY opened_at DESC LIMIT $3 OFFSET $4`, board, before, sweepChunk, without)
+		WHERE board = $1 AND opened_at < $2 AND NOT swept
+			AND EXISTS (SELECT 1 FROM leaderboard_board WHERE key = $1 AND schedule = $5)
+		ORDER BY opened_at DESC LIMIT $3 OFFSET $4`, b.Key, before, sweepChunk, without, b.definition().Window)
 }
 
 // sweepWindow makes a window unknown, then deletes its rows, chunk by chunk,
-// then forgets it. One that was left half done is finished.
+// then forgets it. One that was left half done is finished; one that another
+// node has finished is no more.
 func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt int64) error {
 	var id int64
+	var ok bool
 	err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
 		if _, err = l.store.lock(ctx, board); err != nil {
 			return err
 		}
-		return l.host.DB.QueryRow(ctx, `UPDATE leaderboard_window SET swept = TRUE
-			WHERE board = $1 AND opened_at = $2 RETURNING id`, board, openedAt).Scan(&id)
+		id, ok, err = database.Get(ctx, l.host.DB, scanInt, `UPDATE leaderboard_window SET swept = TRUE
+			WHERE board = $1 AND opened_at = $2 RETURNING id`, board, openedAt)
+		return err
 	})
-	if err != nil {
+	if err != nil || !ok {
 		return err
 	}
 	for _, chunk := range []string{

@@ -13,7 +13,8 @@ const (
 	MaxFindings = 100
 
 	verifySchedule = "41 3 * * *"
-	rangeLevel     = levels // in findings
+	rangeLevel     = levels     // in findings
+	entryLevel     = levels + 1 // in findings
 )
 
 // Report is what [Leaderboard.Verify] or [Leaderboard.Rebuild] looked at and found.
@@ -30,11 +31,13 @@ type Finding struct {
 	Board string
 	// Window is empty on a board without windows.
 	Window string
-	// Level is that of the count table, from 0; one more than the last for a range.
+	// Level is that of the count table, from 0; one more than the last for a
+	// range, two more for an entry.
 	Level int
-	// Bucket is the bucket, or the one a range is in.
+	// Bucket is the bucket, or the one a range or an entry is in.
 	Bucket int64
-	// Stored is the count, Actual what there was to be counted.
+	// Stored is the count, Actual what there was to be counted, in a range up to
+	// 2000 more; of an entry, the bucket it is stored with and the one it is in.
 	Stored, Actual int64
 }
 
@@ -145,7 +148,8 @@ type examination struct {
 }
 
 // examine goes through the levels from the last, whose buckets count entries,
-// to the first, and holds each against the one below; then through the ranges.
+// to the first, and holds each against the one below; then through the ranges,
+// and the buckets that entries are stored with.
 func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
 	x.report.Windows++
 	for level := lastLevel; level >= 0; level-- {
@@ -162,10 +166,20 @@ func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
 			from = p.to
 		}
 	}
-	for at, more := (place{key: -MaxScore - 1}), true; more; {
+	for at, more := (place{key: firstKey(bucketOf(-MaxScore)) - 1}), true; more; {
 		var next place
 		if err := l.inspect(ctx, x, func(ctx context.Context) (wrong []wrongCount, err error) {
 			wrong, next, more, err = l.store.inspectRanges(ctx, x.window, at)
+			return wrong, err
+		}); err != nil {
+			return err
+		}
+		at = next
+	}
+	for at, more := "", true; more; {
+		var next string
+		if err := l.inspect(ctx, x, func(ctx context.Context) (wrong []wrongCount, err error) {
+			wrong, next, more, err = l.store.inspectEntries(ctx, x.window, at)
 			return wrong, err
 		}); err != nil {
 			return err
@@ -202,7 +216,6 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 			}
 			return l.store.mend(ctx, x.window, ranged, wrong)
 		})
-		x.report.Mended += int64(len(wrong))
 	}
 	if err != nil {
 		return err
@@ -213,6 +226,7 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 	if !x.mend {
 		return nil
 	}
+	x.report.Mended += int64(len(wrong))
 	return l.pace(ctx, began)
 }
 
