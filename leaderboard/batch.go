@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -14,6 +15,9 @@ import (
 )
 
 const batchSize = 256 // submissions in one transaction at most
+
+// maxKnown is how many entries of a board a node keeps at hand, about 17 MB.
+var maxKnown = 1 << 17 // less in tests
 
 // call is a submission whose caller waits.
 type call = queue.Call[*operation, outcome]
@@ -24,13 +28,19 @@ type call = queue.Call[*operation, outcome]
 //
 // On PostgreSQL, while nobody else changes the board, a batch is two statements:
 // one that reads, and one that writes if the version of the board is still that
-// which was read. Otherwise it is a transaction that locks the board first.
+// which was read. What earlier batches have left need not be read again: the same
+// condition holds it to be the newest. Otherwise a batch is a transaction that
+// locks the board first.
 type batcher struct {
 	queue.Queue[*operation, outcome]
 	store store
 	board *board
 
-	version int64 // of the board after the last batch; only for who leads
+	// The board after the last batch; only for who leads.
+	version  int64
+	last     state            // without an entry
+	openedAt int64            // of its window
+	known    map[string]entry // by user id, nil while nothing is known
 }
 
 func newBatcher(s store, b *board) *batcher {
@@ -60,16 +70,62 @@ func (b *batcher) run(ctx context.Context, calls []*call) int {
 // try is the way without a lock. It does nothing if somebody else has changed
 // the board since the last batch, or does so now.
 func (b *batcher) try(ctx context.Context, calls []*call) (done bool, err error) {
-	batch, err := b.load(ctx, calls)
-	if err != nil || !batch.ready() || batch.version != b.version {
-		return false, err
+	batch := b.recall(ctx, calls)
+	if batch != nil {
+		batch.decide(calls)
 	}
-	batch.decide(calls)
-	return b.save(ctx, batch)
+	if batch == nil || !batch.changed() { // only what is written is held to the version
+		batch, err = b.load(ctx, calls)
+		if err != nil || !batch.ready() || batch.version != b.version {
+			return false, err
+		}
+		batch.decide(calls)
+	}
+	known := b.known
+	b.known = nil // until it is sure what the batch has left
+	if done, err = b.save(ctx, batch); done && err == nil {
+		b.known = known
+		b.remember(batch)
+	}
+	return done, err
+}
+
+// recall answers what calls meet if all of it is known, and otherwise nil.
+func (b *batcher) recall(ctx context.Context, calls []*call) *batch {
+	now := b.store.db.Now(ctx)
+	if b.known == nil || b.openedAt != b.board.openedAt(now) {
+		return nil
+	}
+	batch := newBatch(calls, now, b.openedAt)
+	batch.state, batch.version = b.last, b.version
+	for user := range batch.entries {
+		e, ok := b.known[user]
+		if !ok {
+			return nil
+		}
+		st := batch.state
+		st.userID, st.entry, st.hidden = user, &e, e.hidden
+		batch.entries[user], batch.was[user] = &st, &e
+	}
+	return batch
+}
+
+// remember keeps what a batch has left.
+func (b *batcher) remember(batch *batch) {
+	if b.known == nil || b.openedAt != batch.openedAt || len(b.known)+len(batch.entries) > maxKnown {
+		b.known = make(map[string]entry)
+	}
+	b.last, b.openedAt = batch.state, batch.openedAt
+	for user, st := range batch.entries {
+		if st.entry != nil {
+			b.known[user] = *st.entry
+		}
+	}
 }
 
 // insist is the way in a transaction.
 func (b *batcher) insist(ctx context.Context, calls []*call) error {
+	b.known = nil
 	return b.store.db.InTx(ctx, func(ctx context.Context) error {
 		batch := &batch{}
 		locked, err := b.store.lock(ctx, b.board.Key)
@@ -109,6 +165,25 @@ type batch struct {
 	was      map[string]*entry // as stored before
 }
 
+func newBatch(calls []*call, now time.Time, openedAt int64) *batch {
+	b := &batch{now: now.UnixMilli(), openedAt: openedAt,
+		entries: make(map[string]*state, len(calls)), was: make(map[string]*entry, len(calls))}
+	for _, c := range calls {
+		b.entries[c.Op.userID] = nil
+	}
+	return b
+}
+
+// changed reports whether there is something to write.
+func (b *batch) changed() bool {
+	for user, st := range b.entries {
+		if st.differs(b.was[user]) {
+			return true
+		}
+	}
+	return false
+}
+
 // decide brings calls to their outcomes, each on what those before it left.
 func (b *batch) decide(calls []*call) {
 	for _, c := range calls {
@@ -123,11 +198,7 @@ func (b *batch) decide(calls []*call) {
 // load reads what calls meet, on one snapshot.
 func (b *batcher) load(ctx context.Context, calls []*call) (*batch, error) {
 	now := b.store.db.Now(ctx)
-	loaded := &batch{now: now.UnixMilli(), openedAt: b.board.openedAt(now),
-		entries: make(map[string]*state, len(calls)), was: make(map[string]*entry, len(calls))}
-	for _, c := range calls {
-		loaded.entries[c.Op.userID] = nil
-	}
+	loaded := newBatch(calls, now, b.board.openedAt(now))
 	var users any = slices.Collect(maps.Keys(loaded.entries))
 	if b.store.db.Dialect() == database.SQLite {
 		users = database.List(users.([]string))
@@ -183,7 +254,7 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 	sums := make(map[count]int64) // by count without n
 	for user, st := range batch.entries {
 		was := batch.was[user]
-		if st.entry == nil || was != nil && *was == *st.entry {
+		if !st.differs(was) {
 			continue
 		}
 		entries = append(entries, *st.entry)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -58,6 +59,7 @@ func everywhere(t *testing.T, fn func(t *testing.T, nodes ...*node)) {
 // inside transactions, and then counts.
 func TestWriters(t *testing.T) {
 	leaderboard.SmallRanges(t, 8)
+	leaderboard.KnowLittle(t, 20)
 	everywhere(t, func(t *testing.T, nodes ...*node) {
 		ctx := t.Context()
 		const steps, crowd = 40, 30
@@ -225,6 +227,79 @@ func batch(t *testing.T, db *database.DB) {
 			same(t, n, m)
 		}
 	})
+}
+
+// TestKnown: what a node knows of a board is what another node has left of it.
+func TestKnown(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	at := newClock()
+	a := open(t, dbs[0], config, at)
+	b, err := build(dbs[1], config, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit := func(n *node, board, user string, score, want int64) {
+		t.Helper()
+		e, err := n.Submit(t.Context(), leaderboard.Submission{Board: board, UserID: user, Score: score})
+		if err != nil || e.Score != want {
+			t.Errorf("%s %s %d: %d, %v, want %d", board, user, score, e.Score, err, want)
+		}
+	}
+	arcade := leaderboard.View{Board: "arcade"}
+	// The first submission locks, the second reads, the third knows.
+	know := func() {
+		t.Helper()
+		for i := range int64(3) {
+			submit(a, "arcade", "ada", 10+i, 10+i)
+			submit(a, "daily", "ada", 5, 5)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	know()
+	submit(a, "arcade", "ada", 1, 12) // nothing to write
+	submit(b, "arcade", "ada", 30, 30)
+	submit(a, "arcade", "ada", 1, 30)
+	submit(a, "arcade", "ada", 20, 30)
+
+	must(b.Remove(t.Context(), arcade, "ada"))
+	submit(a, "arcade", "ada", 1, 1)
+	know()
+	must(b.Remove(t.Context(), arcade, "ada"))
+	submit(a, "arcade", "ada", 2, 2)
+
+	know()
+	_, err = b.SetHidden(t.Context(), "arcade", "ada", leaderboard.Player, true)
+	must(err)
+	submit(a, "arcade", "ada", 40, 40)
+	a.wantTop(t, arcade)
+	_, err = b.SetHidden(t.Context(), "arcade", "ada", leaderboard.Player, false)
+	must(err)
+	submit(a, "arcade", "ada", 3, 40)
+	a.wantTop(t, arcade, "ada:40")
+
+	changed := errors.New("changed my mind")
+	if err := b.db.InTx(t.Context(), func(ctx context.Context) error {
+		if _, err := b.Submit(ctx, leaderboard.Submission{Board: "arcade", UserID: "ada", Score: 90}); err != nil {
+			return err
+		}
+		return changed
+	}); !errors.Is(err, changed) {
+		t.Error(err)
+	}
+	submit(a, "arcade", "ada", 41, 41)
+
+	at.advance(24 * time.Hour) // of "daily" a new window
+	submit(a, "daily", "ada", 1, 1)
+	at.advance(-24 * time.Hour)
+	submit(a, "daily", "ada", 7, 7)
+	a.wantTop(t, leaderboard.View{Board: "daily"}, "ada:7")
+	a.wantTop(t, leaderboard.View{Board: "daily", Window: "20261122T0000Z"}, "ada:1")
+	a.addsUp(t)
 }
 
 // TestBatchGivesUp takes back what has not begun when its caller goes away or

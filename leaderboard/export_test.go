@@ -14,6 +14,13 @@ func SmallRanges(t testing.TB, n int64) {
 	t.Cleanup(func() { maxRange, tendEvery = size, every })
 }
 
+// KnowLittle lets a node keep only n entries of a board at hand, for one test.
+func KnowLittle(t testing.TB, n int) {
+	most := maxKnown
+	maxKnown = n
+	t.Cleanup(func() { maxKnown = most })
+}
+
 // BucketOf and FirstKey are the arithmetic of the count table.
 var (
 	BucketOf = bucketOf

@@ -18,7 +18,7 @@ const (
 
 // Histogram is how the scores of the visible entries of an open window are
 // distributed: Entries[i] of them from From[i] up to From[i+1]. The bars are of
-// one width up to 512 on either side of zero, and grow with the scores beyond.
+// one width up to 1024 on either side of zero, and grow with the scores beyond.
 type Histogram struct {
 	From    []int64 `json:"from"`
 	Entries []int64 `json:"entries"`

@@ -73,11 +73,11 @@ func TestHealth(t *testing.T) {
 		n.wantHealth(t, "scores.arcade", `{"from":[7,8,9],"entries":[2,0,1]}`)
 		n.wantHealth(t, "scores.laps", `{"from":[-1,0,1,2,3,4,5,6,7],"entries":[1,0,0,0,0,0,0,0,1]}`)
 
-		// One width up to 512, beyond it grows with the scores.
+		// One width up to 1024, beyond it grows with the scores.
 		n.submit(t, "xp", "ada", 1)
-		n.submit(t, "xp", "bob", 512)
+		n.submit(t, "xp", "bob", 1024)
 		h := n.histogram(t, "xp")
-		if len(h.From) != 32 || h.From[0] != 1 || h.From[31] != 497 || h.From[16] != 257 {
+		if len(h.From) != 32 || h.From[0] != 1 || h.From[31] != 993 || h.From[16] != 513 {
 			t.Errorf("from %v", h.From)
 		}
 		n.submit(t, "xp", "cyd", 1<<40)

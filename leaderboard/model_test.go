@@ -154,7 +154,7 @@ func (m *model) standing(window string, e leaderboard.Entry) (s leaderboard.Stan
 
 var (
 	players = []string{"ada", "bob", "Cyd", "dan", "é", "z"}
-	scores  = []int64{0, 1, 1, 2, 2, 3, -1, -2, 100, 511, 512, 513, 514, 1026, -513, 65535, 65537, -65537, 1 << 40, 1<<40 + 1,
+	scores  = []int64{0, 1, 1, 2, 2, 3, -1, -2, 100, 1023, 1024, 1025, 1026, 2050, -1025, 65535, 65537, -65537, 1 << 40, 1<<40 + 1,
 		1<<40 + 1, 1<<40 + 1<<23, -1 << 40, -1<<40 - 1, leaderboard.MaxScore, leaderboard.MaxScore - 1, -leaderboard.MaxScore}
 	worlds int
 )

@@ -21,7 +21,7 @@ import (
 // moves two of its counts: where entries are dense, ranges are as fine as they
 // must be.
 const (
-	exactBits = 9
+	exactBits = 10
 	levelBits = 5
 	levels    = 3
 	lastLevel = levels - 1

@@ -99,6 +99,11 @@ func scanState(row database.Scanner) (st state, err error) {
 	return st, err
 }
 
+// differs reports whether the entry is not as it was stored.
+func (st *state) differs(was *entry) bool {
+	return st.entry != nil && (was == nil || *was != *st.entry)
+}
+
 // ready reports whether there is a window to write to.
 func (st state) ready() bool { return st.defined && st.window.id != 0 && !st.window.swept }
 
