@@ -22,7 +22,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/controlplane"
-	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
@@ -42,47 +42,55 @@ func BenchmarkHTTP(b *testing.B) {
 		e.GET("/ledger/:currency", func(c echo.Context) error {
 			return c.JSON(http.StatusOK, map[string]any{"currency": "coins", "balance": 100, "held": 0, "available": 100})
 		})
-		load(b, e, "")
+		load(b, e, constant("GET /ledger/coins", ""))
 	})
-	b.Run("kit-balance", func(b *testing.B) {
-		k, token := compose(b, slog.New(slog.DiscardHandler))
-		load(b, k, token)
-	})
+	b.Run("kit-balance", func(b *testing.B) { balance(b, slog.New(slog.DiscardHandler)) })
 	b.Run("kit-balance-access-log", func(b *testing.B) {
 		file, err := os.Create(filepath.Join(b.TempDir(), "access.log"))
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer file.Close()
-		k, token := compose(b, slog.New(slog.NewJSONHandler(file, nil)))
-		load(b, k, token)
+		balance(b, slog.New(slog.NewJSONHandler(file, nil)))
 	})
 }
 
-// compose is a kit on a file with one funded account, and that user's token.
-func compose(b *testing.B, log *slog.Logger) (*kit.Kit, string) {
+// balance reads that of one funded account.
+func balance(b *testing.B, log *slog.Logger) {
+	k := compose(b, append(bank(), kit.WithDatabase(databasetest.File(b)), kit.WithLogger(log))...)
+	if _, err := k.Ledger().Credit(context.Background(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "bench"}); err != nil {
+		b.Fatal(err)
+	}
+	load(b, k, constant("GET /ledger/coins", token(b, k, "ada")))
+}
+
+// compose is a kit, closed after the benchmark.
+func compose(b *testing.B, opts ...kit.Option) *kit.Kit {
+	b.Helper()
+	k, err := kit.New(opts...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := k.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return k
+}
+
+// token makes a user and answers an access token of that user's.
+func token(b *testing.B, k *kit.Kit, user string, scopes ...string) string {
 	b.Helper()
 	ctx := context.Background()
-	db, err := database.OpenFile(filepath.Join(b.TempDir(), "bench.db"))
+	if err := k.Auth().EnsureUser(ctx, user); err != nil {
+		b.Fatal(err)
+	}
+	token, err := k.Auth().IssueToken(ctx, user, scopes, time.Hour)
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, err := kit.New(append(bank(), kit.WithDatabase(db), kit.WithLogger(log))...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _, _ = k.Close(ctx), db.Close() })
-	if _, err := k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "bench"}); err != nil {
-		b.Fatal(err)
-	}
-	if err := k.Auth().EnsureUser(ctx, "ada"); err != nil {
-		b.Fatal(err)
-	}
-	token, err := k.Auth().IssueToken(ctx, "ada", nil, time.Hour)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return k, token
+	return token
 }
 
 func bank() []kit.Option {
@@ -116,9 +124,28 @@ var nothing = multiplayer.Define(multiplayer.Definition[struct{}, struct{}]{
 
 type game = multiplayer.Context[struct{}]
 
+// requests appends the next request to what it is given; many may call it at once.
+type requests func([]byte) []byte
+
+// constant is the same request every time.
+func constant(line, token string) requests {
+	request := head(line, token) + "\r\n"
+	return func(out []byte) []byte { return append(out, request...) }
+}
+
+// head is a request line with its headers, without the empty line that ends them.
+func head(line, token string) string {
+	text := line + " HTTP/1.1\r\nHost: bench\r\n"
+	if token != "" {
+		text += "Authorization: Bearer " + token + "\r\n"
+	}
+	return text
+}
+
 // load sends b.N requests over loopback connections that cost the client as
-// little as can be: bytes out, headers and a counted body in.
-func load(b *testing.B, h http.Handler, token string) {
+// little as can be: bytes out, headers and a counted body in. An answer other
+// than 200 fails the benchmark.
+func load(b *testing.B, h http.Handler, next requests) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,11 +154,6 @@ func load(b *testing.B, h http.Handler, token string) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Second * 10}
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
-	request := "GET /ledger/coins HTTP/1.1\r\nHost: bench\r\n"
-	if token != "" {
-		request += "Authorization: Bearer " + token + "\r\n"
-	}
-	request += "\r\n"
 
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -139,24 +161,26 @@ func load(b *testing.B, h http.Handler, token string) {
 	b.ResetTimer()
 	for range connections {
 		wg.Go(func() {
-			if err := client(listener.Addr().String(), []byte(request), &left); err != nil {
+			if err := client(listener.Addr().String(), next, &left); err != nil {
 				b.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "req/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 }
 
-func client(addr string, request []byte, left *atomic.Int64) error {
+func client(addr string, next requests, left *atomic.Int64) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	in := bufio.NewReader(conn)
+	var request []byte
 	for left.Add(-1) >= 0 {
+		request = next(request[:0])
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}

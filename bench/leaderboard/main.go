@@ -37,7 +37,7 @@ var (
 	address = flag.String("db", "", "a postgres:// URL, or empty for a SQLite file")
 	players = flag.Int("players", 100_000, "how many entries the boards of the write comparison have")
 	samples = flag.Int("samples", 20_000, "reads measured of each kind, in ten rounds")
-	seconds = flag.Float64("seconds", 3, "how long each kind of write is measured, per round")
+	seconds = flag.Float64("seconds", 2, "how long each kind of write is measured, per round")
 	parts   = flag.String("parts", "reads,writes", "what to compare")
 )
 

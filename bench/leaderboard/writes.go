@@ -47,7 +47,7 @@ func compareWrites(ctx context.Context, b *bench) error {
 	if err := b.fill(ctx, "grouped", "single"); err != nil {
 		return err
 	}
-	for round := range 4 {
+	for round := range 9 { // the first warms up
 		for i := range kinds {
 			rate, cpu, err := pressure(callers, kinds[i].call)
 			if err != nil {
