@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -224,7 +225,7 @@ var manyStatesSQL = stateSQL("n.value") + `
 var saveSQL, saveRangedSQL = saving(""), saving(`, ranges AS (
 		UPDATE leaderboard_range r SET n = r.n + moved.n FROM (
 			SELECT s.key, s.achieved_at, s.user_id, CAST(SUM(n.n) AS BIGINT) AS n
-			FROM board, unnest((SELECT $14::bigint[]), (SELECT $15::bigint[]), (SELECT $16::bigint[]), (SELECT $17::text[]), (SELECT $18::bigint[]))
+			FROM board, unnest((SELECT $15::bigint[]), (SELECT $16::bigint[]), (SELECT $17::bigint[]), (SELECT $18::text[]), (SELECT $19::bigint[]))
 				AS n (first_key, key, achieved_at, user_id, n)
 			JOIN LATERAL (SELECT r.key, r.achieved_at, r.user_id FROM leaderboard_range r
 				WHERE r.window_id = $3 AND r.key >= n.first_key
@@ -236,7 +237,7 @@ var saveSQL, saveRangedSQL = saving(""), saving(`, ranges AS (
 
 func saving(ranges string) string {
 	return `WITH board AS (
-		UPDATE leaderboard_board SET version = version + 1 WHERE key = $1 AND version = $2 RETURNING 1
+		UPDATE leaderboard_board SET version = $14 WHERE key = $1 AND version = $2 RETURNING 1
 	), counts AS (
 		INSERT INTO leaderboard_count (window_id, level, bucket, n)
 		SELECT $3, n.* FROM board, unnest((SELECT $11::bigint[]), (SELECT $12::bigint[]), (SELECT $13::bigint[])) AS n` + onCount + `
@@ -277,13 +278,15 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 	if b.store.db.Dialect() == database.SQLite {
 		return true, b.saveRows(ctx, batch, entries, moves, counts)
 	}
+	// A version comes up once, also after a database has lost its last commits.
+	next := rand.Int64N(1 << 62)
 	text, args := saveSQL, []any{b.board.Key, batch.version, batch.window.id,
 		column(entries, func(e entry) string { return e.userID }), column(entries, func(e entry) int64 { return e.key }),
 		column(entries, func(e entry) int64 { return e.bucket() }), column(entries, func(e entry) int64 { return e.achievedAt }),
 		column(entries, func(e entry) int64 { return e.hidden }), column(entries, func(e entry) int64 { return e.attempts }),
 		column(entries, func(e entry) int64 { return e.lastActiveAt }),
 		column(counts, func(c count) int64 { return int64(c.level) }), column(counts, func(c count) int64 { return c.bucket }),
-		column(counts, func(c count) int64 { return c.n })}
+		column(counts, func(c count) int64 { return c.n }), next}
 	if batch.window.ranged {
 		var ends []end
 		for _, m := range moves {
@@ -295,7 +298,7 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 			column(ends, func(e end) int64 { return e.n }))
 	}
 	rows, err := b.store.db.Exec(ctx, text, args...)
-	b.version = batch.version + 1
+	b.version = next
 	return rows > 0, err
 }
 
