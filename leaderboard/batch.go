@@ -17,7 +17,7 @@ import (
 
 const batchSize = 256 // submissions in one transaction at most
 
-// maxKnown is how many entries of a board a node keeps at hand, about 17 MB.
+// maxKnown is how many entries of a board a node keeps at hand, about 25 MB.
 var maxKnown = 1 << 17 // less in tests
 
 // call is a submission whose caller waits.
