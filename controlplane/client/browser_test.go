@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/controlplane/controlplanetest"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/browsertest"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -53,10 +52,7 @@ await fetch("/result", { method: "POST", body: JSON.stringify(result) })
 // The page's side in a real browser: the same page on the issuer's origin, and
 // on another, which can call nothing.
 func TestBrowser(t *testing.T) {
-	chromium := os.Getenv("KIT_TEST_CHROMIUM")
-	if chromium == "" {
-		t.Skip("KIT_TEST_CHROMIUM is not set")
-	}
+	b := browsertest.Start(t)
 	for name, tt := range map[string]struct {
 		host string
 		want map[string]any
@@ -72,14 +68,14 @@ func TestBrowser(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, runPage(t, chromium, tt.host)); diff != "" {
+			if diff := cmp.Diff(tt.want, runPage(t, b, tt.host)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func runPage(t *testing.T, chromium, host string) (result map[string]any) {
+func runPage(t *testing.T, b *browsertest.Browser, host string) (result map[string]any) {
 	var handler http.Handler
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	defer service.Close()
@@ -120,23 +116,11 @@ func runPage(t *testing.T, chromium, host string) (result map[string]any) {
 		results <- result
 	})
 
-	cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--user-data-dir="+t.TempDir(), strings.Replace(console.URL, "127.0.0.1", host, 1))
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer func() { _, _ = cmd.Process.Signal(os.Interrupt), <-ended }()
+	b.Open(strings.Replace(console.URL, "127.0.0.1", host, 1))
 	select {
 	case result = <-results:
 	case <-time.After(time.Minute):
 		t.Error("the page answered nothing")
-	case err := <-ended:
-		ended <- nil
-		t.Errorf("the browser ended: %v", err)
 	}
 	return result
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/browsertest"
 )
 
 const (
@@ -64,111 +65,117 @@ func startSite(t *testing.T) (*kit.Kit, string) {
 // TestPage walks through the page as somebody would who meets it for the first
 // time.
 func TestPage(t *testing.T) {
-	page := openTab(t)
+	browser := browsertest.Start(t)
 	k, base := startSite(t)
 	ctx := t.Context()
 
-	page.visit(base + "/")
-	page.click(`[data-show="signup"]`)
-	page.fill("signup", map[string]string{"name": "Ada Lovelace", "email": address, "password": "short"})
-	if page.text("#account h1") != "" {
+	page := browser.Open(base + "/")
+	// An authenticator that consents to everything.
+	page.Call("WebAuthn.enable", nil, nil)
+	page.Call("WebAuthn.addVirtualAuthenticator", map[string]any{"options": map[string]any{
+		"protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,
+		"isUserVerified": true, "automaticPresenceSimulation": true,
+	}}, nil)
+	page.Click(`[data-show="signup"]`)
+	fill(page, "signup", map[string]string{"name": "Ada Lovelace", "email": address, "password": "short"})
+	if page.Text("#account h1") != "" {
 		t.Error("signed up with a short password")
 	}
-	page.fill("signup", map[string]string{"password": password})
-	page.see("#account")
-	if page.text("#account h1") != "Ada Lovelace" || page.text("#verified") != "not confirmed" {
-		t.Errorf("%s, %s", page.text("#account h1"), page.text("#verified"))
+	fill(page, "signup", map[string]string{"password": password})
+	page.See("#account")
+	if page.Text("#account h1") != "Ada Lovelace" || page.Text("#verified") != "not confirmed" {
+		t.Errorf("%s, %s", page.Text("#account h1"), page.Text("#verified"))
 	}
-	page.visit(linkOf(t, k))
-	page.click("button")
-	page.until(`document.querySelector("#verified").textContent === "confirmed"`)
+	page.Visit(linkOf(t, k))
+	page.Click("button")
+	page.Until(`document.querySelector("#verified").textContent === "confirmed"`)
 
-	page.click(`[data-act="addpasskey"]`)
-	page.until(`document.querySelectorAll("#passkeys li").length === 1`)
-	page.click(`[data-act="signout"]`)
-	page.click(`[data-act="passkey"]`)
-	page.see("#account")
+	page.Click(`[data-act="addpasskey"]`)
+	page.Until(`document.querySelectorAll("#passkeys li").length === 1`)
+	page.Click(`[data-act="signout"]`)
+	page.Click(`[data-act="passkey"]`)
+	page.See("#account")
 
-	page.fill("enable", map[string]string{"password": "wrong password"})
-	page.until(`document.querySelector('[data-form="enable"] .error').textContent === "Invalid password"`)
-	page.fill("enable", map[string]string{"password": password})
-	page.see("#qr svg")
-	secret := strings.ReplaceAll(page.text("#secret"), " ", "")
+	fill(page, "enable", map[string]string{"password": "wrong password"})
+	page.Until(`document.querySelector('[data-form="enable"] .error').textContent === "Invalid password"`)
+	fill(page, "enable", map[string]string{"password": password})
+	page.See("#qr svg")
+	secret := strings.ReplaceAll(page.Text("#secret"), " ", "")
 	now := time.Now()
-	page.fill("confirm", map[string]string{"code": codeAt(t, secret, now)})
-	page.until(`document.querySelectorAll("#codes li").length === 10`)
-	backup := page.text("#codes li")
-	page.click(`[data-act="saved"]`)
+	fill(page, "confirm", map[string]string{"code": codeAt(t, secret, now)})
+	page.Until(`document.querySelectorAll("#codes li").length === 10`)
+	backup := page.Text("#codes li")
+	page.Click(`[data-act="saved"]`)
 
-	page.click(`[data-act="signout"]`)
-	page.fill("password", map[string]string{"email": address, "password": password})
-	page.fill("second", map[string]string{"code": "000000"})
-	page.until(`document.querySelector('[data-form="second"] .error').textContent === "Invalid code"`)
-	page.fill("second", map[string]string{"code": codeAt(t, secret, now.Add(30*time.Second))}) // the first one is spent
-	page.see("#account")
+	page.Click(`[data-act="signout"]`)
+	fill(page, "password", map[string]string{"email": address, "password": password})
+	fill(page, "second", map[string]string{"code": "000000"})
+	page.Until(`document.querySelector('[data-form="second"] .error').textContent === "Invalid code"`)
+	fill(page, "second", map[string]string{"code": codeAt(t, secret, now.Add(30*time.Second))}) // the first one is spent
+	page.See("#account")
 
-	page.click(`[data-act="signout"]`)
-	page.see("#signin")
+	page.Click(`[data-act="signout"]`)
+	page.See("#signin")
 	sendMail(t, k) // what waits, so that the next one is the last
-	page.setEmail(address)
-	page.click(`[data-act="link"]`)
-	page.see("#sent")
-	page.visit(linkOf(t, k)) // in the browser that asked for it: no button
-	page.click(`[data-act="backup"]`)
-	page.fill("second", map[string]string{"code": backup})
-	page.see("#account")
+	page.Fill(`#signin [name="email"]`, address)
+	page.Click(`[data-act="link"]`)
+	page.See("#sent")
+	page.Visit(linkOf(t, k)) // in the browser that asked for it: no button
+	page.Click(`[data-act="backup"]`)
+	fill(page, "second", map[string]string{"code": backup})
+	page.See("#account")
 
 	user, _, err := k.Auth().UserByEmail(ctx, address)
 	check(t, err)
 	_, err = k.Auth().CreateSession(ctx, user.ID) // somewhere else
 	check(t, err)
-	page.visit(base + "/")
-	page.until(`document.querySelectorAll("#devices li").length === 2`)
-	page.click(`#devices li:not(:has(.badge)) button`)
-	page.until(`document.querySelectorAll("#devices li").length === 1`)
+	page.Visit(base + "/")
+	page.Until(`document.querySelectorAll("#devices li").length === 2`)
+	page.Click(`#devices li:not(:has(.badge)) button`)
+	page.Until(`document.querySelectorAll("#devices li").length === 1`)
 	if sessions, err := k.Auth().Sessions(ctx, user.ID); err != nil || len(sessions) != 1 {
 		t.Errorf("%d sessions, %v", len(sessions), err)
 	}
 
-	page.click("#passkeys button")
-	page.until(`document.querySelectorAll("#passkeys li").length === 0`)
-	page.fill("disable", map[string]string{"password": password})
-	page.until(`document.querySelector("#two-step").textContent === "off"`)
-	page.click("#devices button") // this one
-	page.see("#signin")
+	page.Click("#passkeys button")
+	page.Until(`document.querySelectorAll("#passkeys li").length === 0`)
+	fill(page, "disable", map[string]string{"password": password})
+	page.Until(`document.querySelector("#two-step").textContent === "off"`)
+	page.Click("#devices button") // this one
+	page.See("#signin")
 
 	sendMail(t, k) // what waits, so that the next one is the last
-	page.setEmail(address)
-	page.click(`[data-act="code"]`)
-	page.see("#mailcode")
-	page.fill("mailcode", map[string]string{"otp": inMail(t, k, `\b[0-9]{6}\b`)})
-	page.see("#account")
-	page.click(`[data-act="signout"]`)
+	page.Fill(`#signin [name="email"]`, address)
+	page.Click(`[data-act="code"]`)
+	page.See("#mailcode")
+	fill(page, "mailcode", map[string]string{"otp": inMail(t, k, `\b[0-9]{6}\b`)})
+	page.See("#account")
+	page.Click(`[data-act="signout"]`)
 
-	page.see("#signin")
+	page.See("#signin")
 	sendMail(t, k) // what waits, so that the next one is the last
-	page.setEmail(address)
-	page.click(`[data-act="forgot"]`)
-	page.see("#sent")
-	page.visit(linkOf(t, k))
-	page.fill("reset", map[string]string{"newPassword": "another " + password})
-	page.fill("password", map[string]string{"email": address, "password": "another " + password})
-	page.see("#account")
+	page.Fill(`#signin [name="email"]`, address)
+	page.Click(`[data-act="forgot"]`)
+	page.See("#sent")
+	page.Visit(linkOf(t, k))
+	fill(page, "reset", map[string]string{"newPassword": "another " + password})
+	fill(page, "password", map[string]string{"email": address, "password": "another " + password})
+	page.See("#account")
 
-	page.mu.Lock()
-	defer page.mu.Unlock()
-	for _, entry := range page.blocked {
+	for _, entry := range page.Complaints() {
 		if !strings.Contains(entry, `"level":"verbose"`) && !strings.Contains(entry, "status of 4") { // the refusals above
 			t.Errorf("the browser complained: %s", entry)
 		}
 	}
 }
 
-// setEmail names who wants to sign in.
-func (b *tab) setEmail(address string) {
-	b.t.Helper()
-	_, err := b.run(fmt.Sprintf(`document.querySelector('#signin [name="email"]').value = %q`, address))
-	check(b.t, err)
+// fill writes into the fields of a form and sends it.
+func fill(page *browsertest.Tab, form string, fields map[string]string) {
+	form = fmt.Sprintf(`[data-form="%s"]`, form)
+	for name, value := range fields {
+		page.Fill(fmt.Sprintf(`%s [name="%s"]`, form, name), value)
+	}
+	page.Click(form + " button")
 }
 
 func linkOf(t *testing.T, k *kit.Kit) string { t.Helper(); return inMail(t, k, `https?://\S+`) }
@@ -214,5 +221,12 @@ func TestSite(t *testing.T) {
 		if resp.StatusCode != want || path != "/health" && !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s: %s, %v", path, resp.Status, resp.Header)
 		}
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
