@@ -3,6 +3,7 @@ package leaderboard
 import (
 	"testing"
 
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/queue/queuetest"
 )
 
@@ -21,6 +22,13 @@ func KnowLittle(t testing.TB, n int) {
 	t.Cleanup(func() { maxKnown = most })
 }
 
+// SmallImports makes an import work in chunks of n entries, for one test.
+func SmallImports(t testing.TB, n int) {
+	most := importChunk
+	importChunk = n
+	t.Cleanup(func() { importChunk = most })
+}
+
 // BucketOf and FirstKey are the arithmetic of the count table.
 var (
 	BucketOf = bucketOf
@@ -30,4 +38,16 @@ var (
 // Gather makes calls to a board queue up in their order and runs them as one batch.
 func (l *Leaderboard) Gather(board string, calls ...func()) {
 	queuetest.Gather(l.batchers[board], calls...)
+}
+
+// Reads are the texts of what reads about a player who is at a place, and their
+// arguments after the board and when its window opened.
+func Reads(userID string, key, achievedAt int64) map[string][]any {
+	return map[string][]any{
+		"me":      {standingSQL, false, userID},
+		"segment": {segmentSQL, false, database.List([]string{userID})},
+		"around":  {aroundSQL, false, userID, 10},
+		"top":     {plainList.top, 10},
+		"page":    {plainList.page, 10, key, achievedAt, userID, bucketOf(key)},
+	}
 }

@@ -65,7 +65,8 @@ func boundSQL(of string) string {
 const totalSQL = `(SELECT CAST(COALESCE(SUM(c.n), 0) AS BIGINT) FROM leaderboard_count c
 	WHERE c.window_id = m.window_id AND c.level = 0)`
 
-// aheadSQL counts the visible entries ahead of the place m.
+// aheadSQL counts the visible entries ahead of the place m. PostgreSQL would
+// read on behind m as long as the key is the same, hence the limit of its range.
 var aheadSQL = func() string {
 	var b strings.Builder
 	for level := range levels {
@@ -77,10 +78,11 @@ var aheadSQL = func() string {
 		}
 		b.WriteString(") + ")
 	}
-	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM leaderboard_entry o
+	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM /*pg (SELECT o.key, o.achieved_at, o.user_id FROM */ leaderboard_entry o
 		WHERE o.window_id = m.window_id AND o.hidden = 0
 			AND (o.key, o.achieved_at, o.user_id) >= (m.from_key, m.from_at, m.from_user)
-			AND (o.key, o.achieved_at, o.user_id) < (` + boundSQL("m") + `))`)
+			/*pg AND o.key <= m.key ORDER BY o.key, o.achieved_at, o.user_id LIMIT m.from_n) AS o WHERE --*/ AND
+			(o.key, o.achieved_at, o.user_id) < (` + boundSQL("m") + `))`)
 	return b.String()
 }()
 

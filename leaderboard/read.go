@@ -2,9 +2,10 @@ package leaderboard
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -26,10 +27,11 @@ func scanRanked(row database.Scanner) (r ranked, err error) {
 	return r, err
 }
 
-// placedSQL adds to places where their bucket and their range in it begin.
+// placedSQL adds to places where their bucket and their range in it begin, and
+// how many entries the range holds.
 func placedSQL(places string) string {
 	return `(SELECT e.*, COALESCE(r.key, e.first_key) AS from_key, COALESCE(r.achieved_at, 0) AS from_at,
-		COALESCE(r.user_id, '') AS from_user
+		COALESCE(r.user_id, '') AS from_user, r.n AS from_n
 		FROM (SELECT e.*, ` + firstKeySQL + ` AS first_key FROM (` + places + `) AS e) AS e` + rangeSQL + `)`
 }
 
@@ -54,18 +56,23 @@ var (
 		sideSQL("<", "DESC") + sideSQL(">", "ASC")
 )
 
-// A LIMIT that is a bare parameter would make SQLite compile the statement anew
-// each time; these are expressions.
+// fewSQL completes a SELECT of entries to the first n of them, at most one more
+// than [capability.MaxLimit], in an order of key, achieved_at and user_id. SQLite
+// would compile the statement anew each time if the LIMIT was a bare parameter,
+// PostgreSQL plan it anew each time if nothing said that the number is small.
+func fewSQL(entries, order, n string) string {
+	order = ` ORDER BY key ` + order + `, achieved_at ` + order + `, user_id ` + order
+	return `/*pg SELECT * FROM ( */ ` + entries + order +
+		fmt.Sprintf(` /*pg LIMIT %d) AS few`, capability.MaxLimit+1) + order + ` */ LIMIT CAST(` + n + ` AS BIGINT)`
+}
 
 // sideSQL adds the $5 visible entries next to m on one side. Live, their rank
 // is 0: it follows from that of m.
 func sideSQL(side, order string) string {
-	return strings.NewReplacer("<side>", side, "<order>", order).Replace(`
-		UNION ALL SELECT * FROM (SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
+	return ` UNION ALL SELECT * FROM (` + fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
 			(SELECT m.sign FROM m) * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
 		FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
-			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT ` + boundSQL("m") + ` FROM m)
-		ORDER BY o.key <order>, o.achieved_at <order>, o.user_id <order> LIMIT CAST($5 AS BIGINT)) AS side`)
+			AND (o.key, o.achieved_at, o.user_id) `+side+` (SELECT `+boundSQL("m")+` FROM m)`, order, "$5") + `) AS side`
 }
 
 // standing answers the entry of a player; ok is false without one.
@@ -105,16 +112,14 @@ func listings(activity string) listing {
 	columns := `SELECT o.user_id, o.key, o.achieved_at, ` + activity
 	return listing{
 		// The first $3 entries. The window is not joined, which would lose the order of the index.
-		top: columns + `, (SELECT w.sign` + windowSQL + `), 0
-			FROM leaderboard_entry o WHERE o.window_id = (SELECT w.id` + windowSQL + `) AND o.hidden = 0
-			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,
+		top: fewSQL(columns+`, (SELECT w.sign`+windowSQL+`), 0
+			FROM leaderboard_entry o WHERE o.window_id = (SELECT w.id`+windowSQL+`) AND o.hidden = 0`, "ASC", "$3"),
 		// The first $3 entries from a place on, each with how many are ahead of the first.
 		page: `WITH m AS MATERIALIZED ` + placedSQL(`SELECT w.id AS window_id, w.ranged, w.sign,
 				CAST($4 AS BIGINT) AS key, CAST($5 AS BIGINT) AS achieved_at, CAST($6 AS TEXT) AS user_id, CAST($7 AS BIGINT) AS bucket
-				`+windowSQL) + ` ` + columns + `, (SELECT m.sign FROM m), (SELECT ` + aheadSQL + ` FROM m)
+				`+windowSQL) + ` ` + fewSQL(columns+`, (SELECT m.sign FROM m), (SELECT `+aheadSQL+` FROM m)
 			FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
-				AND (o.key, o.achieved_at, o.user_id) >= ($4, $5, $6)
-			ORDER BY o.key, o.achieved_at, o.user_id LIMIT CAST($3 AS BIGINT)`,
+				AND (o.key, o.achieved_at, o.user_id) >= ($4, $5, $6)`, "ASC", "$3"),
 	}
 }
 

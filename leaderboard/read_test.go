@@ -335,3 +335,24 @@ func TestReadMaterialized(t *testing.T) {
 		lists(t, stage(t, db, cfg).User("dan").Get("/leaderboard/arcade/around"), "0 dan:4", "1 ada:3", "2 cyd:1")
 	})
 }
+
+// Reads seek: among many players of one score, cut into many ranges, no
+// statement walks through the entries, the ranges or the counts.
+func TestReadsSeek(t *testing.T) {
+	const players = 20_000
+	leaderboard.SmallRanges(t, 10)
+	each(t, func(t *testing.T, n *node) {
+		var entries []leaderboard.Entry
+		for i := range players {
+			entries = append(entries, entryOf(player(i), 7, int64(i)))
+		}
+		if err := n.bring(t, leaderboard.View{Board: "arcade"}, entries...); err != nil {
+			t.Fatal(err)
+		}
+		for name, read := range leaderboard.Reads(player(players/2), -7, players/2) {
+			t.Run(name, func(t *testing.T) {
+				databasetest.Seeks(t, n.db, "m side", read[0].(string), append([]any{"arcade", 0}, read[1:]...)...)
+			})
+		}
+	})
+}

@@ -36,8 +36,8 @@ type Finding struct {
 	Level int
 	// Bucket is the bucket, or the one a range or an entry is in.
 	Bucket int64
-	// Stored is the count, Actual what there was to be counted, in a range up to
-	// 2000 more; of an entry, the bucket it is stored with and the one it is in.
+	// Stored is the count, Actual what there was to be counted, in a range at most
+	// one more; of an entry, the bucket it is stored with and the one it is in.
 	Stored, Actual int64
 }
 

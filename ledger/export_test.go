@@ -12,3 +12,6 @@ func Rules() (names []string) {
 	}
 	return names
 }
+
+// BalancesSQL is the text of what Balances reads.
+var BalancesSQL = manySQL

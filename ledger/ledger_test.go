@@ -355,6 +355,19 @@ func TestBalances(t *testing.T) {
 	})
 }
 
+// Balances of a few are found by their keys, however many there are.
+func TestBalancesSeek(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		open(t, db)
+		if _, err := db.Exec(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+			INSERT INTO ledger_account (user_id, currency, balance, held, sequence, opened_at)
+			SELECT 'user' || i, 'coins', 0, 0, 0, 0 FROM n`); err != nil {
+			t.Fatal(err)
+		}
+		databasetest.Seeks(t, db, "", ledger.BalancesSQL, `[["user7","coins"],["user8","coins"]]`)
+	})
+}
+
 func TestLists(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, l := t.Context(), open(t, db)

@@ -294,10 +294,14 @@ func (s store) many(ctx context.Context, keys []AccountKey) ([]Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM ledger_account
-		WHERE (user_id, currency) IN (SELECT /*pg value->>0, value->>1 FROM jsonb_array_elements($1::jsonb)) --*/ value->>0, value->>1 FROM json_each($1))
-	`, string(list))
+	return database.All(ctx, s.db, scanAccount, manySQL, string(list))
 }
+
+// PostgreSQL would walk through the table, rather than look a few keys up, where
+// it does not know yet how large the table is.
+var manySQL = `SELECT ` + accountColumns + ` FROM /*pg jsonb_array_elements($1::jsonb) AS n (value), LATERAL (SELECT * FROM */ ledger_account
+	/*pg WHERE user_id = value->>0 AND currency = value->>1 LIMIT 1) AS a --*/ WHERE (user_id, currency) IN (SELECT value->>0, value->>1 FROM json_each($1))
+`
 
 func (s store) countAccounts(ctx context.Context) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM ledger_account`).Scan(&n)
