@@ -37,13 +37,27 @@ func init() {
 	keepScratch()
 }
 
-// keepScratch takes two pieces of C memory of the sizes that SQLite needs for a moment whenever it balances a b-tree.
-// The allocator returns memory to the system as soon as none of its kind is in use, which here would be every time.
+// keepScratch takes some C memory of the sizes that SQLite needs for a moment whenever it balances a b-tree or keeps the
+// pages that a savepoint may restore. The allocator hands out pieces of one size from regions of 64 KiB, and returns a
+// region to the system as soon as none of its pieces is in use, which here would be every time; one piece kept holds it.
 func keepScratch() {
+	const region, regions = 64 << 10, 4
 	tls := libc.NewTLS()
 	defer tls.Close()
-	libc.Xmalloc(tls, 8<<10)
-	libc.Xmalloc(tls, 16<<10)
+	for size := 1 << 10; size <= 16<<10; size *= 2 {
+		held := make(map[uintptr]bool)
+		var spare []uintptr
+		for range regions * region / size {
+			p := libc.Xmalloc(tls, types.Size_t(size))
+			if held[p/region] {
+				spare = append(spare, p)
+			}
+			held[p/region] = true
+		}
+		for _, p := range spare {
+			libc.Xfree(tls, p)
+		}
+	}
 }
 
 // Error is a refusal by SQLite.
