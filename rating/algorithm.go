@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -127,7 +128,7 @@ func bind[P, S any](d Definition[P, S], params, state *jsonschema.Resolved, give
 	if err != nil {
 		return rules{}, err
 	}
-	b := bound[P, S]{d, p, state}
+	b := bound[P, S]{d, p, state, &texts{}}
 	initial, err := b.encode(d.Initial(p))
 	return rules{params: complete, initial: initial, update: b.update, valid: b.check}, err
 }
@@ -159,6 +160,32 @@ type bound[P, S any] struct {
 	Definition[P, S]
 	params P
 	schema *jsonschema.Resolved
+	valid  *texts // states that the schema has let pass
+}
+
+// texts is a set of some that were seen lately.
+type texts struct {
+	mu    sync.Mutex
+	among map[string]struct{}
+	bytes int
+}
+
+const maxTexts = 2 << 20 // bytes
+
+func (t *texts) has(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.among[text]
+	return ok
+}
+
+func (t *texts) add(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bytes += len(text); t.among == nil || t.bytes > maxTexts {
+		t.among, t.bytes = make(map[string]struct{}), len(text)
+	}
+	t.among[text] = struct{}{}
 }
 
 func (b bound[P, S]) update(sides []Side[string]) ([][]rated, error) {
@@ -213,8 +240,11 @@ func (b bound[P, S]) encode(s S) (rated, error) {
 	return r, b.check(r.state)
 }
 
-// check holds a state to the schema.
+// check holds a state to the schema. What was just stored passes when it is read.
 func (b bound[P, S]) check(text string) error {
+	if b.valid.has(text) {
+		return nil
+	}
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		return fmt.Errorf("a state of %s: %w", b.ID, err)
@@ -222,5 +252,6 @@ func (b bound[P, S]) check(text string) error {
 	if err := b.schema.Validate(value); err != nil {
 		return fmt.Errorf("a state of %s: %w", b.ID, err)
 	}
+	b.valid.add(text)
 	return nil
 }
