@@ -22,6 +22,13 @@ func KnowLittle(t testing.TB, n int) {
 	t.Cleanup(func() { maxKnown = most })
 }
 
+// SmallWalks makes a walk work in chunks of n entries, for one test.
+func SmallWalks(t testing.TB, n int64) {
+	most := walkChunk
+	walkChunk = n
+	t.Cleanup(func() { walkChunk = most })
+}
+
 // SmallImports makes an import work in chunks of n entries, for one test.
 func SmallImports(t testing.TB, n int) {
 	most := importChunk
@@ -42,12 +49,24 @@ func (l *Leaderboard) Gather(board string, calls ...func()) {
 
 // Reads are the texts of what reads about a player who is at a place, and their
 // arguments after the board and when its window opened.
-func Reads(userID string, key, achievedAt int64) map[string][]any {
-	return map[string][]any{
+func Reads(d database.Dialect, userID string, key, achievedAt int64) map[string][]any {
+	reads := map[string][]any{
 		"me":      {standingSQL, false, userID},
-		"segment": {segmentSQL, false, database.List([]string{userID})},
 		"around":  {aroundSQL, false, userID, 10},
+		"segment": {segmentSQL, false, database.List([]string{userID})},
 		"top":     {plainList.top, 10},
 		"page":    {plainList.page, 10, key, achievedAt, userID, bucketOf(key)},
 	}
+	if d == database.PostgreSQL {
+		delete(reads, "me")
+		reads["around"] = []any{aroundManySQL, false, []string{userID}, []int64{10}}
+	}
+	return reads
+}
+
+// GatherReads makes reads of a board queue up in their order and runs them as
+// one batch of each kind, where they share statements.
+func (l *Leaderboard) GatherReads(board string, players, pages []func()) {
+	queuetest.Gather(&l.readers[board].players, players...)
+	queuetest.Gather(&l.readers[board].pages, pages...)
 }

@@ -92,6 +92,7 @@ type Leaderboard struct {
 	audit  *audit.Audit
 
 	batchers map[string]*batcher // by board
+	readers  map[string]*reader
 }
 
 // New checks the configuration, all faults at once; it does no I/O. A schedule
@@ -103,9 +104,9 @@ func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.batchers = make(map[string]*batcher, len(l.boards))
+	l.batchers, l.readers = make(map[string]*batcher, len(l.boards)), make(map[string]*reader, len(l.boards))
 	for key, b := range l.boards {
-		l.batchers[key] = newBatcher(l.store, b)
+		l.batchers[key], l.readers[key] = newBatcher(l.store, b), newReader(l.store, l.materialized())
 	}
 	return l, nil
 }
@@ -173,14 +174,14 @@ func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing,
 	if err != nil {
 		return Standing{}, err
 	}
-	r, ok, err := l.store.standing(ctx, v, l.materialized(), userID)
-	if err == nil && !ok {
+	found, err := l.readers[v.Key].around(ctx, v, userID, 0)
+	if err == nil && found.me < 0 {
 		err = l.missing(ctx, v, ErrEntryNotFound)
 	}
 	if err != nil {
 		return Standing{}, err
 	}
-	return v.standing(r), nil
+	return v.standing(found.rows[found.me]), nil
 }
 
 // Top lists a window in order, the best first. Ranks here are live in both
@@ -191,17 +192,16 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	if err != nil {
 		return none, err
 	}
-	var after *place
-	p := place{}
-	if later, err := page.After(&p.key, &p.achievedAt, &p.userID); err != nil {
-		return none, err
-	} else if later {
-		if !inRange(p.key) || checkUser(p.userID) != nil {
-			return none, capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
-		}
-		after = &p
+	q := listQuery{view: v, limit: page.Limit + 1}
+	later, err := page.After(&q.after.key, &q.after.achievedAt, &q.after.userID)
+	if err == nil && later && (!inRange(q.after.key) || checkUser(q.after.userID) != nil) {
+		err = capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
 	}
-	rows, err := l.store.list(ctx, v, after, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	q.first = !later
+	rows, err := l.readers[v.Key].list(ctx, q)
 	if err == nil && len(rows) == 0 {
 		err = l.missing(ctx, v, nil)
 	}
@@ -224,14 +224,14 @@ func (l *Leaderboard) Around(ctx context.Context, in View, userID string, limit 
 	if limit < 1 || limit > MaxAround {
 		return Neighbours{}, capability.ErrInvalidRequest.Saying("limit is a number from 1 to %d.", MaxAround)
 	}
-	rows, me, err := l.store.around(ctx, v, l.materialized(), userID, limit-1)
-	if err == nil && me < 0 {
+	found, err := l.readers[v.Key].around(ctx, v, userID, limit-1)
+	if err == nil && found.me < 0 {
 		err = l.missing(ctx, v, ErrEntryNotFound)
 	}
 	if err != nil {
 		return Neighbours{}, err
 	}
-	total := rows[me].total
+	rows, me, total := found.rows, found.me, found.rows[found.me].total
 	first := max(0, min(me-limit/2, len(rows)-limit))
 	rows = rows[first:min(first+limit, len(rows))]
 	return Neighbours{Items: v.ranked(rows), Total: total}, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// rankChunk is how many entries a transaction of the walk ranks.
-const rankChunk = 1000
+// walkChunk is how many entries a transaction of the walk ranks.
+var walkChunk int64 = 1000 // less in tests
 
 // late is for how long after its end submissions may still come into a window,
 // from transactions under way and nodes whose clocks are behind.
@@ -78,7 +78,7 @@ func (l *Leaderboard) rankWindow(ctx context.Context, b *board, window int64, to
 		if err != nil {
 			return err
 		}
-		at, ranked = next, ranked+rankChunk
+		at, ranked = next, ranked+walkChunk
 		if err := l.pace(ctx, began); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 	last, more, err = database.Get(ctx, s.db, scanPlace, `SELECT key, achieved_at, user_id FROM leaderboard_entry
 		WHERE window_id = $1 AND hidden = 0 AND (key, achieved_at, user_id) > ($2, $3, $4)
 		ORDER BY key, achieved_at, user_id LIMIT 1 OFFSET $5`,
-		window, after.key, after.achievedAt, after.userID, rankChunk-1)
+		window, after.key, after.achievedAt, after.userID, walkChunk-1)
 	if err != nil {
 		return last, false, err
 	}
@@ -109,7 +109,7 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 				ORDER BY key, achieved_at, user_id LIMIT $6) AS e) AS chunk
 		WHERE leaderboard_entry.window_id = $1 AND leaderboard_entry.user_id = chunk.user_id
 			AND leaderboard_entry.rank <> chunk.rank`,
-		window, after.key, after.achievedAt, after.userID, ranked, rankChunk)
+		window, after.key, after.achievedAt, after.userID, ranked, walkChunk)
 	return last, more, err
 }
 

@@ -193,7 +193,8 @@ func TestMaterializedHidden(t *testing.T) {
 
 // TestWalkChunks walks boards of one chunk, just over one, and several.
 func TestWalkChunks(t *testing.T) {
-	for _, size := range []int{1, 999, 1000, 1001, 2500} {
+	leaderboard.SmallWalks(t, 100)
+	for _, size := range []int{1, 99, 100, 101, 250} {
 		databasetest.Each(t, func(t *testing.T, db *database.DB) {
 			n := open(t, db, written, newClock())
 			scores := make([]int64, size)
@@ -208,7 +209,7 @@ func TestWalkChunks(t *testing.T) {
 			if err := n.interrupted(t, written, func(int) { chunks++ }).run(t, walk, ""); err != nil {
 				t.Fatal(err)
 			}
-			if wrong := n.misranked(t, arcade); wrong != 0 || chunks != size/1000+1 || n.locks(t) != 0 {
+			if wrong := n.misranked(t, arcade); wrong != 0 || chunks != size/100+1 || n.locks(t) != 0 {
 				t.Errorf("%d wrong after %d chunks, %d locks", wrong, chunks, n.locks(t))
 			}
 		})
@@ -218,8 +219,9 @@ func TestWalkChunks(t *testing.T) {
 // TestWalkBesideWriters walks while others submit, hide and remove; the walk
 // after it, alone, finds everybody's rank.
 func TestWalkBesideWriters(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	everywhere(t, func(t *testing.T, nodes ...*node) {
-		scores := make([]int64, 2500)
+		scores := make([]int64, 250)
 		for i := range scores {
 			scores[i] = int64(i % 10)
 		}
@@ -252,10 +254,11 @@ func TestWalkBesideWriters(t *testing.T) {
 
 // TestWalkPace has a walk pause after each chunk as long as that took.
 func TestWalkPace(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	synctest.Test(t, func(t *testing.T) {
 		at := newClock()
 		n := open(t, databasetest.Memory(t), written, at)
-		n.load(t, arcade, make([]int64, 2500)...)
+		n.load(t, arcade, make([]int64, 250)...)
 		host := capability.Host{DB: n.db, Environment: "test", Log: slog.New(slog.DiscardHandler), Now: func() time.Time {
 			at.advance(3 * time.Second) // what a chunk takes
 			return at.Now()
@@ -284,8 +287,9 @@ func TestWalkPace(t *testing.T) {
 
 // TestWalkLock has one walk at a time on two nodes: the other does nothing.
 func TestWalkLock(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
-		a.load(t, arcade, make([]int64, 2500)...)
+		a.load(t, arcade, make([]int64, 250)...)
 		tries := 0
 		walker := a.interrupted(t, written, func(chunk int) {
 			if chunk == 1 {
@@ -297,7 +301,7 @@ func TestWalkLock(t *testing.T) {
 			if err := b.run(t, walk, ""); err != nil {
 				t.Error(err)
 			}
-			if wrong := b.misranked(t, arcade); wrong != int64(2500-1000*(chunk-1)) {
+			if wrong := b.misranked(t, arcade); wrong != int64(250-100*(chunk-1)) {
 				t.Errorf("%d without a rank before chunk %d", wrong, chunk)
 			}
 		})
@@ -313,6 +317,7 @@ func TestWalkLock(t *testing.T) {
 // TestWalkStale takes the lock of a walk that has given no sign of life for as
 // long as counts as dead, and finishes it; should that one wake up, it stops.
 func TestWalkStale(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	for name, c := range map[string]struct {
 		stale time.Duration
 		env   string
@@ -320,20 +325,20 @@ func TestWalkStale(t *testing.T) {
 	}{
 		"by default":    {time.Hour, "", 0},
 		"environment":   {1500 * time.Millisecond, "1500", 0},
-		"configuration": {time.Minute, "1500", time.Minute},
+		"configuration": {time.Minute, "150", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LEADERBOARD_LOCK_STALE_MS", c.env)
 			cfg := written
 			cfg.LockStale = c.cfg
 			pair(t, cfg, func(t *testing.T, a, b *node) {
-				a.load(t, arcade, make([]int64, 2500)...)
+				a.load(t, arcade, make([]int64, 250)...)
 				dead := a.interrupted(t, cfg, func(chunk int) {
 					if chunk == 1 {
 						return
 					}
 					a.clock.advance(c.stale - time.Millisecond)
-					if err := b.run(t, walk, ""); err != nil || b.misranked(t, arcade) != 1500 {
+					if err := b.run(t, walk, ""); err != nil || b.misranked(t, arcade) != 150 {
 						t.Errorf("taken too early: %v, %d wrong", err, b.misranked(t, arcade))
 					}
 					a.clock.advance(time.Millisecond)
@@ -345,7 +350,7 @@ func TestWalkStale(t *testing.T) {
 				if err := dead.run(t, walk, ""); err == nil || !strings.Contains(err.Error(), "taken over") {
 					t.Errorf("went on without its lock: %v", err)
 				}
-				if wrong := a.misranked(t, arcade); wrong != 2499 {
+				if wrong := a.misranked(t, arcade); wrong != 249 {
 					t.Errorf("wrote without its lock: %d wrong", wrong)
 				}
 			})
@@ -355,8 +360,9 @@ func TestWalkStale(t *testing.T) {
 
 // TestWalkTaken leaves the lock to whom it belongs when one stops that has lost it.
 func TestWalkTaken(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
-		a.load(t, arcade, make([]int64, 2500)...)
+		a.load(t, arcade, make([]int64, 250)...)
 		first := a.interrupted(t, written, func(chunk int) {
 			if chunk != 2 {
 				return
@@ -379,8 +385,9 @@ func TestWalkTaken(t *testing.T) {
 
 // TestWalkStopped gives the lock back at once when its node stops.
 func TestWalkStopped(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
-		a.load(t, arcade, make([]int64, 2500)...)
+		a.load(t, arcade, make([]int64, 250)...)
 		ctx, stop := context.WithCancel(t.Context())
 		walker := a.interrupted(t, written, func(chunk int) {
 			if chunk == 2 {
@@ -390,7 +397,7 @@ func TestWalkStopped(t *testing.T) {
 		if err := walker.runUntil(ctx, t, walk, ""); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if wrong := a.misranked(t, arcade); wrong != 1500 || a.locks(t) != 0 {
+		if wrong := a.misranked(t, arcade); wrong != 150 || a.locks(t) != 0 {
 			t.Errorf("%d wrong, %d locks", wrong, a.locks(t))
 		}
 		a.clock.advance(time.Hour)
@@ -440,10 +447,11 @@ func TestWalkFinal(t *testing.T) {
 
 // TestWalkOvertaken walks a closed window again that has changed behind the walk.
 func TestWalkOvertaken(t *testing.T) {
+	leaderboard.SmallWalks(t, 100)
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
 		closed := leaderboard.View{Board: "daily", Window: "20261121T0000Z"}
-		n.load(t, closed, make([]int64, 1500)...)
+		n.load(t, closed, make([]int64, 150)...)
 		n.clock.advance(48 * time.Hour)
 		walker := n.interrupted(t, written, func(chunk int) {
 			if chunk != 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -52,8 +53,18 @@ var (
 	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m`
 	segmentSQL  = `WITH m AS MATERIALIZED ` + entriesSQL(database.InList(4)) + ` ` + rankedSQL + `m
 		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
+	// The entry of $4 and those around it.
 	aroundSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m` +
 		sideSQL("<", "DESC") + sideSQL(">", "ASC")
+	// The same of all players of $4 on PostgreSQL, with a number for each, every
+	// row with the user id of whose neighbours it is one.
+	aroundManySQL = `WITH m AS MATERIALIZED ` + placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket,
+			e.achieved_at, e.hidden, e.attempts, e.last_active_at, e.rank, asked.n
+		FROM leaderboard_window w
+			CROSS JOIN unnest((SELECT $4::text[]), (SELECT $5::bigint[])) AS asked (user_id, n)
+			CROSS JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = asked.user_id LIMIT 1) AS e
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`) +
+		strings.Replace(rankedSQL, "SELECT", "SELECT m.user_id,", 1) + `m` + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
 )
 
 // fewSQL completes a SELECT of entries to the first n of them, at most one more
@@ -75,9 +86,12 @@ func sideSQL(side, order string) string {
 			AND (o.key, o.achieved_at, o.user_id) `+side+` (SELECT `+boundSQL("m")+` FROM m)`, order, "$5") + `) AS side`
 }
 
-// standing answers the entry of a player; ok is false without one.
-func (s store) standing(ctx context.Context, v view, materialized bool, userID string) (r ranked, ok bool, err error) {
-	return database.Get(ctx, s.db, scanRanked, standingSQL, v.Key, v.openedAt, materialized, userID)
+// sideManySQL is sideSQL for each of several m.
+func sideManySQL(side, order string) string {
+	return ` UNION ALL SELECT m.user_id, side.* FROM m CROSS JOIN LATERAL (` + fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden,
+			o.attempts, o.last_active_at, m.sign * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
+		FROM leaderboard_entry o WHERE o.window_id = m.window_id AND o.hidden = 0
+			AND (o.key, o.achieved_at, o.user_id) `+side+` (m.key, m.achieved_at, m.user_id)`, order, "m.n") + `) AS side WHERE m.n > 0`
 }
 
 // segment answers the visible entries of some players, in order.
@@ -85,12 +99,16 @@ func (s store) segment(ctx context.Context, v view, materialized bool, userIDs [
 	return database.All(ctx, s.db, scanRanked, segmentSQL, v.Key, v.openedAt, materialized, database.List(userIDs))
 }
 
-// around answers the entry of a player and at most n visible ones on each side
-// of it, in order, and where among them the player is; none without an entry.
-func (s store) around(ctx context.Context, v view, materialized bool, userID string, n int) (rows []ranked, me int, err error) {
-	rows, err = database.All(ctx, s.db, scanRanked, aroundSQL, v.Key, v.openedAt, materialized, userID, n)
+// near is the entry of a player and visible ones on each side of it, in order.
+type near struct {
+	rows []ranked
+	me   int // where among them the player is, -1 without an entry
+}
+
+// nearOf orders rows that were found for a player.
+func nearOf(rows []ranked, userID string, materialized bool) near {
 	slices.SortFunc(rows, func(x, y ranked) int { return x.compare(y.place) })
-	me = slices.IndexFunc(rows, func(r ranked) bool { return r.userID == userID })
+	me := slices.IndexFunc(rows, func(r ranked) bool { return r.userID == userID })
 	if !materialized {
 		for i := range rows {
 			rows[i].rank = rows[me].rank + int64(i-me)
@@ -99,7 +117,41 @@ func (s store) around(ctx context.Context, v view, materialized bool, userID str
 			}
 		}
 	}
-	return rows, me, err
+	return near{rows, me}
+}
+
+// around answers the entry of a player and at most n visible ones on each side of it.
+func (s store) around(ctx context.Context, v view, materialized bool, userID string, n int) (near, error) {
+	if s.db.Dialect() == database.PostgreSQL {
+		found, err := s.aroundMany(ctx, v, materialized, map[string]int{userID: n})
+		return found[userID], err
+	}
+	query, args := standingSQL, []any{v.Key, v.openedAt, materialized, userID}
+	if n > 0 {
+		query, args = aroundSQL, append(args, n)
+	}
+	rows, err := database.All(ctx, s.db, scanRanked, query, args...)
+	return nearOf(rows, userID, materialized), err
+}
+
+// aroundMany is around for several players, with a number for each.
+func (s store) aroundMany(ctx context.Context, v view, materialized bool, asked map[string]int) (map[string]near, error) {
+	userIDs, numbers := make([]string, 0, len(asked)), make([]int64, 0, len(asked))
+	for id, n := range asked {
+		userIDs, numbers = append(userIDs, id), append(numbers, int64(n))
+	}
+	rows := make(map[string][]ranked, len(asked))
+	_, err := database.All(ctx, s.db, func(row database.Scanner) (of string, err error) {
+		var r ranked
+		err = row.Scan(&of, &r.userID, &r.key, &r.achievedAt, &r.hidden, &r.attempts, &r.lastActiveAt, &r.score, &r.rank, &r.total)
+		rows[of] = append(rows[of], r)
+		return of, err
+	}, aroundManySQL, v.Key, v.openedAt, materialized, userIDs, numbers)
+	found := make(map[string]near, len(asked))
+	for id := range asked {
+		found[id] = nearOf(rows[id], id, materialized)
+	}
+	return found, err
 }
 
 const windowSQL = ` FROM leaderboard_window w WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`
@@ -125,15 +177,15 @@ func listings(activity string) listing {
 
 var plainList, activityList = listings("0, 0"), listings("o.attempts, o.last_active_at")
 
-// list answers visible entries in order, behind a place or from the first on.
-func (s store) list(ctx context.Context, v view, after *place, limit int) ([]ranked, error) {
+// list answers visible entries in order.
+func (s store) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	text := plainList
-	if v.TrackActivity {
+	if q.view.TrackActivity {
 		text = activityList
 	}
-	query, args := text.top, []any{v.Key, v.openedAt, limit}
-	if after != nil {
-		from := after.next()
+	query, args := text.top, []any{q.view.Key, q.view.openedAt, q.limit}
+	if !q.first {
+		from := q.after.next()
 		query, args = text.page, append(args, from.key, from.achievedAt, from.userID, from.bucket())
 	}
 	rows, err := s.db.Query(ctx, query, args...)
@@ -141,7 +193,7 @@ func (s store) list(ctx context.Context, v view, after *place, limit int) ([]ran
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	list := make([]ranked, 0, limit)
+	list := make([]ranked, 0, q.limit)
 	var r ranked
 	var sign, ahead int64
 	into := []any{&r.userID, &r.key, &r.achievedAt, &r.attempts, &r.lastActiveAt, &sign, &ahead}

@@ -346,10 +346,13 @@ func TestReadsSeek(t *testing.T) {
 		for i := range players {
 			entries = append(entries, entryOf(player(i), 7, int64(i)))
 		}
+		if n.db.Dialect() == database.SQLite { // whose plan is the same without
+			entries = nil
+		}
 		if err := n.bring(t, leaderboard.View{Board: "arcade"}, entries...); err != nil {
 			t.Fatal(err)
 		}
-		for name, read := range leaderboard.Reads(player(players/2), -7, players/2) {
+		for name, read := range leaderboard.Reads(n.db.Dialect(), player(players/2), -7, players/2) {
 			t.Run(name, func(t *testing.T) {
 				databasetest.Seeks(t, n.db, "m side", read[0].(string), append([]any{"arcade", 0}, read[1:]...)...)
 			})
