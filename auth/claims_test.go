@@ -340,7 +340,10 @@ func TestHintHoldsUntilTheRowsAreRead(t *testing.T) {
 // A user's list of devices reads his own alone, however many there are.
 func TestDevicesAreFoundByTheirUser(t *testing.T) {
 	a := openInternal(t, databasetest.Memory(t), time.Now)
-	databasetest.Seeks(t, a.host.DB, "", devicesOf, "", 0, 10, "ada")
+	plan := databasetest.Seeks(t, a.host.DB, "", devicesOf, "", 0, 10, "ada")
+	if !strings.Contains(plan, "auth_device USING INDEX auth_device_by_user (user_id=? AND id>?)") {
+		t.Error(plan)
+	}
 }
 
 // Requests that are still under way when the capability is closed note nothing

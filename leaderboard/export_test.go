@@ -29,13 +29,6 @@ func SmallWalks(t testing.TB, n int64) {
 	t.Cleanup(func() { walkChunk = most })
 }
 
-// SmallImports makes an import work in chunks of n entries, for one test.
-func SmallImports(t testing.TB, n int) {
-	most := importChunk
-	importChunk = n
-	t.Cleanup(func() { importChunk = most })
-}
-
 // BucketOf and FirstKey are the arithmetic of the count table.
 var (
 	BucketOf = bucketOf
@@ -58,15 +51,36 @@ func Reads(d database.Dialect, userID string, key, achievedAt int64) map[string]
 		"page":    {plainList.page, 10, key, achievedAt, userID, bucketOf(key)},
 	}
 	if d == database.PostgreSQL {
-		delete(reads, "me")
+		reads["me"] = []any{standingManySQL, false, []string{userID}, []int64{0}}
 		reads["around"] = []any{aroundManySQL, false, []string{userID}, []int64{10}}
 	}
 	return reads
 }
 
 // GatherReads makes reads of a board queue up in their order and runs them as
-// one batch of each kind, where they share statements.
-func (l *Leaderboard) GatherReads(board string, players, pages []func()) {
-	queuetest.Gather(&l.readers[board].players, players...)
-	queuetest.Gather(&l.readers[board].pages, pages...)
+// one batch of each kind. It answers how many came to the queues.
+func (l *Leaderboard) GatherReads(board string, players, pages []func()) (shared int) {
+	r := l.readers[board]
+	queuetest.Gather(watched{&r.players, &shared}, players...)
+	queuetest.Gather(watched{&r.pages, &shared}, pages...)
+	return shared
+}
+
+// watched counts who waits when a queue is released.
+type watched struct {
+	queue interface {
+		Hold() func()
+		Waiting() int
+	}
+	waited *int
+}
+
+func (w watched) Waiting() int { return w.queue.Waiting() }
+
+func (w watched) Hold() func() {
+	release := w.queue.Hold()
+	return func() {
+		*w.waited += w.Waiting()
+		release()
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-var importChunk = 10_000 // entries a transaction; less in tests
+const importChunk = 1000 // entries a transaction
 
 // Import copies entries from elsewhere into a window of a board: UserID, Score,
 // AchievedAt, Attempts and LastActiveAt of each, in place of the player's entry

@@ -188,7 +188,6 @@ func TestImportImmutable(t *testing.T) {
 // TestImportChunks leaves what came before a failure: it is durable, not
 // counted, and found so; run again, everything is there.
 func TestImportChunks(t *testing.T) {
-	leaderboard.SmallImports(t, 1000)
 	each(t, func(t *testing.T, n *node) {
 		var entries []leaderboard.Entry
 		for i := range int64(2500) {

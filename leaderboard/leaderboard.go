@@ -111,10 +111,10 @@ func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	return l, nil
 }
 
-// close lets submissions under way finish.
+// close lets what is under way finish.
 func (l *Leaderboard) close(ctx context.Context) (err error) {
-	for _, b := range l.batchers {
-		err = errors.Join(err, b.Close(ctx))
+	for key, b := range l.batchers {
+		err = errors.Join(err, b.Close(ctx), l.readers[key].close(ctx))
 	}
 	return err
 }
@@ -192,9 +192,10 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	if err != nil {
 		return none, err
 	}
+	page.Limit = min(page.Limit, capability.MaxLimit)
 	q := listQuery{view: v, limit: page.Limit + 1}
 	later, err := page.After(&q.after.key, &q.after.achievedAt, &q.after.userID)
-	if err == nil && later && (!inRange(q.after.key) || checkUser(q.after.userID) != nil) {
+	if err == nil && later && (!inRange(q.after.key) || q.after.achievedAt < 0 || checkUser(q.after.userID) != nil) {
 		err = capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
 	}
 	if err != nil {

@@ -325,7 +325,7 @@ func TestWalkStale(t *testing.T) {
 	}{
 		"by default":    {time.Hour, "", 0},
 		"environment":   {1500 * time.Millisecond, "1500", 0},
-		"configuration": {time.Minute, "150", time.Minute},
+		"configuration": {time.Minute, "1500", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LEADERBOARD_LOCK_STALE_MS", c.env)

@@ -156,7 +156,7 @@ func (s store) inspectRanges(ctx context.Context, window int64, after place) (wr
 		// Without a limit PostgreSQL would read on as long as the key is the same.
 		var actual int64
 		if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT key, achieved_at, user_id FROM leaderboard_entry
-			WHERE window_id = $1 AND hidden = 0 AND (key, achieved_at, user_id) >= ($2, $3, $4)
+			WHERE window_id = $1 AND hidden = 0 AND key <= $5 AND (key, achieved_at, user_id) >= ($2, $3, $4)
 			ORDER BY key, achieved_at, user_id LIMIT CAST($8 AS BIGINT)) AS held
 			WHERE (key, achieved_at, user_id) < ($5, $6, $7)`,
 			window, r.key, r.achievedAt, r.userID, until.key, until.achievedAt, until.userID, max(r.n, 0)+1,

@@ -53,19 +53,23 @@ var (
 	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m`
 	segmentSQL  = `WITH m AS MATERIALIZED ` + entriesSQL(database.InList(4)) + ` ` + rankedSQL + `m
 		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
-	// The entry of $4 and those around it.
+	// The entry of $4 and those around it, on SQLite.
 	aroundSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m` +
 		sideSQL("<", "DESC") + sideSQL(">", "ASC")
-	// The same of all players of $4 on PostgreSQL, with a number for each, every
-	// row with the user id of whose neighbours it is one.
-	aroundManySQL = `WITH m AS MATERIALIZED ` + placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket,
-			e.achieved_at, e.hidden, e.attempts, e.last_active_at, e.rank, asked.n
+	// Those of all players of $4 on PostgreSQL, every row with the user id of
+	// whose neighbours it is one; $5 says how many each has on a side.
+	standingManySQL = manySQL("0") + `m`
+	aroundManySQL   = manySQL("asked.n") + `m` + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
+)
+
+func manySQL(n string) string {
+	return `WITH m AS MATERIALIZED ` + placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket,
+			e.achieved_at, e.hidden, e.attempts, e.last_active_at, e.rank, `+n+` AS n
 		FROM leaderboard_window w
 			CROSS JOIN unnest((SELECT $4::text[]), (SELECT $5::bigint[])) AS asked (user_id, n)
 			CROSS JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = asked.user_id LIMIT 1) AS e
-		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`) +
-		strings.Replace(rankedSQL, "SELECT", "SELECT m.user_id,", 1) + `m` + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
-)
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`) + strings.Replace(rankedSQL, "SELECT", "SELECT m.user_id,", 1)
+}
 
 // fewSQL completes a SELECT of entries to the first n of them, at most one more
 // than [capability.MaxLimit], in an order of key, achieved_at and user_id. SQLite
@@ -80,10 +84,12 @@ func fewSQL(entries, order, n string) string {
 // sideSQL adds the $5 visible entries next to m on one side. Live, their rank
 // is 0: it follows from that of m.
 func sideSQL(side, order string) string {
-	return ` UNION ALL SELECT * FROM (` + fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
+	return strings.NewReplacer("<side>", side, "<order>", order).Replace(`
+		UNION ALL SELECT * FROM (SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
 			(SELECT m.sign FROM m) * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
 		FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
-			AND (o.key, o.achieved_at, o.user_id) `+side+` (SELECT `+boundSQL("m")+` FROM m)`, order, "$5") + `) AS side`
+			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT ` + boundSQL("m") + ` FROM m)
+		ORDER BY o.key <order>, o.achieved_at <order>, o.user_id <order> LIMIT CAST($5 AS BIGINT)) AS side`)
 }
 
 // sideManySQL is sideSQL for each of several m.
@@ -131,27 +137,36 @@ func (s store) around(ctx context.Context, v view, materialized bool, userID str
 		query, args = aroundSQL, append(args, n)
 	}
 	rows, err := database.All(ctx, s.db, scanRanked, query, args...)
-	return nearOf(rows, userID, materialized), err
+	if err != nil {
+		return near{}, err
+	}
+	return nearOf(rows, userID, materialized), nil
 }
 
 // aroundMany is around for several players, with a number for each.
 func (s store) aroundMany(ctx context.Context, v view, materialized bool, asked map[string]int) (map[string]near, error) {
 	userIDs, numbers := make([]string, 0, len(asked)), make([]int64, 0, len(asked))
+	query := standingManySQL
 	for id, n := range asked {
 		userIDs, numbers = append(userIDs, id), append(numbers, int64(n))
+		if n > 0 {
+			query = aroundManySQL
+		}
 	}
 	rows := make(map[string][]ranked, len(asked))
-	_, err := database.All(ctx, s.db, func(row database.Scanner) (of string, err error) {
+	if _, err := database.All(ctx, s.db, func(row database.Scanner) (of string, err error) {
 		var r ranked
 		err = row.Scan(&of, &r.userID, &r.key, &r.achievedAt, &r.hidden, &r.attempts, &r.lastActiveAt, &r.score, &r.rank, &r.total)
 		rows[of] = append(rows[of], r)
 		return of, err
-	}, aroundManySQL, v.Key, v.openedAt, materialized, userIDs, numbers)
+	}, query, v.Key, v.openedAt, materialized, userIDs, numbers); err != nil {
+		return nil, err
+	}
 	found := make(map[string]near, len(asked))
 	for id := range asked {
 		found[id] = nearOf(rows[id], id, materialized)
 	}
-	return found, err
+	return found, nil
 }
 
 const windowSQL = ` FROM leaderboard_window w WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`

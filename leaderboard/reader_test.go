@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/leaderboard"
 )
 
@@ -69,7 +70,14 @@ func TestSharedReads(t *testing.T) {
 			}
 			return calls
 		}
-		n.GatherReads("weekly", calls(players), calls(pages))
+		shared := n.GatherReads("weekly", calls(players), calls(pages))
+		want := 0
+		if n.db.Dialect() == database.PostgreSQL { // of the open window all players, and the first pages
+			want = len(players)/3 + 4
+		}
+		if shared != want {
+			t.Errorf("%d reads share, not %d", shared, want)
+		}
 		for _, r := range append(players, pages...) {
 			err := n.db.InTx(t.Context(), func(ctx context.Context) error {
 				alone, err := r.ask(ctx)
@@ -109,5 +117,41 @@ func TestReadsFollowWrites(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// A range whose count has become wrong costs the rank its exactness until it is
+// mended, and nobody the answer.
+func TestWrongRange(t *testing.T) {
+	leaderboard.SmallRanges(t, 4)
+	each(t, func(t *testing.T, n *node) {
+		n.load(t, arcade, make([]int64, 40)...)
+		for _, count := range []int64{-3, 0, 9000} {
+			n.tamper(t, arcade, `UPDATE leaderboard_range SET n = $2 WHERE window_id = $1`, count)
+			if _, err := n.Me(t.Context(), arcade, "u0020"); err != nil {
+				t.Errorf("%d: %v", count, err)
+			}
+			if _, err := n.Around(t.Context(), arcade, "u0020", 5); err != nil {
+				t.Errorf("%d: %v", count, err)
+			}
+			if _, err := n.Segment(t.Context(), arcade, "u0020"); err != nil {
+				t.Errorf("%d: %v", count, err)
+			}
+			if _, err := n.Rebuild(t.Context(), arcade); err != nil {
+				t.Error(err)
+			}
+			n.addsUp(t)
+		}
+	})
+}
+
+// A page is at most of capability.MaxLimit entries, and says that there are more.
+func TestLargePage(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		n.load(t, arcade, make([]int64, capability.MaxLimit+1)...)
+		page, err := n.Top(t.Context(), arcade, capability.Page{Limit: 1000})
+		if err != nil || len(page.Items) != capability.MaxLimit || page.NextCursor == nil {
+			t.Errorf("%v %d %v", err, len(page.Items), page.NextCursor)
+		}
 	})
 }

@@ -170,7 +170,10 @@ type texts struct {
 	bytes int
 }
 
-const maxTexts = 2 << 20 // bytes
+const (
+	maxTexts     = 4 << 20 // bytes
+	textOverhead = 64      // of each in the set
+)
 
 func (t *texts) has(text string) bool {
 	t.mu.Lock()
@@ -182,8 +185,12 @@ func (t *texts) has(text string) bool {
 func (t *texts) add(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.bytes += len(text); t.among == nil || t.bytes > maxTexts {
-		t.among, t.bytes = make(map[string]struct{}), len(text)
+	if _, known := t.among[text]; known {
+		return
+	}
+	size := len(text) + textOverhead
+	if t.bytes += size; t.among == nil || t.bytes > maxTexts {
+		t.among, t.bytes = make(map[string]struct{}), size
 	}
 	t.among[text] = struct{}{}
 }

@@ -20,7 +20,7 @@ func TestTexts(t *testing.T) {
 		}
 		bytes := 0
 		for text := range known.among {
-			bytes += len(text)
+			bytes += len(text) + textOverhead
 		}
 		if bytes != known.bytes || bytes > maxTexts {
 			t.Fatalf("%d bytes, counted as %d", bytes, known.bytes)

@@ -52,7 +52,6 @@ await fetch("/result", { method: "POST", body: JSON.stringify(result) })
 // The page's side in a real browser: the same page on the issuer's origin, and
 // on another, which can call nothing.
 func TestBrowser(t *testing.T) {
-	b := browsertest.Start(t)
 	for name, tt := range map[string]struct {
 		host string
 		want map[string]any
@@ -68,14 +67,15 @@ func TestBrowser(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, runPage(t, b, tt.host)); diff != "" {
+			if diff := cmp.Diff(tt.want, runPage(t, tt.host)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func runPage(t *testing.T, b *browsertest.Browser, host string) (result map[string]any) {
+func runPage(t *testing.T, host string) (result map[string]any) {
+	b := browsertest.Start(t)
 	var handler http.Handler
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	defer service.Close()

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +30,7 @@ type Browser struct {
 	last      int
 	waiting   map[int]chan message
 	complaint map[string][]string
+	ended     error
 }
 
 // message is what the browser says: the answer to a command, or an event.
@@ -86,6 +86,7 @@ func (b *Browser) read(out *bufio.Reader) {
 	for {
 		raw, err := out.ReadBytes(0)
 		if err != nil {
+			b.end(err)
 			return
 		}
 		var m message
@@ -104,10 +105,24 @@ func (b *Browser) read(out *bufio.Reader) {
 	}
 }
 
+// end tells those who wait, and will, that no answers come any more.
+func (b *Browser) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = err
+	for _, to := range b.waiting {
+		to <- message{Error: &struct{ Message string }{err.Error()}}
+	}
+	clear(b.waiting)
+}
+
 // post sends a command whose answer comes on the channel.
 func (b *Browser) post(session, method string, params any) (<-chan message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.ended != nil {
+		return nil, b.ended
+	}
 	b.last++
 	answer := make(chan message, 1)
 	b.waiting[b.last] = answer
@@ -216,12 +231,18 @@ func (p *Tab) Run(body string, into any) {
 		if err == nil {
 			return
 		}
+		_, own := err.(exception)
 		replaced := strings.Contains(err.Error(), "navigated") || strings.Contains(err.Error(), "context")
-		if !replaced || time.Now().After(deadline) {
+		if own || !replaced || time.Now().After(deadline) {
 			p.b.t.Fatal(err)
 		}
 	}
 }
+
+// exception is one that the script has thrown.
+type exception string
+
+func (e exception) Error() string { return string(e) }
 
 func (p *Tab) evaluate(script map[string]any, into any) error {
 	var out struct {
@@ -233,7 +254,7 @@ func (p *Tab) evaluate(script map[string]any, into any) error {
 	}
 	switch {
 	case out.ExceptionDetails != nil:
-		return errors.New(out.ExceptionDetails.Exception.Description)
+		return exception(out.ExceptionDetails.Exception.Description)
 	case into != nil:
 		return json.Unmarshal(out.Result.Value, into)
 	}

@@ -30,8 +30,8 @@ func TestEnd(t *testing.T) {
 			if text := page.Text("button"); text != "pressed" {
 				t.Error(text)
 			}
-			page.Run(`throw_ = undefined; setTimeout(() => nobody(), 0)`, nil)
-			page.Until("throw_ === undefined")
+			page.Run(`setTimeout(() => { globalThis.done = true; nobody() }, 0)`, nil)
+			page.Until("done")
 			if c := page.Complaints(); len(c) != 1 {
 				t.Errorf("%d complaints: %s", len(c), c)
 			}

@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	batchTime = 30 * time.Second // for a batch
+	batchTime = 30 * time.Second // for a batch, unless it says
 
 	// A leader waits for callers that were just served, and will come again, for
 	// an eighth of what the last batch took, up to maxPatience or maxYields.
@@ -45,6 +46,11 @@ type Queue[Op, Out any] struct {
 	Leaders func() int
 	// MaxWaiting bounds the queue, 0 does not.
 	MaxWaiting int
+	// Time bounds a batch; it defaults to 30 seconds.
+	Time time.Duration
+	// Reads says that a caller may go while others run its operation: nothing is
+	// lost with it. Who leads stays.
+	Reads bool
 
 	mu       sync.Mutex
 	leading  int
@@ -61,6 +67,7 @@ type Call[Op, Out any] struct {
 	Err error
 	// turn says, once, that the caller leads (true) or that it is served.
 	turn chan bool
+	gone bool
 }
 
 // Do brings an operation to its outcome. A caller that goes away takes back an
@@ -82,7 +89,7 @@ func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
 			if q.withdraw(c) {
 				return out, ctx.Err()
 			}
-			lead = <-c.turn
+			lead = <-c.turn // at once where callers may go
 		}
 	}
 	if lead {
@@ -115,21 +122,23 @@ func (q *Queue[Op, Out]) leaders() int {
 	return q.Leaders()
 }
 
+// withdraw takes a call back, unless it has been run, its caller leads, or it is
+// being run and must be waited for.
 func (q *Queue[Op, Out]) withdraw(c *Call[Op, Out]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.queue, c)
-	if i < 0 {
-		return false
+	if i := slices.Index(q.queue, c); i >= 0 {
+		q.queue = slices.Delete(q.queue, i, i+1)
+		return true
 	}
-	q.queue = slices.Delete(q.queue, i, i+1)
-	return true
+	c.gone = q.Reads && len(c.turn) == 0
+	return c.gone
 }
 
 // lead runs the caller's operation with those that wait.
 func (q *Queue[Op, Out]) lead(ctx context.Context, c *Call[Op, Out]) {
 	calls := q.gather(c)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(q.Time, batchTime))
 	defer cancel()
 	began, served := time.Now(), 0
 	defer func() {
@@ -166,7 +175,8 @@ func (q *Queue[Op, Out]) gather(c *Call[Op, Out]) []*Call[Op, Out] {
 func (q *Queue[Op, Out]) end(calls []*Call[Op, Out], served int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queue = slices.Insert(q.queue, 0, calls[served:]...)
+	again := slices.DeleteFunc(calls[served:], func(c *Call[Op, Out]) bool { return c.gone })
+	q.queue = slices.Insert(q.queue, 0, again...)
 	q.expected = min(served+len(q.queue), q.Size)
 	q.patience = min(took/patience, maxPatience)
 	for _, c := range calls[1:served] {

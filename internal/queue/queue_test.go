@@ -166,6 +166,51 @@ func TestBegun(t *testing.T) {
 	queuetest.Gather(q, do, do)
 }
 
+// TestGone lets a caller of reads go in the middle of a batch, served in it or
+// not: nobody waits for it, and it is not led later.
+func TestGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{}, 2)
+	var batches [][]int
+	q := &queue.Queue[int, int]{Size: 9, Reads: true, Run: func(_ context.Context, calls []*call) int {
+		var batch []int
+		for _, c := range calls {
+			batch = append(batch, c.Op)
+		}
+		if batches = append(batches, batch); len(batches) == 1 {
+			cancel()
+			<-left
+			<-left
+		}
+		for _, c := range calls[:min(2, len(calls))] {
+			square(c)
+		}
+		return min(2, len(calls))
+	}}
+	stays := func(n int) func() {
+		return func() {
+			if out, err := q.Do(t.Context(), n); out != n*n || err != nil {
+				t.Error(out, err)
+			}
+		}
+	}
+	goes := func(n int) func() {
+		return func() {
+			if out, err := q.Do(ctx, n); out != 0 || !errors.Is(err, context.Canceled) {
+				t.Error(out, err)
+			}
+			left <- struct{}{}
+		}
+	}
+	queuetest.Gather(q, stays(1), goes(2), goes(3), stays(4), stays(5))
+	if diff := cmp.Diff([][]int{{1, 2, 3, 4, 5}, {4, 5}}, batches); diff != "" {
+		t.Error(diff)
+	}
+	if q.Busy() || q.Waiting() != 0 {
+		t.Error("somebody is waited for")
+	}
+}
+
 // TestFull refuses who finds too many.
 func TestFull(t *testing.T) {
 	r := newRecorder(9)
