@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -69,9 +70,8 @@ func Start(t testing.TB) *Browser {
 	read := make(chan struct{})
 	go func() { defer close(read); b.read(bufio.NewReader(out)) }()
 	t.Cleanup(func() {
-		if err := b.call("", "Browser.close", nil, nil); err != nil {
-			t.Errorf("%v: %v", err, cmd.Process.Kill())
-		}
+		_, _ = b.post("", "Browser.close", nil) // it may end before it answers
+		defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the browser ended with %v\n%s", err, cmd.Stderr)
 		}
@@ -231,9 +231,9 @@ func (p *Tab) Run(body string, into any) {
 		if err == nil {
 			return
 		}
-		_, own := err.(exception)
+		var own exception
 		replaced := strings.Contains(err.Error(), "navigated") || strings.Contains(err.Error(), "context")
-		if own || !replaced || time.Now().After(deadline) {
+		if errors.As(err, &own) || !replaced || time.Now().After(deadline) {
 			p.b.t.Fatal(err)
 		}
 	}
