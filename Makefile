@@ -24,7 +24,7 @@ deps: ## refuse a module that the checked-in list does not name
 	@go list -m all | cut -d' ' -f1 | LC_ALL=C sort | diff -u DEPENDENCIES - || { echo 'a dependency changed: see DESIGN.md, then update DEPENDENCIES'; exit 1; }
 
 race: ## the tests under the race detector (needs a C compiler)
-	go test -race -short ./...
+	go test -race -short -timeout 20m ./...
 
 fuzz: ## each fuzz target for ten seconds
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
