@@ -343,7 +343,8 @@ func TestReadMaterialized(t *testing.T) {
 func TestReadsSeek(t *testing.T) {
 	const players = 20_000
 	leaderboard.SmallRanges(t, 10)
-	each(t, func(t *testing.T, n *node) {
+	everywhere(t, func(t *testing.T, nodes ...*node) {
+		n := nodes[0]
 		if n.db.Dialect() == database.PostgreSQL { // the plan of SQLite is the same without
 			var entries []leaderboard.Entry
 			for i := range players {
@@ -352,7 +353,8 @@ func TestReadsSeek(t *testing.T) {
 			if err := n.bring(t, arcade, entries...); err != nil {
 				t.Fatal(err)
 			}
-			// So that a look at the index is none at the table too.
+			// After it a look at the index is none at the table too, as nobody else
+			// has a transaction in this database.
 			if _, err := n.db.Exec(t.Context(), `VACUUM leaderboard_entry`); err != nil {
 				t.Fatal(err)
 			}
