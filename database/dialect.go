@@ -27,7 +27,7 @@ func (d Dialect) String() string {
 
 // InList returns the SQL that stands after a TEXT column to keep the rows whose value is in the JSON list given as
 // parameter n; [List] makes that argument. One parameter serves any number of values, so the statement stays cached.
-// As an array the values are looked up in an index that begins with the column, rather than joined.
+// On PostgreSQL they become an array, which is looked up in an index that begins with the column rather than joined.
 //
 //	db.Query(ctx, `SELECT id FROM users WHERE id `+database.InList(1), database.List(ids))
 func InList(n int) string {

@@ -201,7 +201,6 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	if err != nil {
 		return none, err
 	}
-	q.first = !later
 	rows, err := l.readers[v.Key].list(ctx, q)
 	if err == nil && len(rows) == 0 {
 		err = l.missing(ctx, v, nil)

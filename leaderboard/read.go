@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -36,40 +35,35 @@ func placedSQL(places string) string {
 		FROM (SELECT e.*, ` + firstKeySQL + ` AS first_key FROM (` + places + `) AS e) AS e` + rangeSQL + `)`
 }
 
-// entriesSQL is the entries of the window $1, $2 whose user id is as said.
-func entriesSQL(userID string) string {
-	return placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket, e.achieved_at, e.hidden, e.attempts,
-			e.last_active_at, e.rank
-		FROM leaderboard_window w JOIN leaderboard_entry e ON e.window_id = w.id
-		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept AND e.user_id ` + userID)
+// entriesSQL is the entries of the window $1, $2 that are joined to it, as e.
+func entriesSQL(joined string) string {
+	return placedSQL(`SELECT e.*, w.ranged, w.sign FROM leaderboard_window w ` + joined + `
+		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`)
 }
 
-// rankedSQL answers entries, to be called m. The rank is the materialized one
-// where $3 says so; a hidden entry has none of those and is ranked at once.
-var rankedSQL = `SELECT m.user_id, m.key, m.achieved_at, m.hidden, m.attempts, m.last_active_at, m.sign * m.key,
-	CASE WHEN $3 AND m.hidden = 0 THEN m.rank ELSE 1 + ` + aheadSQL + ` END, ` + totalSQL + ` FROM `
+// rankedSQL is the columns of entries, to be called m. The rank is the materialized
+// one where $3 says so; a hidden entry has none of those and is ranked at once.
+var rankedSQL = `m.user_id, m.key, m.achieved_at, m.hidden, m.attempts, m.last_active_at, m.sign * m.key,
+	CASE WHEN $3 AND m.hidden = 0 THEN m.rank ELSE 1 + ` + aheadSQL + ` END, ` + totalSQL
+
+const ofUserSQL = `JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id `
 
 var (
-	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m`
-	segmentSQL  = `WITH m AS MATERIALIZED ` + entriesSQL(database.InList(4)) + ` ` + rankedSQL + `m
+	segmentSQL = `WITH m AS MATERIALIZED ` + entriesSQL(ofUserSQL+database.InList(4)) + ` SELECT ` + rankedSQL + ` FROM m
 		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
-	// The entry of $4 and those around it, on SQLite.
-	aroundSQL = `WITH m AS MATERIALIZED ` + entriesSQL("= $4") + ` ` + rankedSQL + `m` +
-		sideSQL("<", "DESC") + sideSQL(">", "ASC")
-	// Those of all players of $4 on PostgreSQL, every row with the user id of
-	// whose neighbours it is one; $5 says how many each has on a side.
-	standingManySQL = manySQL("0") + `m`
-	aroundManySQL   = manySQL("asked.n") + `m` + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
-)
 
-func manySQL(n string) string {
-	return `WITH m AS MATERIALIZED ` + placedSQL(`SELECT e.window_id, w.ranged, w.sign, e.user_id, e.key, e.bucket,
-			e.achieved_at, e.hidden, e.attempts, e.last_active_at, e.rank, `+n+` AS n
-		FROM leaderboard_window w
+	// On SQLite: the entry of $4, and those around it.
+	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL(ofUserSQL+"= $4") + ` SELECT ` + rankedSQL + ` FROM m`
+	aroundSQL   = standingSQL + sideSQL("<", "DESC") + sideSQL(">", "ASC")
+
+	// On PostgreSQL: those of all players of $4, every row with the user id of
+	// whose neighbours it is one; $5 says how many each has on a side.
+	standingManySQL = `WITH m AS MATERIALIZED ` + entriesSQL(`
 			CROSS JOIN unnest((SELECT $4::text[]), (SELECT $5::bigint[])) AS asked (user_id, n)
-			CROSS JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = asked.user_id LIMIT 1) AS e
-		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`) + strings.Replace(rankedSQL, "SELECT", "SELECT m.user_id,", 1)
-}
+			CROSS JOIN LATERAL (SELECT o.*, asked.n FROM leaderboard_entry o
+				WHERE o.window_id = w.id AND o.user_id = asked.user_id LIMIT 1) AS e`) + ` SELECT m.user_id, ` + rankedSQL + ` FROM m`
+	aroundManySQL = standingManySQL + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
+)
 
 // fewSQL completes a SELECT of entries to the first n of them, at most one more
 // than [capability.MaxLimit], in an order of key, achieved_at and user_id. SQLite
@@ -81,23 +75,23 @@ func fewSQL(entries, order, n string) string {
 		fmt.Sprintf(` /*pg LIMIT %d) AS few`, capability.MaxLimit+1) + order + ` */ LIMIT CAST(` + n + ` AS BIGINT)`
 }
 
-// sideSQL adds the $5 visible entries next to m on one side. Live, their rank
-// is 0: it follows from that of m.
-func sideSQL(side, order string) string {
-	return strings.NewReplacer("<side>", side, "<order>", order).Replace(`
-		UNION ALL SELECT * FROM (SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
-			(SELECT m.sign FROM m) * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
-		FROM leaderboard_entry o WHERE o.window_id = (SELECT m.window_id FROM m) AND o.hidden = 0
-			AND (o.key, o.achieved_at, o.user_id) <side> (SELECT ` + boundSQL("m") + ` FROM m)
-		ORDER BY o.key <order>, o.achieved_at <order>, o.user_id <order> LIMIT CAST($5 AS BIGINT)) AS side`)
+// besideSQL is the n visible entries next to m on one side; of says what of m is
+// asked for. Live, their rank is 0: it follows from that of m.
+func besideSQL(of func(columns string) string, side, order, n string) string {
+	return fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
+			`+of("m.sign")+` * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
+		FROM leaderboard_entry o WHERE o.window_id = `+of("m.window_id")+` AND o.hidden = 0
+			AND (o.key, o.achieved_at, o.user_id) `+side+` `+of(boundSQL("m")), order, n)
 }
 
-// sideManySQL is sideSQL for each of several m.
+func sideSQL(side, order string) string {
+	m := func(columns string) string { return "(SELECT " + columns + " FROM m)" }
+	return ` UNION ALL SELECT * FROM (` + besideSQL(m, side, order, "$5") + `) AS side`
+}
+
 func sideManySQL(side, order string) string {
-	return ` UNION ALL SELECT m.user_id, side.* FROM m CROSS JOIN LATERAL (` + fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden,
-			o.attempts, o.last_active_at, m.sign * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
-		FROM leaderboard_entry o WHERE o.window_id = m.window_id AND o.hidden = 0
-			AND (o.key, o.achieved_at, o.user_id) `+side+` (m.key, m.achieved_at, m.user_id)`, order, "m.n") + `) AS side WHERE m.n > 0`
+	m := func(columns string) string { return "(" + columns + ")" }
+	return ` UNION ALL SELECT m.user_id, side.* FROM m CROSS JOIN LATERAL (` + besideSQL(m, side, order, "m.n") + `) AS side WHERE m.n > 0`
 }
 
 // segment answers the visible entries of some players, in order.
@@ -199,7 +193,7 @@ func (s store) list(ctx context.Context, q listQuery) ([]ranked, error) {
 		text = activityList
 	}
 	query, args := text.top, []any{q.view.Key, q.view.openedAt, q.limit}
-	if !q.first {
+	if q.after != (place{}) {
 		from := q.after.next()
 		query, args = text.page, append(args, from.key, from.achievedAt, from.userID, from.bucket())
 	}

@@ -35,10 +35,10 @@ type aroundQuery struct {
 	n      int
 }
 
-// listQuery is the part of a list that is asked for: behind a place, or the first.
+// listQuery is the part of a list that is asked for: behind a place, or the first
+// where there is none.
 type listQuery struct {
 	view  view
-	first bool
 	after place
 	limit int
 }
@@ -93,7 +93,7 @@ func (r *reader) readPlayers(ctx context.Context, calls []*queue.Call[aroundQuer
 
 // list answers visible entries in order, which are not the caller's to change.
 func (r *reader) list(ctx context.Context, q listQuery) ([]ranked, error) {
-	if !q.first || !r.shares(ctx, q.view) {
+	if q.after != (place{}) || !r.shares(ctx, q.view) {
 		return r.store.list(ctx, q)
 	}
 	return r.pages.Do(ctx, q)

@@ -138,6 +138,9 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv("MULTIPLAYER_TEST_CHILD"); address != "" {
 		playMatches(address)
 	}
+	if os.Getenv(holder) != "" {
+		holdSockets(os.Stdin)
+	}
 	os.Exit(m.Run())
 }
 

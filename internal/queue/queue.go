@@ -67,6 +67,7 @@ type Call[Op, Out any] struct {
 	Err error
 	// turn says, once, that the caller leads (true) or that it is served.
 	turn chan bool
+	// gone says that the caller went in the middle of a batch.
 	gone bool
 }
 
