@@ -12,11 +12,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/seal"
@@ -32,14 +34,14 @@ type assembly struct {
 	o      *options
 	kit    *Kit
 	faults capability.Faults
-	keys   *seal.Keys
 }
 
 // begin resolves what every capability runs on. Its error is one nothing can
 // be built after.
 func begin(o *options) (*assembly, error) {
-	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version}
+	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version, hooks: hooks.New()}
 	k.log = o.log.With(slog.String("environment", k.environment))
+	k.sealing = o.sealing(k)
 	a := &assembly{o: o, kit: k, faults: capability.Faults{Capability: "kit"}}
 	a.resolveBaseURL()
 	a.checkOptions()
@@ -163,10 +165,11 @@ func (b *binding) host(k *Kit) capability.Host {
 	return capability.Host{
 		DB: b.db, Jobs: b.queue, PubSub: k.bus, Log: k.log, Now: k.clock,
 		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix,
+		Sealing: k.sealing, Hooks: k.hooks,
 	}
 }
 
-// host answers what a capability runs on. The databases of the peers it must
+// host returns what a capability runs on. The databases of the peers it must
 // change rows together with, where composed, have to be its own.
 func (a *assembly) host(name, want string, peers ...string) capability.Host {
 	want = cmp.Or(want, DefaultDatabase)
@@ -175,7 +178,7 @@ func (a *assembly) host(name, want string, peers ...string) capability.Host {
 			a.faults.AddFault(capability.Fault{
 				Capability: name, Key: "database", Value: want,
 				Reason: "is not the database of a capability it must commit together with, " + peer,
-				Mend:   "name the same database in both",
+				Fix:    "name the same database in both",
 			})
 		}
 	}
@@ -186,37 +189,45 @@ func (a *assembly) host(name, want string, peers ...string) capability.Host {
 	}
 	a.faults.AddFault(capability.Fault{
 		Capability: name, Key: "database", Value: want,
-		Reason: "no database of this name was given", Mend: "add it with WithNamedDatabase, or leave the key empty for DB",
+		Reason: "no database of this name was given", Fix: "add it with WithNamedDatabase, or leave the key empty for DB",
 	})
 	return a.kit.bindings[0].host(a.kit)
 }
 
-// masterKeys loads what encrypts at rest, once, when a capability needs it.
-// After a fault it answers keys of this run, so that one fault is not reported
-// by everyone who needs them.
-func (a *assembly) masterKeys() *seal.Keys {
-	if a.keys != nil {
-		return a.keys
-	}
-	keys, err := a.loadKeys()
-	if err != nil {
-		a.faults.Join(err)
-		keys, _ = seal.Load(capability.Sandbox, func(string) string { return "" })
-	}
-	if keys.Ephemeral() {
-		a.kit.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
-	}
-	a.keys = keys
-	return keys
+// sealing loads the master keys once, when a capability first needs them. A
+// fault is returned to every caller and reported once.
+func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
+	return sync.OnceValues(func() (capability.Sealer, error) {
+		keys, err := o.loadKeys(k.environment)
+		if err != nil {
+			return nil, err
+		}
+		if keys.Ephemeral() {
+			k.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
+		}
+		return keys, nil
+	})
 }
 
-func (a *assembly) loadKeys() (*seal.Keys, error) {
-	if a.o.masterKeys == nil {
-		return seal.Load(a.kit.environment, os.Getenv)
+// masterKeys returns the keys, or after a fault ephemeral ones, so that the
+// faults of what is built on them are found too.
+func (a *assembly) masterKeys() *seal.Keys {
+	sealer, err := a.kit.sealing()
+	if err != nil {
+		a.faults.Join(err)
+		keys, _ := seal.Load(capability.Sandbox, func(string) string { return "" })
+		return keys
+	}
+	return sealer.(*seal.Keys)
+}
+
+func (o *options) loadKeys(environment string) (*seal.Keys, error) {
+	if o.masterKeys == nil {
+		return seal.Load(environment, os.Getenv)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
 	defer cancel()
-	return seal.LoadFrom(ctx, a.o.masterKeys)
+	return seal.LoadFrom(ctx, o.masterKeys)
 }
 
 // auditDatabase is where events are recorded, or "" without audit.
@@ -307,7 +318,7 @@ func (a *assembly) finish() error {
 	return nil
 }
 
-// queueOf answers the queue whose jobs commit with the capability's rows.
+// queueOf returns the queue whose jobs commit with the capability's rows.
 func (k *Kit) queueOf(c capability.Capability) *jobs.Queue {
 	for _, b := range k.bindings {
 		if b.db == c.Database {
@@ -325,7 +336,7 @@ func (k *Kit) users() *capability.Users {
 	return &users
 }
 
-// machines answers who verifies control-plane credentials.
+// machines returns who verifies control-plane credentials.
 func (k *Kit) machines() *capability.Machines {
 	if k.controlPlane == nil {
 		return nil

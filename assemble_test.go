@@ -95,8 +95,8 @@ func faultsOf(err error) []string {
 			}
 		case errors.As(err, &fault):
 			list = append(list, fault.Capability+"."+fault.Key+": "+fault.Reason)
-			if fault.Mend == "" {
-				list = append(list, "no mend")
+			if fault.Fix == "" {
+				list = append(list, "no fix")
 			}
 		default:
 			list = append(list, "not a fault: "+err.Error())
@@ -200,7 +200,7 @@ func TestFaultFindsItsRefusal(t *testing.T) {
 	invalid := capability.NewError(422, "shop/invalid_schedule", "The schedule does not parse.")
 	_, err := kittest.Compose(t, kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
 		var faults capability.Faults
-		faults.AddFault(capability.Fault{Capability: "shop", Key: "window", Value: "* *", Reason: "does not parse", Mend: "use five fields", Refusal: invalid})
+		faults.AddFault(capability.Fault{Capability: "shop", Key: "window", Value: "* *", Reason: "does not parse", Fix: "use five fields", Refusal: invalid})
 		return capability.Capability{}, faults.Err()
 	}))
 	if !errors.Is(err, invalid) {

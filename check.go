@@ -39,8 +39,8 @@ func (c checker) take(taken map[string]string, part, key, value string) {
 	taken[value] = part
 }
 
-func (c checker) fault(part, key string, value any, reason, mend string) {
-	c.AddFault(capability.Fault{Capability: part, Key: key, Value: value, Reason: reason, Mend: mend})
+func (c checker) fault(part, key string, value any, reason, fix string) {
+	c.AddFault(capability.Fault{Capability: part, Key: key, Value: value, Reason: reason, Fix: fix})
 }
 
 func (c checker) capability(part capability.Capability) {
@@ -69,7 +69,7 @@ func (c checker) capability(part capability.Capability) {
 
 func (c checker) route(part capability.Capability, r capability.Route) {
 	row := r.Method + " " + r.Path
-	bad := func(reason, mend string) { c.fault(part.Name, "routes", row, reason, mend) }
+	bad := func(reason, fix string) { c.fault(part.Name, "routes", row, reason, fix) }
 	if !methodForm.MatchString(r.Method) {
 		bad("has no method the kit serves", "use GET, HEAD, POST, PUT, PATCH, DELETE or capability.Any")
 	}
@@ -91,7 +91,7 @@ func (c checker) route(part capability.Capability, r capability.Route) {
 	}
 }
 
-func (c checker) machineRoute(part capability.Capability, r capability.Route, bad func(reason, mend string)) {
+func (c checker) machineRoute(part capability.Capability, r capability.Route, bad func(reason, fix string)) {
 	if r.Guard.Scope() == "" && !(part.Name == "control-plane" && strings.HasSuffix(r.Path, "/ping")) {
 		bad("is a control-plane route without a scope", "name the scope in capability.ControlPlane")
 	}

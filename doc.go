@@ -1,5 +1,5 @@
 // Package kit gives an application a whole backend: one New call composes
-// capabilities, checks them, and answers an http.Handler.
+// capabilities, checks them, and returns an http.Handler.
 //
 //	k, err := kit.New(
 //		kit.WithAuth(auth.Config{}),

@@ -17,6 +17,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kv"
@@ -66,6 +67,8 @@ type Kit struct {
 
 	clock          func() time.Time
 	internalPrefix string
+	sealing        func() (capability.Sealer, error)
+	hooks          *hooks.Hooks
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -177,7 +180,7 @@ func (k *Kit) Migrate(ctx context.Context) error {
 }
 
 // Rewrap wraps everything that the capabilities have sealed with the first
-// master key, so that older ones can be removed, and answers how many values it
+// master key, so that older ones can be removed, and returns how many values it
 // changed. A capability that fails does not keep the others from it; until there
 // is no error, older master keys must stay. It may run while the kit serves.
 func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
@@ -193,56 +196,59 @@ func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
 	return changed, err
 }
 
-// Audit answers the composed capability, or nil.
+// Audit returns the composed capability, or nil.
 func (k *Kit) Audit() *audit.Audit { return k.audit }
 
-// Secrets answers the composed capability, or nil.
+// Secrets returns the composed capability, or nil.
 func (k *Kit) Secrets() *secrets.Secrets { return k.secrets }
 
-// ControlPlane answers the composed capability, or nil.
+// ControlPlane returns the composed capability, or nil.
 func (k *Kit) ControlPlane() *controlplane.ControlPlane { return k.controlPlane }
 
-// Email answers the composed capability, or nil.
+// Email returns the composed capability, or nil.
 func (k *Kit) Email() *email.Email { return k.email }
 
-// Auth answers the composed capability, or nil.
+// Auth returns the composed capability, or nil.
 func (k *Kit) Auth() *auth.Auth { return k.auth }
 
-// Ledger answers the composed capability, or nil.
+// Ledger returns the composed capability, or nil.
 func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
 
-// Leaderboard answers the composed capability, or nil.
+// Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
 
-// Rating answers the composed capability, or nil.
+// Rating returns the composed capability, or nil.
 func (k *Kit) Rating() *rating.Rating { return k.rating }
 
-// Multiplayer answers the composed capability, or nil.
+// Multiplayer returns the composed capability, or nil.
 func (k *Kit) Multiplayer() *multiplayer.Multiplayer { return k.multiplayer }
 
-// Matchmaking answers the composed capability, or nil.
+// Matchmaking returns the composed capability, or nil.
 func (k *Kit) Matchmaking() *matchmaking.Matchmaking { return k.matchmaking }
 
-// Database answers the binding DB, for the application's own rows: what runs
+// Database returns the binding DB, for the application's own rows: what runs
 // inside its InTx commits together with what capabilities write there.
 func (k *Kit) Database() *database.DB { return k.bindings[0].db }
 
-// Host answers what a capability of the application's own runs on.
+// Host returns what a capability of the application's own runs on.
 func (k *Kit) Host() capability.Host { return k.bindings[0].host(k) }
 
-// Jobs answers the queue of the binding DB.
+// Jobs returns the queue of the binding DB.
 func (k *Kit) Jobs() *jobs.Queue { return k.bindings[0].queue }
 
-// PubSub answers the bus that carries hints between nodes.
+// PubSub returns the bus that carries hints between nodes.
 func (k *Kit) PubSub() *pubsub.Bus { return k.bus }
 
-// Environment answers the deployment's environment.
+// Hooks returns what the application attaches its code to, before it serves.
+func (k *Kit) Hooks() *hooks.Hooks { return k.hooks }
+
+// Environment returns the deployment's environment.
 func (k *Kit) Environment() string { return k.environment }
 
-// Version answers the deployed version, as GET /health does.
+// Version returns the deployed version, as GET /health does.
 func (k *Kit) Version() string { return k.version }
 
-// BaseURL answers where clients reach the kit, without a trailing slash.
+// BaseURL returns where clients reach the kit, without a trailing slash.
 func (k *Kit) BaseURL() string { return k.baseURL.String() }
 
 // Capabilities lists what is composed, in order.

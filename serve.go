@@ -52,7 +52,7 @@ func (k *Kit) getHealth(*capability.Call, capability.None) (Health, error) {
 	return Health{Status: "ok", Version: k.version}, nil
 }
 
-// ServeHTTP answers a request of the root or of the mount path.
+// ServeHTTP returns a request of the root or of the mount path.
 func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeHTTP(w, r) }
 
 // Owns reports whether the kit answers this path, whatever the method. It is

@@ -86,7 +86,7 @@ func TestPersonalDataIsErasable(t *testing.T) {
 
 func recordFrom(t *testing.T, a *audit.Audit, ip string) {
 	t.Helper()
-	ctx := capability.WithOrigin(context.Background(), &capability.Origin{IP: ip, UserAgent: "Firefox"})
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: ip, UserAgent: "Firefox"})
 	if err := a.Record(ctx, audit.Event{Action: "test/done"}); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (a *Audit) jobs() []jobs.Binding {
 	return list
 }
 
-// health answers how many events wait for a seal, at most 10,000.
+// health returns how many events wait for a seal, at most 10,000.
 func (a *Audit) health(ctx context.Context) (any, error) { return a.store.countWaiting(ctx, 10_000) }
 
 // Record writes an event in the transaction of ctx, or in one of its own when
@@ -119,7 +119,7 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 	})
 }
 
-// Event answers one event. It refuses with audit/event_not_found.
+// Event returns one event. It refuses with audit/event_not_found.
 func (a *Audit) Event(ctx context.Context, eventID string) (Entry, error) {
 	if !storable(eventID) {
 		return Entry{}, ErrEventNotFound
@@ -131,7 +131,7 @@ func (a *Audit) Event(ctx context.Context, eventID string) (Entry, error) {
 	return entry, err
 }
 
-// SealOf answers the place of an event in its chain; ok is false while it waits
+// SealOf returns the place of an event in its chain; ok is false while it waits
 // for one.
 func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, err error) {
 	return a.store.sealOf(ctx, eventID)
@@ -156,7 +156,7 @@ func (a *Audit) Events(ctx context.Context, f Filter, page capability.Page) (cap
 const eraseChunk = 1000
 
 // Erase removes the personal data (IP address and user agent) of the events a
-// filter selects, which names an actor or a subject, and answers of how many.
+// filter selects, which names an actor or a subject, and returns of how many.
 // The events stay and their chain stays valid. Erasing is an event itself. A
 // filter that names nobody is refused with kit/invalid_request.
 func (a *Audit) Erase(ctx context.Context, f Filter) (erased int64, err error) {

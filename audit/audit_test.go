@@ -58,7 +58,7 @@ func TestRecordKeepsEveryFact(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		db.UseClock(func() time.Time { return start })
 		a := open(t, db)
-		ctx := capability.WithOrigin(context.Background(), &capability.Origin{
+		ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{
 			RequestID: "request-1", Method: http.MethodPost, Route: "/ledger/:currency/credit",
 			Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"},
 			IP:     "203.0.113.7", UserAgent: "Firefox",
@@ -149,7 +149,7 @@ func TestActorOfTheContext(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.caller.Strategy.String(), func(t *testing.T) {
-			ctx := capability.WithOrigin(context.Background(), &capability.Origin{Caller: tt.caller})
+			ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{Caller: tt.caller})
 			if err := a.Record(ctx, audit.Event{Action: "test/done"}); err != nil {
 				t.Fatal(err)
 			}
@@ -292,7 +292,7 @@ func BenchmarkRecord(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			a := open(b, open1(b))
-			ctx := capability.WithOrigin(context.Background(), &capability.Origin{
+			ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{
 				RequestID: "01jnq3k5f8", Method: http.MethodPost, Route: "/ledger/:currency/credit",
 				Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"},
 				IP:     "203.0.113.7", UserAgent: "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",

@@ -22,14 +22,14 @@ type waitingEvent struct {
 	hash []byte
 }
 
-// lockShard answers the last link of a shard and keeps other sealers out until
+// lockShard returns the last link of a shard and keeps other sealers out until
 // the transaction ends; ok is false when one is at it already.
 func (s store) lockShard(ctx context.Context, shard int64) (Head, bool, error) {
 	return database.Get(ctx, s.db, scanHead,
 		`SELECT shard, seq, hash FROM audit_shard WHERE shard = $1 /*pg FOR UPDATE SKIP LOCKED */`, shard)
 }
 
-// heads answers the last link of every shard, at one instant.
+// heads returns the last link of every shard, at one instant.
 func (s store) heads(ctx context.Context) ([]Head, error) {
 	return database.All(ctx, s.db, scanHead, `SELECT shard, seq, hash FROM audit_shard ORDER BY shard`)
 }
@@ -38,7 +38,7 @@ func scanHead(row database.Scanner) (h Head, err error) {
 	return h, row.Scan(&h.Shard, &h.Seq, &h.Hash)
 }
 
-// waiting answers events without a seal, in the order of their ids.
+// waiting returns events without a seal, in the order of their ids.
 func (s store) waiting(ctx context.Context, shard int64, limit int) ([]waitingEvent, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (w waitingEvent, err error) {
 		return w, row.Scan(&w.id, &w.hash)
@@ -73,7 +73,7 @@ func (s store) appendSeals(ctx context.Context, shard int64, seals []link) error
 	return err
 }
 
-// sealOf answers the place of an event in its chain.
+// sealOf returns the place of an event in its chain.
 func (s store) sealOf(ctx context.Context, eventID string) (Seal, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (l Seal, err error) {
 		return l, row.Scan(&l.Shard, &l.Seq, &l.Prev, &l.Hash)
@@ -88,7 +88,7 @@ func (s store) chain(ctx context.Context, shard, after, until int64, limit int) 
 		ORDER BY seq LIMIT $4`, shard, after, until, limit)
 }
 
-// records answers the events of the ids that exist.
+// records returns the events of the ids that exist.
 func (s store) records(ctx context.Context, ids []string) (map[string]record, error) {
 	rows, err := database.All(ctx, s.db, scanRecord,
 		`SELECT `+recordColumns+` WHERE e.id `+database.InList(1), database.List(ids))
@@ -125,7 +125,7 @@ func (s store) strays(ctx context.Context, after string, limit int) (n int, last
 	return n, last, stray, err
 }
 
-// strayLink answers a link outside of the chains, whose numbers run from 0.
+// strayLink returns a link outside of the chains, whose numbers run from 0.
 func (s store) strayLink(ctx context.Context) (Head, bool, error) {
 	return database.Get(ctx, s.db, scanHead, `
 		SELECT s.shard, s.seq, s.hash FROM audit_shard h JOIN audit_seal s ON s.shard = h.shard AND s.seq > h.seq
@@ -172,7 +172,7 @@ func (s store) checkpoints(ctx context.Context, after int64, limit int) ([]Check
 	return list, err
 }
 
-// checkpointBefore answers the newest checkpoint made at an instant or before it.
+// checkpointBefore returns the newest checkpoint made at an instant or before it.
 func (s store) checkpointBefore(ctx context.Context, until int64) (Checkpoint, bool, error) {
 	c, found, err := database.Get(ctx, s.db, scanCheckpoint,
 		checkpointColumns+`WHERE created_at <= $1 ORDER BY seq DESC LIMIT 1`, until)
@@ -203,13 +203,13 @@ func (s store) insertCheckpoint(ctx context.Context, c Checkpoint) (inserted boo
 	return true, nil
 }
 
-// sealedAt answers the links that a checkpoint names, as far as they exist.
+// sealedAt returns the links that a checkpoint names, as far as they exist.
 func (s store) sealedAt(ctx context.Context, checkpoint int64) ([]Head, error) {
 	return database.All(ctx, s.db, scanHead, `SELECT s.shard, s.seq, s.hash FROM audit_seal s
 		JOIN audit_checkpoint_head h ON h.shard = s.shard AND h.seq = s.seq WHERE h.checkpoint = $1`, checkpoint)
 }
 
-// cuts answers the newest cut of every shard that has one.
+// cuts returns the newest cut of every shard that has one.
 func (s store) cuts(ctx context.Context) (map[int64]Head, error) {
 	list, err := database.All(ctx, s.db, scanHead, `SELECT shard, seq, hash FROM audit_cut c
 		WHERE NOT EXISTS (SELECT 1 FROM audit_cut d WHERE d.shard = c.shard AND d.seq > c.seq)`)

@@ -71,7 +71,7 @@ func (c Checkpoint) events() (n int64) {
 }
 
 // Checkpoint signs what the chains are now, unless nothing was sealed since the
-// last one, and answers the newest. It answers [ErrNoKeys] without master keys.
+// last one, and returns the newest. It returns [ErrNoKeys] without master keys.
 func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	if a.keys == nil {
 		return Checkpoint{}, ErrNoKeys
@@ -122,7 +122,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 const forever = 1<<63 - 1
 
 // Rewrap seals the signing keys of checkpoints with the first master key, so
-// that older master keys can be removed, and answers how many it changed.
+// that older master keys can be removed, and returns how many it changed.
 func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 	if a.keys == nil {
 		return 0, ErrNoKeys
@@ -170,7 +170,7 @@ type signer struct {
 	own keyPair
 }
 
-// key answers the key to sign with, making one when no row opens.
+// key returns the key to sign with, making one when no row opens.
 func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	return s.own, nil
 }
 
-// open answers every key that opens: only who has a master key can have made it.
+// open returns every key that opens: only who has a master key can have made it.
 func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
 	rows, err := s.store.signingKeys(ctx)
 	if err != nil {

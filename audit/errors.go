@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// ErrInvalidEvent is what [Audit.Record] answers for an event that breaks the
+// ErrInvalidEvent is what [Audit.Record] returns for an event that breaks the
 // grammar or a bound: a mistake of the program, so it has no code of its own.
 var ErrInvalidEvent = errors.New("audit: invalid event")
 

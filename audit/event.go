@@ -135,7 +135,7 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 		Outcome: e.Outcome, Code: e.Code, Environment: a.host.Environment,
 	}
 	var who personal
-	origin := capability.OriginOf(ctx)
+	origin := capability.RequestInfoOf(ctx)
 	if origin != nil {
 		entry.RequestID, entry.Route = origin.RequestID, origin.Method+" "+origin.Route
 		who = personal{IP: origin.IP, UserAgent: origin.UserAgent}
@@ -156,8 +156,8 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 	return entry, who, entry.check()
 }
 
-// actorOf answers the caller of a request, or the system outside of one.
-func actorOf(origin *capability.Origin) Actor {
+// actorOf returns the caller of a request, or the system outside of one.
+func actorOf(origin *capability.RequestInfo) Actor {
 	if origin == nil {
 		return Actor{Kind: System}
 	}

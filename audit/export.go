@@ -21,7 +21,7 @@ type line struct {
 }
 
 // Export writes the events a filter selects as NDJSON, oldest first, one object
-// a line, and answers how many. It holds one page of them in memory, whatever
+// a line, and returns how many. It holds one page of them in memory, whatever
 // their number. Hashes are base64.
 func (a *Audit) Export(ctx context.Context, w io.Writer, f Filter) (written int64, err error) {
 	out := bufio.NewWriter(w)

@@ -22,7 +22,7 @@ func TestHashFollowsFromTheStoredRow(t *testing.T) {
 		if err := db.Migrate(ctx, database.Migrations{Name: Name, FS: a.Capability().Migrations}); err != nil {
 			t.Fatal(err)
 		}
-		requested := capability.WithOrigin(ctx, &capability.Origin{RequestID: "r", IP: "203.0.113.7", UserAgent: "Firefox"})
+		requested := capability.WithRequestInfo(ctx, &capability.RequestInfo{RequestID: "r", IP: "203.0.113.7", UserAgent: "Firefox"})
 		for _, ctx := range []context.Context{ctx, requested} {
 			err := a.Record(ctx, Event{Action: "test/done", Subject: Target{"user", "ada"},
 				Targets: []Target{{"user", "bob"}}, Outcome: Refused, Code: "test/no", Detail: "für"})

@@ -11,7 +11,7 @@ const purgeBatch = 500
 
 // Cut deletes the beginning of the trail: every event under the newest
 // checkpoint that was signed at the given instant or before it, so none that
-// was sealed later. It answers how many it deleted; without such a checkpoint
+// was sealed later. It returns how many it deleted; without such a checkpoint
 // none. The chains stay verifiable from the cut on, and the cut is an event
 // itself. Called again after a crash it finishes what is left.
 func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err error) {

@@ -20,7 +20,7 @@ import (
 
 func TestReadingOverHTTP(t *testing.T) {
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}))
-	ctx := capability.WithOrigin(context.Background(), &capability.Origin{IP: "203.0.113.7", UserAgent: "canary-agent"})
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "203.0.113.7", UserAgent: "canary-agent"})
 	start := k.Clock.Now()
 	for i, e := range []audit.Event{
 		{Action: "shop/ordered", Actor: audit.Actor{Kind: audit.User, ID: "ada"}, Subject: audit.Target{Type: "order", ID: "1"}, Detail: "canary-detail"},
@@ -127,7 +127,7 @@ func TestRetentionNeedsMasterKeys(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}))
-	ctx := capability.WithOrigin(context.Background(), &capability.Origin{IP: "203.0.113.7"})
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "203.0.113.7"})
 	const n = 1203 // more than two pages
 	for i := range n {
 		if err := k.Audit().Record(ctx, audit.Event{Action: "test/done", Detail: i, Targets: []audit.Target{{Type: "user", ID: "ada"}}}); err != nil {

@@ -15,7 +15,7 @@ type Seal struct {
 }
 
 // Seal chains all committed events that wait for it and signs a checkpoint when
-// one is due: an hour after the last or 10,000 events later. It answers how many
+// one is due: an hour after the last or 10,000 events later. It returns how many
 // events it sealed. Any number of nodes may call it at once: a shard that
 // another one works on is left to it.
 func (a *Audit) Seal(ctx context.Context) (sealed int64, err error) {
@@ -40,7 +40,7 @@ func (a *Audit) Seal(ctx context.Context) (sealed int64, err error) {
 	return sealed, err
 }
 
-// sealNext seals the next events of a shard and answers how many.
+// sealNext seals the next events of a shard and returns how many.
 func (a *Audit) sealNext(ctx context.Context, shard int64) (n int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		n = 0

@@ -320,7 +320,7 @@ func (v *verification) checkpoints(ctx context.Context) error {
 	return nil
 }
 
-// checkpoint answers what is wrong with a checkpoint after the last one, or "".
+// checkpoint returns what is wrong with a checkpoint after the last one, or "".
 func (v *verification) checkpoint(ctx context.Context, opened map[string]keyPair, last, c Checkpoint) (reason string, err error) {
 	prev := make([]byte, 32)
 	if last.Seq > 0 {

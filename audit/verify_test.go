@@ -57,7 +57,7 @@ func newTrail(t testing.TB, db *database.DB) *trail {
 func (tr *trail) record(n int) {
 	tr.t.Helper()
 	for i := range n {
-		ctx := capability.WithOrigin(context.Background(), &capability.Origin{
+		ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{
 			Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"}, IP: "203.0.113.7", UserAgent: "Firefox"})
 		if err := tr.Record(ctx, Event{Action: "test/done", Subject: Target{"board", "weekly"}, Detail: i}); err != nil {
 			tr.t.Fatal(err)

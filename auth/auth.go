@@ -2,7 +2,7 @@
 // signed in, and the tokens and cookies that prove it.
 //
 // It never learns how a user proves himself. That is the library's part, see
-// [Library]: it answers everything under the base path that auth has no row for,
+// [Library]: it returns everything under the base path that auth has no row for,
 // and calls [Auth.Enter] for whom it has proven. Another library can take the
 // place of the default one.
 //
@@ -149,7 +149,7 @@ func (a *Auth) close(context.Context) error {
 	return nil
 }
 
-// Users answers how the guards of user routes verify their callers.
+// Users returns how the guards of user routes verify their callers.
 func (a *Auth) Users() capability.Users {
 	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf}
 }

@@ -24,12 +24,12 @@ const (
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// SessionCookie answers the cookie of a session that [Auth.CreateSession] made.
+// SessionCookie returns the cookie of a session that [Auth.CreateSession] made.
 func (a *Auth) SessionCookie(s Session) *http.Cookie {
 	return a.cookie(s, sessionCookie, encoding.EncodeToString(s.secret()))
 }
 
-// CSRFToken answers what a page of the session that [Auth.CreateSession] or
+// CSRFToken returns what a page of the session that [Auth.CreateSession] or
 // [Auth.Current] answered sends as X-CSRF-Token with unsafe methods; "" for a
 // session that no cookie proves.
 func (a *Auth) CSRFToken(s Session) string {

@@ -38,7 +38,7 @@ func (a *Auth) Devices(ctx context.Context, userID string, page capability.Page)
 	return capability.Paged(page, rows, func(d Device) []any { return []any{d.ID} }), nil
 }
 
-// RevokeDevice ends all sessions of a user's device and answers how many there
+// RevokeDevice ends all sessions of a user's device and returns how many there
 // were. Refuses with auth/device_not_found.
 func (a *Auth) RevokeDevice(ctx context.Context, userID, deviceID string) (sessions int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {

@@ -47,8 +47,8 @@ func (n *node) devLogin(t testing.TB, r *http.Request) (signedIn, error) {
 		t.Fatal("no such route")
 	}
 	w := httptest.NewRecorder()
-	origin := &capability.Origin{Caller: capability.Caller{Strategy: capability.StrategyPublic}}
-	r = r.WithContext(capability.WithOrigin(r.Context(), origin))
+	origin := &capability.RequestInfo{Caller: capability.Caller{Strategy: capability.StrategyPublic}}
+	r = r.WithContext(capability.WithRequestInfo(r.Context(), origin))
 	answer, err := route.Handle.Reply(capability.NewCall(w, r, &route, origin, nil))
 	if err != nil {
 		if len(w.Result().Cookies()) > 0 {

@@ -113,7 +113,7 @@ func (a *Auth) Resume(w http.ResponseWriter, r *http.Request, sessionID string) 
 	return a.handOver(w, r, session, nil)
 }
 
-// deviceOf answers the device of the request's live session when it is one of
+// deviceOf returns the device of the request's live session when it is one of
 // this user, else "". A proof that is not good says nothing about the device.
 func (a *Auth) deviceOf(r *http.Request, userID string) (string, error) {
 	session, found, err := a.prove(r)
@@ -174,7 +174,7 @@ func (a *Auth) Leave(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Current answers the live session of a request: of its access token, or else of
+// Current returns the live session of a request: of its access token, or else of
 // its cookie; found is false without either. A request of an unsafe method that
 // a cookie proves must come from an own or trusted page, see [Auth.OwnPage].
 // Tokens of [Auth.IssueToken] have no session. Refuses with
@@ -193,13 +193,13 @@ func (a *Auth) Current(r *http.Request) (session Session, found bool, err error)
 			}
 		}
 	}
-	if o := capability.OriginOf(r.Context()); o != nil { // the trail and the log name the user
+	if o := capability.RequestInfoOf(r.Context()); o != nil { // the trail and the log name the user
 		o.Caller = capability.Caller{Strategy: strategy, UserID: session.UserID, SessionID: session.ID}
 	}
 	return session, true, nil
 }
 
-// prove answers the session of the request's token, or else of its cookie.
+// prove returns the session of the request's token, or else of its cookie.
 func (a *Auth) prove(r *http.Request) (session Session, found bool, err error) {
 	token, given, err := bearerOf(r)
 	if err != nil {

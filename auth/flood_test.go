@@ -94,7 +94,7 @@ func TestFloodWithoutALimit(t *testing.T) {
 	clock := &keyClock{time.Unix(1_800_000_000, 0)}
 	a := openInternal(t, databasetest.Memory(t), clock.Now)
 	a.failures = limits{map[string]RateLimit{bearerClass: {Events: -1}}, clock.Now}.class(bearerClass)
-	ctx := capability.WithOrigin(context.Background(), &capability.Origin{IP: "192.0.2.1"})
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "192.0.2.1"})
 	for range 300 {
 		if _, err := a.bearer(ctx, "x"); capability.AsError(err).Status != 401 {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestFloodWithoutALimit(t *testing.T) {
 func BenchmarkFlood(b *testing.B) {
 	clock := &keyClock{time.Unix(1_800_000_000, 0)}
 	a := openInternal(b, databasetest.Memory(b), clock.Now)
-	ctx := capability.WithOrigin(context.Background(), &capability.Origin{IP: "192.0.2.1"})
+	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "192.0.2.1"})
 	key, err := a.keys.signer(ctx)
 	if err != nil {
 		b.Fatal(err)
@@ -143,7 +143,7 @@ func TestAccountKeysAreBounded(t *testing.T) {
 	}
 }
 
-// heapOf answers by how much fn makes the live heap grow.
+// heapOf returns by how much fn makes the live heap grow.
 func heapOf(fn func()) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -49,7 +49,7 @@ func (n *node) client(t testing.TB, extra ...capability.Route) *client {
 	return &client{t: t, handler: n.serve(extra...), cookies: map[string]*http.Cookie{}, headers: map[string]string{}}
 }
 
-// with answers a client that also sends a header, and shares the cookies.
+// with returns a client that also sends a header, and shares the cookies.
 func (c *client) with(name, value string) *client {
 	headers := map[string]string{name: value}
 	for k, v := range c.headers {

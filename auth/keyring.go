@@ -60,7 +60,7 @@ func newKeyring(host capability.Host, store store, keys *seal.Keys, ttl time.Dur
 	return &keyring{host: host, store: store, seal: keys, ttl: ttl, limiter: rate.New(reloads, host.Now)}
 }
 
-// find answers the key with an id if it verifies at an instant, looking for new
+// find returns the key with an id if it verifies at an instant, looking for new
 // rows when it is unknown.
 func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key signingKey, found bool, err error) {
 	if key, known, live := k.held().find(keyID, now); known {
@@ -77,7 +77,7 @@ func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key si
 	return key, found, nil
 }
 
-// signer answers the key that signs now. It makes the first key when no row
+// signer returns the key that signs now. It makes the first key when no row
 // opens, and the next one when the newest has become old. Two nodes that make one
 // each both verify both.
 func (k *keyring) signer(ctx context.Context) (signingKey, error) {
@@ -138,7 +138,7 @@ func (k *keyring) create(ctx context.Context, now time.Time) (key signingKey, er
 	return key, err
 }
 
-// load answers the keys that are held and those of all rows that open, and
+// load returns the keys that are held and those of all rows that open, and
 // counts the other rows. In a transaction, which may be rolled back with a key
 // of its own, the new ones are held from its commit on.
 func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) {
@@ -173,7 +173,7 @@ func (k *keyring) add(key signingKey) {
 	k.keys = k.keys.with(key)
 }
 
-// addFirst adds a key unless another came first, and answers the one that did.
+// addFirst adds a key unless another came first, and returns the one that did.
 func (k *keyring) addFirst(key signingKey) signingKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +187,7 @@ func (k *keyring) addFirst(key signingKey) signingKey {
 // keys are in the order they were made.
 type keys []signingKey
 
-// with answers the keys and one more: ids sort by the time they were drawn.
+// with returns the keys and one more: ids sort by the time they were drawn.
 func (ks keys) with(key signingKey) keys {
 	i, known := slices.BinarySearchFunc(ks, key.id, func(one signingKey, keyID string) int { return strings.Compare(one.id, keyID) })
 	if known {
@@ -196,7 +196,7 @@ func (ks keys) with(key signingKey) keys {
 	return slices.Insert(slices.Clone(ks), i, key)
 }
 
-// find answers a key by its id, and whether it verifies at an instant.
+// find returns a key by its id, and whether it verifies at an instant.
 func (ks keys) find(keyID string, now time.Time) (key signingKey, known, live bool) {
 	for i, key := range ks {
 		if key.id == keyID {
@@ -206,7 +206,7 @@ func (ks keys) find(keyID string, now time.Time) (key signingKey, known, live bo
 	return signingKey{}, false, false
 }
 
-// signer answers the key that signs at an instant.
+// signer returns the key that signs at an instant.
 func (ks keys) signer(now time.Time) (key signingKey, ok bool) {
 	for i := len(ks) - 1; i > 0; i-- {
 		if !now.Before(signsFrom(ks[i])) {
@@ -219,7 +219,7 @@ func (ks keys) signer(now time.Time) (key signingKey, ok bool) {
 	return ks[0], true
 }
 
-// signsFrom answers when a key begins to sign that is not the first.
+// signsFrom returns when a key begins to sign that is not the first.
 func signsFrom(key signingKey) time.Time { return key.createdAt.Add(publishLead) }
 
 // retired reports whether no token of a key can be good at an instant.
@@ -227,7 +227,7 @@ func (ks keys) retired(i int, now time.Time) bool {
 	return i+1 < len(ks) && now.After(signsFrom(ks[i+1]).Add(MaxAccessTokenTTL+lookEvery+leeway))
 }
 
-// JWKS answers the keys that verify access tokens now, as RFC 7517 has it: one
+// JWKS returns the keys that verify access tokens now, as RFC 7517 has it: one
 // may keep the answer for 5 minutes.
 func (a *Auth) JWKS(ctx context.Context) ([]byte, error) {
 	if _, err := a.keys.signer(ctx); err != nil { // so that there is one

@@ -25,9 +25,9 @@ const maxLibraryBody = 64 << 10
 type Library struct {
 	// Name is shown in the manifest.
 	Name string
-	// Handler answers everything under the base path that auth has no row for,
+	// Handler returns everything under the base path that auth has no row for,
 	// but HEAD. It sees the full path below the base URL and the body, read and
-	// limited to 64 KiB; [capability.OriginOf] of the request's context tells the
+	// limited to 64 KiB; [capability.RequestInfoOf] of the request's context tells the
 	// client's address and the request id.
 	Handler http.Handler
 	// Routes are its table: they carry its limits, and its documents.
@@ -38,16 +38,16 @@ type Library struct {
 	Config     []capability.ConfigKey
 	Jobs       []jobs.Binding
 	// Rewrap wraps what the library has sealed with the first of the [Auth.Keys]
-	// and answers how many values it changed; nil: it seals nothing. [Auth.Rewrap]
+	// and returns how many values it changed; nil: it seals nothing. [Auth.Rewrap]
 	// calls it.
 	Rewrap func(ctx context.Context) (changed int, err error)
 }
 
-// Keys answers what seals what a library keeps secret in its rows, in a context
+// Keys returns what seals what a library keeps secret in its rows, in a context
 // of its own such as "signin/totp/" and the id of the row.
 func (a *Auth) Keys() *seal.Keys { return a.peers.Keys }
 
-// AppName answers what the application is called in mails and by authenticators.
+// AppName returns what the application is called in mails and by authenticators.
 func (a *Auth) AppName() string { return a.cfg.AppName }
 
 // Record writes an event about a user, such as "auth/passkey_added", of the
@@ -104,7 +104,7 @@ func newLibraryTable(routes []LibraryRoute, limits limits) libraryTable {
 	return t
 }
 
-// find answers the first row of a method and a path below the base path.
+// find returns the first row of a method and a path below the base path.
 func (t libraryTable) find(method, path string) (LibraryRoute, bool) {
 	parts := strings.Split(path, "/")
 	for i, r := range t.routes {
@@ -203,7 +203,7 @@ func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) *libraryRefusa
 	return nil
 }
 
-// libraryRefusal is what auth answers in front of the library, with the codes
+// libraryRefusal is what auth returns in front of the library, with the codes
 // that its clients know.
 type libraryRefusal struct {
 	status        int
@@ -217,7 +217,7 @@ var (
 	errHumanityUnavailable = &libraryRefusal{503, "SERVICE_UNAVAILABLE", "The check cannot answer right now. Try again."}
 )
 
-// refuseLibrary answers in the shape of the library's routes, which serves those
+// refuseLibrary returns in the shape of the library's routes, which serves those
 // who read code and those who read error.code.
 func refuseLibrary(c *capability.Call, wait time.Duration, refusal *libraryRefusal) error {
 	type fields struct {

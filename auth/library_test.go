@@ -21,7 +21,7 @@ func TestCatchAll(t *testing.T) {
 		return auth.Library{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				seen = append(seen, r.Method+" "+r.URL.Path)
-				if o := capability.OriginOf(r.Context()); o == nil || o.IP != "192.0.2.1" || o.RequestID == "" {
+				if o := capability.RequestInfoOf(r.Context()); o == nil || o.IP != "192.0.2.1" || o.RequestID == "" {
 					t.Errorf("origin %v", o)
 				}
 				w.WriteHeader(http.StatusTeapot)

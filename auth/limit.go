@@ -32,7 +32,7 @@ type limits struct {
 	now        func() time.Time
 }
 
-// class answers a limiter, or nil where there is none of that name or it is
+// class returns a limiter, or nil where there is none of that name or it is
 // switched off.
 func (l limits) class(name string) *rate.Limiter {
 	limit, ok := l.configured[name]
@@ -76,7 +76,7 @@ func (l limits) accounts() map[string]*rate.Limiter {
 
 // AllowAccount takes a token of an account's bucket, beside the limit of the
 // address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes) or "verify" (10
-// in 10 minutes), which Config.RateLimits may replace. Refused, it answers how
+// in 10 minutes), which Config.RateLimits may replace. Refused, it returns how
 // long to wait. The key is whatever names the account to who asks, such as the
 // address that was typed, whether or not there is a user of it; a caller who
 // must not be locked out by strangers puts what proves him known into it. What

@@ -12,7 +12,7 @@ import (
 // maxRedirect bounds the address of a redirect, in bytes.
 const maxRedirect = 2048
 
-// BasePath answers where the routes are mounted, below the base URL.
+// BasePath returns where the routes are mounted, below the base URL.
 func (a *Auth) BasePath() string { return a.cfg.BasePath }
 
 // TrustedOrigin reports whether an origin is the base URL's own or one of
@@ -25,7 +25,7 @@ func (a *Auth) ownOrigin() string {
 	return a.host.BaseURL.Scheme + "://" + strings.ToLower(a.host.BaseURL.Host)
 }
 
-// RedirectAllowed answers where a browser may be sent that asks for target: a
+// RedirectAllowed returns where a browser may be sent that asks for target: a
 // path of the own origin, or an address under a trusted origin, compared
 // exactly; ok is false for any other.
 func (a *Auth) RedirectAllowed(target string) (address string, ok bool) {

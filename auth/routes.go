@@ -174,7 +174,7 @@ type deviceRevocation struct {
 	DeviceID string `json:"deviceId"`
 }
 
-// revokedBody answers how many sessions ended.
+// revokedBody returns how many sessions ended.
 type revokedBody struct {
 	Sessions int `json:"sessions"`
 }

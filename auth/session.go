@@ -43,7 +43,7 @@ type Session struct {
 	ExpiresAt, EndsAt time.Time
 
 	refresh refreshState
-	// secret answers the cookie's content, known only to who made the session.
+	// secret returns the cookie's content, known only to who made the session.
 	// It is a function because fmt and slog print whatever a struct holds.
 	secret func() []byte
 }
@@ -52,7 +52,7 @@ type Session struct {
 type origin struct{ ip, userAgent string }
 
 func originOf(ctx context.Context) origin {
-	if o := capability.OriginOf(ctx); o != nil {
+	if o := capability.RequestInfoOf(ctx); o != nil {
 		return origin{o.IP, o.UserAgent}
 	}
 	return origin{}
@@ -167,7 +167,7 @@ func (a *Auth) session(r *http.Request) (caller capability.Caller, ok bool, err 
 	return capability.Caller{Strategy: capability.StrategySession, UserID: session.UserID, SessionID: session.ID}, true, nil
 }
 
-// cookieSession answers the live session of the request's cookie; ok is false
+// cookieSession returns the live session of the request's cookie; ok is false
 // without a cookie. Its use moves the idle end. Refuses with
 // auth/unauthenticated.
 func (a *Auth) cookieSession(r *http.Request) (session Session, ok bool, err error) {
@@ -215,7 +215,7 @@ func (a *Auth) Sessions(ctx context.Context, userID string) ([]Session, error) {
 	return a.store.sessionsOf(ctx, userID, a.host.Now(), maxSessions)
 }
 
-// Session answers a live session by its id. Refuses with
+// Session returns a live session by its id. Refuses with
 // auth/session_not_found.
 func (a *Auth) Session(ctx context.Context, sessionID string) (Session, error) {
 	session, found, err := a.store.sessionByID(ctx, sessionID, a.host.Now())
@@ -237,7 +237,7 @@ func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
 	})
 }
 
-// endSession runs in a transaction and answers whose session it was. Whatever
+// endSession runs in a transaction and returns whose session it was. Whatever
 // makes or ends sessions locks the user first, so that devices and sessions fit.
 func (a *Auth) endSession(ctx context.Context, sessionID string) (user string, err error) {
 	user, found, err := a.store.userOfSession(ctx, sessionID)
@@ -257,7 +257,7 @@ func (a *Auth) endSession(ctx context.Context, sessionID string) (user string, e
 }
 
 // RevokeOthers ends the sessions of a user but one, and the tokens of
-// [Auth.IssueToken], and answers how many sessions there were. It is for
+// [Auth.IssueToken], and returns how many sessions there were. It is for
 // whatever changes how the user proves himself. An empty keep ends all.
 // Refuses with auth/user_not_found.
 func (a *Auth) RevokeOthers(ctx context.Context, userID, keep string) (sessions int, err error) {
@@ -270,7 +270,7 @@ func (a *Auth) RevokeOthers(ctx context.Context, userID, keep string) (sessions 
 	return sessions, err
 }
 
-// RevokeUser ends all sessions of a user and answers how many there were; the
+// RevokeUser ends all sessions of a user and returns how many there were; the
 // tokens of [Auth.IssueToken] end too. Refuses with auth/user_not_found.
 func (a *Auth) RevokeUser(ctx context.Context, userID string) (sessions int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {

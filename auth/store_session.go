@@ -49,7 +49,7 @@ func (s store) sessionsOf(ctx context.Context, userID string, now time.Time, lim
 		ORDER BY created_at DESC, id DESC LIMIT $3`, userID, now.UnixMilli(), limit)
 }
 
-// touchSession answers false when the use written down is no longer before.
+// touchSession returns false when the use written down is no longer before.
 func (s store) touchSession(ctx context.Context, session Session, before time.Time) (touched bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE auth_session SET used_at = $2, expires_at = $3, ip = $4, user_agent = $5 WHERE id = $1 AND used_at = $6`,
 		session.ID, session.UpdatedAt.UnixMilli(), session.ExpiresAt.UnixMilli(), session.IP, session.UserAgent, before.UnixMilli())

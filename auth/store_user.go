@@ -22,7 +22,7 @@ func scanUser(row database.Scanner) (u User, err error) {
 // instant is what a column of milliseconds holds.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// insertUser answers false when the id, address or username is taken.
+// insertUser returns false when the id, address or username is taken.
 func (s store) insertUser(ctx context.Context, u User, family string) (inserted bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO auth_user (id, email, email_verified, name, image, username, anonymous, token_family, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
@@ -54,7 +54,7 @@ func (s store) users(ctx context.Context, email, name, after string, limit int) 
 		after, email, name, limit)
 }
 
-// updateUser answers false when the address or username is another user's.
+// updateUser returns false when the address or username is another user's.
 func (s store) updateUser(ctx context.Context, u User) (updated bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE auth_user SET email = $2, email_verified = $3, name = $4, image = $5, username = $6, anonymous = $7, updated_at = $8
 		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM auth_user AS other WHERE other.id <> $1
@@ -77,7 +77,7 @@ func (s store) deleteUser(ctx context.Context, userID string) error {
 	return err
 }
 
-// tokenFamily answers what the tokens of a user end with that were issued
+// tokenFamily returns what the tokens of a user end with that were issued
 // without a session, and whether the user is disabled.
 func (s store) tokenFamily(ctx context.Context, userID string) (family tokenFamily, found bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (f tokenFamily, err error) {

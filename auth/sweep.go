@@ -59,7 +59,7 @@ func (k *keyring) sweep(ctx context.Context, now time.Time) error {
 }
 
 // Rewrap wraps the signing and refresh keys, and what the library has sealed,
-// with the first master key, so that older ones can be removed, and answers how
+// with the first master key, so that older ones can be removed, and returns how
 // many it changed. What opens with none of the master keys is left alone: it is
 // good for nobody.
 func (a *Auth) Rewrap(ctx context.Context) (changed int, err error) {

@@ -175,7 +175,7 @@ func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0)
 // sent too many forged ones. Who presents a token of which the time is over does
 // what every client does.
 func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (accessToken, error) {
-	if a.failures == nil || capability.OriginOf(ctx) == nil {
+	if a.failures == nil || capability.RequestInfoOf(ctx) == nil {
 		return a.verify(ctx, raw, now)
 	}
 	address := rate.AddressKey(ipOf(ctx))

@@ -104,7 +104,7 @@ func (a *Auth) EnsureUser(ctx context.Context, userID string) error {
 	})
 }
 
-// insertUser answers false when a unique value of the user is taken.
+// insertUser returns false when a unique value of the user is taken.
 func (a *Auth) insertUser(ctx context.Context, user *User) (inserted bool, err error) {
 	now := a.host.DB.Now(ctx)
 	user.CreatedAt, user.UpdatedAt = now, now
@@ -135,7 +135,7 @@ func errOr(err, otherwise error) error {
 	return otherwise
 }
 
-// User answers a user. Refuses with auth/user_not_found.
+// User returns a user. Refuses with auth/user_not_found.
 func (a *Auth) User(ctx context.Context, userID string) (User, error) {
 	if !userIDForm.MatchString(userID) {
 		return User{}, ErrUserNotFound
@@ -217,7 +217,7 @@ func (a *Auth) takenByOther(ctx context.Context, user User) error {
 	return ErrUsernameTaken
 }
 
-// uniqueUser answers a race for one address or name, which only the index
+// uniqueUser returns a race for one address or name, which only the index
 // decided, in the words of the refusals.
 func uniqueUser(err error) error {
 	var violation *database.ConstraintError

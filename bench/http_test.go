@@ -79,7 +79,7 @@ func compose(b *testing.B, opts ...kit.Option) *kit.Kit {
 	return k
 }
 
-// token makes a user and answers an access token of that user's.
+// token makes a user and returns an access token of that user's.
 func token(b *testing.B, k *kit.Kit, user string, scopes ...string) string {
 	b.Helper()
 	ctx := context.Background()

@@ -26,7 +26,7 @@ type Call struct {
 	// Recheck verifies the caller's proof again, for a socket, which outlives
 	// its request. It is nil where there was none to verify.
 	Recheck func(context.Context) error
-	origin  *Origin
+	info    *RequestInfo
 	route   *Route
 	w       http.ResponseWriter
 	r       *http.Request
@@ -37,17 +37,17 @@ type Call struct {
 }
 
 // NewCall is for the mount: param answers an unescaped path parameter.
-func NewCall(w http.ResponseWriter, r *http.Request, route *Route, origin *Origin, param func(string) string) *Call {
-	return &Call{Caller: origin.Caller, origin: origin, route: route, w: w, r: r, param: param}
+func NewCall(w http.ResponseWriter, r *http.Request, route *Route, info *RequestInfo, param func(string) string) *Call {
+	return &Call{Caller: info.Caller, info: info, route: route, w: w, r: r, param: param}
 }
 
-// Context is cancelled when the client goes away; it carries the [Origin].
+// Context is cancelled when the client goes away; it carries the [RequestInfo].
 func (c *Call) Context() context.Context { return c.r.Context() }
 
 // Request is the request as it came, its body limited.
 func (c *Call) Request() *http.Request { return c.r }
 
-// In answers the call on another context, such as a transaction's.
+// In returns the call on another context, such as a transaction's.
 func (c *Call) In(ctx context.Context) *Call {
 	inner := *c
 	inner.r = c.r.WithContext(ctx)
@@ -58,12 +58,12 @@ func (c *Call) In(ctx context.Context) *Call {
 func (c *Call) Writer() http.ResponseWriter { return c.w }
 
 // RequestID names this request in the answer's X-Request-Id and in the log.
-func (c *Call) RequestID() string { return c.origin.RequestID }
+func (c *Call) RequestID() string { return c.info.RequestID }
 
-// Param answers a path parameter, unescaped, never empty.
+// Param returns a path parameter, unescaped, never empty.
 func (c *Call) Param(name string) string { return c.param(name) }
 
-// Query answers the first value of a query parameter, or "".
+// Query returns the first value of a query parameter, or "".
 func (c *Call) Query(name string) string {
 	if c.query == nil {
 		if c.r.URL.RawQuery == "" {

@@ -48,9 +48,9 @@ type Machines struct {
 	MaxAge time.Duration
 }
 
-// Origin says which request a piece of work belongs to. The kit puts it into
+// RequestInfo says which request a piece of work belongs to. The kit puts it into
 // the context of every handler; audit reads it.
-type Origin struct {
+type RequestInfo struct {
 	RequestID string
 	Method    string
 	// Route is the pattern, such as "/ledger/:currency".
@@ -60,15 +60,15 @@ type Origin struct {
 	UserAgent string
 }
 
-type originKey struct{}
+type requestInfoKey struct{}
 
-// WithOrigin returns a context that carries the origin.
-func WithOrigin(ctx context.Context, o *Origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
+// WithRequestInfo returns a context that carries the request information.
+func WithRequestInfo(ctx context.Context, info *RequestInfo) context.Context {
+	return context.WithValue(ctx, requestInfoKey{}, info)
 }
 
-// OriginOf answers the request a context belongs to, or nil outside of one.
-func OriginOf(ctx context.Context) *Origin {
-	o, _ := ctx.Value(originKey{}).(*Origin)
+// RequestInfoOf returns the request a context belongs to, or nil outside of one.
+func RequestInfoOf(ctx context.Context) *RequestInfo {
+	o, _ := ctx.Value(requestInfoKey{}).(*RequestInfo)
 	return o
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/pubsub"
 )
@@ -46,6 +47,29 @@ type Host struct {
 	BaseURL *url.URL
 	// InternalPrefix is the prefix of the kit's own routes, by default "/__kit".
 	InternalPrefix string
+	// Sealing returns what encrypts at rest under the master keys. A capability
+	// that seals calls it in New and joins the error to its faults, so that
+	// missing keys are found at assembly.
+	Sealing func() (Sealer, error)
+	// Hooks are what applications and later capabilities attach code to.
+	Hooks *hooks.Hooks
+}
+
+// Sealer encrypts what is kept at rest. A sealed value opens only in the
+// context it was sealed for, such as "auth/signing-key/" and the row's id, so
+// that a value moved to another row does not open. It is safe for concurrent
+// use.
+type Sealer interface {
+	// Seal encrypts plaintext under a key of its own, wrapped by the first
+	// master key.
+	Seal(context string, plaintext []byte) []byte
+	// Open decrypts what Seal returned for the same context.
+	Open(context string, sealed []byte) ([]byte, error)
+	// Rewrap wraps the key of a sealed value with the first master key; changed
+	// is false when it already is.
+	Rewrap(context string, sealed []byte) (rewrapped []byte, changed bool, err error)
+	// Ephemeral reports whether the master key was made for this run only.
+	Ephemeral() bool
 }
 
 // Development reports whether conveniences for local work may be mounted.
@@ -79,7 +103,42 @@ type Capability struct {
 	// Rewrap wraps what the capability has sealed with the first master key and
 	// answers how many values it changed.
 	Rewrap func(context.Context) (changed int, err error)
-	Close  func(context.Context) error
+	// Export emits every record that the capability holds about a user, kind by
+	// kind. Required unless NoUserData says why there is none.
+	Export func(ctx context.Context, person Person, emit Emit) error
+	// Erase removes what the capability holds about a user, and settles what is
+	// open. It may run again after it was killed anywhere. What must stay is
+	// named in the result. Required unless NoUserData says why there is none.
+	Erase func(ctx context.Context, person Person) (Erasure, error)
+	// NoUserData says why the capability holds nothing about a user.
+	NoUserData string
+	Close      func(context.Context) error
+}
+
+// Person is whose data is exported or erased.
+type Person struct {
+	ID string
+	// Emails are the normalized addresses that belong to the user, for
+	// capabilities that keep rows by address.
+	Emails []string
+}
+
+// Emit writes one record of an export. kind is a word such as "account"; the
+// record is a JSON object. Files are referenced, not embedded.
+type Emit func(kind string, record any) error
+
+// Erasure says what an Erase did.
+type Erasure struct {
+	// Removed counts the rows that are gone or no longer name the user.
+	Removed int64 `json:"removed"`
+	// Kept says what stays under the user id as a pseudonym, and why.
+	Kept []Kept `json:"kept,omitempty"`
+}
+
+// Kept is one kind of record that an erasure leaves.
+type Kept struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
 }
 
 // Lines lists all the capability's migrations in their order.
@@ -105,6 +164,6 @@ type ConfigKey struct {
 // HealthKey is one aggregate shown in the manifest.
 type HealthKey struct {
 	Key string
-	// Read answers a JSON value of at most 2 KB; its error makes the kit not ready.
+	// Read returns a JSON value of at most 2 KB; its error makes the kit not ready.
 	Read func(context.Context) (any, error)
 }

@@ -13,7 +13,7 @@ type Error struct {
 	Code    string
 	Status  int
 	Message string
-	// Details is an optional JSON value that helps the client to mend the call.
+	// Details is an optional JSON value that helps the client to correct the call.
 	Details any
 	cause   error
 }

@@ -3,6 +3,7 @@ package capability
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Fault is one reason why a composition is refused at assembly. Refusal, where
@@ -13,8 +14,8 @@ type Fault struct {
 	Key    string
 	Value  any
 	Reason string
-	// Mend says what to change.
-	Mend    string
+	// Fix says what to change.
+	Fix     string
 	Refusal *Error
 }
 
@@ -30,7 +31,7 @@ func (f *Fault) Error() string {
 	if f.Refusal != nil {
 		text += " [" + f.Refusal.Code + "]"
 	}
-	return text + " (" + f.Mend + ")"
+	return text + " (" + f.Fix + ")"
 }
 
 func (f *Fault) Unwrap() error {
@@ -48,8 +49,8 @@ type Faults struct {
 }
 
 // Add records a fault of the capability's configuration.
-func (f *Faults) Add(key string, value any, reason, mend string) {
-	f.AddFault(Fault{Key: key, Value: value, Reason: reason, Mend: mend})
+func (f *Faults) Add(key string, value any, reason, fix string) {
+	f.AddFault(Fault{Key: key, Value: value, Reason: reason, Fix: fix})
 }
 
 // AddFault records a fault; the capability is filled in.
@@ -60,14 +61,15 @@ func (f *Faults) AddFault(fault Fault) {
 	f.list = append(f.list, &fault)
 }
 
-// Join records the faults in err.
+// Join records the faults in err, once however often it is joined.
 func (f *Faults) Join(err error) {
-	if err != nil {
-		f.list = append(f.list, err)
+	if err == nil || slices.ContainsFunc(f.list, func(known error) bool { return errors.Is(known, err) }) {
+		return
 	}
+	f.list = append(f.list, err)
 }
 
-// Err answers all faults as one error, or nil.
+// Err returns all faults as one error, or nil.
 func (f *Faults) Err() error { return errors.Join(f.list...) }
 
 // MissingPeer is the fault of a capability composed without one it needs.
@@ -75,6 +77,6 @@ func MissingPeer(name, peer string) *Fault {
 	return &Fault{
 		Capability: name, Key: "peers", Value: peer,
 		Reason: "needs the capability " + peer + ", which is not composed",
-		Mend:   "compose " + peer + " too, or leave " + name + " out",
+		Fix:    "compose " + peer + " too, or leave " + name + " out",
 	}
 }

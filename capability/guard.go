@@ -87,13 +87,13 @@ func (g Guard) Identifying() Guard { g.identifying = true; return g }
 // Conditional notes that the handler decides about a scope, per board or game.
 func (g Guard) Conditional(note string) Guard { g.note = note; return g }
 
-// Strategy answers how callers of the route are verified.
+// Strategy returns how callers of the route are verified.
 func (g Guard) Strategy() Strategy { return g.strategy }
 
-// Scope answers the scope the caller must carry, or "".
+// Scope returns the scope the caller must carry, or "".
 func (g Guard) Scope() string { return g.scope }
 
-// Note answers why the route is public, or the condition its handler decides.
+// Note returns why the route is public, or the condition its handler decides.
 func (g Guard) Note() string { return g.note }
 
 // CSRF reports whether a cookie proof always needs the CSRF token.
@@ -102,7 +102,7 @@ func (g Guard) CSRF() bool { return g.csrf }
 // Identifies reports whether a public route resolves a presented caller.
 func (g Guard) Identifies() bool { return g.identifying }
 
-// Verifier answers the webhook's check.
+// Verifier returns the webhook's check.
 func (g Guard) Verifier() Verifier { return g.verifier }
 
 // Valid reports whether the guard came from a constructor with what it needs.

@@ -29,10 +29,13 @@ type Route struct {
 	// Idempotent makes the route honour the Idempotency-Key header: the answer
 	// is stored in the transaction of the operation and repeated for 24 hours.
 	Idempotent bool
-	Handle     Handler
+	// Refusals are the codes of the capability's own domain that the handler can
+	// refuse with. Those of guard, body and rate limit follow from the row.
+	Refusals []*Error
+	Handle   Handler
 }
 
-// RateClass answers the class the route is limited by.
+// RateClass returns the class the route is limited by.
 func (r Route) RateClass() string {
 	switch {
 	case r.Rate != "":
@@ -87,8 +90,8 @@ type Handler struct {
 	raw     func(*Call) error
 }
 
-// JSON decodes the body strictly into In, calls f and answers status with Out
-// as JSON. In [None] means the route takes no body, Out [None] that it answers
+// JSON decodes the body strictly into In, calls f and returns status with Out
+// as JSON. In [None] means the route takes no body, Out [None] that it returns
 // without one. Refuses with kit/invalid_request, kit/unsupported_media_type
 // and kit/body_too_large before f runs.
 func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
@@ -109,7 +112,7 @@ func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	}}
 }
 
-// List answers one page of a keyset list as {"items": [...], "nextCursor": ...}.
+// List returns one page of a keyset list as {"items": [...], "nextCursor": ...}.
 func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
 	return Handler{status: 200, in: reflect.TypeFor[None](), out: reflect.TypeFor[T](), list: true,
 		reply: func(c *Call) (any, error) {
@@ -148,10 +151,10 @@ func (h Handler) IsSocket() bool { return h.socket }
 // IsList reports whether the handler answers a page of a keyset list.
 func (h Handler) IsList() bool { return h.list }
 
-// Status answers the status of success, 0 for raw handlers.
+// Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }
 
-// Types answers the types of the request body and of the answer, nil for raw
+// Types returns the types of the request body and of the answer, nil for raw
 // handlers; of a list, the answer's type is that of one item.
 func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }
 

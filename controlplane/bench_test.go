@@ -41,7 +41,7 @@ func benchVerify(b *testing.B, db *database.DB) {
 	}
 	median(b, func(i int) {
 		r := httptest.NewRequest("GET", target, nil)
-		r = r.WithContext(capability.WithOrigin(r.Context(), &capability.Origin{Method: "GET", Route: target}))
+		r = r.WithContext(capability.WithRequestInfo(r.Context(), &capability.RequestInfo{Method: "GET", Route: target}))
 		r.Header.Set("Authorization", "Bearer "+tokens[i])
 		if _, err := machines.Verify(r, nil); err != nil {
 			b.Fatal(err)

@@ -31,7 +31,7 @@ func newKey(t testing.TB) ed25519.PrivateKey {
 	return key
 }
 
-// rotate registers a new key as an identity and answers it under the new one.
+// rotate registers a new key as an identity and returns it under the new one.
 func rotate(t testing.TB, w *controlplanetest.World, i client.Identity) (client.Identity, client.Key) {
 	t.Helper()
 	key := newKey(t)

@@ -40,7 +40,7 @@ var migrations embed.FS
 type Peers struct {
 	// Audit records ceremonies and refused credentials of known keys; may be nil.
 	Audit *audit.Audit
-	// Composed is required to serve: it answers all composed capabilities, in
+	// Composed is required to serve: it returns all composed capabilities, in
 	// order, once assembly has ended. The manifest lists them.
 	Composed func() []capability.Capability
 	// Version is the deployed version of the service.

@@ -60,7 +60,7 @@ const (
 	noReplaySet      reason = "replay set unavailable"
 )
 
-// verify is the guard: it answers the caller of a request with a credential
+// verify is the guard: it returns the caller of a request with a credential
 // that verifies, and spends the credential. Scopes are the mount's to compare.
 func (cp *ControlPlane) verify(r *http.Request, body []byte) (capability.Caller, error) {
 	ctx := r.Context()
@@ -180,7 +180,7 @@ func checkTimes(token *jose.Token, now time.Time) error {
 // (as RFC 9449, section 4.2). The body is required where a copy of the token
 // with another body would change a key or a secret.
 func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body []byte) error {
-	origin := capability.OriginOf(r.Context())
+	origin := capability.RequestInfoOf(r.Context())
 	required := origin == nil || cp.bodyBound()[origin.Method+" "+origin.Route]
 	switch {
 	case !matches(token, "htm", r.Method, false):

@@ -16,7 +16,7 @@ var (
 
 func refusals() []*capability.Error { return []*capability.Error{ErrKeyNotFound, ErrKeyConflict} }
 
-// ErrConnected is what [ControlPlane.Connect] answers when the environment has
+// ErrConnected is what [ControlPlane.Connect] returns when the environment has
 // another connection.
 var ErrConnected = errors.New("controlplane: the environment has another connection; Reset replaces it")
 

@@ -175,7 +175,7 @@ func (cp *ControlPlane) mayExpire(ctx context.Context, reg connection, signer, i
 	}
 }
 
-// connectionOf answers the connection of a verified caller.
+// connectionOf returns the connection of a verified caller.
 func (cp *ControlPlane) connectionOf(ctx context.Context, caller capability.Caller) (connection, error) {
 	reg, err := cp.register.current(ctx)
 	switch {

@@ -101,7 +101,7 @@ func describe(c capability.Capability, mountPath string) Entry {
 	return e
 }
 
-// readHealth answers the value of every key, or nil where there are no keys.
+// readHealth returns the value of every key, or nil where there are no keys.
 // The kit keeps values for 30 seconds, so that asking often costs little.
 func readHealth(ctx context.Context, keys []capability.HealthKey) map[string]json.RawMessage {
 	if len(keys) == 0 {

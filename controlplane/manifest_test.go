@@ -208,7 +208,7 @@ func TestConfigIsChecked(t *testing.T) {
 	for name, cfg := range bad {
 		_, err := controlplane.New(host, cfg, controlplane.Peers{})
 		var fault *capability.Fault
-		if !errors.As(err, &fault) || fault.Capability != "control-plane" || fault.Mend == "" {
+		if !errors.As(err, &fault) || fault.Capability != "control-plane" || fault.Fix == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -24,7 +24,7 @@ type snapshot struct {
 	changes    uint64 // known of when it was read
 }
 
-// key answers a live key, or nil.
+// key returns a live key, or nil.
 func (s *snapshot) key(id string) *Key {
 	for i := range s.live {
 		if s.live[i].ID == id {
@@ -52,7 +52,7 @@ type register struct {
 	closed   bool
 }
 
-// current answers the register of the last second, or fails: nobody passes by
+// current returns the register of the last second, or fails: nobody passes by
 // one that may be out of date.
 func (r *register) current(ctx context.Context) (*snapshot, error) {
 	if s := r.fresh(); s != nil {
@@ -82,7 +82,7 @@ func (r *register) current(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// fresh answers the snapshot while it counts, else nil.
+// fresh returns the snapshot while it counts, else nil.
 func (r *register) fresh() *snapshot {
 	s := r.last.Load()
 	if s == nil || s.changes != r.changes.Load() {

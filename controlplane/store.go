@@ -118,7 +118,7 @@ func (s store) claim(ctx context.Context, jti string, until time.Time) (bool, er
 }
 
 // prune removes some of the token ids that no token can bear any more, the
-// oldest first, and answers the latest of their ends, 0 when there were none.
+// oldest first, and returns the latest of their ends, 0 when there were none.
 func (s store) prune(ctx context.Context, before time.Time, limit int) (latest int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		ends, err := database.All(ctx, s.db, func(row database.Scanner) (end int64, err error) {

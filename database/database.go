@@ -230,7 +230,7 @@ func (d *DB) Ping(ctx context.Context) error {
 }
 
 // Backup writes a consistent copy of a SQLite database to path, which must not exist; writers go on meanwhile.
-// PostgreSQL answers [ErrUnsupported] and names pg_dump.
+// PostgreSQL returns [ErrUnsupported] and names pg_dump.
 func (d *DB) Backup(ctx context.Context, path string) error {
 	if err := d.outside(); err != nil {
 		return err

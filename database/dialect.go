@@ -25,13 +25,19 @@ func (d Dialect) String() string {
 	return "sqlite"
 }
 
+// Text returns SQL that differs between the two databases: the first on SQLite, where it is one line, the second on
+// PostgreSQL. It may be a whole statement or a part of one.
+func Text(sqlite, postgres string) string {
+	return "/*pg " + postgres + " --*/ " + sqlite + "\n"
+}
+
 // InList returns the SQL that stands after a TEXT column to keep the rows whose value is in the JSON list given as
 // parameter n; [List] makes that argument. One parameter serves any number of values, so the statement stays cached.
 // On PostgreSQL they become an array, which is looked up in an index that begins with the column rather than joined.
 //
 //	db.Query(ctx, `SELECT id FROM users WHERE id `+database.InList(1), database.List(ids))
 func InList(n int) string {
-	return fmt.Sprintf("/*pg = ANY (ARRAY(SELECT jsonb_array_elements_text($%d::jsonb))) --*/ IN (SELECT value FROM json_each($%d))\n", n, n)
+	return Text(fmt.Sprintf("IN (SELECT value FROM json_each($%d))", n), fmt.Sprintf("= ANY (ARRAY(SELECT jsonb_array_elements_text($%d::jsonb)))", n))
 }
 
 // List returns values as the JSON argument that [InList] expects.

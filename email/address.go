@@ -28,7 +28,7 @@ type address struct {
 	key string
 }
 
-// Canonical answers the form of an address that suppressions compare: Unicode
+// Canonical returns the form of an address that suppressions compare: Unicode
 // normalised, lower case, the domain in its ASCII form. It keeps plus tags and
 // dots, which name other mailboxes. Refuses with email/invalid_address.
 func Canonical(text string) (string, error) {

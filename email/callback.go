@@ -33,7 +33,7 @@ func (e *Email) getClick(c *capability.Call) error {
 	return nil
 }
 
-// getOpen answers the image whatever the token: a broken one tells nobody anything.
+// getOpen returns the image whatever the token: a broken one tells nobody anything.
 func (e *Email) getOpen(c *capability.Call) error {
 	if t, err := e.tokens.read(c.Context(), openToken, c.Param("token")); err == nil && e.host.Now().Unix() <= int64(t.expires) {
 		e.note(c, t, Event{Type: "opened"})
@@ -127,7 +127,7 @@ func (e *Email) postUnsubscribe(c *capability.Call) error {
 // visit verifies the token of an unsubscribe link, once the visitor may come at all.
 func (e *Email) visit(c *capability.Call) (token, error) {
 	ip := ""
-	if origin := capability.OriginOf(c.Context()); origin != nil {
+	if origin := capability.RequestInfoOf(c.Context()); origin != nil {
 		ip = origin.IP
 	}
 	if _, ok := e.visits.Allow(ip); !ok {

@@ -37,7 +37,7 @@ func mount(t *testing.T, cfg email.Config, opts ...kit.Option) *mounted {
 	return m
 }
 
-// delivered sends a message and answers it as it was kept.
+// delivered sends a message and returns it as it was kept.
 func (m *mounted) delivered(message email.Message) email.Kept {
 	m.t.Helper()
 	if _, err := m.mail.Send(m.t.Context(), message); err != nil {

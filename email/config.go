@@ -161,8 +161,8 @@ func (c Config) withDefaults(host capability.Host) Config {
 
 func (c Config) validate(host capability.Host, peers Peers) error {
 	faults := capability.Faults{Capability: Name}
-	missing := func(key, mend string) {
-		faults.AddFault(capability.Fault{Key: key, Reason: "is missing", Mend: mend, Refusal: ErrNotConfigured})
+	missing := func(key, fix string) {
+		faults.AddFault(capability.Fault{Key: key, Reason: "is missing", Fix: fix, Refusal: ErrNotConfigured})
 	}
 	if c.From == "" {
 		missing("from", "give the sender of your mail")

@@ -51,7 +51,7 @@ func (d DKIM) validate() error {
 	return nil
 }
 
-// Record answers the TXT record to publish: its name and its text.
+// Record returns the TXT record to publish: its name and its text.
 func (d DKIM) Record() (name, text string) {
 	name = d.Selector + "._domainkey." + d.Domain
 	switch public := d.Key.Public().(type) {

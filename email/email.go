@@ -77,7 +77,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 	faults.Join(cfg.validate(host, peers))
 	parsed, err := parseTemplates(cfg.Templates)
 	if err != nil {
-		faults.Add("templates", nil, err.Error(), "mend the template")
+		faults.Add("templates", nil, err.Error(), "correct the template")
 	}
 	if err := faults.Err(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (e *Email) Capability() capability.Capability {
 // Kept is one mail in the mailbox.
 type Kept = devmail.Mail
 
-// LastMail answers the newest mail that the mailbox kept for an address; ok is
+// LastMail returns the newest mail that the mailbox kept for an address; ok is
 // false when there is none. It is for tests and development: with a provider
 // nothing is kept.
 func (e *Email) LastMail(ctx context.Context, to string) (mail Kept, ok bool, err error) {

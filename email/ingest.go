@@ -7,7 +7,7 @@ import (
 
 // IngestMail takes a mail that came back to the return path and applies what it
 // reports, to messages of ours only: whoever writes the mail has to know the
-// Message-ID, which only those have who got it. It answers how many reports
+// Message-ID, which only those have who got it. It returns how many reports
 // were applied; a mail that is no report applies none.
 func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err error) {
 	return e.ingest(ctx, "dsn", false, ParseReport(mail))
@@ -15,7 +15,7 @@ func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err e
 
 // Ingest applies reports of a provider whose proof the caller has checked. A
 // bounce or complaint suppresses its address even when the message is not known
-// any more. It answers how many were applied.
+// any more. It returns how many were applied.
 func (e *Email) Ingest(ctx context.Context, reports []Report) (applied int, err error) {
 	return e.ingest(ctx, "provider", true, reports)
 }
@@ -84,7 +84,7 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	return true, err
 }
 
-// concerned answers the address a report is about. A report about a message of
+// concerned returns the address a report is about. A report about a message of
 // ours is about the one it went to; whoever else it names was forwarded to.
 func (e *Email) concerned(job Job, found, trusted bool, r Report) (key, spec string, ok bool) {
 	if found {

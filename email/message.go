@@ -51,6 +51,10 @@ type Message struct {
 	IdempotencyKey string
 	// UserID is recorded with the job.
 	UserID string
+	// Unsubscribe is where the recipient leaves, for mails whose sender keeps
+	// its own list: it takes the place of the kit's link in List-Unsubscribe and
+	// in the template.
+	Unsubscribe string
 }
 
 // Attachment is a file that goes with a message.
@@ -141,7 +145,7 @@ func (m Message) hash() ([]byte, error) {
 	return sum[:], nil
 }
 
-// header answers a header of the message whatever its case.
+// header returns a header of the message whatever its case.
 func (m Message) header(name string) (string, bool) {
 	for key, value := range m.Headers {
 		if strings.EqualFold(key, name) {

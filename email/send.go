@@ -29,7 +29,7 @@ const (
 	Cancelled  State = "cancelled"
 )
 
-// Send queues a message and answers its job; it joins the transaction of ctx.
+// Send queues a message and returns its job; it joins the transaction of ctx.
 // A message to a suppressed address is recorded and goes nowhere, which is no
 // error: who asks for a mail must not learn from the answer.
 // Refuses with email/invalid_address, invalid_header, template_not_found,
@@ -246,7 +246,7 @@ func (e *Email) Jobs(ctx context.Context, f JobFilter, page capability.Page) (ca
 	return capability.Paged(page, rows, func(j Job) []any { return []any{j.ID} }), nil
 }
 
-// Job answers a job with its headers and what happened to it, never with its
+// Job returns a job with its headers and what happened to it, never with its
 // content. Refuses with email/job_not_found.
 func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err error) {
 	err = e.host.DB.Read(ctx, func(ctx context.Context) error {

@@ -118,7 +118,7 @@ func (s *ses) verify(r *http.Request, body []byte) error {
 	return nil
 }
 
-// certificate answers the one at a path, fetched once. Another host than SNS
+// certificate returns the one at a path, fetched once. Another host than SNS
 // cannot be asked, so the number of paths that answer is its own.
 func (s *ses) certificate(ctx context.Context, path string) (*x509.Certificate, error) {
 	s.mu.Lock()
@@ -161,7 +161,7 @@ func (s *ses) get(ctx context.Context, pathAndQuery string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(answer.Body, sesAnswer))
 }
 
-// read answers the reports of a verified message. A subscription to the
+// read returns the reports of a verified message. A subscription to the
 // configured topic is confirmed at an address made here, not the one sent.
 func (s *ses) read(ctx context.Context, body []byte) ([]Report, error) {
 	var n notification

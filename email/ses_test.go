@@ -25,7 +25,7 @@ import (
 
 const snsTopic = "arn:aws:sns:eu-west-1:123456789012:mail"
 
-// sns answers as Amazon's host does and signs with the key of its certificate.
+// sns returns as Amazon's host does and signs with the key of its certificate.
 type sns struct {
 	t     *testing.T
 	key   *rsa.PrivateKey

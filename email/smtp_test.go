@@ -203,7 +203,7 @@ func cutting(t *testing.T, at string) *net.TCPAddr {
 	return listener.Addr().(*net.TCPAddr)
 }
 
-// TestSlowServer answers later than we wait.
+// TestSlowServer returns later than we wait.
 func TestSlowServer(t *testing.T) {
 	release := make(chan struct{})
 	srv := serve(t, func(step, _ string) error {

@@ -24,7 +24,7 @@ type newJob struct {
 	now, due                            time.Time
 }
 
-// gate answers what holds an address back and how many messages it got since.
+// gate returns what holds an address back and how many messages it got since.
 func (s store) gate(ctx context.Context, addressKey string, now, since time.Time) (scope Scope, recent int, err error) {
 	err = s.db.QueryRow(ctx, `SELECT
 			COALESCE((SELECT scope FROM email_suppression WHERE address_key = $1 AND (expires_at = 0 OR expires_at > $2)), ''),
@@ -33,7 +33,7 @@ func (s store) gate(ctx context.Context, addressKey string, now, since time.Time
 	return scope, recent, err
 }
 
-// insertJob answers false when the idempotency key is taken.
+// insertJob returns false when the idempotency key is taken.
 func (s store) insertJob(ctx context.Context, j newJob) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO email_job (id, state, category, address_key, address, subject, template, message_id,
 			idempotency_key, request_hash, max_attempts, next_attempt_at, round_began_at, user_id, created_at)
@@ -250,7 +250,7 @@ func (s store) lastTokenKey(ctx context.Context) (number int64, err error) {
 	return number, err
 }
 
-// insertTokenKey answers false when another node took the number.
+// insertTokenKey returns false when another node took the number.
 func (s store) insertTokenKey(ctx context.Context, number int64, sealed []byte, now time.Time) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO email_token_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING`,
 		number, sealed, now.UnixMilli())

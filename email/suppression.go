@@ -18,7 +18,7 @@ const (
 	ScopeList Scope = "list"
 )
 
-// holdsBack answers for no scope, "", as well.
+// holdsBack returns for no scope, "", as well.
 func (s Scope) holdsBack(c Category) bool {
 	return s == ScopeAll || (s == ScopeList && c == List)
 }
@@ -110,7 +110,7 @@ func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {
 	})
 }
 
-// Suppression answers what holds an address back; ok is false for nothing.
+// Suppression returns what holds an address back; ok is false for nothing.
 // Refuses with email/invalid_address.
 func (e *Email) Suppression(ctx context.Context, text string) (s Suppression, ok bool, err error) {
 	a, err := parseAddress(text)

@@ -87,7 +87,7 @@ func parseTemplates(files fs.FS) (templates, error) {
 	return parsed, errors.Join(faults...)
 }
 
-// Preview answers what a template makes of data, as it would be sent but for
+// Preview returns what a template makes of data, as it would be sent but for
 // tracked links. Refuses with email/template_not_found, template_failed,
 // invalid_header (the subject) and message_too_large.
 func (e *Email) Preview(template string, data any) (Content, error) {

@@ -76,7 +76,7 @@ func newTokenKeys(host capability.Host, store store, keys *seal.Keys) *tokenKeys
 	return &tokenKeys{host: host, store: store, seal: keys, reload: rate.New(reloads, host.Now), keys: make(map[byte][]byte)}
 }
 
-// signer answers the newest key, making one when no row opens.
+// signer returns the newest key, making one when no row opens.
 func (k *tokenKeys) signer(ctx context.Context) (number byte, key []byte, err error) {
 	if number, key = k.current(); key != nil {
 		return number, key, nil
@@ -96,7 +96,7 @@ func (k *tokenKeys) signer(ctx context.Context) (number byte, key []byte, err er
 	return number, keys[number], nil
 }
 
-// create stores the next key; when another node has just done so, it answers that one.
+// create stores the next key; when another node has just done so, it returns that one.
 func (k *tokenKeys) create(ctx context.Context) (number byte, key []byte, err error) {
 	added := false
 	err = k.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -130,7 +130,7 @@ func (e *Email) RotateTokenKey(ctx context.Context) error {
 }
 
 // Rewrap wraps token keys and kept messages with the first master key, so that
-// older ones can be removed, and answers how many it changed. What opens with
+// older ones can be removed, and returns how many it changed. What opens with
 // none of the master keys is left alone.
 func (e *Email) Rewrap(ctx context.Context) (changed int, err error) {
 	changed, err = sealedTokenKeys.Rewrap(ctx, e.host.DB, e.peers.Keys)
@@ -146,7 +146,7 @@ var (
 	sealedMessages  = seal.Column[string]{Table: "email_message", Key: "job_id", Column: "sealed", Context: messageContext}
 )
 
-// load answers the keys that open and counts the other rows.
+// load returns the keys that open and counts the other rows.
 func (k *tokenKeys) load(ctx context.Context) (keys map[byte][]byte, unopened int, err error) {
 	rows, err := k.store.tokenKeys(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (k *tokenKeys) current() (byte, []byte) {
 	return k.newest, k.keys[k.newest]
 }
 
-// find answers the key of a number, nil when there is none.
+// find returns the key of a number, nil when there is none.
 func (k *tokenKeys) find(ctx context.Context, number byte) ([]byte, error) {
 	k.mu.RLock()
 	key := k.keys[number]

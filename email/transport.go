@@ -120,7 +120,7 @@ func newChain(providers []Provider, failover Failover, now func() time.Time) cha
 	return c
 }
 
-// named answers the provider of a name.
+// named returns the provider of a name.
 func (c chain) named(name string) *link {
 	for _, l := range c.links {
 		if l.Name == name {
@@ -192,7 +192,7 @@ func (l *link) release() {
 	l.probing = false
 }
 
-// health answers, by name, which providers are passed over.
+// health returns, by name, which providers are passed over.
 func (c chain) health() map[string]string {
 	state := make(map[string]string)
 	for _, l := range c.links {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/kitbackend/kit/internal/strictjson"
 )
 
 // Binding names a kind of job and says how it runs. The specification's
@@ -24,7 +26,33 @@ type Binding struct {
 	// Run does the work. It may run more than once for one job (a node that
 	// died after the work and before the acknowledgement), so it is idempotent.
 	Run func(ctx context.Context, job Job) error
+	// Dispatch lets outside callers that hold the dispatch key start the binding;
+	// the zero value lets nobody.
+	Dispatch Dispatch
 }
+
+// Dispatch says whether outside callers may start a binding, and with what
+// payload. Only [Dispatchable] makes one that lets them.
+type Dispatch struct {
+	check func(payload json.RawMessage) error
+}
+
+// Dispatchable lets outside callers start the binding with a payload that
+// decodes strictly into T; an absent payload is null.
+func Dispatchable[T any]() Dispatch {
+	return Dispatch{check: func(payload json.RawMessage) error {
+		if len(payload) == 0 || string(payload) == "null" {
+			return nil
+		}
+		return strictjson.Decode(payload, new(T))
+	}}
+}
+
+// Allowed reports whether outside callers may start the binding.
+func (d Dispatch) Allowed() bool { return d.check != nil }
+
+// Check returns what is wrong with a payload, as a sentence for the caller.
+func (d Dispatch) Check(payload json.RawMessage) error { return d.check(payload) }
 
 // Job is one run of a binding.
 type Job struct {

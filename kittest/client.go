@@ -75,7 +75,7 @@ func (k *Kit) must(err error) {
 	}
 }
 
-// With answers a client that also sends a header, or, with an empty value,
+// With returns a client that also sends a header, or, with an empty value,
 // leaves it out.
 func (c *Client) With(header, value string) *Client {
 	return &Client{t: c.t, handler: c.handler, before: func(r *http.Request) {
@@ -123,7 +123,7 @@ func (c *Client) Do(method, path string, body any) *Response {
 	return &Response{Status: rec.Code, Header: rec.Header(), Body: rec.Body.Bytes(), t: c.t}
 }
 
-// Code answers the refusal's code, or "" when the call succeeded.
+// Code returns the refusal's code, or "" when the call succeeded.
 func (r *Response) Code() string {
 	var body struct {
 		Error struct{ Code string }

@@ -65,7 +65,7 @@ func Compose(t testing.TB, opts ...kit.Option) (*Kit, error) {
 }
 
 // RunJobs works until no job and no tick of a schedule is due at the clock's
-// instant, and answers how many ran.
+// instant, and returns how many ran.
 func (k *Kit) RunJobs() int {
 	k.t.Helper()
 	n, err := k.Jobs().RunDue(context.Background())
@@ -75,7 +75,7 @@ func (k *Kit) RunJobs() int {
 	return n
 }
 
-// LastMail runs the jobs and answers the last mail to an address. It needs
+// LastMail runs the jobs and returns the last mail to an address. It needs
 // email composed without a provider.
 func (k *Kit) LastMail(to string) email.Kept {
 	k.t.Helper()
@@ -99,7 +99,7 @@ func NewClock() *Clock {
 	return &Clock{now: time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)}
 }
 
-// Now answers the instant the clock stands at.
+// Now returns the instant the clock stands at.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ var (
 // Store is a key-value namespace. It is safe for concurrent use. Applications
 // may bring their own; kvtest.Run holds it to the rules.
 type Store interface {
-	// Get answers the value of a key; ok is false when there is none.
+	// Get returns the value of a key; ok is false when there is none.
 	Get(ctx context.Context, key string) (value []byte, ok bool, err error)
 	// Put sets the value of a key for ttl, in whole milliseconds.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error

@@ -25,7 +25,7 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{now: now, entries: make(map[string]entry)}
 }
 
-// Get answers a copy of the value.
+// Get returns a copy of the value.
 func (m *Memory) Get(_ context.Context, key string) ([]byte, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -33,7 +33,7 @@ type SQL struct {
 // NewSQL makes a store on a database that has [Migrations].
 func NewSQL(db *database.DB) *SQL { return &SQL{db: db} }
 
-// Get answers the value.
+// Get returns the value.
 func (s *SQL) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (value []byte, err error) {
 		err = row.Scan(&value)

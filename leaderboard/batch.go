@@ -91,7 +91,7 @@ func (b *batcher) try(ctx context.Context, calls []*call) (done bool, err error)
 	return done, err
 }
 
-// recall answers what calls meet if all of it is known, and otherwise nil.
+// recall returns what calls meet if all of it is known, and otherwise nil.
 func (b *batcher) recall(ctx context.Context, calls []*call) *batch {
 	now := b.store.db.Now(ctx)
 	if b.known == nil || b.openedAt != b.board.openedAt(now) {

@@ -44,7 +44,7 @@ func (b *board) accept(score int64) error {
 	return nil
 }
 
-// tier answers the key of the tier with the highest min not above the score, or "".
+// tier returns the key of the tier with the highest min not above the score, or "".
 func (b *board) tier(score int64) (key string) {
 	for _, tier := range b.Tiers { // sorted by min
 		if tier.Min > score {
@@ -67,7 +67,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.key, q.key), cmp.Compare(p.achievedAt, q.achievedAt), strings.Compare(p.userID, q.userID))
 }
 
-// next answers the first place behind p: no text lies between it and p's, as
+// next returns the first place behind p: no text lies between it and p's, as
 // none has a NUL.
 func (p place) next() place {
 	p.userID += "\x01"
@@ -124,7 +124,7 @@ func (op *operation) apply(st state, now int64) (entry, error) {
 	return e, nil
 }
 
-// aggregate answers the key that an old and a submitted one make.
+// aggregate returns the key that an old and a submitted one make.
 func (b *board) aggregate(old, submitted int64) (int64, error) {
 	switch b.Aggregation {
 	case Best:
@@ -156,7 +156,7 @@ const windowForm = "20060102T1504Z"
 
 func windowKey(openedAt int64) string { return time.UnixMilli(openedAt).UTC().Format(windowForm) }
 
-// openedAt answers the instant the window of now opened at, 0 without windows.
+// openedAt returns the instant the window of now opened at, 0 without windows.
 func (b *board) openedAt(now time.Time) int64 {
 	if b.schedule == nil {
 		return 0
@@ -164,7 +164,7 @@ func (b *board) openedAt(now time.Time) int64 {
 	return b.schedule.Latest(now).UnixMilli()
 }
 
-// closesAt answers the end of a window.
+// closesAt returns the end of a window.
 func (b *board) closesAt(openedAt int64) time.Time {
 	return b.schedule.Next(time.UnixMilli(openedAt))
 }

@@ -146,7 +146,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// resolve checks the configuration and answers what it says in working form.
+// resolve checks the configuration and returns what it says in working form.
 func (c Config) resolve(routes []capability.Route) (boards map[string]*board, stale time.Duration, err error) {
 	faults := &capability.Faults{Capability: Name}
 	if len(c.Boards) == 0 {
@@ -230,7 +230,7 @@ func (b *board) checkTiers(faults *capability.Faults, key string) {
 	}
 }
 
-// parseSchedule answers nil for no schedule, and for one at fault.
+// parseSchedule returns nil for no schedule, and for one at fault.
 func parseSchedule(faults *capability.Faults, key, text string) *cron.Schedule {
 	if text == "" {
 		return nil
@@ -239,7 +239,7 @@ func parseSchedule(faults *capability.Faults, key, text string) *cron.Schedule {
 	if err != nil {
 		faults.AddFault(capability.Fault{
 			Key: key, Value: text, Reason: err.Error(), Refusal: ErrInvalidSchedule,
-			Mend: "write five fields like 0 0 * * 1: minute, hour, day of month, month, day of week, in UTC",
+			Fix: "write five fields like 0 0 * * 1: minute, hour, day of month, month, day of week, in UTC",
 		})
 		return nil
 	}

@@ -90,7 +90,7 @@ func TestFaults(t *testing.T) {
 	} {
 		_, err := leaderboard.New(capability.Host{}, c.cfg, leaderboard.Peers{})
 		var fault *capability.Fault
-		if !errors.As(err, &fault) || fault.Key != c.key || fault.Capability != "leaderboard" || fault.Reason == "" || fault.Mend == "" {
+		if !errors.As(err, &fault) || fault.Key != c.key || fault.Capability != "leaderboard" || fault.Reason == "" || fault.Fix == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 		if lines := strings.Count(fmt.Sprint(err), "\n"); lines != 0 {

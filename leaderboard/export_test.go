@@ -58,7 +58,7 @@ func Reads(d database.Dialect, userID string, key, achievedAt int64) map[string]
 }
 
 // GatherReads makes reads of a board queue up in their order and runs them as
-// one batch of each kind. It answers how many came to the queues.
+// one batch of each kind. It returns how many came to the queues.
 func (l *Leaderboard) GatherReads(board string, players, pages []func()) (shared int) {
 	r := l.readers[board]
 	queuetest.Gather(watched{&r.players, &shared}, players...)

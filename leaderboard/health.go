@@ -96,7 +96,7 @@ func (h *Histogram) turn(end int64) {
 	h.From, h.Entries = from, entries
 }
 
-// extent answers the first and the last bucket with visible entries.
+// extent returns the first and the last bucket with visible entries.
 func (s store) extent(ctx context.Context, window int64) (first, last int64, ok bool, err error) {
 	for _, end := range []struct {
 		order string

@@ -22,7 +22,7 @@ func entryOf(user string, score, at int64) leaderboard.Entry {
 	return leaderboard.Entry{UserID: user, Score: score, AchievedAt: capability.Millis(at)}
 }
 
-// bring imports entries and answers the error.
+// bring imports entries and returns the error.
 func (n *node) bring(t testing.TB, v leaderboard.View, entries ...leaderboard.Entry) error {
 	t.Helper()
 	_, err := n.Import(t.Context(), v, slices.Values(entries))

@@ -122,7 +122,7 @@ func (l *Leaderboard) close(ctx context.Context) (err error) {
 // Has reports whether a board is configured.
 func (l *Leaderboard) Has(board string) bool { return l.boards[board] != nil }
 
-// Submit enters a score into the open window of a board and answers the
+// Submit enters a score into the open window of a board and returns the
 // player's entry once that is durable; [Leaderboard.Me] answers its rank.
 // Refuses with leaderboard/board_not_found, leaderboard/score_rejected and
 // leaderboard/board_immutable.
@@ -167,7 +167,7 @@ func (l *Leaderboard) tend(ctx context.Context, b *board, out outcome) error {
 	return err
 }
 
-// Me answers a player's own standing. Refuses with leaderboard/board_not_found
+// Me returns a player's own standing. Refuses with leaderboard/board_not_found
 // and leaderboard/entry_not_found.
 func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing, error) {
 	v, err := l.view(ctx, in, userID)
@@ -212,7 +212,7 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	return capability.Items[Ranked]{Items: v.ranked(paged.Items), NextCursor: paged.NextCursor}, nil
 }
 
-// Around answers at most limit entries around a player, the player's own among
+// Around returns at most limit entries around a player, the player's own among
 // them even if hidden: half of them ahead, and more behind where there are
 // fewer ahead, or the other way round. limit is 1 to [MaxAround]. Refuses with
 // leaderboard/board_not_found and leaderboard/entry_not_found.
@@ -237,7 +237,7 @@ func (l *Leaderboard) Around(ctx context.Context, in View, userID string, limit 
 	return Neighbours{Items: v.ranked(rows), Total: total}, nil
 }
 
-// Segment answers the visible entries among some players, such as the friends
+// Segment returns the visible entries among some players, such as the friends
 // of one, in order and with their ranks on the whole board. It takes at most
 // [MaxSegment] user ids. Refuses with leaderboard/board_not_found.
 func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (Neighbours, error) {
@@ -330,7 +330,7 @@ func (l *Leaderboard) Boards(ctx context.Context) ([]Info, error) {
 
 func (l *Leaderboard) materialized() bool { return l.cfg.Rank.Materialize != "" }
 
-// board answers a configured board, and holds user ids to their bounds.
+// board returns a configured board, and holds user ids to their bounds.
 func (l *Leaderboard) board(key string, userIDs ...string) (*board, error) {
 	b := l.boards[key]
 	if b == nil {
@@ -354,7 +354,7 @@ func (l *Leaderboard) view(ctx context.Context, in View, userIDs ...string) (vie
 	return view{b, openedAt, closed}, err
 }
 
-// missing answers why nothing was found in a view: it does not exist, or otherwise.
+// missing returns why nothing was found in a view: it does not exist, or otherwise.
 func (l *Leaderboard) missing(ctx context.Context, v view, otherwise error) error {
 	if !v.closed {
 		return otherwise

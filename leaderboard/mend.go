@@ -138,7 +138,7 @@ func (s store) hasRanges(ctx context.Context, window, bucket int64) (ok bool, er
 }
 
 // inspectRanges holds the ranges behind a place against the entries in them.
-// It answers the last one; more is false at the end of the window.
+// It returns the last one; more is false at the end of the window.
 func (s store) inspectRanges(ctx context.Context, window int64, after place) (wrong []wrongCount, last place, more bool, err error) {
 	spans, err := database.All(ctx, s.db, scanSpan, `SELECT key, achieved_at, user_id, n FROM leaderboard_range
 		WHERE window_id = $1 AND (key, achieved_at, user_id) > ($2, $3, $4)
@@ -173,7 +173,7 @@ func (s store) inspectRanges(ctx context.Context, window int64, after place) (wr
 }
 
 // inspectEntries holds the buckets that entries, hidden ones too, are stored with
-// against their keys, in the order of user ids and behind one of them. It answers
+// against their keys, in the order of user ids and behind one of them. It returns
 // the last one; more is false at the end of the window.
 func (s store) inspectEntries(ctx context.Context, window int64, after string) (wrong []wrongCount, last string, more bool, err error) {
 	type seat struct {

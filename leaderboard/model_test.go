@@ -28,7 +28,7 @@ type model struct {
 	hidden  map[string]leaderboard.Hider
 }
 
-// open answers the key of the open window.
+// open returns the key of the open window.
 func (m *model) open(now time.Time) string {
 	if m.Window == "" {
 		return ""

@@ -27,7 +27,7 @@ const (
 	lastLevel = levels - 1
 )
 
-// bucketOf answers the bucket of the last level that a key lies in.
+// bucketOf returns the bucket of the last level that a key lies in.
 func bucketOf(key int64) int64 {
 	if key < 0 {
 		return ^bucketOf(^key)
@@ -36,7 +36,7 @@ func bucketOf(key int64) int64 {
 	return int64(shift)<<(exactBits-1) + key>>shift
 }
 
-// firstKey answers the lowest key of a bucket of the last level.
+// firstKey returns the lowest key of a bucket of the last level.
 func firstKey(bucket int64) int64 {
 	if bucket < 0 {
 		return -firstKey(-bucket)
@@ -115,7 +115,7 @@ func (m move) ends() (ends []end) {
 	return ends
 }
 
-// counts answers what changes.
+// counts returns what changes.
 func (m move) counts() (changes []count) {
 	for level := range levels {
 		shift := levelShift(level)

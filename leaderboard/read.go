@@ -94,7 +94,7 @@ func sideManySQL(side, order string) string {
 	return ` UNION ALL SELECT m.user_id, side.* FROM m CROSS JOIN LATERAL (` + besideSQL(m, side, order, "m.n") + `) AS side WHERE m.n > 0`
 }
 
-// segment answers the visible entries of some players, in order.
+// segment returns the visible entries of some players, in order.
 func (s store) segment(ctx context.Context, v view, materialized bool, userIDs []string) ([]ranked, error) {
 	return database.All(ctx, s.db, scanRanked, segmentSQL, v.Key, v.openedAt, materialized, database.List(userIDs))
 }
@@ -120,7 +120,7 @@ func nearOf(rows []ranked, userID string, materialized bool) near {
 	return near{rows, me}
 }
 
-// around answers the entry of a player and at most n visible ones on each side of it.
+// around returns the entry of a player and at most n visible ones on each side of it.
 func (s store) around(ctx context.Context, v view, materialized bool, userID string, n int) (near, error) {
 	if s.db.Dialect() == database.PostgreSQL {
 		found, err := s.aroundMany(ctx, v, materialized, map[string]int{userID: n})
@@ -186,7 +186,7 @@ func listings(activity string) listing {
 
 var plainList, activityList = listings("0, 0"), listings("o.attempts, o.last_active_at")
 
-// list answers visible entries in order.
+// list returns visible entries in order.
 func (s store) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	text := plainList
 	if q.view.TrackActivity {
@@ -216,7 +216,7 @@ func (s store) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	return list, rows.Err()
 }
 
-// closedWindows answers when the latest closed windows of a board opened, the newest first.
+// closedWindows returns when the latest closed windows of a board opened, the newest first.
 func (s store) closedWindows(ctx context.Context, board string, open int64, limit int) ([]int64, error) {
 	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
 		WHERE board = $1 AND opened_at < $2 AND NOT swept ORDER BY opened_at DESC LIMIT CAST($3 AS BIGINT)`, board, open, limit)

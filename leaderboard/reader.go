@@ -62,7 +62,7 @@ func (r *reader) shares(ctx context.Context, v view) bool {
 	return r.store.db.Dialect() == database.PostgreSQL && !v.closed && !r.store.db.InTransaction(ctx)
 }
 
-// around answers the entry of a player and n visible ones on each side of it, or
+// around returns the entry of a player and n visible ones on each side of it, or
 // more, unless there are fewer. The rows are not the caller's to change.
 func (r *reader) around(ctx context.Context, v view, userID string, n int) (near, error) {
 	if !r.shares(ctx, v) {
@@ -71,7 +71,7 @@ func (r *reader) around(ctx context.Context, v view, userID string, n int) (near
 	return r.players.Do(ctx, aroundQuery{v, userID, n})
 }
 
-// readPlayers answers the first of the calls: those that are about one window and
+// readPlayers returns the first of the calls: those that are about one window and
 // not too many rows. A player asked for twice is read once, with the larger number.
 func (r *reader) readPlayers(ctx context.Context, calls []*queue.Call[aroundQuery, near]) (served int) {
 	v := calls[0].Op.view
@@ -91,7 +91,7 @@ func (r *reader) readPlayers(ctx context.Context, calls []*queue.Call[aroundQuer
 	return served
 }
 
-// list answers visible entries in order, which are not the caller's to change.
+// list returns visible entries in order, which are not the caller's to change.
 func (r *reader) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	if q.after != (place{}) || !r.shares(ctx, q.view) {
 		return r.store.list(ctx, q)
@@ -99,7 +99,7 @@ func (r *reader) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	return r.pages.Do(ctx, q)
 }
 
-// readPage answers the first of the calls, those that are about one page.
+// readPage returns the first of the calls, those that are about one page.
 func (r *reader) readPage(ctx context.Context, calls []*queue.Call[listQuery, []ranked]) (served int) {
 	rows, err := r.store.list(ctx, calls[0].Op)
 	for served < len(calls) && calls[served].Op == calls[0].Op {

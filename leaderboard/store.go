@@ -193,7 +193,7 @@ func (s store) define(ctx context.Context, key string, d Definition) error {
 	return err
 }
 
-// windowID answers the window of a board that opened at an instant; ok is
+// windowID returns the window of a board that opened at an instant; ok is
 // false where there is none, or it is being swept.
 func (s store) windowID(ctx context.Context, board string, openedAt int64) (id int64, ok bool, err error) {
 	return database.Get(ctx, s.db, scanInt, `SELECT id FROM leaderboard_window

@@ -184,7 +184,7 @@ func TestLastInstant(t *testing.T) {
 		route := n.Capability().Routes[i]
 		r := httptest.NewRequest("POST", "/leaderboard/weekly", strings.NewReader(`{"score":7}`))
 		r.Header.Set("Content-Type", "application/json")
-		origin := &capability.Origin{Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada", Scopes: []string{"leaderboard:submit"}}}
+		origin := &capability.RequestInfo{Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada", Scopes: []string{"leaderboard:submit"}}}
 		answer, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, func(string) string { return "weekly" }))
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func (l *Leaderboard) sweep(ctx context.Context) error {
 	return nil
 }
 
-// due answers which windows of a board are to be deleted: those left half done,
+// due returns which windows of a board are to be deleted: those left half done,
 // and those that retention gives up.
 func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error) {
 	if due, err = l.store.halfSwept(ctx, b.Key); err != nil {
@@ -73,7 +73,7 @@ func (s store) halfSwept(ctx context.Context, board string) ([]int64, error) {
 		WHERE board = $1 AND swept ORDER BY opened_at DESC LIMIT $2`, board, sweepChunk)
 }
 
-// windowsBefore answers when the windows opened before an instant, the newest
+// windowsBefore returns when the windows opened before an instant, the newest
 // first, without the first few. Under another schedule than the board's they did
 // not close when it says, so then there are none.
 func (s store) windowsBefore(ctx context.Context, b *board, before int64, without int) ([]int64, error) {

@@ -30,7 +30,7 @@ func (c *clock) set(t testing.TB, instant string) {
 	c.now = at
 }
 
-// windows answers the keys of the windows of a board as clients are told them,
+// windows returns the keys of the windows of a board as clients are told them,
 // the open one first.
 func (n *node) windows(t testing.TB, board string) []string {
 	t.Helper()

@@ -25,7 +25,7 @@ const (
 	entryLevel = 4
 )
 
-// bucketAt answers the bucket of a level that a key lies in; a level joins 32 of the one below.
+// bucketAt returns the bucket of a level that a key lies in; a level joins 32 of the one below.
 func bucketAt(level int, key int64) int64 {
 	return leaderboard.BucketOf(key) >> (5 * (lastLevel - level))
 }
@@ -40,7 +40,7 @@ func (n *node) tamper(t testing.TB, v leaderboard.View, query string, args ...an
 	}
 }
 
-// windowOf answers the row id of a window, the newest where the view names none.
+// windowOf returns the row id of a window, the newest where the view names none.
 func (n *node) windowOf(t testing.TB, v leaderboard.View) (id int64) {
 	t.Helper()
 	before := int64(1) << 60

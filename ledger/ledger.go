@@ -153,7 +153,7 @@ func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
 	return l.queue.Do(ctx, op)
 }
 
-// Balance answers what an account holds. Refuses with
+// Balance returns what an account holds. Refuses with
 // ledger/account_not_found and ledger/currency_not_found.
 func (l *Ledger) Balance(ctx context.Context, userID, currency string) (Balance, error) {
 	key := AccountKey{userID, currency}
@@ -170,7 +170,7 @@ func (l *Ledger) Balance(ctx context.Context, userID, currency string) (Balance,
 	return account.balance(), nil
 }
 
-// Balances answers many accounts by one query, in the order asked for; an
+// Balances returns many accounts by one query, in the order asked for; an
 // account that was never opened has zeros. It takes at most [MaxBalances],
 // more are kit/invalid_request.
 func (l *Ledger) Balances(ctx context.Context, keys ...AccountKey) ([]Balance, error) {

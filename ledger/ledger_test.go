@@ -473,7 +473,7 @@ func TestStorageRefuses(t *testing.T) {
 	})
 }
 
-// must answers the value of a call that has to succeed.
+// must returns the value of a call that has to succeed.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -500,7 +500,7 @@ func addsUp(t testing.TB, l *ledger.Ledger) {
 	}
 }
 
-// history answers all transactions of an account, newest first.
+// history returns all transactions of an account, newest first.
 func history(t testing.TB, l *ledger.Ledger, user, currency string) (all []ledger.Transaction) {
 	t.Helper()
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
@@ -513,7 +513,7 @@ func history(t testing.TB, l *ledger.Ledger, user, currency string) (all []ledge
 	}
 }
 
-// state answers all accounts and their transactions.
+// state returns all accounts and their transactions.
 func state(t testing.TB, l *ledger.Ledger) map[ledger.Account][]ledger.Transaction {
 	t.Helper()
 	all := make(map[ledger.Account][]ledger.Transaction)

@@ -123,7 +123,7 @@ func checkText(name, text string, least, most int) error {
 	return nil
 }
 
-// judge answers why the accounts, nil where never opened, refuse a new
+// judge returns why the accounts, nil where never opened, refuse a new
 // operation; nil when nothing does.
 func (op *operation) judge(payer, payee *Account) error {
 	if op.payer != "" {
@@ -140,7 +140,7 @@ func (op *operation) judge(payer, payee *Account) error {
 	return nil
 }
 
-// replay answers an operation whose ref is taken: by the same facts its first
+// replay returns an operation whose ref is taken: by the same facts its first
 // outcome, by others a refusal. in is the second half if the first is a transfer.
 func (op *operation) replay(first, in Transaction) (outcome, error) {
 	same := first.Kind == op.kind && first.UserID == op.user() && first.Currency == op.currency &&
@@ -198,7 +198,7 @@ func opened(t Transaction) Hold {
 		CreatedAt: t.CreatedAt, Replayed: t.Replayed}
 }
 
-// judgeHold answers why a hold, nil when there is none, cannot be settled.
+// judgeHold returns why a hold, nil when there is none, cannot be settled.
 func (op *operation) judgeHold(hold *Hold) error {
 	switch {
 	case hold == nil:

@@ -56,7 +56,7 @@ const (
 	KindRelease     Kind = "release"
 )
 
-// moves answers what an amount of this kind adds to balance and to held money.
+// moves returns what an amount of this kind adds to balance and to held money.
 func (k Kind) moves(amount int64) (balance, held int64) {
 	switch k {
 	case KindCredit, KindTransferIn:

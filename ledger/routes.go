@@ -51,7 +51,7 @@ func (l *Ledger) Capability() capability.Capability {
 	}
 }
 
-// getBalance answers zeros for an account that was never opened.
+// getBalance returns zeros for an account that was never opened.
 func (l *Ledger) getBalance(c *capability.Call, _ capability.None) (Balance, error) {
 	balance, err := l.Balance(c.Context(), c.Caller.UserID, c.Param("currency"))
 	if errors.Is(err, ErrAccountNotFound) {
@@ -60,7 +60,7 @@ func (l *Ledger) getBalance(c *capability.Call, _ capability.None) (Balance, err
 	return balance, err
 }
 
-// listTransactions answers none for an account that was never opened.
+// listTransactions returns none for an account that was never opened.
 func (l *Ledger) listTransactions(c *capability.Call, page capability.Page) (capability.Items[Transaction], error) {
 	items, err := l.Transactions(c.Context(), c.Caller.UserID, c.Param("currency"), page)
 	if errors.Is(err, ErrAccountNotFound) {
@@ -131,7 +131,7 @@ func (l *Ledger) health() []capability.HealthKey {
 	}
 }
 
-// circulation answers the sum of all balances in each of the first currencies.
+// circulation returns the sum of all balances in each of the first currencies.
 func (l *Ledger) circulation(ctx context.Context) (map[string]float64, error) {
 	sums, err := l.store.circulation(ctx)
 	if err != nil {

@@ -58,8 +58,8 @@ func request(t *testing.T, l *ledger.Ledger, user, method, pattern, path, body s
 		}
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
-		origin := &capability.Origin{Method: method, Route: pattern, Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: user}}
-		r = r.WithContext(capability.WithOrigin(r.Context(), origin))
+		origin := &capability.RequestInfo{Method: method, Route: pattern, Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: user}}
+		r = r.WithContext(capability.WithRequestInfo(r.Context(), origin))
 		answer, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, param))
 		if err != nil {
 			return "", err

@@ -71,7 +71,7 @@ func (s store) apply(ctx context.Context, op *operation) (outcome, error) {
 	return outcome{}, fmt.Errorf("ledger: the accounts of ref %q refuse it for no reason", op.ref)
 }
 
-// lock answers the accounts of an operation, nil where never opened. On
+// lock returns the accounts of an operation, nil where never opened. On
 // PostgreSQL it queues behind other operations on them: in key order, so that
 // opposite transfers never wait for each other, and before the statement that
 // looks for the ref, so that it sees what they wrote.
@@ -220,7 +220,7 @@ func scanHold(row database.Scanner) (h Hold, err error) {
 	return h, err
 }
 
-// known answers the transaction under a ref, and its second half if it is a transfer.
+// known returns the transaction under a ref, and its second half if it is a transfer.
 func (s store) known(ctx context.Context, ref string) (first, in Transaction, ok bool, err error) {
 	rows, err := database.All(ctx, s.db, scanTransaction, `SELECT `+columns+` FROM ledger_transaction
 		WHERE ref IN ($1, $2) ORDER BY ref`, ref, ref+suffixIn)
@@ -259,7 +259,7 @@ func scanAccount(row database.Scanner) (a Account, err error) {
 
 const selectAccount = `SELECT ` + accountColumns + ` FROM ledger_account WHERE user_id = $1 AND currency = $2`
 
-// account answers one account, nil when it was never opened.
+// account returns one account, nil when it was never opened.
 func (s store) account(ctx context.Context, key AccountKey) (*Account, error) {
 	return s.oneAccount(ctx, selectAccount, key)
 }
@@ -284,7 +284,7 @@ func (s store) accountsOf(ctx context.Context, userID, after string, limit int) 
 		WHERE user_id = $1 AND currency > $2 ORDER BY currency LIMIT $3`, userID, after, limit)
 }
 
-// many answers those of the accounts that were opened, in no order.
+// many returns those of the accounts that were opened, in no order.
 func (s store) many(ctx context.Context, keys []AccountKey) ([]Account, error) {
 	pairs := make([][2]string, len(keys))
 	for i, key := range keys {

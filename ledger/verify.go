@@ -29,7 +29,7 @@ type Finding struct {
 	Subject string
 }
 
-// Err answers the findings as one error, nil when there are none.
+// Err returns the findings as one error, nil when there are none.
 func (r Report) Err() error {
 	if len(r.Findings) == 0 {
 		return nil

@@ -135,7 +135,7 @@ func (m *Matchmaking) RequestFriend(ctx context.Context, userID, other string) (
 	return b.friend(userID), nil
 }
 
-// AcceptFriend answers yes to a user who has asked. Refuses with
+// AcceptFriend returns yes to a user who has asked. Refuses with
 // matchmaking/friend_request_not_found, matchmaking/already_friends and
 // matchmaking/limit_reached.
 func (m *Matchmaking) AcceptFriend(ctx context.Context, userID, other string) (Friend, error) {
@@ -185,7 +185,7 @@ func (m *Matchmaking) tellOnline(ctx context.Context, b *bond, online bool) erro
 	return nil
 }
 
-// DeclineFriend answers no to a user who has asked. Refuses with
+// DeclineFriend returns no to a user who has asked. Refuses with
 // matchmaking/friend_request_not_found.
 func (m *Matchmaking) DeclineFriend(ctx context.Context, userID, other string) error {
 	_, err := m.change(ctx, userID, other, func(ctx context.Context, b *bond) error {
@@ -257,7 +257,7 @@ func (m *Matchmaking) Friends(ctx context.Context, userID string, page capabilit
 	return capability.Paged(page, list, func(f Friend) []any { return []any{f.UserID} }), nil
 }
 
-// FriendsAmong answers which of the users have a friend among them, sorted.
+// FriendsAmong returns which of the users have a friend among them, sorted.
 // Rating asks it, as its peer Friends.
 func (m *Matchmaking) FriendsAmong(ctx context.Context, userIDs []string) ([]string, error) {
 	return m.store.friendsAmong(ctx, userIDs)

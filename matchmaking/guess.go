@@ -46,7 +46,7 @@ type guesser struct {
 // guessers are the user and, of a request, its address.
 func guessers(ctx context.Context, userID string) []guesser {
 	list := []guesser{{"user " + userID, guessesPerUser}}
-	if o := capability.OriginOf(ctx); o != nil && o.IP != "" {
+	if o := capability.RequestInfoOf(ctx); o != nil && o.IP != "" {
 		list = append(list, guesser{"address " + rate.AddressKey(o.IP), guessesPerAddress})
 	}
 	return list

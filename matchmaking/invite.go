@@ -98,7 +98,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 	return v, nil
 }
 
-// find answers the one user that is meant.
+// find returns the one user that is meant.
 func (m *Matchmaking) find(ctx context.Context, to Invitee) (string, error) {
 	switch {
 	case (to.UserID == "") == (to.ScreenName == ""):
@@ -162,7 +162,7 @@ func (m *Matchmaking) Invites(ctx context.Context, userID string, page capabilit
 	return capability.Paged(page, list, func(v Invite) []any { return []any{v.ID} }), nil
 }
 
-// AcceptInvite brings the two together in a session, and answers the invite
+// AcceptInvite brings the two together in a session, and returns the invite
 // with its id; accepting again answers the same. Who invites several users to a
 // game of more than two has them in one session while it has seats. Refuses
 // with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when the
@@ -194,7 +194,7 @@ func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string)
 	return v, nil
 }
 
-// together seats the invitee beside the inviter, and answers the session.
+// together seats the invitee beside the inviter, and returns the session.
 func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh string) (string, error) {
 	earlier, found, err := m.store.lastSession(ctx, v)
 	if err != nil {
@@ -231,7 +231,7 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 	})
 }
 
-// answerable locks an invite that is the user's to answer. All invites of one
+// answerable locks an invite that is the user's to return. All invites of one
 // inviter are answered one after the other, so that they find one session.
 func (m *Matchmaking) answerable(ctx context.Context, inviteID, userID string) (Invite, error) {
 	if err := checkText("id", inviteID); err != nil {

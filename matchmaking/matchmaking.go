@@ -135,7 +135,7 @@ func (m *Matchmaking) game(key string) (*Game, error) {
 	return g, nil
 }
 
-// sessionGame answers a game that has sessions.
+// sessionGame returns a game that has sessions.
 func (m *Matchmaking) sessionGame(key string) (*Game, error) {
 	g, err := m.game(key)
 	if err == nil && !m.hasSessions(g) {

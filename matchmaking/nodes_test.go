@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/matchmaking"
 )
 
-// allMatched answers the sessions of players with how many of them each has;
+// allMatched returns the sessions of players with how many of them each has;
 // everybody has to be in a match of two.
 func (r *rig) allMatched(game string, users []string) map[string]int {
 	r.t.Helper()

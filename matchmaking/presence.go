@@ -412,7 +412,7 @@ func (p *presence) close(ctx context.Context) error {
 	return err
 }
 
-// Online answers which of the users have a presence socket.
+// Online returns which of the users have a presence socket.
 func (m *Matchmaking) Online(ctx context.Context, userIDs ...string) ([]string, error) {
 	return m.store.online(ctx, m.now(ctx), userIDs...)
 }

@@ -147,7 +147,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 	return answer, nil
 }
 
-// holding answers how the players stand if one of the rows they have holds them,
+// holding returns how the players stand if one of the rows they have holds them,
 // and refuses when it is not the same ticket for the whole party.
 func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows []player) (held bool, q Queued, err error) {
 	for _, row := range rows {
@@ -185,7 +185,7 @@ func (m *Matchmaking) write(ctx context.Context, fresh, rows []player) (bool, er
 	return true, nil
 }
 
-// checkParty answers the players in the order in which rows are locked.
+// checkParty returns the players in the order in which rows are locked.
 func checkParty(g *Game, userIDs []string) ([]string, error) {
 	party := slices.Clone(userIDs)
 	slices.Sort(party)
@@ -205,7 +205,7 @@ func same(rows []player) bool {
 	return !slices.ContainsFunc(rows, func(p player) bool { return p.ticketID != rows[0].ticketID })
 }
 
-// standing answers how a player stands, and whether his ticket holds him: it
+// standing returns how a player stands, and whether his ticket holds him: it
 // does while it waits, while the match forms, and for one sweep after that, so
 // that a repeated request meets the match it missed the answer of.
 func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held bool, q Queued, err error) {
@@ -238,7 +238,7 @@ func (m *Matchmaking) waiting(g *Game, p player, at int64) Queued {
 	return q
 }
 
-// Status answers how a player stands, and counts as a sign of life: a ticket
+// Status returns how a player stands, and counts as a sign of life: a ticket
 // whose player neither asks nor has a presence socket expires after a minute, or
 // MaxWaitSeconds if that is longer. A match can be read for ten minutes. Refuses
 // with matchmaking/game_not_found and matchmaking/not_queued.
@@ -287,7 +287,7 @@ func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
 	return err
 }
 
-// Match answers a match for ten minutes after it was found; ok is false without
+// Match returns a match for ten minutes after it was found; ok is false without
 // one.
 func (m *Matchmaking) Match(ctx context.Context, matchID string) (match Match, ok bool, err error) {
 	return m.store.match(ctx, matchID)
@@ -336,7 +336,7 @@ func (m *Matchmaking) Offer(ctx context.Context, b Backfill) error {
 // bySkill reports whether players of the game are matched by skill.
 func (m *Matchmaking) bySkill(g *Game) bool { return m.peers.Rating != nil && g.SkillPool != "" }
 
-// skills answers what the players are matched by.
+// skills returns what the players are matched by.
 func (m *Matchmaking) skills(ctx context.Context, g *Game, userIDs []string) ([]float64, error) {
 	skills := make([]float64, len(userIDs))
 	if !m.bySkill(g) {

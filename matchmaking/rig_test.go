@@ -240,7 +240,7 @@ type ear struct {
 	heard map[string]bool // the invites
 }
 
-// listen opens a presence socket and answers it with its first frame, which
+// listen opens a presence socket and returns it with its first frame, which
 // says who is online.
 func (r *rig) listen(server *httptest.Server, userID string) (*ear, frame) {
 	r.t.Helper()

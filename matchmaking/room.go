@@ -73,7 +73,7 @@ func (m *Matchmaking) mayOpen(ctx context.Context, host string) error {
 }
 
 // JoinRoom takes a use of a code and a seat of its session, both or neither.
-// Joining again takes nothing and answers the same. The code may be written in
+// Joining again takes nothing and returns the same. The code may be written in
 // any case, with spaces and without its dash. Refuses with
 // matchmaking/invalid_code, matchmaking/room_full, matchmaking/room_not_found
 // and, after too many codes that are not valid, kit/rate_limited.

@@ -245,7 +245,7 @@ func TestGuessing(t *testing.T) {
 	r.ok(errorOf(r.JoinRoom(ctx, room.Code, "eve")))
 
 	from := func(ip string) func(user, code string) error {
-		at := capability.WithOrigin(ctx, &capability.Origin{IP: ip})
+		at := capability.WithRequestInfo(ctx, &capability.RequestInfo{IP: ip})
 		return func(user, code string) error { return errorOf(r.JoinRoom(at, code, user)) }
 	}
 	school, home := from("192.0.2.1"), from("192.0.2.2")

@@ -14,7 +14,7 @@ type store struct{ db *database.DB }
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 func scanCount(row database.Scanner) (n int64, err error)    { return n, row.Scan(&n) }
 
-// count answers the number that a query counts.
+// count returns the number that a query counts.
 func (s store) count(ctx context.Context, query string, args ...any) (int64, error) {
 	n, _, err := database.Get(ctx, s.db, scanCount, query, args...)
 	return n, err
@@ -36,7 +36,7 @@ func (s store) countRooms(ctx context.Context, host string, now int64) (int64, e
 	return s.count(ctx, `SELECT count(*) FROM matchmaking_room WHERE host = $1 AND expires_at > $2`, host, now)
 }
 
-// lockRoom answers a room whose code is good, as nobody else can change it.
+// lockRoom returns a room whose code is good, as nobody else can change it.
 func (s store) lockRoom(ctx context.Context, sessionID string, now int64) (room, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (r room, err error) {
 		return r, row.Scan(&r.sessionID, &r.game, &r.host, &r.usesLeft, &r.expiresAt)
@@ -63,7 +63,7 @@ func scanInvite(row database.Scanner) (v Invite, err error) {
 	return v, err
 }
 
-// waitingInvite answers the invite of the same two for the same game that waits.
+// waitingInvite returns the invite of the same two for the same game that waits.
 // One that has expired makes room.
 func (s store) waitingInvite(ctx context.Context, v Invite) (Invite, bool, error) {
 	if _, err := s.db.Exec(ctx, `DELETE FROM matchmaking_invite
@@ -82,7 +82,7 @@ func (s store) insertInvite(ctx context.Context, v Invite) (added bool, err erro
 	return n == 1, err
 }
 
-// countInvites answers how many wait that one user sent, and that the other got.
+// countInvites returns how many wait that one user sent, and that the other got.
 func (s store) countInvites(ctx context.Context, from, to string, now int64) (sent, received int64, err error) {
 	const waiting = ` AND state = 'pending' AND expires_at > $2`
 	if sent, err = s.count(ctx, `SELECT count(*) FROM matchmaking_invite WHERE inviter = $1`+waiting, from, now); err != nil {
@@ -104,7 +104,7 @@ func (s store) invitesOf(ctx context.Context, userID, below string, now int64, l
 var selectWaiting = `SELECT ` + inviteColumns + ` FROM matchmaking_invite
 	WHERE state = 'pending' AND expires_at > $2 AND invitee ` + database.InList(1) + ` ORDER BY id`
 
-// invitesFor answers the invites that wait for each of the users, oldest first.
+// invitesFor returns the invites that wait for each of the users, oldest first.
 func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[string][]Invite, error) {
 	list, err := database.All(ctx, s.db, scanInvite, selectWaiting, database.List(users), now)
 	waiting := make(map[string][]Invite)
@@ -114,7 +114,7 @@ func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[s
 	return waiting, err
 }
 
-// lockInvite answers an invite with all those of its inviter locked.
+// lockInvite returns an invite with all those of its inviter locked.
 func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, error) {
 	list, err := database.All(ctx, s.db, scanInvite, `SELECT `+inviteColumns+` FROM matchmaking_invite
 		WHERE inviter = (SELECT inviter FROM matchmaking_invite WHERE id = $1) ORDER BY id /*pg FOR UPDATE */`, inviteID)
@@ -126,7 +126,7 @@ func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, e
 	return Invite{}, false, err
 }
 
-// lastSession answers the session that an invite of the same user for the same
+// lastSession returns the session that an invite of the same user for the same
 // game has led to last.
 func (s store) lastSession(ctx context.Context, v Invite) (string, bool, error) {
 	return database.Get(ctx, s.db, scanText, `SELECT session_id FROM matchmaking_invite

@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// renewNode prolongs the lease of a node, and answers false when it is new or
+// renewNode prolongs the lease of a node, and returns false when it is new or
 // was taken for dead.
 func (s store) renewNode(ctx context.Context, node string, until int64) (there bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE matchmaking_node SET lease_until = $2 WHERE id = $1`, node, until)
@@ -18,7 +18,7 @@ func (s store) renewNode(ctx context.Context, node string, until int64) (there b
 	return false, err
 }
 
-// deleteDeadNodes answers the users that they had. A lease that ends later than
+// deleteDeadNodes returns the users that they had. A lease that ends later than
 // any can was written before the clock went back.
 func (s store) deleteDeadNodes(ctx context.Context, now int64) ([]string, error) {
 	nodes, err := database.All(ctx, s.db, scanText, `DELETE FROM matchmaking_node WHERE lease_until <= $1 OR lease_until > $2 RETURNING id`,
@@ -68,7 +68,7 @@ func (s store) isElsewhere(ctx context.Context, now int64, node, userID string) 
 var selectOnline = `SELECT DISTINCT p.user_id FROM matchmaking_presence AS p JOIN matchmaking_node AS n ON n.id = p.node_id
 	WHERE n.lease_until > $2 AND p.user_id ` + database.InList(1) + ` ORDER BY p.user_id`
 
-// online answers which of the users have a socket anywhere, sorted.
+// online returns which of the users have a socket anywhere, sorted.
 func (s store) online(ctx context.Context, now int64, users ...string) ([]string, error) {
 	if len(users) == 0 {
 		return nil, nil
@@ -86,7 +86,7 @@ var selectFriendsOnline = `
 	WHERE f.state = 'accepted' AND n.lease_until > $2 AND f.high ` + database.InList(1) + `
 	ORDER BY one, other`
 
-// friendsOnline answers for each of the users which friends are online.
+// friendsOnline returns for each of the users which friends are online.
 func (s store) friendsOnline(ctx context.Context, now int64, users []string) (map[string][]string, error) {
 	if len(users) == 0 {
 		return nil, nil

@@ -21,7 +21,7 @@ func (s store) player(ctx context.Context, game, userID string) (player, bool, e
 var lockPlayers = `SELECT ` + playerColumns + ` FROM matchmaking_ticket WHERE game = $1 AND user_id ` + database.InList(2) +
 	` ORDER BY user_id /*pg FOR UPDATE */`
 
-// lockPlayers answers the rows of those who have one.
+// lockPlayers returns the rows of those who have one.
 func (s store) lockPlayers(ctx context.Context, game string, userIDs []string) ([]player, error) {
 	return database.All(ctx, s.db, scanPlayer, lockPlayers, game, database.List(userIDs))
 }
@@ -57,7 +57,7 @@ func (s store) leave(ctx context.Context, game, userID string) (left bool, err e
 
 const selectMatch = `SELECT id, game, region, players, backfill, state, session_id FROM matchmaking_match WHERE id = $1`
 
-// match answers a match in the words of the API.
+// match returns a match in the words of the API.
 func (s store) match(ctx context.Context, matchID string) (Match, bool, error) {
 	match, _, found, err := s.readMatch(ctx, selectMatch, matchID)
 	return match, found, err
@@ -117,7 +117,7 @@ func (s store) offers(ctx context.Context, game string, now int64, limit int) ([
 		WHERE game = $1 AND expires_at > $2 ORDER BY enqueued_at LIMIT $3`, game, now, limit)
 }
 
-// blockedPairs answers who of those that wait must not meet. SQLite keeps the
+// blockedPairs returns who of those that wait must not meet. SQLite keeps the
 // order of a CROSS JOIN.
 func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]bool, error) {
 	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (pair [2]string, err error) {
@@ -198,7 +198,7 @@ type found struct {
 }
 
 // claim takes players out of the queue, those that still wait with this ticket,
-// and answers how many: one by one on SQLite, where that is quickest, and at
+// and returns how many: one by one on SQLite, where that is quickest, and at
 // once on PostgreSQL, which is a round trip away.
 func (s store) claim(ctx context.Context, game string, claims []claim, now int64) (n int64, err error) {
 	if s.db.Dialect() == database.PostgreSQL {

@@ -146,7 +146,7 @@ func (l *line) take(at int) {
 	l.next[l.prev[at]], l.prev[l.next[at]] = l.next[at], l.prev[at]
 }
 
-// around answers the free positions before and after a seed.
+// around returns the free positions before and after a seed.
 func (l *line) around(s seed) (left, right int) {
 	if s.at > 0 {
 		return l.prev[s.at], l.next[s.at]

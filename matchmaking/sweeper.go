@@ -102,7 +102,7 @@ func (m *Matchmaking) runSweep(ctx context.Context, job jobs.Job) error {
 }
 
 // lead schedules the next sweep, should there be something left for it, before
-// anything can go wrong with this one, and takes the lease. It answers 0 when
+// anything can go wrong with this one, and takes the lease. It returns 0 when
 // another node has it or nothing is to be done.
 func (m *Matchmaking) lead(ctx context.Context, g *Game) (epoch int64, err error) {
 	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -128,7 +128,7 @@ type queue struct {
 	at      int64
 }
 
-// read expires the tickets nobody asks for and answers the others.
+// read expires the tickets nobody asks for and returns the others.
 func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	now := m.now(ctx)
 	q := queue{at: now, rules: rules{Queue: g.Queue, players: g.Players}}
@@ -274,7 +274,7 @@ func (m *Matchmaking) draw(g *Game, q queue, matches [][]int) []draft {
 	return list
 }
 
-// take claims the players of all matches at once, and answers the matches that
+// take claims the players of all matches at once, and returns the matches that
 // got theirs; of the others, one has left meanwhile, and the rest wait again.
 func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int64) ([]string, error) {
 	if len(drafts) == 0 {

@@ -89,7 +89,7 @@ func accepted(known []logged, st step) (logged, bool) {
 	return logged{}, false
 }
 
-// replay answers a step whose action id is taken.
+// replay returns a step whose action id is taken.
 func (l logged) replay(st step) (Ack, error) {
 	if !bytes.Equal(l.data, st.data) {
 		return Ack{}, capability.ErrIdempotencyConflict.Saying("This action id was used for another action.")

@@ -81,7 +81,7 @@ func crowd(r *rig) (id string, players []string) {
 const actsOfEach = 10
 
 // actAtOnce has every player act, from all nodes in turn, with an id each time
-// and every action sent twice. It answers the versions of the accepted ones.
+// and every action sent twice. It returns the versions of the accepted ones.
 func actAtOnce(t *testing.T, id string, players []string, nodes ...*rig) map[int64]string {
 	t.Helper()
 	var mu sync.Mutex

@@ -150,7 +150,7 @@ func (g Game) withDefaults() Game {
 	return g
 }
 
-// resolve answers the games by key and the models by kind, or all faults.
+// resolve returns the games by key and the models by kind, or all faults.
 func (c Config) resolve(peers Peers) (map[string]Game, map[string]Model, error) {
 	faults := capability.Faults{Capability: Name}
 	models := make(map[string]Model)
@@ -164,7 +164,7 @@ func (c Config) resolve(peers Peers) (map[string]Game, map[string]Model, error) 
 		case model.engine == nil:
 			faults.Add(at, nil, "is empty", "make it with multiplayer.Define")
 		case model.fault != nil:
-			faults.Add(at, model.kind, model.fault.Error(), "mend its definition")
+			faults.Add(at, model.kind, model.fault.Error(), "correct its definition")
 		case taken:
 			faults.Add(at, model.kind, "is defined twice", "give each model a kind of its own")
 		default:
@@ -193,11 +193,11 @@ func (c Config) resolve(peers Peers) (map[string]Game, map[string]Model, error) 
 	return games, models, faults.Err()
 }
 
-// check answers the game with its rules in one spelling, and what is wrong with it.
+// check returns the game with its rules in one spelling, and what is wrong with it.
 func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fault) {
 	var faults []capability.Fault
-	add := func(key string, value any, reason, mend string) {
-		faults = append(faults, capability.Fault{Key: key, Value: value, Reason: reason, Mend: mend})
+	add := func(key string, value any, reason, fix string) {
+		faults = append(faults, capability.Fault{Key: key, Value: value, Reason: reason, Fix: fix})
 	}
 	if !nameForm.MatchString(g.Key) {
 		add("key", g.Key, "is not a path segment", "use 1 to 64 letters, digits, hyphens and underscores")

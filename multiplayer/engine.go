@@ -109,7 +109,7 @@ func (t *typed[C, S]) resolve(c Context[C], out *played) error {
 	return err
 }
 
-// redact answers what a viewer sees of the state in.
+// redact returns what a viewer sees of the state in.
 func (t *typed[C, S]) redact(in input, viewer string, revealed bool) (view json.RawMessage, err error) {
 	defer t.catch("Redact", &err)
 	c, s, err := t.decode(in)

@@ -1,16 +1,16 @@
 package multiplayer
 
-// Warm answers how many sessions this node has at hand.
+// Warm returns how many sessions this node has at hand.
 func (m *Multiplayer) Warm() int {
 	m.owners.mu.Lock()
 	defer m.owners.mu.Unlock()
 	return len(m.owners.warm)
 }
 
-// Waiting answers how many callers of a session wait.
+// Waiting returns how many callers of a session wait.
 func (m *Multiplayer) Waiting(id string) int { return m.owners.of(id).queue.Waiting() }
 
-// Busy answers how many sessions of this node are under way.
+// Busy returns how many sessions of this node are under way.
 func (m *Multiplayer) Busy() (n int) {
 	m.owners.mu.Lock()
 	defer m.owners.mu.Unlock()

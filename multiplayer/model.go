@@ -34,18 +34,18 @@ type Definition[C, S any] struct {
 	// is created; a state is held to State before it is stored and when it is
 	// read.
 	Config, State *jsonschema.Schema
-	// Init answers the first state, once the players are there.
+	// Init returns the first state, once the players are there.
 	Init func(c Context[C]) (S, []Effect, error)
-	// Apply answers the state after a move. It may change the one it got. Its
+	// Apply returns the state after a move. It may change the one it got. Its
 	// error refuses the move, see [Illegal]; nothing is persisted then.
 	Apply func(c Context[C], s S, m Move) (S, []Effect, error)
 	// IsComplete reports whether the game is over. It is asked after every
 	// transition, and a complete game is resolved at once.
 	IsComplete func(c Context[C], s S) bool
-	// Resolve answers how the game ended: a complete one or, in table mode, one
+	// Resolve returns how the game ended: a complete one or, in table mode, one
 	// that is closed.
 	Resolve func(c Context[C], s S) Outcome
-	// Redact answers what a player may see of a state: anything that encodes as
+	// Redact returns what a player may see of a state: anything that encodes as
 	// JSON. revealed reports that the session is over and nothing needs to be
 	// hidden any more. It may change the state it got.
 	Redact func(c Context[C], s S, viewer string, revealed bool) any
@@ -84,7 +84,7 @@ type Move struct {
 }
 
 // Decode reads the data strictly into the pointer. Its error is one for Apply
-// to answer.
+// to return.
 func (m Move) Decode(into any) error {
 	if err := strictjson.Decode(m.Data, into); err != nil {
 		return ErrInvalidMove.Saying("%s", err.Error())

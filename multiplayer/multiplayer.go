@@ -156,7 +156,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	return m, nil
 }
 
-// Game answers a configured game. Refuses with multiplayer/game_not_found.
+// Game returns a configured game. Refuses with multiplayer/game_not_found.
 func (m *Multiplayer) Game(key string) (Game, error) {
 	g, ok := m.games[key]
 	if !ok {
@@ -165,7 +165,7 @@ func (m *Multiplayer) Game(key string) (Game, error) {
 	return g, nil
 }
 
-// Check answers what is wrong with a game that [Multiplayer.Start] is to take,
+// Check returns what is wrong with a game that [Multiplayer.Start] is to take,
 // all of it: for whoever has games of his own to check at assembly. The game it
 // returns has its defaults filled in.
 func (m *Multiplayer) Check(g Game) (Game, error) {
@@ -293,7 +293,7 @@ func (m *Multiplayer) checkStart(g Game, start Start) error {
 	return nil
 }
 
-// existing answers the session of an id, or nil. An id whose session was
+// existing returns the session of an id, or nil. An id whose session was
 // removed stays taken: its refs have moved money, its result is kept.
 func (m *Multiplayer) existing(ctx context.Context, id string, game Game) (*session, error) {
 	s, err := m.store.load(ctx, id)
@@ -409,7 +409,7 @@ func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, e
 	return c.Out, nil
 }
 
-// View answers a session as a player sees it. Refuses with
+// View returns a session as a player sees it. Refuses with
 // multiplayer/session_not_found and not_a_member.
 func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View, error) {
 	s, err := m.current(ctx, sessionID)
@@ -441,7 +441,7 @@ func (m *Multiplayer) show(s *session, userID string) (View, error) {
 	return v, err
 }
 
-// Result answers how a session ended; whoever had a seat may read it. Refuses
+// Result returns how a session ended; whoever had a seat may read it. Refuses
 // with multiplayer/session_not_found, not_a_member and, before the end,
 // invalid_transition.
 func (m *Multiplayer) Result(ctx context.Context, sessionID, userID string) (Result, error) {
@@ -468,7 +468,7 @@ func (m *Multiplayer) Result(ctx context.Context, sessionID, userID string) (Res
 	return Result{}, ErrInvalidTransition.Saying("The session is not over.")
 }
 
-// Seats answers how many seats of a session are free, and its phase. Refuses
+// Seats returns how many seats of a session are free, and its phase. Refuses
 // with multiplayer/session_not_found.
 func (m *Multiplayer) Seats(ctx context.Context, sessionID string) (free int, phase Phase, err error) {
 	s, err := m.current(ctx, sessionID)
@@ -501,7 +501,7 @@ func (m *Multiplayer) announce(ctx context.Context, s *session) {
 	}
 }
 
-// current answers the newest version of a session.
+// current returns the newest version of a session.
 func (m *Multiplayer) current(ctx context.Context, sessionID string) (*session, error) {
 	if !nameForm.MatchString(sessionID) {
 		return nil, ErrSessionNotFound

@@ -35,7 +35,7 @@ func (r *Result) places() []place {
 	return list
 }
 
-// of answers what a player gets.
+// of returns what a player gets.
 func (p Points) of(places []place, mine place) int64 {
 	drawn := slices.ContainsFunc(places, func(other place) bool { return other.place == 1 && other.side != mine.side })
 	switch {

@@ -53,7 +53,7 @@ type call = queue.Call[step, Ack]
 
 func newOwners(m *Multiplayer) *owners { return &owners{m: m, warm: make(map[string]*owner)} }
 
-// of answers the owner of a session.
+// of returns the owner of a session.
 func (o *owners) of(id string) *owner {
 	now := o.m.now()
 	o.mu.Lock()
@@ -132,7 +132,7 @@ func (o *owner) idle(now time.Time, crowded bool) bool {
 	return !o.queue.Busy() && (crowded || now.Sub(o.used) >= idleTime)
 }
 
-// known answers the newest version at hand, or nil.
+// known returns the newest version at hand, or nil.
 func (o *owner) known() *session {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,7 +148,7 @@ func (o *owner) keep(s *session) {
 	}
 }
 
-// at answers the session at this version or a newer one. Of many who ask for a
+// at returns the session at this version or a newer one. Of many who ask for a
 // version that is not at hand one reads it.
 func (o *owner) at(ctx context.Context, version int64) (*session, error) {
 	if s := o.known(); s != nil && s.version >= version {
@@ -185,7 +185,7 @@ func (o *owner) do(ctx context.Context, st step) (Ack, error) {
 }
 
 // round brings the first of the calls to their outcomes, as many as share a
-// transaction, and answers how many that were.
+// transaction, and returns how many that were.
 func (o *owner) round(ctx context.Context, calls []*call) int {
 	b, err := o.attempt(ctx, calls)
 	if err != nil {
@@ -253,7 +253,7 @@ func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, er
 	return b, nil
 }
 
-// confirm answers errStale unless a version is the newest. Writing finds out by
+// confirm returns errStale unless a version is the newest. Writing finds out by
 // itself; what writes nothing is held to it here.
 func (o *owner) confirm(ctx context.Context, s *session) error {
 	newest, err := o.m.store.version(ctx, o.id)

@@ -18,7 +18,7 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// changes answers the operations that turn a player's view of a session into a
+// changes returns the operations that turn a player's view of a session into a
 // later one. Members that a session never changes are not looked at, and the
 // two that can be large are encoded only where they differ.
 func changes(from, to View) (ops []operation, err error) {

@@ -75,7 +75,7 @@ func (h *hub) leave(p *seat) {
 	}
 }
 
-// newest answers the version that a view must not be older than.
+// newest returns the version that a view must not be older than.
 func (t *table) newest() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -123,7 +123,7 @@ type Start struct {
 	Open bool
 }
 
-// Session is what [Multiplayer.Start] answers.
+// Session is what [Multiplayer.Start] returns.
 type Session struct {
 	ID      string
 	Game    string

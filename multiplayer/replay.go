@@ -31,7 +31,7 @@ const replayChunk = 500
 
 // Replay plays the log of a session again and compares what comes out with
 // what is stored, byte by byte: the state, the phase, the players, the draws,
-// the deadline and the effects. It answers how many steps there were, and an
+// the deadline and the effects. It returns how many steps there were, and an
 // error that names the first difference, but nothing of the state. Refuses with
 // multiplayer/session_not_found.
 func (m *Multiplayer) Replay(ctx context.Context, sessionID string) (steps int64, err error) {

@@ -78,7 +78,7 @@ type opening struct {
 	Until int64 `json:"until"`
 }
 
-// advance answers the session after a step, and the effects of it. The session
+// advance returns the session after a step, and the effects of it. The session
 // itself means that there was nothing to do. It is pure: the same arguments
 // give the same bytes.
 func (s *session) advance(model Model, st step) (*session, []Effect, error) {

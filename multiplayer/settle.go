@@ -59,7 +59,7 @@ func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effe
 	return nil
 }
 
-// leftOpen answers the releases, at the end of a session, of the holds that its
+// leftOpen returns the releases, at the end of a session, of the holds that its
 // effects do not end.
 func leftOpen(s *session, holds, effects []Effect) (left []Effect) {
 	if !s.phase.Terminal() {
@@ -110,7 +110,7 @@ func lockOrder(effects, holds []Effect) []Effect {
 	return ordered
 }
 
-// claim answers whether an effect is new. One that is not is the same as the
+// claim returns whether an effect is new. One that is not is the same as the
 // first of its ref; and a hold is still open, or else a player who came back
 // would play without a stake.
 func (m *Multiplayer) claim(ctx context.Context, s *session, e Effect) (bool, error) {

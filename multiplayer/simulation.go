@@ -27,7 +27,7 @@ func Simulate(model Model, game Game, seed []byte, at time.Time, players ...stri
 		faults.AddFault(f)
 	}
 	if model.fault != nil {
-		faults.Add("model", model.kind, model.fault.Error(), "mend its definition")
+		faults.Add("model", model.kind, model.fault.Error(), "correct its definition")
 	}
 	if err := faults.Err(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Simulate(model Model, game Game, seed []byte, at time.Time, players ...stri
 	return s, s.advance(step{kind: stepCreate, data: data, at: at.UnixMilli()})
 }
 
-// Clone answers a simulation that goes on independently from here.
+// Clone returns a simulation that goes on independently from here.
 func (s *Simulation) Clone() *Simulation {
 	c := *s
 	c.effects = slices.Clone(s.effects)
@@ -80,22 +80,22 @@ func (s *Simulation) advance(st step) error {
 // State is the whole state as it would be stored, null before the start.
 func (s *Simulation) State() json.RawMessage { return slices.Clone(s.session.state) }
 
-// Phase answers how far the session is.
+// Phase returns how far the session is.
 func (s *Simulation) Phase() Phase { return s.session.phase }
 
-// Players answers the user ids in turn order.
+// Players returns the user ids in turn order.
 func (s *Simulation) Players() []string { return slices.Clone(s.session.players) }
 
 // Cursor counts the words drawn so far.
 func (s *Simulation) Cursor() int64 { return s.session.cursor }
 
-// Effects answers all that the model declared so far.
+// Effects returns all that the model declared so far.
 func (s *Simulation) Effects() []Effect { return slices.Clone(s.effects) }
 
-// View answers what a player sees, as [Multiplayer.View] does.
+// View returns what a player sees, as [Multiplayer.View] does.
 func (s *Simulation) View(userID string) (View, error) { return s.session.view(s.model, userID) }
 
-// Reencode answers the state decoded to the model's type and encoded again.
+// Reencode returns the state decoded to the model's type and encoded again.
 func (s *Simulation) Reencode() (json.RawMessage, error) {
 	if s.session.state == nil {
 		return nil, nil

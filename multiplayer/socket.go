@@ -157,7 +157,7 @@ func (p *seat) action(f socket.Frame) error {
 	return err
 }
 
-// latest answers what brings the client to the newest view, or nil when it has
+// latest returns what brings the client to the newest view, or nil when it has
 // that.
 func (p *seat) latest(c *socket.Conn) any {
 	v, err := p.hub.m.viewAt(c.Context(), p.sessionID, c.Caller().UserID, p.table.newest())
@@ -188,7 +188,7 @@ func (p *seat) latest(c *socket.Conn) any {
 	return shorter(*last, v)
 }
 
-// shorter answers the patch from the last view when that is surely shorter
+// shorter returns the patch from the last view when that is surely shorter
 // than the new one, else the view.
 func shorter(last, v View) any {
 	least := beside + len(v.State)

@@ -144,7 +144,7 @@ func BenchmarkSocketFanOut(b *testing.B) {
 	}
 }
 
-// fanOut has a player act and answers how long it took each to read of it.
+// fanOut has a player act and returns how long it took each to read of it.
 func (n *served) fanOut(b *testing.B, id, player string, all []*line, mark string) []time.Duration {
 	b.Helper()
 	seen := make([]time.Duration, len(all))

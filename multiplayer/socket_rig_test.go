@@ -309,7 +309,7 @@ func (c *wsClient) say(format string, args ...any) {
 	}
 }
 
-// closed reads to the end and answers the close code and reason.
+// closed reads to the end and returns the close code and reason.
 func (c *wsClient) closed() (int, string) {
 	c.t.Helper()
 	for {

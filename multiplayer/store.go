@@ -39,7 +39,7 @@ func scanSession(row database.Scanner) (*session, error) {
 
 const selectSession = `SELECT ` + columns + ` FROM multiplayer_session WHERE id = $1`
 
-// load answers a session, nil when there is none.
+// load returns a session, nil when there is none.
 func (s store) load(ctx context.Context, id string) (*session, error) {
 	return s.read(ctx, id, selectSession)
 }
@@ -58,7 +58,7 @@ func (s store) read(ctx context.Context, id, query string) (*session, error) {
 	return found, err
 }
 
-// version answers that of a session, 0 when there is none.
+// version returns that of a session, 0 when there is none.
 func (s store) version(ctx context.Context, id string) (int64, error) {
 	version, _, err := database.Get(ctx, s.db, func(row database.Scanner) (v int64, err error) {
 		return v, row.Scan(&v)
@@ -145,13 +145,13 @@ func scanLogged(row database.Scanner) (l logged, err error) {
 	return l, err
 }
 
-// known answers which of the action ids were accepted before, by any actor.
+// known returns which of the action ids were accepted before, by any actor.
 func (s store) known(ctx context.Context, id string, actionIDs []string) ([]logged, error) {
 	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
 		WHERE session_id = $1 AND action_id <> '' AND action_id `+database.InList(2), id, database.List(actionIDs))
 }
 
-// log answers the steps behind a version, at most limit, in order.
+// log returns the steps behind a version, at most limit, in order.
 func (s store) log(ctx context.Context, id string, after int64, limit int) ([]logged, error) {
 	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
 		WHERE session_id = $1 AND version > $2 ORDER BY version LIMIT $3`, id, after, limit)
@@ -188,7 +188,7 @@ func (s store) claim(ctx context.Context, id string, e Effect, version int64) (c
 	return false, first, errors.Join(err, json.Unmarshal([]byte(kept), &first))
 }
 
-// openHolds answers the holds that nothing has ended, by ref.
+// openHolds returns the holds that nothing has ended, by ref.
 func (s store) openHolds(ctx context.Context, id string) ([]Effect, error) {
 	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect AS h
 		WHERE session_id = $1 AND part = 'move' AND kind = 'hold' AND NOT EXISTS (
@@ -196,7 +196,7 @@ func (s store) openHolds(ctx context.Context, id string) ([]Effect, error) {
 		ORDER BY ref`, id)
 }
 
-// effects answers all of a session, by ref.
+// effects returns all of a session, by ref.
 func (s store) effects(ctx context.Context, id string) ([]Effect, error) {
 	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect WHERE session_id = $1 ORDER BY ref, part`, id)
 }
@@ -223,7 +223,7 @@ func (s store) finish(ctx context.Context, n *session, r *Result) error {
 	return err
 }
 
-// result answers how a session ended and who may read it; nil while it has not.
+// result returns how a session ended and who may read it; nil while it has not.
 func (s store) result(ctx context.Context, id string) (r *Result, members []string, err error) {
 	var data, list string
 	err = s.db.QueryRow(ctx, `SELECT result, members FROM multiplayer_result WHERE session_id = $1`, id).Scan(&data, &list)
@@ -237,7 +237,7 @@ func (s store) result(ctx context.Context, id string) (r *Result, members []stri
 	return r, members, errors.Join(json.Unmarshal([]byte(data), r), json.Unmarshal([]byte(list), &members))
 }
 
-// count answers how many sessions are in a phase that is not terminal.
+// count returns how many sessions are in a phase that is not terminal.
 func (s store) count(ctx context.Context, phase Phase) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM multiplayer_session WHERE phase IN ('open', 'active') AND phase = $1`,
 		string(phase)).Scan(&n)
@@ -253,7 +253,7 @@ func (s store) waiting(ctx context.Context, creator string) (n int64, err error)
 // sweepChunk bounds what one statement of a sweep takes.
 const sweepChunk = 100
 
-// overdue answers sessions behind an id whose deadline passed before an
+// overdue returns sessions behind an id whose deadline passed before an
 // instant, in order.
 func (s store) overdue(ctx context.Context, before time.Time, after string) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session
@@ -265,7 +265,7 @@ func (s store) overdue(ctx context.Context, before time.Time, after string) ([]s
 // single session has more.
 const removeSteps = 20_000
 
-// remove deletes some sessions that ended before an instant, and answers how
+// remove deletes some sessions that ended before an instant, and returns how
 // many; their results stay.
 func (s store) remove(ctx context.Context, before time.Time) (n int, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {

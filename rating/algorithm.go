@@ -38,9 +38,9 @@ type Definition[P, S any] struct {
 	MinPlayers, MaxPlayers int
 	// Teams says whether a side may have several players.
 	Teams bool
-	// Initial answers the state of a player who was never rated.
+	// Initial returns the state of a player who was never rated.
 	Initial func(P) S
-	// Update answers the states after an outcome, in the shape it got them.
+	// Update returns the states after an outcome, in the shape it got them.
 	// Sides come ordered by place, then by the first user id; the players of a
 	// side by user id: so the order in which an outcome names them is no matter.
 	Update func(p P, sides []Side[S]) [][]S

@@ -81,7 +81,7 @@ type Level struct {
 	MinXP int64  `json:"minXp"`
 }
 
-// of answers what the i-th side of an outcome earns.
+// of returns what the i-th side of an outcome earns.
 func (x XP) of(sides []Side[string], i int) int64 {
 	switch {
 	case sides[i].Place > 1:
@@ -108,7 +108,7 @@ type pool struct {
 	checked atomic.Bool // that it holds committed rows of its own algorithm, and so none of another
 }
 
-// level answers the best level that the points reach, "" when there is none.
+// level returns the best level that the points reach, "" when there is none.
 func (g *game) level(xp int64) string {
 	for _, l := range slices.Backward(g.Levels) {
 		if xp >= l.MinXP {
@@ -144,7 +144,7 @@ type resolver struct {
 	pools      map[string]*pool
 }
 
-// resolve answers the games by key and the pools by name, or all faults.
+// resolve returns the games by key and the pools by name, or all faults.
 func (c Config) resolve() (map[string]*game, map[string]*pool, error) {
 	r := resolver{
 		Faults:     capability.Faults{Capability: Name},
@@ -168,7 +168,7 @@ func (r *resolver) algorithm(key string, a Algorithm) {
 	case a.bind == nil:
 		r.Add(key, nil, "is empty", "make it with rating.Define")
 	case a.fault != nil:
-		r.Add(key, a.id, a.fault.Error(), "mend its definition")
+		r.Add(key, a.id, a.fault.Error(), "correct its definition")
 	case taken:
 		r.Add(key, a.id, "is registered twice", "choose another id")
 	default:
@@ -192,12 +192,12 @@ func (r *resolver) game(at string, g Game) {
 	a, ok := r.algorithms[g.Algorithm]
 	if !ok {
 		r.AddFault(capability.Fault{Key: at + "algorithm", Value: g.Algorithm, Refusal: ErrUnknownAlgorithm,
-			Reason: "is not registered", Mend: "use one of " + strings.Join(slices.Sorted(maps.Keys(r.algorithms)), ", ")})
+			Reason: "is not registered", Fix: "use one of " + strings.Join(slices.Sorted(maps.Keys(r.algorithms)), ", ")})
 		return
 	}
 	if g.Players < a.min || g.Players > a.max {
 		r.AddFault(capability.Fault{Key: at + "players", Value: g.Players, Refusal: ErrUnsupportedPlayerCount,
-			Reason: "cannot be rated by " + a.id, Mend: fmt.Sprintf("use %d to %d, or another algorithm", a.min, a.max)})
+			Reason: "cannot be rated by " + a.id, Fix: fmt.Sprintf("use %d to %d, or another algorithm", a.min, a.max)})
 	}
 	r.games[g.Key].teams = a.teams
 	r.bind(at, r.games[g.Key], a)
@@ -208,7 +208,7 @@ func (r *resolver) bind(at string, g *game, a Algorithm) {
 	rules, err := a.bind(g.AlgoParams)
 	if err != nil {
 		r.AddFault(capability.Fault{Key: at + "algoParams", Value: g.AlgoParams, Refusal: ErrInvalidParams,
-			Reason: "are refused by " + a.id + ": " + err.Error(), Mend: "see the parameters of " + a.id})
+			Reason: "are refused by " + a.id + ": " + err.Error(), Fix: "see the parameters of " + a.id})
 		return
 	}
 	p, ok := r.pools[g.Pool]

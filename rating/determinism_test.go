@@ -116,7 +116,7 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// league rates 500 games between 12 players and answers a hash of all states.
+// league rates 500 games between 12 players and returns a hash of all states.
 func league(t *testing.T, id string) string {
 	r := bind(t, id, nil)
 	random := rand.New(rand.NewPCG(7, 11))

@@ -26,7 +26,7 @@ type Outcome struct {
 	// Teams is the same for games between teams, which the algorithm must rate.
 	Teams []Team
 	// Key, optional and at most 200 bytes, makes the outcome count once: for
-	// [KeyLifetime] the same outcome of the same game under it answers what the
+	// [KeyLifetime] the same outcome of the same game under it returns what the
 	// first call did, another one is kit/idempotency_conflict.
 	Key string
 }

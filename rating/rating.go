@@ -75,7 +75,7 @@ var migrations embed.FS
 type Peers struct {
 	// Audit records outcomes that come over HTTP; nil records nothing.
 	Audit *audit.Audit
-	// Friends answers which of the players have a friend among them: those earn
+	// Friends returns which of the players have a friend among them: those earn
 	// no experience points, unless the game's SharedRoomCounts says so. It may
 	// look for its capability when it is called. Without it every game counts.
 	Friends func(ctx context.Context, userIDs []string) ([]string, error)
@@ -138,7 +138,7 @@ func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, er
 	return result, nil
 }
 
-// friends answers who of the players does not earn points for playing with a friend.
+// friends returns who of the players does not earn points for playing with a friend.
 func (r *Rating) friends(ctx context.Context, g *game, sides []Side[string]) ([]string, error) {
 	if g.SharedRoomCounts || r.peers.Friends == nil {
 		return nil, nil
@@ -253,7 +253,7 @@ func (g *game) standing(row row) Standing {
 	return s
 }
 
-// Rating answers one player's rating in a game. Refuses with
+// Rating returns one player's rating in a game. Refuses with
 // rating/game_not_found and kit/invalid_request.
 func (r *Rating) Rating(ctx context.Context, game, userID string) (Player, error) {
 	players, err := r.Ratings(ctx, game, userID)
@@ -263,7 +263,7 @@ func (r *Rating) Rating(ctx context.Context, game, userID string) (Player, error
 	return players[0], nil
 }
 
-// Ratings answers many players by one query, in the order asked for. It takes
+// Ratings returns many players by one query, in the order asked for. It takes
 // at most [MaxRatings]; refuses as [Rating.Rating] does.
 func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([]Player, error) {
 	g, ok := r.games[game]
@@ -281,7 +281,7 @@ func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([
 	return players, nil
 }
 
-// Skill answers the number that a player is matched by, hidden or not. Refuses
+// Skill returns the number that a player is matched by, hidden or not. Refuses
 // with rating/pool_not_found and kit/invalid_request.
 func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error) {
 	p, ok := r.pools[pool]
@@ -295,7 +295,7 @@ func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error
 	return rows[0].skill, nil
 }
 
-// rows answers the players' rows in the order asked for, and the initial values
+// rows returns the players' rows in the order asked for, and the initial values
 // for those who have none.
 func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, error) {
 	if len(userIDs) > MaxRatings {

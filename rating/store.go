@@ -48,7 +48,7 @@ var (
 	lockRows   = selectRows + ` ORDER BY user_id FOR UPDATE`
 )
 
-// read answers the rows of those players who have one; query is selectRows or lockRows.
+// read returns the rows of those players who have one; query is selectRows or lockRows.
 func (s store) read(ctx context.Context, p *pool, query string, userIDs []string) (map[string]row, error) {
 	rows, err := database.All(ctx, s.db, p.scan, query, p.name, database.List(userIDs))
 	m := make(map[string]row, len(rows))
@@ -187,7 +187,7 @@ func (s store) sweep(ctx context.Context) error {
 	}
 }
 
-// extent answers the least and the greatest skill in a pool; ok is false when
+// extent returns the least and the greatest skill in a pool; ok is false when
 // nobody is in it.
 func (s store) extent(ctx context.Context, p *pool) (least, greatest float64, ok bool, err error) {
 	var players int64
@@ -199,7 +199,7 @@ func (s store) extent(ctx context.Context, p *pool) (least, greatest float64, ok
 	return least, greatest, players > 0, err
 }
 
-// count answers how many in a pool have a skill from one to below another. It
+// count returns how many in a pool have a skill from one to below another. It
 // reads that part of an index.
 func (s store) count(ctx context.Context, p *pool, from, below float64) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM rating_player

@@ -142,7 +142,7 @@ func trueskillChain(teams []tsTeam, links []tsLink) {
 	}
 }
 
-// pass renews what the two teams of a link say to each other and answers how
+// pass renews what the two teams of a link say to each other and returns how
 // much that differs from before, in units of what was known at the start.
 func (l tsLink) pass(a, b *tsTeam) (moved float64) {
 	ca, cb := a.prior.times(a.better), b.prior.times(b.worse)
@@ -161,7 +161,7 @@ func (t *tsTeam) distance(was, is gauss) float64 {
 	)
 }
 
-// observe answers what the result says of a lead with this mean and variance:
+// observe returns what the result says of a lead with this mean and variance:
 // the distribution that takes it to the moments of the truncated one.
 func (l tsLink) observe(mean, variance float64) gauss {
 	deviation := math.Sqrt(variance)
@@ -179,7 +179,7 @@ func (l tsLink) observe(mean, variance float64) gauss {
 // mostShrink keeps some variance after the greatest of surprises.
 const mostShrink = 1 - 1e-9
 
-// truncatedAbove answers how far a standard normal variable around t moves, and
+// truncatedAbove returns how far a standard normal variable around t moves, and
 // which part of its variance it loses, when it is known to be over the margin:
 // the functions v and w of a win.
 func truncatedAbove(t, margin float64) (shift, shrink float64) {

@@ -22,7 +22,7 @@ func (e *Environment) Name() string { return "environment" }
 // ReadOnly is true.
 func (e *Environment) ReadOnly() bool { return true }
 
-// Read answers version 1 of a variable that is set.
+// Read returns version 1 of a variable that is set.
 func (e *Environment) Read(ctx context.Context, name string, version int64) (Stored, error) {
 	variable := "KIT_SECRET_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 	text := e.getenv(variable)

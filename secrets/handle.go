@@ -32,7 +32,7 @@ type Data struct {
 // Version is the number of the version, from 1.
 func (d Data) Version() int64 { return d.version }
 
-// Block answers a block that is present in full. Optional fields may be empty.
+// Block returns a block that is present in full. Optional fields may be empty.
 func (d Data) Block(name string) (Fields, bool) {
 	fields, ok := d.blocks[name]
 	return fields, ok
@@ -54,7 +54,7 @@ type known struct {
 	at                time.Time
 }
 
-// Get answers the current version, at most [CacheFor] old; while the provider
+// Get returns the current version, at most [CacheFor] old; while the provider
 // fails, the last one it gave. Call it for every use and do not keep what it
 // answers. It refuses with secrets/not_found while there is no version, and
 // with kit/unavailable when there never was an answer.
@@ -69,7 +69,7 @@ func (h *Handle) Get(ctx context.Context) (Data, error) {
 	return k.current, nil
 }
 
-// Previous answers the version before the current one while the overlap of the
+// Previous returns the version before the current one while the overlap of the
 // secret lasts, for verifying what was signed just before a rotation.
 func (h *Handle) Previous(ctx context.Context) (data Data, ok bool, err error) {
 	k, err := h.load(ctx)
@@ -139,7 +139,7 @@ func (h *Handle) read(ctx context.Context, now time.Time) (*known, error) {
 	return k, err
 }
 
-// read answers a version with its complete blocks; version 0 when it is not there.
+// read returns a version with its complete blocks; version 0 when it is not there.
 func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data, error) {
 	stored, err := s.provider.Read(ctx, secret.Name, version)
 	if err != nil || stored.Payload.Empty() {

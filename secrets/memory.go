@@ -25,7 +25,7 @@ func (m *Memory) Name() string { return "memory" }
 // ReadOnly is false.
 func (m *Memory) ReadOnly() bool { return false }
 
-// Read answers a version.
+// Read returns a version.
 func (m *Memory) Read(ctx context.Context, name string, version int64) (Stored, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

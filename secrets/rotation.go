@@ -78,7 +78,7 @@ func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotat
 		return Rotation{}, err
 	}
 	by := "application"
-	if capability.OriginOf(ctx) != nil {
+	if capability.RequestInfoOf(ctx) != nil {
 		by = "operator"
 	}
 	if h.secret.Rotator != nil {
@@ -179,7 +179,7 @@ func (s *Secrets) record(ctx context.Context, action string, r Rotation, code st
 	if code != "" {
 		e.Outcome = audit.Failed
 	}
-	if capability.OriginOf(ctx) == nil && r.StartedBy != "application" {
+	if capability.RequestInfoOf(ctx) == nil && r.StartedBy != "application" {
 		e.Actor = audit.Actor{Kind: audit.Job, ID: rotateBinding}
 	}
 	return s.audit.Record(ctx, e)
@@ -414,7 +414,7 @@ func (s *Secrets) end(ctx context.Context, r Rotation, status Status, code strin
 	return nil
 }
 
-// current answers the newest version, its blocks as they are stored.
+// current returns the newest version, its blocks as they are stored.
 func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, error) {
 	stored, err := s.provider.Read(ctx, name, 0)
 	if err != nil || stored.Payload.Empty() {
@@ -424,7 +424,7 @@ func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, err
 	return stored, blocks, err
 }
 
-// pending answers what a rotation has prepared.
+// pending returns what a rotation has prepared.
 func (s *Secrets) pending(ctx context.Context, r Rotation) (blocks Blocks, found bool, err error) {
 	stored, err := s.provider.Read(ctx, pendingName(r.Name), 0)
 	if err != nil || stored.Payload.Empty() {
@@ -480,7 +480,7 @@ func (s *Secrets) schedule(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// nextDue answers when the schedule rotates a secret next.
+// nextDue returns when the schedule rotates a secret next.
 func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error) {
 	stored, err := s.provider.Read(ctx, secret.Name, 0)
 	if err != nil {
@@ -493,7 +493,7 @@ func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error)
 	return secret.due(stored, last), nil
 }
 
-// due answers when a secret is rotated next, after its last rotation.
+// due returns when a secret is rotated next, after its last rotation.
 func (s Secret) due(stored Stored, last []Rotation) time.Time {
 	var due time.Time
 	if !stored.Payload.Empty() {

@@ -25,6 +25,10 @@ type Secret struct {
 	Name string
 	// Blocks are its parts; at least one.
 	Blocks []Block
+	// Check refuses values that cannot be right, such as a credential of another
+	// environment. It runs before a write, and on reads from providers that the
+	// kit does not write to. Its error text is a sentence that quotes no value.
+	Check func(Blocks) error
 	// Rotator makes the next version by itself. Without one the rotation is
 	// manual: an operator gives the new values.
 	Rotator *Rotator
@@ -135,7 +139,7 @@ func (b Block) validate(faults *capability.Faults, key string) {
 
 func (b Block) fields() []string { return append(slices.Clone(b.Required), b.Optional...) }
 
-// missing answers the names of the fields that fields lacks to be the block in
+// missing returns the names of the fields that fields lacks to be the block in
 // full, sorted.
 func (b Block) missing(fields Fields) []string {
 	var missing []string

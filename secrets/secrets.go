@@ -100,7 +100,7 @@ func (s *Secrets) jobs() []jobs.Binding {
 	}
 }
 
-// health answers how many rotations are under way.
+// health returns how many rotations are under way.
 func (s *Secrets) health(ctx context.Context) (any, error) { return s.store.countOpen(ctx) }
 
 // Declare makes a secret known, before the kit serves. Its error is a
@@ -112,14 +112,14 @@ func (s *Secrets) Declare(secret Secret) (*Handle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handles[secret.Name] != nil {
-		return nil, &capability.Fault{Capability: Name, Key: "secret " + secret.Name, Reason: "is declared twice", Mend: "give each secret a name of its own"}
+		return nil, &capability.Fault{Capability: Name, Key: "secret " + secret.Name, Reason: "is declared twice", Fix: "give each secret a name of its own"}
 	}
 	h := &Handle{secrets: s, secret: secret}
 	s.handles[secret.Name] = h
 	return h, nil
 }
 
-// Handle answers a declared secret. It refuses with secrets/not_found.
+// Handle returns a declared secret. It refuses with secrets/not_found.
 func (s *Secrets) Handle(name string) (*Handle, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -142,7 +142,7 @@ func (s *Secrets) declared() []Secret {
 }
 
 // Rewrap wraps what the database keeps with the first master key, so that older
-// master keys can be removed, and answers how many versions it changed. With
+// master keys can be removed, and returns how many versions it changed. With
 // another provider there is nothing to do.
 func (s *Secrets) Rewrap(ctx context.Context) (changed int, err error) {
 	kept, ok := s.provider.(*SQL)

@@ -41,7 +41,7 @@ func scanSealed(row database.Scanner) (r sealedRow, err error) {
 	return r, row.Scan(&r.name, &r.version, &r.sealed, &r.createdAt)
 }
 
-// Read answers a version.
+// Read returns a version.
 func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, error) {
 	query, args := sealedColumns+`WHERE name = $1 ORDER BY version DESC LIMIT 1`, []any{name}
 	if version != 0 {
@@ -104,7 +104,7 @@ func (s *SQL) Delete(ctx context.Context, name string) error {
 const rewrapBatch = 100
 
 // Rewrap wraps every key with the first master key, so that older master keys
-// can be removed, and answers how many it changed. Others may read and write
+// can be removed, and returns how many it changed. Others may read and write
 // meanwhile.
 func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 	name, version := "", int64(0)

@@ -54,7 +54,7 @@ func (s store) end(ctx context.Context, id string, status Status, code string, t
 	return n == 1, err
 }
 
-// openRotations answers the rotations under way: one for each secret at most.
+// openRotations returns the rotations under way: one for each secret at most.
 func (s store) openRotations(ctx context.Context) ([]Rotation, error) {
 	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE status = 'started' ORDER BY id`)
 }

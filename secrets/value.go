@@ -31,7 +31,7 @@ func NewValue(text string) Value {
 	return Value{func() string { return text }}
 }
 
-// Reveal answers the text. Do not keep it: a rotation replaces it.
+// Reveal returns the text. Do not keep it: a rotation replaces it.
 func (v Value) Reveal() string {
 	if v.reveal == nil {
 		return ""
@@ -47,25 +47,25 @@ func (v Value) Equal(other Value) bool {
 	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// String answers "[redacted]".
+// String returns "[redacted]".
 func (v Value) String() string { return redacted }
 
-// GoString answers "[redacted]".
+// GoString returns "[redacted]".
 func (v Value) GoString() string { return redacted }
 
 // Format writes "[redacted]", whatever the verb.
 func (v Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
-// MarshalJSON answers "[redacted]".
+// MarshalJSON returns "[redacted]".
 func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
 
-// MarshalText answers "[redacted]".
+// MarshalText returns "[redacted]".
 func (v Value) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue answers "[redacted]".
+// LogValue returns "[redacted]".
 func (v Value) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// GobEncode answers "[redacted]".
+// GobEncode returns "[redacted]".
 func (v Value) GobEncode() ([]byte, error) { return []byte(redacted), nil }
 
 // UnmarshalJSON takes a text of at most [MaxValue] bytes; its error does not
@@ -132,7 +132,7 @@ func decode(payload Value) (blocks Blocks, rotation string, err error) {
 // equal reports whether both hold the same.
 func (b Blocks) equal(other Blocks) bool { return b.encode("").Equal(other.encode("")) }
 
-// merge answers the blocks after a change: given ones replace, nil ones remove,
+// merge returns the blocks after a change: given ones replace, nil ones remove,
 // all others stay.
 func (b Blocks) merge(change Blocks) Blocks {
 	merged := make(Blocks, len(b)+len(change))

@@ -52,7 +52,7 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	return success, l.removeUser(c, user, func(context.Context) error { return nil })
 }
 
-// anonymous answers the caller when he is an anonymous user.
+// anonymous returns the caller when he is an anonymous user.
 func (c *call) anonymous() (auth.User, bool, error) {
 	session, ok, err := c.maybeSession()
 	if err != nil || !ok {

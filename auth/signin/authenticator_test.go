@@ -74,7 +74,7 @@ func (k *softKey) authData(flags byte) []byte {
 	return binary.BigEndian.AppendUint32(append(rp[:], flags), k.counter)
 }
 
-// create answers a registration in the form of @simplewebauthn/browser, without
+// create returns a registration in the form of @simplewebauthn/browser, without
 // attestation.
 func (k *softKey) create(o options) object {
 	user, err := urlText.DecodeString(o.User.ID)
@@ -92,7 +92,7 @@ func (k *softKey) create(o options) object {
 	})
 }
 
-// get answers a sign-in.
+// get returns a sign-in.
 func (k *softKey) get(o options) object {
 	data, client := k.authData(k.flags), k.clientData("get", o.Challenge)
 	hash := sha256.Sum256(client)
@@ -149,7 +149,7 @@ func (b *browser) signInOptions() options {
 	return decoded[options](b.get("/passkey/generate-authenticate-options").ok())
 }
 
-// register gives the signed-in user a passkey and answers its id.
+// register gives the signed-in user a passkey and returns its id.
 func (b *browser) register(k *softKey) string {
 	b.a.t.Helper()
 	return b.post("/passkey/verify-registration", k.create(b.registerOptions())).ok().field("id").(string)

@@ -85,7 +85,7 @@ type passkeyOwner struct {
 	passkeys []passkey
 }
 
-// passkeyOwner answers a user who signed in lately. Refuses with UNAUTHORIZED
+// passkeyOwner returns a user who signed in lately. Refuses with UNAUTHORIZED
 // and SESSION_NOT_FRESH.
 func (l *library) passkeyOwner(c *call) (passkeyOwner, error) {
 	session, err := c.fresh()

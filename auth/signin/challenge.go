@@ -133,7 +133,7 @@ func (p prover) subject() string {
 }
 
 // prove lets somebody try a proof; check runs in the transaction that counts the
-// try and uses up what was right, and answers how it is wrong, or nil. Beside
+// try and uses up what was right, and returns how it is wrong, or nil. Beside
 // what check answers it refuses with INVALID_TWO_FACTOR_COOKIE,
 // TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE and ACCOUNT_TEMPORARILY_LOCKED.
 func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor) (*Error, error)) error {
@@ -228,7 +228,7 @@ func (l *library) countFailure(ctx context.Context, user auth.User, factor twoFa
 	return l.auth.Record(ctx, "auth/two_factor_locked", user.ID, map[string]any{"until": until})
 }
 
-// proved answers a right proof: it ends the sign-in that waited for it.
+// proved returns a right proof: it ends the sign-in that waited for it.
 func (l *library) proved(c *call, p prover, method string, trust bool) (any, error) {
 	if p.waiting == nil {
 		return l.stillSignedIn(c, p)
@@ -246,7 +246,7 @@ func (l *library) proved(c *call, p prover, method string, trust bool) (any, err
 	return l.answer(c, e, "")
 }
 
-// stillSignedIn answers a signed-in user.
+// stillSignedIn returns a signed-in user.
 func (l *library) stillSignedIn(c *call, p prover) (any, error) {
 	token, err := l.auth.SessionAccessToken(c.Context(), p.session)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // claims are the members of an ID token or of a provider's answer.
 type claims map[string]any
 
-// at answers the member of a name, a dot going one object deeper, or nil. A
+// at returns the member of a name, a dot going one object deeper, or nil. A
 // name with a dot in it is found as it is first.
 func (c claims) at(name string) any {
 	if value, ok := c[name]; ok {
@@ -23,7 +23,7 @@ func (c claims) at(name string) any {
 	return claims(inner).at(rest)
 }
 
-// text answers a member that is a string or a number, else "".
+// text returns a member that is a string or a number, else "".
 func (c claims) text(name string) string {
 	switch value := c.at(name).(type) {
 	case string:
@@ -35,7 +35,7 @@ func (c claims) text(name string) string {
 	}
 }
 
-// texts answers the strings of a member that is a list.
+// texts returns the strings of a member that is a list.
 func (c claims) texts(name string) []string {
 	list, _ := c.at(name).([]any)
 	var texts []string

@@ -12,14 +12,14 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// code asks for a code and answers it.
+// code asks for a code and returns it.
 func (b *browser) code(address, kind string) string {
 	b.a.t.Helper()
 	b.post("/email-otp/send-verification-otp", object{"email": address, "type": kind}).ok()
 	return b.a.deliver(address).Code
 }
 
-// otherThan answers another code.
+// otherThan returns another code.
 func otherThan(code string) string { return fmt.Sprintf("%c%s", '0'+(code[0]-'0'+1)%10, code[1:]) }
 
 func TestSignInByCode(t *testing.T) {

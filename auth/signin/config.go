@@ -104,7 +104,7 @@ func (c Config) validate() error {
 		key   string
 		value time.Duration
 		max   time.Duration
-		mend  string
+		fix   string
 	}{
 		{"library.linkTTL", c.LinkTTL, MaxLinkTTL, "choose 1 to 60 minutes"},
 		{"library.codeTTL", c.CodeTTL, MaxLinkTTL, "choose 1 to 60 minutes"},
@@ -112,7 +112,7 @@ func (c Config) validate() error {
 		{"library.resetTTL", c.ResetTTL, MaxResetTTL, "choose 1 minute to 24 hours"},
 	} {
 		if ttl.value < time.Minute || ttl.value > ttl.max {
-			faults.Add(ttl.key, ttl.value, "is out of bounds", ttl.mend)
+			faults.Add(ttl.key, ttl.value, "is out of bounds", ttl.fix)
 		}
 	}
 	if c.FreshAge < time.Minute {

@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// different is what two answers may differ in.
+// different is what two returns may differ in.
 var different = regexp.MustCompile(`"(requestId|id)":"[0-9a-z]{26}"`)
 
 // seen is what the client can tell two answers apart by.

@@ -46,7 +46,7 @@ type authorization struct {
 	loginHint                        string
 }
 
-// authorizeURL answers where to send the browser (RFC 6749, 4.1.1; RFC 7636, 4.3).
+// authorizeURL returns where to send the browser (RFC 6749, 4.1.1; RFC 7636, 4.3).
 func (c *providerClient) authorizeURL(ctx context.Context, a authorization) (string, error) {
 	m, err := c.issuer.endpoints(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *providerClient) authorizeURL(ctx context.Context, a authorization) (str
 }
 
 // checkIssuer looks at who says to have answered an authorization request, so
-// that no other provider's answer is taken for it (RFC 9207). It answers the
+// that no other provider's answer is taken for it (RFC 9207). It returns the
 // code of a refusal, or "".
 func (c *providerClient) checkIssuer(ctx context.Context, given string) (code string, err error) {
 	m, err := c.issuer.endpoints(ctx)
@@ -207,7 +207,7 @@ type profile struct {
 	claims        claims
 }
 
-// identify answers whose tokens these are: by the ID token with the nonce of
+// identify returns whose tokens these are: by the ID token with the nonce of
 // the request where there has to be one, else by the user info. Its error is
 // errProviderDown, errProviderRefused or errIDToken.
 func (c *providerClient) identify(ctx context.Context, t tokens, nonce string) (profile, error) {
@@ -271,7 +271,7 @@ func (c *providerClient) userInfo(ctx context.Context, accessToken string) (clai
 	return known, nil
 }
 
-// describe answers what the provider says about a user whose tokens were
+// describe returns what the provider says about a user whose tokens were
 // checked when they came.
 func (c *providerClient) describe(ctx context.Context, t tokens) (profile, error) {
 	m, err := c.issuer.endpoints(ctx)
@@ -295,7 +295,7 @@ func (c *providerClient) describe(ctx context.Context, t tokens) (profile, error
 	return c.profile(known)
 }
 
-// native answers whom an ID token is about that a client brought.
+// native returns whom an ID token is about that a client brought.
 func (c *providerClient) native(ctx context.Context, idToken, nonce string) (profile, error) {
 	known, err := c.issuer.verify(ctx, idProof{idToken: idToken, nonce: nonce, native: true})
 	if err != nil {

@@ -17,20 +17,20 @@ func (b *browser) signIn() *answer {
 	return b.post("/sign-in/email", object{"email": ada, "password": password}).ok()
 }
 
-// copy answers a thief of the cookies.
+// copy returns a thief of the cookies.
 func (b *browser) copy() *browser {
 	other := *b
 	other.cookies = maps.Clone(b.cookies)
 	return &other
 }
 
-// field answers a member of the body.
+// field returns a member of the body.
 func (r *answer) field(name string) any {
 	r.t.Helper()
 	return decoded[object](r)[name]
 }
 
-// lastOf answers the last mail of a kind.
+// lastOf returns the last mail of a kind.
 func (o *outbox) lastOf(kind auth.MailKind) (last auth.Mail) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func authenticatorOf(b *browser, enabled *answer) authenticator {
 	return authenticator{b.a, secret}
 }
 
-// code answers a code that was not used before.
+// code returns a code that was not used before.
 func (a authenticator) code() string {
 	a.a.clock.advance(30 * time.Second)
 	return signin.TOTPCode(a.secret, a.a.clock.Now())

@@ -37,7 +37,7 @@ func newFetched[T any](now func() time.Time, fetch func(context.Context) (T, err
 	return &fetched[T]{now: now, fetch: fetch, turn: make(chan struct{}, 1)}
 }
 
-// get answers the value, fetched anew when it is old or has not what enough
+// get returns the value, fetched anew when it is old or has not what enough
 // looks for, unless that was done just now. So the value may lack it still.
 func (f *fetched[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	if value, done, err := f.kept(enough); done {
@@ -67,7 +67,7 @@ func (f *fetched[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	return f.last(now)
 }
 
-// kept answers without a request, if done.
+// kept returns without a request, if done.
 func (f *fetched[T]) kept(enough func(T) bool) (value T, done bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -59,7 +59,7 @@ func (o *outbox) SendMail(_ context.Context, m auth.Mail) error {
 	return nil
 }
 
-// last answers the last mail to an address.
+// last returns the last mail to an address.
 func (o *outbox) last(to string) (auth.Mail, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,7 +177,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// deliver sends the mails that wait and answers the last one to an address.
+// deliver sends the mails that wait and returns the last one to an address.
 func (a *app) deliver(to string) auth.Mail {
 	a.t.Helper()
 	a.work()
@@ -213,7 +213,7 @@ func (a *app) native() *browser {
 	return &browser{a: a, cookies: map[string]string{}, ip: "192.0.2.2", header: http.Header{"X-Kit-Transport": {"body"}}}
 }
 
-// with answers the same browser, sending another header; an empty value leaves
+// with returns the same browser, sending another header; an empty value leaves
 // it out.
 func (b *browser) with(key, value string) *browser {
 	other := *b
@@ -225,19 +225,19 @@ func (b *browser) with(key, value string) *browser {
 	return &other
 }
 
-// at answers the same browser at another address.
+// at returns the same browser at another address.
 func (b *browser) at(ip string) *browser {
 	other := *b
 	other.ip = ip
 	return &other
 }
 
-// navigating answers the same browser as it opens pages, rather than a script.
+// navigating returns the same browser as it opens pages, rather than a script.
 func (b *browser) navigating() *browser {
 	return b.with("Origin", "").with("Sec-Fetch-Site", "cross-site").with("Sec-Fetch-Mode", "navigate").with("Sec-Fetch-Dest", "document")
 }
 
-// pressing answers the same browser as it posts the form of one of our pages.
+// pressing returns the same browser as it posts the form of one of our pages.
 func (b *browser) pressing() *browser {
 	return b.navigating().with("Origin", baseURL).with("Sec-Fetch-Site", "same-origin")
 }
@@ -302,7 +302,7 @@ func (b *browser) post(path string, body any) *answer {
 	return b.do(http.MethodPost, path, body)
 }
 
-// code answers the refusal's code, or "".
+// code returns the refusal's code, or "".
 func (r *answer) code() string {
 	var body struct {
 		Code  string
@@ -357,7 +357,7 @@ func decoded[T any](r *answer) (value T) {
 
 type object = map[string]any
 
-// signedUp answers a browser in which a new user is signed in.
+// signedUp returns a browser in which a new user is signed in.
 func (a *app) signedUp(address string) *browser {
 	a.t.Helper()
 	b := a.browser()
@@ -365,7 +365,7 @@ func (a *app) signedUp(address string) *browser {
 	return b
 }
 
-// user answers whoever is signed in in the browser, or nil.
+// user returns whoever is signed in in the browser, or nil.
 func (b *browser) user() object {
 	b.a.t.Helper()
 	both := decoded[*struct{ User, Session object }](b.get("/get-session").ok())
@@ -381,7 +381,7 @@ func (a *app) verify(address string) {
 	a.browser().pressing().do(http.MethodPost, a.deliver(address).Link, nil).page(false)
 }
 
-// refusedConfig answers why a configuration is refused.
+// refusedConfig returns why a configuration is refused.
 func refusedConfig(t testing.TB, cfg signin.Config) error {
 	t.Helper()
 	base, err := url.Parse(baseURL)

@@ -58,7 +58,7 @@ func newHasher() *hasher {
 	}
 }
 
-// hash answers the PHC string of a password.
+// hash returns the PHC string of a password.
 func (h *hasher) hash(ctx context.Context, password string) (encoded string, err error) {
 	salt := make([]byte, passwordSalt)
 	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead

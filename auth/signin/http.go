@@ -37,23 +37,23 @@ type call struct {
 }
 
 // Context is cancelled when the client goes away; it carries the request's
-// capability.Origin.
+// capability.RequestInfo.
 func (c *call) Context() context.Context { return c.r.Context() }
 
-// in answers the call on another context, such as a transaction's.
+// in returns the call on another context, such as a transaction's.
 func (c *call) in(ctx context.Context) *call {
 	inner := *c
 	inner.r = c.r.WithContext(ctx)
 	return &inner
 }
 
-// param answers a path parameter.
+// param returns a path parameter.
 func (c *call) param(name string) string { return c.params[name] }
 
-// query answers the first value of a query parameter, or "".
+// query returns the first value of a query parameter, or "".
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
-// ServeHTTP answers everything below the base path.
+// ServeHTTP returns everything below the base path.
 func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{l: l, w: w, r: r}
 	rt, err := l.find(c)
@@ -162,7 +162,7 @@ func formAsJSON(body string) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// maybeSession answers the session that the request proves, if any.
+// maybeSession returns the session that the request proves, if any.
 func (c *call) maybeSession() (session auth.Session, ok bool, err error) {
 	if !c.asked {
 		session, ok, err := c.l.auth.Current(c.r)
@@ -182,7 +182,7 @@ func (c *call) maybeSession() (session auth.Session, ok bool, err error) {
 	return *c.known, true, nil
 }
 
-// session answers the session of a signed-in caller. Refuses with UNAUTHORIZED.
+// session returns the session of a signed-in caller. Refuses with UNAUTHORIZED.
 func (c *call) session() (auth.Session, error) {
 	session, ok, err := c.maybeSession()
 	if err == nil && !ok {
@@ -191,7 +191,7 @@ func (c *call) session() (auth.Session, error) {
 	return session, err
 }
 
-// fresh answers the session of a caller who signed in lately. Refuses with
+// fresh returns the session of a caller who signed in lately. Refuses with
 // UNAUTHORIZED and SESSION_NOT_FRESH.
 func (c *call) fresh() (auth.Session, error) {
 	session, err := c.session()
@@ -205,7 +205,7 @@ func (l *library) isFresh(s auth.Session) bool {
 	return l.host.Now().Sub(s.CreatedAt) < l.cfg.FreshAge
 }
 
-// user answers the signed-in caller. Refuses with UNAUTHORIZED.
+// user returns the signed-in caller. Refuses with UNAUTHORIZED.
 func (c *call) user() (auth.User, auth.Session, error) {
 	session, err := c.session()
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *call) user() (auth.User, auth.Session, error) {
 	return user, session, err
 }
 
-// write answers a value as JSON.
+// write returns a value as JSON.
 func (c *call) write(status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -243,12 +243,12 @@ type refusalFields struct {
 	RequestID string `json:"requestId"`
 }
 
-// refuse answers an error. What is not a refusal is logged and answered as
+// refuse returns an error. What is not a refusal is logged and answered as
 // INTERNAL_SERVER_ERROR: nothing about it leaves the process.
 func (c *call) refuse(err error) {
 	refusal := asError(err)
 	requestID := ""
-	if origin := capability.OriginOf(c.Context()); origin != nil {
+	if origin := capability.RequestInfoOf(c.Context()); origin != nil {
 		requestID = origin.RequestID
 	}
 	level := slog.LevelDebug

@@ -158,7 +158,7 @@ func (p *idp) jwks() object {
 	}}
 }
 
-// token answers the token endpoint as the standards have it: a code is good
+// token returns the token endpoint as the standards have it: a code is good
 // once, for the client, the redirect address and the verifier it was made for.
 func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
@@ -291,7 +291,7 @@ func (b *browser) depart(path string, p *idp, id string, more object) journey {
 	return journey{b, p, id, u.Query()}
 }
 
-// consent has the provider ask its user, who agrees: it answers the query of
+// consent has the provider ask its user, who agrees: it returns the query of
 // the address it sends the browser back to.
 func (j journey) consent() url.Values {
 	code := "code-" + b64(randomBytes())

@@ -71,7 +71,7 @@ func newIssuer(p Provider, client *http.Client, now func() time.Time) *issuer {
 	return i
 }
 
-// endpoints answers where the provider is asked what.
+// endpoints returns where the provider is asked what.
 func (i *issuer) endpoints(ctx context.Context) (metadata, error) {
 	if i.provider.discovers() {
 		return i.metadata.get(ctx, func(metadata) bool { return true })
@@ -214,7 +214,7 @@ type idProof struct {
 	accessToken string
 }
 
-// verify answers the claims of an ID token (OpenID Connect Core, 3.1.3.7), or
+// verify returns the claims of an ID token (OpenID Connect Core, 3.1.3.7), or
 // an error that is errIDToken or errProviderDown.
 func (i *issuer) verify(ctx context.Context, p idProof) (claims, error) {
 	if len(p.idToken) > maxIDToken || !compactJWS.MatchString(p.idToken) {

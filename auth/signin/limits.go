@@ -85,7 +85,7 @@ func (c *call) allowed(wait time.Duration, ok bool) error {
 
 // network is where the client is.
 func (c *call) network() string {
-	origin := capability.OriginOf(c.Context())
+	origin := capability.RequestInfoOf(c.Context())
 	if origin == nil {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (c *call) setCookie(name, value string, age time.Duration) {
 	})
 }
 
-// cookie answers the one cookie of a name. Two of them are none: one may have
+// cookie returns the one cookie of a name. Two of them are none: one may have
 // been set from elsewhere.
 func (c *call) cookie(name string) string {
 	cookies := c.r.CookiesNamed(c.l.secureName(name))

@@ -198,7 +198,7 @@ func (l *library) takeMagicLink(c *call) (user auth.User, fresh bool, err error)
 	return user, fresh, err
 }
 
-// userOfAddress answers the user whose address was just proved, a new one if
+// userOfAddress returns the user whose address was just proved, a new one if
 // there is none. It runs in a transaction.
 func (l *library) userOfAddress(c *call, mail string, n auth.NewUser) (user auth.User, fresh bool, err error) {
 	user, found, err := l.auth.UserByEmail(c.Context(), mail)

@@ -63,7 +63,7 @@ func (r linkRefusal) reply(linking bool) *Error {
 	return errOAuthLink.saying("%s", strings.ReplaceAll(string(r), "_", " "))
 }
 
-// resolve answers the user that a provider's account signs in: the one it is
+// resolve returns the user that a provider's account signs in: the one it is
 // linked to; else the one of its address, if both sides have verified that; else
 // a new one. Its error may be a linkRefusal.
 func (l *library) resolve(c *call, who identity) (user auth.User, created bool, err error) {
@@ -118,7 +118,7 @@ func (l *library) resolveIn(c *call, who identity) (user auth.User, created bool
 	return user, true, l.linkAccount(ctx, user, who)
 }
 
-// linkedUser answers the user of an account that is known. A provider that has
+// linkedUser returns the user of an account that is known. A provider that has
 // verified the address of a user who has not proved it himself proves it now:
 // everything that was set before goes, but for this account.
 func (l *library) linkedUser(ctx context.Context, a account, who identity) (auth.User, error) {

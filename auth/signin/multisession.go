@@ -67,7 +67,7 @@ func (l *library) endSession(ctx context.Context, sessionID string) error {
 	return l.auth.RevokeSession(ctx, sessionID)
 }
 
-// browserSessions answers the live sessions of this browser, newest first.
+// browserSessions returns the live sessions of this browser, newest first.
 func (c *call) browserSessions() ([]auth.Session, error) {
 	secret := c.cookie(browserCookie)
 	if !c.l.cfg.MultiSession || secret == "" {

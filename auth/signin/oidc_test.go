@@ -24,7 +24,7 @@ import (
 )
 
 // realProvider starts npm's oidc-provider from the folder that KIT_TEST_OIDC
-// names, and answers its issuer.
+// names, and returns its issuer.
 func realProvider(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("KIT_TEST_OIDC")
@@ -60,7 +60,7 @@ func newVisitor(t *testing.T) *visitor {
 	return &visitor{t, http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// visit follows the provider until it sends the browser back, and answers the
+// visit follows the provider until it sends the browser back, and returns the
 // address, or the page when there is one.
 func (v *visitor) visit(address string) (back *url.URL, page string) {
 	v.t.Helper()

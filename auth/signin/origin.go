@@ -52,7 +52,7 @@ func safeMethod(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// pageOrigin answers the origin of the page that sent the request, as
+// pageOrigin returns the origin of the page that sent the request, as
 // scheme://host[:port], or "" when it does not say.
 func pageOrigin(r *http.Request) string {
 	if origin := r.Header.Get("Origin"); origin != "" {

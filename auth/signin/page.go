@@ -44,7 +44,7 @@ func styleHash() string {
 // errorCode is what a code may look like to be repeated on a page.
 var errorCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// page answers HTML. Its address holds a token, so it is told to this origin
+// page returns HTML. Its address holds a token, so it is told to this origin
 // alone; browsers then still name the origin when the button posts.
 func (c *call) page(status int, p page) (any, error) {
 	policy := pagePolicy
@@ -64,7 +64,7 @@ func (c *call) page(status int, p page) (any, error) {
 	return answered{}, nil
 }
 
-// originOfURL answers the source a policy names an absolute target by, or "".
+// originOfURL returns the source a policy names an absolute target by, or "".
 func originOfURL(target string) string {
 	u, err := url.Parse(target)
 	switch {
@@ -89,7 +89,7 @@ func mask(address string) string {
 	return string(first) + "***@" + domain
 }
 
-// fail answers a refusal of something that was opened in a browser: a script
+// fail returns a refusal of something that was opened in a browser: a script
 // gets it as JSON, the browser goes to the page that was named for it or sees
 // one of ours.
 func (c *call) fail(err error, target string) (any, error) {

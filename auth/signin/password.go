@@ -111,7 +111,7 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 	return n, hash, err
 }
 
-// signUpTaken answers the sign-up of an address that has an account.
+// signUpTaken returns the sign-up of an address that has an account.
 func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
 	if !l.cfg.RequireVerification {
 		return nil, errUserExists
@@ -125,7 +125,7 @@ func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
 	})
 }
 
-// unverified answers a sign-up that has to be completed by mail.
+// unverified returns a sign-up that has to be completed by mail.
 func (l *library) unverified(c *call, user auth.User) (any, error) {
 	wire, err := l.wire(c.Context(), user)
 	return signedUp{User: wire}, err
@@ -337,7 +337,7 @@ func (l *library) passwordChanged(ctx context.Context, user auth.User) error {
 	return l.send(ctx, letter{Kind: letterPassword, Address: user.Email, UserID: user.ID})
 }
 
-// provePassword has a signed-in user prove his password and answers its hash.
+// provePassword has a signed-in user prove his password and returns its hash.
 // Refuses with CREDENTIAL_ACCOUNT_NOT_FOUND, INVALID_PASSWORD and
 // TOO_MANY_REQUESTS.
 func (l *library) provePassword(c *call, user auth.User, password string) (hash string, err error) {

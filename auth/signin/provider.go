@@ -68,7 +68,7 @@ type Provider struct {
 	complete func(known claims, get func(address string, into any) error) error
 	// check refuses ID tokens for reasons of the provider's own.
 	check func(claims) error
-	// subject answers who the claims are about, where that is not one member.
+	// subject returns who the claims are about, where that is not one member.
 	subject func(claims) string
 	// hashedNonce takes a native nonce that was hashed by the app before it
 	// reached the provider.

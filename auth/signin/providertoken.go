@@ -27,7 +27,7 @@ type providerAccount struct {
 	version int64
 }
 
-// callersAccount answers one of the caller's own accounts. Refuses with
+// callersAccount returns one of the caller's own accounts. Refuses with
 // UNAUTHORIZED, ACCOUNT_NOT_FOUND and PROVIDER_NOT_SUPPORTED.
 func (l *library) callersAccount(c *call, accountID string) (a providerAccount, err error) {
 	session, err := c.session()
@@ -48,7 +48,7 @@ func (l *library) callersAccount(c *call, accountID string) (a providerAccount, 
 	return a, err
 }
 
-// current answers tokens whose access token is good, renewed if need be.
+// current returns tokens whose access token is good, renewed if need be.
 // Refuses with FAILED_TO_GET_ACCESS_TOKEN.
 func (l *library) current(ctx context.Context, a providerAccount) (tokens, error) {
 	t := a.tokens
@@ -159,7 +159,7 @@ func orNever(t time.Time) *capability.Time {
 	return &capability.Time{Time: t}
 }
 
-// fields answers the words of a text, never nil.
+// fields returns the words of a text, never nil.
 func fields(text string) []string { return append([]string{}, strings.Fields(text)...) }
 
 func tokenContext(accountID string) string { return "signin/provider-token/" + accountID }
@@ -247,7 +247,7 @@ func (l *library) renew(ctx context.Context, c *providerClient, accountID string
 	return fresh, nil
 }
 
-// renewedByOther answers what another node got, whose refresh may have ended
+// renewedByOther returns what another node got, whose refresh may have ended
 // our refresh token; else the failure.
 func (l *library) renewedByOther(ctx context.Context, accountID string, version int64, failure error) (tokens, error) {
 	known, at, found, err := l.openTokens(ctx, accountID)

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// accountID answers the id of the browser's account at a provider.
+// accountID returns the id of the browser's account at a provider.
 func (b *browser) accountID(provider string) string {
 	b.a.t.Helper()
 	for _, account := range decoded[[]object](b.get("/list-accounts").ok()) {

@@ -128,7 +128,7 @@ func (l *library) setPassword(ctx context.Context, user auth.User, hash string) 
 	return l.passwordChanged(ctx, user)
 }
 
-// asInvalid answers INVALID_TOKEN for whatever is wrong with a token.
+// asInvalid returns INVALID_TOKEN for whatever is wrong with a token.
 func asInvalid(err error) error {
 	if own := (*Error)(nil); errors.As(err, &own) {
 		return errInvalidToken.because(err)

@@ -13,7 +13,7 @@ var sealedColumns = []seal.Column[string]{
 	{Table: "signin_provider_token", Key: "account_id", Column: "sealed", Context: tokenContext},
 }
 
-// rewrap wraps what the library has sealed with the first master key and answers
+// rewrap wraps what the library has sealed with the first master key and returns
 // how many values it changed.
 func (l *library) rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range sealedColumns {

@@ -55,7 +55,7 @@ func (l *library) showBoth(c *call, session auth.Session, user auth.User) (any, 
 	return sessionAndUser{showSession(session), wire}, err
 }
 
-// getSession answers null to who is not signed in.
+// getSession returns null to who is not signed in.
 func (l *library) getSession(c *call) (any, error) {
 	session, ok, err := c.maybeSession()
 	if err != nil || !ok {

@@ -2,7 +2,7 @@
 // somebody is, by password, by a link or a code in a mail, by another provider,
 // by a passkey or by a second factor, and has auth make the session.
 //
-// It answers below auth's base path with the paths, bodies and codes of
+// It returns below auth's base path with the paths, bodies and codes of
 // better-auth, so that its clients work. Everybody may call; whoever changes
 // something with a cookie must do so from a page whose origin auth trusts.
 //

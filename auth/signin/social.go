@@ -191,7 +191,7 @@ type passage struct {
 	SignUp bool `json:"signUp,omitempty"`
 }
 
-// begin answers where to send the browser. The state in that address is good
+// begin returns where to send the browser. The state in that address is good
 // once, for ten minutes, and with the cookie that is set here alone. Of cookie
 // and state together the PKCE verifier and the nonce are made, so neither is
 // kept anywhere.
@@ -484,7 +484,7 @@ func (l *library) oneTap(c *call) (any, error) {
 	return l.signInNative(c, p, nativeToken{Token: in.IDToken}, false, to)
 }
 
-// asReply answers why an account was not taken to a request that is no redirect.
+// asReply returns why an account was not taken to a request that is no redirect.
 func asReply(err error, linking bool) error {
 	var refusal linkRefusal
 	if errors.As(err, &refusal) {

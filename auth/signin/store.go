@@ -34,7 +34,7 @@ func scanAccount(row database.Scanner) (a account, err error) {
 	return a, err
 }
 
-// insertAccount answers false when the subject is linked already.
+// insertAccount returns false when the subject is linked already.
 func (s store) insertAccount(ctx context.Context, a account) (inserted bool, err error) {
 	hash := sql.NullString{String: a.passwordHash, Valid: a.provider == credential}
 	n, err := s.db.Exec(ctx, `INSERT INTO signin_account (`+accountColumns+`)
@@ -161,7 +161,7 @@ func (s store) putCode(ctx context.Context, c code) error {
 	return err
 }
 
-// tryCode counts an attempt and answers the code it is made at, its attempts
+// tryCode counts an attempt and returns the code it is made at, its attempts
 // this one included.
 func (s store) tryCode(ctx context.Context, kind, subject string, browser []byte) (code, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (c code, err error) {

@@ -146,7 +146,7 @@ func (s store) challenge(ctx context.Context, hash []byte, now time.Time) (ch ch
 		WHERE hash = $1 AND expires_at > $2`, hash, now.UnixMilli())
 }
 
-// countAttempt answers how often a challenge was tried, this time included.
+// countAttempt returns how often a challenge was tried, this time included.
 func (s store) countAttempt(ctx context.Context, hash []byte) (attempts int64, found bool, err error) {
 	return database.Get(ctx, s.db, scanInt, `UPDATE signin_challenge SET attempts = attempts + 1 WHERE hash = $1 RETURNING attempts`, hash)
 }

@@ -42,7 +42,7 @@ func (s store) passkeyOf(ctx context.Context, credentialID []byte) (p passkey, f
 	return database.Get(ctx, s.db, scanPasskey, `SELECT `+passkeyColumns+` FROM signin_passkey WHERE credential_id = $1`, credentialID)
 }
 
-// insertPasskey answers false when there is one of this credential.
+// insertPasskey returns false when there is one of this credential.
 func (s store) insertPasskey(ctx context.Context, p passkey) (inserted bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO signin_passkey (`+passkeyColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0) ON CONFLICT DO NOTHING`,

@@ -106,7 +106,7 @@ func (s store) putProviderTokens(ctx context.Context, accountID string, sealed [
 	return err
 }
 
-// replaceProviderTokens answers false when they have changed since version.
+// replaceProviderTokens returns false when they have changed since version.
 func (s store) replaceProviderTokens(ctx context.Context, accountID string, t sealedTokens, now time.Time) (replaced bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE signin_provider_token SET sealed = $3, version = version + 1, updated_at = $4
 		WHERE account_id = $1 AND version = $2`, accountID, t.version, t.sealed, now.UnixMilli())

@@ -36,7 +36,7 @@ func hashToken(token string) []byte {
 	return sum[:]
 }
 
-// issue makes a link of a kind and answers its token. It runs in a transaction;
+// issue makes a link of a kind and returns its token. It runs in a transaction;
 // data is what the link is to do.
 func (l *library) issue(ctx context.Context, kind, subject, userID string, data any, ttl time.Duration) (token string, err error) {
 	raw, err := json.Marshal(data)
@@ -51,7 +51,7 @@ func (l *library) issue(ctx context.Context, kind, subject, userID string, data 
 	})
 }
 
-// peek answers a link that would be taken now. Refuses with INVALID_TOKEN and
+// peek returns a link that would be taken now. Refuses with INVALID_TOKEN and
 // TOKEN_EXPIRED.
 func (l *library) peek(ctx context.Context, token string, kinds ...string) (link, error) {
 	if len(token) != tokenLength {

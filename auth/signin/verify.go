@@ -194,7 +194,7 @@ func (l *library) emailChanged(ctx context.Context, userID, from, to string) err
 	return l.send(ctx, letter{Kind: letterChanged, Address: from, UserID: userID, NewAddress: to})
 }
 
-// notFoundAs answers a refusal instead when a user is gone.
+// notFoundAs returns a refusal instead when a user is gone.
 func notFoundAs(err error, refusal *Error) error {
 	if errors.Is(err, auth.ErrUserNotFound) {
 		return refusal

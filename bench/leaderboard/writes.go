@@ -82,7 +82,7 @@ type load struct {
 	rate, cpu []float64
 }
 
-// pressure answers how many calls a second some callers get through.
+// pressure returns how many calls a second some callers get through.
 func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err error) {
 	var calls atomic.Int64
 	var failed atomic.Pointer[error]

@@ -17,6 +17,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/pubsub"
 )
@@ -35,9 +37,14 @@ func NewHost(t testing.TB, db *database.DB) capability.Host {
 	bus := pubsub.NewMemory()
 	t.Cleanup(func() { _ = bus.Close() })
 	log := slog.New(slog.DiscardHandler)
+	keys, err := seal.Load(capability.Sandbox, func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
 	return capability.Host{
 		DB: db, Jobs: jobs.New(db, bus, jobs.Options{Log: log, Now: time.Now}), PubSub: bus, Log: log,
 		Now: time.Now, Environment: "test", BaseURL: base, InternalPrefix: "/__kit",
+		Sealing: func() (capability.Sealer, error) { return keys, nil }, Hooks: hooks.New(),
 	}
 }
 

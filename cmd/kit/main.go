@@ -39,7 +39,7 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// command is one verb: it declares flags and answers what runs after parsing.
+// command is one verb: it declares flags and returns what runs after parsing.
 type command struct {
 	name, arguments, summary string
 	prepare                  func(*program, *flag.FlagSet) func(context.Context, []string) error

@@ -18,7 +18,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// kit runs the command and answers what it printed.
+// kit runs the command and returns what it printed.
 func kit(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -190,7 +190,7 @@ func (c *Client) Expire(ctx context.Context, keyID string) (k Key, err error) {
 
 const scopeRotate = "keys:rotate"
 
-// path answers one of the control plane's own.
+// path returns one of the control plane's own.
 func (c *Client) path(rest string) string {
 	u, _ := url.Parse(c.identity.Address) // New has parsed it
 	return u.EscapedPath() + rest

@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/internal/wire"
 )
 
-// ErrExposed is what [Load] answers for a key file that others may read.
+// ErrExposed is what [Load] returns for a key file that others may read.
 var ErrExposed = errors.New("client: the key file is open to other users; chmod 600 it, and replace the key")
 
 // maxFile bounds a key file, in bytes.
@@ -52,13 +52,13 @@ func Generate(address, environment, issuer string) (Identity, error) {
 	}, nil
 }
 
-// Public answers the public half of the key.
+// Public returns the public half of the key.
 func (i Identity) Public() ed25519.PublicKey { return i.PrivateKey.Public().(ed25519.PublicKey) }
 
 // KeyID names the key as the service does.
 func (i Identity) KeyID() string { return wire.KeyID(i.Public()) }
 
-// WithKey answers the identity under another key, after [Client.Register].
+// WithKey returns the identity under another key, after [Client.Register].
 func (i Identity) WithKey(key ed25519.PrivateKey) Identity {
 	i.PrivateKey = key
 	return i

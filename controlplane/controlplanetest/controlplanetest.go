@@ -138,7 +138,7 @@ func (w *World) Client(i client.Identity) *client.Client {
 	return c
 }
 
-// transport answers requests by a handler.
+// transport returns requests by a handler.
 type transport struct{ handler http.Handler }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -17,7 +17,7 @@ const (
 )
 
 // Seeks fails the test if a statement, which only reads, walks through a table
-// instead of seeking in an index, and answers its plan. On SQLite the plan shows
+// instead of seeking in an index, and returns its plan. On SQLite the plan shows
 // it, but not whether the search of an index is narrow; derived names the
 // subqueries that it may walk through, separated by spaces. On PostgreSQL it is
 // run, so the table must have some thousand rows.

@@ -1,5 +1,5 @@
 // Package devmail keeps mail in the database instead of sending it, and shows
-// it on a page. The page exists in development only and answers nobody but a
+// it on a page. The page exists in development only and returns nobody but a
 // browser at the same machine: mails carry links that sign people in.
 package devmail
 
@@ -21,7 +21,7 @@ type Mailbox struct {
 // New makes a mailbox on the table email_mailbox of a host's database.
 func New(host capability.Host) *Mailbox { return &Mailbox{host} }
 
-// Keep stores a complete message for an address and answers its id.
+// Keep stores a complete message for an address and returns its id.
 func (b *Mailbox) Keep(ctx context.Context, to string, message []byte) (string, error) {
 	now := b.host.Now()
 	mailID := id.New(now)
@@ -42,7 +42,7 @@ func scan(row database.Scanner) (Mail, error) {
 	return parse(mailID, to, message, time.UnixMilli(created).UTC()), nil
 }
 
-// Last answers the newest mail to an address; ok is false when there is none.
+// Last returns the newest mail to an address; ok is false when there is none.
 func (b *Mailbox) Last(ctx context.Context, to string) (mail Mail, ok bool, err error) {
 	return database.Get(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox WHERE address_key = $1 ORDER BY id DESC LIMIT 1`,
 		strings.ToLower(to))

@@ -31,7 +31,7 @@ type Mail struct {
 // Header is one line of the head, decoded.
 type Header struct{ Name, Value string }
 
-// Header answers the first header of a name, or "".
+// Header returns the first header of a name, or "".
 func (m Mail) Header(name string) string {
 	for _, h := range m.Headers {
 		if strings.EqualFold(h.Name, name) {

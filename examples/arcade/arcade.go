@@ -52,7 +52,7 @@ func (a *arcade) postWelcome(c *capability.Call, _ capability.None) (ledger.Bala
 	return a.k.Ledger().Balance(c.Context(), user, coins)
 }
 
-// getHealth answers what the capabilities tell about themselves.
+// getHealth returns what the capabilities tell about themselves.
 func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]any, error) {
 	all := make(map[string]any)
 	for _, part := range a.k.Capabilities() {

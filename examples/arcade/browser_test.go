@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/internal/browsertest"
 )
 
-// act does what is to be done on the player's turn and answers whether it is
+// act does what is to be done on the player's turn and returns whether it is
 // over; else false comes when it is another's turn.
 const act = `
 	const over = () => document.querySelector("#over:not([hidden]) #proof")

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // connect makes a control-plane key for this run, in place of that of the run
-// before, and answers the file that holds it.
+// before, and returns the file that holds it.
 func connect(ctx context.Context, k *kit.Kit) (path string, err error) {
 	dir, err := os.MkdirTemp("", "quickstart")
 	if err != nil {
@@ -158,7 +158,7 @@ func open(ctx context.Context, dsn string) (db *database.DB, name string, err er
 	}
 }
 
-// serve answers requests and works on jobs until ctx ends, then lets both finish.
+// serve returns requests and works on jobs until ctx ends, then lets both finish.
 func serve(ctx context.Context, k *kit.Kit, listener net.Listener) error {
 	server := &http.Server{Handler: site(k), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	working := make(chan error, 1)

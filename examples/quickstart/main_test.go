@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// start runs the program on a free port and answers its banner's lines by name.
+// start runs the program on a free port and returns its banner's lines by name.
 func start(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

@@ -287,7 +287,7 @@ func (p *Tab) Fill(selector, value string) {
 	p.Run(fmt.Sprintf("$(%q).value = %q", selector, value), nil)
 }
 
-// Text answers what an element says.
+// Text returns what an element says.
 func (p *Tab) Text(selector string) (text string) {
 	p.b.t.Helper()
 	p.Run(fmt.Sprintf("return document.querySelector(%q).textContent", selector), &text)

@@ -20,7 +20,7 @@ const Algorithm = "EdDSA"
 // MaxSize bounds a token, in bytes.
 const MaxSize = 4 << 10
 
-// ErrSignature is what [Token.Verify] answers for a signature that does not verify.
+// ErrSignature is what [Token.Verify] returns for a signature that does not verify.
 var ErrSignature = errors.New("jose: the signature does not verify")
 
 // Token is a parsed token. Nothing in it is to be believed before Verify.
@@ -50,13 +50,13 @@ func (t *Token) Has(claim string) bool {
 	return ok
 }
 
-// Text answers a claim that is a string, or "".
+// Text returns a claim that is a string, or "".
 func (t *Token) Text(claim string) string {
 	text, _ := t.claims[claim].(string)
 	return text
 }
 
-// Integer answers a claim that is an integer; ok is false for any other.
+// Integer returns a claim that is an integer; ok is false for any other.
 func (t *Token) Integer(claim string) (n int64, ok bool) {
 	number, ok := t.claims[claim].(json.Number)
 	if !ok {
@@ -65,7 +65,7 @@ func (t *Token) Integer(claim string) (n int64, ok bool) {
 	return integer(number)
 }
 
-// Sign makes a token. It answers only tokens that [Parse] takes, so claims that
+// Sign makes a token. It returns only tokens that [Parse] takes, so claims that
 // are too large or malformed are an error here.
 func Sign(key ed25519.PrivateKey, keyID, typ string, claims any) (string, error) {
 	header, err := json.Marshal(map[string]string{"alg": Algorithm, "kid": keyID, "typ": typ})

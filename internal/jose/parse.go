@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed is what [Parse] answers, with a reason for the log.
+// ErrMalformed is what [Parse] returns, with a reason for the log.
 var ErrMalformed = errors.New("jose: malformed token")
 
 const (

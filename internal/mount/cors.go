@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// addPreflights answers OPTIONS for every control-plane path, wherever it is mounted.
+// addPreflights returns OPTIONS for every control-plane path, wherever it is mounted.
 func (m *Mount) addPreflights() {
 	methods := make(map[string][]string)
 	for _, e := range m.Entries {

@@ -64,7 +64,7 @@ type exchange struct {
 	c       echo.Context
 	w       *echo.Response
 	r       *http.Request
-	origin  *capability.Origin
+	origin  *capability.RequestInfo
 	start   time.Time
 	span    trace.Span
 	refusal *capability.Error
@@ -73,7 +73,7 @@ type exchange struct {
 func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 	r := c.Request()
 	x := &exchange{m: m, row: row, c: c, w: c.Response(), r: r, start: time.Now()}
-	x.origin = &capability.Origin{
+	x.origin = &capability.RequestInfo{
 		RequestID: requestID(r.Header.Get("X-Request-Id"), x.start),
 		Method:    r.Method,
 		IP:        m.clientIP(r),
@@ -82,7 +82,7 @@ func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 	if row != nil {
 		x.origin.Route = row.entry.Route.Path
 	}
-	x.r = r.WithContext(capability.WithOrigin(x.trace(r.Context()), x.origin))
+	x.r = r.WithContext(capability.WithRequestInfo(x.trace(r.Context()), x.origin))
 	return x
 }
 
@@ -145,7 +145,7 @@ func (x *exchange) checkAddress() error {
 // plain reports whether a text can be stored: UTF-8 without NUL.
 func plain(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// param answers a path parameter. The router matched the escaped path when
+// param returns a path parameter. The router matched the escaped path when
 // there was one, and then parameters are still escaped.
 func (x *exchange) param(name string) string {
 	value := x.c.Param(name)

@@ -141,7 +141,7 @@ func offered(r *http.Request) (tokens []string) {
 	return tokens
 }
 
-// recheck answers how to verify the proof of a socket's caller again; it keeps
+// recheck returns how to verify the proof of a socket's caller again; it keeps
 // the proof alone, not the request.
 func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
 	if x.m.Users == nil || !x.row.entry.Route.Handle.IsSocket() {

@@ -134,7 +134,7 @@ func (m *Mount) strip(r *http.Request) *http.Request {
 	return inner
 }
 
-// under answers the rest of a path below a prefix.
+// under returns the rest of a path below a prefix.
 func under(prefix, path string) (rest string, ok bool) {
 	if prefix == "" || !strings.HasPrefix(path, prefix) {
 		return "", false
@@ -150,7 +150,7 @@ func under(prefix, path string) (rest string, ok bool) {
 	}
 }
 
-// unrouted answers what matched no row: 404, or 405 with Allow.
+// unrouted returns what matched no row: 404, or 405 with Allow.
 func (m *Mount) unrouted(err error, c echo.Context) {
 	x := newExchange(m, nil, c)
 	defer x.finish()

@@ -38,7 +38,7 @@ type echoBody struct {
 func routes() []capability.Route {
 	text := func(c *capability.Call, in echoBody) (echoBody, error) { return in, nil }
 	who := func(c *capability.Call, _ capability.None) (map[string]string, error) {
-		return map[string]string{"user": c.Caller.UserID, "strategy": c.Caller.Strategy.String(), "request": capability.OriginOf(c.Context()).RequestID}, nil
+		return map[string]string{"user": c.Caller.UserID, "strategy": c.Caller.Strategy.String(), "request": capability.RequestInfoOf(c.Context()).RequestID}, nil
 	}
 	get, post := http.MethodGet, http.MethodPost
 	return capability.Mount("/things",

@@ -2,7 +2,7 @@ package mount
 
 import "strings"
 
-// Owned answers whether a path is one of the table's, by its patterns.
+// Owned returns whether a path is one of the table's, by its patterns.
 type Owned struct {
 	prefix string
 	// byHead keeps patterns by their first literal segment; "" holds those

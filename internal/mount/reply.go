@@ -92,7 +92,7 @@ type refusalFields struct {
 	Details   any    `json:"details,omitempty"`
 }
 
-// refuse answers an error. What is not a refusal is logged and answered as
+// refuse returns an error. What is not a refusal is logged and answered as
 // kit/internal: nothing about it leaves the process.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLengthIsTold answers bodies around the size of net/http's buffer: none is
+// TestLengthIsTold returns bodies around the size of net/http's buffer: none is
 // chunked.
 func TestLengthIsTold(t *testing.T) {
 	server := httptest.NewServer(newWorld(t, nil))

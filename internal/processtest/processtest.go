@@ -16,7 +16,7 @@ import (
 )
 
 // Kill runs a child until it has printed n lines, each an acknowledgement,
-// kills it, and answers all lines. A child that ends by itself fails the test.
+// kills it, and returns all lines. A child that ends by itself fails the test.
 func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
 	t.Helper()
 	child.Stderr = os.Stderr

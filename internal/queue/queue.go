@@ -25,9 +25,9 @@ const (
 )
 
 var (
-	// ErrFull answers a caller who finds MaxWaiting others.
+	// ErrFull returns a caller who finds MaxWaiting others.
 	ErrFull = errors.New("queue: too many callers wait")
-	// ErrAbandoned answers those whose leader panicked.
+	// ErrAbandoned returns those whose leader panicked.
 	ErrAbandoned = errors.New("queue: the shared work was abandoned")
 )
 
@@ -37,12 +37,12 @@ var (
 // beside the callers', and a panic is that of the caller who leads. The zero
 // value needs Run and Size.
 type Queue[Op, Out any] struct {
-	// Run brings the first of the calls to their outcomes and answers how many,
+	// Run brings the first of the calls to their outcomes and returns how many,
 	// at least one. The others begin the next batch.
 	Run func(ctx context.Context, calls []*Call[Op, Out]) int
 	// Size is how many calls a batch has at most.
 	Size int
-	// Leaders answers how many batches may be run at once; nil means one.
+	// Leaders returns how many batches may be run at once; nil means one.
 	Leaders func() int
 	// MaxWaiting bounds the queue, 0 does not.
 	MaxWaiting int
@@ -155,7 +155,7 @@ func (q *Queue[Op, Out]) lead(ctx context.Context, c *Call[Op, Out]) {
 	served = q.Run(ctx, calls)
 }
 
-// gather answers the batch of a leader. It lets callers that were just served
+// gather returns the batch of a leader. It lets callers that were just served
 // come again, so that a batch is all of them, not every second one.
 func (q *Queue[Op, Out]) gather(c *Call[Op, Out]) []*Call[Op, Out] {
 	q.mu.Lock()

@@ -50,7 +50,7 @@ func New(limit Limit, now func() time.Time) *Limiter {
 	return l
 }
 
-// Allow takes a token of the key's bucket; refused, it answers how long to wait.
+// Allow takes a token of the key's bucket; refused, it returns how long to wait.
 func (l *Limiter) Allow(key string) (wait time.Duration, ok bool) {
 	now := l.now()
 	s := &l.shards[maphash.String(l.seed, key)%shards]
@@ -71,7 +71,7 @@ func (l *Limiter) Allow(key string) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// Wait answers how long the key must wait for a token, 0 when there is one, and
+// Wait returns how long the key must wait for a token, 0 when there is one, and
 // takes none: for what is looked at before and counted with Allow after it has
 // failed.
 func (l *Limiter) Wait(key string) time.Duration {

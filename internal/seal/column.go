@@ -16,7 +16,7 @@ type Column[K string | int64] struct {
 	Context func(key K) string
 }
 
-// Rewrap wraps the values of a column with the first master key and answers how
+// Rewrap wraps the values of a column with the first master key and returns how
 // many it changed. What opens with none of the master keys is left alone, and so
 // is what changes meanwhile: that is sealed with the first one.
 func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys *Keys) (changed int, err error) {

@@ -27,7 +27,7 @@ const maxKeys = 16
 // maxFile bounds the file of the master keys, in bytes.
 const maxFile = 4 << 10
 
-// Source answers the text of the master keys, such as one that a KMS has
+// Source returns the text of the master keys, such as one that a KMS has
 // unwrapped. It is called once, when the kit is assembled.
 type Source func(context.Context) (string, error)
 
@@ -124,6 +124,6 @@ func parse(key, text string) (*Keys, error) {
 func fault(key, reason string) *capability.Fault {
 	return &capability.Fault{
 		Capability: "kit", Key: key, Reason: reason,
-		Mend: "set it to id:key pairs separated by commas, the newest first; make a key with: openssl rand -base64 32",
+		Fix: "set it to id:key pairs separated by commas, the newest first; make a key with: openssl rand -base64 32",
 	}
 }

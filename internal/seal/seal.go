@@ -20,7 +20,7 @@ const (
 	wrappedSize = 12 + keySize + 16 // nonce, key, tag
 )
 
-// ErrNotOpened is what [Keys.Open] answers whatever the reason: another master
+// ErrNotOpened is what [Keys.Open] returns whatever the reason: another master
 // key, another context, or altered bytes.
 var ErrNotOpened = errors.New("seal: the value does not open with the master keys in this context")
 
@@ -57,7 +57,7 @@ func (k *Keys) Open(context string, sealed []byte) ([]byte, error) {
 
 // Rewrap wraps the key of a sealed value with the first master key, so that
 // older ones can be removed; changed is false when it already is. What was
-// sealed stays encrypted throughout. It answers [ErrNotOpened].
+// sealed stays encrypted throughout. It returns [ErrNotOpened].
 func (k *Keys) Rewrap(context string, sealed []byte) (rewrapped []byte, changed bool, err error) {
 	if KeyID(sealed) == k.first {
 		return sealed, false, nil
@@ -69,7 +69,7 @@ func (k *Keys) Rewrap(context string, sealed []byte) (rewrapped []byte, changed 
 	return append(k.wrap(context, key), rest...), true, nil
 }
 
-// KeyID answers which master key wraps a sealed value, or "".
+// KeyID returns which master key wraps a sealed value, or "".
 func KeyID(sealed []byte) string {
 	id, _, ok := split(sealed)
 	if !ok {
@@ -84,7 +84,7 @@ func (k *Keys) wrap(context string, key []byte) []byte {
 	return k.ciphers[k.first].Seal(head, nil, key, wrapping(context))
 }
 
-// unwrap answers the key of a sealed value and the content it encrypts.
+// unwrap returns the key of a sealed value and the content it encrypts.
 func (k *Keys) unwrap(context string, sealed []byte) (key, rest []byte, err error) {
 	id, rest, ok := split(sealed)
 	master, known := k.ciphers[id]

@@ -45,7 +45,7 @@ type Conn struct {
 
 func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Conn {
 	// The request's context ends with the handler; who calls stays the same.
-	ctx, cancel := context.WithCancel(capability.WithOrigin(context.Background(), capability.OriginOf(call.Context())))
+	ctx, cancel := context.WithCancel(capability.WithRequestInfo(context.Background(), capability.RequestInfoOf(call.Context())))
 	c := &Conn{
 		group: g, ws: ws, id: id.New(time.Now()), caller: call.Caller, handler: h, recheck: call.Recheck,
 		ctx: ctx, cancel: cancel, provenAt: time.Now(),
@@ -55,7 +55,7 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	return c
 }
 
-// Caller answers who holds the socket.
+// Caller returns who holds the socket.
 func (c *Conn) Caller() capability.Caller { return c.caller }
 
 // Context ends with the connection and carries the caller's origin.
@@ -104,7 +104,7 @@ type refusal struct {
 // pause is when a peer may try again what was refused for the moment.
 const pause = time.Second
 
-// Refuse answers the frame of this id with an error; what is no refusal is
+// Refuse returns the frame of this id with an error; what is no refusal is
 // logged and answered as kit/internal.
 func (c *Conn) Refuse(frameID string, err error) {
 	c.Send(c.refusal(frameID, err))
@@ -180,7 +180,7 @@ func (c *Conn) run() {
 	}
 }
 
-// read answers the next frame, of a long one a byte too many: the connection
+// read returns the next frame, of a long one a byte too many: the connection
 // has to go on for its close to arrive.
 func (c *Conn) read() (kind int, raw []byte, err error) {
 	kind, r, err := c.ws.NextReader()
@@ -450,7 +450,7 @@ func (c *Conn) recovered() {
 
 func (c *Conn) fail(what string, err error) {
 	attrs := []any{slog.String("what", what), slog.String("error", err.Error())}
-	if o := capability.OriginOf(c.ctx); o != nil {
+	if o := capability.RequestInfoOf(c.ctx); o != nil {
 		attrs = append(attrs, slog.String("requestId", o.RequestID), slog.String("route", o.Route))
 	}
 	c.group.o.Log.Error("socket: failed", attrs...)

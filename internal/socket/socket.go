@@ -113,7 +113,7 @@ type Handler struct {
 	Opened func(*Conn)
 	// Frame takes a frame of the peer; while it runs none is read.
 	Frame func(*Conn, Frame)
-	// Latest answers the state to send after [Conn.Refresh], or nil.
+	// Latest returns the state to send after [Conn.Refresh], or nil.
 	Latest func(*Conn) any
 	// Closed runs when the connection has ended, however it did.
 	Closed func(*Conn)
@@ -140,7 +140,7 @@ func (g *Group) Accept(call *capability.Call, h Handler) error {
 	return nil
 }
 
-// Of answers the sockets of a user on this node.
+// Of returns the sockets of a user on this node.
 func (g *Group) Of(userID string) []*Conn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,7 +167,7 @@ func (g *Group) Close(ctx context.Context) error {
 	return nil
 }
 
-// all sets a mark, by which connections under way know, and answers the others.
+// all sets a mark, by which connections under way know, and returns the others.
 func (g *Group) all(mark *bool) (all []*Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

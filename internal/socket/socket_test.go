@@ -66,8 +66,8 @@ func (w *world) Close() error   { close(w.done); return nil }
 func (w *world) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	origin := &capability.Origin{RequestID: "r", Caller: capability.Caller{UserID: r.URL.Query().Get("user")}}
-	r = r.WithContext(capability.WithOrigin(r.Context(), origin))
+	origin := &capability.RequestInfo{RequestID: "r", Caller: capability.Caller{UserID: r.URL.Query().Get("user")}}
+	r = r.WithContext(capability.WithRequestInfo(r.Context(), origin))
 	call := capability.NewCall(rw, r, &capability.Route{}, origin, nil)
 	call.Recheck = func(context.Context) error {
 		if err := w.recheck.Load(); err != nil {
@@ -123,7 +123,7 @@ func read(t *testing.T, ws *websocket.Conn) frame {
 	return f
 }
 
-// closed reads until the connection ends and answers the close code and reason.
+// closed reads until the connection ends and returns the close code and reason.
 func closed(t *testing.T, ws *websocket.Conn) (int, string) {
 	t.Helper()
 	for {
@@ -144,7 +144,7 @@ func say(t *testing.T, ws *websocket.Conn, text string) {
 	}
 }
 
-// echo answers frames of type echo.
+// echo returns frames of type echo.
 func echo(c *socket.Conn, f socket.Frame) {
 	var in struct {
 		Type string `json:"type"`

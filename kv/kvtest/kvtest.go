@@ -16,7 +16,7 @@ import (
 )
 
 // Run holds a store to the rules of the package. open makes an empty store on
-// a clock; where it answers several, they are nodes of one.
+// a clock; where it returns several, they are nodes of one.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) []kv.Store) {
 	t.Run("entries", func(t *testing.T) { entries(t, open) })
 	t.Run("expiry", func(t *testing.T) { expiry(t, open) })

@@ -36,7 +36,7 @@ import (
 type Suite struct {
 	Model multiplayer.Model
 	Game  multiplayer.Game
-	// Move answers an action for the player whose view it gets: anything that
+	// Move returns an action for the player whose view it gets: anything that
 	// encodes as JSON, good or bad, or nil to do nothing. r is its only source
 	// of chance.
 	Move func(v multiplayer.View, r *rand.Rand) any
@@ -87,7 +87,7 @@ type move struct {
 	apply func(*multiplayer.Simulation) error
 }
 
-// play plays a game and answers the first fault.
+// play plays a game and returns the first fault.
 func (s Suite) play(t *testing.T, seed uint64) error {
 	g := &game{Suite: s, t: t, r: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	if err := g.begin(); err != nil {

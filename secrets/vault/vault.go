@@ -117,7 +117,7 @@ type entry struct {
 	} `json:"data"`
 }
 
-// Read answers a version; one that was deleted or destroyed is not there.
+// Read returns a version; one that was deleted or destroyed is not there.
 func (v *Vault) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
 	v.token.start()
 	query := url.Values{}

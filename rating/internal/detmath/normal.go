@@ -7,7 +7,7 @@ const (
 	sqrtTwoPi  = 2.50662827463100050241576528481104525
 )
 
-// Hazard answers φ(x)/Q(x), where φ is the density of the standard normal
+// Hazard returns φ(x)/Q(x), where φ is the density of the standard normal
 // distribution and Q its upper tail, and the excess of that over x, which for
 // large x would otherwise be lost to cancellation.
 func Hazard(x float64) (hazard, excess float64) {
