@@ -62,7 +62,11 @@ func recorder(trail *audit.Audit) mount.Recorder {
 		if d.Params != nil {
 			e.Detail = map[string]any{"params": d.Params}
 		}
-		if d.Refusal != nil {
+		switch {
+		case d.Refusal == nil:
+		case d.Refusal.Status >= http.StatusInternalServerError:
+			e.Outcome, e.Code = audit.Failed, d.Refusal.Code
+		default:
 			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
 		}
 		return trail.Record(r.Context(), e)

@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kv"
 )
 
 // ownName is the capability of the kit itself: its routes, refusals and jobs.
@@ -26,10 +27,11 @@ type Health struct {
 }
 
 func (k *Kit) own(o *options) capability.Capability {
-	d := dispatcher{key: o.dispatchKey, now: o.clock, mountPath: strings.TrimSuffix(k.baseURL.Path, "/"), bindings: k.bindings}
+	d := dispatcher{key: o.dispatchKey, spent: kv.NewSQL(k.bindings[0].db), now: o.clock, mountPath: strings.TrimSuffix(k.baseURL.Path, "/"), bindings: k.bindings}
 	return capability.Capability{
 		Name:    ownName,
 		Version: k.version,
+		Claims:  []string{o.internalPrefix},
 		Routes: []capability.Route{
 			{Method: http.MethodGet, Path: "/health", Guard: capability.Public("says only that the process serves, and its version"),
 				Summary: "Status and deployed version.", Handle: capability.JSON(http.StatusOK, k.getHealth)},

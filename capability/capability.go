@@ -88,6 +88,9 @@ type Capability struct {
 	Database *database.DB
 	// Prefix is where the routes are mounted; no other capability has the same.
 	Prefix string
+	// Claims are further prefixes under which the capability mounts routes, such
+	// as the paths of links in its mails.
+	Claims []string
 	// Routes carry fully mounted paths; see [Mount].
 	Routes []Route
 	Config []ConfigKey
