@@ -51,7 +51,7 @@ func compose[T described](name, database string, build func(*assembly, capabilit
 // WithAudit composes the append-only trail of who did what.
 func WithAudit(cfg audit.Config) Option {
 	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (*audit.Audit, error) {
-		return audit.New(host, cfg, audit.Peers{Keys: a.masterKeys()})
+		return audit.New(host, cfg, audit.Peers{})
 	}, func(k *Kit, trail *audit.Audit) { k.audit, k.record = trail, recorder(trail) })
 }
 
@@ -77,7 +77,7 @@ func recorder(trail *audit.Audit) mount.Recorder {
 // rotation.
 func WithSecrets(cfg secrets.Config) Option {
 	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (*secrets.Secrets, error) {
-		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, s *secrets.Secrets) { k.secrets = s })
 }
 
@@ -99,7 +99,7 @@ func WithControlPlane(cfg controlplane.Config) Option {
 // in development a mailbox.
 func WithEmail(cfg email.Config) Option {
 	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (*email.Email, error) {
-		return email.New(host, cfg, email.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+		return email.New(host, cfg, email.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, e *email.Email) { k.email = e })
 }
 

@@ -97,7 +97,8 @@ func TestWhoSendsMail(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		host := capabilitytest.NewHost(t, db)
 		keys := sealKeys(t, masterKey("k1", 1))
-		mails, err := email.New(host, email.Config{}, email.Peers{Keys: keys})
+		host.Sealing = func() (capability.Sealer, error) { return keys, nil }
+		mails, err := email.New(host, email.Config{}, email.Peers{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/pubsub"
@@ -71,9 +72,10 @@ func serve(t *testing.T, db *database.DB) string {
 		return "k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
 	})
 	must(t, err)
-	trail, err := audit.New(host, audit.Config{}, audit.Peers{Keys: keys})
+	host.Sealing, host.Hooks = func() (capability.Sealer, error) { return keys, nil }, hooks.New()
+	trail, err := audit.New(host, audit.Config{}, audit.Peers{})
 	must(t, err)
-	mails, err := email.New(host, email.Config{}, email.Peers{Audit: trail, Keys: keys})
+	mails, err := email.New(host, email.Config{}, email.Peers{Audit: trail})
 	must(t, err)
 	a, err := auth.New(host, auth.Config{Library: signin.New(everything), RateLimits: unlimited}, auth.Peers{Audit: trail, Keys: keys, Email: mails})
 	must(t, err)

@@ -136,7 +136,8 @@ func openSealed(t testing.TB, db *database.DB, cfg auth.Config, at string, clock
 	}
 	keys, err := seal.Load(capability.Production, func(string) string { return masterKeys })
 	must(t, err)
-	trail, err := audit.New(host, audit.Config{}, audit.Peers{Keys: keys})
+	host.Sealing = func() (capability.Sealer, error) { return keys, nil }
+	trail, err := audit.New(host, audit.Config{}, audit.Peers{})
 	must(t, err)
 	if cfg.Mailer == nil {
 		cfg.Mailer = a.mail
