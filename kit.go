@@ -115,7 +115,7 @@ func New(opts ...Option) (*Kit, error) {
 			cfg.Library = signin.New(signin.Config{})
 		}
 		return auth.New(a.host("auth", cfg.Database, o.auditDatabase(), o.emailDatabase()), cfg,
-			auth.Peers{Audit: k.audit, Keys: a.masterKeys(), Email: k.email})
+			auth.Peers{Audit: k.audit, Email: k.email})
 	})
 	k.ledger = compose(a, o.ledger, func(cfg ledger.Config) (*ledger.Ledger, error) {
 		return ledger.New(a.host("ledger", cfg.Database, o.auditDatabase()), cfg, ledger.Peers{Audit: k.audit})

@@ -34,7 +34,8 @@ func openInternal(t testing.TB, db *database.DB, now func() time.Time) *Auth {
 	}
 	a, err := New(capability.Host{
 		DB: db, PubSub: pubsub.NewMemory(), Log: slog.New(slog.DiscardHandler), Now: now, BaseURL: base,
-	}, Config{}, Peers{Keys: keys})
+		Sealing: func() (capability.Sealer, error) { return keys, nil },
+	}, Config{}, Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,8 @@ func orDuration(d *time.Duration, otherwise time.Duration) {
 	}
 }
 
-func (c Config) validate(peers Peers) error {
+// validate also returns what seals the keys, which the host may fail to give.
+func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: Name}
 	if c.AccessTokenTTL < MinAccessTokenTTL || c.AccessTokenTTL > MaxAccessTokenTTL {
 		faults.Add("accessTokenTTL", c.AccessTokenTTL, "is out of bounds", "choose 1 to 60 minutes")
@@ -128,10 +129,9 @@ func (c Config) validate(peers Peers) error {
 			faults.Add("rateLimits."+class, nil, "admits nothing", "give a positive number of events and a positive window")
 		}
 	}
-	if peers.Keys == nil {
-		faults.Add("keys", nil, "are missing: signing keys are kept sealed", "give the master keys the kit has loaded")
-	}
-	return faults.Err()
+	sealer, err := host.Sealing()
+	faults.Join(err)
+	return sealer, faults.Err()
 }
 
 // isOrigin takes scheme://host[:port] in its canonical spelling, or scheme://

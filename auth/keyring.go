@@ -16,7 +16,6 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 const (
@@ -47,7 +46,7 @@ type signingKey struct {
 type keyring struct {
 	host    capability.Host
 	store   store
-	seal    *seal.Keys
+	seal    capability.Sealer
 	ttl     time.Duration
 	limiter *rate.Limiter
 
@@ -56,8 +55,8 @@ type keyring struct {
 	lookedAt time.Time
 }
 
-func newKeyring(host capability.Host, store store, keys *seal.Keys, ttl time.Duration) *keyring {
-	return &keyring{host: host, store: store, seal: keys, ttl: ttl, limiter: rate.New(reloads, host.Now)}
+func newKeyring(host capability.Host, store store, sealer capability.Sealer, ttl time.Duration) *keyring {
+	return &keyring{host: host, store: store, seal: sealer, ttl: ttl, limiter: rate.New(reloads, host.Now)}
 }
 
 // find returns the key with an id if it verifies at an instant, looking for new

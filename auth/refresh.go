@@ -144,14 +144,14 @@ func (a *Auth) inGrace(s Session, now time.Time) bool {
 func (a *Auth) newRefreshKey(sessionID string) (sealed []byte) {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-	return a.peers.Keys.Seal(refreshContext(sessionID), key)
+	return a.sealer.Seal(refreshContext(sessionID), key)
 }
 
 func refreshContext(sessionID string) string { return "auth/refresh-key/" + sessionID }
 
 // refreshToken makes the token of a counter.
 func (a *Auth) refreshToken(s Session, counter int64) (string, error) {
-	key, err := a.peers.Keys.Open(refreshContext(s.ID), s.refresh.sealed)
+	key, err := a.sealer.Open(refreshContext(s.ID), s.refresh.sealed)
 	if err != nil {
 		return "", err
 	}

@@ -95,7 +95,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
+// validate also returns what seals, which the host may fail to give.
+func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: auth.Name}
 	if c.MinPassword < MinPasswordLength || c.MaxPassword > MaxPasswordLength || c.MinPassword > c.MaxPassword {
 		faults.Add("library.minPassword", c.MinPassword, "is out of bounds", "choose 8 to 128 characters")
@@ -119,7 +120,9 @@ func (c Config) validate() error {
 		faults.Add("library.freshAge", c.FreshAge, "is out of bounds", "choose a minute or more")
 	}
 	validateProviders(&faults, c.Providers)
-	return faults.Err()
+	sealer, err := host.Sealing()
+	faults.Join(err)
+	return sealer, faults.Err()
 }
 
 // keys shows of the providers their ids alone.

@@ -16,10 +16,15 @@ type Column[K string | int64] struct {
 	Context func(key K) string
 }
 
+// Rewrapper wraps sealed values with the first master key, as [Keys] does.
+type Rewrapper interface {
+	Rewrap(context string, sealed []byte) (rewrapped []byte, changed bool, err error)
+}
+
 // Rewrap wraps the values of a column with the first master key and returns how
 // many it changed. What opens with none of the master keys is left alone, and so
 // is what changes meanwhile: that is sealed with the first one.
-func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys *Keys) (changed int, err error) {
+func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys Rewrapper) (changed int, err error) {
 	var after K
 	for {
 		rows, err := c.read(ctx, db, after)
