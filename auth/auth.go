@@ -70,9 +70,11 @@ type Auth struct {
 	cross    *http.CrossOriginProtection
 	mailer   Mailer
 	accounts map[string]*rate.Limiter
-	failures *rate.Limiter // of bearerClass; nil: off
-	library  Library
-	table    libraryTable
+	// forgeries are tokens that nobody has made, madeUp are such cookies: browsers
+	// send those of ended sessions for long, so their limit is wider.
+	forgeries, madeUp forgeries
+	library           Library
+	table             libraryTable
 }
 
 // New checks the configuration and makes the library; it does no I/O.
@@ -96,7 +98,8 @@ func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
 	}
 	a.cross, a.mailer = crossOrigin(a), mailer(a)
 	limits := limits{cfg.RateLimits, host.Now}
-	a.accounts, a.failures = limits.accounts(), limits.class(bearerClass)
+	a.accounts = limits.accounts()
+	a.forgeries.limiter, a.madeUp.limiter = limits.class(bearerClass), limits.class(cookieClass)
 	if cfg.Library == nil {
 		return a, nil
 	}

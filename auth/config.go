@@ -59,10 +59,11 @@ type Config struct {
 	// magic link or a one-time code.
 	Humanity Humanity
 	// RateLimits replaces the limits of rate classes of the library's routes, see
-	// [LibraryRoute], and of "auth-bearer": how many access tokens of one address
-	// may turn out forged, by default 100 in 10 seconds, before those that are not
-	// known as good are refused unseen. One of negative Events switches its class
-	// off.
+	// [LibraryRoute], of "auth-bearer": how many tokens of one address may turn out
+	// made up, by default 100 in 10 seconds, before those of sessions that this
+	// node has not seen proved are refused unseen, and of "auth-cookie", the same
+	// for cookies, by default 1000 in 10 seconds. One of negative Events switches
+	// its class off.
 	RateLimits map[string]RateLimit
 	// Database names the binding of the users, by default "DB".
 	Database string
