@@ -56,7 +56,7 @@ type Config struct {
 	// and in development else the log.
 	Mailer Mailer
 	// Humanity checks, when set, every request that makes the library send a
-	// magic link or a one-time code.
+	// link or a code to an address.
 	Humanity Humanity
 	// RateLimits replaces the limits of rate classes of the library's routes, see
 	// [LibraryRoute], of "auth-bearer": how many tokens of one address may turn out

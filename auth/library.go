@@ -63,8 +63,8 @@ type LibraryRoute struct {
 	// "write", which are off until it sets them. Every request counts for the
 	// class "auth" of the kit, too.
 	Rate string
-	// Sends names what the route sends, "magic_link" or "otp", or "". Such a
-	// route asks for a proof of humanity where Config.Humanity is set.
+	// Sends names what the route sends to an address, "magic_link" for any link or
+	// "otp" for any code, or "". Such a route asks for a proof of humanity where Config.Humanity is set.
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string

@@ -20,7 +20,7 @@ const (
 
 func (l *library) generateBackupCodes(c *call) (any, error) {
 	var in enableBody
-	user, _, err := c.confirmed(&in, &in.Password)
+	user, _, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}

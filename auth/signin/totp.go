@@ -61,7 +61,7 @@ func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error
 // getTOTPURI shows the secret again: the one in force, or the one to come.
 func (l *library) getTOTPURI(c *call) (any, error) {
 	var in enableBody
-	user, _, err := c.confirmed(&in, &in.Password)
+	user, _, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
