@@ -246,18 +246,6 @@ func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
 	})
 }
 
-// masterKeys returns the keys, or after a fault ephemeral ones, so that the
-// faults of what is built on them are found too.
-func (a *assembly) masterKeys() *seal.Keys {
-	sealer, err := a.kit.sealing()
-	if err != nil {
-		a.faults.Join(err)
-		keys, _ := seal.Load(capability.Sandbox, func(string) string { return "" })
-		return keys
-	}
-	return sealer.(*seal.Keys)
-}
-
 func (o *options) loadKeys(environment string) (*seal.Keys, error) {
 	if o.masterKeys == nil {
 		return seal.Load(environment, os.Getenv)

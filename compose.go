@@ -111,7 +111,7 @@ func WithAuth(cfg auth.Config) Option {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Keys: a.masterKeys(), Email: a.kit.email})
+		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Email: a.kit.email})
 	}, func(k *Kit, a *auth.Auth) {
 		users := a.Users()
 		k.auth, k.users = a, &users

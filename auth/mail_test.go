@@ -111,7 +111,7 @@ func TestWhoSendsMail(t *testing.T) {
 		mail := Mail{To: "ada@example.com", Kind: MailMagicLink, Link: "https://x.example/", Code: "123456"}
 		send := func(change func(*capability.Host, *Config, *Peers)) error {
 			t.Helper()
-			host, cfg, peers := host, Config{AppName: "Arcade"}, Peers{Keys: keys}
+			host, cfg, peers := host, Config{AppName: "Arcade"}, Peers{}
 			change(&host, &cfg, &peers)
 			a, err := New(host, cfg, peers)
 			if err != nil {
