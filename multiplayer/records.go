@@ -123,7 +123,7 @@ type Start struct {
 	Open bool
 }
 
-// Session is what [Multiplayer.Start] returns.
+// Session is what [Multiplayer.Start] and [Multiplayer.ListRunning] return.
 type Session struct {
 	ID      string
 	Game    string
@@ -132,4 +132,6 @@ type Session struct {
 	Players []string
 	// Seats is how many can play.
 	Seats int
+	// TurnDeadline is as in [View].
+	TurnDeadline *capability.Time
 }

@@ -46,9 +46,11 @@
 package rating
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -128,11 +130,17 @@ func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, er
 		return Result{}, err
 	}
 	var result Result
-	err = r.db.InTx(ctx, func(ctx context.Context) error {
+	var broken error
+	joined := r.db.InTransaction(ctx)
+	err = r.db.InTx(ctx, func(ctx context.Context) (err error) {
+		broken = nil
 		result, err = r.once(ctx, g, sides, o.Key, func() (Result, error) { return r.record(ctx, g, sides, friends) })
+		if joined && errors.Is(err, ErrBroken) { // the caller's transaction stays usable
+			broken, err = err, nil
+		}
 		return err
 	})
-	if err != nil {
+	if err = cmp.Or(err, broken); err != nil {
 		return Result{}, err
 	}
 	return result, nil
@@ -161,6 +169,11 @@ func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key st
 		return r.replay(ctx, g, key, hash)
 	}
 	result, err := record()
+	if errors.Is(err, ErrBroken) { // the key is free for a later attempt
+		if failed := r.store.unclaim(ctx, g.Key, key); failed != nil {
+			return Result{}, failed
+		}
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -218,9 +231,9 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 			states[i].Players[j] = rows[id].state
 		}
 	}
-	after, err := g.pool.update(states)
+	after, err := g.pool.updated(states)
 	if err != nil {
-		return Result{}, fmt.Errorf("rating: pool %s: %w", g.pool.name, err)
+		return Result{}, err
 	}
 	result := Result{Game: g.Key, Pool: g.pool.name}
 	for i, side := range sides {
@@ -240,6 +253,21 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 	}
 	return result, r.store.save(ctx, g.pool, rows)
 }
+
+// updated is the algorithm's update, whose panic is an error.
+func (p *pool) updated(states []Side[string]) (after [][]rated, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = p.broken(fmt.Errorf("%s panicked: %v", p.algorithm, value))
+		}
+	}()
+	if after, err = p.update(states); err != nil {
+		return nil, p.broken(err)
+	}
+	return after, nil
+}
+
+func (p *pool) broken(err error) error { return fmt.Errorf("%w: pool %s: %w", ErrBroken, p.name, err) }
 
 // standing is how the game shows a row.
 func (g *game) standing(row row) Standing {
@@ -316,7 +344,7 @@ func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, er
 		if rows[i], ok = stored[id]; !ok {
 			rows[i] = row{userID: id, rated: p.initial}
 		} else if err := p.valid(rows[i].state); err != nil {
-			return nil, fmt.Errorf("rating: pool %s: %w", p.name, err)
+			return nil, p.broken(err)
 		}
 	}
 	return rows, nil

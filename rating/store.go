@@ -163,6 +163,12 @@ func (s store) claim(ctx context.Context, game, key, hash string, now time.Time)
 	return rows == 1, err
 }
 
+// unclaim gives a key back.
+func (s store) unclaim(ctx context.Context, game, key string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE game = $1 AND key = $2`, game, key)
+	return err
+}
+
 func (s store) keep(ctx context.Context, game, key, answer string) error {
 	_, err := s.db.Exec(ctx, `UPDATE rating_key SET answer = $3 WHERE game = $1 AND key = $2`, game, key, answer)
 	return err
