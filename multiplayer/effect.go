@@ -76,6 +76,11 @@ func Transfer(from, to, currency string, amount int64, ref string) Effect {
 // settles reports whether the effect ends a hold.
 func (e Effect) settles() bool { return e.Kind == CaptureEffect || e.Kind == ReleaseEffect }
 
+// takes reports whether the effect takes or reserves money of its user.
+func (e Effect) takes() bool {
+	return e.Kind == HoldEffect || e.Kind == DebitEffect || e.Kind == TransferEffect
+}
+
 // maxEffects bounds what one transition declares.
 const maxEffects = 4 * MaxSeats
 

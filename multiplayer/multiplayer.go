@@ -241,6 +241,9 @@ func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.C
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(effects, func(e Effect) bool { return e.takes() && slices.Contains(start.Unasked, e.UserID) }) {
+		return nil, ErrUnasked
+	}
 	b := &batch{before: blank, after: first, steps: []step{st}, effects: effects}
 	made, err := m.create(ctx, b, may)
 	if made == nil && err == nil {

@@ -121,6 +121,9 @@ type Start struct {
 	Players []string
 	// Open lets the session wait for the players that are missing.
 	Open bool
+	// Unasked are players who have not asked for this session now. Where its
+	// beginning would take money of one, it is refused with [ErrUnasked].
+	Unasked []string
 }
 
 // Session is what [Multiplayer.Start] and [Multiplayer.ListRunning] return.

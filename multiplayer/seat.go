@@ -70,6 +70,12 @@ func (m *Multiplayer) CheckSeats(ctx context.Context, userID string) error {
 	return nil
 }
 
+// Seated reports whether a user has a seat in a session, or had one and left.
+func (m *Multiplayer) Seated(ctx context.Context, sessionID, userID string) (seated, left bool, err error) {
+	live, found, err := m.store.seat(ctx, sessionID, userID)
+	return live, found && !live, err
+}
+
 // ListRunning lists the sessions that are not over and in which a user has a
 // seat, the newest first: with these a match goes on on another device. Refuses
 // with kit/invalid_request.

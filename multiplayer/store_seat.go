@@ -29,6 +29,13 @@ func (s store) setSeats(ctx context.Context, sessionID string, users []string, l
 	return err
 }
 
+// seat returns whether a user's seat in a session is live; found is false for a
+// user who never had one.
+func (s store) seat(ctx context.Context, sessionID, userID string) (live, found bool, err error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (live bool, err error) { return live, row.Scan(&live) },
+		`SELECT live FROM multiplayer_seat WHERE user_id = $2 AND session_id = $1`, sessionID, userID)
+}
+
 // countSeats counts a user's seats in sessions that are not over, up to a limit.
 func (s store) countSeats(ctx context.Context, userID string, limit int) (n int, err error) {
 	n, _, err = database.Get(ctx, s.db, func(row database.Scanner) (n int, err error) { return n, row.Scan(&n) },
