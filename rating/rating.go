@@ -31,8 +31,10 @@
 //	id         players  teams  skill                 parameters and their defaults
 //	elo        2        no     rating                k 32, initial 1500
 //	glicko     2        no     rating - 2 deviation  tau 0.5, rating 1500, deviation 350, volatility 0.06
-//	trueskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300, drawProbability 0.1
-//	openskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300
+//	trueskill  2 and up yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300, drawProbability 0.1
+//	openskill  2 and up yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300
+//
+// One outcome has at most [MaxPlayers] players.
 //
 // A player who was never rated has the algorithm's initial values and no games.
 // [Define] adds algorithms.
@@ -53,12 +55,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/jobs"
 )
 
 // Name is the capability's name.
@@ -102,6 +107,27 @@ func New(host capability.Host, cfg Config, peers Peers) (*Rating, error) {
 		return nil, err
 	}
 	return &Rating{cfg: cfg, games: games, pools: pools, db: host.DB, store: store{host.DB}, peers: peers}, nil
+}
+
+// Capability describes rating to the kit.
+func (r *Rating) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   r.db,
+		Prefix:     r.cfg.BasePath,
+		Routes:     r.routes(),
+		Config:     r.cfg.keys(r.games),
+		Health:     r.health(),
+		Migrations: migrations,
+		Jobs: []jobs.Binding{
+			{Name: "RATING_SWEEP", Schedule: "41 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.store.sweep(ctx) }},
+			{Name: "RATING_COUNT", Schedule: "*/10 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.count(ctx) }},
+		},
+		Refusals: refusals(),
+		Export:   r.export,
+		Erase:    r.erase,
+	}
 }
 
 // HasPool reports whether a game counts for a pool of this name.
@@ -274,6 +300,7 @@ func (g *game) standing(row row) Standing {
 	s := Standing{XP: row.xp, Level: g.level(row.xp), GamesPlayed: row.games}
 	if !g.HideSkill {
 		s.Skill = &row.skill
+		s.Rating, s.Deviation = g.pool.known(row.state)
 	}
 	if row.games > 0 {
 		s.UpdatedAt = capability.Millis(row.updatedAt)
@@ -309,6 +336,43 @@ func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([
 	return players, nil
 }
 
+// ListTop lists the players of a game's pool, the most skilled first. Of equal
+// skill the greater user id comes first. Refuses with rating/game_not_found and
+// kit/invalid_request.
+func (r *Rating) ListTop(ctx context.Context, game string, page capability.Page) (capability.Items[Player], error) {
+	var none capability.Items[Player]
+	g, ok := r.games[game]
+	if !ok {
+		return none, ErrGameNotFound
+	}
+	if page.Limit < 1 {
+		page.Limit = capability.DefaultLimit
+	}
+	var skill, below string
+	later, err := page.After(&skill, &below)
+	if err != nil {
+		return none, err
+	}
+	from := math.Inf(1)
+	if later {
+		if from, err = strconv.ParseFloat(skill, 64); err != nil || math.IsNaN(from) || math.IsInf(from, 0) {
+			return none, capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
+		}
+	}
+	rows, err := r.store.top(ctx, g.pool, from, below, later, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	paged := capability.Paged(page, rows, func(row row) []any {
+		return []any{strconv.FormatFloat(row.skill, 'g', -1, 64), row.userID}
+	})
+	players := make([]Player, len(paged.Items))
+	for i, row := range paged.Items {
+		players[i] = Player{UserID: row.userID, Pool: g.pool.name, Standing: g.standing(row)}
+	}
+	return capability.Items[Player]{Items: players, NextCursor: paged.NextCursor}, nil
+}
+
 // Skill returns the number that a player is matched by, hidden or not. Refuses
 // with rating/pool_not_found and kit/invalid_request.
 func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error) {
@@ -330,7 +394,7 @@ func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, er
 		return nil, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxRatings)
 	}
 	for _, id := range userIDs {
-		if err := checkText("userId", id, 1, maxUserID); err != nil {
+		if err := capability.CheckUserID(id); err != nil {
 			return nil, err
 		}
 	}
