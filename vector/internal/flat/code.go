@@ -16,6 +16,7 @@ type coder struct {
 	words  int // of 64 bits
 	mean   []float32
 	length float64           // of the mean, squared
+	noise  float64           // of the rows' signs, squared, as a part of the query's length
 	flips  [rounds][]float32 // 1 or -1 in each dimension
 	plan   plan
 }
@@ -105,12 +106,26 @@ func (c *coder) encode(b *block, vector, rest []float32) {
 	b.factors = append(b.factors, float32(along), float32(scale), float32(set))
 }
 
-// query is a query as the estimates take it.
+// sureness is how many standard deviations an estimate is raised by, so that
+// it is below the score it stands for five times in a thousand.
+const sureness = 2.6
+
+// query is a query as the estimates take it. They are raised by sureness.
 type query struct {
 	words, bits            int
 	signs                  []uint64
 	planes                 [][4]uint64
 	shift, base, step, low float32
+	offset                 float64 // between estimates and scores
+}
+
+// reach returns the estimate that stands for a score.
+func (q *query) reach(metric Metric, score float32) float32 {
+	s := float64(score)
+	if metric == Euclidean {
+		return float32(q.offset - s*s)
+	}
+	return float32(s - q.offset)
 }
 
 // prepare takes a query at one or four bits.
@@ -125,19 +140,28 @@ func (c *coder) prepare(vector []float32, atBits int) *query {
 	}
 	q.shift = float32(shift)
 	rest := make([]float32, 64*c.words)
+	var square float64
 	for i, v := range vector {
 		rest[i] = float32(float64(v) - shift*float64(c.mean[i]))
+		square += float64(rest[i]) * float64(rest[i])
+	}
+	q.offset = square
+	if c.metric != Euclidean {
+		q.offset = dot64(vector, c.mean)
 	}
 	c.turn(rest)
+	noise := c.noise * square
 	if atBits == 1 {
-		q.takeSigns(rest)
+		noise += q.takeSigns(rest)
 	} else {
-		q.takePlanes(rest)
+		noise += q.takePlanes(rest)
 	}
+	q.base += float32(sureness * math.Sqrt(noise))
 	return q
 }
 
-func (q *query) takeSigns(rest []float32) {
+// takeSigns returns the square of what the query loses.
+func (q *query) takeSigns(rest []float32) float64 {
 	var square, sum float64
 	q.signs = make([]uint64, q.words)
 	for i, v := range rest {
@@ -147,13 +171,16 @@ func (q *query) takeSigns(rest []float32) {
 		square += float64(v) * float64(v)
 		sum += math.Abs(float64(v))
 	}
-	if sum > 0 {
-		scale := square / sum
-		q.base, q.step = float32(scale*float64(len(rest))), float32(2*scale)
+	if sum == 0 {
+		return 0
 	}
+	scale := square / sum
+	q.base, q.step = float32(scale*float64(len(rest))), float32(2*scale)
+	return max(scale*scale*float64(len(rest))-square, 0)
 }
 
-func (q *query) takePlanes(rest []float32) {
+// takePlanes returns the square of what the query loses.
+func (q *query) takePlanes(rest []float32) float64 {
 	low, high, sum := rest[0], rest[0], 0.0
 	for _, v := range rest {
 		low, high = min(low, v), max(high, v)
@@ -163,7 +190,7 @@ func (q *query) takePlanes(rest []float32) {
 	step := (high - low) / 15
 	q.base, q.step, q.low = float32(-sum), 2*step, 2*low
 	if step == 0 {
-		return
+		return 0
 	}
 	for i, v := range rest {
 		level := uint64((v-low)/step + 0.5)
@@ -171,4 +198,5 @@ func (q *query) takePlanes(rest []float32) {
 			q.planes[i/64][bit] |= (level >> bit & 1) << (i % 64)
 		}
 	}
+	return float64(step) * float64(step) / 12 * float64(len(rest))
 }

@@ -63,31 +63,79 @@ func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits [
 	return hits, exact
 }
 
-// coded estimates all rows and scores the best.
+// coded estimates all rows and scores the best. When one that was left out may
+// be better than what was found, all that may be are scored.
 func (v *View) coded(vector []float32, k int, among Bitmap, atBits, depth int) []Hit {
 	q := v.coder.prepare(vector, atBits)
-	found := v.scan(depth, func(b *best, number int) {
-		blk := v.blocks[number]
-		var out [blockRows]float32
-		rows := min(blockRows, v.n-number*blockRows)
-		mask := v.mask(number, among)
-		if mask.Count() < rows/8 {
-			for at := range mask.All() {
-				q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors[3*at:])
-			}
-		} else {
-			q.estimate(out[:rows], blk.codes, blk.factors)
-		}
-		b.offer(out[:rows], mask[:], int32(number*blockRows))
-	})
+	found := v.scan(depth, v.estimates(q, among))
+	least := lowest(found)
 	for i, c := range found {
 		found[i].score = v.score(vector, int(c.row))
 	}
-	b := best{view: v, keep: k + k/8 + 8, least: float32(math.Inf(-1))}
-	for _, c := range found {
-		b.push(c)
+	keep := k + k/8 + 8
+	b := best{view: v, keep: keep, least: float32(math.Inf(-1)), found: found}
+	found = b.take()
+	reached := found
+	if len(found) > k {
+		top := best{view: v, keep: k, found: slices.Clone(found)}
+		reached = top.take()
 	}
-	return v.refine(vector, b.take(), k)
+	if bound := lowest(reached); least >= q.reach(v.set.metric, bound) {
+		found = v.scan(keep, v.hopeful(q, vector, among, bound))
+	}
+	return v.refine(vector, found, k)
+}
+
+func lowest(list []candidate) float32 {
+	least := float32(math.Inf(1))
+	for _, c := range list {
+		least = min(least, c.score)
+	}
+	return least
+}
+
+// estimates offers the rows of a block with their estimates.
+func (v *View) estimates(q *query, among Bitmap) func(*best, int) {
+	return func(b *best, number int) {
+		var out [blockRows]float32
+		mask := v.mask(number, among)
+		rows := v.estimate(q, number, &mask, &out)
+		b.offer(out[:rows], mask[:], int32(number*blockRows))
+	}
+}
+
+// estimate writes the estimates of the rows of a block that are in the mask.
+func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]float32) (rows int) {
+	blk := v.blocks[number]
+	rows = min(blockRows, v.n-number*blockRows)
+	if mask.Count() >= rows/8 {
+		q.estimate(out[:rows], blk.codes, blk.factors)
+		return rows
+	}
+	for at := range mask.All() {
+		q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors[3*at:])
+	}
+	return rows
+}
+
+// hopeful scores the rows of a block whose estimate is up to the least score
+// that is looked for.
+func (v *View) hopeful(q *query, vector []float32, among Bitmap, least float32) func(*best, int) {
+	return func(b *best, number int) {
+		var out [blockRows]float32
+		mask := v.mask(number, among)
+		v.estimate(q, number, &mask, &out)
+		reach := q.reach(v.set.metric, max(b.least, least))
+		for at := range mask.All() {
+			if out[at] < reach {
+				continue
+			}
+			row := number*blockRows + at
+			if score := v.score(vector, row); score >= b.least {
+				b.push(candidate{score, int32(row)})
+			}
+		}
+	}
 }
 
 // exact scores the rows of a block.

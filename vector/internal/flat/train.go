@@ -1,7 +1,6 @@
 package flat
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -10,8 +9,6 @@ import (
 const (
 	samples    = 24
 	neighbours = 10
-	// margin widens what the samples needed.
-	margin = 2
 	// What a row costs, relative to one multiplication of an exact score.
 	costWord    = 1.3 // a word of a code at one bit
 	costPlanes  = 5.0 // a word of a code at four bits
@@ -56,9 +53,9 @@ func (s *Set) Untrained() bool {
 
 // Train centres the codes on the rows as they are now and measures, with rows
 // and recent queries as samples, how deep in the order of the estimates their
-// true neighbours are. That depth, with a margin, is what searches score
-// exactly from then on; where it does not pay, they score every row. Searches
-// go on meanwhile as before.
+// true neighbours are. That depth is what searches score exactly from then on;
+// where it does not pay, they score every row. Searches go on meanwhile as
+// before.
 func (s *Set) Train() {
 	s.training.Lock()
 	defer s.training.Unlock()
@@ -72,6 +69,7 @@ func (s *Set) Train() {
 	for i, b := range v.blocks {
 		coded.blocks[i] = v.recode(c, b, rest)
 	}
+	c.noise = coded.noise()
 	c.plan = coded.measure(s.samples(coded))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,6 +117,33 @@ func (v *View) mean() []float32 {
 	return mean
 }
 
+// noise is how much of a query's length, squared, the signs of a row miss on
+// average: the rotation makes it the same in every direction.
+func (v *View) noise() float64 {
+	var sum float64
+	d := float64(64 * v.coder.words)
+	rows := 0
+	for number, b := range v.blocks {
+		for i := range b.ids {
+			scale := float64(b.factors[3*i+1])
+			if v.isDead(number*blockRows+i) || scale == 0 {
+				continue
+			}
+			var square float64
+			for j, x := range b.vectors[i*v.set.dimensions:][:v.set.dimensions] {
+				r := float64(x - v.coder.mean[j])
+				square += r * r
+			}
+			if v.set.metric == Euclidean {
+				scale /= 2
+			}
+			sum += 1 - square/(scale*scale*d)
+			rows++
+		}
+	}
+	return max(sum/float64(max(rows, 1)), 0)
+}
+
 // samples are rows, points between two rows, and queries that were asked.
 func (s *Set) samples(v *View) [][]float32 {
 	dice := rand.New(rand.NewPCG(uint64(v.n), 11))
@@ -147,17 +172,18 @@ func (s *Set) samples(v *View) [][]float32 {
 
 // measure returns the cheapest plan that finds the samples' neighbours.
 func (v *View) measure(samples [][]float32) plan {
-	var deepest [2]int // at one bit, at four
+	var needed [2][]int // at one bit, at four
 	for _, sample := range samples {
 		truth := v.scan(neighbours, v.exact(sample, nil))
 		for i, atBits := range []int{1, 4} {
-			deepest[i] = max(deepest[i], v.depth(sample, atBits, truth))
+			needed[i] = append(needed[i], v.depth(sample, atBits, truth))
 		}
 	}
 	rows, words, width := float64(v.live), float64(v.coder.words), float64(v.set.dimensions)
 	choice, least := plan{}, rows*width
 	for i, p := range []plan{{bits: 1}, {bits: 4}} {
-		p.depth = max(margin*deepest[i], minDepth)
+		slices.Sort(needed[i])
+		p.depth = max(needed[i][len(needed[i])*3/4], minDepth)
 		cost := rows*words*[]float64{costWord, costPlanes}[i] + float64(p.depth)*width*costRandom
 		if cost < least {
 			choice, least = p, cost
@@ -166,22 +192,18 @@ func (v *View) measure(samples [][]float32) plan {
 	return choice
 }
 
-// depth returns how many rows are estimated to be at least as good as the
-// worst estimate among those given.
-func (v *View) depth(sample []float32, atBits int, truth []candidate) int {
+// depth returns how many rows are estimated to reach the worst of those given.
+func (v *View) depth(sample []float32, atBits int, truth []candidate) (count int) {
 	q := v.coder.prepare(sample, atBits)
-	worst := float32(math.Inf(1))
-	scores := make([]float32, v.n)
-	for i, b := range v.blocks {
-		q.estimate(scores[i*blockRows:min(v.n, (i+1)*blockRows)], b.codes, b.factors)
-	}
-	for _, c := range truth {
-		worst = min(worst, scores[c.row])
-	}
-	count := 0
-	for at, score := range scores {
-		if score >= worst && !v.isDead(at) {
-			count++
+	reach := q.reach(v.set.metric, lowest(truth))
+	var out [blockRows]float32
+	for number, b := range v.blocks {
+		rows := out[:min(blockRows, v.n-number*blockRows)]
+		q.estimate(rows, b.codes, b.factors)
+		for i, score := range rows {
+			if score >= reach && !v.isDead(number*blockRows+i) {
+				count++
+			}
 		}
 	}
 	return count
