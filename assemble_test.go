@@ -26,6 +26,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/vector"
 )
 
 func coins() ledger.Config {
@@ -36,6 +37,7 @@ func coins() ledger.Config {
 func everything() []kit.Option {
 	return []kit.Option{
 		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins()),
+		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),

@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/vector"
 )
 
 // part is a composed capability before it is built.
@@ -123,6 +124,13 @@ func WithLedger(cfg ledger.Config) Option {
 	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
 		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+}
+
+// WithVector composes documents in named indexes, found by meaning and by word.
+func WithVector(cfg vector.Config) Option {
+	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
+		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, v *vector.Vector) { k.vector = v })
 }
 
 // WithLeaderboard composes ranked boards.

@@ -30,6 +30,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/vector"
 )
 
 const connections = 32
