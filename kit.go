@@ -26,6 +26,7 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
 )
 
 // DefaultDatabase is the binding that capabilities use unless they name another.
@@ -45,6 +46,7 @@ type Kit struct {
 	email        *email.Email
 	auth         *auth.Auth
 	ledger       *ledger.Ledger
+	support      *support.Support
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -74,6 +76,8 @@ type Kit struct {
 	machines *capability.Machines
 	record   mount.Recorder
 	friends  func(context.Context, []string) ([]string, error)
+	// listeners are what Run serves beside the jobs, until its context ends.
+	listeners []func(context.Context) error
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -96,6 +100,7 @@ var graph = []struct {
 	{email.Name, []string{audit.Name}},
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
+	{support.Name, []string{audit.Name, email.Name}},
 	{leaderboard.Name, []string{audit.Name}},
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
@@ -186,6 +191,9 @@ func (k *Kit) Auth() *auth.Auth { return k.auth }
 
 // Ledger returns the composed capability, or nil.
 func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
+
+// Support returns the composed capability, or nil.
+func (k *Kit) Support() *support.Support { return k.support }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
