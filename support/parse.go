@@ -184,7 +184,7 @@ func split(body []byte, boundary string, most int) (parts [][]byte) {
 			tail := bytes.TrimRight(body[at+len(mark):next], " \t\r\n")
 			if closing := bytes.Equal(tail, []byte("--")); closing || len(tail) == 0 {
 				if begin >= 0 {
-					parts = append(parts, body[begin:at])
+					parts = append(parts, withoutLineEnd(body[begin:at]))
 				}
 				if begin = next; closing {
 					return parts
@@ -197,6 +197,11 @@ func split(body []byte, boundary string, most int) (parts [][]byte) {
 		parts = append(parts, body[begin:])
 	}
 	return parts
+}
+
+// withoutLineEnd takes off the line end before a boundary, which belongs to it.
+func withoutLineEnd(part []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(part, []byte("\n")), []byte("\r"))
 }
 
 // leaf decodes a text.
