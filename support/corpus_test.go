@@ -61,7 +61,7 @@ func TestCorpus(t *testing.T) {
 		"calendar":                   {multipart("alternative", "Content-Type: text/plain\n\ncome", "Content-Type: text/calendar; method=REQUEST; name=invite.ics\n\nBEGIN:VCALENDAR"), "s", "come", "invite.ics text/calendar 15", ""},
 		"signed":                     {multipart("signed; protocol=\"application/pgp-signature\"", "Content-Type: text/plain\n\ntext", "Content-Type: application/pgp-signature; name=signature.asc\n\nx"), "s", "text", "signature.asc application/pgp-signature 1", ""},
 		"encrypted":                  {multipart("encrypted", "Content-Type: application/pgp-encrypted\n\nVersion: 1", "Content-Type: application/octet-stream; name=m.asc\n\nx"), "s", "", "attachment application/pgp-encrypted 10", "encrypted"},
-		"forwarded":                  {multipart("mixed", "\nsee below", "Content-Type: message/rfc822\n\nSubject: inner\n\nsecret"), "s", "see below", "message.eml message/rfc822 22", ""},
+		"forwarded":                  {multipart("mixed", "\nsee below", "Content-Type: message/rfc822\n\nSubject: inner\n\nsecret"), "s", "see below", "message.eml message/rfc822 24", ""},
 		"missing boundary":           {"Subject: s\nContent-Type: multipart/mixed\n\nHello", "s", "Hello", "", "missing_boundary"},
 		"boundary that is not there": {"Subject: s\nContent-Type: multipart/mixed; boundary=zzz\n\nHello", "s", "Hello", "", "missing_boundary"},
 		"missing end":                {"Subject: s\nContent-Type: multipart/mixed; boundary=z\n\n--z\nContent-Type: text/plain\n\nHello", "s", "Hello", "", ""},

@@ -113,3 +113,12 @@ func TestSuite(t *testing.T) {
 		return s.Capability(), nil
 	})
 }
+
+func newest(t testing.TB, k *kittest.Kit) string {
+	t.Helper()
+	items, err := k.Support().Threads(t.Context(), support.Filter{}, capability.NewPage(1, ""))
+	if err != nil || len(items.Items) == 0 {
+		t.Fatalf("no thread: %v", err)
+	}
+	return items.Items[0].ID
+}
