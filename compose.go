@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -116,6 +117,18 @@ func WithAuth(cfg auth.Config) Option {
 	}, func(k *Kit, a *auth.Auth) {
 		users := a.Users()
 		k.auth, k.users = a, &users
+	})
+}
+
+// WithSupport composes feedback threads from the app and from mail. What
+// Config.Listen names takes mail while [Kit.Run] does.
+func WithSupport(cfg support.Config) Option {
+	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
+		return support.New(host, cfg, support.Peers{
+			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth})
+	}, func(k *Kit, s *support.Support) {
+		k.support = s
+		k.listeners = append(k.listeners, s.Run)
 	})
 }
 

@@ -165,12 +165,17 @@ func (k *Kit) Ready(ctx context.Context) error {
 func (k *Kit) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	faults := make([]error, len(k.bindings))
+	runs := slices.Clone(k.listeners)
+	for _, b := range k.bindings {
+		runs = append(runs, b.queue.Run)
+	}
+	faults := make([]error, len(runs))
 	var wg sync.WaitGroup
-	for i, b := range k.bindings {
+	for i, run := range runs {
 		wg.Go(func() {
-			defer cancel() // one queue that fails stops the others
-			faults[i] = b.queue.Run(ctx)
+			if faults[i] = run(ctx); faults[i] != nil {
+				cancel() // one that fails stops the others
+			}
 		})
 	}
 	wg.Wait()
