@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 )
 
 // part is a composed capability before it is built.
@@ -123,6 +124,14 @@ func WithLedger(cfg ledger.Config) Option {
 	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
 		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+}
+
+// WithStorage composes files of users: uploads by signed addresses, shares,
+// quotas, in a directory or on an S3 server.
+func WithStorage(cfg storage.Config) Option {
+	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
+		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, s *storage.Storage) { k.storage = s })
 }
 
 // WithLeaderboard composes ranked boards.

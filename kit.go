@@ -26,6 +26,7 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 )
 
 // DefaultDatabase is the binding that capabilities use unless they name another.
@@ -45,6 +46,7 @@ type Kit struct {
 	email        *email.Email
 	auth         *auth.Auth
 	ledger       *ledger.Ledger
+	storage      *storage.Storage
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -96,6 +98,7 @@ var graph = []struct {
 	{email.Name, []string{audit.Name}},
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
+	{storage.Name, []string{audit.Name}},
 	{leaderboard.Name, []string{audit.Name}},
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
@@ -186,6 +189,9 @@ func (k *Kit) Auth() *auth.Auth { return k.auth }
 
 // Ledger returns the composed capability, or nil.
 func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
+
+// Storage returns the composed capability, or nil.
+func (k *Kit) Storage() *storage.Storage { return k.storage }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
