@@ -144,15 +144,15 @@ func (e entry) after() string {
 
 // The walk goes from one entry to the next by the index: below a common prefix
 // it reads one row, however many there are.
-var folderSQL = `WITH RECURSIVE walk (n, path, cut) AS (
-	SELECT 1, first.path, ` + cutSQL("first.path") + ` FROM (SELECT path FROM storage_object
-		WHERE namespace = $1 AND owner_id = $2 AND state = 'ready' AND path >= $3 AND path > $4 AND path < $5 ORDER BY path LIMIT 1) AS first
+var folderSQL = `WITH RECURSIVE walk (n, path) AS (
+	SELECT 1, (SELECT o.path FROM storage_object AS o
+		WHERE o.namespace = $1 AND o.owner_id = $2 AND o.state = 'ready' AND o.path >= $3 AND o.path > $4 AND o.path < $5 ORDER BY o.path LIMIT 1)
 	UNION ALL
-	SELECT step.n, step.path, ` + cutSQL("step.path") + ` FROM (SELECT walk.n + 1 AS n, (SELECT o.path FROM storage_object AS o
+	SELECT walk.n + 1, (SELECT o.path FROM storage_object AS o
 		WHERE o.namespace = $1 AND o.owner_id = $2 AND o.state = 'ready' AND o.path < $5
-			AND o.path > CASE WHEN walk.cut = 0 THEN walk.path ELSE substr(walk.path, 1, walk.cut) || $7 END
-		ORDER BY o.path LIMIT 1) AS path FROM walk WHERE walk.n < $6) AS step WHERE step.path IS NOT NULL
-) SELECT path, cut FROM walk ORDER BY n`
+			AND o.path > CASE WHEN ` + cutSQL("walk.path") + ` = 0 THEN walk.path ELSE substr(walk.path, 1, ` + cutSQL("walk.path") + `) || $7 END
+		ORDER BY o.path LIMIT 1) FROM walk WHERE walk.n < $6 AND walk.path IS NOT NULL
+) SELECT path, ` + cutSQL("path") + ` FROM walk WHERE path IS NOT NULL ORDER BY n`
 
 // cutSQL is the length up to the first slash behind the prefix, 0 without one.
 func cutSQL(path string) string {
