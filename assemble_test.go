@@ -28,6 +28,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
+	"github.com/kitbackend/kit/storage"
 )
 
 func coins() ledger.Config {
@@ -43,6 +44,7 @@ func everything() []kit.Option {
 		kit.WithEmail(email.Config{}),
 		kit.WithAuth(auth.Config{}),
 		kit.WithLedger(coins()),
+		kit.WithStorage(storage.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),

@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -120,6 +121,28 @@ func WithAuth(cfg auth.Config) Option {
 	})
 }
 
+// WithLedger composes integer balances per user and currency.
+func WithLedger(cfg ledger.Config) Option {
+	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
+		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
+	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+}
+
+// WithStorage composes files of users: uploads by signed addresses, shares,
+// quotas, in a directory or on an S3 server.
+func WithStorage(cfg storage.Config) Option {
+	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
+		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, s *storage.Storage) { k.storage = s })
+}
+
+// WithVector composes documents in named indexes, found by meaning and by word.
+func WithVector(cfg vector.Config) Option {
+	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
+		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, v *vector.Vector) { k.vector = v })
+}
+
 // WithSupport composes feedback threads from the app and from mail. What
 // Config.Listen names takes mail while [Kit.Run] does.
 func WithSupport(cfg support.Config) Option {
@@ -130,20 +153,6 @@ func WithSupport(cfg support.Config) Option {
 		k.support = s
 		k.listeners = append(k.listeners, s.Run)
 	})
-}
-
-// WithLedger composes integer balances per user and currency.
-func WithLedger(cfg ledger.Config) Option {
-	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
-		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
-	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
-}
-
-// WithVector composes documents in named indexes, found by meaning and by word.
-func WithVector(cfg vector.Config) Option {
-	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
-		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-	}, func(k *Kit, v *vector.Vector) { k.vector = v })
 }
 
 // WithLeaderboard composes ranked boards.

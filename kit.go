@@ -26,6 +26,7 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -49,6 +50,7 @@ type Kit struct {
 	ledger       *ledger.Ledger
 	vector       *vector.Vector
 	support      *support.Support
+	storage      *storage.Storage
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -102,6 +104,7 @@ var graph = []struct {
 	{email.Name, []string{audit.Name}},
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
+	{storage.Name, []string{audit.Name}},
 	{vector.Name, []string{audit.Name}},
 	{support.Name, []string{audit.Name, email.Name}},
 	{leaderboard.Name, []string{audit.Name}},
@@ -200,6 +203,9 @@ func (k *Kit) Vector() *vector.Vector { return k.vector }
 
 // Support returns the composed capability, or nil.
 func (k *Kit) Support() *support.Support { return k.support }
+
+// Storage returns the composed capability, or nil.
+func (k *Kit) Storage() *storage.Storage { return k.storage }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }
