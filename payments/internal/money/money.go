@@ -99,3 +99,14 @@ func FromText(text string) (int64, error) {
 	}
 	return n, nil
 }
+
+// Period writes a number of units, such as 3 and "month", as in ISO 8601; an
+// unknown unit is "".
+func Period(count int64, unit string) string {
+	letters := map[string]string{"day": "D", "week": "W", "month": "M", "year": "Y"}
+	letter, ok := letters[unit]
+	if !ok {
+		return ""
+	}
+	return "P" + strconv.FormatInt(max(count, 1), 10) + letter
+}

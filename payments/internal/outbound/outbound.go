@@ -121,10 +121,12 @@ type Request struct {
 	Repeatable bool
 }
 
-// Segment escapes one element of a path. "." and ".." become no element at all
-// that a server would resolve.
+// Segment escapes one element of a path, also one that a server would resolve.
 func Segment(text string) string {
-	return strings.ReplaceAll(url.PathEscape(text), ".", "%2E")
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
 }
 
 // Answer is what a rail said, with any status that is no fault of the moment.
