@@ -141,6 +141,8 @@ type Lifecycle struct {
 	EndedAt   Instant `json:"endedAt,omitempty"`
 	// BillingIssueSince is when a renewal first failed.
 	BillingIssueSince Instant `json:"billingIssueSince,omitempty"`
+	// Prepaid runs out at AccessUntil without having been canceled.
+	Prepaid bool `json:"prepaid,omitempty"`
 	// PauseAt is when a pause begins that was asked for.
 	PauseAt Instant `json:"pauseAt,omitempty"`
 	// PendingProductID is what it changes to at the next renewal.
