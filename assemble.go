@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -15,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
@@ -34,6 +32,8 @@ type assembly struct {
 	o      *options
 	kit    *Kit
 	faults capability.Faults
+	// incomplete is true once a capability of the graph could not be built.
+	incomplete bool
 }
 
 // begin resolves what every capability runs on. Its error is one nothing can
@@ -102,6 +102,9 @@ func (a *assembly) checkOptions() {
 			delete(a.o.databases, name)
 		}
 	}
+	for _, name := range a.o.twice {
+		a.faults.AddFault(capability.Fault{Capability: name, Key: "option", Reason: "was composed twice", Fix: "give its option once"})
+	}
 	if a.o.clock == nil {
 		a.faults.Add("clock", nil, "is nil", "give a function like time.Now")
 		a.o.clock = time.Now
@@ -169,26 +172,54 @@ func (b *binding) host(k *Kit) capability.Host {
 	}
 }
 
-// host returns what a capability runs on. The databases of the peers it must
-// change rows together with, where composed, have to be its own.
-func (a *assembly) host(name, want string, peers ...string) capability.Host {
-	want = cmp.Or(want, DefaultDatabase)
-	for _, peer := range peers {
-		if peer != "" && peer != want {
+// build builds one capability of the graph, if it is composed. The databases of
+// the peers it writes rows together with, where composed, must be its own.
+func (a *assembly) build(name string, commits []string) {
+	p, ok := a.o.parts[name]
+	if !ok {
+		return
+	}
+	for _, peer := range commits {
+		if other, composed := a.o.parts[peer]; composed && other.database != p.database {
 			a.faults.AddFault(capability.Fault{
-				Capability: name, Key: "database", Value: want,
-				Reason: "is not the database of a capability it must commit together with, " + peer,
+				Capability: name, Key: "database", Value: p.database,
+				Reason: "is not the database of a capability it must commit together with, " + other.database + " of " + peer,
 				Fix:    "name the same database in both",
 			})
 		}
 	}
+	c, err := p.build(a, a.host(name, p.database))
+	a.incomplete = a.incomplete || err != nil
+	a.add(c, err)
+}
+
+// buildOthers builds what the application composes itself.
+func (a *assembly) buildOthers() {
+	for _, build := range a.o.others {
+		a.buildOther(build)
+	}
+}
+
+// buildOther drops a panic of a builder that met the nil peer of a capability
+// which could not be built: that fault is already reported.
+func (a *assembly) buildOther(build func(*Kit) (capability.Capability, error)) {
+	defer func() {
+		if a.incomplete {
+			_ = recover()
+		}
+	}()
+	a.add(build(a.kit))
+}
+
+// host returns what a capability runs on.
+func (a *assembly) host(name, database string) capability.Host {
 	for _, b := range a.kit.bindings {
-		if b.name == want {
+		if b.name == database {
 			return b.host(a.kit)
 		}
 	}
 	a.faults.AddFault(capability.Fault{
-		Capability: name, Key: "database", Value: want,
+		Capability: name, Key: "database", Value: database,
 		Reason: "no database of this name was given", Fix: "add it with WithNamedDatabase, or leave the key empty for DB",
 	})
 	return a.kit.bindings[0].host(a.kit)
@@ -230,58 +261,6 @@ func (o *options) loadKeys(environment string) (*seal.Keys, error) {
 	return seal.LoadFrom(ctx, o.masterKeys)
 }
 
-// auditDatabase is where events are recorded, or "" without audit.
-func (o *options) auditDatabase() string {
-	if o.audit == nil {
-		return ""
-	}
-	return cmp.Or(o.audit.Database, DefaultDatabase)
-}
-
-// gameDatabases are those of the peers whose rows a game's transition writes.
-func (o *options) gameDatabases() (names []string) {
-	if o.ledger != nil {
-		names = append(names, cmp.Or(o.ledger.Database, DefaultDatabase))
-	}
-	if o.leaderboard != nil {
-		names = append(names, cmp.Or(o.leaderboard.Database, DefaultDatabase))
-	}
-	if o.rating != nil {
-		names = append(names, cmp.Or(o.rating.Database, DefaultDatabase))
-	}
-	return names
-}
-
-func (o *options) emailDatabase() string {
-	if o.email == nil {
-		return ""
-	}
-	return cmp.Or(o.email.Database, DefaultDatabase)
-}
-
-func (o *options) multiplayerDatabase() string {
-	if o.multiplayer == nil {
-		return ""
-	}
-	return cmp.Or(o.multiplayer.Database, DefaultDatabase)
-}
-
-// compose builds one capability, unless its config was not given.
-func compose[C any, T interface {
-	Capability() capability.Capability
-}](a *assembly, cfg *C, build func(C) (T, error)) (part T) {
-	if cfg == nil {
-		return part
-	}
-	built, err := build(*cfg)
-	if err != nil {
-		a.faults.Join(err)
-		return part
-	}
-	a.add(built.Capability(), nil)
-	return built
-}
-
 func (a *assembly) add(c capability.Capability, err error) {
 	if err != nil {
 		a.faults.Join(err)
@@ -311,7 +290,7 @@ func (a *assembly) finish() error {
 	}
 	k.owned = mount.NewOwned(k.baseURL.Path, paths(k.table))
 	k.mount = mount.New(mount.Config{
-		Entries: k.table, Users: k.users(), Machines: k.machines(), Record: k.recorder(),
+		Entries: k.table, Users: k.users, Machines: k.machines, Record: k.record,
 		DB: k.bindings[0].db, Log: k.log, Now: a.o.clock, BaseURL: k.baseURL,
 		Limits: a.o.limits, TrustedProxies: a.o.proxies,
 	})
@@ -326,40 +305,6 @@ func (k *Kit) queueOf(c capability.Capability) *jobs.Queue {
 		}
 	}
 	return k.bindings[0].queue
-}
-
-func (k *Kit) users() *capability.Users {
-	if k.auth == nil {
-		return nil
-	}
-	users := k.auth.Users()
-	return &users
-}
-
-// machines returns who verifies control-plane credentials.
-func (k *Kit) machines() *capability.Machines {
-	if k.controlPlane == nil {
-		return nil
-	}
-	machines := k.controlPlane.Machines()
-	return &machines
-}
-
-// recorder puts what control-plane guards decide on the trail.
-func (k *Kit) recorder() mount.Recorder {
-	if k.audit == nil {
-		return nil
-	}
-	return func(r *http.Request, d mount.Decision) error {
-		e := audit.Event{Action: d.Action}
-		if d.Params != nil {
-			e.Detail = map[string]any{"params": d.Params}
-		}
-		if d.Refusal != nil {
-			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
-		}
-		return k.audit.Record(r.Context(), e)
-	}
 }
 
 func paths(table []mount.Entry) []string {

@@ -238,3 +238,20 @@ func TestMemoryIsAnnounced(t *testing.T) {
 		t.Errorf("said %d times: %s", n, &log)
 	}
 }
+
+func TestBuilderWithoutItsPeerIsNotReported(t *testing.T) {
+	_, err := kittest.Compose(t,
+		kit.WithLedger(ledger.Config{}),
+		kit.WithCapability(func(k *kit.Kit) (capability.Capability, error) { return k.Ledger().Capability(), nil }),
+	)
+	if got := faultsOf(err); len(got) != 1 || !strings.HasPrefix(got[0], "ledger.currencies") {
+		t.Errorf("faults: %q, want that of the ledger alone", got)
+	}
+}
+
+func TestTheSameOptionTwiceIsRefused(t *testing.T) {
+	_, err := kittest.Compose(t, kit.WithLedger(coins()), kit.WithLedger(coins()))
+	if got := faultsOf(err); !contains(got, "ledger.option: was composed twice") {
+		t.Errorf("faults: %q, want the second option named", got)
+	}
+}

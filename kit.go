@@ -1,7 +1,6 @@
 package kit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
-	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
@@ -69,6 +67,13 @@ type Kit struct {
 	internalPrefix string
 	sealing        func() (capability.Sealer, error)
 	hooks          *hooks.Hooks
+
+	// Set by the option of the capability that provides it, so that the code of
+	// a capability is linked only where it is composed.
+	users    *capability.Users
+	machines *capability.Machines
+	record   mount.Recorder
+	friends  func(context.Context, []string) ([]string, error)
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -78,8 +83,27 @@ type binding struct {
 	queue *jobs.Queue
 }
 
+// graph is every capability of the kit in the order of building: a capability
+// takes peers from lines above its own. Where it writes rows in one transaction
+// with a peer, the peer is named, and the two must name one database.
+var graph = []struct {
+	name    string
+	commits []string
+}{
+	{audit.Name, nil},
+	{secrets.Name, []string{audit.Name}},
+	{controlplane.Name, []string{audit.Name}},
+	{email.Name, []string{audit.Name}},
+	{auth.Name, []string{audit.Name, email.Name}},
+	{ledger.Name, []string{audit.Name}},
+	{leaderboard.Name, []string{audit.Name}},
+	{rating.Name, []string{audit.Name}},
+	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
+	{matchmaking.Name, []string{audit.Name, multiplayer.Name}},
+}
+
 // New composes a backend. It checks all peers and configuration first and
-// answers every fault at once, each a *[capability.Fault] found by errors.As;
+// returns every fault at once, each a *[capability.Fault] found by errors.As;
 // then it applies the migrations. Nothing runs in the background until
 // [Kit.Run].
 func New(opts ...Option) (*Kit, error) {
@@ -92,51 +116,10 @@ func New(opts ...Option) (*Kit, error) {
 		return nil, err
 	}
 	k := a.kit
-
-	// The whole dependency graph: a capability takes peers from lines above it.
-	k.audit = compose(a, o.audit, func(cfg audit.Config) (*audit.Audit, error) {
-		return audit.New(a.host("audit", cfg.Database), cfg, audit.Peers{Keys: a.masterKeys()})
-	})
-	k.secrets = compose(a, o.secrets, func(cfg secrets.Config) (*secrets.Secrets, error) {
-		return secrets.New(a.host("secrets", cfg.Database, o.auditDatabase()), cfg,
-			secrets.Peers{Audit: k.audit, Keys: a.masterKeys()})
-	})
-	k.controlPlane = compose(a, o.controlPlane, func(cfg controlplane.Config) (*controlplane.ControlPlane, error) {
-		cfg.Bootstrap = cmp.Or(cfg.Bootstrap, os.Getenv("KIT_CONTROL_PLANE_CONNECTION"))
-		return controlplane.New(a.host("control-plane", cfg.Database, o.auditDatabase()), cfg,
-			controlplane.Peers{Audit: k.audit, Composed: k.Capabilities, Version: k.version})
-	})
-	k.email = compose(a, o.email, func(cfg email.Config) (*email.Email, error) {
-		return email.New(a.host("email", cfg.Database, o.auditDatabase()), cfg,
-			email.Peers{Audit: k.audit, Keys: a.masterKeys()})
-	})
-	k.auth = compose(a, o.auth, func(cfg auth.Config) (*auth.Auth, error) {
-		if cfg.Library == nil {
-			cfg.Library = signin.New(signin.Config{})
-		}
-		return auth.New(a.host("auth", cfg.Database, o.auditDatabase(), o.emailDatabase()), cfg,
-			auth.Peers{Audit: k.audit, Keys: a.masterKeys(), Email: k.email})
-	})
-	k.ledger = compose(a, o.ledger, func(cfg ledger.Config) (*ledger.Ledger, error) {
-		return ledger.New(a.host("ledger", cfg.Database, o.auditDatabase()), cfg, ledger.Peers{Audit: k.audit})
-	})
-	k.leaderboard = compose(a, o.leaderboard, func(cfg leaderboard.Config) (*leaderboard.Leaderboard, error) {
-		return leaderboard.New(a.host("leaderboard", cfg.Database, o.auditDatabase()), cfg, leaderboard.Peers{Audit: k.audit})
-	})
-	k.rating = compose(a, o.rating, func(cfg rating.Config) (*rating.Rating, error) {
-		return rating.New(a.host("rating", cfg.Database, o.auditDatabase()), cfg, rating.Peers{Audit: k.audit, Friends: k.friends(o)})
-	})
-	k.multiplayer = compose(a, o.multiplayer, func(cfg multiplayer.Config) (*multiplayer.Multiplayer, error) {
-		return multiplayer.New(a.host("multiplayer", cfg.Database, o.gameDatabases()...), cfg,
-			multiplayer.Peers{Ledger: k.ledger, Leaderboard: k.leaderboard, Rating: k.rating})
-	})
-	k.matchmaking = compose(a, o.matchmaking, func(cfg matchmaking.Config) (*matchmaking.Matchmaking, error) {
-		return matchmaking.New(a.host("matchmaking", cfg.Database, o.auditDatabase(), o.multiplayerDatabase()), cfg,
-			matchmaking.Peers{Audit: k.audit, Auth: k.auth, Rating: k.rating, Multiplayer: k.multiplayer})
-	})
-	for _, build := range o.others {
-		a.add(build(k))
+	for _, node := range graph {
+		a.build(node.name, node.commits)
 	}
+	a.buildOthers()
 
 	if err := a.finish(); err != nil {
 		return nil, errors.Join(err, k.Close(context.Background()))
@@ -150,16 +133,6 @@ func New(opts ...Option) (*Kit, error) {
 		return nil, errors.Join(err, k.Close(context.Background()))
 	}
 	return k, nil
-}
-
-// friends asks matchmaking, which is composed after rating, when it is called.
-func (k *Kit) friends(o *options) func(context.Context, []string) ([]string, error) {
-	if o.matchmaking == nil || o.matchmaking.NoFriends {
-		return nil
-	}
-	return func(ctx context.Context, users []string) ([]string, error) {
-		return k.matchmaking.FriendsAmong(ctx, users)
-	}
 }
 
 // Migrate applies what is missing of every capability's schema, in the order
@@ -256,6 +229,7 @@ func (k *Kit) Capabilities() []capability.Capability { return k.capabilities }
 
 func defaults() *options {
 	return &options{
+		parts:          make(map[string]part),
 		databases:      make(map[string]*database.DB),
 		environment:    os.Getenv("KIT_ENVIRONMENT"),
 		baseURL:        "http://localhost:8080",

@@ -6,38 +6,20 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/kitbackend/kit/audit"
-	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/leaderboard"
-	"github.com/kitbackend/kit/ledger"
-	"github.com/kitbackend/kit/matchmaking"
-	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/pubsub"
-	"github.com/kitbackend/kit/rating"
-	"github.com/kitbackend/kit/secrets"
 )
 
 // Option is one line of a composition.
 type Option func(*options)
 
-// options is what New was asked for; a nil config is a capability left out.
+// options is what New was asked for.
 type options struct {
-	audit        *audit.Config
-	secrets      *secrets.Config
-	controlPlane *controlplane.Config
-	email        *email.Config
-	auth         *auth.Config
-	ledger       *ledger.Config
-	leaderboard  *leaderboard.Config
-	rating       *rating.Config
-	multiplayer  *multiplayer.Config
-	matchmaking  *matchmaking.Config
-	others       []func(*Kit) (capability.Capability, error)
+	parts  map[string]part
+	others []func(*Kit) (capability.Capability, error)
+	twice  []string // capabilities whose option was given more than once
 
 	databases      map[string]*database.DB
 	environment    string
@@ -52,58 +34,7 @@ type options struct {
 	dispatchKey    []byte
 	masterKeys     func(context.Context) (string, error)
 	skipMigrations bool
-}
-
-// WithAudit composes the append-only trail of who did what.
-func WithAudit(cfg audit.Config) Option { return func(o *options) { o.audit = &cfg } }
-
-// WithSecrets composes named, versioned, encrypted credentials and their
-// rotation.
-func WithSecrets(cfg secrets.Config) Option { return func(o *options) { o.secrets = &cfg } }
-
-// WithControlPlane composes the management surface: machine credentials, their
-// keys, and the manifest. Without it every control-plane route refuses with
-// controlplane/not_connected.
-func WithControlPlane(cfg controlplane.Config) Option {
-	return func(o *options) { o.controlPlane = &cfg }
-}
-
-// WithEmail composes outbound mail: durable jobs, suppressions, tracking, and
-// in development a mailbox.
-func WithEmail(cfg email.Config) Option { return func(o *options) { o.email = &cfg } }
-
-// WithAuth composes users, sessions, devices and access tokens, and how users
-// sign in: package auth/signin, unless Config.Library names another. Without it
-// every user route refuses with auth/unauthenticated.
-func WithAuth(cfg auth.Config) Option { return func(o *options) { o.auth = &cfg } }
-
-// WithLedger composes integer balances per user and currency.
-func WithLedger(cfg ledger.Config) Option { return func(o *options) { o.ledger = &cfg } }
-
-// WithLeaderboard composes ranked boards.
-func WithLeaderboard(cfg leaderboard.Config) Option {
-	return func(o *options) { o.leaderboard = &cfg }
-}
-
-// WithRating composes skill ratings and experience points.
-func WithRating(cfg rating.Config) Option { return func(o *options) { o.rating = &cfg } }
-
-// WithMultiplayer composes game sessions that the server decides: models in Go,
-// stakes through the ledger, and randomness that players can check.
-func WithMultiplayer(cfg multiplayer.Config) Option {
-	return func(o *options) { o.multiplayer = &cfg }
-}
-
-// WithMatchmaking composes how players find each other: rooms with codes,
-// invites, friends, a queue by skill, and presence.
-func WithMatchmaking(cfg matchmaking.Config) Option {
-	return func(o *options) { o.matchmaking = &cfg }
-}
-
-// WithCapability composes a capability of the application's own. It is built
-// after the kit's, in the order given, and finds them through the accessors.
-func WithCapability(build func(*Kit) (capability.Capability, error)) Option {
-	return func(o *options) { o.others = append(o.others, build) }
+	friends        bool // matchmaking is composed, with friends
 }
 
 // WithDatabase sets the database binding DB, on which everything lives that

@@ -252,3 +252,26 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 }
+
+// TestFirstCreditsAtOnceAllCount lets callers open one account at the same
+// instant, inside transactions of their own, round after round.
+func TestFirstCreditsAtOnceAllCount(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, l := t.Context(), open(t, db)
+		const rounds, callers = 40, 8
+		for round := range rounds {
+			user := fmt.Sprintf("user-%d", round)
+			many(callers, func(i int) {
+				err := db.InTx(ctx, func(ctx context.Context) error {
+					_, err := l.Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 1, Ref: fmt.Sprintf("%s-%d", user, i)})
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			balanceIs(t, l, user, callers, 0)
+		}
+		addsUp(t, l)
+	})
+}

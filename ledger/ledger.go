@@ -239,7 +239,7 @@ func (l *Ledger) Accounts(ctx context.Context, f AccountFilter, page capability.
 	if f.UserID == "" {
 		accounts, err = l.store.accounts(ctx, after, page.Limit+1)
 	} else {
-		if err := checkUser(f.UserID); err != nil {
+		if err := capability.CheckUserID(f.UserID); err != nil {
 			return none, err
 		}
 		accounts, err = l.store.accountsOf(ctx, f.UserID, after.Currency, page.Limit+1)
@@ -257,5 +257,5 @@ func (l *Ledger) check(key AccountKey) error {
 	if _, ok := l.currencies[key.Currency]; !ok {
 		return ErrCurrencyNotFound
 	}
-	return checkUser(key.UserID)
+	return capability.CheckUserID(key.UserID)
 }

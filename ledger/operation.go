@@ -3,14 +3,12 @@ package ledger
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/kitbackend/kit/capability"
 )
 
 // Bounds of what a caller says, in bytes.
 const (
-	maxUserID  = 128
 	maxRef     = 200
 	maxRelated = maxRef + len(suffixCapture)
 	maxMemo    = 500
@@ -66,6 +64,11 @@ func (op *operation) user() string {
 	return op.payee
 }
 
+// opened reports whether every account that the operation needs is there.
+func (op *operation) opened(payer, payee *Account) bool {
+	return (op.payer == "" || payer != nil) && (op.payee == "" || payee != nil)
+}
+
 // check holds an operation to the bounds of what callers may say.
 func (op *operation) check(currencies map[string]Currency) error {
 	if !op.settles() {
@@ -76,16 +79,16 @@ func (op *operation) check(currencies map[string]Currency) error {
 			return err
 		}
 	}
-	if err := checkText("ref", op.ref, 1, maxRef); err != nil {
+	if err := capability.CheckText("ref", op.ref, 1, maxRef); err != nil {
 		return err
 	}
 	if strings.Contains(op.ref, "#") {
 		return capability.ErrInvalidRequest.Saying("ref may not contain #.")
 	}
-	if err := checkText("relatedRef", op.related, 0, maxRelated); err != nil {
+	if err := capability.CheckText("relatedRef", op.related, 0, maxRelated); err != nil {
 		return err
 	}
-	if err := checkText("memo", op.memo, 0, maxMemo); err != nil {
+	if err := capability.CheckText("memo", op.memo, 0, maxMemo); err != nil {
 		return err
 	}
 	all := op.settles() && op.amount == 0
@@ -100,27 +103,12 @@ func (op *operation) checkUsers() error {
 		if op.payer == op.payee {
 			return capability.ErrInvalidRequest.Saying("from and to must differ.")
 		}
-		if err := checkUser(op.payee); err != nil {
+		if err := capability.CheckUserID(op.payee); err != nil {
 			return err
 		}
-		return checkUser(op.payer)
+		return capability.CheckUserID(op.payer)
 	}
-	return checkUser(op.user())
-}
-
-func checkUser(id string) error { return checkText("userId", id, 1, maxUserID) }
-
-// checkText keeps out what one of the databases cannot store.
-func checkText(name, text string, least, most int) error {
-	switch {
-	case len(text) < least:
-		return capability.ErrInvalidRequest.Saying("%s is missing.", name)
-	case len(text) > most:
-		return capability.ErrInvalidRequest.Saying("%s is longer than %d bytes.", name, most)
-	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return capability.ErrInvalidRequest.Saying("%s is not UTF-8 text without NUL.", name)
-	}
-	return nil
+	return capability.CheckUserID(op.user())
 }
 
 // judge returns why the accounts, nil where never opened, refuse a new

@@ -54,12 +54,16 @@ func (s store) apply(ctx context.Context, op *operation) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
-		changed, err := s.change(ctx, op)
-		if err != nil {
-			return outcome{}, err
-		}
-		if changed {
-			return s.write(ctx, op.post(payer, payee, s.db.Now(ctx)))
+		// An account that another node opens after the look here is not changed in
+		// this turn: what it held before would be unknown.
+		if op.opened(payer, payee) {
+			changed, err := s.change(ctx, op)
+			if err != nil {
+				return outcome{}, err
+			}
+			if changed {
+				return s.write(ctx, op.post(payer, payee, s.db.Now(ctx)))
+			}
 		}
 		if out, err := s.refuse(ctx, op, payer, payee); err != nil || out.replayed {
 			return out, err

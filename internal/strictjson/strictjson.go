@@ -1,23 +1,30 @@
 // Package strictjson decodes JSON that came from outside: one value of valid
 // UTF-8, no member twice, no member the target does not name exactly, bounded
-// depth. encoding/json alone lets duplicates through and folds letter case.
+// depth and names. encoding/json alone lets duplicates through and folds letter
+// case. The check is one pass whose cost grows with the length of the input
+// alone; what cannot fit the target is refused where it begins.
 package strictjson
 
 import (
-	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// MaxDepth bounds how deep arrays and objects may nest.
-const MaxDepth = 32
+// The bounds of a value.
+const (
+	// MaxDepth bounds how deep arrays and objects may nest.
+	MaxDepth = 32
+	// MaxName bounds the name of a member, in bytes as sent.
+	MaxName = 512
+)
 
 // Decode reads data into the pointer. Its error is a sentence for the client;
 // it quotes member names, never values.
@@ -38,12 +45,11 @@ func check(data []byte, t reflect.Type) error {
 	if !utf8.Valid(data) {
 		return problem("The body is not valid UTF-8.")
 	}
-	w := walker{dec: json.NewDecoder(bytes.NewReader(data))}
-	w.dec.UseNumber()
-	if err := w.value(t, "", 0); err != nil {
+	w := walker{data: data}
+	if err := w.value(t, 0); err != nil {
 		return err
 	}
-	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
+	if w.space(); w.at < len(data) {
 		return problem("The body goes on after its JSON value.")
 	}
 	return nil
@@ -88,95 +94,357 @@ func kindName(t reflect.Type) string {
 	}
 }
 
-type walker struct{ dec *json.Decoder }
+// walker reads JSON once, from left to right. The way down to the current
+// member is kept as marks, and written out only for an error.
+type walker struct {
+	data []byte
+	at   int
+	way  [MaxDepth + 1]mark
+	deep int
+}
 
-// value checks the next value against t; a nil t takes any member.
-func (w walker) value(t reflect.Type, path string, depth int) error {
-	token, err := w.dec.Token()
-	if err != nil {
-		return problem("The body is not valid JSON.")
+// mark is one step down: a member's name as sent, or an index.
+type mark struct {
+	name  []byte
+	index int
+}
+
+var errSyntax = problem("The body is not valid JSON.")
+
+// value checks the next value against t; a nil t takes any value.
+func (w *walker) value(t reflect.Type, depth int) error {
+	w.space()
+	if w.at == len(w.data) {
+		return errSyntax
 	}
-	delim, ok := token.(json.Delim)
-	if !ok {
-		return w.text(token, path)
+	switch c := w.data[w.at]; {
+	case c == '{' || c == '[':
+		return w.composite(c, t, depth)
+	case c == '"':
+		_, err := w.text()
+		return err
+	case c == '-' || '0' <= c && c <= '9':
+		return w.number()
+	default:
+		return w.word()
 	}
+}
+
+func (w *walker) composite(open byte, t reflect.Type, depth int) error {
 	if depth == MaxDepth {
 		return problem("The body nests deeper than %d levels.", MaxDepth)
 	}
 	t = shape(t)
-	if delim == '{' {
-		return w.object(t, path, depth)
+	if t != nil && !takes(t, open) {
+		return w.mismatch(t)
 	}
-	for i := 0; w.dec.More(); i++ {
-		if err := w.value(element(t, reflect.Slice), path+"["+strconv.Itoa(i)+"]", depth+1); err != nil {
+	w.at++
+	w.deep = depth + 1
+	defer func() { w.deep = depth }()
+	if open == '{' {
+		return w.object(t, depth)
+	}
+	return w.array(t, depth)
+}
+
+// takes reports whether a value that begins with { or [ can decode into t.
+func takes(t reflect.Type, open byte) bool {
+	switch t.Kind() {
+	case reflect.Interface:
+		return true
+	case reflect.Struct, reflect.Map:
+		return open == '{'
+	case reflect.Slice:
+		return open == '[' && t.Elem().Kind() != reflect.Uint8
+	case reflect.Array:
+		return open == '['
+	default:
+		return false
+	}
+}
+
+func (w *walker) mismatch(t reflect.Type) error {
+	if w.deep == 0 {
+		return problem("The body must be %s.", kindName(t))
+	}
+	return problem("%s must be %s.", w.path(), kindName(t))
+}
+
+func (w *walker) array(t reflect.Type, depth int) error {
+	item := element(t, reflect.Slice, reflect.Array)
+	for i := 0; ; i++ {
+		if w.space(); w.take(']') && i == 0 {
+			return nil
+		}
+		w.way[depth] = mark{index: i}
+		if err := w.value(item, depth+1); err != nil {
+			return err
+		}
+		if done, err := w.next(']'); done || err != nil {
 			return err
 		}
 	}
-	return w.end()
 }
 
-func (w walker) object(t reflect.Type, path string, depth int) error {
-	seen := make(map[string]bool)
-	for w.dec.More() {
-		token, err := w.dec.Token()
+func (w *walker) object(t reflect.Type, depth int) error {
+	member := element(t, reflect.Map)
+	var known map[string]reflect.Type
+	if t != nil && t.Kind() == reflect.Struct {
+		known = fields(t)
+	}
+	seen := names{}
+	for first := true; ; first = false {
+		if w.space(); first && w.take('}') {
+			return nil
+		}
+		name, raw, err := w.name(depth)
 		if err != nil {
-			return problem("The body is not valid JSON.")
-		}
-		name := token.(string)
-		full := strings.TrimPrefix(path+"."+name, ".")
-		if err := w.text(name, full); err != nil {
 			return err
 		}
-		if seen[name] {
-			return problem("%s is given twice.", clip(full))
+		w.way[depth] = mark{name: raw}
+		if !seen.add(name) {
+			return problem("%s is given twice.", w.path())
 		}
-		seen[name] = true
-		member := element(t, reflect.Map)
-		if t != nil && t.Kind() == reflect.Struct {
-			if member, ok := fields(t)[name]; !ok {
-				return problem("%s is not a member of this request.", clip(full))
-			} else if err := w.value(member, full, depth+1); err != nil {
-				return err
+		if known != nil {
+			var ok bool
+			if member, ok = known[name]; !ok {
+				return problem("%s is not a member of this request.", w.path())
 			}
-			continue
 		}
-		if err := w.value(member, full, depth+1); err != nil {
+		if w.space(); !w.take(':') {
+			return errSyntax
+		}
+		if err := w.value(member, depth+1); err != nil {
+			return err
+		}
+		if done, err := w.next('}'); done || err != nil {
 			return err
 		}
 	}
-	return w.end()
 }
 
-// text refuses NUL, which PostgreSQL cannot store.
-func (w walker) text(token json.Token, path string) error {
-	if s, ok := token.(string); ok && strings.ContainsRune(s, 0) {
-		return problem("%s holds a NUL character.", clip(path))
+// name reads a member's name, decoded and as sent.
+func (w *walker) name(depth int) (name string, raw []byte, err error) {
+	if w.at == len(w.data) || w.data[w.at] != '"' {
+		return "", nil, errSyntax
+	}
+	start := w.at
+	w.way[depth] = mark{name: []byte("a name")}
+	escaped, err := w.text()
+	if err != nil {
+		return "", nil, err
+	}
+	raw = w.data[start+1 : w.at-1]
+	if len(raw) > MaxName {
+		return "", nil, problem("The name of a member is longer than %d bytes.", MaxName)
+	}
+	if !escaped {
+		return string(raw), raw, nil
+	}
+	if err := json.Unmarshal(w.data[start:w.at], &name); err != nil {
+		return "", nil, errSyntax
+	}
+	return name, []byte(name), nil
+}
+
+// next reads what follows an item: a comma, or the end.
+func (w *walker) next(end byte) (done bool, err error) {
+	w.space()
+	switch {
+	case w.take(','):
+		return false, nil
+	case w.take(end):
+		return true, nil
+	default:
+		return false, errSyntax
+	}
+}
+
+// text reads a string and reports whether it holds escapes. It refuses NUL,
+// which PostgreSQL cannot store.
+func (w *walker) text() (escaped bool, err error) {
+	for w.at++; w.at < len(w.data); w.at++ {
+		switch c := w.data[w.at]; {
+		case c == '"':
+			w.at++
+			return escaped, nil
+		case c < ' ':
+			return false, errSyntax
+		case c == '\\':
+			escaped = true
+			if err := w.escape(); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, errSyntax
+}
+
+// escape reads an escape up to its last character.
+func (w *walker) escape() error {
+	w.at++
+	if w.at == len(w.data) {
+		return errSyntax
+	}
+	switch w.data[w.at] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return nil
+	case 'u':
+	default:
+		return errSyntax
+	}
+	if w.at+4 >= len(w.data) {
+		return errSyntax
+	}
+	code, err := strconv.ParseUint(string(w.data[w.at+1:w.at+5]), 16, 16)
+	if err != nil {
+		return errSyntax
+	}
+	if code == 0 {
+		return problem("%s holds a NUL character.", w.path())
+	}
+	w.at += 4
+	return nil
+}
+
+// number reads a number as RFC 8259 section 6 has it.
+func (w *walker) number() error {
+	w.take('-')
+	switch {
+	case w.take('0'):
+	case w.digits() == 0:
+		return errSyntax
+	}
+	if w.take('.') && w.digits() == 0 {
+		return errSyntax
+	}
+	if w.take('e') || w.take('E') {
+		if !w.take('+') {
+			w.take('-')
+		}
+		if w.digits() == 0 {
+			return errSyntax
+		}
 	}
 	return nil
 }
 
-func (w walker) end() error {
-	if _, err := w.dec.Token(); err != nil {
-		return problem("The body is not valid JSON.")
+func (w *walker) digits() (n int) {
+	for w.at < len(w.data) && '0' <= w.data[w.at] && w.data[w.at] <= '9' {
+		w.at++
+		n++
 	}
-	return nil
+	return n
 }
 
-var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+func (w *walker) word() error {
+	rest := w.data[w.at:]
+	for _, word := range [...]string{"true", "false", "null"} {
+		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+			w.at += len(word)
+			return nil
+		}
+	}
+	return errSyntax
+}
 
-// shape strips pointers; a type that decodes itself has no shape of ours.
+func (w *walker) take(c byte) bool {
+	if w.at < len(w.data) && w.data[w.at] == c {
+		w.at++
+		return true
+	}
+	return false
+}
+
+func (w *walker) space() {
+	for w.at < len(w.data) {
+		switch w.data[w.at] {
+		case ' ', '\t', '\n', '\r':
+			w.at++
+		default:
+			return
+		}
+	}
+}
+
+// path writes out where the walker is, such as "list[0].name".
+func (w *walker) path() string {
+	var b strings.Builder
+	for i, m := range w.way[:w.deep] {
+		switch {
+		case m.name == nil:
+			b.WriteString("[" + strconv.Itoa(m.index) + "]")
+		case i > 0:
+			b.WriteByte('.')
+			fallthrough
+		default:
+			b.Write(m.name)
+		}
+	}
+	if b.Len() == 0 {
+		return "The body"
+	}
+	return clip(b.String())
+}
+
+// names remembers the names of one object: the first few in a list, which is
+// faster than a map for what requests usually are.
+type names struct {
+	few  [8]string
+	n    int
+	many map[string]bool
+}
+
+// add reports whether the name is new.
+func (s *names) add(name string) bool {
+	if s.many != nil {
+		if s.many[name] {
+			return false
+		}
+		s.many[name] = true
+		return true
+	}
+	for _, known := range s.few[:s.n] {
+		if known == name {
+			return false
+		}
+	}
+	if s.n < len(s.few) {
+		s.few[s.n] = name
+		s.n++
+		return true
+	}
+	s.many = map[string]bool{name: true}
+	for _, known := range s.few {
+		s.many[known] = true
+	}
+	return true
+}
+
+var (
+	unmarshaler     = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+	text            = reflect.TypeFor[string]()
+)
+
+// shape strips pointers; a type that decodes itself has no shape of ours, and
+// one that decodes text takes a string.
 func shape(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == nil || reflect.PointerTo(t).Implements(unmarshaler) {
+	switch {
+	case t == nil || reflect.PointerTo(t).Implements(unmarshaler):
 		return nil
+	case reflect.PointerTo(t).Implements(textUnmarshaler):
+		return text
+	default:
+		return t
 	}
-	return t
 }
 
-func element(t reflect.Type, kind reflect.Kind) reflect.Type {
-	if t == nil || t.Kind() != kind {
+func element(t reflect.Type, kinds ...reflect.Kind) reflect.Type {
+	if t == nil || !slices.Contains(kinds, t.Kind()) {
 		return nil
 	}
 	return t.Elem()

@@ -2,6 +2,7 @@ package strictjson_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -44,31 +45,37 @@ func TestDecodeAccepts(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ body, says string }{
-		"empty":              {``, "not valid JSON"},
-		"cut off":            {`{"amount":1`, "not valid JSON"},
-		"bare word":          {`amount`, "not valid JSON"},
-		"trailing value":     {`{"amount":1}{"amount":2}`, "goes on"},
-		"trailing bracket":   {`{"amount":1}}`, "goes on"},
-		"duplicate":          {`{"amount":1,"amount":2}`, `"amount" is given twice`},
-		"escaped duplicate":  {`{"amount":1,"\u0061mount":2}`, `"amount" is given twice`},
-		"nested duplicate":   {`{"inner":{"name":"a","name":"b"}}`, `"inner.name" is given twice`},
-		"duplicate in free":  {`{"free":{"a":1,"a":2}}`, "given twice"},
-		"unknown":            {`{"amuont":1}`, `"amuont" is not a member`},
-		"other letter case":  {`{"Amount":1}`, `"Amount" is not a member`},
-		"unknown in list":    {`{"list":[{"nam":1}]}`, `"list[0].nam" is not a member`},
-		"hidden field":       {`{"Hidden":"x"}`, "not a member"},
-		"wrong type":         {`{"amount":"1"}`, `"amount" must be an integer in range`},
-		"fraction":           {`{"amount":1.5}`, "integer"},
-		"overflow":           {`{"amount":9223372036854775808}`, "integer in range"},
-		"array for object":   {`[]`, "must be an object"},
-		"string for object":  {`{"inner":"x"}`, `"inner" must be an object`},
-		"NUL":                {`{"ref":"a\u0000b"}`, "NUL"},
-		"NUL in a name":      {`{"map":{"\u0000":1}}`, "NUL"},
-		"invalid UTF-8":      {"{\"ref\":\"\xff\"}", "UTF-8"},
-		"deep":               {strings.Repeat("[", 40) + strings.Repeat("]", 40), "nests deeper"},
-		"deep in free":       {`{"free":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nests deeper"},
-		"very deep, cut off": {strings.Repeat("[", 1_000_000), "nests deeper"},
-		"hostile long name":  {`{"` + strings.Repeat("x", 10_000) + `":1}`, "…"},
+		"empty":                       {``, "not valid JSON"},
+		"cut off":                     {`{"amount":1`, "not valid JSON"},
+		"bare word":                   {`amount`, "not valid JSON"},
+		"trailing value":              {`{"amount":1}{"amount":2}`, "goes on"},
+		"trailing bracket":            {`{"amount":1}}`, "goes on"},
+		"duplicate":                   {`{"amount":1,"amount":2}`, `"amount" is given twice`},
+		"escaped duplicate":           {`{"amount":1,"\u0061mount":2}`, `"amount" is given twice`},
+		"nested duplicate":            {`{"inner":{"name":"a","name":"b"}}`, `"inner.name" is given twice`},
+		"duplicate in free":           {`{"free":{"a":1,"a":2}}`, "given twice"},
+		"unknown":                     {`{"amuont":1}`, `"amuont" is not a member`},
+		"other letter case":           {`{"Amount":1}`, `"Amount" is not a member`},
+		"unknown in list":             {`{"list":[{"nam":1}]}`, `"list[0].nam" is not a member`},
+		"hidden field":                {`{"Hidden":"x"}`, "not a member"},
+		"wrong type":                  {`{"amount":"1"}`, `"amount" must be an integer in range`},
+		"fraction":                    {`{"amount":1.5}`, "integer"},
+		"overflow":                    {`{"amount":9223372036854775808}`, "integer in range"},
+		"array for object":            {`[]`, "must be an object"},
+		"string for object":           {`{"inner":"x"}`, `"inner" must be an object`},
+		"NUL":                         {`{"ref":"a\u0000b"}`, "NUL"},
+		"NUL in a name":               {`{"map":{"\u0000":1}}`, "NUL"},
+		"invalid UTF-8":               {"{\"ref\":\"\xff\"}", "UTF-8"},
+		"array where a scalar stands": {`{"amount":[[[[1]]]]}`, `"amount" must be an integer in range`},
+		"object where text stands":    {`{"list":[{"name":{"a":1,"a":2}}]}`, `"list[0].name" must be a string`},
+		"deep in free":                {`{"free":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, "nests deeper"},
+		"very deep, cut off":          {`{"free":` + strings.Repeat("[", 1_000_000), "nests deeper"},
+		"hostile long name":           {`{"` + strings.Repeat("x", 500) + `":1}`, "…"},
+		"very long name":              {`{"` + strings.Repeat("x", 10_000) + `":1}`, "longer than 512 bytes"},
+		"leading zero":                {`{"amount":01}`, "not valid JSON"},
+		"bad escape":                  {`{"ref":"\x"}`, "not valid JSON"},
+		"control character":           {"{\"ref\":\"a\nb\"}", "not valid JSON"},
+		"trailing comma":              {`{"amount":1,}`, "not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got target
@@ -90,6 +97,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"free":[[[{"a":null}]]]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got, want target
+		if allocs := testing.AllocsPerRun(1, func() { _ = strictjson.Valid(data) }); allocs > float64(len(data)+64) {
+			t.Fatalf("%d bytes cost %v allocations", len(data), allocs)
+		}
 		if strictjson.Decode(data, &got) != nil {
 			return
 		}
@@ -100,4 +110,38 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// hostile are bodies whose check once grew with the square of their length.
+var hostile = map[string]func(n int) string{
+	"items": func(n int) string { return `{"free":[` + strings.Repeat("0,", n/2) + `0]}` },
+	"long names": func(n int) string {
+		return strings.Repeat(`{"`+strings.Repeat("x", 500)+`":`, 30) + strings.Repeat(" ", n)
+	},
+	"members":     func(n int) string { return `{"map":{` + manyMembers(n/12) + `"z":1}}` },
+	"not a field": func(n int) string { return `{"amount":[` + strings.Repeat("[],", n/3) + `0]}` },
+}
+
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"m%06d":1,`, i)
+	}
+	return b.String()
+}
+
+// BenchmarkDecode doubles hostile input: the time of an operation may only double.
+func BenchmarkDecode(b *testing.B) {
+	for name, body := range hostile {
+		for _, size := range []int{64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20} {
+			data := []byte(body(size))
+			b.Run(fmt.Sprintf("%s/%dKiB", name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(len(data)))
+				for b.Loop() {
+					var into target
+					_ = strictjson.Decode(data, &into)
+				}
+			})
+		}
+	}
 }

@@ -1,0 +1,172 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"os"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/rating"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// part is a composed capability before it is built.
+type part struct {
+	database string // the binding it wants
+	build    func(*assembly, capability.Host) (capability.Capability, error)
+}
+
+// described is what every capability's type has.
+type described interface{ Capability() capability.Capability }
+
+// compose makes the option of one capability. Only the option names the
+// capability's constructor, so that what is not composed is not linked.
+func compose[T described](name, database string, build func(*assembly, capability.Host) (T, error), keep func(*Kit, T)) Option {
+	return func(o *options) {
+		if _, ok := o.parts[name]; ok {
+			o.twice = append(o.twice, name)
+		}
+		o.parts[name] = part{cmp.Or(database, DefaultDatabase), func(a *assembly, host capability.Host) (capability.Capability, error) {
+			built, err := build(a, host)
+			if err != nil {
+				return capability.Capability{}, err
+			}
+			keep(a.kit, built)
+			return built.Capability(), nil
+		}}
+	}
+}
+
+// WithAudit composes the append-only trail of who did what.
+func WithAudit(cfg audit.Config) Option {
+	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (*audit.Audit, error) {
+		return audit.New(host, cfg, audit.Peers{Keys: a.masterKeys()})
+	}, func(k *Kit, trail *audit.Audit) { k.audit, k.record = trail, recorder(trail) })
+}
+
+// recorder puts what control-plane guards decide on the trail.
+func recorder(trail *audit.Audit) mount.Recorder {
+	return func(r *http.Request, d mount.Decision) error {
+		e := audit.Event{Action: d.Action}
+		if d.Params != nil {
+			e.Detail = map[string]any{"params": d.Params}
+		}
+		if d.Refusal != nil {
+			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
+		}
+		return trail.Record(r.Context(), e)
+	}
+}
+
+// WithSecrets composes named, versioned, encrypted credentials and their
+// rotation.
+func WithSecrets(cfg secrets.Config) Option {
+	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (*secrets.Secrets, error) {
+		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+	}, func(k *Kit, s *secrets.Secrets) { k.secrets = s })
+}
+
+// WithControlPlane composes the management surface: machine credentials, their
+// keys, and the manifest. Without it every control-plane route refuses with
+// controlplane/not_connected.
+func WithControlPlane(cfg controlplane.Config) Option {
+	return compose(controlplane.Name, cfg.Database, func(a *assembly, host capability.Host) (*controlplane.ControlPlane, error) {
+		cfg.Bootstrap = cmp.Or(cfg.Bootstrap, os.Getenv("KIT_CONTROL_PLANE_CONNECTION"))
+		return controlplane.New(host, cfg,
+			controlplane.Peers{Audit: a.kit.audit, Composed: a.kit.Capabilities, Version: a.kit.version})
+	}, func(k *Kit, c *controlplane.ControlPlane) {
+		machines := c.Machines()
+		k.controlPlane, k.machines = c, &machines
+	})
+}
+
+// WithEmail composes outbound mail: durable jobs, suppressions, tracking, and
+// in development a mailbox.
+func WithEmail(cfg email.Config) Option {
+	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (*email.Email, error) {
+		return email.New(host, cfg, email.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+	}, func(k *Kit, e *email.Email) { k.email = e })
+}
+
+// WithAuth composes users, sessions, devices and access tokens, and how users
+// sign in: package auth/signin, unless Config.Library names another. Without it
+// every user route refuses with auth/unauthenticated.
+func WithAuth(cfg auth.Config) Option {
+	return compose(auth.Name, cfg.Database, func(a *assembly, host capability.Host) (*auth.Auth, error) {
+		if cfg.Library == nil {
+			cfg.Library = signin.New(signin.Config{})
+		}
+		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Keys: a.masterKeys(), Email: a.kit.email})
+	}, func(k *Kit, a *auth.Auth) {
+		users := a.Users()
+		k.auth, k.users = a, &users
+	})
+}
+
+// WithLedger composes integer balances per user and currency.
+func WithLedger(cfg ledger.Config) Option {
+	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
+		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
+	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+}
+
+// WithLeaderboard composes ranked boards.
+func WithLeaderboard(cfg leaderboard.Config) Option {
+	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (*leaderboard.Leaderboard, error) {
+		return leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.audit})
+	}, func(k *Kit, l *leaderboard.Leaderboard) { k.leaderboard = l })
+}
+
+// WithRating composes skill ratings and experience points.
+func WithRating(cfg rating.Config) Option {
+	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (*rating.Rating, error) {
+		return rating.New(host, cfg, rating.Peers{Audit: a.kit.audit, Friends: a.lateFriends()})
+	}, func(k *Kit, r *rating.Rating) { k.rating = r })
+}
+
+// lateFriends asks matchmaking, which is composed after rating, when it is called.
+func (a *assembly) lateFriends() func(context.Context, []string) ([]string, error) {
+	if !a.o.friends {
+		return nil
+	}
+	return func(ctx context.Context, users []string) ([]string, error) { return a.kit.friends(ctx, users) }
+}
+
+// WithMultiplayer composes game sessions that the server decides: models in Go,
+// stakes through the ledger, and randomness that players can check.
+func WithMultiplayer(cfg multiplayer.Config) Option {
+	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (*multiplayer.Multiplayer, error) {
+		return multiplayer.New(host, cfg,
+			multiplayer.Peers{Ledger: a.kit.ledger, Leaderboard: a.kit.leaderboard, Rating: a.kit.rating})
+	}, func(k *Kit, m *multiplayer.Multiplayer) { k.multiplayer = m })
+}
+
+// WithMatchmaking composes how players find each other: rooms with codes,
+// invites, friends, a queue by skill, and presence.
+func WithMatchmaking(cfg matchmaking.Config) Option {
+	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (*matchmaking.Matchmaking, error) {
+		return matchmaking.New(host, cfg, matchmaking.Peers{
+			Audit: a.kit.audit, Auth: a.kit.auth, Rating: a.kit.rating, Multiplayer: a.kit.multiplayer})
+	}, func(k *Kit, m *matchmaking.Matchmaking) { k.matchmaking, k.friends = m, m.FriendsAmong })
+	return func(o *options) {
+		option(o)
+		o.friends = !cfg.NoFriends
+	}
+}
+
+// WithCapability composes a capability of the application's own. It is built
+// after the kit's, in the order given, and finds them through the accessors.
+func WithCapability(build func(*Kit) (capability.Capability, error)) Option {
+	return func(o *options) { o.others = append(o.others, build) }
+}
