@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
@@ -45,6 +46,7 @@ type Kit struct {
 	email        *email.Email
 	auth         *auth.Auth
 	ledger       *ledger.Ledger
+	payments     *payments.Payments
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -96,6 +98,7 @@ var graph = []struct {
 	{email.Name, []string{audit.Name}},
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
+	{payments.Name, []string{audit.Name, ledger.Name}},
 	{leaderboard.Name, []string{audit.Name}},
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
@@ -186,6 +189,9 @@ func (k *Kit) Auth() *auth.Auth { return k.auth }
 
 // Ledger returns the composed capability, or nil.
 func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
+
+// Payments returns the composed capability, or nil.
+func (k *Kit) Payments() *payments.Payments { return k.payments }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }

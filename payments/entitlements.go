@@ -368,7 +368,7 @@ func (p *Payments) admit(r *http.Request, key string) error {
 	if p.users == nil {
 		return capability.ErrUnauthenticated
 	}
-	users := p.users()
+	users := p.users
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		caller, err := users.Bearer(r.Context(), token)
 		if err != nil {

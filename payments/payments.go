@@ -35,7 +35,6 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/audit"
-	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
@@ -65,8 +64,9 @@ type Peers struct {
 	Ledger *ledger.Ledger
 	// Audit records what changes; nil records nothing.
 	Audit *audit.Audit
-	// Auth is asked by [Payments.RequireEntitlement] who calls.
-	Auth *auth.Auth
+	// Users are asked by [Payments.RequireEntitlement] who calls; without them it
+	// admits nobody.
+	Users *capability.Users
 }
 
 // Payments keeps purchases. It is safe for concurrent use, from several
@@ -81,7 +81,7 @@ type Payments struct {
 	handle      *secrets.Handle
 	ledger      *ledger.Ledger
 	audit       *audit.Audit
-	users       func() capability.Users
+	users       *capability.Users
 	cache       cache
 	budget      time.Duration
 	unsubscribe func()
@@ -94,7 +94,7 @@ type rail struct{ Rail }
 func New(host capability.Host, cfg Config, peers Peers) (*Payments, error) {
 	cfg = cfg.withDefaults()
 	p := &Payments{host: host, cfg: cfg, environment: EnvironmentSandbox, rails: make(map[RailID]*rail), store: store{host.DB},
-		ledger: peers.Ledger, audit: peers.Audit, budget: callBudget,
+		ledger: peers.Ledger, audit: peers.Audit, users: peers.Users, budget: callBudget,
 		cache: cache{entries: make(map[Subject]cached), gone: make(map[Subject]uint64)}}
 	if host.Production() {
 		p.environment = EnvironmentProduction
@@ -107,9 +107,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Payments, error) {
 	}
 	if p.host.Hooks == nil {
 		p.host.Hooks = hooks.New()
-	}
-	if peers.Auth != nil {
-		p.users = peers.Auth.Users
 	}
 	for _, r := range cfg.Rails {
 		if r.RenewalLeeway == 0 {
