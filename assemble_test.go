@@ -23,6 +23,12 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore"
+	"github.com/kitbackend/kit/payments/cardprocessor"
+	"github.com/kitbackend/kit/payments/iosstore"
+	"github.com/kitbackend/kit/payments/merchanta"
+	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -35,12 +41,29 @@ func coins() ledger.Config {
 func everything() []kit.Option {
 	return []kit.Option{
 		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins()),
+		kit.WithPayments(shop()),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
 			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &multiplayer.Game{Kind: "race"}}}}),
 	}
+}
+
+// shop has all rails on and sells one subscription.
+func shop() payments.Config {
+	cfg := payments.Config{
+		BillingSubject: payments.SubjectUser,
+		Rails: []payments.Rail{iosstore.New(iosstore.Options{}), androidstore.New(androidstore.Options{}), cardprocessor.New(cardprocessor.Options{}),
+			merchanta.New(merchanta.Options{}), merchantb.New(merchantb.Options{})},
+		ReturnURLs: make(map[payments.RailID]payments.ReturnURLs),
+		Products: []payments.Product{{Key: "pro", Kind: payments.KindSubscription, Entitlements: []string{"pro"},
+			Store: map[payments.RailID]payments.StoreIDs{payments.RailCardProcessor: {ProductID: "prod_pro", PriceID: "price_pro"}}}},
+	}
+	for _, rail := range cfg.Rails {
+		cfg.ReturnURLs[rail.ID] = payments.ReturnURLs{Success: "https://shop.example/", Cancel: "https://shop.example/", Portal: "https://shop.example/"}
+	}
+	return cfg
 }
 
 // race is a game that the first to move wins.

@@ -45,7 +45,7 @@ func TestGoldenTable(t *testing.T) {
 var resolved = map[string]string{"/ledger adminScope": "ledger:admin", "/leaderboard adminScope": "leaderboard:admin"}
 
 // complete lists the prefixes whose rows of the contract must all be there.
-var complete = []string{"/auth/", "/multiplayer/", "/matchmaking/", "/ledger/", "/leaderboard", "/rating/", "/control-plane/", "/secrets/", "/audit/", "/email/", "/_kit/email/", "/health", "/__kit/"}
+var complete = []string{"/auth/", "/multiplayer/", "/matchmaking/", "/ledger/", "/payments/", "/leaderboard", "/rating/", "/control-plane/", "/secrets/", "/audit/", "/email/", "/_kit/email/", "/health", "/__kit/"}
 
 // TestContract holds the composed table to the specification's.
 func TestContract(t *testing.T) {

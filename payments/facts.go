@@ -132,7 +132,15 @@ func (f Facts) replaced(by string) Facts {
 // arrived reports whether money arrived by this charge at any time: none goes
 // back that did not.
 func (c ChargeFacts) arrived() bool {
-	return c.Charge.Value != nil && c.Charge.Value.Settled && !c.Charge.Value.Trial || len(c.Refunds) > 0
+	if c.Charge.Value != nil && c.Charge.Value.Settled && !c.Charge.Value.Trial {
+		return true
+	}
+	for _, r := range c.Refunds {
+		if !r.Value.Reversed {
+			return true
+		}
+	}
+	return false
 }
 
 // gone returns how much of the charge went back, in parts of 10,000, and whether

@@ -283,7 +283,7 @@ func (r *rail) subscriptionChanged(ctx context.Context, a payments.Access, n not
 }
 
 // purchaseToken is what the store gives as one.
-var purchaseToken = regexp.MustCompile(`^[0-9A-Za-z._~+/=-]{8,2000}$`)
+var purchaseToken = regexp.MustCompile(`^[0-9A-Za-z._~+/=-]{8,1000}$`)
 
 // key is the id of the purchase of a token.
 func key(token string) string {
