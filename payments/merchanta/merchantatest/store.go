@@ -172,6 +172,13 @@ func bought(sub script.Object) script.Purchase {
 	return p
 }
 
+// Event signs an event of any kind about an object.
+func (s *Store) Event(kind string, object script.Object) script.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.event(kind, object)
+}
+
 func (s *Store) update(id, kind string, set script.Object) script.Delivery {
 	sub := s.objects[id]
 	for name, value := range set {

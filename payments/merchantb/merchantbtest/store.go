@@ -92,6 +92,13 @@ func (s *Store) event(kind string, object script.Object) script.Delivery {
 	return script.Delivery{Header: sign.MerchantB(Secret, "msg_"+s.id(), body, s.now()), Body: body}
 }
 
+// Event signs an event of any kind about an object.
+func (s *Store) Event(kind string, object script.Object) script.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.event(kind, object)
+}
+
 func (s *Store) update(id, kind string, set script.Object) script.Delivery {
 	o := s.objects[id]
 	for name, value := range set {

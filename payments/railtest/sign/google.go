@@ -24,7 +24,7 @@ type Google struct {
 	down bool
 }
 
-// NewGoogle makes an issuer with a key of its own.
+// NewGoogle makes an issuer. All of them begin with the same key.
 func NewGoogle() *Google {
 	g := &Google{}
 	g.Rotate()
@@ -33,10 +33,28 @@ func NewGoogle() *Google {
 
 // Rotate replaces the key and its id.
 func (g *Google) Rotate() {
-	key := must(rsa.GenerateKey(rand.Reader, 2048))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.key, g.id = key, g.id+1
+	g.id++
+	g.key = rsaKey(g.id)
+}
+
+// rsaKeys are made once: that takes longer than most tests.
+var rsaKeys struct {
+	sync.Mutex
+	made map[int]*rsa.PrivateKey
+}
+
+func rsaKey(number int) *rsa.PrivateKey {
+	rsaKeys.Lock()
+	defer rsaKeys.Unlock()
+	if rsaKeys.made == nil {
+		rsaKeys.made = make(map[int]*rsa.PrivateKey)
+	}
+	if rsaKeys.made[number] == nil {
+		rsaKeys.made[number] = must(rsa.GenerateKey(rand.Reader, 2048))
+	}
+	return rsaKeys.made[number]
 }
 
 // Down makes the keys unavailable, or available again.
@@ -78,5 +96,6 @@ func (g *Google) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}}})
 }
 
-// RSAKey makes an RSA private key in PEM, such as that of a service account.
-func RSAKey() string { return pemOf(must(rsa.GenerateKey(rand.Reader, 2048))) }
+// RSAKey is an RSA private key in PEM, such as that of a service account: the
+// same one each time.
+func RSAKey() string { return pemOf(rsaKey(0)) }
