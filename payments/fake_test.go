@@ -315,3 +315,54 @@ func (s *shop) wantStatus(rail payments.RailID, transactionID string, want payme
 
 // in is an instant after the clock's.
 func (s *shop) in(d time.Duration) payments.Instant { return payments.At(s.Clock.Now().Add(d)) }
+
+func openUnconfigured(t *testing.T, f *fake) *shop {
+	t.Helper()
+	return &shop{Kit: kittest.New(t, append(peers(), kit.WithPayments(config(f)))...), fake: f, t: t}
+}
+
+func openConfig(t *testing.T, f *fake, adjust func(*payments.Config)) *shop {
+	t.Helper()
+	cfg := config(f)
+	adjust(&cfg)
+	s := &shop{Kit: kittest.New(t, append(peers(), kit.WithPayments(cfg))...), fake: f, t: t}
+	s.configure(secret)
+	return s
+}
+
+// accessToken returns what a user's client would send.
+func (s *shop) accessToken(user string) (string, error) {
+	if err := s.Auth().EnsureUser(s.t.Context(), user); err != nil {
+		return "", err
+	}
+	return s.Auth().IssueToken(s.t.Context(), user, nil, time.Minute)
+}
+
+func (s *shop) spend(user string, amount int64) {
+	s.t.Helper()
+	if _, err := s.Ledger().Debit(s.t.Context(), ledger.Entry{UserID: user, Currency: "coins", Amount: amount, Ref: "spend"}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shop) earn(user string, amount int64) {
+	s.t.Helper()
+	if _, err := s.Ledger().Credit(s.t.Context(), ledger.Entry{UserID: user, Currency: "coins", Amount: amount, Ref: "earn"}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// health returns a value of the manifest.
+func (s *shop) health(key string) any {
+	s.t.Helper()
+	for _, h := range s.Payments().Capability().Health {
+		if h.Key == key {
+			value, err := h.Read(s.t.Context())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return value
+		}
+	}
+	return nil
+}

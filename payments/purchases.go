@@ -2,7 +2,9 @@ package payments
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -46,7 +48,15 @@ func (r Resume) MarshalJSON() ([]byte, error) {
 	return capability.Millis(int64(r.At)).MarshalJSON()
 }
 
-// now lets a row be what it is at an instant: what changed by time alone was not
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Resume) UnmarshalJSON(raw []byte) error {
+	var at time.Time
+	err := json.Unmarshal(raw, &at)
+	r.At = At(at)
+	return err
+}
+
+// at lets a row be what it is at an instant: what changed by time alone was not
 // written by anybody.
 func (r *row) at(now Instant, grace bool) Projection {
 	p := r.p
@@ -384,10 +394,7 @@ func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error
 		if repaired = c.rows[q.TransactionID]; repaired == nil {
 			repaired = c.rows[observations[0].TransactionID]
 		}
-		if err := p.store.unmask(ctx, repaired.id); err != nil {
-			return err
-		}
-		if err := p.touch(ctx, q.Subject); err != nil {
+		if err := p.unmask(ctx, repaired, q.Subject); err != nil {
 			return err
 		}
 		return p.audit.Record(ctx, audit.Event{Action: "payments/purchase_repaired", Subject: audit.Target{Type: "purchase", ID: repaired.id},
@@ -398,6 +405,26 @@ func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error
 	}
 	p.afterApply(ctx, c)
 	return p.wire(repaired, At(p.host.Now()), true), nil
+}
+
+// unmask takes back what was revoked of a purchase by hand.
+func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
+	if err := p.touch(ctx, subject); err != nil {
+		return err
+	}
+	now := At(p.host.DB.Now(ctx))
+	before, err := p.resolve(ctx, subject, nil)
+	if err != nil {
+		return err
+	}
+	if err := p.store.unmask(ctx, r.id); err != nil {
+		return err
+	}
+	after, err := p.resolve(ctx, subject, nil)
+	if err != nil {
+		return err
+	}
+	return p.fire(ctx, subject, nil, after.active(now), before.active(now))
 }
 
 // Purchases lists purchases, newest first. A status in the filter is that of

@@ -109,7 +109,7 @@ func (r *rail) ofRefund(ctx context.Context, a payments.Access, taken refund, sa
 	}
 	last := &observations[len(observations)-1] // the one of the order
 	if taken.disputed() {
-		last.Refunds = append(last.Refunds, entry)
+		last.Refunds = []payments.Refund{sum(o), entry} // what was won back left the sum too
 	} else {
 		last.Refunds = []payments.Refund{entry}
 	}
