@@ -24,11 +24,17 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore"
+	"github.com/kitbackend/kit/payments/cardprocessor"
+	"github.com/kitbackend/kit/payments/iosstore"
+	"github.com/kitbackend/kit/payments/merchanta"
+	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
-	"github.com/kitbackend/kit/storage"
 )
 
 func coins() ledger.Config {
@@ -44,6 +50,7 @@ func everything() []kit.Option {
 		kit.WithEmail(email.Config{}),
 		kit.WithAuth(auth.Config{}),
 		kit.WithLedger(coins()),
+		kit.WithPayments(shop()),
 		kit.WithStorage(storage.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
@@ -53,6 +60,22 @@ func everything() []kit.Option {
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
 			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &multiplayer.Game{Kind: "race"}}}}),
 	}
+}
+
+// shop has all rails on and sells one subscription.
+func shop() payments.Config {
+	cfg := payments.Config{
+		BillingSubject: payments.SubjectUser,
+		Rails: []payments.Rail{iosstore.New(iosstore.Options{}), androidstore.New(androidstore.Options{}), cardprocessor.New(cardprocessor.Options{}),
+			merchanta.New(merchanta.Options{}), merchantb.New(merchantb.Options{})},
+		ReturnURLs: make(map[payments.RailID]payments.ReturnURLs),
+		Products: []payments.Product{{Key: "pro", Kind: payments.KindSubscription, Entitlements: []string{"pro"},
+			Store: map[payments.RailID]payments.StoreIDs{payments.RailCardProcessor: {ProductID: "prod_pro", PriceID: "price_pro"}}}},
+	}
+	for _, rail := range cfg.Rails {
+		cfg.ReturnURLs[rail.ID] = payments.ReturnURLs{Success: "https://shop.example/", Cancel: "https://shop.example/", Portal: "https://shop.example/"}
+	}
+	return cfg
 }
 
 // race is a game that the first to move wins.

@@ -17,6 +17,7 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
@@ -126,6 +127,15 @@ func WithLedger(cfg ledger.Config) Option {
 	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
 		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+}
+
+// WithPayments composes purchases and subscriptions from the rails it names,
+// resolved into entitlements. It needs secrets composed.
+func WithPayments(cfg payments.Config) Option {
+	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (*payments.Payments, error) {
+		return payments.New(host, cfg, payments.Peers{
+			Secrets: a.kit.secrets, Ledger: a.kit.ledger, Audit: a.kit.audit, Users: a.kit.users})
+	}, func(k *Kit, p *payments.Payments) { k.payments = p })
 }
 
 // WithStorage composes files of users: uploads by signed addresses, shares,

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
@@ -51,6 +52,7 @@ type Kit struct {
 	vector       *vector.Vector
 	support      *support.Support
 	storage      *storage.Storage
+	payments     *payments.Payments
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -104,6 +106,7 @@ var graph = []struct {
 	{email.Name, []string{audit.Name}},
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
+	{payments.Name, []string{audit.Name, ledger.Name}},
 	{storage.Name, []string{audit.Name}},
 	{vector.Name, []string{audit.Name}},
 	{support.Name, []string{audit.Name, email.Name}},
@@ -206,6 +209,9 @@ func (k *Kit) Support() *support.Support { return k.support }
 
 // Storage returns the composed capability, or nil.
 func (k *Kit) Storage() *storage.Storage { return k.storage }
+
+// Payments returns the composed capability, or nil.
+func (k *Kit) Payments() *payments.Payments { return k.payments }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }

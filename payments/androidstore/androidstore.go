@@ -1,0 +1,328 @@
+// Package androidstore is the rail android_store, wire-compatible with the Google
+// Play Developer API v3 and its real-time developer notifications, pushed by
+// Pub/Sub with a token of OpenID Connect.
+//
+// The token proves who sends, not what: a notification only says which purchase
+// to look at, and state is fetched, never believed. Purchases are known by the
+// SHA-256 of their token.
+package androidstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/jws"
+	"github.com/kitbackend/kit/payments/internal/outbound"
+	"github.com/kitbackend/kit/secrets"
+)
+
+const (
+	// ID is the rail's.
+	ID = payments.RailAndroidStore
+	// BaseURL is where the API is, KeysURL the keys that tokens are signed with.
+	BaseURL = "https://androidpublisher.googleapis.com"
+	KeysURL = "https://www.googleapis.com/oauth2/v3/certs"
+	// SubscriptionsURL is where people manage what they have subscribed to.
+	SubscriptionsURL = "https://play.google.com/store/account/subscriptions"
+	// renewalLeeway covers the day that the store gives silently.
+	renewalLeeway = 24 * time.Hour
+	// clockSkew is how far the clocks of the sender and of the host may differ.
+	clockSkew = time.Minute
+	// maxToken bounds the token of a push, in bytes.
+	maxToken = 4 << 10
+)
+
+// Options are where the rail is and whom it trusts. The zero value is the real
+// one.
+type Options struct {
+	// BaseURL and KeysURL replace the addresses: https, or http on loopback.
+	BaseURL, KeysURL string
+	// HTTP makes the requests; nil means a client of the rail's own.
+	HTTP *http.Client
+}
+
+// New returns the rail. It panics when an address of Options is none to send
+// credentials to.
+func New(o Options) payments.Rail {
+	r := &rail{
+		base: outbound.MustBase(ID, o.BaseURL, BaseURL), client: outbound.New(ID, o.HTTP),
+		keys: &keys{url: outbound.MustBase(ID, o.KeysURL, KeysURL), client: outbound.New(ID, o.HTTP)},
+	}
+	return payments.Rail{
+		ID: ID,
+		Credentials: secrets.Block{
+			Name:     string(ID),
+			Required: []string{"clientEmail", "privateKey", "tokenUri", "packageName", "pushAudience", "pushServiceAccount"},
+			Optional: []string{"pushSubscription"},
+		},
+		CheckCredentials: checkCredentials,
+		ReportsCompleted: true,
+		RenewalLeeway:    renewalLeeway,
+		Verify:           r.verify,
+		Expand:           r.expand,
+		Redeem:           r.redeem,
+		Fetch:            r.fetch,
+		History:          r.history,
+		Acknowledge:      r.acknowledge,
+		Portal:           portal,
+		Pricing:          r.pricing,
+		Cancel:           r.cancel,
+	}
+}
+
+type rail struct {
+	base   string
+	client *outbound.Client
+	keys   *keys
+	tokens tokens
+}
+
+func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error {
+	if _, err := jws.RSAKey(fields["privateKey"].Reveal()); err != nil {
+		return errors.New("The privateKey of android_store is not the RSA private key of a service account in PEM.")
+	}
+	if err := outbound.CheckBase(fields["tokenUri"].Reveal()); err != nil {
+		return errors.New("The tokenUri of android_store " + err.Error() + ".")
+	}
+	for _, name := range []string{"clientEmail", "pushServiceAccount"} {
+		if !strings.Contains(fields[name].Reveal(), "@") {
+			return errors.New("The " + name + " of android_store is not the address of a service account.")
+		}
+	}
+	return nil
+}
+
+// push is the body of a delivery.
+type push struct {
+	Message struct {
+		Data      string `json:"data"`
+		MessageID string `json:"messageId"`
+		LegacyID  string `json:"message_id"`
+	} `json:"message"`
+	Subscription string `json:"subscription"`
+}
+
+type notification struct {
+	PackageName  string `json:"packageName"`
+	EventTime    millis `json:"eventTimeMillis"`
+	Subscription *struct {
+		Type  int    `json:"notificationType"`
+		Token string `json:"purchaseToken"`
+	} `json:"subscriptionNotification"`
+	OneTime *struct {
+		Type  int    `json:"notificationType"`
+		Token string `json:"purchaseToken"`
+	} `json:"oneTimeProductNotification"`
+	Voided *struct {
+		Token       string `json:"purchaseToken"`
+		OrderID     string `json:"orderId"`
+		ProductType int    `json:"productType"`
+		RefundType  int    `json:"refundType"`
+	} `json:"voidedPurchaseNotification"`
+	Test *struct{} `json:"testNotification"`
+}
+
+// millis are milliseconds as the store writes them: in a text or as a number.
+type millis int64
+
+// UnmarshalJSON never fails: what cannot be read is none.
+func (m *millis) UnmarshalJSON(raw []byte) error {
+	n, err := strconv.ParseInt(strings.Trim(string(raw), `"`), 10, 64)
+	if *m = millis(n); err != nil || n < 0 {
+		*m = 0
+	}
+	return nil
+}
+
+func (n notification) name() string {
+	switch {
+	case n.Subscription != nil:
+		return "subscription/" + strconv.Itoa(n.Subscription.Type)
+	case n.OneTime != nil:
+		return "one_time/" + strconv.Itoa(n.OneTime.Type)
+	case n.Voided != nil:
+		return "voided/" + strconv.Itoa(n.Voided.RefundType)
+	case n.Test != nil:
+		return "test"
+	}
+	return "unknown"
+}
+
+// claims are those of the token of a push.
+type claims struct {
+	Issuer        string `json:"iss"`
+	Audience      any    `json:"aud"`
+	Email         string `json:"email"`
+	EmailVerified any    `json:"email_verified"`
+	ExpiresAt     int64  `json:"exp"`
+	IssuedAt      int64  `json:"iat"`
+}
+
+// verify checks the token of a push: any account of the issuer can have a token
+// made for any audience, so the account counts as well.
+func (r *rail) verify(ctx context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
+	values := h.Values("Authorization")
+	if len(values) != 1 || len(values[0]) > maxToken {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	raw, ok := strings.CutPrefix(values[0], "Bearer ")
+	if !ok {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	token, err := jws.Parse(raw, jws.RS256)
+	if err != nil || token.Header.KeyID == "" {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	var c claims
+	if strictjson.Valid(token.Payload) != nil || json.Unmarshal(token.Payload, &c) != nil || !c.good(a) {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	key, err := r.keys.key(ctx, a.Now, token.Header.KeyID)
+	if err != nil {
+		return payments.Delivery{}, err
+	}
+	if token.VerifyRS256(key) != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	return delivery(body, a)
+}
+
+// good reports whether claims are those of the configured sender, now.
+func (c claims) good(a payments.Access) bool {
+	now, skew := a.Now().Unix(), int64(clockSkew/time.Second)
+	audience, _ := c.Audience.(string)
+	account := a.Credentials["pushServiceAccount"].Reveal()
+	return (c.Issuer == "https://accounts.google.com" || c.Issuer == "accounts.google.com") &&
+		audience != "" && audience == a.Credentials["pushAudience"].Reveal() &&
+		c.Email != "" && c.Email == account && c.EmailVerified == true &&
+		now < c.ExpiresAt+skew && now > c.IssuedAt-skew && c.ExpiresAt > c.IssuedAt
+}
+
+// delivery reads a push. One that is proven and still no push cannot be recorded.
+func delivery(body []byte, a payments.Access) (payments.Delivery, error) {
+	p, n, err := parsePush(body)
+	if err != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	id := p.Message.MessageID
+	if id == "" {
+		id = p.Message.LegacyID
+	}
+	if id == "" || len(id) > 200 {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	if want := a.Credentials["pushSubscription"].Reveal(); want != "" && p.Subscription != want {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	return payments.Delivery{ID: id, Type: n.name(), At: payments.Instant(n.EventTime), Body: body}, nil
+}
+
+func parsePush(body []byte) (p push, n notification, err error) {
+	if err := strictjson.Valid(body); err != nil {
+		return p, n, err
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		return p, n, err
+	}
+	data, err := base64.StdEncoding.DecodeString(p.Message.Data)
+	if err != nil {
+		return p, n, err
+	}
+	if err := strictjson.Valid(data); err != nil {
+		return p, n, err
+	}
+	return p, n, json.Unmarshal(data, &n)
+}
+
+// expand fetches what a notification is about.
+func (r *rail) expand(ctx context.Context, a payments.Access, d payments.Delivery) ([]payments.Observation, error) {
+	_, n, err := parsePush(d.Body)
+	if err != nil {
+		return nil, payments.ErrInvalidReceipt.Because(err)
+	}
+	if n.PackageName != a.Credentials["packageName"].Reveal() {
+		return nil, payments.ErrAppMismatch
+	}
+	switch {
+	case n.Subscription != nil:
+		return r.subscriptionChanged(ctx, a, n)
+	case n.OneTime != nil:
+		return r.product(ctx, a, n.OneTime.Token)
+	case n.Voided != nil:
+		return r.voided(ctx, a, n)
+	}
+	return nil, nil
+}
+
+// notificationRevoked is the one type whose meaning the state does not show: an
+// expired subscription was revoked.
+const notificationRevoked = 12
+
+func (r *rail) subscriptionChanged(ctx context.Context, a payments.Access, n notification) ([]payments.Observation, error) {
+	observations, err := r.subscription(ctx, a, n.Subscription.Token)
+	if err != nil || n.Subscription.Type != notificationRevoked || observations[0].Lifecycle.State != payments.StateEnded {
+		return observations, err
+	}
+	revoked := observations[0]
+	return append(observations, payments.Observation{
+		Rail: ID, TransactionID: revoked.TransactionID, Environment: revoked.Environment, Version: max(int64(n.EventTime), 1),
+		Revoke: &payments.Revoke{At: payments.Instant(n.EventTime), Reason: "revoked"},
+	}), nil
+}
+
+// purchaseToken is what the store gives as one.
+var purchaseToken = regexp.MustCompile(`^[0-9A-Za-z._~+/=-]{8,1000}$`)
+
+// key is the id of the purchase of a token.
+func key(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// redeem takes the token of a purchase.
+func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submission) ([]payments.Observation, error) {
+	if !purchaseToken.MatchString(s.PurchaseToken) {
+		return nil, payments.ErrInvalidReceipt
+	}
+	var kind payments.ProductKind
+	if s.ProductID != "" {
+		kind = a.Kind(s.ProductID)
+	}
+	return r.purchase(ctx, a, s.PurchaseToken, kind)
+}
+
+func (r *rail) fetch(ctx context.Context, a payments.Access, ref payments.Ref) ([]payments.Observation, error) {
+	if ref.RawRef == "" {
+		return nil, payments.ErrPurchaseNotFound
+	}
+	return r.purchase(ctx, a, ref.RawRef, ref.Kind)
+}
+
+// purchase fetches what a token is of; an unknown kind may be either.
+func (r *rail) purchase(ctx context.Context, a payments.Access, token string, kind payments.ProductKind) ([]payments.Observation, error) {
+	if kind == payments.KindOneTime || kind == payments.KindConsumable {
+		return r.product(ctx, a, token)
+	}
+	observations, err := r.subscription(ctx, a, token)
+	if kind == "" && errors.Is(err, payments.ErrPurchaseNotFound) {
+		return r.product(ctx, a, token)
+	}
+	return observations, err
+}
+
+func portal(_ context.Context, a payments.Access, _ payments.PortalRequest) (payments.Portal, error) {
+	query := url.Values{"package": {a.Credentials["packageName"].Reveal()}}
+	return payments.Portal{URL: SubscriptionsURL + "?" + query.Encode()}, nil
+}

@@ -1,0 +1,187 @@
+package androidstore_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore/androidstoretest"
+	"github.com/kitbackend/kit/payments/railtest"
+	"github.com/kitbackend/kit/payments/railtest/script"
+	"github.com/kitbackend/kit/payments/railtest/sign"
+	"github.com/kitbackend/kit/secrets"
+)
+
+func world() (*railtest.Clock, *androidstoretest.Store, payments.Access) {
+	clock := railtest.NewClock()
+	store := androidstoretest.New(clock.Now, payments.EnvironmentProduction)
+	access := railtest.Fixture{Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}.Access(clock)
+	return clock, store, access
+}
+
+const test = `{"version":"1.0","packageName":"com.example.app","eventTimeMillis":"1","testNotification":{"version":"1.0"}}`
+
+func TestTokenAttacks(t *testing.T) {
+	clock, store, access := world()
+	rail := store.Rail()
+	claims := func(set map[string]any) map[string]any {
+		c := sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now())
+		for name, value := range set {
+			if value == nil {
+				delete(c, name)
+				continue
+			}
+			c[name] = value
+		}
+		return c
+	}
+	at := func(d time.Duration) int64 { return clock.Now().Add(d).Unix() }
+	for name, c := range map[string]struct {
+		set map[string]any
+		ok  bool
+	}{
+		"ours":                        {nil, true},
+		"issuer without scheme":       {map[string]any{"iss": "accounts.google.com"}, true},
+		"another issuer":              {map[string]any{"iss": "https://accounts.example.com"}, false},
+		"no issuer":                   {map[string]any{"iss": nil}, false},
+		"another audience":            {map[string]any{"aud": "https://evil.example.com/"}, false},
+		"audience with more after it": {map[string]any{"aud": androidstoretest.Audience + "/"}, false},
+		"several audiences":           {map[string]any{"aud": []string{androidstoretest.Audience, "https://evil.example.com"}}, false},
+		"no audience":                 {map[string]any{"aud": nil}, false},
+		"another account":             {map[string]any{"email": "evil@project.iam.gserviceaccount.com"}, false},
+		"no account":                  {map[string]any{"email": nil}, false},
+		"e-mail not verified":         {map[string]any{"email_verified": false}, false},
+		"e-mail verified as a text":   {map[string]any{"email_verified": "true"}, false},
+		"e-mail verified missing":     {map[string]any{"email_verified": nil}, false},
+		"expired":                     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-2 * time.Minute)}, false},
+		"expired within the skew":     {map[string]any{"iat": at(-2 * time.Hour), "exp": at(-30 * time.Second)}, true},
+		"no expiry":                   {map[string]any{"exp": nil}, false},
+		"issued in the future":        {map[string]any{"iat": at(2 * time.Minute)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := store.Push([]byte(test), claims(c.set))
+			_, err := rail.Verify(t.Context(), access, d.Header, d.Body)
+			if (err == nil) != c.ok || err != nil && !errors.Is(err, payments.ErrInvalidSignature) {
+				t.Errorf("got %v, accepted should be %v", err, c.ok)
+			}
+		})
+	}
+	good := store.Google.Token(claims(nil))
+	parts := strings.Split(good, ".")
+	head := func(text string) string {
+		return base64.RawURLEncoding.EncodeToString([]byte(text)) + "." + parts[1] + "." + parts[2]
+	}
+	for name, header := range map[string]string{
+		"Basic":               "Basic " + good,
+		"bearer, lower case":  "bearer " + good,
+		"no token":            "Bearer ",
+		"alg none":            "Bearer " + head(`{"alg":"none","kid":"1"}`),
+		"alg HS256":           "Bearer " + head(`{"alg":"HS256","kid":"1"}`),
+		"alg ES256":           "Bearer " + head(`{"alg":"ES256","kid":"1"}`),
+		"no key id":           "Bearer " + head(`{"alg":"RS256"}`),
+		"claims of another":   "Bearer " + parts[0] + "." + base64.RawURLEncoding.EncodeToString(script.Encode(claims(map[string]any{"sub": "2"}))) + "." + parts[2],
+		"a flipped signature": "Bearer " + parts[0] + "." + parts[1] + ".A" + parts[2][1:],
+		"a longer token":      "Bearer " + good + strings.Repeat("A", 5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := store.Push([]byte(test), claims(nil))
+			d.Header = http.Header{"Authorization": {header}}
+			if _, err := rail.Verify(t.Context(), access, d.Header, d.Body); !errors.Is(err, payments.ErrInvalidSignature) {
+				t.Errorf("got %v, want payments/invalid_signature", err)
+			}
+		})
+	}
+}
+
+func TestKeysRotate(t *testing.T) {
+	clock, store, access := world()
+	rail := store.Rail()
+	verify := func() error {
+		d := store.Push([]byte(test), sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now()))
+		_, err := rail.Verify(t.Context(), access, d.Header, d.Body)
+		return err
+	}
+	if err := verify(); err != nil {
+		t.Fatal(err)
+	}
+	store.Google.Rotate()
+	if err := verify(); !errors.Is(err, payments.ErrInvalidSignature) {
+		t.Errorf("an unknown key within seconds of a fetch: got %v, want payments/invalid_signature", err)
+	}
+	clock.Advance(time.Minute)
+	if err := verify(); err != nil {
+		t.Errorf("a new key a minute later: %v", err)
+	}
+	store.Google.Down(true)
+	clock.Advance(time.Minute)
+	if err := verify(); err != nil {
+		t.Errorf("a known key while the key server is down: %v", err)
+	}
+	clock.Advance(2 * time.Hour)
+	if err := verify(); !payments.IsTransient(err) {
+		t.Errorf("keys that are old while the key server is down: got %v, want a transient error", err)
+	}
+	store.Google.Down(false)
+	clock.Advance(2 * time.Minute)
+	if err := verify(); err != nil {
+		t.Errorf("the key server is up again: %v", err)
+	}
+}
+
+func TestKeyServerDownIsTransient(t *testing.T) {
+	clock, store, access := world()
+	store.Google.Down(true)
+	d := store.Push([]byte(test), sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now()))
+	if _, err := store.Rail().Verify(t.Context(), access, d.Header, d.Body); !payments.IsTransient(err) {
+		t.Errorf("got %v, want a transient error", err)
+	}
+	bad := store.Push([]byte(test), sign.Claims("https://evil.example.com", androidstoretest.Account, clock.Now()))
+	if _, err := store.Rail().Verify(t.Context(), access, bad.Header, bad.Body); !errors.Is(err, payments.ErrInvalidSignature) {
+		t.Errorf("a token of another audience asks nobody for keys: got %v", err)
+	}
+}
+
+func TestPushesOfOthers(t *testing.T) {
+	clock, store, access := world()
+	rail := store.Rail()
+	claims := sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now())
+	d := store.Push([]byte(strings.Replace(test, "com.example.app", "com.example.evil", 1)), claims)
+	verified, err := rail.Verify(t.Context(), access, d.Header, d.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rail.Expand(t.Context(), access, verified); !errors.Is(err, payments.ErrAppMismatch) {
+		t.Errorf("another package: got %v, want payments/app_mismatch", err)
+	}
+	access.Credentials["pushSubscription"] = secrets.NewValue("projects/example/subscriptions/other")
+	d = store.Push([]byte(test), claims)
+	if _, err := rail.Verify(t.Context(), access, d.Header, d.Body); !errors.Is(err, payments.ErrInvalidSignature) {
+		t.Errorf("another subscription: got %v, want payments/invalid_signature", err)
+	}
+}
+
+// A notification is not believed: what it says is fetched.
+func TestNotificationIsOnlyAHint(t *testing.T) {
+	clock, store, access := world()
+	rail := store.Rail()
+	token, _ := store.Subscribe(script.Purchase{ProductID: "pro"})
+	claims := sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now())
+	d := store.Push([]byte(`{"packageName":"com.example.app","eventTimeMillis":"1","subscriptionNotification":{"notificationType":12,"purchaseToken":"`+token+`"}}`), claims)
+	verified, err := rail.Verify(t.Context(), access, d.Header, d.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observations, err := rail.Expand(t.Context(), access, verified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range observations {
+		if o.Revoke != nil || o.Lifecycle.State != payments.StateActive {
+			t.Errorf("a lie about a subscription that runs became %+v", o)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+// Package cardprocessor is the rail card_processor, wire-compatible with Stripe.
+//
+// A delivery only names what changed: subscriptions, sessions, charges and
+// disputes are fetched, and the status comes from what was fetched. So deliveries
+// may come in any order. Requests carry a pinned version of the API; deliveries
+// of any version are taken, as nothing but ids is read from them.
+package cardprocessor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/internal/strictjson"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/outbound"
+	"github.com/kitbackend/kit/payments/internal/signature"
+	"github.com/kitbackend/kit/secrets"
+)
+
+const (
+	// ID is the rail's.
+	ID = payments.RailCardProcessor
+	// BaseURL is where the API is.
+	BaseURL = "https://api.stripe.com"
+	// Version is the version of the API that requests are pinned to.
+	Version = "2026-08-26.dahlia"
+	// Tolerance is how far the time of a signature may be from ours, both ways.
+	Tolerance = 300 * time.Second
+	// accountKey is the member of an object's metadata that holds the token of the
+	// subject.
+	accountKey = "kit_account"
+)
+
+// Options are where the rail is. The zero value is the real one.
+type Options struct {
+	// BaseURL replaces the address of the API: https, or http on loopback.
+	BaseURL string
+	// HTTP makes the requests; nil means a client of the rail's own.
+	HTTP *http.Client
+}
+
+// New returns the rail. It panics when Options.BaseURL is no address to send
+// credentials to.
+func New(o Options) payments.Rail {
+	r := &rail{base: outbound.MustBase(ID, o.BaseURL, BaseURL), client: outbound.New(ID, o.HTTP)}
+	return payments.Rail{
+		ID:               ID,
+		Credentials:      secrets.Block{Name: string(ID), Required: []string{"apiKey", "webhookSecret"}},
+		CheckCredentials: checkCredentials,
+		Verify:           verify,
+		Expand:           r.expand,
+		Redeem:           r.redeem,
+		Fetch:            r.fetch,
+		OfCustomer:       r.ofCustomer,
+		History:          r.history,
+		Checkout:         r.checkout,
+		Portal:           r.portal,
+		Pricing:          r.pricing,
+		CreateDiscount:   r.createDiscount,
+		Cancel:           r.cancel,
+	}
+}
+
+type rail struct {
+	base   string
+	client *outbound.Client
+}
+
+var apiKey = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{8,}$`)
+
+// checkCredentials refuses keys of the other environment: they say which they are of.
+func checkCredentials(environment payments.StoreEnvironment, fields secrets.Fields) error {
+	parts := apiKey.FindStringSubmatch(fields["apiKey"].Reveal())
+	if parts == nil {
+		return errors.New("The apiKey of card_processor is not a secret key, which starts with sk_ or rk_.")
+	}
+	if (parts[2] == "live") != (environment == payments.EnvironmentProduction) {
+		return errors.New("The apiKey of card_processor is of another environment than this deployment.")
+	}
+	if !strings.HasPrefix(fields["webhookSecret"].Reveal(), "whsec_") || len(fields["webhookSecret"].Reveal()) < 16 {
+		return errors.New("The webhookSecret of card_processor is not a signing secret, which starts with whsec_.")
+	}
+	return nil
+}
+
+var form = signature.Header{Name: "Stripe-Signature", Separator: ",", Time: "t", Signature: "v1", Joint: "."}
+
+// event is what is read of a delivery.
+type event struct {
+	ID       string `json:"id"`
+	Object   string `json:"object"`
+	Type     string `json:"type"`
+	Created  int64  `json:"created"`
+	Livemode *bool  `json:"livemode"`
+	Data     struct {
+		Object struct {
+			ID            string    `json:"id"`
+			Object        string    `json:"object"`
+			Charge        reference `json:"charge"`
+			PaymentIntent reference `json:"payment_intent"`
+			Subscription  reference `json:"subscription"`
+			Parent        parent    `json:"parent"`
+			Mode          string    `json:"mode"`
+		} `json:"object"`
+	} `json:"data"`
+}
+
+// verify accepts a signature by the secret of now or of before the rotation.
+func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
+	keys := [][]byte{[]byte(a.Credentials["webhookSecret"].Reveal()), []byte(a.Previous["webhookSecret"].Reveal())}
+	if form.Verify(h, body, keys, a.Now(), Tolerance) != nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	return delivery(body)
+}
+
+// delivery reads an event. One that is signed and still no event is refused as a
+// proof that fails, for nothing in it can be recorded.
+func delivery(body []byte) (payments.Delivery, error) {
+	var e event
+	if strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil ||
+		e.Object != "event" || e.ID == "" || len(e.ID) > 200 || e.Livemode == nil {
+		return payments.Delivery{}, payments.ErrInvalidSignature
+	}
+	return payments.Delivery{
+		ID: e.ID, Type: e.Type, At: seconds(e.Created), Environment: environment(*e.Livemode), Body: body,
+	}, nil
+}
+
+func environment(livemode bool) payments.StoreEnvironment {
+	if livemode {
+		return payments.EnvironmentProduction
+	}
+	return payments.EnvironmentSandbox
+}
+
+// expand fetches what an event is about. What is not about a purchase, or about
+// one made elsewhere than through subscriptions and sessions, is nothing.
+func (r *rail) expand(ctx context.Context, a payments.Access, d payments.Delivery) ([]payments.Observation, error) {
+	var e event
+	if err := json.Unmarshal(d.Body, &e); err != nil {
+		return nil, payments.ErrInvalidReceipt.Because(err)
+	}
+	o := e.Data.Object
+	switch o.Object {
+	case "subscription":
+		return r.subscription(ctx, a, o.ID, "")
+	case "invoice":
+		id := o.Subscription
+		if id == "" {
+			id = o.Parent.Details.Subscription
+		}
+		if id == "" {
+			return nil, nil
+		}
+		return r.subscription(ctx, a, string(id), "")
+	case "checkout.session":
+		if e.Type == "checkout.session.expired" || o.Mode == "setup" {
+			return nil, nil
+		}
+		return r.session(ctx, a, o.ID)
+	case "charge":
+		return r.charge(ctx, a, o.ID, string(o.PaymentIntent))
+	case "refund", "dispute":
+		return r.charge(ctx, a, string(o.Charge), string(o.PaymentIntent))
+	}
+	return nil, nil
+}
+
+var sessionID = regexp.MustCompile(`^cs_[A-Za-z0-9_]{1,190}$`)
+
+// redeem takes the session of a checkout.
+func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submission) ([]payments.Observation, error) {
+	if !sessionID.MatchString(s.SessionID) {
+		return nil, payments.ErrInvalidReceipt
+	}
+	observations, err := r.session(ctx, a, s.SessionID)
+	if err == nil && len(observations) == 0 {
+		return nil, payments.ErrPurchasePending
+	}
+	return observations, err
+}
+
+// fetch asks for a subscription or a session.
+func (r *rail) fetch(ctx context.Context, a payments.Access, ref payments.Ref) ([]payments.Observation, error) {
+	if strings.HasPrefix(ref.TransactionID, "cs_") {
+		return r.session(ctx, a, ref.TransactionID)
+	}
+	return r.subscription(ctx, a, ref.TransactionID, "")
+}

@@ -1,0 +1,335 @@
+package cardprocessor
+
+import (
+	"cmp"
+	"encoding/json"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/money"
+)
+
+// reference is the id of an object that may have been expanded in its place.
+type reference string
+
+// UnmarshalJSON takes an id, an object with an id, or null.
+func (r *reference) UnmarshalJSON(raw []byte) error {
+	var object struct {
+		ID string `json:"id"`
+	}
+	if len(raw) > 0 && raw[0] == '{' {
+		err := json.Unmarshal(raw, &object)
+		*r = reference(object.ID)
+		return err
+	}
+	return json.Unmarshal(raw, (*string)(r))
+}
+
+type parent struct {
+	Details struct {
+		Subscription reference `json:"subscription"`
+	} `json:"subscription_details"`
+}
+
+type price struct {
+	ID         string    `json:"id"`
+	Product    reference `json:"product"`
+	Currency   string    `json:"currency"`
+	UnitAmount int64     `json:"unit_amount"`
+	Recurring  *struct {
+		Interval string `json:"interval"`
+		Count    int64  `json:"interval_count"`
+	} `json:"recurring"`
+}
+
+type subscription struct {
+	ID                string            `json:"id"`
+	Status            string            `json:"status"`
+	Livemode          bool              `json:"livemode"`
+	Customer          reference         `json:"customer"`
+	Metadata          map[string]string `json:"metadata"`
+	StartDate         int64             `json:"start_date"`
+	CancelAt          int64             `json:"cancel_at"`
+	CancelAtPeriodEnd bool              `json:"cancel_at_period_end"`
+	EndedAt           int64             `json:"ended_at"`
+	TrialEnd          int64             `json:"trial_end"`
+	// PeriodStart and PeriodEnd stood here until 2025-03-31, since then on items.
+	PeriodStart     int64 `json:"current_period_start"`
+	PeriodEnd       int64 `json:"current_period_end"`
+	PauseCollection *struct {
+		ResumesAt int64 `json:"resumes_at"`
+	} `json:"pause_collection"`
+	StatusDetails *struct {
+		Paused *struct {
+			Subscription *struct {
+				Type string `json:"type"`
+			} `json:"subscription"`
+		} `json:"paused"`
+	} `json:"status_details"`
+	Items struct {
+		Data []item `json:"data"`
+	} `json:"items"`
+}
+
+type item struct {
+	PeriodStart int64 `json:"current_period_start"`
+	PeriodEnd   int64 `json:"current_period_end"`
+	Quantity    int64 `json:"quantity"`
+	Price       price `json:"price"`
+}
+
+type invoice struct {
+	ID           string    `json:"id"`
+	Status       string    `json:"status"`
+	AmountPaid   int64     `json:"amount_paid"`
+	AmountDue    int64     `json:"amount_due"`
+	Subtotal     int64     `json:"subtotal"`
+	Currency     string    `json:"currency"`
+	Created      int64     `json:"created"`
+	Subscription reference `json:"subscription"`
+	Parent       parent    `json:"parent"`
+	NextAttempt  int64     `json:"next_payment_attempt"`
+	PeriodEnd    int64     `json:"period_end"`
+	Transitions  struct {
+		PaidAt int64 `json:"paid_at"`
+	} `json:"status_transitions"`
+	Lines struct {
+		Data []struct {
+			Quantity int64 `json:"quantity"`
+			Period   struct {
+				Start int64 `json:"start"`
+				End   int64 `json:"end"`
+			} `json:"period"`
+			Pricing struct {
+				Details struct {
+					Product reference `json:"product"`
+				} `json:"price_details"`
+			} `json:"pricing"`
+		} `json:"data"`
+	} `json:"lines"`
+}
+
+type session struct {
+	ID              string            `json:"id"`
+	Mode            string            `json:"mode"`
+	Status          string            `json:"status"`
+	PaymentStatus   string            `json:"payment_status"`
+	Livemode        bool              `json:"livemode"`
+	Created         int64             `json:"created"`
+	AmountTotal     int64             `json:"amount_total"`
+	Currency        string            `json:"currency"`
+	Customer        reference         `json:"customer"`
+	Subscription    reference         `json:"subscription"`
+	PaymentIntent   reference         `json:"payment_intent"`
+	ClientReference string            `json:"client_reference_id"`
+	Metadata        map[string]string `json:"metadata"`
+	URL             string            `json:"url"`
+	ExpiresAt       int64             `json:"expires_at"`
+	LineItems       struct {
+		Data []struct {
+			Quantity int64 `json:"quantity"`
+			Price    price `json:"price"`
+		} `json:"data"`
+	} `json:"line_items"`
+}
+
+type charge struct {
+	ID             string `json:"id"`
+	Amount         int64  `json:"amount"`
+	AmountRefunded int64  `json:"amount_refunded"`
+	Refunded       bool   `json:"refunded"`
+}
+
+type dispute struct {
+	ID           string `json:"id"`
+	Status       string `json:"status"`
+	Amount       int64  `json:"amount"`
+	Created      int64  `json:"created"`
+	Transactions []struct {
+		Amount int64 `json:"amount"`
+	} `json:"balance_transactions"`
+}
+
+func seconds(s int64) payments.Instant { return payments.Instant(s * 1000) }
+
+// charges are the settled invoices of a subscription. An invoice over nothing is
+// a trial when there was nothing to discount either.
+func charges(s subscription, invoices []invoice) (list []payments.Charge, paidThrough payments.Instant) {
+	for _, in := range invoices {
+		if in.Status != "paid" {
+			continue
+		}
+		c := payments.Charge{
+			ID: in.ID, At: seconds(in.Transitions.PaidAt), AmountMinor: in.AmountPaid, Currency: money.Currency(in.Currency),
+			Settled: true,
+		}
+		if c.At == 0 {
+			c.At = seconds(in.Created)
+		}
+		for _, line := range in.Lines.Data {
+			if end := seconds(line.Period.End); end > c.PeriodEnd {
+				c.PeriodStart, c.PeriodEnd = seconds(line.Period.Start), end
+				c.ProductID, c.Quantity = string(line.Pricing.Details.Product), line.Quantity
+			}
+		}
+		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodEnd <= seconds(s.TrialEnd)
+		paidThrough = max(paidThrough, c.PeriodEnd)
+		list = append(list, c)
+	}
+	return list, paidThrough
+}
+
+// settled reports whether any money arrived, be it nothing after a discount.
+func settled(list []payments.Charge) bool {
+	for _, c := range list {
+		if c.Settled && !c.Trial {
+			return true
+		}
+	}
+	return false
+}
+
+// lifecycle maps a subscription and what was paid of it.
+func lifecycle(s subscription, paid []payments.Charge, paidThrough payments.Instant, now time.Time) *payments.Lifecycle {
+	l := &payments.Lifecycle{
+		PurchasedAt: seconds(s.StartDate), PeriodStart: seconds(s.PeriodStart), AccessUntil: seconds(s.PeriodEnd),
+		CancelAt: seconds(s.CancelAt), WillRenew: !s.CancelAtPeriodEnd && s.CancelAt == 0,
+	}
+	if len(s.Items.Data) > 0 {
+		first := s.Items.Data[0]
+		l.ProductID, l.PriceID, l.Quantity = string(first.Price.Product), first.Price.ID, first.Quantity
+		if first.PeriodEnd > 0 {
+			l.PeriodStart, l.AccessUntil = seconds(first.PeriodStart), seconds(first.PeriodEnd)
+		}
+	}
+	switch s.Status {
+	case "trialing":
+		l.State, l.PeriodType = payments.StateActive, payments.PeriodTrial
+	case "active":
+		l.State = payments.StateActive
+		if s.PauseCollection != nil {
+			collectionPaused(l, s.PauseCollection.ResumesAt, paidThrough, now)
+		}
+	case "past_due":
+		// The processor has begun the next period already, which nobody has paid.
+		l.State, l.BillingIssueSince, l.AccessUntil = payments.StateGrace, l.PeriodStart, cmp.Or(paidThrough, l.PeriodStart)
+	case "unpaid":
+		l.State, l.BillingIssueSince, l.AccessUntil = payments.StateHold, l.PeriodStart, paidThrough
+	case "paused":
+		l.State, l.AccessUntil = pausedState(s), paidThrough
+	case "incomplete":
+		l.State, l.WillRenew = payments.StatePending, false
+	case "incomplete_expired":
+		l.State, l.WillRenew, l.EndedAt = payments.StateAbandoned, false, seconds(s.EndedAt)
+	case "canceled":
+		l.State, l.WillRenew, l.EndedAt = payments.StateEnded, false, seconds(s.EndedAt)
+		if !settled(paid) {
+			l.State = payments.StateAbandoned
+		}
+	default:
+		l.State = payments.StateHold // a state of tomorrow grants nothing
+	}
+	return l
+}
+
+// collectionPaused is a pause that the status does not show: what was paid for is
+// still used up.
+func collectionPaused(l *payments.Lifecycle, resumesAt int64, paidThrough payments.Instant, now time.Time) {
+	l.ResumeAt = seconds(resumesAt)
+	if paidThrough > payments.At(now) {
+		l.PauseAt, l.AccessUntil = paidThrough, paidThrough
+		return
+	}
+	l.State, l.AccessUntil = payments.StatePaused, paidThrough
+}
+
+// pausedState tells pauses that were asked for from payments that fail.
+func pausedState(s subscription) payments.State {
+	if d := s.StatusDetails; d != nil && d.Paused != nil && d.Paused.Subscription != nil {
+		switch d.Paused.Subscription.Type {
+		case "pause_requested", "system":
+			return payments.StatePaused
+		default:
+			return payments.StateHold
+		}
+	}
+	// Before the reason was told, a trial without a payment method was the only one.
+	return payments.StateHold
+}
+
+// purchase maps a session that pays once.
+func purchase(s session) *payments.Lifecycle {
+	l := &payments.Lifecycle{State: payments.StatePending, PurchasedAt: seconds(s.Created)}
+	if paidSession(s) {
+		l.State = payments.StateActive
+	}
+	if len(s.LineItems.Data) > 0 {
+		first := s.LineItems.Data[0]
+		l.ProductID, l.PriceID, l.Quantity = string(first.Price.Product), first.Price.ID, first.Quantity
+	}
+	return l
+}
+
+func paidSession(s session) bool {
+	return s.PaymentStatus == "paid" || s.PaymentStatus == "no_payment_required"
+}
+
+// sessionCharges are what a session that pays once was paid with. One over
+// nothing has no payment; its own id stands for it.
+func sessionCharges(s session) []payments.Charge {
+	if !paidSession(s) {
+		return nil
+	}
+	c := payments.Charge{
+		ID: string(s.PaymentIntent), At: seconds(s.Created), AmountMinor: s.AmountTotal, Currency: money.Currency(s.Currency), Settled: true,
+	}
+	if c.ID == "" {
+		c.ID = s.ID
+	}
+	if len(s.LineItems.Data) > 0 {
+		c.ProductID, c.Quantity = string(s.LineItems.Data[0].Price.Product), s.LineItems.Data[0].Quantity
+	}
+	return []payments.Charge{c}
+}
+
+// refunds are what went back of a charge: the sum of its refunds, and each
+// dispute by what it did to the balance.
+func refunds(chargeID string, c charge, disputes []dispute) []payments.Refund {
+	list := []payments.Refund{{
+		ID: "refunds", ChargeID: chargeID, AmountMinor: c.AmountRefunded,
+		Full: c.Refunded && c.AmountRefunded >= c.Amount, Reversed: c.AmountRefunded == 0,
+	}}
+	for _, d := range disputes {
+		r := payments.Refund{
+			ID: d.ID, ChargeID: chargeID, At: seconds(d.Created), AmountMinor: d.Amount,
+			Full: d.Amount >= c.Amount, Chargeback: true, Reversed: !withdrawn(d),
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// withdrawn reports whether a dispute holds the money back at the moment.
+// Inquiries, whose status starts with warning, do not.
+func withdrawn(d dispute) bool {
+	switch d.Status {
+	case "lost":
+		return true
+	case "needs_response", "under_review":
+		var net int64
+		for _, t := range d.Transactions {
+			net += t.Amount
+		}
+		return net < 0
+	default:
+		return false
+	}
+}
+
+// interval writes a price's period as in ISO 8601.
+func (p price) interval() string {
+	if p.Recurring == nil {
+		return ""
+	}
+	return money.Period(p.Recurring.Count, p.Recurring.Interval)
+}

@@ -1,0 +1,162 @@
+package payments
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/ledger"
+)
+
+// clawbackRetry is how long what could not be taken back waits until the ledger
+// is asked again.
+const clawbackRetry = 6 * time.Hour
+
+// settle brings the register of charges to what the facts of a purchase say, and
+// the ledger with it: in this transaction, once for each settled charge.
+func (p *Payments) settle(ctx context.Context, rail *rail, r *row) error {
+	for _, chargeID := range sorted(r.facts.Charges) {
+		facts := r.facts.Charges[chargeID]
+		c := r.charges[chargeID]
+		if c == nil {
+			c = &charge{id: chargeID, facts: facts}
+			ok, err := p.store.claim(ctx, r, c)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				p.host.Log.WarnContext(ctx, "payments: a charge belongs to two purchases; it stays with the first")
+				continue
+			}
+			r.charges[chargeID] = c
+		}
+		before := *c
+		c.facts = facts
+		if err := p.move(ctx, r, c); err != nil {
+			return err
+		}
+		if string(content(before.facts)) == string(content(c.facts)) && before.moves == c.moves && before.owed == c.owed && before.retryAt == c.retryAt {
+			continue
+		}
+		if err := p.store.saveCharge(ctx, r, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move credits what a charge is worth, and takes back what of it was refunded.
+func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
+	if c.credited > 0 && c.userID == "" {
+		return nil // its account's owner was erased
+	}
+	if c.credited == 0 {
+		amount, credit := p.worth(r, c)
+		if amount == 0 {
+			return nil
+		}
+		c.currency, c.userID, c.credited = credit.Currency, r.subject.ID, amount
+		if gone, chargeback := c.facts.gone(); gone < whole && !chargeback {
+			if err := p.credit(ctx, r, c, amount); err != nil {
+				return err
+			}
+		} else {
+			c.credited = 0 // it went back before it was ever credited
+			return nil
+		}
+	}
+	gone, chargeback := c.facts.gone()
+	if chargeback {
+		gone = whole
+	}
+	should := c.credited / whole * gone
+	should += c.credited % whole * gone / whole
+	switch {
+	case should < c.clawedBack: // the refund was reversed
+		back := c.clawedBack - should
+		if err := p.credit(ctx, r, c, back); err != nil {
+			return err
+		}
+		c.clawedBack, c.owed, c.retryAt = should, 0, 0
+		return nil
+	default:
+		return p.clawBack(ctx, r, c, should-c.clawedBack)
+	}
+}
+
+// worth returns what a charge adds to the ledger of whom.
+func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
+	paid := c.facts.Charge.Value
+	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
+		strings.HasPrefix(r.subject.ID, pseudonymPrefix) {
+		return 0, nil
+	}
+	product := p.catalog.byKey[r.productKey]
+	if paid.ProductID != "" {
+		if named, ok := p.catalog.find(r.rail, paid.ProductID, "", ""); ok {
+			product = named
+		}
+	}
+	if product.Credit == nil {
+		return 0, nil
+	}
+	quantity := max(paid.Quantity, 1)
+	if quantity > ledger.MaxAmount/product.Credit.Amount {
+		return 0, nil
+	}
+	return product.Credit.Amount * quantity, product.Credit
+}
+
+func (p *Payments) credit(ctx context.Context, r *row, c *charge, amount int64) error {
+	_, err := p.ledger.Credit(ctx, ledger.Entry{UserID: c.userID, Currency: c.currency, Amount: amount, Ref: moveRef(r.rail, c), Memo: r.productKey})
+	if err != nil {
+		return fmt.Errorf("payments: a charge could not be credited: %w", err)
+	}
+	c.moves++
+	return nil
+}
+
+// clawBack takes what it can of an amount; the rest is owed and tried again.
+func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64) error {
+	c.owed, c.retryAt = 0, 0
+	if amount == 0 {
+		return nil
+	}
+	balance, err := p.ledger.Balance(ctx, c.userID, c.currency)
+	if err != nil && !errors.Is(err, ledger.ErrAccountNotFound) {
+		return err
+	}
+	if take := min(balance.Available, amount); take > 0 {
+		_, err := p.ledger.Debit(ctx, ledger.Entry{UserID: c.userID, Currency: c.currency, Amount: take, Ref: moveRef(r.rail, c), Memo: r.productKey})
+		switch {
+		case err == nil:
+			c.moves++
+			c.clawedBack += take
+			amount -= take
+		case !errors.Is(err, ledger.ErrInsufficientFunds):
+			return fmt.Errorf("payments: a refund could not be taken back: %w", err)
+		}
+	}
+	if c.owed = amount; amount > 0 {
+		c.retryAt = At(p.host.DB.Now(ctx).Add(clawbackRetry))
+	}
+	return nil
+}
+
+// moveRef names a movement of a charge: the first is its credit.
+func moveRef(rail RailID, c *charge) string {
+	name := c.id
+	if len(name) > 120 || strings.Contains(name, "#") {
+		sum := sha256.Sum256([]byte(name))
+		name = hex.EncodeToString(sum[:])
+	}
+	ref := "payments:" + string(rail) + ":" + name
+	if c.moves > 0 {
+		ref = fmt.Sprintf("%s:%d", ref, c.moves)
+	}
+	return ref
+}

@@ -1,0 +1,582 @@
+package payments
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// Entitlement is one key that a subject has, and what it comes from.
+type Entitlement struct {
+	Key    string `json:"key"`
+	Active bool   `json:"active"`
+	// ExpiresAt is the latest end of its sources, null where one has none.
+	ExpiresAt *capability.Time `json:"expiresAt"`
+	// InGrace says that nothing but a purchase in grace grants it.
+	InGrace bool `json:"inGrace"`
+	// PeriodType, WillRenew and BillingIssueSince are those of the source that
+	// lasts longest.
+	PeriodType        PeriodType       `json:"periodType"`
+	WillRenew         bool             `json:"willRenew"`
+	BillingIssueSince *capability.Time `json:"billingIssueSince"`
+	Sources           []Source         `json:"sources"`
+}
+
+// Source is a purchase or a grant that gives an entitlement.
+type Source struct {
+	// Type is "purchase" or "grant".
+	Type              string           `json:"type"`
+	ID                string           `json:"id"`
+	Rail              RailID           `json:"rail,omitempty"`
+	ProductKey        string           `json:"productKey,omitempty"`
+	Status            Status           `json:"status,omitempty"`
+	ExpiresAt         *capability.Time `json:"expiresAt"`
+	PeriodType        PeriodType       `json:"periodType,omitempty"`
+	WillRenew         bool             `json:"willRenew"`
+	BillingIssueSince *capability.Time `json:"billingIssueSince,omitempty"`
+
+	until Instant // when it stops by itself, 0 for never
+}
+
+// Entitlements are what a subject is entitled to.
+type Entitlements struct {
+	Subject      Subject       `json:"subject"`
+	Entitlements []Entitlement `json:"entitlements"`
+	// AccountTokens are what apps give the stores for the subject.
+	AccountTokens map[RailID]string `json:"accountTokens,omitempty"`
+	AsOf          capability.Time   `json:"asOf"`
+}
+
+// sources are those of one subject by key, ended ones included.
+type sources map[string][]Source
+
+// active returns the keys that are granted at an instant.
+func (s sources) active(now Instant) map[string]bool {
+	keys := make(map[string]bool)
+	for key, list := range s {
+		for _, source := range list {
+			if source.until == 0 || now < source.until {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
+}
+
+// resolve reads what a subject is entitled to. keep leaves purchases out; nil
+// keeps all.
+func (p *Payments) resolve(ctx context.Context, subject Subject, keep func(*row) bool) (sources, error) {
+	rows, err := p.store.granting(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	masked, err := p.store.masked(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := p.store.grants(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	return p.collect(rows, grants, masked, keep), nil
+}
+
+// collect makes sources of the rows of one subject.
+func (p *Payments) collect(rows []*row, grants []grantRow, masked map[mask]bool, keep func(*row) bool) sources {
+	found := make(sources)
+	for _, r := range rows {
+		if !r.p.Status.Grants(!p.cfg.NoGraceAccess) || keep != nil && !keep(r) {
+			continue
+		}
+		for _, key := range p.catalog.byKey[r.productKey].Entitlements {
+			if !masked[mask{r.id, key}] {
+				found[key] = append(found[key], Source{Type: "purchase", ID: r.id, Rail: r.rail, ProductKey: r.productKey, Status: r.p.Status,
+					ExpiresAt: optional(r.p.AccessUntil), PeriodType: r.p.PeriodType, WillRenew: r.p.WillRenew,
+					BillingIssueSince: optional(r.p.BillingIssueSince), until: r.p.ChangesAt})
+			}
+		}
+	}
+	for _, g := range grants {
+		found[g.entitlement] = append(found[g.entitlement], Source{Type: "grant", ID: g.id, ExpiresAt: optional(g.expiresAt), until: g.expiresAt})
+	}
+	return found
+}
+
+// Entitlements returns what a subject is entitled to, and where from. What has
+// ended is not among it. Refuses with payments/subject_kind_mismatch.
+func (p *Payments) Entitlements(ctx context.Context, subject Subject) (e Entitlements, err error) {
+	if err := p.checkSubject(subject); err != nil {
+		return e, err
+	}
+	var found sources
+	err = p.host.DB.Read(ctx, func(ctx context.Context) (err error) {
+		found, err = p.resolve(ctx, subject, nil)
+		return err
+	})
+	if err != nil {
+		return e, err
+	}
+	return found.of(subject, At(p.host.Now())), nil
+}
+
+func (s sources) of(subject Subject, now Instant) Entitlements {
+	e := Entitlements{Subject: subject, Entitlements: []Entitlement{}, AsOf: capability.Millis(int64(now))}
+	for _, key := range sorted(s) {
+		if one, ok := combine(key, s[key], now); ok {
+			e.Entitlements = append(e.Entitlements, one)
+		}
+	}
+	return e
+}
+
+// ListEntitlements lists subjects that have or had something, by id, with what
+// they are entitled to now.
+func (p *Payments) ListEntitlements(ctx context.Context, page capability.Page) (capability.Items[Entitlements], error) {
+	var none capability.Items[Entitlements]
+	after := Subject{Type: p.cfg.BillingSubject}
+	if _, err := page.After(&after.ID); err != nil {
+		return none, err
+	}
+	var list []Entitlements
+	err := p.host.DB.Read(ctx, func(ctx context.Context) (err error) {
+		list, err = p.page(ctx, after, page.Limit+1)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	return capability.Paged(page, list, func(e Entitlements) []any { return []any{e.Subject.ID} }), nil
+}
+
+func (p *Payments) page(ctx context.Context, after Subject, limit int) ([]Entitlements, error) {
+	ids, err := p.store.subjects(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := p.store.grantingOf(ctx, after.Type, ids)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := p.store.grantsOf(ctx, after.Type, ids)
+	if err != nil {
+		return nil, err
+	}
+	masked, err := p.store.maskedOf(ctx, after.Type, ids)
+	if err != nil {
+		return nil, err
+	}
+	byID, givenTo := make(map[string][]*row), make(map[string][]grantRow)
+	for _, r := range rows {
+		byID[r.subject.ID] = append(byID[r.subject.ID], r)
+	}
+	for _, g := range grants {
+		givenTo[g.subject.ID] = append(givenTo[g.subject.ID], g)
+	}
+	now := At(p.host.Now())
+	list := make([]Entitlements, len(ids))
+	for i, each := range ids {
+		list[i] = p.collect(byID[each], givenTo[each], masked, nil).of(Subject{after.Type, each}, now)
+	}
+	return list, nil
+}
+
+// combine makes one entitlement of its sources: the one that lasts longest says
+// until when.
+func combine(key string, list []Source, now Instant) (Entitlement, bool) {
+	list = slices.DeleteFunc(slices.Clone(list), func(s Source) bool { return s.until != 0 && now >= s.until })
+	if len(list) == 0 {
+		return Entitlement{}, false
+	}
+	lasts := func(s Source) Instant {
+		if s.until == 0 {
+			return 1<<63 - 1
+		}
+		return s.until
+	}
+	slices.SortStableFunc(list, func(a, b Source) int {
+		if x, y := lasts(a), lasts(b); x != y {
+			return int(min(max(y-x, -1), 1))
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	best := list[0]
+	e := Entitlement{Key: key, Active: true, ExpiresAt: best.ExpiresAt, InGrace: true, PeriodType: best.PeriodType,
+		WillRenew: best.WillRenew, BillingIssueSince: best.BillingIssueSince, Sources: list}
+	if e.PeriodType == "" {
+		e.PeriodType = PeriodNormal
+	}
+	for _, s := range list {
+		e.InGrace = e.InGrace && s.Status == StatusInGrace
+	}
+	return e, true
+}
+
+// Entitled reports whether a subject has an entitlement now. It is cheap enough
+// for every request: what a subject has is cached, forgotten at once on the node
+// that changes it and within a second on others.
+func (p *Payments) Entitled(ctx context.Context, subject Subject, key string) (bool, error) {
+	now := p.host.Now()
+	known, ok := p.cache.get(subject, now)
+	if !ok {
+		if err := p.checkSubject(subject); err != nil {
+			return false, err
+		}
+		var err error
+		if known, err = p.load(ctx, subject, now); err != nil {
+			return false, err
+		}
+	}
+	until, has := known[key]
+	return has && (until == 0 || now.UnixMilli() < int64(until)), nil
+}
+
+// load reads what a subject has and caches it, unless it changed meanwhile or is
+// read in a transaction, which may not commit.
+func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (map[string]Instant, error) {
+	ticket := p.cache.begin()
+	found, err := p.resolve(ctx, subject, nil)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]Instant, len(found))
+	for key, list := range found {
+		for i, s := range list {
+			if last, ok := known[key]; i == 0 || ok && last != 0 && (s.until == 0 || s.until > last) {
+				known[key] = s.until
+			}
+		}
+	}
+	if !p.host.DB.InTransaction(ctx) {
+		p.cache.put(subject, known, now, ticket)
+	}
+	return known, nil
+}
+
+// cacheFor bounds how long a node works with what it has read, where the hint
+// of another node was lost.
+const (
+	cacheFor   = time.Second
+	cacheLimit = 50_000
+)
+
+// cache keeps what subjects are entitled to, each until when.
+type cache struct {
+	mu      sync.RWMutex
+	entries map[Subject]cached
+	// epoch counts what was forgotten, so that what was read before is not kept.
+	epoch uint64
+	floor uint64
+	gone  map[Subject]uint64
+}
+
+type cached struct {
+	known map[string]Instant
+	at    time.Time
+}
+
+func (c *cache) get(subject Subject, now time.Time) (map[string]Instant, bool) {
+	c.mu.RLock()
+	entry, ok := c.entries[subject]
+	c.mu.RUnlock()
+	if age := now.Sub(entry.at); !ok || age >= cacheFor || age < 0 {
+		return nil, false
+	}
+	return entry.known, true
+}
+
+func (c *cache) begin() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.epoch
+}
+
+func (c *cache) put(subject Subject, known map[string]Instant, now time.Time, ticket uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.gone[subject]; ok && at > ticket || ticket < c.floor {
+		return
+	}
+	if len(c.entries) >= cacheLimit {
+		clear(c.entries)
+	}
+	c.entries[subject] = cached{known, now}
+}
+
+func (c *cache) forget(subject Subject) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	delete(c.entries, subject)
+	if len(c.gone) >= cacheLimit {
+		clear(c.gone)
+		c.floor = c.epoch
+	}
+	c.gone[subject] = c.epoch
+}
+
+func (c *cache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	c.floor = c.epoch
+	clear(c.entries)
+	clear(c.gone)
+}
+
+// RequireEntitlement returns a middleware for routes of the application's own:
+// it admits signed-in users whose subject has the entitlement. It refuses with
+// auth/unauthenticated, auth/csrf and payments/entitlement_required, and needs
+// auth composed.
+func (p *Payments) RequireEntitlement(key string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := p.admit(r, key); err != nil {
+				writeRefusal(w, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// Require refuses a call of a capability of the application's own unless its
+// caller's subject has an entitlement, with payments/entitlement_required.
+func (p *Payments) Require(c *capability.Call, key string) error {
+	return p.require(c.Context(), c.Caller.UserID, key)
+}
+
+func (p *Payments) require(ctx context.Context, userID, key string) error {
+	subject, _, err := p.subjectOf(ctx, userID)
+	if err != nil {
+		return err
+	}
+	ok, err := p.Entitled(ctx, subject, key)
+	if err == nil && !ok {
+		err = ErrEntitlementRequired.With(map[string]string{"entitlement": key})
+	}
+	return err
+}
+
+func (p *Payments) admit(r *http.Request, key string) error {
+	if p.users == nil {
+		return capability.ErrUnauthenticated
+	}
+	users := p.users
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		caller, err := users.Bearer(r.Context(), token)
+		if err != nil {
+			return err
+		}
+		return p.require(r.Context(), caller.UserID, key)
+	}
+	caller, ok, err := users.Session(r)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return capability.ErrUnauthenticated
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := users.CSRF(r, caller); err != nil {
+			return err
+		}
+	}
+	return p.require(r.Context(), caller.UserID, key)
+}
+
+// mask is what of a purchase was taken away by hand.
+type mask struct{ purchaseID, entitlement string }
+
+// grantRow is an entitlement that was given by hand.
+type grantRow struct {
+	id                   string
+	subject              Subject
+	entitlement, reason  string
+	grantedAt, expiresAt Instant
+}
+
+// Grant is an entitlement that was given by hand.
+type Grant struct {
+	ID          string           `json:"id"`
+	Subject     Subject          `json:"subject"`
+	Entitlement string           `json:"entitlement"`
+	Reason      string           `json:"reason"`
+	GrantedAt   capability.Time  `json:"grantedAt"`
+	ExpiresAt   *capability.Time `json:"expiresAt"`
+}
+
+func (g grantRow) wire() Grant {
+	return Grant{g.id, g.subject, g.entitlement, g.reason, capability.Millis(int64(g.grantedAt)), optional(g.expiresAt)}
+}
+
+// GrantRequest gives an entitlement by hand.
+type GrantRequest struct {
+	Subject     Subject
+	Entitlement string
+	// ExpiresAt is the zero time for good, else in the future.
+	ExpiresAt time.Time
+	// Reason is 1 to 500 bytes, for the trail.
+	Reason string
+}
+
+// Grant gives an entitlement by hand: one of Config.ManualEntitlements. It
+// touches no purchase. Refuses with payments/entitlement_not_declared and
+// payments/subject_kind_mismatch.
+func (p *Payments) Grant(ctx context.Context, g GrantRequest) (Grant, error) {
+	if err := p.checkSubject(g.Subject); err != nil {
+		return Grant{}, err
+	}
+	if !slices.Contains(p.cfg.ManualEntitlements, g.Entitlement) {
+		return Grant{}, ErrEntitlementUnknown
+	}
+	if err := capability.CheckText("reason", g.Reason, 1, maxReason); err != nil {
+		return Grant{}, err
+	}
+	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(p.host.Now()) {
+		return Grant{}, capability.ErrInvalidRequest.Saying("expiresAt is not in the future.")
+	}
+	row := grantRow{subject: g.Subject, entitlement: g.Entitlement, reason: g.Reason, expiresAt: At(g.ExpiresAt)}
+	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := p.host.DB.Now(ctx)
+		row.id, row.grantedAt = id.New(now), At(now)
+		if err := p.touch(ctx, g.Subject); err != nil {
+			return err
+		}
+		rest, err := p.resolve(ctx, g.Subject, nil)
+		if err != nil {
+			return err
+		}
+		if err := p.store.insertGrant(ctx, row); err != nil {
+			return err
+		}
+		if err := p.audit.Record(ctx, audit.Event{Action: "payments/entitlement_granted", Subject: target(g.Subject),
+			Detail: map[string]any{"entitlement": g.Entitlement, "grantId": row.id}}); err != nil {
+			return err
+		}
+		return p.fire(ctx, g.Subject, nil, map[string]bool{g.Entitlement: true}, rest.active(At(now)))
+	})
+	return row.wire(), err
+}
+
+const maxReason = 500
+
+// RevokeRequest takes an entitlement away by hand. Of Entitlement, GrantID and
+// PurchaseID one is given: an entitlement wherever the subject has it from, one
+// grant, or all that one purchase gives.
+type RevokeRequest struct {
+	Subject     Subject
+	Entitlement string
+	GrantID     string
+	PurchaseID  string
+	Reason      string
+}
+
+// Revoke takes entitlements away by hand: grants end, and what purchases give is
+// masked until they are repaired; purchases made later give it again. Refuses
+// with payments/entitlement_not_found, payments/purchase_not_found and
+// payments/subject_kind_mismatch.
+func (p *Payments) Revoke(ctx context.Context, r RevokeRequest) (e Entitlements, err error) {
+	if err := p.checkSubject(r.Subject); err != nil {
+		return e, err
+	}
+	given := 0
+	for _, text := range []string{r.Entitlement, r.GrantID, r.PurchaseID} {
+		if text != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return e, capability.ErrInvalidRequest.Saying("Give one of entitlement, grantId and purchaseId.")
+	}
+	if err := capability.CheckText("reason", r.Reason, 1, maxReason); err != nil {
+		return e, err
+	}
+	err = p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.revoke(ctx, r) })
+	if err != nil {
+		return e, err
+	}
+	return p.Entitlements(ctx, r.Subject)
+}
+
+func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
+	now := At(p.host.DB.Now(ctx))
+	if err := p.touch(ctx, r.Subject); err != nil {
+		return err
+	}
+	found, err := p.resolve(ctx, r.Subject, nil)
+	if err != nil {
+		return err
+	}
+	was := found.active(now)
+	hit := false
+	for _, key := range sorted(found) {
+		for _, s := range found[key] {
+			if r.Entitlement != key && r.GrantID != s.ID && r.PurchaseID != s.ID || s.until != 0 && now >= s.until {
+				continue
+			}
+			hit = true
+			if s.Type == "grant" {
+				err = p.store.endGrant(ctx, s.ID)
+			} else {
+				err = p.store.addMask(ctx, mask{s.ID, key}, r.Subject, r.Reason)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case !hit && r.PurchaseID != "":
+		return ErrPurchaseNotFound
+	case !hit:
+		return ErrEntitlementNotFound
+	}
+	left, err := p.resolve(ctx, r.Subject, nil)
+	if err != nil {
+		return err
+	}
+	if err := p.audit.Record(ctx, audit.Event{Action: "payments/entitlement_revoked", Subject: target(r.Subject),
+		Detail: map[string]any{"entitlement": r.Entitlement, "grantId": r.GrantID, "purchaseId": r.PurchaseID}}); err != nil {
+		return err
+	}
+	return p.fire(ctx, r.Subject, was, left.active(now), nil)
+}
+
+// touch counts a change of a subject's entitlements; caches forget it when the
+// transaction commits.
+func (p *Payments) touch(ctx context.Context, subject Subject) error {
+	if err := p.store.ensureSubject(ctx, subject, newToken()); err != nil {
+		return err
+	}
+	if err := p.store.bump(ctx, subject); err != nil {
+		return err
+	}
+	p.forgetAfter(ctx, subject)
+	return p.host.PubSub.Publish(ctx, topic, []byte(string(subject.Type)+" "+subject.ID))
+}
+
+// checkSubject refuses a subject that cannot hold a purchase here.
+func (p *Payments) checkSubject(s Subject) error {
+	if s.Type != p.cfg.BillingSubject {
+		return ErrSubjectKind
+	}
+	if strings.HasPrefix(s.ID, pseudonymPrefix) {
+		return capability.ErrInvalidRequest.Saying("subjectId is taken by what is left of somebody who was erased.")
+	}
+	return capability.CheckText("subjectId", s.ID, 1, capability.MaxUserID)
+}
+
+func optional(i Instant) *capability.Time {
+	if i == 0 {
+		return nil
+	}
+	t := capability.Millis(int64(i))
+	return &t
+}

@@ -1,0 +1,236 @@
+package payments
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+)
+
+// Facts are what is known of one purchase: registers that are independent of
+// one another. In each the statement with the highest version stands; of two
+// with the same version, the one whose content is larger in the order of bytes.
+type Facts struct {
+	Environment  StoreEnvironment     `json:"environment,omitempty"`
+	Lifecycle    register[Lifecycle]  `json:"lifecycle,omitzero"`
+	Price        register[Price]      `json:"price,omitzero"`
+	Revoke       register[Revoke]     `json:"revoke,omitzero"`
+	Reference    register[references] `json:"reference,omitzero"`
+	AccountToken register[string]     `json:"accountToken,omitzero"`
+	CustomerID   register[string]     `json:"customerId,omitzero"`
+	// Acknowledge says that the rail waits, or waited, for an acknowledgement.
+	Acknowledge bool `json:"acknowledge,omitempty"`
+	// ReplacedBy is the purchase that took this one's place.
+	ReplacedBy string `json:"replacedBy,omitempty"`
+	// Charges are by their id; they are rows of their own.
+	Charges map[string]ChargeFacts `json:"-"`
+}
+
+// references is how the rail finds the purchase, and how it is owned.
+type references struct {
+	RawRef    string    `json:"rawRef,omitempty"`
+	Ownership Ownership `json:"ownership,omitempty"`
+}
+
+// ChargeFacts are what is known of one charge.
+type ChargeFacts struct {
+	Charge  register[Charge]            `json:"charge,omitzero"`
+	Refunds map[string]register[Refund] `json:"refunds,omitempty"`
+}
+
+// register holds the statement that stands.
+type register[T any] struct {
+	Version int64 `json:"version"`
+	Value   *T    `json:"value"`
+}
+
+func said[T any](version int64, value *T) register[T] { return register[T]{version, value} }
+
+// merge returns the register that stands of two.
+func (r register[T]) merge(other register[T]) register[T] {
+	switch {
+	case other.Value == nil:
+		return r
+	case r.Value == nil || other.Version > r.Version:
+		return other
+	case other.Version == r.Version && bytes.Compare(content(other.Value), content(r.Value)) > 0:
+		return other
+	}
+	return r
+}
+
+func content(value any) []byte {
+	text, _ := json.Marshal(value) // of plain data
+	return text
+}
+
+// Merge adds an observation to what is known. The order in which observations
+// are merged, and how often, makes no difference; facts are not changed in
+// place.
+func Merge(f Facts, o Observation) Facts {
+	if o.Environment > f.Environment {
+		f.Environment = o.Environment
+	}
+	f.Lifecycle = f.Lifecycle.merge(said(o.Version, o.Lifecycle))
+	f.Price = f.Price.merge(said(o.Version, o.Price))
+	f.Revoke = f.Revoke.merge(said(o.Version, o.Revoke))
+	if o.RawRef != "" || o.Ownership != "" {
+		f.Reference = f.Reference.merge(said(o.Version, &references{o.RawRef, o.Ownership}))
+	}
+	if o.AccountToken != "" {
+		f.AccountToken = f.AccountToken.merge(said(o.Version, &o.AccountToken))
+	}
+	if o.CustomerID != "" {
+		f.CustomerID = f.CustomerID.merge(said(o.Version, &o.CustomerID))
+	}
+	f.Acknowledge = f.Acknowledge || o.NeedsAcknowledge
+	if len(o.Charges)+len(o.Refunds) == 0 {
+		return f
+	}
+	f.Charges = maps.Clone(f.Charges)
+	if f.Charges == nil {
+		f.Charges = make(map[string]ChargeFacts)
+	}
+	for _, charge := range o.Charges {
+		known := f.Charges[charge.ID]
+		known.Charge = mergeCharge(known.Charge, said(o.Version, &charge))
+		f.Charges[charge.ID] = known
+	}
+	for _, refund := range o.Refunds {
+		version := o.Version
+		if refund.Version > 0 {
+			version = refund.Version
+		}
+		known := f.Charges[refund.ChargeID]
+		refunds := maps.Clone(known.Refunds)
+		if refunds == nil {
+			refunds = make(map[string]register[Refund])
+		}
+		refunds[refund.ID] = refunds[refund.ID].merge(said(version, &refund))
+		known.Refunds = refunds
+		f.Charges[refund.ChargeID] = known
+	}
+	return f
+}
+
+// mergeCharge lets a settled charge stand against any statement that it has not.
+func mergeCharge(known, other register[Charge]) register[Charge] {
+	if known.Value != nil && other.Value != nil && known.Value.Settled != other.Value.Settled {
+		if known.Value.Settled {
+			return known
+		}
+		return other
+	}
+	return known.merge(other)
+}
+
+// replaced adds that another purchase took this one's place.
+func (f Facts) replaced(by string) Facts {
+	f.ReplacedBy = max(f.ReplacedBy, by)
+	return f
+}
+
+// arrived reports whether money arrived by this charge at any time: none goes
+// back that did not.
+func (c ChargeFacts) arrived() bool {
+	if c.Charge.Value != nil && c.Charge.Value.Settled && !c.Charge.Value.Trial {
+		return true
+	}
+	for _, r := range c.Refunds {
+		if !r.Value.Reversed {
+			return true
+		}
+	}
+	return false
+}
+
+// gone returns how much of the charge went back, in parts of 10,000, and whether
+// the payer's bank took it.
+func (c ChargeFacts) gone() (basisPoints int64, chargeback bool) {
+	for _, r := range c.Refunds {
+		refund := r.Value
+		if refund.Reversed {
+			continue
+		}
+		if refund.Chargeback {
+			chargeback = true
+		}
+		basisPoints += c.part(*refund)
+	}
+	return min(basisPoints, whole), chargeback
+}
+
+// whole is everything, in basis points.
+const whole = 10_000
+
+func (c ChargeFacts) part(r Refund) int64 {
+	charge := c.Charge.Value
+	switch {
+	case r.Full:
+		return whole
+	case r.BasisPoints > 0:
+		return min(r.BasisPoints, whole)
+	case r.Quantity > 0 && charge != nil:
+		return proportion(r.Quantity, max(charge.Quantity, 1))
+	case r.AmountMinor > 0 && charge != nil && charge.AmountMinor > 0:
+		return proportion(r.AmountMinor, charge.AmountMinor)
+	}
+	return 0
+}
+
+// proportion returns part of all in basis points; only all of it is whole.
+func proportion(part, all int64) int64 {
+	if part >= all {
+		return whole
+	}
+	return int64(float64(part) / float64(all) * whole)
+}
+
+// latest returns the charge that decides whether the purchase was refunded: the
+// newest one by which money arrived.
+func (f Facts) latest() (id string, ok bool) {
+	var at Instant
+	for each, c := range f.Charges {
+		if !c.arrived() {
+			continue
+		}
+		var when Instant
+		if c.Charge.Value != nil {
+			when = c.Charge.Value.At
+		}
+		if !ok || when > at || when == at && each > id {
+			id, at, ok = each, when, true
+		}
+	}
+	return id, ok
+}
+
+// paidThrough returns the end of the last period that was paid for.
+func (f Facts) paidThrough() (until Instant) {
+	for _, c := range f.Charges {
+		if c.Charge.Value != nil && c.Charge.Value.Settled {
+			until = max(until, c.Charge.Value.PeriodEnd)
+		}
+	}
+	return until
+}
+
+func (f Facts) ownership() Ownership {
+	if f.Reference.Value != nil && f.Reference.Value.Ownership != "" {
+		return f.Reference.Value.Ownership
+	}
+	return OwnershipPurchased
+}
+
+func (f Facts) rawRef() string {
+	if f.Reference.Value == nil {
+		return ""
+	}
+	return f.Reference.Value.RawRef
+}
+
+func (f Facts) customer() string {
+	if f.CustomerID.Value == nil {
+		return ""
+	}
+	return *f.CustomerID.Value
+}

@@ -1,0 +1,308 @@
+// Package outbound is the HTTP client of the rails. Whatever a store does, a
+// call ends: each try has a deadline, an answer has a size, tries are few with
+// jitter between them and no sooner than Retry-After asks, calls under way are
+// counted, and a store that keeps failing is left alone for a while.
+package outbound
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+)
+
+// The bounds of a [Client].
+const (
+	// Timeout bounds one try, with reading the answer.
+	Timeout = 10 * time.Second
+	// MaxAnswer bounds an answer, in bytes.
+	MaxAnswer = 4 << 20
+	// Tries is how often a call is made at most.
+	Tries = 3
+	// MaxUnderWay bounds the calls of one client at the same time; more wait.
+	MaxUnderWay = 16
+	// MaxWait bounds the time between two tries. A store that asks for more is
+	// not tried again by the same call.
+	MaxWait = 3 * time.Second
+
+	firstWait = 200 * time.Millisecond
+)
+
+// Client calls one rail. It is safe for concurrent use.
+type Client struct {
+	rail    payments.RailID
+	http    *http.Client
+	wait    func(context.Context, time.Duration) error
+	slots   chan struct{}
+	breaker breaker
+}
+
+// New makes a client over the caller's own, nil for a new one. Redirects are
+// never followed, so that credentials stay where they belong.
+func New(rail payments.RailID, over *http.Client) *Client {
+	client := http.Client{}
+	if over != nil {
+		client = *over
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{rail: rail, http: &client, wait: sleep, slots: make(chan struct{}, MaxUnderWay)}
+}
+
+// Waiting replaces real time between tries, for tests.
+func (c *Client) Waiting(wait func(context.Context, time.Duration) error) { c.wait = wait }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// CheckBase reports what is wrong with an address of a rail, which is https, or
+// http on loopback, without user, query and fragment.
+func CheckBase(text string) error {
+	base, err := url.Parse(text)
+	if err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		return errors.New("is not an address like https://api.example.com")
+	}
+	if base.Scheme != "https" && (base.Scheme != "http" || !Loopback(base.Hostname())) {
+		return errors.New("is not https")
+	}
+	return nil
+}
+
+// MustBase is the option if one is given, which must be an address that
+// [CheckBase] takes, otherwise the default.
+func MustBase(rail payments.RailID, option, standard string) string {
+	if option == "" {
+		return standard
+	}
+	if err := CheckBase(option); err != nil {
+		panic(string(rail) + ": the base address " + err.Error())
+	}
+	return strings.TrimSuffix(option, "/")
+}
+
+// Loopback reports whether a host is this machine.
+func Loopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// Request is one call.
+type Request struct {
+	// Now is the clock of the call.
+	Now    func() time.Time
+	Method string
+	// Base is an address without a trailing slash, Path is joined to it as it is:
+	// what comes from outside must be escaped by [Segment].
+	Base, Path string
+	Query      url.Values
+	Header     http.Header
+	Body       []byte
+	// Repeatable says that a second try does no harm: the call only reads, or
+	// carries an idempotency key.
+	Repeatable bool
+}
+
+// Segment escapes one element of a path, also one that a server would resolve.
+func Segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
+
+// Answer is what a rail said, with any status that is no fault of the moment.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// OK reports a status of 200 to 299.
+func (a Answer) OK() bool { return a.Status >= 200 && a.Status < 300 }
+
+// Unavailable is the error of a call that may succeed later: no connection, no
+// answer in time, a status of 408, 429 or from 500, or a breaker that is open.
+type Unavailable struct {
+	Rail payments.RailID
+	// Status is 0 without an answer.
+	Status int
+	// RetryAfter is what the rail or the breaker asks to wait; 0 when unknown.
+	RetryAfter time.Duration
+	Cause      error
+}
+
+func (e *Unavailable) Error() string {
+	if e.Status != 0 {
+		return fmt.Sprintf("%s answered %d", e.Rail, e.Status)
+	}
+	return fmt.Sprintf("%s is not available: %v", e.Rail, e.Cause)
+}
+
+func (e *Unavailable) Unwrap() error { return e.Cause }
+
+// ErrOpen is the cause of an [Unavailable] that asked nobody, because too many
+// calls before it had failed.
+var ErrOpen = errors.New("too many calls have failed")
+
+// errTooLarge is the cause of an [Unavailable] for an answer above [MaxAnswer].
+var errTooLarge = errors.New("the answer is too large")
+
+// Do makes a call. Its errors are [payments.Transient] ones and that of a
+// canceled context.
+func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
+	answer, err := c.do(ctx, r)
+	var failed *Unavailable
+	if errors.As(err, &failed) {
+		err = payments.Transient(failed, failed.RetryAfter)
+	}
+	return answer, err
+}
+
+// JSON makes a call and decodes an answer of status 200 to 299. Other statuses
+// are no error.
+func (c *Client) JSON(ctx context.Context, r Request, into any) (Answer, error) {
+	answer, err := c.Do(ctx, r)
+	if err != nil || !answer.OK() || into == nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(answer.Body, into); err != nil {
+		return answer, payments.Transient(fmt.Errorf("%s: the answer is not the JSON it should be", c.rail), 0)
+	}
+	return answer, nil
+}
+
+// Unexpected is the error for a status that the caller has no meaning for, such
+// as one that says that the credentials are wrong.
+func (c *Client) Unexpected(a Answer) error {
+	return fmt.Errorf("%s answered %d", c.rail, a.Status)
+}
+
+func (c *Client) do(ctx context.Context, r Request) (Answer, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return Answer{}, c.unavailable(ctx, ctx.Err())
+	}
+	pause := firstWait
+	for try := 1; ; try++ {
+		answer, err := c.once(ctx, r)
+		var failed *Unavailable
+		if !errors.As(err, &failed) || errors.Is(err, ErrOpen) {
+			return answer, err
+		}
+		again := r.Repeatable || failed.Status == http.StatusTooManyRequests
+		wait := max(failed.RetryAfter, pause/2+rand.N(pause/2+1))
+		if !again || try == Tries || wait > MaxWait || !fits(ctx, wait) || c.wait(ctx, wait) != nil {
+			return answer, err
+		}
+		pause *= 2
+	}
+}
+
+// fits reports whether there is time left after a wait; contexts carry real time.
+func fits(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) > wait
+}
+
+func (c *Client) once(ctx context.Context, r Request) (Answer, error) {
+	if left := c.breaker.enter(r.Now()); left > 0 {
+		return Answer{}, &Unavailable{Rail: c.rail, RetryAfter: left, Cause: ErrOpen}
+	}
+	answer, err := c.try(ctx, r)
+	switch {
+	case err == nil || errors.Is(err, errRequest):
+		c.breaker.succeed()
+	case errors.Is(ctx.Err(), context.Canceled):
+		c.breaker.leave() // the caller went away: that says nothing about the rail
+	default:
+		c.breaker.fail(r.Now(), err)
+	}
+	return answer, err
+}
+
+// errRequest is for a request that cannot be made, which is no fault of the rail.
+var errRequest = errors.New("the request cannot be made")
+
+func (c *Client) try(ctx context.Context, r Request) (Answer, error) {
+	within, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(within, cmp.Or(r.Method, http.MethodGet), target(r), bytes.NewReader(r.Body))
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s: %w", c.rail, errRequest)
+	}
+	for name, values := range r.Header {
+		request.Header[name] = values
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "kit-payments")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return Answer{}, c.unavailable(ctx, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	if err == nil && len(body) > MaxAnswer {
+		err = errTooLarge
+	}
+	if err != nil {
+		return Answer{}, c.unavailable(ctx, err)
+	}
+	answer := Answer{Status: response.StatusCode, Header: response.Header, Body: body}
+	if s := answer.Status; s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout {
+		return answer, &Unavailable{Rail: c.rail, Status: s, RetryAfter: retryAfter(response.Header, r.Now())}
+	}
+	return answer, nil
+}
+
+func target(r Request) string {
+	if len(r.Query) == 0 {
+		return r.Base + r.Path
+	}
+	return r.Base + r.Path + "?" + r.Query.Encode()
+}
+
+// unavailable drops the address from the error of the client: paths hold tokens
+// that are as good as a purchase.
+func (c *Client) unavailable(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return &Unavailable{Rail: c.rail, Cause: err}
+}
+
+// retryAfter reads seconds or a date. It never exceeds an hour.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, time.Hour)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), time.Hour)
+	}
+	return 0
+}

@@ -1,0 +1,176 @@
+package payments
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func drawInstant(t *rapid.T, name string) Instant {
+	return Instant(rapid.SampledFrom([]int64{0, 1000, 2000, 3000, 4000}).Draw(t, name))
+}
+
+// drawObservation draws what a rail may say about one purchase, in small ranges so
+// that versions, charges and refunds collide.
+func drawObservation(t *rapid.T) Observation {
+	o := Observation{TransactionID: "t", Version: rapid.Int64Range(1, 4).Draw(t, "version"), Environment: EnvironmentSandbox}
+	states := []State{StateActive, StatePending, StateGrace, StateHold, StatePaused, StateEnded, StateAbandoned}
+	if rapid.Bool().Draw(t, "lifecycle") {
+		o.Lifecycle = &Lifecycle{
+			ProductID: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "product"), State: rapid.SampledFrom(states).Draw(t, "state"),
+			AccessUntil: drawInstant(t, "until"), GraceUntil: drawInstant(t, "grace"), ResumeAt: drawInstant(t, "resume"),
+			WillRenew: rapid.Bool().Draw(t, "renew"), EndedAt: drawInstant(t, "ended"),
+		}
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "charges") {
+		o.Charges = append(o.Charges, Charge{ID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "charge")), At: drawInstant(t, "at"), AmountMinor: int64(i),
+			Settled: rapid.Bool().Draw(t, "settled"), Trial: rapid.Bool().Draw(t, "trial"), PeriodEnd: drawInstant(t, "end")})
+	}
+	if rapid.Bool().Draw(t, "refund") {
+		o.Refunds = []Refund{{ID: rapid.SampledFrom([]string{"r", "s"}).Draw(t, "refundId"), ChargeID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "of")),
+			Full: rapid.Bool().Draw(t, "full"), Chargeback: rapid.Bool().Draw(t, "chargeback"), Reversed: rapid.Bool().Draw(t, "reversed")}}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "revoke") == 0 {
+		o.Revoke = &Revoke{At: drawInstant(t, "revokedAt"), Reversed: rapid.Bool().Draw(t, "given back")}
+	}
+	if rapid.Bool().Draw(t, "token") {
+		o.AccountToken = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "accountToken")
+	}
+	return o
+}
+
+func mergeAll(list []Observation) (f Facts) {
+	for _, o := range list {
+		f = Merge(f, o)
+	}
+	return f
+}
+
+// TestMergeIsCommutativeAndIdempotent: any order and any repetition lead to the
+// same facts, and so to the same status at every instant.
+func TestMergeIsCommutativeAndIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOfN(rapid.Custom(drawObservation), 1, 8).Draw(t, "observations")
+		want := mergeAll(list)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		for range 5 {
+			shuffled := append([]Observation(nil), list...)
+			for range random.IntN(4) {
+				shuffled = append(shuffled, list[random.IntN(len(list))])
+			}
+			random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+			if diff := cmp.Diff(flat(want), flat(mergeAll(shuffled))); diff != "" {
+				t.Fatalf("another order, other facts (-first +shuffled):\n%s", diff)
+			}
+		}
+	})
+}
+
+// TestMergeKeepsItsArguments: merging does not change what it is given.
+func TestMergeKeepsItsArguments(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOfN(rapid.Custom(drawObservation), 2, 5).Draw(t, "observations")
+		before := mergeAll(list[:1])
+		text := flat(before)
+		for _, o := range list[1:] {
+			Merge(before, o)
+		}
+		if diff := cmp.Diff(text, flat(before)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// flat shows facts as JSON, charges included.
+func flat(f Facts) string {
+	text, _ := json.Marshal(struct {
+		Facts   Facts
+		Charges map[string]ChargeFacts
+	}{f, f.Charges})
+	return string(text)
+}
+
+// TestProjectionLaws holds every projection to the specification's table.
+func TestProjectionLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := mergeAll(rapid.SliceOfN(rapid.Custom(drawObservation), 1, 8).Draw(t, "observations"))
+		terms := Terms{Kind: rapid.SampledFrom([]ProductKind{KindSubscription, KindOneTime, KindConsumable}).Draw(t, "kind"),
+			ReportsCompleted: rapid.Bool().Draw(t, "store"), NeverUnpaid: rapid.Bool().Draw(t, "ios"), Grace: rapid.Bool().Draw(t, "policy"),
+			Leeway: time.Duration(rapid.IntRange(0, 1).Draw(t, "leeway")) * 500 * time.Millisecond}
+		for now := Instant(0); now < 6000; now += 250 {
+			p := Project(f, terms, now)
+			if terms.NeverUnpaid && (p.Status == StatusNeverPaid || p.Then == StatusNeverPaid) {
+				t.Fatalf("never_paid where nothing is ever unpaid, at %d", now)
+			}
+			if p.ResumeAt != 0 && p.Status != StatusPaused {
+				t.Fatalf("resumeAt of %s", p.Status)
+			}
+			if p.GraceUntil != 0 && p.Status != StatusInGrace {
+				t.Fatalf("graceUntil of %s", p.Status)
+			}
+			if p.Grants != p.Status.Grants(terms.Grace) || p.MoneyArrived != p.Status.MoneyArrived() {
+				t.Fatalf("%s grants %v, money %v", p.Status, p.Grants, p.MoneyArrived)
+			}
+			if p.ChangesAt == 0 {
+				continue
+			}
+			if p.ChangesAt <= now {
+				t.Fatalf("%s changes at %d, which is past at %d", p.Status, p.ChangesAt, now)
+			}
+			if before := Project(f, terms, p.ChangesAt-1); before.Status != p.Status {
+				t.Fatalf("%s becomes %s before it is said to", p.Status, before.Status)
+			}
+			if after := Project(f, terms, p.ChangesAt); after.Status != p.Then {
+				t.Fatalf("%s becomes %s at %d, not %s as said", p.Status, after.Status, p.ChangesAt, p.Then)
+			}
+		}
+	})
+}
+
+// TestStatusTable is the table of the specification.
+func TestStatusTable(t *testing.T) {
+	for status, want := range map[Status][3]bool{ // grants by policy, grants without grace, money
+		StatusActive: {true, true, true}, StatusInGrace: {true, false, false}, StatusOnHold: {}, StatusCanceled: {true, true, true},
+		StatusExpired: {false, false, true}, StatusNeverPaid: {}, StatusRefunded: {}, StatusRevoked: {}, StatusPaused: {false, false, true},
+	} {
+		if got := [3]bool{status.Grants(true), status.Grants(false), status.MoneyArrived()}; got != want {
+			t.Errorf("%s: %v, want %v", status, got, want)
+		}
+	}
+}
+
+// TestPrecedence: what took the money or the access away comes first.
+func TestPrecedence(t *testing.T) {
+	paid := func(id string, at Instant) Charge { return Charge{ID: id, At: at, Settled: true} }
+	active := &Lifecycle{ProductID: "a", State: StateActive, WillRenew: true, AccessUntil: 10_000}
+	terms := Terms{Kind: KindSubscription}
+	for name, c := range map[string]struct {
+		list []Observation
+		want Status
+	}{
+		"refund of the latest charge": {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{paid("a", 1)}, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
+		"renewal after a refund":      {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{paid("a", 1), paid("b", 2)}, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusActive},
+		"chargeback":                  {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{paid("a", 1)}, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true, Chargeback: true}}}}, StatusRevoked},
+		"chargeback won back": {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{paid("a", 1)}, Refunds: []Refund{{ID: "r", ChargeID: "a", Chargeback: true}}},
+			{Version: 2, Refunds: []Refund{{ID: "r", ChargeID: "a", Chargeback: true, Reversed: true}}}}, StatusActive},
+		"two halves refunded": {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 10}},
+			Refunds: []Refund{{ID: "r", ChargeID: "a", AmountMinor: 5}, {ID: "s", ChargeID: "a", AmountMinor: 5}}}}, StatusRefunded},
+		"a part refunded":      {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 10}}, Refunds: []Refund{{ID: "r", ChargeID: "a", AmountMinor: 9}}}}, StatusActive},
+		"refund first":         {[]Observation{{Version: 1, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
+		"revoked":              {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}}, StatusRevoked},
+		"revoked and back":     {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}, {Version: 2, Revoke: &Revoke{Reversed: true}}}, StatusActive},
+		"ended and never paid": {[]Observation{{Version: 1, Lifecycle: &Lifecycle{State: StateEnded}}}, StatusNeverPaid},
+		"ended and paid":       {[]Observation{{Version: 1, Lifecycle: &Lifecycle{State: StateEnded}, Charges: []Charge{paid("a", 1)}}}, StatusExpired},
+		"trial that lapsed":    {[]Observation{{Version: 1, Lifecycle: &Lifecycle{State: StateEnded}, Charges: []Charge{{ID: "a", Settled: true, Trial: true}}}}, StatusNeverPaid},
+		"paid and canceled":    {[]Observation{{Version: 1, Lifecycle: &Lifecycle{State: StateActive, AccessUntil: 9000}}}, StatusCanceled},
+	} {
+		if got := Project(mergeAll(c.list), terms, 5000).Status; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

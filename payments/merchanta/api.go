@@ -1,0 +1,329 @@
+package merchanta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/money"
+	"github.com/kitbackend/kit/payments/internal/outbound"
+)
+
+const (
+	// maxTransactions bounds what is read of a subscription's transactions, and
+	// maxOfCustomer what is read of a customer.
+	maxTransactions = 30
+	maxOfCustomer   = 20
+	maxEvents       = 200
+)
+
+// get reads the data of an answer; found is false when there is none.
+func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
+	answer, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
+	if err != nil || answer.OK() {
+		return err == nil, err
+	}
+	if answer.Status == http.StatusNotFound {
+		return false, nil
+	}
+	return false, r.client.Unexpected(answer)
+}
+
+// call sends JSON. Only what reads is tried again: there are no keys that would
+// make a repeated request one.
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Answer, error) {
+	request := outbound.Request{
+		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
+		Header: http.Header{"Authorization": {"Bearer " + a.Credentials["apiKey"].Reveal()}, "Paddle-Version": {"1"}},
+	}
+	if a.Environment == payments.EnvironmentProduction {
+		request.Base = r.production
+	}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return outbound.Answer{}, err
+		}
+		request.Body = text
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return r.client.JSON(ctx, request, &struct {
+		Data any `json:"data"`
+	}{into})
+}
+
+// ofSubscription adds what was paid where the status depends on it.
+func (r *rail) ofSubscription(ctx context.Context, a payments.Access, s subscription) ([]payments.Observation, error) {
+	var p paid
+	if s.asks() {
+		var found []transaction
+		query := url.Values{
+			"subscription_id": {s.ID}, "status": {"completed,paid,past_due"},
+			"order_by": {"billed_at[DESC]"}, "per_page": {strconv.Itoa(maxTransactions)},
+		}
+		if _, err := r.get(ctx, a, "/transactions", query, &found); err != nil {
+			return nil, err
+		}
+		for _, t := range found {
+			if t.settled() {
+				p.charges = append(p.charges, charge(t))
+			} else if t.Status == "past_due" {
+				p.overdue = true
+			}
+		}
+	}
+	return []payments.Observation{fromSubscription(s, p)}, nil
+}
+
+func (r *rail) subscription(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
+	var s subscription
+	found, err := r.get(ctx, a, "/subscriptions/"+outbound.Segment(id), nil, &s)
+	if err != nil {
+		return nil, err
+	}
+	if !found || s.ID != id {
+		return nil, payments.ErrPurchaseNotFound
+	}
+	return r.ofSubscription(ctx, a, s)
+}
+
+// transaction fetches one, with the subscription that it is of.
+func (r *rail) transaction(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
+	var t transaction
+	found, err := r.get(ctx, a, "/transactions/"+outbound.Segment(id), nil, &t)
+	if err != nil {
+		return nil, err
+	}
+	if !found || t.ID != id {
+		return nil, payments.ErrPurchaseNotFound
+	}
+	observations := fromTransaction(t)
+	if t.SubscriptionID == "" {
+		return observations, nil
+	}
+	whole, err := r.subscription(ctx, a, t.SubscriptionID)
+	return append(whole, observations...), err
+}
+
+// ofAdjustment fetches the purchase that an adjustment is about: a refund may be
+// the first that is heard of it.
+func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment) ([]payments.Observation, error) {
+	back, ok := refund(j)
+	if !ok {
+		return nil, nil
+	}
+	observations, err := r.transaction(ctx, a, j.TransactionID)
+	if err != nil || len(observations) == 0 {
+		return nil, err
+	}
+	observations[0].Refunds = []payments.Refund{back}
+	return observations, nil
+}
+
+// adjustments fetches what went back of a transaction or subscription.
+func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string) ([]payments.Refund, error) {
+	var found []adjustment
+	if _, err := r.get(ctx, a, "/adjustments", url.Values{by: {id}, "per_page": {strconv.Itoa(maxTransactions)}}, &found); err != nil {
+		return nil, err
+	}
+	var list []payments.Refund
+	for _, j := range found {
+		if back, ok := refund(j); ok {
+			list = append(list, back)
+		}
+	}
+	return list, nil
+}
+
+// ofCustomer fetches the newest subscriptions and single purchases of a customer.
+func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID string) ([]payments.Observation, error) {
+	var all []payments.Observation
+	query := url.Values{"customer_id": {customerID}, "per_page": {strconv.Itoa(maxOfCustomer)}}
+	var subscriptions []subscription
+	if _, err := r.get(ctx, a, "/subscriptions", query, &subscriptions); err != nil {
+		return nil, err
+	}
+	for _, s := range subscriptions {
+		observations, err := r.ofSubscription(ctx, a, s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, observations...)
+	}
+	query.Set("status", "completed,paid")
+	var transactions []transaction
+	if _, err := r.get(ctx, a, "/transactions", query, &transactions); err != nil {
+		return nil, err
+	}
+	for _, t := range transactions {
+		all = append(all, fromTransaction(t)...)
+	}
+	return all, nil
+}
+
+// history reads the events before the cursor, the newest first, back to the
+// beginning of the window.
+func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
+	query := url.Values{"order_by": {"id[DESC]"}, "per_page": {strconv.Itoa(min(max(w.Limit, 1), maxEvents))}}
+	if w.Cursor != "" {
+		query.Set("after", w.Cursor)
+	}
+	var events []json.RawMessage
+	if _, err := r.get(ctx, a, "/events", query, &events); err != nil {
+		return payments.HistoryPage{}, err
+	}
+	var page payments.HistoryPage
+	for _, raw := range events {
+		d, err := delivery(raw)
+		if err != nil {
+			continue
+		}
+		if d.At < w.Since {
+			page.Next = ""
+			return page, nil
+		}
+		page.Next = d.ID
+		if d.At <= w.Until && handled(d.Type) {
+			page.Deliveries = append(page.Deliveries, d)
+		}
+	}
+	if len(events) < min(max(w.Limit, 1), maxEvents) {
+		page.Next = ""
+	}
+	return page, nil
+}
+
+func handled(event string) bool {
+	kind, _, _ := strings.Cut(event, ".")
+	return kind == "subscription" || kind == "transaction" || kind == "adjustment"
+}
+
+func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
+	body := map[string]any{
+		"items":       []map[string]any{{"price_id": c.Store.PriceID, "quantity": max(c.Quantity, 1)}},
+		"custom_data": map[string]string{accountKey: c.AccountToken},
+		"checkout":    map[string]string{"url": c.Success},
+	}
+	if c.CustomerID != "" {
+		body["customer_id"] = c.CustomerID
+	}
+	if c.DiscountID != "" {
+		body["discount_id"] = c.DiscountID
+	}
+	var t transaction
+	answer, err := r.call(ctx, a, http.MethodPost, "/transactions", nil, body, &t)
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	if err == nil && t.Checkout == nil {
+		err = errors.New("merchant_a made a transaction without a checkout")
+	}
+	if err != nil {
+		return payments.Checkout{}, err
+	}
+	return payments.Checkout{SessionID: t.ID, URL: t.Checkout.URL, CustomerID: t.CustomerID}, nil
+}
+
+func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalRequest) (payments.Portal, error) {
+	if p.CustomerID == "" {
+		return payments.Portal{}, payments.ErrCustomerNotFound
+	}
+	var made struct {
+		URLs struct {
+			General struct {
+				Overview string `json:"overview"`
+			} `json:"general"`
+		} `json:"urls"`
+	}
+	path := "/customers/" + outbound.Segment(p.CustomerID) + "/portal-sessions"
+	answer, err := r.call(ctx, a, http.MethodPost, path, nil, map[string]any{}, &made)
+	if err == nil && answer.Status == http.StatusNotFound {
+		return payments.Portal{}, payments.ErrCustomerNotFound
+	}
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return payments.Portal{URL: made.URLs.General.Overview}, err
+}
+
+func (r *rail) pricing(ctx context.Context, a payments.Access, ref payments.Ref) (payments.Price, error) {
+	var s subscription
+	path := "/subscriptions/" + outbound.Segment(ref.TransactionID)
+	if _, err := r.get(ctx, a, path, url.Values{"include": {"next_transaction"}}, &s); err != nil {
+		return payments.Price{}, err
+	}
+	now := current(s)
+	if now == nil {
+		return payments.Price{}, payments.ErrPurchaseNotFound
+	}
+	if s.Next != nil {
+		t := s.Next.Details.Totals
+		now.Next = &payments.NextPrice{AmountMinor: amount(t.Total), Currency: money.Currency(t.Currency), At: s.NextBilled.Instant()}
+	}
+	return *now, nil
+}
+
+func (r *rail) createDiscount(ctx context.Context, a payments.Access, d payments.DiscountRequest) (string, error) {
+	body := map[string]any{
+		"code": d.Code, "description": d.Code, "enabled_for_checkout": true, "recur": d.Duration != payments.DurationOnce,
+	}
+	if d.Kind == payments.DiscountPercentage {
+		body["type"], body["amount"] = "percentage", strconv.FormatFloat(float64(d.PercentBasisPoints)/100, 'f', -1, 64)
+	} else {
+		body["type"], body["amount"], body["currency_code"] = "flat", strconv.FormatInt(d.AmountMinor, 10), d.Currency
+	}
+	if d.Duration == payments.DurationRepeating {
+		body["maximum_recurring_intervals"] = d.Months
+	}
+	if d.MaxRedemptions > 0 {
+		body["usage_limit"] = d.MaxRedemptions
+	}
+	if d.EndsAt > 0 {
+		body["expires_at"] = d.EndsAt.Time().Format("2006-01-02T15:04:05.000Z")
+	}
+	if len(d.ProductIDs) > 0 {
+		var only []string
+		for _, product := range d.ProductIDs {
+			only = append(only, product.ProductID)
+		}
+		body["restrict_to"] = only
+	}
+	var made struct {
+		ID string `json:"id"`
+	}
+	answer, err := r.call(ctx, a, http.MethodPost, "/discounts", nil, body, &made)
+	if err == nil && answer.Status == http.StatusConflict {
+		return "", payments.ErrDiscountConflict
+	}
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return made.ID, err
+}
+
+// cancel lets a subscription end with its period.
+func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) error {
+	path := "/subscriptions/" + outbound.Segment(ref.TransactionID)
+	var s subscription
+	found, err := r.get(ctx, a, path, nil, &s)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return payments.ErrPurchaseNotFound
+	}
+	if s.Status == "canceled" || s.Scheduled != nil && s.Scheduled.Action == "cancel" {
+		return nil
+	}
+	body := map[string]string{"effective_from": "next_billing_period"}
+	answer, err := r.call(ctx, a, http.MethodPost, path+"/cancel", nil, body, nil)
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return err
+}

@@ -1,0 +1,364 @@
+package merchantb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/money"
+	"github.com/kitbackend/kit/payments/internal/outbound"
+	"github.com/kitbackend/kit/payments/internal/stamp"
+)
+
+const (
+	// maxOfCustomer bounds what is read of a customer, maxPage a page of history.
+	maxOfCustomer = 20
+	maxPage       = 100
+)
+
+// get reads an object; found is false when there is none.
+func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
+	answer, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
+	if err != nil || answer.OK() {
+		return err == nil, err
+	}
+	if answer.Status == http.StatusNotFound || answer.Status == http.StatusUnprocessableEntity {
+		return false, nil
+	}
+	return false, r.client.Unexpected(answer)
+}
+
+// call sends JSON. Only what reads is tried again: there are no keys that would
+// make a repeated request one.
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Answer, error) {
+	request := outbound.Request{
+		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
+		Header: http.Header{"Authorization": {"Bearer " + a.Credentials["accessToken"].Reveal()}, "Polar-Version": {Version}},
+	}
+	if a.Environment == payments.EnvironmentProduction {
+		request.Base = r.production
+	}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return outbound.Answer{}, err
+		}
+		request.Body = text
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return r.client.JSON(ctx, request, into)
+}
+
+func (r *rail) subscription(ctx context.Context, a payments.Access, id string) (payments.Observation, error) {
+	var s subscription
+	found, err := r.get(ctx, a, "/v1/subscriptions/"+outbound.Segment(id), nil, &s)
+	if err == nil && (!found || s.ID != id) {
+		err = payments.ErrPurchaseNotFound
+	}
+	if err != nil {
+		return payments.Observation{}, err
+	}
+	return fromSubscription(s, stamp.Time{}), nil
+}
+
+func (r *rail) order(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
+	var o order
+	found, err := r.get(ctx, a, "/v1/orders/"+outbound.Segment(id), nil, &o)
+	if err != nil {
+		return nil, err
+	}
+	if !found || o.ID != id {
+		return nil, payments.ErrPurchaseNotFound
+	}
+	return r.ofOrder(ctx, a, o)
+}
+
+// ofOrder adds the subscription that an order is of.
+func (r *rail) ofOrder(ctx context.Context, a payments.Access, o order) ([]payments.Observation, error) {
+	observations := fromOrder(o, stamp.Time{})
+	if o.SubscriptionID == "" || len(observations) == 0 {
+		return observations, nil
+	}
+	whole, err := r.subscription(ctx, a, o.SubscriptionID)
+	return append([]payments.Observation{whole}, observations...), err
+}
+
+// ofRefund fetches the order that a refund is about: it may be the first that is
+// heard of it.
+func (r *rail) ofRefund(ctx context.Context, a payments.Access, taken refund, said stamp.Time) ([]payments.Observation, error) {
+	var o order
+	found, err := r.get(ctx, a, "/v1/orders/"+outbound.Segment(taken.OrderID), nil, &o)
+	if err != nil {
+		return nil, err
+	}
+	if !found || o.ID != taken.OrderID {
+		return nil, payments.ErrPurchaseNotFound
+	}
+	entry, ok := back(taken, o, said)
+	if !ok {
+		return nil, nil
+	}
+	observations, err := r.ofOrder(ctx, a, o)
+	if err != nil || len(observations) == 0 {
+		return nil, err
+	}
+	last := &observations[len(observations)-1] // the one of the order
+	if taken.disputed() {
+		last.Refunds = []payments.Refund{sum(o), entry} // what was won back left the sum too
+	} else {
+		last.Refunds = []payments.Refund{entry}
+	}
+	return observations, nil
+}
+
+// ofCustomer fetches the newest subscriptions and orders of a customer.
+func (r *rail) ofCustomer(ctx context.Context, a payments.Access, customerID string) ([]payments.Observation, error) {
+	query := url.Values{"customer_id": {customerID}, "limit": {strconv.Itoa(maxOfCustomer)}, "sorting": {"-started_at"}}
+	var subscriptions list[subscription]
+	if _, err := r.get(ctx, a, "/v1/subscriptions/", query, &subscriptions); err != nil {
+		return nil, err
+	}
+	var all []payments.Observation
+	for _, s := range subscriptions.Items {
+		all = append(all, fromSubscription(s, stamp.Time{}))
+	}
+	query.Set("sorting", "-created_at")
+	var orders list[order]
+	if _, err := r.get(ctx, a, "/v1/orders/", query, &orders); err != nil {
+		return nil, err
+	}
+	for _, o := range orders.Items {
+		all = append(all, fromOrder(o, stamp.Time{})...)
+	}
+	return all, nil
+}
+
+// history reads orders and then refunds, the newest first, back to the beginning
+// of the window. The cursor is the list and the page in it.
+func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
+	kind, number, _ := strings.Cut(w.Cursor, ":")
+	page, err := strconv.Atoi(number)
+	if err != nil || page < 1 || kind != "refunds" {
+		if w.Cursor != "" && (err != nil || page < 1 || kind != "orders") {
+			return payments.HistoryPage{}, errors.New("merchant_b: not a cursor of the history")
+		}
+		kind, page = "orders", max(page, 1)
+	}
+	query := url.Values{
+		"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), maxPage))},
+	}
+	var result payments.HistoryPage
+	more := false
+	if kind == "orders" {
+		more, err = r.pastOrders(ctx, a, w, query, &result)
+	} else {
+		more, err = r.pastRefunds(ctx, a, w, query, &result)
+	}
+	switch {
+	case err != nil:
+		return payments.HistoryPage{}, err
+	case more:
+		result.Next = kind + ":" + strconv.Itoa(page+1)
+	case kind == "orders":
+		result.Next = "refunds:1"
+	}
+	return result, nil
+}
+
+func (r *rail) pastOrders(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
+	var orders list[order]
+	if _, err := r.get(ctx, a, "/v1/orders/", query, &orders); err != nil {
+		return false, err
+	}
+	for _, o := range orders.Items {
+		if o.CreatedAt.Instant() < w.Since {
+			return false, nil
+		}
+		observations, err := r.ofOrder(ctx, a, o)
+		if err != nil {
+			return false, err
+		}
+		into.Observations = append(into.Observations, observations...)
+	}
+	return len(orders.Items) == min(max(w.Limit, 1), maxPage), nil
+}
+
+func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
+	var refunds list[refund]
+	if _, err := r.get(ctx, a, "/v1/refunds/", query, &refunds); err != nil {
+		return false, err
+	}
+	for _, taken := range refunds.Items {
+		if taken.CreatedAt.Instant() < w.Since {
+			return false, nil
+		}
+		observations, err := r.ofRefund(ctx, a, taken, stamp.Time{})
+		if err != nil {
+			return false, err
+		}
+		into.Observations = append(into.Observations, observations...)
+	}
+	return len(refunds.Items) == min(max(w.Limit, 1), maxPage), nil
+}
+
+func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
+	body := map[string]any{
+		"products": []string{c.Store.ProductID}, "external_customer_id": c.AccountToken,
+		"success_url": c.Success, "return_url": c.Cancel, "metadata": map[string]string{accountKey: c.AccountToken},
+	}
+	if c.DiscountID != "" {
+		body["discount_id"] = c.DiscountID
+	}
+	var made checkout
+	answer, err := r.call(ctx, a, http.MethodPost, "/v1/checkouts/", nil, body, &made)
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	if err != nil {
+		return payments.Checkout{}, err
+	}
+	return payments.Checkout{SessionID: made.ID, URL: made.URL, CustomerID: made.CustomerID, ExpiresAt: made.ExpiresAt.Instant()}, nil
+}
+
+func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalRequest) (payments.Portal, error) {
+	body := map[string]string{"return_url": p.Return}
+	if p.CustomerID != "" {
+		body["customer_id"] = p.CustomerID
+	} else {
+		body["external_customer_id"] = p.AccountToken
+	}
+	var made struct {
+		URL string `json:"customer_portal_url"`
+	}
+	answer, err := r.call(ctx, a, http.MethodPost, "/v1/customer-sessions/", nil, body, &made)
+	if err == nil && (answer.Status == http.StatusNotFound || answer.Status == http.StatusUnprocessableEntity) {
+		return payments.Portal{}, payments.ErrCustomerNotFound
+	}
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return payments.Portal{URL: made.URL}, err
+}
+
+func (r *rail) pricing(ctx context.Context, a payments.Access, ref payments.Ref) (payments.Price, error) {
+	var s subscription
+	found, err := r.get(ctx, a, "/v1/subscriptions/"+outbound.Segment(ref.TransactionID), nil, &s)
+	if err != nil {
+		return payments.Price{}, err
+	}
+	if !found {
+		return payments.Price{}, payments.ErrPurchaseNotFound
+	}
+	now := current(s)
+	if s.CancelAtPeriodEnd || s.Status == "canceled" {
+		return *now, nil
+	}
+	now.Next = &payments.NextPrice{AmountMinor: s.Amount, Currency: money.Currency(s.Currency), At: s.PeriodEnd.Instant()}
+	if s.PendingUpdate != nil && s.PendingUpdate.ProductID != "" && s.PendingUpdate.ProductID != s.ProductID {
+		if err := r.pendingPrice(ctx, a, s, now.Next); err != nil {
+			return payments.Price{}, err
+		}
+	}
+	return *now, nil
+}
+
+// pendingPrice fetches what the product costs that a subscription changes to.
+func (r *rail) pendingPrice(ctx context.Context, a payments.Access, s subscription, next *payments.NextPrice) error {
+	var product struct {
+		Prices []struct {
+			Amount   int64  `json:"price_amount"`
+			Currency string `json:"price_currency"`
+		} `json:"prices"`
+	}
+	found, err := r.get(ctx, a, "/v1/products/"+outbound.Segment(s.PendingUpdate.ProductID), nil, &product)
+	if err != nil {
+		return err
+	}
+	next.ProductID, next.At = s.PendingUpdate.ProductID, s.PendingUpdate.AppliesAt.Instant()
+	if found && len(product.Prices) > 0 {
+		next.AmountMinor, next.Currency = product.Prices[0].Amount, money.Currency(product.Prices[0].Currency)
+	}
+	return nil
+}
+
+func (r *rail) createDiscount(ctx context.Context, a payments.Access, d payments.DiscountRequest) (string, error) {
+	body := map[string]any{"name": d.Code, "code": d.Code, "duration": string(d.Duration)}
+	if d.Kind == payments.DiscountPercentage {
+		body["type"], body["basis_points"] = "percentage", d.PercentBasisPoints
+	} else {
+		body["type"], body["amount"], body["currency"] = "fixed", d.AmountMinor, strings.ToLower(d.Currency)
+	}
+	if d.Duration == payments.DurationRepeating {
+		body["duration_in_months"] = d.Months
+	}
+	if d.MaxRedemptions > 0 {
+		body["max_redemptions"] = d.MaxRedemptions
+	}
+	if d.EndsAt > 0 {
+		body["ends_at"] = d.EndsAt.Time().Format("2006-01-02T15:04:05.000Z")
+	}
+	if len(d.ProductIDs) > 0 {
+		var only []string
+		for _, product := range d.ProductIDs {
+			only = append(only, product.ProductID)
+		}
+		body["products"] = only
+	}
+	var made struct {
+		ID string `json:"id"`
+	}
+	answer, err := r.call(ctx, a, http.MethodPost, "/v1/discounts/", nil, body, &made)
+	if err == nil && (answer.Status == http.StatusConflict || answer.Status == http.StatusUnprocessableEntity && names(answer, "code")) {
+		return "", payments.ErrDiscountConflict
+	}
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return made.ID, err
+}
+
+// names reports whether a refusal is about a member of the body.
+func names(a outbound.Answer, member string) bool {
+	var body struct {
+		Detail []struct {
+			Location []any `json:"loc"`
+		} `json:"detail"`
+	}
+	if json.Unmarshal(a.Body, &body) != nil {
+		return false
+	}
+	for _, d := range body.Detail {
+		for _, at := range d.Location {
+			if at == member {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cancel lets a subscription end with its period.
+func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) error {
+	path := "/v1/subscriptions/" + outbound.Segment(ref.TransactionID)
+	var s subscription
+	found, err := r.get(ctx, a, path, nil, &s)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return payments.ErrPurchaseNotFound
+	}
+	if s.Status == "canceled" || s.CancelAtPeriodEnd {
+		return nil
+	}
+	answer, err := r.call(ctx, a, http.MethodPatch, path, nil, map[string]bool{"cancel_at_period_end": true}, nil)
+	if err == nil && !answer.OK() {
+		err = r.client.Unexpected(answer)
+	}
+	return err
+}

@@ -1,0 +1,297 @@
+// Package payments turns what five rails report, two stores, a card processor
+// and two merchants of record, into purchases and entitlements.
+//
+// # What it promises
+//
+//   - What a rail says is merged into facts that do not depend on the order or
+//     the number of deliveries: see [Merge]. A status is a function of facts and
+//     time alone: see [Project]. So a late, early or repeated webhook changes
+//     nothing that is true, and what ends by time ends without a job.
+//   - A webhook is acknowledged once what it says is durable. One whose proof does
+//     not verify is refused; an authentic one of another environment is recorded,
+//     acknowledged, and without effect.
+//   - A settled charge credits the ledger once, in the transaction of the
+//     projection. A refund takes it back; what the balance does not cover is owed,
+//     shown, and tried again.
+//   - A purchase belongs to one subject. Submitting one that somebody else has is
+//     refused; a restore moves it, and never copies.
+//   - Status and money are independent: grants come from the status, credits from
+//     charges that settled.
+//
+// # Who may call
+//
+// In process, whoever has the *Payments. Over HTTP users submit, restore, buy and
+// read for their own subject; rails deliver webhooks that they prove; the control
+// plane reads all, and grants and revokes.
+package payments
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/pubsub"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// Name is the capability's name.
+const Name = "payments"
+
+// SecretName is the secret that holds a block of credentials for each rail.
+const SecretName = "payments-provider-credentials"
+
+const topic = "payments/entitlements"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities that payments uses.
+type Peers struct {
+	// Secrets keeps the credentials of the rails; required.
+	Secrets *secrets.Secrets
+	// Ledger takes credits of products that have one. It lives in the same
+	// database.
+	Ledger *ledger.Ledger
+	// Audit records what changes; nil records nothing.
+	Audit *audit.Audit
+	// Users are asked by [Payments.RequireEntitlement] who calls; without them it
+	// admits nobody.
+	Users *capability.Users
+}
+
+// Payments keeps purchases. It is safe for concurrent use, from several
+// processes on PostgreSQL.
+type Payments struct {
+	host        capability.Host
+	cfg         Config
+	environment StoreEnvironment
+	catalog     catalog
+	rails       map[RailID]*rail
+	store       store
+	handle      *secrets.Handle
+	ledger      *ledger.Ledger
+	audit       *audit.Audit
+	users       *capability.Users
+	cache       cache
+	budget      time.Duration
+	unsubscribe func()
+}
+
+// rail is a composed rail with its defaults.
+type rail struct{ Rail }
+
+// New checks the configuration, all faults at once; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Payments, error) {
+	cfg = cfg.withDefaults()
+	p := &Payments{host: host, cfg: cfg, environment: EnvironmentSandbox, rails: make(map[RailID]*rail), store: store{host.DB},
+		ledger: peers.Ledger, audit: peers.Audit, users: peers.Users, budget: callBudget,
+		cache: cache{entries: make(map[Subject]cached), gone: make(map[Subject]uint64)}}
+	if host.Production() {
+		p.environment = EnvironmentProduction
+	}
+	if p.host.PubSub == nil {
+		p.host.PubSub = pubsub.NewMemory()
+	}
+	if p.host.Log == nil {
+		p.host.Log = slog.Default()
+	}
+	if p.host.Hooks == nil {
+		p.host.Hooks = hooks.New()
+	}
+	for _, r := range cfg.Rails {
+		if r.RenewalLeeway == 0 {
+			r.RenewalLeeway = time.Hour
+		}
+		p.rails[r.ID] = &rail{r}
+	}
+	faults := capability.Faults{Capability: Name}
+	cfg.validate(&faults, host.Production(), peers.Ledger)
+	if peers.Ledger != nil && host.DB != nil && usesCredit(cfg) && peers.Ledger.Capability().Database != host.DB {
+		faults.Add("database", cfg.Database, "is not the database of the ledger that products credit", "name the same database in both")
+	}
+	if peers.Secrets == nil {
+		faults.AddFault(*capability.MissingPeer(Name, secrets.Name))
+	} else if faults.Err() == nil && len(cfg.Rails) > 0 {
+		handle, err := peers.Secrets.Declare(p.secret())
+		faults.Join(err)
+		p.handle = handle
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	p.catalog = newCatalog(cfg.Products)
+	p.unsubscribe = p.host.PubSub.Subscribe(topic, p.heard)
+	return p, nil
+}
+
+func usesCredit(cfg Config) bool {
+	for _, product := range cfg.Products {
+		if product.Credit != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// secret declares the credentials: a block a rail, whole or absent.
+func (p *Payments) secret() secrets.Secret {
+	s := secrets.Secret{Name: SecretName, Check: func(blocks secrets.Blocks) error {
+		var wrong []error
+		for _, rail := range p.cfg.Rails {
+			if fields, ok := blocks[string(rail.ID)]; ok && len(fields) > 0 && rail.CheckCredentials != nil {
+				wrong = append(wrong, rail.CheckCredentials(p.environment, fields))
+			}
+		}
+		return errors.Join(wrong...)
+	}}
+	for _, rail := range p.cfg.Rails {
+		s.Blocks = append(s.Blocks, rail.Credentials)
+	}
+	return s
+}
+
+// Capability describes payments to the kit.
+func (p *Payments) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   p.host.DB,
+		Prefix:     p.cfg.BasePath,
+		Routes:     p.routes(),
+		Config:     p.cfg.keys(),
+		Health:     p.health(),
+		Migrations: migrations,
+		Jobs:       p.jobs(),
+		Refusals:   refusals(),
+		Export:     p.export,
+		Erase:      p.erase,
+		Close:      func(context.Context) error { p.unsubscribe(); return nil },
+	}
+}
+
+func (p *Payments) jobs() []jobs.Binding {
+	bindings := []jobs.Binding{{Name: "PAYMENTS_SWEEP", Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return p.Sweep(ctx) }}}
+	if p.cfg.NoReconcile {
+		return bindings
+	}
+	return append(bindings, jobs.Binding{Name: ReconcileBinding, Schedule: "40 2 * * *", Timeout: 10 * time.Minute,
+		Run: p.runReconcile, Dispatch: jobs.Dispatchable[*ReconcileRequest]()})
+}
+
+func (p *Payments) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "failedWebhooks", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_delivery WHERE retry_at IS NOT NULL LIMIT 10000) AS n`)},
+		{Key: "owedClawbacks", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_charge WHERE retry_at IS NOT NULL LIMIT 10000) AS n`)},
+		{Key: "unacknowledged", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_purchase WHERE acknowledged = 'pending' LIMIT 10000) AS n`)},
+	}
+}
+
+// heard forgets what another node has changed.
+func (p *Payments) heard(payload []byte) {
+	kind, subjectID, ok := strings.Cut(string(payload), " ")
+	if !ok {
+		p.cache.forgetAll()
+		return
+	}
+	p.cache.forget(Subject{SubjectKind(kind), subjectID})
+}
+
+func (p *Payments) forgetAfter(ctx context.Context, subject Subject) {
+	database.AfterCommit(ctx, func() { p.cache.forget(subject) })
+}
+
+// on returns a rail that is on. Refuses with payments/rail_not_enabled.
+func (p *Payments) on(id RailID) (*rail, error) {
+	if rail := p.rails[id]; rail != nil {
+		return rail, nil
+	}
+	return nil, ErrRailNotEnabled
+}
+
+// versionSlots is how many counters the purchases of a rail share.
+const versionSlots = 4096
+
+// access is what a rail works with: the credentials as they are now. Refuses
+// with payments/rail_not_configured.
+func (p *Payments) access(ctx context.Context, rail *rail) (Access, error) {
+	data, err := p.handle.Get(ctx)
+	if errors.Is(err, secrets.ErrNotFound) {
+		return Access{}, ErrRailNotConfigured
+	}
+	if err != nil {
+		return Access{}, err
+	}
+	fields, ok := data.Block(string(rail.ID))
+	if !ok {
+		return Access{}, ErrRailNotConfigured
+	}
+	access := Access{Credentials: fields, Environment: p.environment, Now: p.host.Now, Kind: p.catalog.kind(rail.ID)}
+	if previous, ok, err := p.handle.Previous(ctx); err == nil && ok {
+		access.Previous, _ = previous.Block(string(rail.ID))
+	}
+	access.Version = func(ctx context.Context, transactionID string) (int64, error) {
+		sum := fnv.New64a()
+		_, _ = sum.Write([]byte(transactionID))
+		version, err := p.store.draw(ctx, rail.ID, int64(sum.Sum64()%versionSlots))
+		if err != nil {
+			return 0, Transient(err, 0)
+		}
+		return version, nil
+	}
+	return access, nil
+}
+
+// subjectOf returns whom a user buys for, and whether the user may manage that.
+func (p *Payments) subjectOf(ctx context.Context, userID string) (Subject, bool, error) {
+	if err := capability.CheckUserID(userID); err != nil {
+		return Subject{}, false, err
+	}
+	if p.cfg.BillingSubject == SubjectUser {
+		return Subject{SubjectUser, userID}, true, nil
+	}
+	subject, manages, err := p.cfg.ResolveSubject(ctx, userID)
+	if err != nil {
+		return Subject{}, false, err
+	}
+	return subject, manages, p.checkSubject(subject)
+}
+
+// manager returns the subject of a user who may manage its billing. Refuses with
+// payments/billing_denied.
+func (p *Payments) manager(ctx context.Context, userID string) (Subject, error) {
+	subject, manages, err := p.subjectOf(ctx, userID)
+	if err == nil && !manages {
+		err = ErrBillingDenied
+	}
+	return subject, err
+}
+
+// AccountToken returns the UUID that stands for a subject at the rails: an app
+// gives it to its store with a purchase, so that the purchase finds its subject.
+func (p *Payments) AccountToken(ctx context.Context, subject Subject) (string, error) {
+	if err := p.checkSubject(subject); err != nil {
+		return "", err
+	}
+	if known, ok, err := p.store.subject(ctx, subject); err != nil || ok {
+		return known.token, err
+	}
+	var known subjectRow
+	err := p.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		if err := p.store.ensureSubject(ctx, subject, newToken()); err != nil {
+			return err
+		}
+		known, _, err = p.store.subject(ctx, subject)
+		return err
+	})
+	return known.token, err
+}

@@ -1,0 +1,88 @@
+package payments_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+)
+
+func sub(tx string, version int64, l payments.Lifecycle) payments.Observation {
+	return payments.Observation{TransactionID: tx, Version: version, Lifecycle: &l}
+}
+
+func TestSubscriptionLife(t *testing.T) {
+	s := open(t)
+	now := s.in(0)
+	buy := sub("t1", 1, payments.Lifecycle{ProductID: "com.pro", State: payments.StateActive, WillRenew: true, PurchasedAt: now, AccessUntil: s.in(30 * day)})
+	buy.AccountToken = s.token("ada")
+	buy.Charges = []payments.Charge{{ID: "c1", At: now, AmountMinor: 999, Currency: "EUR", Settled: true, PeriodEnd: s.in(30 * day)}}
+	s.wantEntitled("ada", "pro", false)
+	if got := s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{buy}}); got != payments.OutcomeApplied {
+		t.Fatalf("outcome %s", got)
+	}
+	if got := s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{buy}}); got != payments.OutcomeDuplicate {
+		t.Fatalf("a second time: outcome %s", got)
+	}
+	s.wantEntitled("ada", "pro", true)
+	s.wantEntitled("bob", "pro", false)
+	s.wantStatus(ios, "t1", payments.StatusActive)
+
+	grace := sub("t1", 2, payments.Lifecycle{ProductID: "com.pro", State: payments.StateGrace, WillRenew: true, AccessUntil: s.in(30 * day), GraceUntil: s.in(36 * day), BillingIssueSince: s.in(30 * day)})
+	s.Clock.Advance(30 * day)
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{grace}})
+	p := s.wantStatus(ios, "t1", payments.StatusInGrace)
+	if p.GraceUntil == nil || p.BillingIssueSince == nil || p.MoneyArrived {
+		t.Errorf("in grace: %+v", p)
+	}
+	s.wantEntitled("ada", "pro", true)
+	s.Clock.Advance(6*day + time.Second)
+	s.wantStatus(ios, "t1", payments.StatusOnHold)
+	s.wantEntitled("ada", "pro", false)
+
+	paused := sub("t1", 3, payments.Lifecycle{ProductID: "com.pro", State: payments.StatePaused})
+	s.deliver(ios, message{ID: "d3", Observations: []payments.Observation{paused}})
+	p = s.wantStatus(ios, "t1", payments.StatusPaused)
+	if raw := s.Machine("payments:purchases:read").Get("/payments/admin/purchases"); p.ResumeAt != nil || !strings.Contains(string(raw.Body), `"resumeAt":null`) {
+		t.Errorf("resumeAt of a pause without end is %v, want null", string(raw.Body))
+	}
+	s.deliver(ios, message{ID: "d4", Observations: []payments.Observation{buy}}) // late and old
+	s.wantStatus(ios, "t1", payments.StatusPaused)
+
+	canceled := sub("t1", 4, payments.Lifecycle{ProductID: "com.pro", State: payments.StateActive, AccessUntil: s.in(10 * day)})
+	s.deliver(ios, message{ID: "d5", Observations: []payments.Observation{canceled}})
+	s.wantStatus(ios, "t1", payments.StatusCanceled)
+	s.wantEntitled("ada", "pro", true)
+	s.Clock.Advance(10 * day)
+	s.wantStatus(ios, "t1", payments.StatusExpired)
+	s.wantEntitled("ada", "pro", false)
+}
+
+func TestConsumableCreditsOnce(t *testing.T) {
+	s := open(t)
+	coin := sub("k1", 1, payments.Lifecycle{ProductID: "com.coins", State: payments.StateActive, PurchasedAt: s.in(0), Quantity: 2})
+	coin.Charges = []payments.Charge{{ID: "k1", At: s.in(0), Quantity: 2, AmountMinor: 200, Settled: true}}
+	s.set(coin)
+	var submitted payments.Submitted
+	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(200, "").JSON(&submitted)
+	if submitted.Purchase.Status != payments.StatusActive || s.coins("ada") != 200 {
+		t.Fatalf("%+v, %d coins", submitted.Purchase, s.coins("ada"))
+	}
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{coin}})
+	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(200, "")
+	if got := s.coins("ada"); got != 200 {
+		t.Errorf("%d coins after it was reported three times, want 200", got)
+	}
+	s.User("bob").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(409, "payments/purchase_claimed")
+	s.User("bob").Post("/payments/restore", map[string]any{"rail": "ios_store", "signedTransactions": []string{"k1"}}).Want(200, "")
+	if s.coins("bob") != 0 {
+		t.Error("a consumable was copied by a restore")
+	}
+	refund := payments.Observation{TransactionID: "k1", Version: 5, Refunds: []payments.Refund{{ID: "r", ChargeID: "k1", Full: true}}}
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{refund}})
+	s.wantStatus(ios, "k1", payments.StatusRefunded)
+	if got := s.coins("ada"); got != 0 {
+		t.Errorf("%d coins after a refund, want 0", got)
+	}
+}

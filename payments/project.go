@@ -1,0 +1,478 @@
+package payments
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
+)
+
+// States of the acknowledgement a rail waits for.
+const (
+	ackNone    = "none"
+	ackPending = "pending"
+	ackDone    = "done"
+	ackRefused = "refused"
+)
+
+// Bounds of what a rail may say at once.
+const (
+	maxTransactionID = 200
+	maxRawRef        = 4000
+	maxObservations  = 1000
+)
+
+// change is what one call of apply does to the rows of one rail.
+type change struct {
+	rail *rail
+	// claimed is whom every row without a subject is given to; zero for nobody.
+	claimed Subject
+	// move reports whether a row of another subject is given to claimed too; nil
+	// moves none.
+	move func(*row, Instant) bool
+	// checked says that the rail was asked, for reconcile.
+	checked bool
+	actor   audit.Actor
+	rows    map[string]*row
+	before  map[string]granted
+	now     Instant
+}
+
+// granted is what a row granted before it was changed.
+type granted struct {
+	subject Subject
+	product string
+	grants  bool
+	until   Instant
+	status  Status
+}
+
+// apply merges observations of a rail and brings everything that follows from
+// them to the database, in the transaction of ctx: statuses, charges, ledger,
+// entitlements and the events about them.
+func (p *Payments) apply(ctx context.Context, c *change, observations []Observation) error {
+	c.now, c.rows, c.before = At(p.host.DB.Now(ctx)), make(map[string]*row), make(map[string]granted)
+	if err := p.lockRows(ctx, c, observations); err != nil {
+		return err
+	}
+	for _, o := range observations {
+		r := c.rows[o.TransactionID]
+		r.facts = Merge(r.facts, o)
+	}
+	for _, transactionID := range sorted(c.rows) {
+		r := c.rows[transactionID]
+		if l := r.facts.Lifecycle.Value; l != nil && l.Replaces != "" && l.State != StatePending && l.State != StateAbandoned {
+			old := c.rows[l.Replaces]
+			if old == nil || old == r {
+				continue // merged at an earlier time
+			}
+			old.facts = old.facts.replaced(r.transactionID)
+		}
+	}
+	for _, transactionID := range sorted(c.rows) {
+		if err := p.bind(ctx, c, c.rows[transactionID]); err != nil {
+			return err
+		}
+	}
+	return p.settleRows(ctx, c)
+}
+
+// lockRows reads the purchases that observations are about and those that they
+// replace, in the order of their keys.
+func (p *Payments) lockRows(ctx context.Context, c *change, observations []Observation) error {
+	ids := make(map[string]bool)
+	for _, o := range observations {
+		ids[o.TransactionID] = true
+		if o.Lifecycle != nil && o.Lifecycle.Replaces != "" && len(o.Lifecycle.Replaces) <= maxTransactionID {
+			ids[o.Lifecycle.Replaces] = true
+		}
+	}
+	for _, transactionID := range sorted(ids) {
+		if err := p.lockRow(ctx, c, transactionID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Payments) lockRow(ctx context.Context, c *change, transactionID string) error {
+	r, err := p.store.lock(ctx, c.rail.ID, transactionID, p.environment)
+	if err != nil {
+		return err
+	}
+	c.rows[transactionID] = r
+	c.before[transactionID] = granted{r.subject, r.productKey, r.p.Grants, r.p.AccessUntil, r.p.Status}
+	if r.fresh || r.createdAt == c.now && r.checkedAt == 0 && r.facts.Lifecycle.Value == nil {
+		c.before[transactionID] = granted{}
+	}
+	return nil
+}
+
+// bind gives a purchase that nobody has to whom its rail or the caller names. A
+// purchase that somebody has stays where it is.
+func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
+	if r.subject == (Subject{}) {
+		if r.subject, err = p.named(ctx, c, r); err != nil || r.subject == (Subject{}) {
+			return err
+		}
+	}
+	if c.move != nil && r.subject != c.claimed && c.move(r, c.now) {
+		r.subject = c.claimed
+		if err := p.store.moveMasks(ctx, r.id, r.subject); err != nil {
+			return err
+		}
+	}
+	return p.keepCustomer(ctx, r)
+}
+
+// named finds the subject of a purchase: by the account token that a checkout or
+// an app gave the rail, by the rail's customer, by the purchase it replaces, and
+// last by who claims it.
+func (p *Payments) named(ctx context.Context, c *change, r *row) (Subject, error) {
+	if token := r.facts.AccountToken.Value; token != nil {
+		if known, ok, err := p.store.subjectOfToken(ctx, strings.ToLower(*token)); err != nil || ok {
+			return known.subject, err
+		}
+	}
+	if customer := r.facts.customer(); customer != "" {
+		if subject, ok, err := p.store.customerSubject(ctx, r.rail, customer); err != nil || ok {
+			return subject, err
+		}
+	}
+	if l := r.facts.Lifecycle.Value; l != nil && l.Replaces != "" {
+		if old := c.rows[l.Replaces]; old != nil && old.subject != (Subject{}) {
+			return old.subject, nil
+		}
+	}
+	return c.claimed, nil
+}
+
+func (p *Payments) keepCustomer(ctx context.Context, r *row) error {
+	customer := r.facts.customer()
+	if customer == "" || len(customer) > maxTransactionID {
+		return nil
+	}
+	return p.store.addCustomer(ctx, r.rail, customer, r.subject)
+}
+
+// settleRows projects the rows of a change, writes them, and lets ledger,
+// entitlements and trail follow.
+func (p *Payments) settleRows(ctx context.Context, c *change) error {
+	for _, transactionID := range sorted(c.rows) {
+		r := c.rows[transactionID]
+		p.project(c.rail, r, c.now)
+		if c.checked {
+			r.checkedAt = c.now
+		}
+		r.updatedAt = c.now
+		if err := p.store.save(ctx, r); err != nil {
+			return err
+		}
+		if err := p.settle(ctx, c.rail, r); err != nil {
+			return err
+		}
+	}
+	if err := p.stack(ctx, c); err != nil {
+		return err
+	}
+	if err := p.recordChanges(ctx, c); err != nil {
+		return err
+	}
+	return p.announce(ctx, c)
+}
+
+// project sets what the facts of a row mean now.
+func (p *Payments) project(rail *rail, r *row, now Instant) {
+	product, known := p.catalog.of(r.rail, r.facts.Lifecycle.Value)
+	r.productKey, r.kind = product.Key, product.Kind
+	r.ownership = r.facts.ownership()
+	r.quantity = 1
+	if l := r.facts.Lifecycle.Value; l != nil {
+		r.storeProduct = l.ProductID
+		r.quantity = max(l.Quantity, 1)
+		if !known && l.WillRenew {
+			r.kind = KindSubscription
+		}
+	}
+	if r.facts.Acknowledge && r.acknowledged == ackNone {
+		r.acknowledged = ackPending
+	}
+	r.p = Project(r.facts, p.terms(rail, product, r), now)
+}
+
+func (p *Payments) terms(rail *rail, product Product, r *row) Terms {
+	return Terms{
+		Kind: r.kind, Duration: product.Duration * time.Duration(r.quantity), Start: r.startsAt, Grace: !p.cfg.NoGraceAccess,
+		ReportsCompleted: rail.ReportsCompleted, NeverUnpaid: rail.ID == RailIOSStore, Leeway: rail.RenewalLeeway,
+	}
+}
+
+// stack lets purchases of a product that does not renew follow each other: each
+// begins when the one before it ends.
+func (p *Payments) stack(ctx context.Context, c *change) error {
+	type stacked struct {
+		subject Subject
+		product string
+	}
+	seen := make(map[stacked]bool)
+	for _, transactionID := range sorted(c.rows) {
+		r := c.rows[transactionID]
+		product := p.catalog.byKey[r.productKey]
+		key := stacked{r.subject, r.productKey}
+		if product.Duration == 0 || r.subject == (Subject{}) || seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := p.stackOf(ctx, c, product, r.subject); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subject Subject) error {
+	list, err := p.store.siblings(ctx, subject, product.Key)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(r *row) bool { return r.facts.Lifecycle.Value == nil })
+	bought := func(r *row) Instant { return r.facts.Lifecycle.Value.PurchasedAt }
+	slices.SortStableFunc(list, func(a, b *row) int {
+		if bought(a) != bought(b) {
+			return int(min(max(bought(a)-bought(b), -1), 1))
+		}
+		return strings.Compare(a.transactionID, b.transactionID)
+	})
+	var end Instant
+	for _, r := range list {
+		start := max(bought(r), end)
+		if r.p.Status == StatusActive || r.p.Status == StatusExpired {
+			end = start + Instant(product.Duration.Milliseconds()*r.quantity)
+		}
+		if r.startsAt == start {
+			continue
+		}
+		charges, err := p.store.charges(ctx, r)
+		if err != nil {
+			return err
+		}
+		if known := c.rows[r.transactionID]; known != nil {
+			r = known
+		} else {
+			r.charges = charges
+			c.rows[r.transactionID] = r
+			c.before[r.transactionID] = granted{r.subject, r.productKey, r.p.Grants, r.p.AccessUntil, r.p.Status}
+		}
+		r.startsAt = start
+		p.project(c.rail, r, c.now)
+		if err := p.store.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorded is the detail of an audit event about a purchase.
+type recorded struct {
+	Rail          RailID `json:"rail"`
+	TransactionID string `json:"transactionId"`
+	Product       string `json:"product,omitempty"`
+	From          Status `json:"from,omitempty"`
+	To            Status `json:"to"`
+}
+
+// recordChanges leaves an event for each purchase that is new, has another
+// status, or another subject.
+func (p *Payments) recordChanges(ctx context.Context, c *change) error {
+	for _, transactionID := range sorted(c.rows) {
+		r, before := c.rows[transactionID], c.before[transactionID]
+		event := audit.Event{Actor: c.actor, Subject: audit.Target{Type: "purchase", ID: r.id}, Action: "payments/purchase_recorded",
+			Detail: recorded{r.rail, shorten(r.transactionID), r.productKey, before.status, r.p.Status}}
+		switch {
+		case before.subject != (Subject{}) && before.subject != r.subject:
+			event.Action = "payments/purchase_rebound"
+			event.Targets = []audit.Target{target(before.subject), target(r.subject)}
+		case before.status == r.p.Status && before.subject == r.subject:
+			continue
+		case r.subject != (Subject{}):
+			event.Targets = []audit.Target{target(r.subject)}
+		}
+		if err := p.audit.Record(ctx, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func target(s Subject) audit.Target { return audit.Target{Type: string(s.Type), ID: s.ID} }
+
+func shorten(text string) string { return text[:min(len(text), 64)] }
+
+// announce counts the change of every subject concerned, tells the hooks which
+// keys were gained and lost, and lets caches forget.
+func (p *Payments) announce(ctx context.Context, c *change) error {
+	touched := make(map[Subject]bool)
+	for transactionID, r := range c.rows {
+		before := c.before[transactionID]
+		same := before.subject == r.subject && before.product == r.productKey && before.grants == r.p.Grants && before.until == r.p.AccessUntil
+		for _, subject := range []Subject{before.subject, r.subject} {
+			if subject != (Subject{}) && !same {
+				touched[subject] = true
+			}
+		}
+	}
+	subjects := slices.SortedFunc(maps.Keys(touched), func(a, b Subject) int {
+		return strings.Compare(string(a.Type)+"\x00"+a.ID, string(b.Type)+"\x00"+b.ID)
+	})
+	for _, subject := range subjects {
+		if err := p.announceOne(ctx, c, subject); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announceOne compares what the rows of a change granted a subject before with
+// what they grant now, on top of everything else the subject has.
+func (p *Payments) announceOne(ctx context.Context, c *change, subject Subject) error {
+	if err := p.touch(ctx, subject); err != nil {
+		return err
+	}
+	if !p.host.Hooks.EntitlementsChanged.Attached() {
+		return nil
+	}
+	masked, err := p.store.masked(ctx, subject)
+	if err != nil {
+		return err
+	}
+	own := make(map[string]bool)
+	was, is := make(map[string]bool), make(map[string]bool)
+	for transactionID, r := range c.rows {
+		own[r.id] = true
+		if b := c.before[transactionID]; b.subject == subject && b.grants {
+			p.addKeys(was, r.id, b.product, masked)
+		}
+		if r.subject == subject && r.p.Grants {
+			p.addKeys(is, r.id, r.productKey, masked)
+		}
+	}
+	if maps.Equal(was, is) {
+		return nil
+	}
+	rest, err := p.resolve(ctx, subject, func(r *row) bool { return !own[r.id] })
+	if err != nil {
+		return err
+	}
+	return p.fire(ctx, subject, was, is, rest.active(c.now))
+}
+
+func (p *Payments) addKeys(into map[string]bool, purchaseID, productKey string, masked map[mask]bool) {
+	for _, key := range p.catalog.byKey[productKey].Entitlements {
+		if !masked[mask{purchaseID, key}] {
+			into[key] = true
+		}
+	}
+}
+
+// fire tells the hooks which keys a subject gained and lost, where the rest of
+// what it has does not grant them anyway.
+func (p *Payments) fire(ctx context.Context, subject Subject, was, is, rest map[string]bool) error {
+	event := hooks.EntitlementsChanged{SubjectType: string(subject.Type), SubjectID: subject.ID, Granted: []string{}, Revoked: []string{}}
+	for _, key := range sorted(is) {
+		if !was[key] && !rest[key] {
+			event.Granted = append(event.Granted, key)
+		}
+	}
+	for _, key := range sorted(was) {
+		if !is[key] && !rest[key] {
+			event.Revoked = append(event.Revoked, key)
+		}
+	}
+	if len(event.Granted)+len(event.Revoked) == 0 {
+		return nil
+	}
+	return p.host.Hooks.EntitlementsChanged.Fire(ctx, event)
+}
+
+// checkObservations refuses what a rail must not say, as a fault of the rail,
+// and whether all of it is of this deployment's environment.
+func (p *Payments) checkObservations(rail *rail, list []Observation) ([]Observation, error) {
+	if len(list) > maxObservations {
+		return nil, errors.New("payments: a rail returned too many observations at once")
+	}
+	for i := range list {
+		o := &list[i]
+		o.Rail = rail.ID
+		if len(o.TransactionID) == 0 || len(o.TransactionID) > maxTransactionID || len(o.RawRef) > maxRawRef || o.Version <= 0 {
+			return nil, errors.New("payments: a rail returned an observation without transaction id or version, or one that is too long")
+		}
+		for _, text := range []string{o.TransactionID, o.RawRef, o.CustomerID, o.AccountToken} {
+			if err := capability.CheckText("observation", text, 0, maxRawRef); err != nil {
+				return nil, errors.Join(errors.New("payments: a rail returned text that cannot be stored"), err)
+			}
+		}
+		if o.Environment != "" && o.Environment != p.environment {
+			return nil, ErrEnvironmentMismatch
+		}
+		if o.Environment == "" {
+			o.Environment = p.environment
+		}
+	}
+	return list, nil
+}
+
+// newToken draws an account token: a UUID, which both stores ask for.
+func newToken() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// afterApply does what must follow the commit: rails that wait for an
+// acknowledgement get it, and what fails is left to reconcile.
+func (p *Payments) afterApply(ctx context.Context, c *change) {
+	for _, transactionID := range sorted(c.rows) {
+		r := c.rows[transactionID]
+		if r.acknowledged != ackPending || r.subject == (Subject{}) || c.rail.Acknowledge == nil {
+			continue
+		}
+		if err := p.acknowledge(ctx, c.rail, r); err != nil {
+			p.host.Log.WarnContext(ctx, "payments: a purchase is not acknowledged yet", slog.String("rail", string(r.rail)), slog.Any("error", err))
+		}
+	}
+}
+
+// acknowledge tells a rail that a purchase was delivered and notes it.
+func (p *Payments) acknowledge(ctx context.Context, rail *rail, r *row) error {
+	access, err := p.access(ctx, rail)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.budget)
+	defer cancel()
+	err = rail.Acknowledge(ctx, access, r.ref())
+	state := ackDone
+	var refusal *capability.Error
+	switch {
+	case errors.As(err, &refusal):
+		state = ackRefused
+	case err != nil:
+		return err
+	}
+	return p.store.setAcknowledged(ctx, r.id, state)
+}
+
+func (r *row) ref() Ref {
+	ref := Ref{TransactionID: r.transactionID, RawRef: r.facts.rawRef(), ProductID: r.storeProduct, Kind: r.kind, CustomerID: r.facts.customer()}
+	return ref
+}

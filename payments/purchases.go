@@ -1,0 +1,457 @@
+package payments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+)
+
+// Purchase is one purchase as it stands now.
+type Purchase struct {
+	ID               string           `json:"id"`
+	Rail             RailID           `json:"rail"`
+	TransactionID    string           `json:"transactionId"`
+	ProductKey       string           `json:"productKey"`
+	Kind             ProductKind      `json:"kind"`
+	Status           Status           `json:"status"`
+	Grants           bool             `json:"grants"`
+	MoneyArrived     bool             `json:"moneyArrived"`
+	StoreEnvironment StoreEnvironment `json:"storeEnvironment"`
+	AccessUntil      *capability.Time `json:"accessUntil"`
+	GraceUntil       *capability.Time `json:"graceUntil"`
+	// ResumeAt is there only while the purchase is paused, null where no end was
+	// set.
+	ResumeAt          *Resume          `json:"resumeAt,omitempty"`
+	PeriodType        PeriodType       `json:"periodType"`
+	WillRenew         bool             `json:"willRenew"`
+	BillingIssueSince *capability.Time `json:"billingIssueSince"`
+	Ownership         Ownership        `json:"ownership"`
+	Quantity          int64            `json:"quantity"`
+	// Subject is nil for a purchase that nobody has claimed. Users do not see it.
+	Subject   *Subject        `json:"subject,omitempty"`
+	CreatedAt capability.Time `json:"createdAt"`
+	UpdatedAt capability.Time `json:"updatedAt"`
+}
+
+// Resume is when a pause ends, as the store reported.
+type Resume struct{ At Instant }
+
+// MarshalJSON writes the instant, or null where no end was set.
+func (r Resume) MarshalJSON() ([]byte, error) {
+	if r.At == 0 {
+		return []byte("null"), nil
+	}
+	return capability.Millis(int64(r.At)).MarshalJSON()
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Resume) UnmarshalJSON(raw []byte) error {
+	var at time.Time
+	err := json.Unmarshal(raw, &at)
+	r.At = At(at)
+	return err
+}
+
+// at lets a row be what it is at an instant: what changed by time alone was not
+// written by anybody.
+func (r *row) at(now Instant, grace bool) Projection {
+	p := r.p
+	if p.ChangesAt == 0 || now < p.ChangesAt {
+		return p
+	}
+	return Projection{Status: p.Then, Grants: p.Then.Grants(grace), MoneyArrived: p.Then.MoneyArrived(), AccessUntil: p.AccessUntil,
+		PeriodType: p.PeriodType, BillingIssueSince: p.BillingIssueSince}
+}
+
+func (p *Payments) wire(r *row, now Instant, admin bool) Purchase {
+	s := r.at(now, !p.cfg.NoGraceAccess)
+	purchase := Purchase{
+		ID: r.id, Rail: r.rail, TransactionID: r.transactionID, ProductKey: r.productKey, Kind: r.kind, Status: s.Status, Grants: s.Grants,
+		MoneyArrived: s.MoneyArrived, StoreEnvironment: r.environment, AccessUntil: optional(s.AccessUntil), GraceUntil: optional(s.GraceUntil),
+		PeriodType: s.PeriodType, WillRenew: s.WillRenew, BillingIssueSince: optional(s.BillingIssueSince), Ownership: r.ownership,
+		Quantity: r.quantity, CreatedAt: capability.Millis(int64(r.createdAt)), UpdatedAt: capability.Millis(int64(r.updatedAt)),
+	}
+	if s.Status == StatusPaused {
+		purchase.ResumeAt = &Resume{s.ResumeAt}
+	}
+	if admin && r.subject != (Subject{}) {
+		purchase.Subject = &r.subject
+	}
+	return purchase
+}
+
+// SubmitRequest is what a client says it bought.
+type SubmitRequest struct {
+	Rail RailID
+	// ProductKey, where given, is what the client believes it is.
+	ProductKey string
+	Submission
+}
+
+// Submitted is a purchase that was submitted.
+type Submitted struct {
+	Purchase     Purchase      `json:"purchase"`
+	Entitlements []Entitlement `json:"entitlements"`
+	// Created says that the purchase was not known or had nobody before.
+	Created bool `json:"-"`
+}
+
+// Submit verifies what a client says it bought and gives it to the user's
+// subject. Again is the same. Refuses with payments/rail_not_enabled,
+// rail_not_configured, rail_unavailable, invalid_receipt, app_mismatch,
+// environment_mismatch, product_not_found, purchase_pending, purchase_claimed,
+// purchase_not_found and billing_denied.
+func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (Submitted, error) {
+	var none Submitted
+	subject, err := p.manager(ctx, userID)
+	if err != nil {
+		return none, err
+	}
+	rail, err := p.on(s.Rail)
+	if err != nil {
+		return none, err
+	}
+	if _, ok := p.catalog.byKey[s.ProductKey]; s.ProductKey != "" && !ok {
+		return none, ErrProductNotFound
+	}
+	observations, err := p.redeem(ctx, rail, s.Submission)
+	if err != nil {
+		return none, err
+	}
+	claimed, err := p.claimant(ctx, rail, subject, s.Submission)
+	if err != nil {
+		return none, err
+	}
+	c := &change{rail: rail, claimed: claimed}
+	first := observations[0].TransactionID
+	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := p.apply(ctx, c, observations); err != nil {
+			return err
+		}
+		r := c.rows[first]
+		if r.subject != subject {
+			return ErrPurchaseClaimed
+		}
+		if s.ProductKey != "" && r.productKey != s.ProductKey {
+			return ErrInvalidReceipt.Saying("The purchase is of another product.")
+		}
+		return nil
+	})
+	if err != nil {
+		return none, err
+	}
+	p.afterApply(ctx, c)
+	r := c.rows[first]
+	if l := r.facts.Lifecycle.Value; l != nil && l.State == StatePending {
+		return none, ErrPurchasePending
+	}
+	resolved, err := p.Entitlements(ctx, subject)
+	return Submitted{p.wire(r, At(p.host.Now()), false), resolved.Entitlements, c.before[first].subject == (Subject{})}, err
+}
+
+// claimant returns the subject that a submission gives an unclaimed purchase to:
+// a store's proof is in the buyer's hands, a session's id can be in anybody's.
+func (p *Payments) claimant(ctx context.Context, rail *rail, subject Subject, s Submission) (Subject, error) {
+	if rail.Checkout == nil {
+		return subject, nil
+	}
+	owner, ok, err := p.store.checkoutSubject(ctx, rail.ID, s.SessionID)
+	if err != nil || !ok || owner != subject {
+		return Subject{}, err
+	}
+	return subject, nil
+}
+
+// redeem lets a rail verify a submission; at least one observation comes back.
+func (p *Payments) redeem(ctx context.Context, rail *rail, s Submission) ([]Observation, error) {
+	for name, text := range map[string]string{"signedTransaction": s.SignedTransaction, "transactionId": s.TransactionID,
+		"purchaseToken": s.PurchaseToken, "productId": s.ProductID, "sessionId": s.SessionID} {
+		if err := capability.CheckText(name, text, 0, maxProof); err != nil {
+			return nil, err
+		}
+	}
+	if rail.Redeem == nil {
+		return nil, ErrInvalidReceipt
+	}
+	return p.ask(ctx, rail, func(ctx context.Context, a Access) ([]Observation, error) { return rail.Redeem(ctx, a, s) })
+}
+
+// maxProof bounds what a client submits as proof of one purchase.
+const maxProof = 32 << 10
+
+// ask calls a rail for somebody who waits, and checks what it returns.
+func (p *Payments) ask(ctx context.Context, rail *rail, call func(context.Context, Access) ([]Observation, error)) ([]Observation, error) {
+	access, err := p.access(ctx, rail)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.budget)
+	defer cancel()
+	observations, err := call(ctx, access)
+	if err != nil {
+		return nil, p.unavailable(ctx, rail, err)
+	}
+	observations, err = p.checkObservations(rail, observations)
+	if err != nil {
+		return nil, p.unavailable(ctx, rail, err)
+	}
+	if len(observations) == 0 {
+		return nil, ErrPurchaseNotFound
+	}
+	return observations, nil
+}
+
+// RestoreRequest is what a client finds in its store's history. Rails without
+// proofs of their own look the caller's purchases up.
+type RestoreRequest struct {
+	Rail RailID
+	// Items has at most [MaxRestore] entries.
+	Items []Submission
+}
+
+// MaxRestore bounds one restore.
+const MaxRestore = 100
+
+// Restored says what became of a store's history.
+type Restored struct {
+	Restored     []Purchase    `json:"restored"`
+	Skipped      []Skipped     `json:"skipped"`
+	Entitlements []Entitlement `json:"entitlements"`
+}
+
+// Skipped is an item that was not restored: "consumable", "claimed", or the code
+// of a refusal.
+type Skipped struct {
+	TransactionID string `json:"transactionId,omitempty"`
+	// Index is the place of the item in the request.
+	Index  int    `json:"index"`
+	Reason string `json:"reason"`
+}
+
+// Restore gives the purchases that a store vouches for to the user's subject.
+// What another subject has is moved, by the policy of Config.Restore, in one
+// transaction each; consumables stay where they were used. Refuses with
+// payments/rail_not_enabled, rail_not_configured, rail_unavailable and
+// billing_denied.
+func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest) (Restored, error) {
+	out := Restored{Restored: []Purchase{}, Skipped: []Skipped{}}
+	subject, err := p.manager(ctx, userID)
+	if err != nil {
+		return out, err
+	}
+	rail, err := p.on(q.Rail)
+	if err != nil {
+		return out, err
+	}
+	if len(q.Items) > MaxRestore {
+		return out, capability.ErrInvalidRequest.Saying("At most %d items at once.", MaxRestore)
+	}
+	if rail.Checkout != nil {
+		err = p.restoreOfCustomer(ctx, rail, subject, &out)
+	} else {
+		err = p.restoreItems(ctx, rail, subject, q.Items, &out)
+	}
+	if err != nil {
+		return out, err
+	}
+	resolved, err := p.Entitlements(ctx, subject)
+	out.Entitlements = resolved.Entitlements
+	return out, err
+}
+
+func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject, items []Submission, out *Restored) error {
+	for i, item := range items {
+		observations, err := p.redeem(ctx, rail, item)
+		var refusal *capability.Error
+		switch {
+		case errors.As(err, &refusal) && refusal.Status < 500:
+			out.Skipped = append(out.Skipped, Skipped{TransactionID: shorten(item.TransactionID), Index: i, Reason: refusal.Code})
+			continue
+		case err != nil:
+			return err
+		}
+		if err := p.restoreOne(ctx, rail, subject, observations, i, true, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreOfCustomer reads what the subject bought as a customer of the rail.
+func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, out *Restored) error {
+	customer, err := p.store.customer(ctx, rail.ID, subject)
+	if err != nil || customer == "" || rail.OfCustomer == nil {
+		return err
+	}
+	observations, err := p.ask(ctx, rail, func(ctx context.Context, a Access) ([]Observation, error) {
+		return rail.OfCustomer(ctx, a, customer)
+	})
+	if errors.Is(err, ErrPurchaseNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	byPurchase := make(map[string][]Observation)
+	for _, o := range observations {
+		byPurchase[o.TransactionID] = append(byPurchase[o.TransactionID], o)
+	}
+	for i, transactionID := range sorted(byPurchase) {
+		if err := p.restoreOne(ctx, rail, subject, byPurchase[transactionID], i, false, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreOne moves one purchase, proved by a store, to a subject.
+func (p *Payments) restoreOne(ctx context.Context, rail *rail, subject Subject, observations []Observation, index int, move bool, out *Restored) error {
+	c := &change{rail: rail, claimed: subject}
+	if move {
+		c.move = p.movable
+	}
+	first := observations[0].TransactionID
+	if err := p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.apply(ctx, c, observations) }); err != nil {
+		return err
+	}
+	p.afterApply(ctx, c)
+	r := c.rows[first]
+	switch {
+	case r.kind == KindConsumable && r.subject != subject:
+		out.Skipped = append(out.Skipped, Skipped{r.transactionID, index, "consumable"})
+	case r.subject != subject:
+		out.Skipped = append(out.Skipped, Skipped{r.transactionID, index, "claimed"})
+	default:
+		out.Restored = append(out.Restored, p.wire(r, At(p.host.Now()), false))
+	}
+	return nil
+}
+
+// movable reports whether a restore may take a purchase from its subject.
+func (p *Payments) movable(r *row, now Instant) bool {
+	if product, ok := p.catalog.of(r.rail, r.facts.Lifecycle.Value); !ok || product.Kind == KindConsumable {
+		return false
+	}
+	switch p.cfg.Restore {
+	case RestoreMove:
+		return true
+	case RestoreMoveInactive:
+		return !r.at(now, !p.cfg.NoGraceAccess).Grants
+	}
+	return false
+}
+
+// RepairRequest names a purchase that is to be looked at again and given to a
+// subject.
+type RepairRequest struct {
+	Rail          RailID
+	TransactionID string
+	Subject       Subject
+	Reason        string
+}
+
+// Repair asks the rail how a purchase stands, projects it, gives it to the
+// subject, and takes back what was revoked of it by hand. Refuses with
+// payments/purchase_not_found, rail_not_enabled, rail_not_configured,
+// rail_unavailable and subject_kind_mismatch.
+func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error) {
+	if err := p.checkSubject(q.Subject); err != nil {
+		return Purchase{}, err
+	}
+	if err := capability.CheckText("transactionId", q.TransactionID, 1, maxTransactionID); err != nil {
+		return Purchase{}, err
+	}
+	if err := capability.CheckText("reason", q.Reason, 1, maxReason); err != nil {
+		return Purchase{}, err
+	}
+	rail, err := p.on(q.Rail)
+	if err != nil {
+		return Purchase{}, err
+	}
+	if rail.Fetch == nil {
+		return Purchase{}, ErrPurchaseNotFound
+	}
+	ref := Ref{TransactionID: q.TransactionID}
+	if known, ok, err := p.store.find(ctx, rail.ID, q.TransactionID); err != nil {
+		return Purchase{}, err
+	} else if ok {
+		ref = known.ref()
+	}
+	observations, err := p.ask(ctx, rail, func(ctx context.Context, a Access) ([]Observation, error) { return rail.Fetch(ctx, a, ref) })
+	if err != nil {
+		return Purchase{}, err
+	}
+	c := &change{rail: rail, claimed: q.Subject, checked: true, move: func(r *row, _ Instant) bool { return r.transactionID == q.TransactionID }}
+	var repaired *row
+	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := p.apply(ctx, c, observations); err != nil {
+			return err
+		}
+		if repaired = c.rows[q.TransactionID]; repaired == nil {
+			repaired = c.rows[observations[0].TransactionID]
+		}
+		if err := p.unmask(ctx, repaired, q.Subject); err != nil {
+			return err
+		}
+		return p.audit.Record(ctx, audit.Event{Action: "payments/purchase_repaired", Subject: audit.Target{Type: "purchase", ID: repaired.id},
+			Targets: []audit.Target{target(q.Subject)}})
+	})
+	if err != nil {
+		return Purchase{}, err
+	}
+	p.afterApply(ctx, c)
+	return p.wire(repaired, At(p.host.Now()), true), nil
+}
+
+// unmask takes back what was revoked of a purchase by hand.
+func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
+	if err := p.touch(ctx, subject); err != nil {
+		return err
+	}
+	now := At(p.host.DB.Now(ctx))
+	before, err := p.resolve(ctx, subject, nil)
+	if err != nil {
+		return err
+	}
+	if err := p.store.unmask(ctx, r.id); err != nil {
+		return err
+	}
+	after, err := p.resolve(ctx, subject, nil)
+	if err != nil {
+		return err
+	}
+	return p.fire(ctx, subject, nil, after.active(now), before.active(now))
+}
+
+// Purchases lists purchases, newest first. A status in the filter is that of
+// now.
+func (p *Payments) Purchases(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Purchase], error) {
+	rows, now, err := p.rows(ctx, f, page)
+	if err != nil {
+		return capability.Items[Purchase]{}, err
+	}
+	list := make([]Purchase, len(rows))
+	for i, r := range rows {
+		list[i] = p.wire(r, now, true)
+	}
+	return capability.Paged(page, list, func(v Purchase) []any { return []any{v.ID} }), nil
+}
+
+func (p *Payments) rows(ctx context.Context, f PurchaseFilter, page capability.Page) ([]*row, Instant, error) {
+	var before string
+	if _, err := page.After(&before); err != nil {
+		return nil, 0, err
+	}
+	if f.Subject != (Subject{}) {
+		if err := p.checkSubject(f.Subject); err != nil {
+			return nil, 0, err
+		}
+	}
+	now := At(p.host.Now())
+	rows, err := p.store.purchases(ctx, f, now, before, page.Limit+1)
+	return rows, now, err
+}

@@ -1,0 +1,519 @@
+package payments
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// ReconcileBinding is the job that reconciles, nightly and when dispatched.
+const ReconcileBinding = "PAYMENTS_RECONCILE"
+
+// ReconcileRequest narrows a run; nil and the zero value do not.
+type ReconcileRequest struct {
+	// Rail is the only rail to look at.
+	Rail RailID `json:"rail,omitempty"`
+}
+
+// RunStatus says how a reconcile run stands.
+type RunStatus string
+
+// The statuses of a run. A partial one left something out: a rail that failed,
+// or what did not fit into its time; the next run goes on there.
+const (
+	RunRunning   RunStatus = "running"
+	RunSucceeded RunStatus = "succeeded"
+	RunPartial   RunStatus = "partial"
+	RunFailed    RunStatus = "failed"
+)
+
+// Run is one reconcile run.
+type Run struct {
+	ID string `json:"id"`
+	// Trigger is "schedule", "dispatch" or "application".
+	Trigger    string           `json:"trigger"`
+	Status     RunStatus        `json:"status"`
+	StartedAt  capability.Time  `json:"startedAt"`
+	FinishedAt *capability.Time `json:"finishedAt"`
+	Checked    int64            `json:"checked"`
+	Changed    int64            `json:"changed"`
+	Failed     int64            `json:"failed"`
+	Rails      []RailRun        `json:"rails"`
+}
+
+// RailRun is what a run did at one rail.
+type RailRun struct {
+	Rail    RailID `json:"rail"`
+	Checked int64  `json:"checked"`
+	Changed int64  `json:"changed"`
+	Failed  int64  `json:"failed"`
+	// Recovered counts webhooks that were missed.
+	Recovered int64 `json:"recovered"`
+	// Code is why the rail was left before the end.
+	Code string `json:"code,omitempty"`
+	// More says that the run's time was over first.
+	More bool `json:"more,omitempty"`
+}
+
+type runRow struct {
+	id, startedBy                      string
+	startedAt, heartbeatAt, finishedAt Instant
+	status                             RunStatus
+	checked, changed, failed           int64
+	rails                              string
+}
+
+func (r runRow) wire() Run {
+	run := Run{ID: r.id, Trigger: r.startedBy, Status: r.status, StartedAt: capability.Millis(int64(r.startedAt)), FinishedAt: optional(r.finishedAt),
+		Checked: r.checked, Changed: r.changed, Failed: r.failed, Rails: []RailRun{}}
+	_ = json.Unmarshal([]byte(r.rails), &run.Rails) // written by reconcile
+	return run
+}
+
+// Bounds of a run.
+const (
+	batchSize = 200
+	// runStale is when a run without a sign of life has died.
+	runStale = 15 * time.Minute
+	// recheck is how long what a rail said is not asked again.
+	recheck = 20 * time.Hour
+	// maxFailures in a row end a rail's part of a run.
+	maxFailures = 3
+	// maxRows and maxPages bound a rail's part of a run; the next one goes on.
+	maxRows  = 200_000
+	maxPages = 2_000
+	// firstHistory is how far back the first run reads.
+	firstHistory = 72 * time.Hour
+	// historyOverlap is read again, since rails list late.
+	historyOverlap = time.Hour
+	maxAttempts    = 50
+)
+
+// ErrRunning says that a run goes on already, here or on another node.
+var ErrRunning = errors.New("payments: a reconcile run goes on already")
+
+// runReconcile is the job. Where a run goes on already there is nothing to do.
+func (p *Payments) runReconcile(ctx context.Context, job jobs.Job) error {
+	var q *ReconcileRequest
+	if len(job.Payload) > 0 {
+		if err := json.Unmarshal(job.Payload, &q); err != nil {
+			return jobs.Permanent(err)
+		}
+	}
+	trigger := "schedule"
+	if q == nil {
+		q = &ReconcileRequest{}
+	} else {
+		trigger = "dispatch"
+	}
+	_, err := p.reconcile(ctx, trigger, *q, 8*time.Minute)
+	if errors.Is(err, ErrRunning) {
+		return nil
+	}
+	return err
+}
+
+// Reconcile looks at everything that may have changed without a webhook, in
+// bounded batches: deliveries that failed, purchases whose time has come, refunds
+// that are owed, acknowledgements, the histories of the rails, and what was not
+// looked at for a day. A rail that fails does not keep the others from it. It
+// returns [ErrRunning] while another run goes on.
+func (p *Payments) Reconcile(ctx context.Context, q ReconcileRequest) (Run, error) {
+	return p.reconcile(ctx, "application", q, time.Hour)
+}
+
+func (p *Payments) reconcile(ctx context.Context, trigger string, q ReconcileRequest, budget time.Duration) (Run, error) {
+	if q.Rail != "" {
+		if _, err := p.on(q.Rail); err != nil {
+			return Run{}, err
+		}
+	}
+	run := runRow{startedBy: trigger, status: RunSucceeded}
+	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := p.host.DB.Now(ctx)
+		run.id, run.startedAt = id.New(now), At(now)
+		ok, err := p.store.beginRun(ctx, run, At(now.Add(-runStale)))
+		if err == nil && !ok {
+			err = ErrRunning
+		}
+		return err
+	})
+	if err != nil {
+		return Run{}, err
+	}
+	w := &walk{p: p, run: &run, end: time.Now().Add(budget)}
+	rails := []RailRun{}
+	for _, railID := range sorted(p.rails) {
+		if q.Rail != "" && q.Rail != railID {
+			continue
+		}
+		part := w.rail(ctx, p.rails[railID])
+		if part.Code != "" || part.More || part.Failed > 0 {
+			run.status = RunPartial
+		}
+		rails = append(rails, part)
+	}
+	if ctx.Err() != nil {
+		run.status = RunFailed
+	}
+	return p.finishRun(context.WithoutCancel(ctx), run, rails)
+}
+
+func (p *Payments) finishRun(ctx context.Context, run runRow, rails []RailRun) (Run, error) {
+	run.rails = string(content(rails))
+	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		run.finishedAt = At(p.host.DB.Now(ctx))
+		if err := p.store.finishRun(ctx, run); err != nil {
+			return err
+		}
+		return p.audit.Record(ctx, audit.Event{Action: "payments/reconcile_completed", Actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding},
+			Subject: audit.Target{Type: "reconcile_run", ID: run.id}, Detail: map[string]any{"status": run.status, "checked": run.checked, "changed": run.changed, "failed": run.failed}})
+	})
+	return run.wire(), err
+}
+
+// walk is one run on its way.
+type walk struct {
+	p   *Payments
+	run *runRow
+	// end bounds real time, whatever the clock of the host says.
+	end time.Time
+}
+
+// rail does a rail's part of a run.
+func (w *walk) rail(ctx context.Context, rail *rail) (part RailRun) {
+	part.Rail = rail.ID
+	if err := w.overdue(ctx, rail, &part); err != nil {
+		w.stop(ctx, &part, err)
+		return part
+	}
+	if _, err := w.p.access(ctx, rail); err != nil {
+		w.stop(ctx, &part, err)
+		return part
+	}
+	for _, step := range []func(context.Context, *railWalk) error{w.failedDeliveries, w.acknowledgements, w.history, w.unchecked} {
+		r := &railWalk{rail: rail, part: &part}
+		if err := step(ctx, r); err != nil {
+			w.stop(ctx, &part, err)
+		}
+		if part.More || ctx.Err() != nil {
+			break
+		}
+	}
+	return part
+}
+
+// railWalk is one step at one rail; failures count those in a row.
+type railWalk struct {
+	rail     *rail
+	part     *RailRun
+	failures int
+}
+
+// failed counts a failure and returns it once there were too many in a row.
+func (r *railWalk) failed(err error) error {
+	r.part.Failed++
+	if r.failures++; r.failures >= maxFailures {
+		return err
+	}
+	return nil
+}
+
+// stop notes why a rail was left.
+func (w *walk) stop(ctx context.Context, part *RailRun, err error) {
+	part.Code = ErrRailUnavailable.Code
+	var refusal *capability.Error
+	if errors.As(err, &refusal) {
+		part.Code = refusal.Code
+	}
+	if !errors.Is(err, ErrRailNotConfigured) {
+		w.p.host.Log.WarnContext(ctx, "payments: reconcile left a rail", slog.String("rail", string(part.Rail)), slog.Any("error", err))
+	}
+}
+
+// beat shows that the run goes on, after each batch, and whether it may.
+func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
+	if time.Now().After(w.end) || ctx.Err() != nil {
+		part.More = true
+		return false, ctx.Err()
+	}
+	ok, err := w.p.store.beatRun(ctx, *w.run, At(w.p.host.Now()))
+	if err == nil && !ok {
+		err = ErrRunning
+	}
+	return ok, err
+}
+
+// overdue writes down what changed by time alone, and asks the ledger again for
+// what is owed. No rail is asked.
+func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
+	for rows := 0; rows < maxRows; {
+		now := At(w.p.host.Now())
+		due, err := w.p.store.due(ctx, rail.ID, now, batchSize)
+		if err != nil {
+			return err
+		}
+		for _, r := range due {
+			if err := w.project(ctx, rail, part, r.transactionID); err != nil {
+				return err
+			}
+		}
+		rows += len(due)
+		if ok, err := w.beat(ctx, part); err != nil || !ok {
+			return err
+		}
+		if len(due) < batchSize {
+			break
+		}
+	}
+	owed, err := w.p.store.owed(ctx, rail.ID, At(w.p.host.Now()), batchSize)
+	if err != nil {
+		return err
+	}
+	for _, transactionID := range owed {
+		if err := w.project(ctx, rail, part, transactionID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// project projects a purchase again without anything new from its rail.
+func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) error {
+	c := &change{rail: rail, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
+	err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		c.now, c.rows, c.before = At(w.p.host.DB.Now(ctx)), make(map[string]*row), make(map[string]granted)
+		if err := w.p.lockRow(ctx, c, transactionID); err != nil {
+			return err
+		}
+		return w.p.settleRows(ctx, c)
+	})
+	w.count(part, c, transactionID)
+	return err
+}
+
+func (w *walk) count(part *RailRun, c *change, transactionID string) {
+	part.Checked++
+	w.run.checked++
+	if r := c.rows[transactionID]; r != nil && c.before[transactionID].status != r.p.Status {
+		part.Changed++
+		w.run.changed++
+	}
+}
+
+func (w *walk) failedDeliveries(ctx context.Context, r *railWalk) error {
+	for rows := 0; rows < maxRows; {
+		list, err := w.p.store.failedDeliveries(ctx, r.rail.ID, At(w.p.host.Now()), batchSize)
+		if err != nil {
+			return err
+		}
+		for _, d := range list {
+			if d.attempts >= maxAttempts {
+				if _, err := w.p.refuse(ctx, r.rail, d.Delivery, ErrRailUnavailable); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := w.p.deliver(ctx, r.rail, d.Delivery, callBudget); err != nil {
+				if err := w.failed(r, err); err != nil {
+					return err
+				}
+				continue
+			}
+			r.failures = 0
+			r.part.Recovered++
+		}
+		rows += len(list)
+		if ok, err := w.beat(ctx, r.part); err != nil || !ok || len(list) < batchSize {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) failed(r *railWalk, err error) error {
+	w.run.failed++
+	return r.failed(err)
+}
+
+func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
+	if r.rail.Acknowledge == nil {
+		return nil
+	}
+	after := ""
+	for {
+		list, err := w.p.store.unacknowledged(ctx, r.rail.ID, after, batchSize)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			after = row.id
+			if row.subject == (Subject{}) {
+				continue
+			}
+			if err := w.p.acknowledge(ctx, r.rail, row); err != nil {
+				if err := w.failed(r, err); err != nil {
+					return err
+				}
+			}
+		}
+		if ok, err := w.beat(ctx, r.part); err != nil || !ok || len(list) < batchSize {
+			return err
+		}
+	}
+}
+
+// history reads what the rail says happened since the last run, a page at a
+// time; how far it got is kept after each page.
+func (w *walk) history(ctx context.Context, r *railWalk) error {
+	if r.rail.History == nil {
+		return nil
+	}
+	now := w.p.host.Now()
+	at, known, err := w.p.store.history(ctx, r.rail.ID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !known:
+		at = historyRow{since: At(now.Add(-firstHistory)), until: At(now)}
+	case at.cursor == "":
+		at = historyRow{since: at.until - Instant(historyOverlap.Milliseconds()), until: At(now)}
+	}
+	for range maxPages {
+		access, err := w.p.access(ctx, r.rail)
+		if err != nil {
+			return err
+		}
+		asking, cancel := context.WithTimeout(ctx, callBudget)
+		page, err := r.rail.History(asking, access, Window{Since: at.since, Until: at.until, Cursor: at.cursor, Limit: batchSize})
+		cancel()
+		if err != nil {
+			w.run.failed++
+			r.part.Failed++
+			return err
+		}
+		if err := w.historyPage(ctx, r, page); err != nil {
+			return err
+		}
+		at.cursor = page.Next
+		if err := w.p.store.setHistory(ctx, r.rail.ID, at); err != nil {
+			return err
+		}
+		if ok, err := w.beat(ctx, r.part); err != nil || !ok || page.Next == "" {
+			return err
+		}
+	}
+	r.part.More = true
+	return nil
+}
+
+func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) error {
+	for _, d := range page.Deliveries {
+		received, err := w.p.deliver(ctx, r.rail, d, callBudget)
+		if err != nil {
+			if err := w.failed(r, err); err != nil {
+				return err
+			}
+			continue
+		}
+		r.failures = 0
+		if received.Outcome == OutcomeApplied {
+			r.part.Recovered++
+		}
+	}
+	if len(page.Observations) == 0 {
+		return nil
+	}
+	observations, err := w.p.checkObservations(r.rail, page.Observations)
+	if err != nil {
+		return err
+	}
+	for _, o := range observations {
+		c := &change{rail: r.rail, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
+		if err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, []Observation{o}) }); err != nil {
+			return err
+		}
+		w.p.afterApply(ctx, c)
+		w.count(r.part, c, o.TransactionID)
+	}
+	return nil
+}
+
+// unchecked asks the rail for what was not looked at for a day.
+func (w *walk) unchecked(ctx context.Context, r *railWalk) error {
+	if r.rail.Fetch == nil {
+		return nil
+	}
+	since := w.run.startedAt - Instant(recheck.Milliseconds())
+	for rows := 0; rows < maxRows; {
+		list, err := w.p.store.unchecked(ctx, r.rail.ID, since, batchSize)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			if err := w.fetch(ctx, r, row); err != nil {
+				return err
+			}
+		}
+		rows += len(list)
+		if ok, err := w.beat(ctx, r.part); err != nil || !ok || len(list) < batchSize {
+			return err
+		}
+	}
+	r.part.More = true
+	return nil
+}
+
+// fetch asks for one purchase. One that cannot be had is looked at again in the
+// next run.
+func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
+	observations, err := w.p.ask(ctx, r.rail, func(ctx context.Context, a Access) ([]Observation, error) { return r.rail.Fetch(ctx, a, row.ref()) })
+	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
+	if err == nil {
+		err = w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, observations) })
+	}
+	if err == nil {
+		r.failures = 0
+		w.p.afterApply(ctx, c)
+		w.count(r.part, c, row.transactionID)
+		if c.rows[row.transactionID] == nil {
+			return w.p.store.setChecked(ctx, row.id, At(w.p.host.Now()))
+		}
+		return nil
+	}
+	if err := w.p.store.setChecked(ctx, row.id, At(w.p.host.Now())); err != nil {
+		return err
+	}
+	var refusal *capability.Error
+	if errors.As(err, &refusal) && refusal.Status < 500 {
+		r.part.Failed++
+		w.run.failed++
+		return nil
+	}
+	return w.failed(r, err)
+}
+
+// Runs lists the reconcile runs of the last ninety days, newest first.
+func (p *Payments) Runs(ctx context.Context, page capability.Page) (capability.Items[Run], error) {
+	var before string
+	if _, err := page.After(&before); err != nil {
+		return capability.Items[Run]{}, err
+	}
+	rows, err := p.store.runs(ctx, before, page.Limit+1)
+	if err != nil {
+		return capability.Items[Run]{}, err
+	}
+	list := make([]Run, len(rows))
+	for i, r := range rows {
+		list[i] = r.wire()
+	}
+	return capability.Paged(page, list, func(r Run) []any { return []any{r.ID} }), nil
+}

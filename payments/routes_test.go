@@ -1,0 +1,582 @@
+package payments_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/secrets"
+)
+
+type object = map[string]any
+
+// pro is a subscription bought at a rail.
+func (s *shop) pro(rail payments.RailID, tx, user string) payments.Observation {
+	product := map[payments.RailID]string{ios: "com.pro", android: "pro", card: "prod_pro"}[rail]
+	o := sub(tx, 1, payments.Lifecycle{ProductID: product, BasePlanID: "monthly", State: payments.StateActive, WillRenew: true, PurchasedAt: s.in(0), AccessUntil: s.in(30 * day)})
+	o.Charges = []payments.Charge{{ID: "charge-" + tx, At: s.in(0), AmountMinor: 990, Currency: "EUR", Settled: true, PeriodEnd: s.in(30 * day)}}
+	if user != "" {
+		o.AccountToken = s.token(user)
+	}
+	return o
+}
+
+func TestSubmitRefusals(t *testing.T) {
+	s := open(t)
+	ada := s.User("ada")
+	submit := func(body object) func(int, string) {
+		return func(status int, code string) {
+			t.Helper()
+			ada.Post("/payments/purchases", body).Want(status, code)
+		}
+	}
+	s.Anonymous().Post("/payments/purchases", object{}).Want(401, "auth/unauthenticated")
+	submit(object{"rail": "ios_store"})(400, "kit/invalid_request")
+	submit(object{"rail": "ios_store", "signedTransaction": "a\x00"})(400, "kit/invalid_request")
+	submit(object{"rail": "merchant_a", "sessionId": "x"})(404, "payments/rail_not_enabled")
+	submit(object{"rail": "ios_store", "productKey": "nothing", "signedTransaction": "x"})(404, "payments/product_not_found")
+	submit(object{"rail": "ios_store", "signedTransaction": "unknown"})(404, "payments/purchase_not_found")
+	for _, refusal := range []*capability.Error{payments.ErrInvalidReceipt, payments.ErrAppMismatch, payments.ErrPurchasePending} {
+		s.fail = refusal
+		submit(object{"rail": "ios_store", "signedTransaction": "x"})(refusal.Status, refusal.Code)
+	}
+	s.fail = payments.Transient(errors.New("down"), time.Second)
+	submit(object{"rail": "ios_store", "signedTransaction": "x"})(503, "payments/rail_unavailable")
+	s.fail = errors.New("a mistake of the rail")
+	submit(object{"rail": "ios_store", "signedTransaction": "x"})(503, "payments/rail_unavailable")
+	s.fail = nil
+
+	live := s.pro(ios, "live", "")
+	live.Environment = payments.EnvironmentProduction
+	s.set(live)
+	submit(object{"rail": "ios_store", "signedTransaction": "live"})(422, "payments/environment_mismatch")
+	s.set(s.pro(ios, "other", ""))
+	submit(object{"rail": "ios_store", "productKey": "map", "signedTransaction": "other"})(422, "payments/invalid_receipt")
+	pending := sub("pending", 1, payments.Lifecycle{ProductID: "pro", State: payments.StatePending})
+	s.set(pending)
+	submit(object{"rail": "android_store", "purchaseToken": "pending"})(409, "payments/purchase_pending")
+	s.wantStatus(android, "pending", payments.StatusNeverPaid)
+	s.set(s.pro(ios, "bobs", "bob"))
+	submit(object{"rail": "ios_store", "signedTransaction": "bobs"})(409, "payments/purchase_claimed")
+	s.wantEntitled("ada", "pro", false)
+
+	// A session's id is no proof: only whom the session was made for gets it.
+	s.set(s.pro(card, "session", ""))
+	submit(object{"rail": "card_processor", "sessionId": "session"})(409, "payments/purchase_claimed")
+}
+
+func TestCheckoutPortalPricing(t *testing.T) {
+	s := open(t)
+	ada := s.User("ada")
+	ada.Post("/payments/portal", object{}).Want(404, "payments/customer_not_found")
+	ada.Post("/payments/portal", object{"rail": "card_processor"}).Want(404, "payments/customer_not_found")
+	ada.Post("/payments/portal", object{"rail": "ios_store"}).Want(422, "payments/portal_unsupported")
+	for _, c := range []struct {
+		body   object
+		status int
+		code   string
+	}{
+		{object{"rail": "merchant_b", "productKey": "pro"}, 404, "payments/rail_not_enabled"},
+		{object{"rail": "card_processor", "productKey": "nothing"}, 404, "payments/product_not_found"},
+		{object{"rail": "ios_store", "productKey": "pro"}, 422, "payments/checkout_unsupported"},
+		{object{"rail": "card_processor", "productKey": "pass"}, 422, "payments/product_unavailable"},
+		{object{"rail": "card_processor", "productKey": "pro", "quantity": 2}, 400, "kit/invalid_request"},
+		{object{"rail": "card_processor", "productKey": "pro", "discountCode": "NONE"}, 400, "kit/invalid_request"},
+	} {
+		ada.Post("/payments/checkout", c.body).Want(c.status, c.code)
+	}
+	s.fail = payments.Transient(errors.New("down"), 0)
+	ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}).Want(503, "payments/rail_unavailable")
+	s.fail = nil
+	var bought payments.Bought
+	ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}).Want(201, "").JSON(&bought)
+	if bought.URL != "https://pay.example/pro" || bought.CheckoutID == "" || bought.Rail != card {
+		t.Errorf("checkout: %+v", bought)
+	}
+	paid := s.pro(card, bought.SessionID, "")
+	s.set(paid)
+	ada.Post("/payments/purchases", object{"rail": "card_processor", "sessionId": bought.SessionID}).Want(200, "")
+	s.wantEntitled("ada", "pro", true)
+	ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}).Want(409, "payments/already_subscribed")
+	ada.Post("/payments/portal", object{}).Want(201, "")
+
+	var pricing payments.Pricing
+	ada.Get("/payments/pricing").Want(200, "").JSON(&pricing)
+	if len(pricing.Subscriptions) != 1 || pricing.Subscriptions[0].AmountMinor != 990 || !pricing.Subscriptions[0].Renews {
+		t.Errorf("pricing: %+v", pricing)
+	}
+	var resolved payments.Entitlements
+	ada.Get("/payments/entitlements").Want(200, "").JSON(&resolved)
+	if len(resolved.Entitlements) != 1 || resolved.AccountTokens[ios] != s.token("ada") || resolved.AccountTokens[card] != "" {
+		t.Errorf("entitlements: %+v", resolved)
+	}
+}
+
+func TestDiscounts(t *testing.T) {
+	s := open(t)
+	good := func(change object) object {
+		body := object{"rail": "card_processor", "code": "HALF", "kind": "percentage", "percentBasisPoints": 5000, "duration": "once"}
+		for key, value := range change {
+			body[key] = value
+		}
+		return body
+	}
+	post := func(body object, status int, code string) {
+		t.Helper()
+		s.Machine("payments:discounts:create").Post("/payments/admin/discounts", body).Want(status, code)
+	}
+	post(good(object{"rail": "ios_store"}), 422, "payments/discount_unsupported")
+	post(good(object{"rail": "nope"}), 404, "payments/rail_not_enabled")
+	post(good(object{"code": "A B"}), 400, "kit/invalid_request")
+	post(good(object{"percentBasisPoints": 10001}), 400, "kit/invalid_request")
+	post(good(object{"kind": "fixed", "percentBasisPoints": 0, "amountMinor": 100, "currency": "eur"}), 400, "kit/invalid_request")
+	post(good(object{"kind": "gift"}), 400, "kit/invalid_request")
+	post(good(object{"duration": "repeating"}), 400, "kit/invalid_request")
+	post(good(object{"duration": "always"}), 400, "kit/invalid_request")
+	post(good(object{"endsAt": "2020-01-01T00:00:00Z"}), 400, "kit/invalid_request")
+	post(good(object{"productKeys": []string{"nothing"}}), 404, "payments/product_not_found")
+	post(good(object{"productKeys": []string{"pass"}}), 422, "payments/product_unavailable")
+	post(good(object{"code": "TAKEN"}), 409, "payments/discount_conflict")
+	post(good(object{"productKeys": []string{"pro"}, "endsAt": "2030-01-01T00:00:00Z", "maxRedemptions": 5}), 201, "")
+	post(good(nil), 409, "payments/discount_conflict")
+	var list capability.Items[payments.Discount]
+	s.Machine("payments:discounts:read").Get("/payments/admin/discounts?rail=card_processor").Want(200, "").JSON(&list)
+	if len(list.Items) != 1 || list.Items[0].Code != "HALF" || list.Items[0].ExternalID != "ext-HALF" {
+		t.Errorf("discounts: %+v", list.Items)
+	}
+	s.User("ada").Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro", "discountCode": "HALF"}).Want(201, "")
+}
+
+func TestGrantAndRevoke(t *testing.T) {
+	s := open(t)
+	var changes []hooks.EntitlementsChanged
+	s.Hooks().EntitlementsChanged.After(func(_ context.Context, e hooks.EntitlementsChanged) { changes = append(changes, e) })
+	grant := func(body object, status int, code string) object {
+		t.Helper()
+		out := object{}
+		r := s.Machine("payments:entitlements:grant").Post("/payments/entitlements/grant", body).Want(status, code)
+		_ = json.Unmarshal(r.Body, &out)
+		return out
+	}
+	revoke := func(body object, status int, code string) {
+		t.Helper()
+		s.Machine("payments:entitlements:revoke").Post("/payments/entitlements/revoke", body).Want(status, code)
+	}
+	ada := func(change object) object {
+		body := object{"subjectType": "user", "subjectId": "ada", "reason": "support"}
+		for key, value := range change {
+			body[key] = value
+		}
+		return body
+	}
+	grant(ada(object{"entitlement": "pro"}), 422, "payments/entitlement_not_declared")
+	grant(ada(object{"entitlement": "vip", "subjectType": "organization"}), 404, "payments/subject_kind_mismatch")
+	grant(ada(object{"entitlement": "vip", "reason": ""}), 400, "kit/invalid_request")
+	grant(ada(object{"entitlement": "vip", "expiresAt": "2020-01-01T00:00:00Z"}), 400, "kit/invalid_request")
+	grant(ada(object{}), 400, "kit/invalid_request")
+	grant(ada(object{"subjectId": "erased:x", "entitlement": "vip"}), 400, "kit/invalid_request")
+	grant(ada(object{"entitlement": "vip", "expiresAt": s.Clock.Now().Add(hour)}), 201, "")
+	s.wantEntitled("ada", "vip", true)
+	s.Clock.Advance(hour)
+	s.wantEntitled("ada", "vip", false)
+	given := grant(ada(object{"entitlement": "vip"}), 201, "")["grant"].(object)
+	s.wantEntitled("ada", "vip", true)
+	revoke(ada(object{"grantId": given["id"], "entitlement": "vip"}), 400, "kit/invalid_request")
+	revoke(ada(object{"entitlement": "beta"}), 404, "payments/entitlement_not_found")
+	revoke(ada(object{"purchaseId": "none"}), 404, "payments/purchase_not_found")
+	revoke(ada(object{"grantId": given["id"]}), 200, "")
+	s.wantEntitled("ada", "vip", false)
+
+	// What a purchase gives is masked, by renewals too, until it is repaired.
+	o := s.pro(ios, "t1", "ada")
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{o}})
+	s.wantEntitled("ada", "pro", true)
+	revoke(ada(object{"entitlement": "pro"}), 200, "")
+	s.wantEntitled("ada", "pro", false)
+	o.Version, o.Lifecycle.AccessUntil = 2, s.in(60*day)
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{o}})
+	s.wantEntitled("ada", "pro", false)
+	grant(ada(object{"rail": "ios_store", "transactionId": "t1"}), 404, "payments/purchase_not_found")
+	s.set(o)
+	grant(ada(object{"rail": "nope", "transactionId": "t1"}), 404, "payments/rail_not_enabled")
+	grant(ada(object{"rail": "ios_store", "transactionId": "t1"}), 201, "")
+	s.wantEntitled("ada", "pro", true)
+	if len(changes) != 6 {
+		t.Errorf("%d changes were told of, want 6: %+v", len(changes), changes)
+	}
+	var one payments.Entitlements
+	s.Machine("payments:entitlements:read").Get("/payments/admin/entitlements/user/ada").Want(200, "").JSON(&one)
+	if len(one.Entitlements) != 1 || one.Entitlements[0].Sources[0].Status != payments.StatusActive {
+		t.Errorf("entitlements: %+v", one)
+	}
+	s.Machine("payments:entitlements:read").Get("/payments/admin/entitlements/organization/ada").Want(404, "payments/subject_kind_mismatch")
+	var list capability.Items[payments.Entitlements]
+	s.Machine("payments:entitlements:read").Get("/payments/admin/entitlements").Want(200, "").JSON(&list)
+	if len(list.Items) != 1 || len(list.Items[0].Entitlements) != 1 {
+		t.Errorf("listed: %+v", list.Items)
+	}
+	var subscriptions capability.Items[payments.Subscription]
+	s.Machine("payments:subscriptions:read").Get("/payments/admin/subscriptions?status=active&subjectType=user&subjectId=ada").Want(200, "").JSON(&subscriptions)
+	if len(subscriptions.Items) != 1 {
+		t.Errorf("subscriptions: %+v", subscriptions.Items)
+	}
+	s.Machine("payments:purchases:read").Get("/payments/admin/purchases?subjectId=ada").Want(400, "kit/invalid_request")
+	s.Machine("payments:purchases:read").Get("/payments/admin/purchases?cursor=x").Want(400, "kit/invalid_request")
+	var catalog payments.Catalog
+	s.Machine("payments:catalog:read").Get("/payments/admin/catalog").Want(200, "").JSON(&catalog)
+	if len(catalog.Rails) != 3 || !catalog.Rails[0].Configured || len(catalog.Products) != 5 {
+		t.Errorf("catalog: %+v", catalog)
+	}
+}
+
+func TestWebhookRefusals(t *testing.T) {
+	s := open(t)
+	hook := s.Anonymous()
+	hook.Post("/payments/webhooks/ios_store", message{ID: "x"}).Want(401, "payments/invalid_signature")
+	hook.With("X-Proof", "wrong").Post("/payments/webhooks/ios_store", message{ID: "x"}).Want(401, "payments/invalid_signature")
+	hook.With("X-Proof", secret).Post("/payments/webhooks/ios_store", message{}).Want(401, "payments/invalid_signature")
+	hook.With("X-Proof", secret).Post("/payments/webhooks/ios_store", strings.Repeat("x", 2<<20)).Want(413, "kit/body_too_large")
+	hook.With("X-Proof", "down").Post("/payments/webhooks/ios_store", message{ID: "x"}).Want(503, "payments/rail_unavailable")
+	hook.With("X-Proof", secret).Post("/payments/webhooks/merchant_a", message{ID: "x"}).Want(404, "kit/not_found")
+
+	live := s.pro(ios, "t1", "ada")
+	if got := s.deliver(ios, message{ID: "live", Environment: payments.EnvironmentProduction, Observations: []payments.Observation{live}}); got != payments.OutcomeRefused {
+		t.Errorf("of production: %s, want refused", got)
+	}
+	live.Environment = payments.EnvironmentOther
+	if got := s.deliver(ios, message{ID: "inner", Observations: []payments.Observation{live}}); got != payments.OutcomeRefused {
+		t.Errorf("whose object is of another environment: %s, want refused", got)
+	}
+	if got := s.deliver(ios, message{ID: "inner", Observations: []payments.Observation{live}}); got != payments.OutcomeDuplicate {
+		t.Errorf("again: %s, want duplicate", got)
+	}
+	if got := s.deliver(ios, message{ID: "nothing"}); got != payments.OutcomeIgnored {
+		t.Errorf("about nothing: %s, want ignored", got)
+	}
+	var list capability.Items[payments.Purchase]
+	s.Machine("payments:purchases:read").Get("/payments/admin/purchases").Want(200, "").JSON(&list)
+	if len(list.Items) != 0 {
+		t.Errorf("refused webhooks left rows: %+v", list.Items)
+	}
+
+	// What a rail keeps from being read is tried again, by the sender and by reconcile.
+	s.fail = payments.Transient(errors.New("slow"), 3*time.Second)
+	s.post(ios, message{ID: "later", Observations: []payments.Observation{s.pro(ios, "t2", "ada")}}).Want(503, "payments/rail_unavailable")
+	s.fail = nil
+	s.set(s.pro(ios, "t2", "ada"))
+	s.wantEntitled("ada", "pro", false)
+	s.Clock.Advance(hour)
+	run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
+	if err != nil || run.Status != payments.RunSucceeded || run.Rails[0].Recovered != 1 {
+		t.Errorf("reconcile: %+v, %v", run, err)
+	}
+	s.wantEntitled("ada", "pro", true)
+}
+
+func TestCredentials(t *testing.T) {
+	f := newFake()
+	k := openUnconfigured(t, f)
+	k.post(ios, message{ID: "x"}).Want(503, "payments/rail_not_configured")
+	k.User("ada").Post("/payments/purchases", object{"rail": "ios_store", "signedTransaction": "x"}).Want(503, "payments/rail_not_configured")
+	rotate := func(fields secrets.Fields) error {
+		_, err := k.Secrets().Rotate(t.Context(), payments.SecretName, secrets.Blocks{"ios_store": fields})
+		return err
+	}
+	if err := rotate(secrets.Fields{"apiKey": secrets.NewValue("test_x")}); !errors.Is(err, secrets.ErrIncompleteBlock) {
+		t.Errorf("half a block: %v", err)
+	}
+	if err := rotate(secrets.Fields{"apiKey": secrets.NewValue("live_x"), "webhookSecret": secrets.NewValue("s")}); !errors.Is(err, capability.ErrInvalidRequest) {
+		t.Errorf("a key of production: %v", err)
+	}
+	k.configure(secret)
+	if got := k.deliver(ios, message{ID: "a"}); got != payments.OutcomeIgnored {
+		t.Error(got)
+	}
+	k.configure("the-next-secret")
+	if got := k.deliver(ios, message{ID: "b"}); got != payments.OutcomeIgnored {
+		t.Error("the secret from before the rotation is not accepted:", got)
+	}
+	k.Clock.Advance(25 * hour)
+	k.post(ios, message{ID: "c"}).Want(401, "payments/invalid_signature")
+}
+
+func TestRestore(t *testing.T) {
+	for policy, want := range map[payments.RestorePolicy]bool{payments.RestoreMove: true, payments.RestoreMoveInactive: false, payments.RestoreKeep: false} {
+		t.Run(string(policy), func(t *testing.T) {
+			s := openWith(t, func(c *payments.Config) { c.Restore = policy })
+			o := s.pro(ios, "t1", "ada")
+			s.deliver(ios, message{ID: "d", Observations: []payments.Observation{o}})
+			s.set(o)
+			restore := func() (out payments.Restored) {
+				s.User("bob").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{"t1", "gone"}}).Want(200, "").JSON(&out)
+				return out
+			}
+			out := restore()
+			if moved := len(out.Restored) == 1; moved != want {
+				t.Errorf("moved %v, want %v: %+v", moved, want, out)
+			}
+			s.wantEntitled("ada", "pro", !want)
+			s.wantEntitled("bob", "pro", want)
+			if policy == payments.RestoreMoveInactive {
+				s.Clock.Advance(60 * day)
+				if out := restore(); len(out.Restored) != 1 {
+					t.Errorf("what grants nothing was not moved: %+v", out)
+				}
+			}
+		})
+	}
+}
+
+func TestRestoreOfCustomer(t *testing.T) {
+	s := open(t)
+	var bought payments.Bought
+	s.User("ada").Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}).Want(201, "").JSON(&bought)
+	s.mu.Lock()
+	s.state["customer-"+s.token("ada")] = []payments.Observation{s.pro(card, "sub_1", "")}
+	s.mu.Unlock()
+	var out payments.Restored
+	s.User("bob").Post("/payments/restore", object{"rail": "card_processor"}).Want(200, "").JSON(&out)
+	if len(out.Restored) != 0 {
+		t.Errorf("bob restored %+v", out)
+	}
+	s.User("ada").Post("/payments/restore", object{"rail": "card_processor"}).Want(200, "").JSON(&out)
+	if len(out.Restored) != 1 {
+		t.Errorf("ada restored %+v", out)
+	}
+	items := make([]string, payments.MaxRestore+1)
+	s.User("ada").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": items}).Want(400, "kit/invalid_request")
+}
+
+func TestOrganizations(t *testing.T) {
+	f := newFake()
+	s := openConfig(t, f, func(c *payments.Config) {
+		c.BillingSubject = payments.SubjectOrganization
+		c.Products = c.Products[:4] // without a credit
+		c.ResolveSubject = func(_ context.Context, user string) (payments.Subject, bool, error) {
+			return payments.Subject{Type: payments.SubjectOrganization, ID: "acme"}, user == "boss", nil
+		}
+	})
+	s.set(s.pro(ios, "t1", ""))
+	body := object{"rail": "ios_store", "signedTransaction": "t1"}
+	for _, path := range []string{"purchases", "restore", "checkout", "portal"} {
+		b := object{"rail": "ios_store"}
+		if path == "purchases" {
+			b = body
+		}
+		if path == "checkout" {
+			b["productKey"] = "pro"
+		}
+		s.User("ada").Post("/payments/"+path, b).Want(403, "payments/billing_denied")
+	}
+	s.User("boss").Post("/payments/purchases", body).Want(200, "")
+	var e payments.Entitlements
+	s.User("ada").Get("/payments/entitlements").Want(200, "").JSON(&e)
+	if len(e.Entitlements) != 1 || e.Subject.ID != "acme" {
+		t.Errorf("entitlements of a member: %+v", e)
+	}
+}
+
+func TestRequireEntitlement(t *testing.T) {
+	s := open(t)
+	page := s.Payments().RequireEntitlement("pro")(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("members")) }))
+	get := func(authorization string) (int, string) {
+		r := httptest.NewRequest("GET", "/members", nil)
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	if code, body := get(""); code != 401 || !strings.Contains(body, "auth/unauthenticated") {
+		t.Error(code, body)
+	}
+	token, err := s.accessToken("ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, body := get("Bearer " + token); code != 403 || !strings.Contains(body, "payments/entitlement_required") {
+		t.Error(code, body)
+	}
+	s.deliver(ios, message{ID: "d", Observations: []payments.Observation{s.pro(ios, "t", "ada")}})
+	if code, body := get("Bearer " + token); code != 200 || body != "members" {
+		t.Error(code, body)
+	}
+}
+
+// TestEraseAndExport: what is left names nobody and grants nothing, and later
+// webhooks land there.
+func TestEraseAndExport(t *testing.T) {
+	s := open(t)
+	o := s.pro(ios, "t1", "ada")
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{o}})
+	if _, err := s.Payments().Grant(t.Context(), payments.GrantRequest{Subject: subject("ada"), Entitlement: "vip", Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Payments().Capability()
+	var kinds []string
+	if err := c.Export(t.Context(), capability.Person{ID: "ada"}, func(kind string, record any) error {
+		kinds = append(kinds, kind)
+		_, err := json.Marshal(record)
+		return err
+	}); err != nil || strings.Join(kinds, " ") != "billing_account purchase entitlement_grant" {
+		t.Errorf("export: %v, %v", kinds, err)
+	}
+	erasure, err := c.Erase(t.Context(), capability.Person{ID: "ada"})
+	if err != nil || erasure.Removed == 0 || !strings.Contains(erasure.Kept[0].What, "t1") {
+		t.Fatalf("erase: %+v, %v", erasure, err)
+	}
+	if again, err := c.Erase(t.Context(), capability.Person{ID: "ada"}); err != nil || again.Removed != 0 {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	s.wantEntitled("ada", "pro", false)
+	s.wantEntitled("ada", "vip", false)
+	o.Version, o.Lifecycle.AccessUntil = 2, s.in(90*day)
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{o}})
+	s.wantEntitled("ada", "pro", false)
+	if p := s.purchase(ios, "t1"); p.Subject == nil || !strings.HasPrefix(p.Subject.ID, "erased:") {
+		t.Errorf("a later webhook landed at %+v", p.Subject)
+	}
+	raw := s.Machine("payments:purchases:read").Get("/payments/admin/purchases")
+	if strings.Contains(string(raw.Body), `"ada"`) {
+		t.Error("the user id still stands in a purchase")
+	}
+}
+
+// TestStacking: purchases that do not renew follow each other, in any order of
+// arrival, and a refund moves those behind it forward.
+func TestStacking(t *testing.T) {
+	s := open(t)
+	pass := func(tx string, bought time.Duration) payments.Observation {
+		o := sub(tx, 1, payments.Lifecycle{ProductID: "com.pass", State: payments.StateActive, PurchasedAt: s.in(bought)})
+		o.AccountToken = s.token("ada")
+		o.Charges = []payments.Charge{{ID: "c" + tx, At: s.in(bought), Settled: true}}
+		return o
+	}
+	first, second := pass("p1", 0), pass("p2", day)
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{second}})
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{first}})
+	end := s.purchase(ios, "p2").AccessUntil
+	if end == nil || !end.Equal(s.Clock.Now().Add(60*day)) {
+		t.Errorf("two passes of thirty days end at %v, want in sixty days", end)
+	}
+	s.Clock.Advance(59 * day)
+	s.wantEntitled("ada", "pass", true)
+	refund := payments.Observation{TransactionID: "p1", Version: 9, Refunds: []payments.Refund{{ID: "r", ChargeID: "cp1", Full: true}}}
+	s.deliver(ios, message{ID: "d3", Observations: []payments.Observation{refund}})
+	s.wantEntitled("ada", "pass", false)
+}
+
+// TestUpgrade: a purchase that replaces another inherits its subject, and only
+// one of the two grants.
+func TestUpgrade(t *testing.T) {
+	s := open(t)
+	s.deliver(android, message{ID: "d1", Observations: []payments.Observation{s.pro(android, "old", "ada")}})
+	upgraded := sub("new", 1, payments.Lifecycle{ProductID: "max", State: payments.StateActive, WillRenew: true, AccessUntil: s.in(30 * day), Replaces: "old"})
+	upgraded.NeedsAcknowledge = true
+	s.deliver(android, message{ID: "d2", Observations: []payments.Observation{upgraded}})
+	s.wantStatus(android, "old", payments.StatusExpired)
+	s.wantStatus(android, "new", payments.StatusActive)
+	s.wantEntitled("ada", "max", true)
+	s.wantEntitled("ada", "pro", true)
+	if len(s.acked) != 1 || s.acked[0] != "new" {
+		t.Errorf("acknowledged %v", s.acked)
+	}
+}
+
+// TestClawback: what a refund cannot take back is owed, seen, and tried again.
+func TestClawback(t *testing.T) {
+	s := open(t)
+	coin := sub("k1", 1, payments.Lifecycle{ProductID: "com.coins", State: payments.StateActive})
+	coin.AccountToken = s.token("ada")
+	coin.Charges = []payments.Charge{{ID: "k1", AmountMinor: 1000, Settled: true}}
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{coin}})
+	s.spend("ada", 70)
+	half := payments.Observation{TransactionID: "k1", Version: 2, Refunds: []payments.Refund{{ID: "r", ChargeID: "k1", AmountMinor: 500}}}
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{half}})
+	if got := s.coins("ada"); got != 0 {
+		t.Errorf("%d coins, want 0 with 20 owed", got)
+	}
+	s.earn("ada", 15)
+	s.Clock.Advance(7 * hour)
+	if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.coins("ada"); got != 0 {
+		t.Errorf("%d coins, want 0 with 5 owed", got)
+	}
+	if owed := s.health("owedClawbacks"); owed != int64(1) {
+		t.Errorf("%v owed, want 1", owed)
+	}
+	back := payments.Observation{TransactionID: "k1", Version: 3, Refunds: []payments.Refund{{ID: "r", ChargeID: "k1", AmountMinor: 500, Reversed: true}}}
+	s.deliver(ios, message{ID: "d3", Observations: []payments.Observation{back}})
+	if got := s.coins("ada"); got != 45 {
+		t.Errorf("%d coins after the refund failed, want the 45 that were taken", got)
+	}
+	if owed := s.health("owedClawbacks"); owed != int64(0) {
+		t.Errorf("%v owed, want none", owed)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	s := open(t)
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}})
+	if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(91 * day)
+	if err := s.Payments().Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}}); got != payments.OutcomeApplied {
+		t.Errorf("a webhook that was forgotten: %s", got)
+	}
+	var runs capability.Items[payments.Run]
+	s.Machine("payments:reconcile:read").Get("/payments/admin/reconcile-runs").Want(200, "").JSON(&runs)
+	if len(runs.Items) != 0 {
+		t.Errorf("runs: %+v", runs.Items)
+	}
+	s.purchase(ios, "t1")
+}
+
+// TestReconcileKeepsRailsApart: one rail's failure is its own, and missed
+// webhooks are found.
+func TestReconcileKeepsRailsApart(t *testing.T) {
+	good, bad := newFake(), newFake()
+	s := openConfig(t, good, func(c *payments.Config) { c.Rails[1], c.Rails[2] = newFake().rail(android), bad.rail(card) })
+	good.set(s.pro(ios, "t1", "ada"))
+	body, _ := json.Marshal(message{ID: "missed", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}})
+	good.history = []payments.HistoryPage{{Deliveries: []payments.Delivery{{ID: "missed", Body: body}}}}
+	bad.fail = payments.Transient(errors.New("down"), 0)
+	run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{})
+	if err != nil || run.Status != payments.RunPartial {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	codes := make(map[payments.RailID]string)
+	for _, part := range run.Rails {
+		codes[part.Rail] = part.Code
+	}
+	if codes[card] != "payments/rail_unavailable" || codes[ios] != "" || codes[android] != "" {
+		t.Errorf("codes: %v", codes)
+	}
+	s.wantEntitled("ada", "pro", true)
+	s.RunJobs()
+	var runs capability.Items[payments.Run]
+	s.Machine("payments:reconcile:read").Get("/payments/admin/reconcile-runs").Want(200, "").JSON(&runs)
+	if len(runs.Items) == 0 || runs.Items[0].FinishedAt == nil {
+		t.Errorf("runs: %+v", runs.Items)
+	}
+	// Time alone ends what was not renewed; the run writes it down and tells of it.
+	s.Clock.Advance(40 * day)
+	if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: "nope"}); !errors.Is(err, payments.ErrRailNotEnabled) {
+		t.Error(err)
+	}
+}

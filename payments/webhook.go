@@ -1,0 +1,180 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+)
+
+// Outcome is what became of a webhook.
+type Outcome string
+
+// The outcomes. A refused one is authentic, recorded and acknowledged, since its
+// sender would repeat it in vain; a failed one is tried again.
+const (
+	OutcomeApplied   Outcome = "applied"
+	OutcomeDuplicate Outcome = "duplicate"
+	OutcomeIgnored   Outcome = "ignored"
+	OutcomeRefused   Outcome = "refused"
+	OutcomeFailed    Outcome = "failed"
+)
+
+// Received is the answer to a webhook.
+type Received struct {
+	Received bool    `json:"received"`
+	Outcome  Outcome `json:"outcome"`
+	Code     string  `json:"code,omitempty"`
+}
+
+// Bounds of a webhook.
+const (
+	maxWebhook    = 1 << 20
+	maxDeliveryID = 200
+	maxType       = 100
+	// webhookBudget is how long a rail may be asked while its webhook waits.
+	webhookBudget = 2 * time.Second
+	// callBudget is how long it may be asked while a user waits.
+	callBudget = 15 * time.Second
+	// failedRetry is how long a failed delivery waits until it is tried again.
+	failedRetry = 10 * time.Minute
+)
+
+type deliveryKey struct{}
+
+// verifier checks the proof of a rail's webhook and hands what was delivered to
+// the handler in the request's context.
+func (p *Payments) verifier(rail *rail) capability.Verifier {
+	return func(r *http.Request, body []byte) error {
+		access, err := p.access(r.Context(), rail)
+		if err != nil {
+			return err
+		}
+		d, err := rail.Verify(r.Context(), access, r.Header, body)
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrInvalidSignature):
+			return ErrInvalidSignature.Because(err)
+		default:
+			return p.unavailable(r.Context(), rail, err)
+		}
+		if len(d.ID) == 0 || len(d.ID) > maxDeliveryID || capability.CheckText("id", d.ID, 1, maxDeliveryID) != nil {
+			return ErrInvalidSignature.Because(errors.New("the delivery has no id that can be kept"))
+		}
+		if d.Type = d.Type[:min(len(d.Type), maxType)]; capability.CheckText("type", d.Type, 0, maxType) != nil {
+			d.Type = ""
+		}
+		*r = *r.WithContext(context.WithValue(r.Context(), deliveryKey{}, d))
+		return nil
+	}
+}
+
+// receive answers a webhook once what it says is durable.
+func (p *Payments) receive(rail *rail) func(*capability.Call) error {
+	return func(c *capability.Call) error {
+		d, ok := c.Request().Context().Value(deliveryKey{}).(Delivery)
+		if !ok {
+			return capability.ErrInternal
+		}
+		received, err := p.deliver(c.Context(), rail, d, webhookBudget)
+		if err != nil {
+			var transient *TransientError
+			if errors.As(err, &transient) && transient.RetryAfter > 0 {
+				c.Writer().Header().Set("Retry-After", strconv.Itoa(int(transient.RetryAfter.Seconds())+1))
+			}
+			return err
+		}
+		c.Writer().Header().Set("Content-Type", "application/json")
+		_, err = c.Writer().Write(content(received))
+		return err
+	}
+}
+
+// deliver does what a verified delivery says, once. It returns an error only
+// where a repetition can help; then the delivery is in the inbox as failed.
+func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget time.Duration) (Received, error) {
+	if outcome, known, err := p.store.outcomeOf(ctx, rail.ID, d.ID); err != nil {
+		return Received{}, err
+	} else if known && outcome != OutcomeFailed {
+		return Received{true, OutcomeDuplicate, ""}, nil
+	}
+	// A sender that hangs up does not stop what it began.
+	ctx = context.WithoutCancel(ctx)
+	if d.Environment != "" && d.Environment != p.environment {
+		return p.refuse(ctx, rail, d, ErrEnvironmentMismatch)
+	}
+	observations, err := p.expand(ctx, rail, d, budget)
+	var refusal *capability.Error
+	switch {
+	case errors.As(err, &refusal) && !IsTransient(err) && refusal.Status < http.StatusInternalServerError:
+		return p.refuse(ctx, rail, d, refusal)
+	case err != nil:
+		failed := delivered{rail: rail.ID, Delivery: d, outcome: OutcomeFailed, code: ErrRailUnavailable.Code,
+			retryAt: At(p.host.Now().Add(failedRetry))}
+		if kept := p.store.record(ctx, failed); kept != nil {
+			return Received{}, errors.Join(err, kept)
+		}
+		return Received{}, p.unavailable(ctx, rail, err)
+	}
+	done := delivered{rail: rail.ID, Delivery: d, outcome: OutcomeApplied}
+	if len(observations) == 0 {
+		done.outcome = OutcomeIgnored
+	}
+	change := &change{rail: rail, actor: audit.Actor{Kind: audit.Webhook, ID: string(rail.ID)}}
+	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := p.store.record(ctx, done); err != nil || len(observations) == 0 {
+			return err
+		}
+		return p.apply(ctx, change, observations)
+	})
+	if err != nil {
+		return Received{}, err
+	}
+	p.afterApply(ctx, change)
+	return Received{true, done.outcome, ""}, nil
+}
+
+// expand lets the rail read a delivery, and bounds how long.
+func (p *Payments) expand(ctx context.Context, rail *rail, d Delivery, budget time.Duration) ([]Observation, error) {
+	access, err := p.access(ctx, rail)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	observations, err := rail.Expand(ctx, access, d)
+	if err != nil {
+		return nil, err
+	}
+	return p.checkObservations(rail, observations)
+}
+
+// refuse records an authentic delivery that is not for us. Its sender is told
+// that it arrived.
+func (p *Payments) refuse(ctx context.Context, rail *rail, d Delivery, refusal *capability.Error) (Received, error) {
+	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := p.store.record(ctx, delivered{rail: rail.ID, Delivery: d, outcome: OutcomeRefused, code: refusal.Code}); err != nil {
+			return err
+		}
+		return p.audit.Record(ctx, audit.Event{Action: "payments/webhook_refused", Outcome: audit.Refused, Code: refusal.Code,
+			Actor: audit.Actor{Kind: audit.Webhook, ID: string(rail.ID)}, Detail: map[string]any{"rail": rail.ID, "delivery": shorten(d.ID)}})
+	})
+	return Received{true, OutcomeRefused, refusal.Code}, err
+}
+
+// unavailable is what a rail that cannot be asked looks like to a caller.
+func (p *Payments) unavailable(ctx context.Context, rail *rail, err error) error {
+	var refusal *capability.Error
+	if errors.As(err, &refusal) && !IsTransient(err) {
+		return err
+	}
+	if !IsTransient(err) {
+		p.host.Log.ErrorContext(ctx, "payments: a rail failed", slog.String("rail", string(rail.ID)), slog.Any("error", err))
+	}
+	return ErrRailUnavailable.Because(err)
+}
