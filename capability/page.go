@@ -29,6 +29,10 @@ func NewPage(limit int, cursor string) Page {
 	return Page{Limit: limit, cursor: cursor}
 }
 
+// Bounded returns the page with the default limit where it has none that a list
+// takes, as the zero Page: lists call it first.
+func (p Page) Bounded() Page { return NewPage(p.Limit, p.cursor) }
+
 // After reads the keys of the last item of the page before into the pointers
 // (*string or *int64); ok is false on the first page. A cursor that this list
 // did not make is refused with kit/invalid_request.
