@@ -29,9 +29,15 @@ func NewPage(limit int, cursor string) Page {
 	return Page{Limit: limit, cursor: cursor}
 }
 
-// Bounded returns the page with the default limit where it has none that a list
-// takes, as the zero Page: lists call it first.
-func (p Page) Bounded() Page { return NewPage(p.Limit, p.cursor) }
+// Bounded returns the page with a limit that lists take: the default where it
+// has none, as the zero Page, and at most [MaxLimit]. Lists call it first.
+func (p Page) Bounded() Page {
+	if p.Limit < 1 {
+		p.Limit = DefaultLimit
+	}
+	p.Limit = min(p.Limit, MaxLimit)
+	return p
+}
 
 // After reads the keys of the last item of the page before into the pointers
 // (*string or *int64); ok is false on the first page. A cursor that this list
