@@ -198,17 +198,20 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// fill writes threads without messages, by one statement.
+// fill writes threads without messages, some thousand a statement.
 func fill(t testing.TB, db *database.DB, n int) {
 	t.Helper()
-	numbers := database.Text("WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < $1) SELECT i FROM g", "SELECT i FROM generate_series(1, $1::bigint) AS g(i)")
-	_, err := db.Exec(t.Context(), `INSERT INTO support_thread SELECT 't' || i, CASE WHEN i % 2 = 0 THEN 'app' ELSE 'email' END,
+	numbers := database.Text("WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < $1) SELECT i + $2 AS i FROM g", "SELECT i + $2::bigint AS i FROM generate_series(1, $1::bigint) AS g(i)")
+	for done := 0; done < n; done += 5000 {
+		some := min(n-done, 5000)
+		_, err := db.Exec(t.Context(), `INSERT INTO support_thread SELECT 't' || i, CASE WHEN i % 2 = 0 THEN 'app' ELSE 'email' END,
 		'open', 'Subject ' || i, 'u' || (i % 50), 'a' || i || '@b.example', 'a' || i || '@b.example', '', FALSE, '', '', '',
 		CASE WHEN i % 8 = 0 THEN 'billing' ELSE 'uncategorized' END, CASE WHEN i % 10 = 0 THEN 'urgent' ELSE 'normal' END, 'neutral', '', 0,
 		'fallback', 1, 1, FALSE, i % 100 = 0, i % 3 = 0, FALSE, FALSE, CASE WHEN i % 20 = 0 THEN 's' || (i % 3) ELSE '' END,
-		CASE WHEN i % 50 = 0 THEN i ELSE 0 END, 1, 0, i, 0, i, i, 0 FROM (`+numbers+`) AS numbers`, n)
-	if err != nil {
-		t.Fatal(err)
+		CASE WHEN i % 50 = 0 THEN i ELSE 0 END, 1, 0, i, 0, i, i, 0 FROM (`+numbers+`) AS numbers`, some, done)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if db.Dialect() == database.PostgreSQL {
 		if _, err := db.Exec(t.Context(), `ANALYZE support_thread`); err != nil {
