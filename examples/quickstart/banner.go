@@ -39,6 +39,9 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	if k.Auth() != nil {
 		line("Sign in", "curl -c jar '"+base+"/__kit/dev-login?user=ada'")
 	}
+	if k.Auth() != nil && k.Support() != nil {
+		line("Feedback", "curl -b jar "+base+"/support/feedback")
+	}
 	if k.Auth() != nil && k.Ledger() != nil {
 		token := `$(curl -s '` + base + `/__kit/dev-login?user=staff&scope=ledger:admin' | sed 's/.*"accessToken":"\([^"]*\)".*/\1/')`
 		line("Give", `curl -H "Authorization: Bearer `+token+`" --json '{"userId":"ada","amount":100,"ref":"welcome:ada","memo":"Welcome"}' `+base+"/ledger/coins/credit")
