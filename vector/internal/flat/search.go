@@ -89,7 +89,9 @@ func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
 		b.least = max(b.least, bound)
 		scored.Add(v.hopeful(q, vector, number, &mask, out, b))
 	})
-	return v.refine(vector, found, k), int(scored.Load())
+	found = append(found, sure...)
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
+	return v.refine(vector, slices.Compact(found), k), int(scored.Load())
 }
 
 // buffers hold the estimates of a search.
