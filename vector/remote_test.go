@@ -74,8 +74,11 @@ func TestRemote(t *testing.T) {
 		_, err := s.Rotate(ctx, vector.Credentials, secrets.Blocks{"embedder": {"baseUrl": secrets.NewValue(address), "apiKey": secrets.NewValue("sesame")}})
 		return err
 	}
-	if put("ftp://example.com") == nil || put("http://user@example.com") == nil {
-		t.Error("a bad address was taken")
+	for _, address := range []string{"ftp://example.com", "http://user@example.com", "http://example.com?a=b"} {
+		if put(address) == nil {
+			_, err = n.Query(ctx, space, vector.Query{Text: "a bad address"})
+			want(t, err, vector.ErrEmbeddingFailed)
+		}
 	}
 	if err := put(server.URL + "/v1/"); err != nil {
 		t.Fatal(err)
