@@ -64,12 +64,16 @@ const search = attempt(async () => {
   $("notes").dataset.query = text
 })
 
-function find(text) {
+// find asks for the nearest notes. What shares no word with the query and is
+// nearly as far as can be is nearest only because nothing else is there.
+async function find(text) {
   const mode = document.querySelector("[name=mode]:checked").value
   const filter = colour ? { colour } : undefined
   // The last word may go on, so the space after it is kept.
   const query = { text: $("query").value.trimStart(), mode, filter, topK: 8, include: ["text", "metadata"] }
-  return api("POST", "/vector/notes/query", query)
+  const answer = await api("POST", "/vector/notes/query", query)
+  const near = (note) => note.distance === null || note.distance < 0.9 || marked(note.text, text).some((part) => typeof part !== "string")
+  return { ...answer, items: answer.items.filter(near) }
 }
 
 async function all() {
