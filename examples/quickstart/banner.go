@@ -48,6 +48,11 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 		line("Balance", "curl -b jar "+base+"/ledger/coins")
 		line("History", "curl -b jar "+base+"/ledger/coins/transactions")
 	}
+	if k.Auth() != nil && k.Vector() != nil {
+		line("Note", "TOKEN=$(curl -s '"+base+"/__kit/dev-login?user=ada' | sed 's/.*\"accessToken\":\"\\([^\"]*\\)\".*/\\1/')"+
+			`; curl -H "Authorization: Bearer $TOKEN" --json '{"id":"soup","text":"Lentil soup with carrots"}' `+base+"/vector/notes/documents"+
+			` && curl -H "Authorization: Bearer $TOKEN" --json '{"text":"carrot soups","mode":"hybrid","include":["text"]}' `+base+"/vector/notes/query")
+	}
 	if k.ControlPlane() != nil {
 		line("Manage", "go run ./cmd/kit manifest -key "+keyFile)
 	}

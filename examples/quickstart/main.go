@@ -40,6 +40,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/vector"
 )
 
 func main() {
@@ -132,6 +133,7 @@ func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error
 		kit.WithAuth(auth.Config{}),
 		kit.WithSupport(support.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{
