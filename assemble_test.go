@@ -106,6 +106,7 @@ func race() multiplayer.Model {
 
 // part wraps a literal as a third-party capability.
 func part(c capability.Capability) kit.Option {
+	c.NoUserData = "a test"
 	return kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return c, nil })
 }
 
@@ -347,5 +348,14 @@ func TestPublicRowsAreLimited(t *testing.T) {
 				t.Errorf("%s %s is open to everybody and in no rate class that is on by default", r.Method, r.Path)
 			}
 		}
+	}
+}
+
+func TestCapabilitiesSayWhatBecomesOfAUsersData(t *testing.T) {
+	_, err := kittest.Compose(t, kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+		return capability.Capability{Name: "shop"}, nil
+	}))
+	if got := faultsOf(err); !contains(got, "shop.erase: does not say how a user's data is exported and erased") {
+		t.Errorf("faults: %q, want the missing Export and Erase", got)
 	}
 }

@@ -54,6 +54,7 @@ func Run(t *testing.T, build Build) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		c := mustBuild(t, build, db, "")
 		t.Run("migrations", func(t *testing.T) { migrations(t, c, db) })
+		t.Run("life", func(t *testing.T) { life(t, c) })
 		t.Run("close", func(t *testing.T) {
 			if c.Close == nil {
 				return
@@ -103,6 +104,33 @@ func migrations(t *testing.T, c capability.Capability, db *database.DB) {
 	}
 }
 
+// life holds that a user of whom nothing is known can be exported and erased,
+// and again after that.
+func life(t *testing.T, c capability.Capability) {
+	if c.NoUserData != "" {
+		if c.Export != nil || c.Erase != nil {
+			t.Error("NoUserData beside Export or Erase")
+		}
+		return
+	}
+	if c.Export == nil || c.Erase == nil {
+		t.Fatal("neither Export and Erase nor NoUserData")
+	}
+	nobody := capability.Person{ID: "nobody", Emails: []string{"nobody@example.com"}}
+	for range 2 {
+		err := c.Export(context.Background(), nobody, func(kind string, record any) error {
+			t.Errorf("exported %s %+v of nobody", kind, record)
+			return nil
+		})
+		if err != nil {
+			t.Errorf("export of nobody: %v", err)
+		}
+		if done, err := c.Erase(context.Background(), nobody); err != nil || done.Removed != 0 {
+			t.Errorf("erasure of nobody: %+v %v, want nothing removed", done, err)
+		}
+	}
+}
+
 var createTable = regexp.MustCompile(`(?im)^\s*CREATE TABLE (?:IF NOT EXISTS )?([a-z_]+)`)
 
 // tables are named after the capability, or the part of it they belong to.
@@ -133,6 +161,11 @@ func rows(t *testing.T, c capability.Capability) {
 		}
 		if r.Summary == "" {
 			t.Errorf("%s: no summary", row)
+		}
+		for _, e := range r.Refusals {
+			if !slices.Contains(c.Refusals, e) {
+				t.Errorf("%s: refuses with %s, which the capability does not list", row, e.Code)
+			}
 		}
 		if strings.Contains(r.Path, "/admin/") && r.Guard.Strategy() != capability.StrategyControlPlane {
 			t.Errorf("%s: management is for machine credentials only", row)

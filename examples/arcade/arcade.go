@@ -29,7 +29,7 @@ func newArcade(k *kit.Kit) *arcade { return &arcade{k} }
 
 func (a *arcade) capability() capability.Capability {
 	return capability.Capability{
-		Name: "arcade", Version: "2.0.0", Prefix: "/arcade",
+		Name: "arcade", Version: "2.0.0", Prefix: "/arcade", NoUserData: "what players have lies with the capabilities of the kit",
 		Routes: capability.Mount("/arcade",
 			capability.Route{Method: http.MethodPost, Path: "/welcome", Guard: capability.User(),
 				Summary: "Today's coins, once.", Handle: capability.JSON(http.StatusOK, a.postWelcome)},

@@ -46,11 +46,34 @@ func (g *guestbook) capability() capability.Capability {
 			capability.Route{Method: http.MethodGet, Path: "/entries", Guard: capability.Public("a guestbook is for everybody to read"),
 				Summary: "Newest entries first.", Handle: capability.List(g.getEntries)},
 			capability.Route{Method: http.MethodPost, Path: "/entries", Guard: capability.User(), Idempotent: true,
-				Summary: "Write an entry.", Handle: capability.JSON(http.StatusCreated, g.postEntry)},
+				Summary: "Write an entry.", MaxBody: 8 << 10, Refusals: []*capability.Error{errInvalidText}, Handle: capability.JSON(http.StatusCreated, g.postEntry)},
 		),
 		Config:   []capability.ConfigKey{{Key: "basePath", Value: g.cfg.BasePath, Summary: "Mount prefix."}},
 		Refusals: []*capability.Error{errInvalidText},
+		Export:   g.export,
+		Erase:    g.erase,
 	}
+}
+
+// export emits what a user has written.
+func (g *guestbook) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	rows, err := database.All(ctx, g.host.DB, scanEntry,
+		`SELECT id, user_id, text, created_at FROM guestbook_entry WHERE user_id = $1 ORDER BY id`, person.ID)
+	if err != nil {
+		return err
+	}
+	for _, e := range rows {
+		if err := emit("entry", e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// erase removes what a user has written.
+func (g *guestbook) erase(ctx context.Context, person capability.Person) (done capability.Erasure, err error) {
+	done.Removed, err = g.host.DB.Exec(ctx, `DELETE FROM guestbook_entry WHERE user_id = $1`, person.ID)
+	return done, err
 }
 
 // entry is what a guest wrote.
