@@ -65,5 +65,6 @@ func (v *Vector) erase(ctx context.Context, person capability.Person) (out capab
 			out.Removed += removed
 		}
 	}
-	return out, nil
+	// Always, since a run before this one may have been killed in between.
+	return out, v.store.forgetWords(ctx)
 }

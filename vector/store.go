@@ -370,3 +370,13 @@ func (s store) swap(ctx context.Context, space Space, partition, model string) (
 	}
 	return true, s.save(ctx, p)
 }
+
+// forgetWords rewrites SQLite's full-text index without what was deleted, which
+// it otherwise keeps until its segments are merged.
+func (s store) forgetWords(ctx context.Context) error {
+	if s.db.Dialect() != database.SQLite {
+		return nil
+	}
+	_, err := s.db.Exec(ctx, `INSERT INTO vector_text (vector_text) VALUES ('optimize')`)
+	return err
+}

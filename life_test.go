@@ -1,0 +1,192 @@
+package kit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/ledger"
+)
+
+// canary is in everything that the user of these tests writes.
+const canary = "canary7c1"
+
+const canaryAddress = canary + "@example.com"
+
+// syncBuffer is a log that handlers write to at once.
+type syncBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// lived is a kit in whose every capability the user "ada" has left data.
+func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
+	t.Helper()
+	k := kittest.New(t, append(everything(), kit.WithDatabase(db),
+		kit.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))...)
+	ctx := t.Context()
+	ok := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: canaryAddress, EmailVerified: true, Name: canary}))
+	ok(k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 10, Ref: "a", Memo: canary}))
+	ok(k.Ledger().Hold(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 4, Ref: "h", Memo: canary}))
+	ok(k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: canary, Text: canary, UserID: "ada"}))
+	k.RunJobs()
+	ada := k.User("ada").With("User-Agent", canary)
+	k.User("server", "leaderboard:submit").Post("/leaderboard/arcade", `{"score":5,"userId":"ada"}`).Want(200, "")
+	k.User("server", "rating:record").Post("/rating/games/duel/outcomes", `{"ranks":{"ada":1,"bob":2}}`).Want(200, "")
+	ada.Post("/matchmaking/games/duel/rooms", `{}`).Want(201, "")
+	ada.Post("/support/feedback", map[string]any{"subject": canary, "message": canary}).Want(201, "")
+	ada.Post("/vector/notes/documents", map[string]any{"documents": []map[string]any{{"id": "n1", "text": canary}}}).Want(200, "")
+	ada.Post("/storage", map[string]any{"path": canary + ".txt", "size": 3, "contentType": "text/plain"}).Want(201, "")
+	return k
+}
+
+func TestExportHoldsWhatEveryCapabilityKnows(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := lived(t, db, new(syncBuffer))
+		var out bytes.Buffer
+		if err := k.ExportUser(t.Context(), "ada", &out); err != nil {
+			t.Fatal(err)
+		}
+		var export struct {
+			UserID  string
+			Records []struct{ Capability, Kind string }
+		}
+		if err := json.Unmarshal(out.Bytes(), &export); err != nil {
+			t.Fatalf("the export is no JSON: %v\n%s", err, out.Bytes())
+		}
+		seen := make(map[string]bool)
+		for _, r := range export.Records {
+			seen[r.Capability] = true
+		}
+		for _, name := range []string{"auth", "ledger", "email", "leaderboard", "rating", "multiplayer", "support", "storage", "vector"} {
+			if !seen[name] {
+				t.Errorf("nothing of %s in the export", name)
+			}
+		}
+	})
+}
+
+func TestErasedUsersStandNowhere(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		log := new(syncBuffer)
+		k := lived(t, db, log)
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Erasure(t.Context(), "bob"); !errors.Is(err, kit.ErrNoErasure) {
+			t.Errorf("an erasure nobody asked for: %v", err)
+		}
+		k.RunJobs()
+		erasure, err := k.Erasure(t.Context(), "ada")
+		if err != nil || erasure.FinishedAt.IsZero() {
+			t.Fatalf("the erasure is not done: %+v %v", erasure, err)
+		}
+		if kept := erasure.Capabilities["ledger"].Kept; len(kept) == 0 {
+			t.Error("the report does not say that the ledger keeps its history")
+		}
+		for table, text := range tables(t, k.Database()) {
+			if strings.Contains(text, canary) || strings.Contains(text, hex.EncodeToString([]byte(canary))) {
+				t.Errorf("%s still knows the user:\n%s", table, around(text))
+			}
+			if pseudonymous := map[string]bool{"kit_erasure": true, "audit_event": true, "ledger_account": true,
+				"ledger_transaction": true, "ledger_hold": true, "kit_job": true}; !pseudonymous[table] && strings.Contains(text, "|ada|") {
+				t.Errorf("%s still has the user id", table)
+			}
+		}
+		if text := log.String(); strings.Contains(text, canary) {
+			t.Errorf("the log knows the user:\n%s", around(text))
+		}
+		balance, err := k.Ledger().Balance(t.Context(), "ada", "coins")
+		if err != nil || balance.Held != 0 {
+			t.Errorf("held after the erasure: %+v %v, want the hold released", balance, err)
+		}
+	})
+}
+
+func TestErasureGoesOnAfterAFailure(t *testing.T) {
+	db := databasetest.Memory(t)
+	k := lived(t, db, new(syncBuffer))
+	failing := true
+	k.Hooks().UserDeleted.In(func(context.Context, hooks.UserDeleted) error {
+		if failing {
+			return errors.New("not now")
+		}
+		return nil
+	})
+	if err := k.EraseUser(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	if e, err := k.Erasure(t.Context(), "ada"); err != nil || !e.FinishedAt.IsZero() {
+		t.Fatalf("finished though a hook refused: %+v %v", e, err)
+	}
+	failing = false
+	k.Clock.Advance(2 * 60 * 60 * 1e9)
+	k.RunJobs()
+	if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() {
+		t.Errorf("not finished in the second run: %+v %v", e, err)
+	}
+}
+
+// around is the part of a text where the canary is.
+func around(text string) string {
+	at := strings.Index(text, canary)
+	if at < 0 {
+		at = strings.Index(text, hex.EncodeToString([]byte(canary)))
+	}
+	return text[max(0, at-200):min(len(text), at+200)]
+}
+
+// tables returns every row of every table as text, columns between bars.
+func tables(t *testing.T, db *database.DB) map[string]string {
+	t.Helper()
+	names := column(t, db, database.Text(
+		`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE '%VIRTUAL%'`,
+		`SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`))
+	all := make(map[string]string)
+	for _, name := range names {
+		columns := column(t, db, database.Text(fmt.Sprintf(`SELECT name FROM pragma_table_info('%s')`, name),
+			fmt.Sprintf(`SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = '%s'`, name)))
+		parts := make([]string, len(columns))
+		for i, c := range columns {
+			parts[i] = database.Text(fmt.Sprintf(`COALESCE(CAST("%s" AS TEXT), '')`, c), fmt.Sprintf(`COALESCE("%s"::text, '')`, c))
+		}
+		all[name] = strings.Join(column(t, db, fmt.Sprintf(`SELECT '|' || %s || '|' FROM %s`, strings.Join(parts, " || '|' || "), name)), "\n")
+	}
+	return all
+}
+
+func column(t *testing.T, db *database.DB, query string) []string {
+	t.Helper()
+	list, err := database.All(t.Context(), db, func(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }, query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return list
+}
