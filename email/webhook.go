@@ -45,6 +45,17 @@ func (w Webhooks) validate(faults *capability.Faults) {
 	}
 }
 
+// names lists the providers whose routes are open.
+func (w Webhooks) names() []string {
+	names := []string{}
+	for _, hook := range [][2]string{{"resend", w.Resend}, {"mailpace", w.MailPace}, {"ses", w.SES}} {
+		if hook[1] != "" {
+			names = append(names, hook[0])
+		}
+	}
+	return names
+}
+
 func (w Webhooks) resendKey() ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(w.Resend, "whsec_"))
 }
@@ -57,7 +68,7 @@ func (e *Email) webhookRoutes() []capability.Route {
 		}
 		routes = append(routes, capability.Route{
 			Method: http.MethodPost, Path: "/webhooks/" + name, Guard: capability.SignedWebhook(verify),
-			Summary: "What " + name + " reports of messages.",
+			Summary: "What " + name + " reports of messages.", MaxBody: maxWebhook, Refusals: []*capability.Error{ErrInvalidWebhook},
 			Handle: capability.Raw(func(c *capability.Call) error {
 				body, err := c.Body()
 				if err != nil {
