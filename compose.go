@@ -73,12 +73,8 @@ func recorder(trail *audit.Audit) mount.Recorder {
 		if d.Params != nil {
 			e.Detail = map[string]any{"params": d.Params}
 		}
-		switch {
-		case d.Refusal == nil:
-		case d.Refusal.Status >= http.StatusInternalServerError:
-			e.Outcome, e.Code = audit.Failed, d.Refusal.Code
-		default:
-			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
+		if d.Refusal != nil {
+			e.Outcome, e.Code = audit.OutcomeOf(d.Refusal), d.Refusal.Code
 		}
 		return trail.Record(r.Context(), e)
 	}

@@ -12,8 +12,10 @@
 // on nobody who can write to the database, but has no master key, can alter,
 // remove, insert or reorder an event without [Audit.Verify] naming it. What he
 // does to events before the first checkpoint after them can go unseen if he
-// recomputes the chain; checkpoints are logged, so that the log is an anchor
-// outside of the database.
+// recomputes the chain, and so can a whole database set back to an earlier day.
+// Checkpoints are logged: their lines are anchors outside of the database, and
+// Verify names a trail that does not have one it is given. Retention cuts the
+// beginning of the trail off, which is signed and an event itself.
 //
 // Every capability records through its peer *Audit, which may be nil: without
 // audit composed nothing is recorded. Over HTTP the control plane lists events
@@ -114,12 +116,14 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 	if a == nil {
 		return nil
 	}
-	return a.recordFrom(ctx, e, true)
+	_, err := a.record(ctx, e, true)
+	return err
 }
 
-// recordFrom is Record, with or without the origin of the request.
-func (a *Audit) recordFrom(ctx context.Context, e Event, origin bool) error {
-	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+// record is Record, with or without the origin of the request, and returns the
+// id of the event.
+func (a *Audit) record(ctx context.Context, e Event, origin bool) (eventID string, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := a.host.DB.Now(ctx)
 		entry, who, err := a.complete(ctx, e)
 		if err != nil {
@@ -128,9 +132,11 @@ func (a *Audit) recordFrom(ctx context.Context, e Event, origin bool) error {
 		if !origin {
 			who = personal{}
 		}
-		entry.ID, entry.OccurredAt = id.New(now), capability.Millis(now.UnixMilli())
+		eventID = id.New(now)
+		entry.ID, entry.OccurredAt = eventID, capability.Millis(now.UnixMilli())
 		return a.store.insert(ctx, entry, who)
 	})
+	return eventID, err
 }
 
 // Event returns one event. It refuses with audit/event_not_found.

@@ -172,6 +172,15 @@ func (s store) checkpoints(ctx context.Context, after int64, limit int) ([]Check
 	return list, err
 }
 
+// checkpointAt returns the checkpoint of a number.
+func (s store) checkpointAt(ctx context.Context, seq int64) (Checkpoint, bool, error) {
+	c, found, err := database.Get(ctx, s.db, scanCheckpoint, checkpointColumns+`WHERE seq = $1`, seq)
+	if found && err == nil {
+		c.Heads, err = s.headsOf(ctx, c.Seq)
+	}
+	return c, found, err
+}
+
 // checkpointBefore returns the newest checkpoint made at an instant or before it.
 func (s store) checkpointBefore(ctx context.Context, until int64) (Checkpoint, bool, error) {
 	c, found, err := database.Get(ctx, s.db, scanCheckpoint,
@@ -223,6 +232,19 @@ func (s store) cuts(ctx context.Context) (map[int64]Head, error) {
 func (s store) insertCut(ctx context.Context, h Head) (inserted bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO audit_cut (shard, seq, hash) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, h.Shard, h.Seq, h.Hash)
 	return n == 1, err
+}
+
+// proof returns the newest proof of the cuts.
+func (s store) proof(ctx context.Context) (cutProof, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (p cutProof, err error) {
+		return p, row.Scan(&p.checkpoint, &p.createdAt, &p.eventID, &p.keyID, &p.signature)
+	}, `SELECT checkpoint, created_at, event_id, key_id, signature FROM audit_cut_proof ORDER BY checkpoint DESC LIMIT 1`)
+}
+
+func (s store) insertProof(ctx context.Context, p cutProof) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO audit_cut_proof (checkpoint, created_at, event_id, key_id, signature)
+		VALUES ($1, $2, $3, $4, $5)`, p.checkpoint, p.createdAt, p.eventID, p.keyID, p.signature)
+	return err
 }
 
 // purge deletes up to limit events and seals that the cut of a shard covers.

@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +65,31 @@ func (c Checkpoint) hash() []byte {
 	return d.Sum(nil)
 }
 
+// Anchor names a checkpoint from outside of the database: the log has one for
+// each. Give it to [Audit.Verify].
+func (c Checkpoint) Anchor() Anchor { return Anchor{Checkpoint: c.Seq, Hash: c.hash()} }
+
+// Anchor is what a checkpoint was when it was signed, kept where whoever can
+// write to the database cannot: the number and hash of its line in the log.
+type Anchor struct {
+	Checkpoint int64
+	Hash       []byte
+}
+
+// String returns the number and the hash, as "12:9f86d0…".
+func (a Anchor) String() string { return fmt.Sprintf("%d:%x", a.Checkpoint, a.Hash) }
+
+// ParseAnchor reads what [Anchor.String] returns.
+func ParseAnchor(text string) (Anchor, error) {
+	number, encoded, _ := strings.Cut(strings.TrimSpace(text), ":")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	hash, failed := hex.DecodeString(encoded)
+	if err != nil || failed != nil || seq < 1 || len(hash) != sha256.Size {
+		return Anchor{}, errors.New("audit: an anchor is written like 12:hash, the hash of 64 hexadecimal digits")
+	}
+	return Anchor{seq, hash}, nil
+}
+
 // events is the number of events the chains held.
 func (c Checkpoint) events() (n int64) {
 	for _, h := range c.Heads {
@@ -112,7 +141,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 	})
 	if made {
 		a.host.Log.InfoContext(ctx, "audit: checkpoint", slog.Int64("checkpoint", c.Seq), slog.Int64("events", c.events()),
-			slog.String("hash", hex.EncodeToString(c.hash())))
+			slog.String("hash", hex.EncodeToString(c.hash())), slog.String("anchor", c.Anchor().String()))
 	}
 	return c, err
 }
@@ -121,13 +150,15 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 const forever = 1<<63 - 1
 
 // Rewrap seals the signing keys of checkpoints with the first master key, so
-// that older master keys can be removed, and returns how many it changed.
+// that older master keys can be removed, and returns how many it changed. A key
+// that does not open keeps no other from it and is named by the error.
 func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 	if a.sealer == nil {
 		return 0, ErrNoKeys
 	}
+	var unopened []error
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		n = 0
+		n, unopened = 0, nil
 		rows, err := a.store.signingKeys(ctx)
 		if err != nil {
 			return err
@@ -135,7 +166,8 @@ func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 		for _, row := range rows {
 			sealed, changed, err := a.sealer.Rewrap(keyContext(row.id), row.sealed)
 			if err != nil {
-				return fmt.Errorf("audit: signing key %s: %w", row.id, err)
+				unopened = append(unopened, fmt.Errorf("audit: signing key %s: %w", row.id, err))
+				continue
 			}
 			if !changed {
 				continue
@@ -147,7 +179,7 @@ func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 		}
 		return nil
 	})
-	return n, err
+	return n, errors.Join(append(unopened, err)...)
 }
 
 // keyPair signs checkpoints.
@@ -156,8 +188,8 @@ type keyPair struct {
 	private ed25519.PrivateKey
 }
 
-func (k keyPair) verify(c Checkpoint) bool {
-	return ed25519.Verify(k.private.Public().(ed25519.PublicKey), c.statement(), c.Signature)
+func (k keyPair) verify(statement, signature []byte) bool {
+	return ed25519.Verify(k.private.Public().(ed25519.PublicKey), statement, signature)
 }
 
 // signer holds the newest key that opens with the master keys.

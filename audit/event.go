@@ -127,6 +127,19 @@ type Filter struct {
 	From, To time.Time
 }
 
+// OutcomeOf says how a call ended that answered with a refusal, nil for none:
+// refused by a rule, or, from status 500, failed.
+func OutcomeOf(refusal *capability.Error) Outcome {
+	switch {
+	case refusal == nil:
+		return Succeeded
+	case refusal.Status >= 500:
+		return Failed
+	default:
+		return Refused
+	}
+}
+
 // complete turns what was recorded into what is kept: defaults from the
 // request in the context, then the grammar.
 func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) {

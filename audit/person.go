@@ -64,8 +64,9 @@ func (a *Audit) erasePerson(ctx context.Context, person capability.Person) (capa
 	if erased.Removed == 0 {
 		return erased, nil // again, after a run that was killed: it is on the trail
 	}
-	return erased, a.recordFrom(ctx, Event{
+	_, err := a.record(ctx, Event{
 		Action: "audit/personal_data_erased", Subject: Target{Type: "user", ID: person.ID},
 		Detail: map[string]int64{"events": erased.Removed},
 	}, false)
+	return erased, err
 }

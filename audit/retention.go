@@ -2,7 +2,10 @@ package audit
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -26,7 +29,7 @@ func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err e
 	if err != nil {
 		return 0, err
 	}
-	if key, ok := opened[c.KeyID]; !ok || !key.verify(c) {
+	if key, ok := opened[c.KeyID]; !ok || !key.verify(c.statement(), c.Signature) {
 		return 0, fmt.Errorf("audit: checkpoint %d does not verify, the trail is not cut there", c.Seq)
 	}
 	if err := a.setCut(ctx, c); err != nil {
@@ -45,8 +48,31 @@ func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err e
 	return deleted, nil
 }
 
-// setCut allows the events under a checkpoint to be deleted.
+// cutProof signs where the trail begins: the newest cut of every shard.
+type cutProof struct {
+	checkpoint, createdAt int64
+	eventID, keyID        string
+	signature             []byte
+}
+
+// statement is what is signed.
+func (p cutProof) statement(cuts map[int64]Head) []byte {
+	d := newDigest("kit/audit/cut/v1")
+	d.number(p.checkpoint, p.createdAt, int64(len(cuts)))
+	for _, shard := range slices.Sorted(maps.Keys(cuts)) {
+		d.number(shard, cuts[shard].Seq)
+		d.bytes(cuts[shard].Hash)
+	}
+	d.text(p.eventID, p.keyID)
+	return d.Sum(nil)
+}
+
+// setCut allows the events under a checkpoint to be deleted, and signs that.
 func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
+	key, err := a.signer.key(ctx, a.host.DB.Now(ctx))
+	if err != nil {
+		return err
+	}
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		cuts, err := a.store.cuts(ctx)
 		if err != nil {
@@ -64,15 +90,26 @@ func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
 			}
 			if inserted {
 				moved += by
+				cuts[h.Shard] = h
 			}
 		}
-		if moved == 0 {
-			return nil
+		_, proven, err := a.store.proof(ctx)
+		if err != nil || moved == 0 && (proven || len(cuts) == 0) {
+			return err
 		}
-		return a.Record(ctx, Event{Action: "audit/trail_cut",
-			Subject: Target{Type: "checkpoint", ID: fmt.Sprint(c.Seq)}, Detail: map[string]int64{"events": moved}})
+		eventID, err := a.record(ctx, Event{Action: cutAction,
+			Subject: Target{Type: "checkpoint", ID: fmt.Sprint(c.Seq)}, Detail: map[string]int64{"events": moved}}, true)
+		if err != nil {
+			return err
+		}
+		p := cutProof{checkpoint: c.Seq, createdAt: a.host.DB.Now(ctx).UnixMilli(), eventID: eventID, keyID: key.id}
+		p.signature = ed25519.Sign(key.private, p.statement(cuts))
+		return a.store.insertProof(ctx, p)
 	})
 }
+
+// cutAction tells of a cut.
+const cutAction = "audit/trail_cut"
 
 func (a *Audit) purge(ctx context.Context, cut Head) (deleted int64, err error) {
 	for {

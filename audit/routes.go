@@ -19,8 +19,8 @@ func (a *Audit) routes() []capability.Route {
 		capability.Route{
 			Method: http.MethodGet, Path: "/events/:eventId",
 			Guard:   capability.ControlPlane("audit:events:read_detail"),
-			Summary: "Reads one event with its detail.",
-			Handle:  capability.JSON(http.StatusOK, a.getEvent),
+			Summary: "Reads one event with its detail.", Refusals: refusals(),
+			Handle: capability.JSON(http.StatusOK, a.getEvent),
 		},
 	)
 }

@@ -65,10 +65,12 @@ type Report struct {
 
 // Verify reads the whole trail in small pages while others write to it, and
 // reports the first break: an event altered, missing, inserted or out of order,
-// a gap, or a bad checkpoint. The error is one of reading only.
-func (a *Audit) Verify(ctx context.Context) (Report, error) {
+// a gap, a bad checkpoint, or a cut that nobody signed. Every anchor names a
+// checkpoint that the trail must have; without one, a database that was set back
+// or emptied as a whole looks sound. The error is one of reading only.
+func (a *Audit) Verify(ctx context.Context, anchors ...Anchor) (Report, error) {
 	for {
-		v := &verification{audit: a, store: a.store}
+		v := &verification{audit: a, store: a.store, anchors: anchors}
 		err := v.walk(ctx)
 		if err != nil || v.report.Break == nil {
 			return v.report, err
@@ -82,11 +84,12 @@ func (a *Audit) Verify(ctx context.Context) (Report, error) {
 
 // verification is one walk over the trail.
 type verification struct {
-	audit  *Audit
-	store  store
-	report Report
-	heads  []Head
-	cuts   map[int64]Head
+	audit   *Audit
+	store   store
+	anchors []Anchor
+	report  Report
+	heads   []Head
+	cuts    map[int64]Head
 }
 
 func (v *verification) broken(b Break) { v.report.Break = &b }
@@ -98,7 +101,7 @@ func (v *verification) walk(ctx context.Context) (err error) {
 	if v.cuts, err = v.store.cuts(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{v.chains, v.queues, v.strays, v.checkpoints} {
+	for _, step := range []func(context.Context) error{v.anchored, v.chains, v.queues, v.strays, v.checkpoints, v.cut} {
 		if err := step(ctx); err != nil || v.report.Break != nil {
 			return err
 		}
@@ -115,6 +118,61 @@ func (v *verification) cutMoved(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// anchored looks for the checkpoints that are known from outside.
+func (v *verification) anchored(ctx context.Context) error {
+	for _, anchor := range v.anchors {
+		c, found, err := v.store.checkpointAt(ctx, anchor.Checkpoint)
+		if err != nil {
+			return err
+		}
+		if !found {
+			v.broken(Break{Kind: BadCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it was logged and the trail does not have it"})
+			return nil
+		}
+		if !bytes.Equal(c.hash(), anchor.Hash) {
+			v.broken(Break{Kind: BadCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it is not the one that was logged"})
+			return nil
+		}
+	}
+	return nil
+}
+
+// cut holds the beginning of the trail against what was signed, and against the
+// event that tells of it: it came after its checkpoint, so no cut covers it.
+func (v *verification) cut(ctx context.Context) error {
+	if v.audit.sealer == nil || len(v.cuts) == 0 {
+		return nil
+	}
+	bad := func(checkpoint int64, reason string) error {
+		v.broken(Break{Kind: BadCheckpoint, Checkpoint: checkpoint, Reason: reason})
+		return nil
+	}
+	p, found, err := v.store.proof(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return bad(0, "the trail is cut and nobody signed that")
+	}
+	opened, err := v.audit.signer.open(ctx)
+	if err != nil {
+		return err
+	}
+	key, known := opened[p.keyID]
+	switch {
+	case !known && v.audit.sealer.Ephemeral():
+	case !known:
+		return bad(p.checkpoint, "the cut was signed with a key that does not open with the master keys")
+	case !key.verify(p.statement(v.cuts), p.signature):
+		return bad(p.checkpoint, "the trail is not cut where that was signed")
+	}
+	e, found, err := v.store.event(ctx, p.eventID)
+	if err == nil && (!found || e.Action != cutAction || e.Subject != (Target{"checkpoint", fmt.Sprint(p.checkpoint)})) {
+		return bad(p.checkpoint, "the event of the cut is gone")
+	}
+	return err
 }
 
 // chains follows every shard from its cut to its head.
@@ -138,6 +196,9 @@ func (v *verification) chains(ctx context.Context) error {
 func (v *verification) chain(ctx context.Context, head Head) error {
 	last := Head{Shard: head.Shard, Hash: make([]byte, 32)}
 	if cut, ok := v.cuts[head.Shard]; ok {
+		if err := v.covered(ctx, cut); err != nil || v.report.Break != nil {
+			return err
+		}
 		last = cut
 	}
 	v.report.Cut += last.Seq
@@ -146,25 +207,12 @@ func (v *verification) chain(ctx context.Context, head Head) error {
 		if err != nil {
 			return err
 		}
-		ids := make([]string, len(page))
-		for i, l := range page {
-			ids[i] = l.eventID
-		}
-		events, err := v.store.records(ctx, ids)
-		if err != nil {
+		begin := last.Seq
+		erased, b, err := v.follow(ctx, &last, page)
+		v.report.Sealed, v.report.Erased = v.report.Sealed+last.Seq-begin, v.report.Erased+erased
+		if err != nil || b != nil {
+			v.report.Break = b
 			return err
-		}
-		for _, l := range page {
-			e, found := events[l.eventID]
-			if b := checkLink(last, l, e, found); b != nil {
-				v.broken(*b)
-				return nil
-			}
-			if e.commitment != nil && e.salt == nil {
-				v.report.Erased++
-			}
-			v.report.Sealed++
-			last.Seq, last.Hash = l.seq, l.hash
 		}
 		if len(page) < verifyPage {
 			break
@@ -177,6 +225,56 @@ func (v *verification) chain(ctx context.Context, head Head) error {
 		v.broken(Break{Kind: Missing, Shard: head.Shard, Seq: head.Seq, Reason: "the head is not the last link of the chain"})
 	}
 	return nil
+}
+
+// covered follows what is still there under a cut: retention deletes from the
+// beginning on, so that it is the end of what the cut covers, and whole.
+func (v *verification) covered(ctx context.Context, cut Head) error {
+	last := Head{Shard: cut.Shard}
+	for last.Seq < cut.Seq {
+		page, err := v.store.chain(ctx, cut.Shard, last.Seq, cut.Seq, verifyPage)
+		if err != nil || len(page) == 0 && last.Seq == 0 {
+			return err
+		}
+		if last.Seq == 0 { // the links before it are deleted
+			last.Seq, last.Hash = page[0].seq-1, page[0].prev
+		}
+		if _, b, err := v.follow(ctx, &last, page); err != nil || b != nil {
+			v.report.Break = b
+			return err
+		}
+		if len(page) < verifyPage {
+			break
+		}
+	}
+	if last.Seq < cut.Seq || !bytes.Equal(last.Hash, cut.Hash) {
+		v.broken(Break{Kind: Missing, Shard: cut.Shard, Seq: last.Seq + 1, Reason: "what is left under the cut does not lead to it"})
+	}
+	return nil
+}
+
+// follow holds the links of a page and their events against the link before,
+// and counts those without their personal data.
+func (v *verification) follow(ctx context.Context, last *Head, page []link) (erased int64, b *Break, err error) {
+	ids := make([]string, len(page))
+	for i, l := range page {
+		ids[i] = l.eventID
+	}
+	events, err := v.store.records(ctx, ids)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, l := range page {
+		e, found := events[l.eventID]
+		if b := checkLink(*last, l, e, found); b != nil {
+			return erased, b, nil
+		}
+		if e.commitment != nil && e.salt == nil {
+			erased++
+		}
+		last.Seq, last.Hash = l.seq, l.hash
+	}
+	return erased, nil, nil
 }
 
 // checkLink holds a link and its event against the link before.
@@ -336,7 +434,7 @@ func (v *verification) checkpoint(ctx context.Context, opened map[string]keyPair
 		v.report.Unverified++
 	case !known:
 		return "it was signed with a key that does not open with the master keys", nil
-	case !key.verify(c):
+	case !key.verify(c.statement(), c.Signature):
 		return "its signature does not verify", nil
 	default:
 		v.report.Checkpoints++

@@ -89,7 +89,7 @@ func (tr *trail) exec(query string, args ...any) int64 {
 func (tr *trail) disarm() {
 	tr.t.Helper()
 	if tr.db.Dialect() == database.PostgreSQL {
-		for _, table := range []string{"audit_event", "audit_seal", "audit_checkpoint", "audit_checkpoint_head", "audit_cut"} {
+		for _, table := range []string{"audit_event", "audit_seal", "audit_checkpoint", "audit_checkpoint_head", "audit_cut", "audit_cut_proof"} {
 			tr.exec(`ALTER TABLE ` + table + ` DISABLE TRIGGER USER`)
 		}
 		return
@@ -287,6 +287,46 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			}
 			tr.exec(`UPDATE audit_checkpoint SET signature = $1 WHERE seq = 1`, ed25519.Sign(private, list[0].statement()))
 		}, BadCheckpoint, 0},
+		"forged cut at a sound checkpoint": {func(tr *trail, l []link) {
+			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) SELECT shard, seq, hash FROM audit_checkpoint_head WHERE checkpoint = 1 AND seq > 0`)
+			for _, gone := range l[:3] {
+				tr.exec(`DELETE FROM audit_personal WHERE event_id = $1`, gone.eventID)
+				tr.exec(`DELETE FROM audit_event WHERE id = $1`, gone.eventID)
+				tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, gone.eventID)
+			}
+		}, BadCheckpoint, 0},
+		"forged cut with the proof of another": {func(tr *trail, l []link) {
+			c, _, err := tr.store.checkpointAt(context.Background(), 1)
+			if err != nil {
+				tr.t.Fatal(err)
+			}
+			if err := tr.setCut(context.Background(), c); err != nil {
+				tr.t.Fatal(err)
+			}
+			tr.exec(`INSERT INTO audit_unsealed (shard, event_id) SELECT 0, event_id FROM audit_cut_proof`) // the trigger is gone
+			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) SELECT shard, seq, hash FROM audit_checkpoint_head WHERE checkpoint = 2 AND seq > 0`)
+		}, BadCheckpoint, 0},
+		"event of the cut removed": {func(tr *trail, l []link) {
+			c, _, err := tr.store.checkpointAt(context.Background(), 1)
+			if err != nil {
+				tr.t.Fatal(err)
+			}
+			if err := tr.setCut(context.Background(), c); err != nil {
+				tr.t.Fatal(err)
+			}
+			tr.exec(`DELETE FROM audit_unsealed WHERE event_id = (SELECT event_id FROM audit_cut_proof)`)
+			tr.exec(`DELETE FROM audit_event WHERE id = (SELECT event_id FROM audit_cut_proof)`)
+		}, BadCheckpoint, 0},
+		"altered under a cut": {func(tr *trail, l []link) {
+			c, _, err := tr.store.checkpointAt(context.Background(), 1)
+			if err != nil {
+				tr.t.Fatal(err)
+			}
+			if err := tr.setCut(context.Background(), c); err != nil {
+				tr.t.Fatal(err)
+			}
+			tr.exec(forge, l[1].eventID)
+		}, Altered, 2},
 		"cut where no checkpoint lies": {func(tr *trail, l []link) {
 			shard, _ := tr.links()
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) VALUES ($1, 1, $2)`, shard, l[0].hash)
@@ -545,4 +585,41 @@ func TestBreaksReadWell(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+}
+
+// TestAnchorsNameARollback: a database that was set back to an earlier day, or
+// emptied, is sound by itself; what the log says of it is not.
+func TestAnchorsNameARollback(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		tr := newTrail(t, db)
+		ctx := context.Background()
+		tr.record(3)
+		tr.seal()
+		first, err := tr.Checkpoint(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later, err := ParseAnchor(first.Anchor().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report, err := tr.Verify(ctx, later); err != nil || report.Break != nil {
+			t.Errorf("%v %v", report.Break, err)
+		}
+		empty := newTrail(t, fresh(t, db))
+		for name, missing := range map[string]func() (Report, error){
+			"emptied":  func() (Report, error) { return empty.Verify(ctx, later) },
+			"set back": func() (Report, error) { return tr.Verify(ctx, later, Anchor{Checkpoint: 2, Hash: later.Hash}) },
+			"another":  func() (Report, error) { return tr.Verify(ctx, Anchor{Checkpoint: 1, Hash: make([]byte, 32)}) },
+		} {
+			if report, err := missing(); err != nil || report.Break == nil || report.Break.Kind != BadCheckpoint {
+				t.Errorf("%s: %v %v, want a bad checkpoint", name, report.Break, err)
+			}
+		}
+		for _, bad := range []string{"", "1", "1:00", "x:" + strings.Repeat("00", 32), "0:" + strings.Repeat("00", 32)} {
+			if got, err := ParseAnchor(bad); err == nil {
+				t.Errorf("%q is read as %v", bad, got)
+			}
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/controlplane/client"
@@ -395,6 +396,10 @@ func TestReset(t *testing.T) {
 		wantRefusal(t, "fresh still", pings(w, fresh), "")
 		if actions := w.Actions(); !strings.Contains(strings.Join(actions, "\n"), "controlplane/connection_reset") {
 			t.Error(actions)
+		}
+		expired, err := w.Trail.Events(t.Context(), audit.Filter{Action: "controlplane/key_expired"}, capability.NewPage(0, ""))
+		if err != nil || len(expired.Items) != 2 {
+			t.Errorf("%d keys expired on the trail, want the two of the old connection: %v", len(expired.Items), err)
 		}
 	})
 }

@@ -45,7 +45,8 @@ func (cp *ControlPlane) Connect(ctx context.Context, c Connection) error {
 }
 
 // Reset replaces the connection, for a customer who has lost all keys: every
-// key of the old one expires, the new one begins with a key of its own. It
+// key of the old one expires, which is on the trail for each, and the new one
+// begins with a key of its own. It
 // refuses with [ErrConnection], and with controlplane/key_conflict when the
 // connection of this key was there before.
 func (cp *ControlPlane) Reset(ctx context.Context, c Connection) error {
@@ -60,8 +61,14 @@ func (cp *ControlPlane) Reset(ctx context.Context, c Connection) error {
 			return err
 		}
 		if existed {
-			if err := cp.store.expireAll(ctx, before.id, now); err != nil {
+			expired, err := cp.store.expireAll(ctx, before.id, now)
+			if err != nil {
 				return err
+			}
+			for _, keyID := range expired {
+				if err := cp.peers.Audit.Record(ctx, ceremony("controlplane/key_expired", keyID)); err != nil {
+					return err
+				}
 			}
 			if err := cp.store.updateConnection(ctx, cp.record(ctx, c, viaGo)); err != nil {
 				return err

@@ -221,6 +221,9 @@ func (cp *ControlPlane) refuse(ctx context.Context, reg *snapshot, token *jose.T
 	if reg != nil {
 		cp.recordRefusal(ctx, reg, token, why)
 	}
+	if unread := new(capability.Error); why == wrongBody && errors.As(err, &unread) {
+		return unread // the signer is known: say that the body is too large, or too slow
+	}
 	return capability.ErrInvalidCredential.Because(err)
 }
 

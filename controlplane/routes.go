@@ -26,11 +26,11 @@ func (cp *ControlPlane) routes() []capability.Route {
 			Summary: "The live keys, their ages and windows, oldest first.",
 			Handle:  capability.List(cp.listKeys)},
 		capability.Route{Method: "POST", Path: "/keys", Guard: rotate, MaxBody: maxRegistration,
-			Summary: "Register a new key, signed with the key it replaces.",
-			Handle:  capability.JSON(201, cp.postKey)},
+			Summary: "Register a new key, signed with the key it replaces.", Refusals: []*capability.Error{ErrKeyConflict},
+			Handle: capability.JSON(201, cp.postKey)},
 		capability.Route{Method: "POST", Path: "/keys/:keyId/expire", Guard: rotate,
-			Summary: "Expire a superseded key, signed with its successor.",
-			Handle:  capability.JSON(200, cp.postExpire)},
+			Summary: "Expire a superseded key, signed with its successor.", Refusals: refusals(),
+			Handle: capability.JSON(200, cp.postExpire)},
 	)
 }
 

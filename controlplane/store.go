@@ -104,10 +104,14 @@ func (s store) expire(ctx context.Context, connectionID, id string, now time.Tim
 	return n == 1, err
 }
 
-func (s store) expireAll(ctx context.Context, connectionID string, now time.Time) error {
-	_, err := s.db.Exec(ctx, `UPDATE controlplane_key SET status = 'expired', expired_at = $2
-		WHERE connection_id = $1 AND status <> 'expired'`, connectionID, now.UnixMilli())
-	return err
+// expireAll ends every live key and returns their ids in order.
+func (s store) expireAll(ctx context.Context, connectionID string, now time.Time) ([]string, error) {
+	ids, err := database.All(ctx, s.db, func(row database.Scanner) (id string, err error) {
+		return id, row.Scan(&id)
+	}, `UPDATE controlplane_key SET status = 'expired', expired_at = $2
+		WHERE connection_id = $1 AND status <> 'expired' RETURNING id`, connectionID, now.UnixMilli())
+	slices.Sort(ids)
+	return ids, err
 }
 
 // claim reports whether the token id was not spent before.

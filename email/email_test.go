@@ -21,7 +21,7 @@ import (
 
 func TestSuite(t *testing.T) {
 	capabilitytest.Run(t, func(h capability.Host, basePath string) (capability.Capability, error) {
-		e, err := email.New(h, email.Config{BasePath: basePath, Webhooks: email.Webhooks{Postmark: "u:" + strings.Repeat("p", 20)}}, email.Peers{})
+		e, err := email.New(h, email.Config{BasePath: basePath, Webhooks: email.Webhooks{SES: snsTopic}}, email.Peers{})
 		if err != nil {
 			return capability.Capability{}, err
 		}
@@ -432,7 +432,7 @@ func TestAssembly(t *testing.T) {
 		"attempts":  {Retry: email.Retry{MaxAttempts: 1000}},
 		"retention": {Retention: email.Retention{Bodies: time.Hour}},
 		"dkim":      {DKIM: []email.DKIM{{Domain: "acme.example", Selector: "s"}}},
-		"webhook":   {Webhooks: email.Webhooks{Postmark: "user:short", Resend: "whsec_!", MailPace: "x", SES: "arn:aws:sns:here"}},
+		"webhook":   {Webhooks: email.Webhooks{Resend: "whsec_!", MailPace: "x", SES: "arn:aws:sns:here"}},
 		"template":  {Templates: map2fs("a.txt", "no subject")},
 		"syntax":    {Templates: map2fs("a.txt", "{{")},
 	} {

@@ -7,41 +7,47 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// maxForm bounds the form of an unsubscribe.
-const maxForm = 16 << 10
+// maxForm bounds the form of an unsubscribe, maxSuppression the body about an
+// address, and maxWebhook what a provider reports at once, in bytes.
+const (
+	maxForm        = 16 << 10
+	maxSuppression = 8 << 10
+	maxWebhook     = 512 << 10
+)
 
 func (e *Email) routes() []capability.Route {
 	suppressions := "email:suppressions:"
 	signed := capability.Public("the token in the path is signed")
 	routes := capability.Mount(e.cfg.BasePath,
 		capability.Route{Method: http.MethodGet, Path: "/jobs", Guard: capability.ControlPlane("email:jobs:read"),
-			Summary: "List email jobs, newest first.",
-			Handle:  capability.List(e.listJobs)},
+			Summary: "List email jobs, newest first.", Refusals: []*capability.Error{ErrInvalidAddress},
+			Handle: capability.List(e.listJobs)},
 		capability.Route{Method: http.MethodGet, Path: "/jobs/:id", Guard: capability.ControlPlane("email:jobs:read"),
-			Summary: "One email job with its events and headers.",
-			Handle:  capability.JSON(http.StatusOK, e.getJob)},
+			Summary: "One email job with its events and headers.", Refusals: []*capability.Error{ErrJobNotFound},
+			Handle: capability.JSON(http.StatusOK, e.getJob)},
 		capability.Route{Method: http.MethodPost, Path: "/jobs/:id/retry", Guard: capability.ControlPlane("email:jobs:retry"),
-			Summary: "Queue a failed or bounced job anew.",
-			Handle:  capability.JSON(http.StatusAccepted, e.postRetry)},
+			Summary: "Queue a failed or bounced job anew.", Refusals: []*capability.Error{ErrJobNotFound, ErrJobNotRetryable, ErrSuppressed},
+			Handle: capability.JSON(http.StatusAccepted, e.postRetry)},
 		capability.Route{Method: http.MethodGet, Path: "/suppressions", Guard: capability.ControlPlane(suppressions + "read"),
 			Summary: "List suppressed addresses.",
 			Handle:  capability.List(e.listSuppressions)},
 		capability.Route{Method: http.MethodPost, Path: "/suppressions", Guard: capability.ControlPlane(suppressions + "write"),
-			Summary: "Suppress an address.",
-			Handle:  capability.JSON(http.StatusCreated, e.postSuppression)},
+			Summary: "Suppress an address.", MaxBody: maxSuppression, Refusals: []*capability.Error{ErrInvalidAddress},
+			Handle: capability.JSON(http.StatusCreated, e.postSuppression)},
 		capability.Route{Method: http.MethodPost, Path: "/suppressions/remove", Guard: capability.ControlPlane(suppressions + "delete"),
-			Summary: "Let mail to an address through again.",
-			Handle:  capability.JSON(http.StatusOK, e.postRemove)},
+			Summary: "Let mail to an address through again.", MaxBody: maxSuppression,
+			Refusals: []*capability.Error{ErrInvalidAddress, ErrNotSuppressed, ErrProtected},
+			Handle:   capability.JSON(http.StatusOK, e.postRemove)},
 	)
 	routes = append(routes, capability.Mount(e.cfg.CallbackPath,
 		capability.Route{Method: http.MethodGet, Path: "/c/:token", Guard: signed,
-			Summary: "A link in a mail.", Handle: capability.Raw(e.getClick)},
+			Summary: "A link in a mail.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getClick)},
 		capability.Route{Method: http.MethodGet, Path: "/o/:token", Guard: signed,
 			Summary: "The image of a mail.", Handle: capability.Raw(e.getOpen)},
 		capability.Route{Method: http.MethodGet, Path: "/u/:token", Guard: signed,
-			Summary: "The page to unsubscribe on.", Handle: capability.Raw(e.getUnsubscribe)},
+			Summary: "The page to unsubscribe on.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getUnsubscribe)},
 		capability.Route{Method: http.MethodPost, Path: "/u/:token", Guard: signed, MaxBody: maxForm,
-			Summary: "Unsubscribe, by that page or by one click in a mail program.", Handle: capability.Raw(e.postUnsubscribe)},
+			Summary: "Unsubscribe, by that page or by one click in a mail program.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.postUnsubscribe)},
 	)...)
 	routes = append(routes, e.webhookRoutes()...)
 	return append(routes, e.mailbox.Routes()...)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
 )
 
 const (
@@ -27,6 +28,10 @@ const (
 	sesTimeout = 10 * time.Second
 	sesAnswer  = 64 << 10
 )
+
+// sesFetches bounds what forged messages can make a node ask of SNS: a topic has
+// one certificate, replaced about once a year.
+var sesFetches = rate.Limit{Events: 5, Per: time.Minute}
 
 // topicARN is the name of an SNS topic: partition, region, account and name.
 var topicARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{4,32}):[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
@@ -40,6 +45,7 @@ type ses struct {
 	topic, host string
 	client      *http.Client
 	now         func() time.Time
+	fetches     *rate.Limiter
 
 	mu           sync.Mutex
 	certificates map[string]*x509.Certificate // by path
@@ -55,7 +61,7 @@ func newSES(topic string, now func() time.Time) *ses {
 		host += ".cn"
 	}
 	return &ses{
-		topic: topic, host: host, now: now, certificates: make(map[string]*x509.Certificate),
+		topic: topic, host: host, now: now, fetches: rate.New(sesFetches, now), certificates: make(map[string]*x509.Certificate),
 		client: &http.Client{
 			Timeout:       sesTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -126,6 +132,9 @@ func (s *ses) certificate(ctx context.Context, path string) (*x509.Certificate, 
 	s.mu.Unlock()
 	if known != nil {
 		return known, nil
+	}
+	if _, ok := s.fetches.Allow(""); !ok {
+		return nil, errors.New("email: too many certificates of SNS were asked for")
 	}
 	text, err := s.get(ctx, path)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,35 @@ func TestSES(t *testing.T) {
 	}
 	m.Clock.Advance(31 * 24 * time.Hour)
 	post(amazon.message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has ended
+}
+
+// TestForgedReportsAskLittle: whatever paths forged messages name, SNS is asked
+// a few times a minute, and good reports go on with the certificate known.
+func TestForgedReportsAskLittle(t *testing.T) {
+	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
+	amazon := newSNS(t, m.Clock)
+	email.ReachSNS(m.mail, amazon)
+	post := func(forged bool, path string) int {
+		fields := amazon.message(map[string]string{"Message": "{}", "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-" + path + ".pem"}, m.Clock.Now())
+		if forged {
+			fields["Signature"] = base64.StdEncoding.EncodeToString(make([]byte, 256))
+		}
+		return m.Anonymous().With("Content-Type", "text/plain").Post("/email/webhooks/ses", text(t, fields)).Status
+	}
+	if status := post(false, "known"); status != 200 {
+		t.Fatalf("a good report: %d", status)
+	}
+	for i := range 40 {
+		if status := post(true, strconv.Itoa(i)); status != 401 && status != 503 {
+			t.Errorf("a forged report: %d", status)
+		}
+	}
+	if n := len(amazon.asked); n > 5 {
+		t.Errorf("forged reports made %d requests to SNS, want at most 5", n)
+	}
+	if status := post(false, "known"); status != 200 {
+		t.Errorf("a good report after the forged ones: %d", status)
+	}
 }
 
 // TestSESSubscription confirms at an address made from the topic, whatever the

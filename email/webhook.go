@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,13 +17,12 @@ import (
 )
 
 // Webhooks opens a route under {BasePath}/webhooks for each provider whose
-// proof is configured; none by default.
+// signature over the bytes is configured; none by default. What a provider that
+// signs nothing reports is for the application to check and to hand to
+// [Email.Ingest].
 type Webhooks struct {
 	// Resend is the signing secret, "whsec_…" (Svix HMAC): POST …/webhooks/resend.
 	Resend string
-	// Postmark is "user:password" of basic authentication over https: POST
-	// …/webhooks/postmark. Postmark signs nothing.
-	Postmark string
 	// MailPace is the base64 of the Ed25519 public key: POST …/webhooks/mailpace.
 	MailPace string
 	// SES is the ARN of the SNS topic that SES reports to, its SignatureVersion
@@ -35,14 +33,9 @@ type Webhooks struct {
 // webhookSkew bounds the age of a signature that carries its time.
 const webhookSkew = 5 * time.Minute
 
-const minPostmark = 20
-
 func (w Webhooks) validate(faults *capability.Faults) {
 	if _, err := w.resendKey(); w.Resend != "" && err != nil {
 		faults.Add("webhooks.resend", nil, "is not a signing secret", "copy it from the provider: whsec_ and base64")
-	}
-	if user, password, _ := strings.Cut(w.Postmark, ":"); w.Postmark != "" && (user == "" || len(password) < minPostmark) {
-		faults.Add("webhooks.postmark", nil, "is not a user and a long password", "write user:password, the password random and of 20 characters at least")
 	}
 	if key, err := base64.StdEncoding.DecodeString(w.MailPace); w.MailPace != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
 		faults.Add("webhooks.mailPace", nil, "is not an Ed25519 public key", "copy it from the provider")
@@ -50,6 +43,17 @@ func (w Webhooks) validate(faults *capability.Faults) {
 	if w.SES != "" && !topicARN.MatchString(w.SES) {
 		faults.Add("webhooks.ses", w.SES, "is not the ARN of an SNS topic", "write it like arn:aws:sns:eu-west-1:123456789012:mail")
 	}
+}
+
+// names lists the providers whose routes are open.
+func (w Webhooks) names() []string {
+	names := []string{}
+	for _, hook := range [][2]string{{"resend", w.Resend}, {"mailpace", w.MailPace}, {"ses", w.SES}} {
+		if hook[1] != "" {
+			names = append(names, hook[0])
+		}
+	}
+	return names
 }
 
 func (w Webhooks) resendKey() ([]byte, error) {
@@ -64,7 +68,7 @@ func (e *Email) webhookRoutes() []capability.Route {
 		}
 		routes = append(routes, capability.Route{
 			Method: http.MethodPost, Path: "/webhooks/" + name, Guard: capability.SignedWebhook(verify),
-			Summary: "What " + name + " reports of messages.",
+			Summary: "What " + name + " reports of messages.", MaxBody: maxWebhook, Refusals: []*capability.Error{ErrInvalidWebhook},
 			Handle: capability.Raw(func(c *capability.Call) error {
 				body, err := c.Body()
 				if err != nil {
@@ -85,7 +89,6 @@ func (e *Email) webhookRoutes() []capability.Route {
 		})
 	}
 	add("resend", e.cfg.Webhooks.Resend, e.verifyResend, of(readResend))
-	add("postmark", e.cfg.Webhooks.Postmark, e.verifyPostmark, of(readPostmark))
 	add("mailpace", e.cfg.Webhooks.MailPace, e.verifyMailPace, of(readMailPace))
 	add("ses", e.cfg.Webhooks.SES, e.ses.verify, e.ses.read)
 	return capability.Mount(e.cfg.BasePath, routes...)
@@ -119,15 +122,6 @@ func (e *Email) verifyResend(r *http.Request, body []byte) error {
 		}
 	}
 	return ErrInvalidWebhook
-}
-
-func (e *Email) verifyPostmark(r *http.Request, _ []byte) error {
-	user, password, _ := r.BasicAuth()
-	got, want := sha256.Sum256([]byte(user+":"+password)), sha256.Sum256([]byte(e.cfg.Webhooks.Postmark))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return ErrInvalidWebhook
-	}
-	return nil
 }
 
 func (e *Email) verifyMailPace(r *http.Request, body []byte) error {
@@ -173,35 +167,6 @@ func readResend(body []byte) ([]Report, error) {
 	}
 	if len(event.Data.To) == 1 {
 		r.Recipient = event.Data.To[0]
-	}
-	return []Report{r}, nil
-}
-
-// readPostmark reads the record types Bounce, SpamComplaint and Delivery.
-func readPostmark(body []byte) ([]Report, error) {
-	var event struct{ RecordType, Type, Email, Recipient, MessageID, Description, Details string }
-	if err := json.Unmarshal(body, &event); err != nil {
-		return nil, err
-	}
-	r := Report{ProviderID: event.MessageID, Recipient: event.Email, Detail: event.Description + " " + event.Details}
-	switch event.RecordType {
-	case "Delivery":
-		r.Kind, r.Recipient = ReportDelivered, event.Recipient
-	case "SpamComplaint":
-		r.Kind = ReportComplaint
-	case "Bounce":
-		switch event.Type {
-		case "HardBounce", "BadEmailAddress":
-			r.Kind = ReportHardBounce
-		case "SpamComplaint":
-			r.Kind = ReportComplaint
-		case "AutoResponder", "AddressChange", "Subscribe", "Unsubscribe", "ChallengeVerification", "OpenRelayTest":
-			return nil, nil
-		default:
-			r.Kind = ReportSoftBounce
-		}
-	default:
-		return nil, nil
 	}
 	return []Report{r}, nil
 }

@@ -108,6 +108,56 @@ func TestCheckRefusesReadsOfReadOnlyProviders(t *testing.T) {
 	}
 }
 
+// TestHistoryIsBounded: of old versions and rotations nothing stays but the
+// newest, and numbers go on.
+func TestHistoryIsBounded(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
+		for range 5 {
+			n.rotate(payments.Name, blocks("paddle", "apiKey", canary))
+		}
+		count := func(table string) (rows int) {
+			if err := db.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		if rows := count("secrets_version"); rows != 2 {
+			t.Errorf("%d versions are kept, want the newest and the one before", rows)
+		}
+		n.runJobs()
+		n.advance(366 * 24 * time.Hour)
+		n.runJobs()
+		if rows := count("secrets_rotation"); rows != 1 {
+			t.Errorf("%d rotations are kept after a year, want the newest", rows)
+		}
+		if r := n.rotate(payments.Name, blocks("paddle", "apiKey", "next")); r.ToVersion != 6 {
+			t.Errorf("version %d, want 6", r.ToVersion)
+		}
+	})
+}
+
+// TestRewrapGoesOn: a version that does not open keeps no other from it.
+func TestRewrapGoesOn(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments, bucket}})
+		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+		n.rotate(bucket.Name, blocks("bucket", "accountId", "a", "bucketName", "b"))
+		if _, err := db.Exec(t.Context(), `UPDATE secrets_version SET sealed = $1 WHERE name = $2`, []byte("lost"), payments.Name); err != nil {
+			t.Fatal(err)
+		}
+		host := n.host
+		host.Sealing = sealing(masterKeys(t, "nk"))
+		s, err := secrets.New(host, secrets.Config{Secrets: []secrets.Secret{payments, bucket}}, secrets.Peers{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := s.Rewrap(t.Context()); changed != 1 || err == nil || !strings.Contains(err.Error(), payments.Name) {
+			t.Errorf("%d rewrapped, %v; want the one that opens, and the other named", changed, err)
+		}
+	})
+}
+
 // recording notes the names that a provider is used with.
 type recording struct {
 	secrets.Provider

@@ -19,15 +19,16 @@ func (s *Secrets) routes() []capability.Route {
 		capability.Route{
 			Method: http.MethodGet, Path: "/admin/status/:name/rotations",
 			Guard:   capability.ControlPlane("secrets:status:read"),
-			Summary: "Lists what happened on each rotation of a secret, newest first.",
-			Handle:  capability.List(s.getRotations),
+			Summary: "Lists what happened on each rotation of a secret, newest first.", Refusals: []*capability.Error{ErrNotFound},
+			Handle: capability.List(s.getRotations),
 		},
 		capability.Route{
 			Method: http.MethodPost, Path: "/admin/status/:name/rotate",
-			Guard:   capability.ControlPlane("secrets:rotate"),
-			Summary: "Rotates a secret, with the values given or by its own rotator.",
-			MaxBody: 2 * MaxPayload,
-			Handle:  capability.JSON(http.StatusAccepted, s.postRotate),
+			Guard:    capability.ControlPlane("secrets:rotate"),
+			Summary:  "Rotates a secret, with the values given or by its own rotator.",
+			MaxBody:  2 * MaxPayload,
+			Refusals: []*capability.Error{ErrNotFound, ErrRotationInProgress, ErrVersionConflict, ErrReadOnly, ErrIncompleteBlock, ErrInvalidValue},
+			Handle:   capability.JSON(http.StatusAccepted, s.postRotate),
 		},
 	)
 }

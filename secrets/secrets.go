@@ -96,6 +96,7 @@ func (s *Secrets) jobs() []jobs.Binding {
 	return []jobs.Binding{
 		{Name: rotateBinding, Run: s.runRotation, MaxAttempts: rotateAttempts},
 		{Name: "SECRETS_SCHEDULE", Schedule: "*/10 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return s.schedule(ctx) }},
+		{Name: "SECRETS_SWEEP", Schedule: "37 4 * * *", Run: s.runSweep},
 	}
 }
 

@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -84,8 +85,7 @@ func (s *SQL) Write(ctx context.Context, name string, after int64, payload Value
 		if err != nil {
 			return err
 		}
-		_, err = s.db.Exec(ctx, `UPDATE secrets_version SET sealed = NULL WHERE name = $1 AND version < $2 AND sealed IS NOT NULL`,
-			name, after)
+		_, err = s.db.Exec(ctx, `DELETE FROM secrets_version WHERE name = $1 AND version < $2`, name, after)
 		return err
 	})
 	if err != nil {
@@ -104,48 +104,51 @@ func (s *SQL) Delete(ctx context.Context, name string) error {
 const rewrapBatch = 100
 
 // Rewrap wraps every key with the first master key, so that older master keys
-// can be removed, and returns how many it changed. Others may read and write
+// can be removed, and returns how many it changed. A version that does not open
+// keeps no other from it and is named by the error. Others may read and write
 // meanwhile.
 func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 	name, version := "", int64(0)
+	var unopened []error
 	for {
 		rows, err := database.All(ctx, s.db, scanSealed, sealedColumns+`WHERE (name, version) > ($1, $2) AND sealed IS NOT NULL
 			ORDER BY name, version LIMIT $3`, name, version, rewrapBatch)
 		if err != nil {
-			return changed, err
+			return changed, errors.Join(append(unopened, err)...)
 		}
-		n := 0
-		err = s.db.InTx(ctx, func(ctx context.Context) error {
-			n = 0
-			for _, row := range rows {
-				replaced, err := s.rewrap(ctx, row)
-				if err != nil {
-					return err
-				}
-				if replaced {
-					n++
-				}
-			}
-			return nil
-		})
-		if changed += n; err != nil || len(rows) < rewrapBatch {
-			return changed, err
+		n, failed, err := s.rewrap(ctx, rows)
+		changed, unopened = changed+n, append(unopened, failed...)
+		if err != nil || len(rows) < rewrapBatch {
+			return changed, errors.Join(append(unopened, err)...)
 		}
 		name, version = rows[len(rows)-1].name, rows[len(rows)-1].version
 	}
 }
 
-func (s *SQL) rewrap(ctx context.Context, row sealedRow) (replaced bool, err error) {
-	sealed, changed, err := s.sealer.Rewrap(sealContext(row.name, row.version), row.sealed)
-	if err != nil {
-		return false, fmt.Errorf("secrets: %s version %d: %w", row.name, row.version, err)
-	}
-	if !changed {
-		return false, nil
-	}
-	n, err := s.db.Exec(ctx, `UPDATE secrets_version SET sealed = $3 WHERE name = $1 AND version = $2 AND sealed = $4`,
-		row.name, row.version, sealed, row.sealed)
-	return n == 1, err
+// rewrap rewraps some rows in one transaction. What another node has written
+// meanwhile stays.
+func (s *SQL) rewrap(ctx context.Context, rows []sealedRow) (changed int, unopened []error, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		changed, unopened = 0, nil
+		for _, row := range rows {
+			sealed, different, err := s.sealer.Rewrap(sealContext(row.name, row.version), row.sealed)
+			if err != nil {
+				unopened = append(unopened, fmt.Errorf("secrets: %s version %d: %w", row.name, row.version, err))
+				continue
+			}
+			if !different {
+				continue
+			}
+			n, err := s.db.Exec(ctx, `UPDATE secrets_version SET sealed = $3 WHERE name = $1 AND version = $2 AND sealed = $4`,
+				row.name, row.version, sealed, row.sealed)
+			if err != nil {
+				return err
+			}
+			changed += int(n)
+		}
+		return nil
+	})
+	return changed, unopened, err
 }
 
 // sealContext binds a version to its row.

@@ -71,3 +71,18 @@ func (s store) rotations(ctx context.Context, name, before string, limit int) ([
 	}
 	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE name = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, name, before, limit)
 }
+
+// endedSince returns the rotations that ended after an instant, newest first.
+func (s store) endedSince(ctx context.Context, since time.Time, limit int) ([]Rotation, error) {
+	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE finished_at > $1 AND finished_at > 0
+		ORDER BY finished_at DESC LIMIT $2`, since.UnixMilli(), limit)
+}
+
+// sweepRotations deletes up to limit rotations that ended before an instant, but
+// for the newest of each secret.
+func (s store) sweepRotations(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return s.db.Exec(ctx, `DELETE FROM secrets_rotation WHERE id IN (
+		SELECT r.id FROM secrets_rotation r WHERE r.finished_at > 0 AND r.finished_at < $1
+			AND EXISTS (SELECT 1 FROM secrets_rotation n WHERE n.name = r.name AND n.id > r.id)
+		ORDER BY r.finished_at LIMIT $2)`, before.UnixMilli(), limit)
+}

@@ -121,7 +121,7 @@ func (o Options) withDefaults(t testing.TB) Options {
 func (w *World) record(r *http.Request, d mount.Decision) error {
 	e := audit.Event{Action: d.Action}
 	if d.Refusal != nil {
-		e.Outcome, e.Code = audit.Refused, d.Refusal.Code
+		e.Outcome, e.Code = audit.OutcomeOf(d.Refusal), d.Refusal.Code
 	}
 	return w.Trail.Record(r.Context(), e)
 }

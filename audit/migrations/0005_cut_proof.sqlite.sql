@@ -1,0 +1,13 @@
+-- What the cuts are, signed, with the event that tells of it: a cut that nobody
+-- signed is no cut. The newest proof covers the newest cut of every shard.
+CREATE TABLE audit_cut_proof (
+	checkpoint BIGINT PRIMARY KEY,
+	created_at BIGINT NOT NULL,
+	event_id TEXT NOT NULL,
+	key_id TEXT NOT NULL,
+	signature BYTEA NOT NULL
+);
+CREATE TRIGGER audit_cut_proof_no_delete BEFORE DELETE ON audit_cut_proof
+BEGIN SELECT RAISE(FAIL, 'audit cuts are append-only'); END;
+CREATE TRIGGER audit_cut_proof_no_update BEFORE UPDATE ON audit_cut_proof
+BEGIN SELECT RAISE(FAIL, 'audit cuts are append-only'); END;
