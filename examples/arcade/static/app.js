@@ -91,7 +91,7 @@ async function purse() {
   const [coins, rating] = await Promise.all([api("GET", "/ledger/coins"), api("GET", "/rating/games/bones/me")])
   $("coins").textContent = coins.available
   $("held").textContent = coins.held ? `+${coins.held} staked` : ""
-  $("skill").textContent = rating.skill === undefined ? "–" : Math.round(rating.skill)
+  $("skill").textContent = rating.rating === undefined ? "–" : Math.round(rating.rating)
   return rating
 }
 
@@ -388,7 +388,7 @@ class Seat {
     const words = { won: "You won", lost: "You lost", drawn: "A draw", over: view.phase === "abandoned" ? "Nobody moved in time" : "The table is closed" }
     const { lines, coins } = view.phase === "resolved" ? games[this.game].outcome(view) : { lines: ["All stakes go back."], coins: {} }
     const change = view.result.rating?.find((each) => each.userId === me.name)
-    const before = change?.before.skill, after = change?.after.skill
+    const before = change?.before.rating, after = change?.after.rating
     const gain = (n) => (n > 0 ? "+" : "") + n
     $("status").textContent = words[verdict]
     $("over").className = `over ${verdict}`
