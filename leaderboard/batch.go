@@ -17,7 +17,7 @@ import (
 
 const batchSize = 256 // submissions in one transaction at most
 
-// maxKnown is how many entries of a board a node keeps at hand, about 25 MB.
+// maxKnown is how many entries of a board a node caches, about 25 MB.
 var maxKnown = 1 << 17 // less in tests
 
 // call is a submission whose caller waits.
@@ -58,7 +58,7 @@ func (b *batcher) run(ctx context.Context, calls []*call) int {
 		done, err = b.try(ctx, calls)
 	}
 	if err == nil && !done {
-		err = b.insist(ctx, calls)
+		err = b.locked(ctx, calls)
 	}
 	for _, c := range calls {
 		if err != nil {
@@ -124,8 +124,8 @@ func (b *batcher) remember(batch *batch) {
 	}
 }
 
-// insist is the way in a transaction.
-func (b *batcher) insist(ctx context.Context, calls []*call) error {
+// locked is the path with the board locked.
+func (b *batcher) locked(ctx context.Context, calls []*call) error {
 	b.known = nil
 	return b.store.db.InTx(ctx, func(ctx context.Context) error {
 		batch := &batch{}

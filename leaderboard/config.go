@@ -95,7 +95,7 @@ type Board struct {
 	// them may be set.
 	Retain     int `json:"retain,omitempty"`
 	RetainDays int `json:"retainDays,omitempty"`
-	// Min and Max bound each submitted score; nil means no bound beside
+	// Min and Max bound each submitted score; nil means no bound but
 	// [MaxScore].
 	Min *int64 `json:"min,omitempty"`
 	Max *int64 `json:"max,omitempty"`
@@ -173,7 +173,7 @@ func (c Config) resolve(routes []capability.Route) (boards map[string]*board, st
 	return boards, c.stale(faults), faults.Err()
 }
 
-// check reports what is wrong with one board beside its key and window.
+// check reports what is wrong with one board apart from its key and window.
 func (b *board) check(faults *capability.Faults, at func(field string) string) {
 	if b.Store != storeD1 {
 		faults.Add(at("store"), b.Store, "is not a store", "use d1, or leave it empty")
@@ -268,6 +268,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "rank", Value: c.Rank, Summary: "Whether ranks are live, or written down at the instants of a schedule."},
 		{Key: "adminScope", Value: c.AdminScope, Summary: "The scope that may hide and remove entries over HTTP."},
 		{Key: "submitScope", Value: c.SubmitScope, Summary: "The scope that may submit to server-authoritative boards, and for other users."},
+		{Key: "lockStale", Value: cmp.Or(c.LockStale, defaultStale).String(), Summary: "After how long a refresh of materialized ranks counts as dead, unless " + staleEnv + " says."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the boards."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}

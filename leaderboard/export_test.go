@@ -10,9 +10,9 @@ import (
 // SmallRanges makes buckets of more than n entries be cut into ranges at once,
 // for one test.
 func SmallRanges(t testing.TB, n int64) {
-	size, every := maxRange, tendEvery
-	maxRange, tendEvery = n, 1
-	t.Cleanup(func() { maxRange, tendEvery = size, every })
+	size, every := maxRange, relieveEvery
+	maxRange, relieveEvery = n, 1
+	t.Cleanup(func() { maxRange, relieveEvery = size, every })
 }
 
 // KnowLittle lets a node keep only n entries of a board at hand, for one test.

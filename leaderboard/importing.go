@@ -62,7 +62,7 @@ func (l *Leaderboard) Import(ctx context.Context, in View, entries iter.Seq[Entr
 // checkEntry holds an entry to the bounds of one that was submitted. A place
 // before 1970 would lie before the first range of its bucket.
 func checkEntry(e Entry) error {
-	if err := checkUser(e.UserID); err != nil {
+	if err := capability.CheckUserID(e.UserID); err != nil {
 		return err
 	}
 	switch {

@@ -51,7 +51,7 @@ func TestImport(t *testing.T) {
 		want := leaderboard.Report{Windows: 1, Entries: 2}
 		for range 2 {
 			report, err := n.Import(t.Context(), v, slices.Values(entries))
-			report.Findings, report.Mended = nil, 0
+			report.Findings, report.Repaired = nil, 0
 			if diff := gocmp.Diff(want, report); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}

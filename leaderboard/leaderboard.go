@@ -38,7 +38,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Leaderboard. Over HTTP users read all boards and
+// In process, every caller that has the *Leaderboard. Over HTTP users read all boards and
 // hide themselves; they submit for themselves where a board is not
 // server-authoritative. An access token with the scope Config.SubmitScope
 // submits to every board and for every user, one with Config.AdminScope hides
@@ -49,9 +49,7 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -157,11 +155,11 @@ func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return b.show(out.entry, b.sign()*out.entry.key), l.tend(ctx, b, out)
+	return b.show(out.entry, b.sign()*out.entry.key), l.relieve(ctx, b, out)
 }
 
 // do brings an operation to the database: into the caller's transaction or,
-// outside of one, into one that it shares with whoever calls at the same time.
+// outside of one, into one that it shares with concurrent callers.
 func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err error) {
 	if !l.host.DB.InTransaction(ctx) {
 		return l.batchers[op.board.Key].Do(ctx, op)
@@ -169,16 +167,16 @@ func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err e
 	return l.store.submit(ctx, op)
 }
 
-// tend looks, every now and then, whether the place a submission went to has
+// relieve looks, every now and then, whether the place a submission went to has
 // become too crowded. The score is in, so outside of the caller's transaction
 // no failure of this is one of the submission.
-func (l *Leaderboard) tend(ctx context.Context, b *board, out outcome) error {
-	if b.entered.Add(1)%tendEvery != 0 || out.entry.hidden != 0 {
+func (l *Leaderboard) relieve(ctx context.Context, b *board, out outcome) error {
+	if b.entered.Add(1)%relieveEvery != 0 || out.entry.hidden != 0 {
 		return nil
 	}
 	crowded, err := l.store.crowded(ctx, out.window, out.entry.place)
 	if err == nil && crowded {
-		err = l.change(ctx, func(ctx context.Context) error { return l.store.tend(ctx, b.Key, out.window, out.entry.place) })
+		err = l.change(ctx, func(ctx context.Context) error { return l.store.relieve(ctx, b.Key, out.window, out.entry.place) })
 	}
 	if !l.host.DB.InTransaction(ctx) {
 		return nil
@@ -214,7 +212,7 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	page = page.Bounded()
 	q := listQuery{view: v, limit: page.Limit + 1}
 	later, err := page.After(&q.after.key, &q.after.achievedAt, &q.after.userID)
-	if err == nil && later && (!inRange(q.after.key) || q.after.achievedAt < 0 || checkUser(q.after.userID) != nil) {
+	if err == nil && later && (!inRange(q.after.key) || q.after.achievedAt < 0 || capability.CheckUserID(q.after.userID) != nil) {
 		err = capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
 	}
 	if err != nil {
@@ -356,7 +354,7 @@ func (l *Leaderboard) board(key string, userIDs ...string) (*board, error) {
 		return nil, ErrBoardNotFound
 	}
 	for _, id := range userIDs {
-		if err := checkUser(id); err != nil {
+		if err := capability.CheckUserID(id); err != nil {
 			return nil, err
 		}
 	}
@@ -402,17 +400,4 @@ func (b *board) standing(r ranked) Standing {
 		own = 0
 	}
 	return Standing{Entry: b.show(r.entry, r.score), Rank: r.rank, Total: r.total, Percentile: percentile(r.rank, r.total, own)}
-}
-
-// checkUser keeps out what one of the databases cannot store.
-func checkUser(id string) error {
-	switch {
-	case id == "":
-		return capability.ErrInvalidRequest.Saying("userId is missing.")
-	case len(id) > maxUserID:
-		return capability.ErrInvalidRequest.Saying("userId is longer than %d bytes.", maxUserID)
-	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
-		return capability.ErrInvalidRequest.Saying("userId is not UTF-8 text without NUL.")
-	}
-	return nil
 }

@@ -10,10 +10,10 @@ import (
 // maxRange is how many entries a place is counted among one by one. A bucket
 // of the last level that holds more is cut into ranges in the order of the
 // board, and one that has grown past it is halved: soon, by one of the next
-// tendEvery submissions, because until then ranks only cost more. Who moves an
+// relieveEvery submissions, because until then ranks only cost more. Who moves an
 // entry of such a bucket counts it in its range too. The ranges of a bucket
 // cover all of it: the first begins at its first key.
-var maxRange, tendEvery int64 = 128, 64 // less in tests
+var maxRange, relieveEvery int64 = 128, 64 // less in tests
 
 // rangeSize is how many entries a range of a bucket of n holds at most: more
 // where there are so many ranges that to sum them would cost more.
@@ -76,9 +76,9 @@ func (s store) crowded(ctx context.Context, window int64, p place) (bool, error)
 	return *among > rangeSize(bucket), err
 }
 
-// tend cuts what a place is counted among, and joins ranges of its bucket that
+// relieve cuts what a place is counted among, and joins ranges of its bucket that
 // have become empty to those before them.
-func (s store) tend(ctx context.Context, board string, window int64, p place) error {
+func (s store) relieve(ctx context.Context, board string, window int64, p place) error {
 	if _, err := s.lock(ctx, board); err != nil {
 		return err
 	}

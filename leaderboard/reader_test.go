@@ -121,7 +121,7 @@ func TestReadsFollowWrites(t *testing.T) {
 }
 
 // A range whose count has become wrong costs the rank its exactness until it is
-// mended, and nobody the answer.
+// repaired, and nobody the answer.
 func TestWrongRange(t *testing.T) {
 	leaderboard.SmallRanges(t, 4)
 	each(t, func(t *testing.T, n *node) {

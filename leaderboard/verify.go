@@ -20,8 +20,8 @@ const (
 // Report is what [Leaderboard.Verify] or [Leaderboard.Rebuild] looked at and found.
 type Report struct {
 	Windows, Entries int64
-	// Mended counts the buckets that Rebuild has put right.
-	Mended int64
+	// Repaired counts the buckets that Rebuild has put right.
+	Repaired int64
 	// Findings are the counts that were wrong, at most [MaxFindings].
 	Findings []Finding
 }
@@ -51,7 +51,7 @@ func (r Report) Err() error {
 
 // Verify holds the counts of all boards and windows against the entries. It
 // reads everything, a chunk at a time, each on one snapshot, so it may run
-// beside submissions.
+// concurrently with submissions.
 func (l *Leaderboard) Verify(ctx context.Context) (Report, error) {
 	var report Report
 	for _, cfg := range l.cfg.Boards {
@@ -70,7 +70,7 @@ func (l *Leaderboard) Verify(ctx context.Context) (Report, error) {
 
 // Rebuild makes the counts of a window anew where they are not those of its
 // entries, as after rows were copied into the tables. It works in chunks with
-// pauses between them, beside reads and submissions; until it has ended, ranks
+// pauses between them, concurrently with reads and submissions; until it has ended, ranks
 // follow the counts as they are. Refuses with leaderboard/board_not_found.
 func (l *Leaderboard) Rebuild(ctx context.Context, in View) (Report, error) {
 	var report Report
@@ -85,7 +85,7 @@ func (l *Leaderboard) Rebuild(ctx context.Context, in View) (Report, error) {
 	if !ok {
 		return report, l.missing(ctx, v, nil)
 	}
-	err = l.examine(ctx, &examination{board: v.Key, window: id, openedAt: v.openedAt, mend: true, report: &report})
+	err = l.examine(ctx, &examination{board: v.Key, window: id, openedAt: v.openedAt, repair: true, report: &report})
 	return report, err
 }
 
@@ -134,7 +134,7 @@ func (l *Leaderboard) rebuildLogged(ctx context.Context, v View) error {
 	report, err := l.Rebuild(ctx, v)
 	if found := report.Err(); found != nil {
 		l.host.Log.ErrorContext(ctx, "leaderboard: counts were wrong", "board", v.Board, "window", v.Window,
-			"mended", report.Mended, "error", found)
+			"repaired", report.Repaired, "error", found)
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (l *Leaderboard) rebuildLogged(ctx context.Context, v View) error {
 type examination struct {
 	board            string
 	window, openedAt int64
-	mend             bool
+	repair           bool
 	report           *Report
 }
 
@@ -190,7 +190,7 @@ func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
 }
 
 // inspect looks at a part on a snapshot and, where something is wrong and to be
-// mended, once more under the lock of the board.
+// repaired, once more under the lock of the board.
 func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(context.Context) ([]wrongCount, error)) error {
 	began := l.host.Now()
 	var wrong []wrongCount
@@ -206,7 +206,7 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 		return err
 	}
 	err := l.host.DB.Read(ctx, see)
-	if err == nil && len(wrong) > 0 && x.mend {
+	if err == nil && len(wrong) > 0 && x.repair {
 		err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
 			if _, err := l.store.lock(ctx, x.board); err != nil {
 				return err
@@ -214,7 +214,7 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 			if err := see(ctx); err != nil || len(wrong) == 0 {
 				return err
 			}
-			return l.store.mend(ctx, x.window, ranged, wrong)
+			return l.store.repair(ctx, x.window, ranged, wrong)
 		})
 	}
 	if err != nil {
@@ -223,10 +223,10 @@ func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(con
 	for _, w := range wrong {
 		x.add(w)
 	}
-	if !x.mend {
+	if !x.repair {
 		return nil
 	}
-	x.report.Mended += int64(len(wrong))
+	x.report.Repaired += int64(len(wrong))
 	return l.pace(ctx, began)
 }
 

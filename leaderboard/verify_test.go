@@ -132,7 +132,7 @@ type damage struct {
 	key   int64 // it is found in the bucket of this
 	query string
 	args  []any
-	// alone: while this is mended, nothing else is found.
+	// alone: while this is repaired, nothing else is found.
 	alone bool
 }
 
@@ -182,7 +182,7 @@ func damages() (list []damage) {
 	)
 }
 
-// TestDamage does every kind of damage, has it found, named and mended.
+// TestDamage does every kind of damage, has it found, named and repaired.
 func TestDamage(t *testing.T) {
 	leaderboard.SmallRanges(t, 4)
 	each(t, func(t *testing.T, n *node) {
@@ -202,12 +202,12 @@ func TestDamage(t *testing.T) {
 				if err != nil || !slices.ContainsFunc(found.Findings, isIt) || found.Err() == nil {
 					t.Errorf("not found: %v %+v", err, found)
 				}
-				mended, err := n.Rebuild(t.Context(), arcade)
-				if err != nil || !slices.ContainsFunc(mended.Findings, isIt) || mended.Mended == 0 {
-					t.Errorf("not mended: %v %+v", err, mended)
+				repaired, err := n.Rebuild(t.Context(), arcade)
+				if err != nil || !slices.ContainsFunc(repaired.Findings, isIt) || repaired.Repaired == 0 {
+					t.Errorf("not repaired: %v %+v", err, repaired)
 				}
-				if d.alone && len(mended.Findings) != 1 {
-					t.Errorf("also found: %+v", mended.Findings)
+				if d.alone && len(repaired.Findings) != 1 {
+					t.Errorf("also found: %+v", repaired.Findings)
 				}
 				n.addsUp(t)
 				n.ranksCount(t, arcade)
@@ -235,16 +235,16 @@ func TestFinding(t *testing.T) {
 		if text := fmt.Sprint(found.Err()); !strings.Contains(text, "1 findings") || !strings.Contains(text, "Stored:9 Actual:3") {
 			t.Error(text)
 		}
-		mended, err := n.Rebuild(t.Context(), closed)
-		want.Windows, want.Entries, want.Mended = 1, 3, 1
-		if diff := gocmp.Diff(want, mended); err != nil || diff != "" {
+		repaired, err := n.Rebuild(t.Context(), closed)
+		want.Windows, want.Entries, want.Repaired = 1, 3, 1
+		if diff := gocmp.Diff(want, repaired); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
 		n.addsUp(t)
 	})
 }
 
-// TestManyFindings bounds what is told, not what is mended.
+// TestManyFindings bounds what is told, not what is repaired.
 func TestManyFindings(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var scores []int64
@@ -254,12 +254,12 @@ func TestManyFindings(t *testing.T) {
 		n.load(t, arcade, scores...)
 		n.tamper(t, arcade, `UPDATE leaderboard_count SET n = 5 WHERE window_id = $1 AND level = 2`)
 		found, err := n.Verify(t.Context())
-		if err != nil || len(found.Findings) != leaderboard.MaxFindings || found.Mended != 0 {
-			t.Errorf("%v %d %d", err, len(found.Findings), found.Mended)
+		if err != nil || len(found.Findings) != leaderboard.MaxFindings || found.Repaired != 0 {
+			t.Errorf("%v %d %d", err, len(found.Findings), found.Repaired)
 		}
-		mended, err := n.Rebuild(t.Context(), arcade)
-		if err != nil || len(mended.Findings) != leaderboard.MaxFindings || mended.Mended != int64(len(scores)) {
-			t.Errorf("%v %d %d", err, len(mended.Findings), mended.Mended)
+		repaired, err := n.Rebuild(t.Context(), arcade)
+		if err != nil || len(repaired.Findings) != leaderboard.MaxFindings || repaired.Repaired != int64(len(scores)) {
+			t.Errorf("%v %d %d", err, len(repaired.Findings), repaired.Repaired)
 		}
 		n.addsUp(t)
 	})
@@ -316,7 +316,7 @@ func TestUncut(t *testing.T) {
 		}
 		n.addsUp(t)
 		report, err := n.Rebuild(t.Context(), arcade)
-		if diff := gocmp.Diff(leaderboard.Report{Windows: 1, Entries: 20, Mended: 1}, report); err != nil || diff != "" {
+		if diff := gocmp.Diff(leaderboard.Report{Windows: 1, Entries: 20, Repaired: 1}, report); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
 		if n := n.tally(t, ranges, n.windowOf(t, arcade)); n != 10 {
@@ -456,7 +456,7 @@ func TestVerifySwept(t *testing.T) {
 			}
 		})
 		report, err := sweeping.Rebuild(t.Context(), v)
-		if err != nil || report.Err() != nil || report.Mended != 0 {
+		if err != nil || report.Err() != nil || report.Repaired != 0 {
 			t.Errorf("%v %+v", err, report)
 		}
 		if counts := n.tally(t, `SELECT COUNT(*) FROM leaderboard_count`); counts != 0 {

@@ -51,7 +51,7 @@ type Game struct {
 	// reads and decides, no more. Its error refuses the room, invite or match.
 	SnapshotFor func(ctx context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) `json:"-"`
 	// Regions are the separate queues of the game, by default one, "default".
-	// Who names none enters the first.
+	// A request that names none enters the first.
 	Regions   []string  `json:"regions"`
 	RoomCodes RoomCodes `json:"roomCodes"`
 	Queue     Queue     `json:"queue"`
@@ -196,9 +196,14 @@ func (c Config) keys() []capability.ConfigKey {
 	if c.NoFriends {
 		friends = "off"
 	}
+	codes := "database"
+	if c.Codes != nil {
+		codes = "own"
+	}
 	return []capability.ConfigKey{
 		{Key: "games", Value: c.Games, Summary: "The games, their queues and room codes."},
 		{Key: "friends", Value: friends, Choices: []string{"on", "off"}, Summary: "Whether the friend routes are mounted."},
+		{Key: "codes", Value: codes, Choices: []string{"database", "own"}, Summary: "Where room codes are kept."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds rooms, invites, friends, queue and presence."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}

@@ -3,7 +3,7 @@ package matchmaking
 import "github.com/kitbackend/kit/capability"
 
 // The refusals of matchmaking. Ids and names that break their bounds are
-// kit/invalid_request; who asks too often, or guesses codes, gets
+// kit/invalid_request; a caller that asks too often, or guesses codes, gets
 // kit/rate_limited with a [Pause] in its details.
 var (
 	ErrGameNotFound = capability.NewError(404, "matchmaking/game_not_found", "There is no such game.")
@@ -38,7 +38,7 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Limit says, beside [ErrLimitReached], how many there can be of what.
+// Limit says, in the details of [ErrLimitReached], how many there can be of what.
 type Limit struct {
 	Of  string `json:"of"`
 	Max int64  `json:"max"`
@@ -52,7 +52,7 @@ func limited(of string, n, most int64) error {
 	return ErrLimitReached.With(Limit{of, most})
 }
 
-// Pause says, beside kit/rate_limited, how long to wait.
+// Pause says, in the details of kit/rate_limited, how long to wait.
 type Pause struct {
 	RetryAfterMs int64 `json:"retryAfterMs"`
 }

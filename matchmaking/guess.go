@@ -21,7 +21,7 @@ const (
 )
 
 // guesses counts failures, and attempts under way, which may become some:
-// whoever joins by good codes one after the other is never held up.
+// a user who joins by good codes one after the other is never held up.
 type guesses struct {
 	now  func() time.Time
 	mu   sync.Mutex

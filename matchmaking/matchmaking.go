@@ -8,9 +8,9 @@
 //     carries; when it dies another takes over and no ticket is lost.
 //   - A match that was found becomes one session. The claim of its tickets and
 //     the job that creates the session commit together, and the session has the
-//     id of the match, so whoever repeats the job finds it.
+//     id of the match, so a job that runs again finds it.
 //   - Nobody is matched outside of everybody's skill band, which widens with
-//     waiting, unless somebody has waited past MaxWaitSeconds: then whoever has
+//     waiting, unless somebody has waited past MaxWaitSeconds: then players who have
 //     waited for a sweep may be taken, the nearest skill first.
 //   - A room code is used at most MaxUses times, each use is a seat, and both or
 //     neither are taken. Codes that were never given out, have expired or are
@@ -35,7 +35,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Matchmaking; blocking, parties, backfill and
+// In process, every caller that has the *Matchmaking; blocking, parties, backfill and
 // matches are there only. Over HTTP every signed-in user, for himself.
 package matchmaking
 

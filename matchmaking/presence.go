@@ -18,7 +18,7 @@ const (
 	nodeLease = 15 * time.Second
 	renewLead = 10 * time.Second // before its end
 	// lingering is how long a user stays online after his last socket has
-	// closed: whoever reconnects does not flicker.
+	// closed: a user who reconnects does not flicker.
 	lingering = 10 * time.Second
 	// tickEvery is how often leases and lingering users are looked at.
 	tickEvery = time.Second
@@ -397,7 +397,7 @@ func (p *presence) tellAgain(ctx context.Context, users []string) error {
 }
 
 // close sends every peer to another node. The rows stay until the lease ends,
-// so that whoever comes back in time was never offline.
+// so that a user who comes back in time was never offline.
 func (p *presence) close(ctx context.Context) error {
 	p.begin.Do(func() {}) // nobody begins any more
 	p.mu.Lock()

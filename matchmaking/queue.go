@@ -72,7 +72,7 @@ type player struct {
 	matchedAt              int64
 }
 
-// Enqueue has a player wait for a match. Who waits already, or has just been
+// Enqueue has a player wait for a match. A player who waits already, or has just been
 // matched, keeps the ticket he has. The region "" is the game's first. Refuses
 // with matchmaking/game_not_found, kit/invalid_request for an unknown region, and
 // kit/rate_limited with as many seats as one user can have.

@@ -43,7 +43,7 @@ func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game
 	return game, nil
 }
 
-// seat gives a user a seat in a session; whoever has one keeps it. Refuses with
+// seat gives a user a seat in a session; a user who has one keeps it. Refuses with
 // matchmaking/room_full and matchmaking/room_not_found.
 func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error {
 	_, err := m.peers.Multiplayer.Join(ctx, sessionID, userID)

@@ -412,7 +412,7 @@ func TestBusy(t *testing.T) {
 	r.replays(id)
 }
 
-// TestIdleSessionsAreForgotten: a node keeps at hand what is played.
+// TestIdleSessionsAreForgotten: a node caches what is played.
 func TestIdleSessionsAreForgotten(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		var ids []string

@@ -233,9 +233,19 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	return g, faults
 }
 
+// kinds lists the models.
+func (c Config) kinds() []string {
+	kinds := make([]string, len(c.Models))
+	for i, model := range c.Models {
+		kinds[i] = model.kind
+	}
+	return kinds
+}
+
 func (c Config) keys() []capability.ConfigKey {
 	return []capability.ConfigKey{
 		{Key: "games", Value: c.Games, Summary: "The games that sessions are created from."},
+		{Key: "models", Value: c.kinds(), Summary: "The kinds of the models that games are played by."},
 		{Key: "openTimeout", Value: c.OpenTimeout.String(), Summary: "How long a session waits for players."},
 		{Key: "retention", Value: c.Retention.String(), Summary: "How long the log of a session is kept after its end."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the sessions."},

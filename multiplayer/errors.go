@@ -33,7 +33,7 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Stale says, beside [ErrInvalidTransition], which version the session has.
+// Stale says, in the details of [ErrInvalidTransition], which version the session has.
 type Stale struct {
 	Version int64 `json:"version"`
 }

@@ -1,6 +1,6 @@
 package multiplayer
 
-// Warm returns how many sessions this node has at hand.
+// Warm returns how many sessions this node has cached.
 func (m *Multiplayer) Warm() int {
 	m.owners.mu.Lock()
 	defer m.owners.mu.Unlock()

@@ -62,7 +62,7 @@
 //	ping, pong                    signs of life; ping is answered by pong
 //
 // hello and view follow every connect, so a client that comes back needs no
-// more than to send again what was not acknowledged. Who reads slowly skips
+// more than to send again what was not acknowledged. A client that reads slowly skips
 // versions. A frame has at most 16 KiB, and 20 a second are taken. Close codes:
 // 1000 after closed, 1012 and 1013 to come back when the reason's retryAfterMs
 // have passed, 4001 when the proof has ended, 4003 when the player has left,
@@ -71,7 +71,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Multiplayer. Over HTTP every signed-in user
+// In process, every caller that has the *Multiplayer. Over HTTP every signed-in user
 // creates sessions, at most [MaxOpen] of their own waiting at a time, and joins
 // those whose id they were given; the players of a session do and see the rest.
 // Nobody takes more than [MaxSeated] seats at a time.
@@ -209,7 +209,7 @@ func (m *Multiplayer) Game(key string) (Game, error) {
 }
 
 // Check returns what is wrong with a game that [Multiplayer.Start] is to take,
-// all of it: for whoever has games of his own to check at assembly. The game it
+// all of it: for callers that have games of their own to check at assembly. The game it
 // returns has its defaults filled in.
 func (m *Multiplayer) Check(g Game) (Game, error) {
 	faults := capability.Faults{Capability: Name}
@@ -240,7 +240,7 @@ func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, er
 }
 
 // Start creates a session with players, or answers the one that has its id:
-// made from a game of the same key, whoever plays it by now. Refuses with
+// made from a game of the same key, with whichever players by now. Refuses with
 // kit/invalid_request, with kit/idempotency_conflict also once the session of
 // the id is removed, and with ledger/insufficient_funds, see [Uncovered].
 func (m *Multiplayer) Start(ctx context.Context, start Start) (Session, error) {
@@ -493,7 +493,7 @@ func (m *Multiplayer) show(s *session, userID string) (View, error) {
 	return v, err
 }
 
-// Result returns how a session ended; whoever had a seat may read it. Refuses
+// Result returns how a session ended; a user who had a seat may read it. Refuses
 // with multiplayer/session_not_found, not_a_member and, before the end,
 // invalid_transition.
 func (m *Multiplayer) Result(ctx context.Context, sessionID, userID string) (Result, error) {

@@ -20,7 +20,7 @@ const (
 	maxWarm    = 20_000           // sessions, those under way not counted
 )
 
-// owners are the sessions that this node has at hand. They save reading and
+// owners are the sessions that this node has cached. They save reading and
 // make the callers of a session wait in turn, no more: what is written is held
 // to the version in the database, so a node that knows an old one starts over.
 type owners struct {
@@ -35,7 +35,7 @@ type owners struct {
 	busy   sync.WaitGroup // callers
 }
 
-// owner is one session at hand, whose callers take turns.
+// owner is one cached session, whose callers take turns.
 type owner struct {
 	m     *Multiplayer
 	id    string
@@ -150,14 +150,14 @@ func (o *owner) idle(now time.Time, crowded bool) bool {
 	return !o.queue.Busy() && (crowded || now.Sub(o.used) >= idleTime)
 }
 
-// known returns the newest version at hand, or nil.
+// known returns the newest cached version, or nil.
 func (o *owner) known() *session {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.latest
 }
 
-// keep remembers a version, unless a newer one is at hand; nil forgets all.
+// keep remembers a version, unless a newer one is cached; nil forgets all.
 func (o *owner) keep(s *session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +167,7 @@ func (o *owner) keep(s *session) {
 }
 
 // at returns the session at this version or a newer one. Of many who ask for a
-// version that is not at hand one reads it.
+// version that is not cached one reads it.
 func (o *owner) at(ctx context.Context, version int64) (*session, error) {
 	if s := o.known(); s != nil && s.version >= version {
 		return s, nil
@@ -247,7 +247,7 @@ func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error
 	return b, errBusy
 }
 
-// try decides calls on the version at hand and writes what came of it. Unless
+// try decides calls on the cached version and writes what came of it. Unless
 // told to, it looks up no action id: in the log one counts once anyway.
 func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, error) {
 	s, err := o.at(ctx, 1)

@@ -54,7 +54,7 @@ func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effe
 			continue
 		}
 		err = m.perform(ctx, e)
-		// Whoever has the ledger in process may have settled what is left.
+		// A caller that has the ledger in process may have settled what is left.
 		if err != nil && !(errors.Is(err, ledger.ErrHoldNotOpen) && slices.Contains(left, e)) {
 			return uncovered(e, actor, err)
 		}

@@ -17,11 +17,11 @@ const (
 	// maxKept bounds the state that is kept of every socket to make patches from,
 	// in bytes; a view with a larger one is sent whole.
 	maxKept = 64 << 10
-	// beside is what a view has at least beside its players and state, in bytes.
-	beside = 256
+	// frameOverhead is what a view has at least apart from its players and state, in bytes.
+	frameOverhead = 256
 )
 
-// The frames that a server sends, beside error, ping and pong.
+// The frames that a server sends, apart from error, ping and pong.
 type (
 	// helloFrame comes first. Resume says whether the session is still played,
 	// so that a client whose line breaks should come back.
@@ -60,7 +60,7 @@ type (
 	}
 )
 
-// The frames that a client sends, beside ping and pong.
+// The frames that a client sends, apart from ping and pong.
 type (
 	actionFrame struct {
 		Type   string          `json:"type"`
@@ -191,7 +191,7 @@ func (p *seat) latest(c *socket.Conn) any {
 // shorter returns the patch from the last view when that is surely shorter
 // than the new one, else the view.
 func shorter(last, v View) any {
-	least := beside + len(v.State)
+	least := frameOverhead + len(v.State)
 	for _, player := range v.Players {
 		least += len(player)
 	}

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Games is required: at least one, each key once.
 	Games []Game
-	// Algorithms are the application's own, beside elo, glicko, trueskill and
+	// Algorithms are the application's own, in addition to elo, glicko, trueskill and
 	// openskill.
 	Algorithms []Algorithm
 	// ServerAuthoritative says that outcomes need the record scope over HTTP; nil
@@ -250,6 +250,15 @@ func (r *resolver) levels(at string, levels []Level) {
 	}
 }
 
+// own lists the algorithms of the application.
+func (c Config) own() []string {
+	ids := make([]string, len(c.Algorithms))
+	for i, a := range c.Algorithms {
+		ids[i] = a.id
+	}
+	return ids
+}
+
 // keys shows the configuration with the parameters as the algorithms complete them.
 func (c Config) keys(games map[string]*game) []capability.ConfigKey {
 	type shown struct {
@@ -262,6 +271,7 @@ func (c Config) keys(games map[string]*game) []capability.ConfigKey {
 	}
 	return []capability.ConfigKey{
 		{Key: "games", Value: list, Summary: "The games, and how each is rated."},
+		{Key: "algorithms", Value: c.own(), Summary: "The application's own algorithms, in addition to the built-in ones."},
 		{Key: "serverAuthoritative", Value: *c.ServerAuthoritative, Summary: "Whether recording an outcome over HTTP takes the scope."},
 		{Key: "recordScope", Value: c.RecordScope, Summary: "The scope that may record outcomes over HTTP."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the ratings."},

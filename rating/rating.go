@@ -41,7 +41,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Rating. Over HTTP every user reads every
+// In process, every caller that has the *Rating. Over HTTP every user reads every
 // player's rating. Recording an outcome takes an access token with the scope
 // Config.RecordScope, whose bearer need not have played; with
 // Config.ServerAuthoritative false it is enough to be one of the players.

@@ -35,6 +35,6 @@ func fillBig(ctx context.Context, b *bench, n int) (scores []int64, err error) {
 		return nil, fmt.Errorf("%d entries instead of %d", report.Entries, n)
 	}
 	log.Printf("%d entries copied in %v, counted in %v with pauses: %d buckets", n,
-		copied.Sub(began).Round(time.Millisecond), time.Since(copied).Round(time.Millisecond), report.Mended)
+		copied.Sub(began).Round(time.Millisecond), time.Since(copied).Round(time.Millisecond), report.Repaired)
 	return scores, nil
 }

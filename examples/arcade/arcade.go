@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 )
 
@@ -29,10 +30,14 @@ func newArcade(k *kit.Kit) *arcade { return &arcade{k} }
 
 func (a *arcade) capability() capability.Capability {
 	return capability.Capability{
-		Name: "arcade", Version: "2.0.0", Prefix: "/arcade", NoUserData: "what players have lies with the capabilities of the kit",
+		Name: "arcade", Version: "2.0.0", Prefix: "/arcade", NoUserData: "it has no tables: the games are the kit's",
 		Routes: capability.Mount("/arcade",
 			capability.Route{Method: http.MethodPost, Path: "/welcome", Guard: capability.User(),
 				Summary: "Today's coins, once.", Handle: capability.JSON(http.StatusOK, a.postWelcome)},
+			capability.Route{Method: http.MethodGet, Path: "/running", Guard: capability.User(),
+				Summary: "The caller's games that are not over.", Handle: capability.JSON(http.StatusOK, a.getRunning)},
+			capability.Route{Method: http.MethodGet, Path: "/online/:session", Guard: capability.User(),
+				Summary: "Which players of a session have a line.", Handle: capability.JSON(http.StatusOK, a.getOnline)},
 			capability.Route{Method: http.MethodGet, Path: "/health", Guard: capability.Public("numbers of nobody in particular"),
 				Summary: "The aggregates that the manifest shows.", Handle: capability.JSON(http.StatusOK, a.getHealth)},
 		),
@@ -52,6 +57,43 @@ func (a *arcade) postWelcome(c *capability.Call, _ capability.None) (ledger.Bala
 	return a.k.Ledger().Balance(c.Context(), user, coins)
 }
 
+// running is a game that is not over.
+type running struct {
+	SessionID string            `json:"sessionId"`
+	Game      string            `json:"game"`
+	Phase     multiplayer.Phase `json:"phase"`
+	Players   []string          `json:"players"`
+}
+
+// runningBody is the first page of them.
+type runningBody struct {
+	Items []running `json:"items"`
+}
+
+func (a *arcade) getRunning(c *capability.Call, _ capability.None) (runningBody, error) {
+	body := runningBody{Items: []running{}}
+	list, err := a.k.Multiplayer().ListRunning(c.Context(), c.Caller.UserID, capability.NewPage(20, ""))
+	for _, s := range list.Items {
+		body.Items = append(body.Items, running{s.ID, s.Game, s.Phase, s.Players})
+	}
+	return body, err
+}
+
+// onlineBody names players who have a presence socket.
+type onlineBody struct {
+	Online []string `json:"online"`
+}
+
+// getOnline tells a player of a session which of the others are there.
+func (a *arcade) getOnline(c *capability.Call, _ capability.None) (onlineBody, error) {
+	view, err := a.k.Multiplayer().View(c.Context(), c.Param("session"), c.Caller.UserID)
+	if err != nil {
+		return onlineBody{}, err
+	}
+	online, err := a.k.Matchmaking().Online(c.Context(), view.Players...)
+	return onlineBody{Online: append([]string{}, online...)}, err
+}
+
 // getHealth returns what the capabilities tell about themselves.
 func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]any, error) {
 	all := make(map[string]any)
@@ -69,6 +111,10 @@ func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]an
 
 // seed fills an empty arcade with players, the same ones every time.
 func seed(ctx context.Context, k *kit.Kit) error {
+	top, err := k.Leaderboard().Top(ctx, leaderboard.View{Board: league}, capability.NewPage(1, ""))
+	if err != nil || len(top.Items) > 0 {
+		return err
+	}
 	dice := mathrand.New(mathrand.NewPCG(1, 2))
 	for i := range bots {
 		points := int64(math.Exp(dice.NormFloat64()*0.8+4.5)) + 1

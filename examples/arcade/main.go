@@ -4,6 +4,8 @@
 //
 //	go run ./examples/arcade
 //	go run ./examples/arcade -addr localhost:9000
+//	go run ./examples/arcade -db arcade.db
+//	go run ./examples/arcade -db postgres://user:password@localhost/arcade
 package main
 
 import (
@@ -16,12 +18,15 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/postgres"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
@@ -34,31 +39,56 @@ var static embed.FS
 
 func main() {
 	addr := flag.String("addr", "localhost:8080", "address to listen on")
+	dsn := flag.String("db", "", "database: empty for memory, a file, or a PostgreSQL URL")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	k, err := kit.New(options("http://" + *addr)...)
-	if err != nil {
+	if err := run(ctx, *addr, *dsn); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// run serves until ctx ends, lets what is under way finish, and closes.
+func run(ctx context.Context, addr, dsn string) error {
+	db, err := open(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	k, err := kit.New(append(options("http://"+addr), kit.WithDatabase(db))...)
+	if err != nil {
+		return err
+	}
 	if err := seed(ctx, k); err != nil {
-		log.Fatal(err)
+		return err
 	}
 	handler, err := application(k)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	stopped := make(chan error, 1)
 	go func() {
-		_ = k.Run(ctx)
-		_ = server.Shutdown(context.Background())
+		worked := k.Run(ctx)
+		ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		stopped <- errors.Join(worked, server.Shutdown(ending))
 	}()
-	log.Printf("open http://%s/", *addr)
+	log.Printf("open http://%s/", addr)
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		log.Fatal(err)
+		return err
 	}
-	if err := k.Close(context.Background()); err != nil {
-		log.Fatal(err)
+	return errors.Join(<-stopped, k.Close(context.Background()))
+}
+
+// open picks the database by the form of its name.
+func open(ctx context.Context, dsn string) (*database.DB, error) {
+	switch {
+	case dsn == "":
+		return database.OpenMemory()
+	case strings.HasPrefix(dsn, "postgres://"), strings.HasPrefix(dsn, "postgresql://"):
+		return postgres.Open(ctx, dsn)
+	default:
+		return database.OpenFile(dsn)
 	}
 }
 

@@ -52,6 +52,28 @@ func TestStory(t *testing.T) {
 	if rated.GamesPlayed != 1 || rated.XP != 30 {
 		t.Errorf("%+v", rated)
 	}
+	// Another device finds the game that is not over, and who has no line.
+	ada.Post("/matchmaking/games/eights/rooms", nil).Want(201, "").JSON(&room)
+	var mine struct{ Items []running }
+	ada.Get("/arcade/running").Want(200, "").JSON(&mine)
+	if len(mine.Items) != 1 || mine.Items[0].SessionID != room.SessionID || mine.Items[0].Game != eights {
+		t.Errorf("%+v", mine)
+	}
+	var there struct{ Online []string }
+	ada.Get("/arcade/online/"+room.SessionID).Want(200, "").JSON(&there)
+	if len(there.Online) != 0 {
+		t.Errorf("%v are online without a socket", there.Online)
+	}
+	bob.Get("/arcade/online/"+room.SessionID).Want(403, "multiplayer/not_a_member")
+	if err := seed(t.Context(), k.Kit); err != nil { // a second start adds nothing
+		t.Fatal(err)
+	}
+	var again struct{ Total int64 }
+	bob.Get("/leaderboard/league/me").Want(200, "").JSON(&again)
+	if again.Total != standing.Total {
+		t.Errorf("the board has %d entries after a second start, want %d", again.Total, standing.Total)
+	}
+
 	var health map[string]any
 	k.Anonymous().Get("/arcade/health").Want(200, "").JSON(&health)
 	if health["leaderboard.scores.league"] == nil || health["rating.pool.bones"] == nil {

@@ -29,10 +29,10 @@ import (
 )
 
 // Protocol is the subprotocol that the kit answers to a client that offers
-// any. A browser, which cannot set headers, offers it beside its access token.
+// any. A browser, which cannot set headers, offers it next to its access token.
 const Protocol = "kit.v1"
 
-// The close codes of the kit, beside those of RFC 6455 section 7.4.
+// The close codes of the kit, in addition to those of RFC 6455 section 7.4.
 const (
 	Unauthenticated = 4001 // the proof has expired or was revoked
 	NotMember       = 4003 // the caller may no longer see this

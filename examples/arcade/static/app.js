@@ -46,7 +46,7 @@ const presence = {
     this.channel = new Channel("/matchmaking/presence", { onframe: (f) => this.take(f), onstate: (state) => {
       if (state === "open") this.online.clear()
       $("presence").classList.toggle("on", state === "open")
-      $("presence").title = state === "open" ? "online" : "offline"
+      $("presenceword").textContent = state === "open" ? "online" : "offline"
     } })
   },
   take(frame) {
@@ -72,18 +72,26 @@ const lobby = attempt(async () => {
     for (const key of ["session", "game"]) stored.set(key, next[key])
     stored.set("next", null)
   }
-  $("resume").hidden = !stored.get("session")
-  if (!$("resume").hidden) $("unfinished").textContent = `Your game of ${games[stored.get("game")].title} is not over.`
-  await Promise.all([people(), boards(), purse()])
+  await Promise.all([running(), people(), boards(), purse()])
 })
 
-$("return").onclick = () => sit(stored.get("session"), stored.get("game"))
+// running lists the games that are not over, whichever device began them.
+async function running() {
+  const { items } = await api("GET", "/arcade/running")
+  if (!items.some((item) => item.sessionId === stored.get("session"))) for (const key of ["session", "game", "code"]) stored.set(key, null)
+  $("resume").replaceChildren(...items.map((item) => {
+    const others = item.players.filter((name) => name !== me.name)
+    return h("section.banner", {},
+      h("span", {}, `Your game of ${games[item.game].title} ${item.phase === "open" ? "waits for players" : "is not over"}`, others.length ? ` · with ${others.join(", ")}` : ""),
+      h("button.hot", { type: "button", onclick: () => sit(item.sessionId, item.game) }, "Back to the table"))
+  }))
+}
 
 async function purse() {
   const [coins, rating] = await Promise.all([api("GET", "/ledger/coins"), api("GET", "/rating/games/bones/me")])
   $("coins").textContent = coins.available
   $("held").textContent = coins.held ? `+${coins.held} staked` : ""
-  $("skill").textContent = rating.skill === undefined ? "–" : Math.round(rating.skill)
+  $("skill").textContent = rating.rating === undefined ? "–" : Math.round(rating.rating)
   return rating
 }
 
@@ -96,17 +104,18 @@ const people = attempt(async () => {
     h("li.news", {}, h("span", {}, h("b", {}, i.from), ` asks for ${games[i.gameKey].title}`),
       act("Play", async () => found((await api("POST", `/matchmaking/invites/${i.id}/accept`)).sessionId, i.gameKey), "hot"),
       act("No", () => api("POST", `/matchmaking/invites/${i.id}/decline`)))))
-  const invite = (friend, game) => act(games[game].title, async () => {
+  const remove = (friend, label, question) => act(label, async () => { if (!question || confirm(question)) await api("DELETE", path(friend)) })
+  const invite = (friend, game) => act(`Invite to ${games[game].title}`, async () => {
     await api("POST", `/matchmaking/games/${game}/invites`, { userId: friend.userId })
     toast(`Invited ${friend.userId} to ${games[game].title}`, "news")
   })
   $("friends").replaceChildren(...friends.items.map((friend) => {
     const online = friend.online || presence.online.has(friend.userId)
-    const who = h("span", {}, h(`i.dot${online ? ".on" : ""}`, { title: online ? "online" : "offline" }), h("b", {}, friend.userId))
+    const who = h("span", {}, h(`i.dot${online ? ".on" : ""}`), h("b", {}, friend.userId), h("small", {}, online ? "online" : "offline"))
     switch (friend.state) {
       case "incoming": return h("li.news", {}, who, act("Accept", () => api("POST", path(friend, "/accept")), "hot"), act("No", () => api("POST", path(friend, "/decline"))))
-      case "outgoing": return h("li", {}, who, h("small", {}, "asked"), act("✕", () => api("DELETE", path(friend))))
-      default: return h("li", {}, who, invite(friend, "bones"), invite(friend, "eights"), act("✕", () => api("DELETE", path(friend))))
+      case "outgoing": return h("li", {}, who, h("small", {}, "asked"), remove(friend, "Take back"))
+      default: return h("li", {}, who, invite(friend, "bones"), invite(friend, "eights"), remove(friend, "Unfriend", `End the friendship with ${friend.userId}?`))
     }
   }))
   if (!friends.items.length) $("friends").replaceChildren(h("li.none", {}, "Nobody yet. Add somebody by name, or share a room code."))
@@ -183,6 +192,7 @@ const found = attempt(async (session, game) => {
     stored.set("next", JSON.stringify({ session, game }))
     return toast(`A game of ${games[game].title} waits for you in the lobby.`, "news")
   }
+  await api("POST", `/multiplayer/sessions/${session}/join`) // of an invite to play for coins the inviter is not in yet
   await sit(session, game)
 })
 
@@ -248,25 +258,46 @@ class Seat {
     $("over").hidden = true
     $("fair").open = false
     $("status").textContent = "Coming to the table…"
+    $("away").textContent = ""
     this.board = new games[game].Table($("felt"), attempt((data) => this.session.act(data)))
     this.session = new Session(id, {
       onview: (view) => this.show(view),
       onstate: (state, code) => this.state(state, code),
       onend: () => this.end(),
       onerror: (error) => toast(error.message),
+      onpending: (n) => { this.sending = n; this.words() },
     })
+    this.looking = setInterval(() => this.look(), 5000)
     this.ticking = setInterval(() => this.tick(), 250)
   }
 
   leave() {
     this.session.stop()
     clearInterval(this.ticking)
+    clearInterval(this.looking)
     if (table === this) table = null
   }
 
+  // words says how the line is; what was sent and not acknowledged is on its way.
+  words() {
+    $("line").className = `line ${this.line ?? ""}`
+    $("line").textContent = this.line === "open" && this.sending ? "sending…" : { open: "connected", lost: "reconnecting…" }[this.line] ?? ""
+  }
+
+  // look tells which of the others have no line.
+  async look() {
+    const { view } = this.session
+    if (!this.live || view?.phase !== "active" || document.visibilityState !== "visible") return
+    try {
+      const { online } = await api("GET", `/arcade/online/${view.id}`)
+      const away = view.players.filter((name) => name !== me.name && !online.includes(name))
+      $("away").textContent = away.length ? `${away.join(", ")} ${away.length > 1 ? "are" : "is"} disconnected` : ""
+    } catch { /* the line's own state says enough */ }
+  }
+
   state(state, code) {
-    $("line").className = `line ${state}`
-    $("line").textContent = { open: "connected", lost: "reconnecting…", ended: "" }[state]
+    this.line = state
+    this.words()
     if (state === "ended" && code !== 1000) {
       if (code === 4003) this.forget()
       toast(code === 4010 ? "You opened this game too often elsewhere." : "You are no longer at this table.")
@@ -347,6 +378,7 @@ class Seat {
   async end() {
     const view = this.session.view
     this.live = false
+    $("away").textContent = ""
     this.forget()
     document.title = "Arcade"
     const proof = await this.prove(view)
@@ -356,7 +388,7 @@ class Seat {
     const words = { won: "You won", lost: "You lost", drawn: "A draw", over: view.phase === "abandoned" ? "Nobody moved in time" : "The table is closed" }
     const { lines, coins } = view.phase === "resolved" ? games[this.game].outcome(view) : { lines: ["All stakes go back."], coins: {} }
     const change = view.result.rating?.find((each) => each.userId === me.name)
-    const before = change?.before.skill, after = change?.after.skill
+    const before = change?.before.rating, after = change?.after.rating
     const gain = (n) => (n > 0 ? "+" : "") + n
     $("status").textContent = words[verdict]
     $("over").className = `over ${verdict}`

@@ -29,13 +29,16 @@ const code = { unauthenticated: 4001, notMember: 4003, superseded: 4010, restart
 // Channel is a WebSocket that reconnects until it is stopped.
 export class Channel {
   backoff = 500
-  heartbeat = 15_000
+  quiet = 4_000 // silence after which the server is asked for a sign of life
+  patience = 3_000 // for its answer
 
   constructor(path, { onframe, onstate = () => {} }) {
     Object.assign(this, { path, onframe, onstate })
     this.wake = () => { if (document.visibilityState === "visible" && this.waiting) this.connect() }
     document.addEventListener("visibilitychange", this.wake)
+    this.cut = () => { if (!this.stopped && !this.waiting) this.lost() }
     addEventListener("online", this.wake)
+    addEventListener("offline", this.cut)
     this.connect()
   }
 
@@ -51,6 +54,8 @@ export class Channel {
       this.onframe(frame)
     }
     ws.onclose = (event) => this.closed(event)
+    clearTimeout(this.silence)
+    this.silence = setTimeout(() => this.lost(), this.quiet + this.patience)
   }
 
   send(frame) {
@@ -60,7 +65,22 @@ export class Channel {
   // heard puts off the moment at which silence means that the line is dead.
   heard() {
     clearTimeout(this.silence)
-    this.silence = setTimeout(() => this.ws.close(), this.heartbeat * 1.7)
+    this.silence = setTimeout(() => {
+      this.send({ type: "ping" })
+      this.silence = setTimeout(() => this.lost(), this.patience)
+    }, this.quiet)
+  }
+
+  // lost gives a dead line up at once: its own end would come in minutes.
+  lost() {
+    this.detach()
+    this.closed({ code: 0, reason: "" })
+  }
+
+  detach() {
+    const { ws } = this
+    ws.onopen = ws.onmessage = ws.onclose = null
+    ws.close()
   }
 
   async closed(event) {
@@ -90,7 +110,8 @@ export class Channel {
     clearTimeout(this.silence)
     document.removeEventListener("visibilitychange", this.wake)
     removeEventListener("online", this.wake)
-    this.ws.close()
+    removeEventListener("offline", this.cut)
+    this.detach()
   }
 }
 
@@ -101,8 +122,8 @@ export class Session {
   skew = 0
   pending = new Map()
 
-  constructor(id, { onview, onstate, onend, onerror }) {
-    Object.assign(this, { id, onview, onend, onerror })
+  constructor(id, { onview, onstate, onend, onerror, onpending = () => {} }) {
+    Object.assign(this, { id, onview, onend, onerror, onpending })
     this.channel = new Channel(`/multiplayer/sessions/${id}/socket`, { onframe: (f) => this.take(f), onstate })
   }
 
@@ -110,6 +131,7 @@ export class Session {
     const action = { type: "action", id: crypto.randomUUID(), data }
     return new Promise((resolve, reject) => {
       this.pending.set(action.id, { action, resolve, reject })
+      this.onpending(this.pending.size)
       this.channel.send(action)
     })
   }
@@ -118,7 +140,6 @@ export class Session {
     switch (frame.type) {
       case "hello":
         this.skew = frame.ts - Date.now()
-        this.channel.heartbeat = frame.heartbeatMs
         for (const { action } of this.pending.values()) this.channel.send(action)
         break
       case "view":
@@ -135,6 +156,7 @@ export class Session {
         const waiting = this.settle(frame.id)
         if (frame.retryAfterMs && waiting) {
           this.pending.set(frame.id, waiting)
+          this.onpending(this.pending.size)
           setTimeout(() => this.channel.send(waiting.action), frame.retryAfterMs)
         } else if (waiting) waiting.reject(frame)
         else this.onerror(frame)
@@ -148,6 +170,7 @@ export class Session {
   settle(id) {
     const waiting = this.pending.get(id)
     this.pending.delete(id)
+    this.onpending(this.pending.size)
     return waiting
   }
 

@@ -112,7 +112,7 @@ type Ack struct {
 // Start says what a session begins with; see [Multiplayer.Start].
 type Start struct {
 	// SessionID is chosen by the caller, 1 to 64 letters, digits, hyphens and
-	// underscores; whoever repeats it gets the session that there is. It is as
+	// underscores; a caller that repeats it gets the session that there is. It is as
 	// hard to guess as the caller makes it. Empty means a new one.
 	SessionID string
 	// Game is taken as it is; it need not be a configured one.

@@ -203,8 +203,8 @@ func (s store) kept(ctx context.Context, window int64) (ranged, ok bool, err err
 	}, `SELECT ranged FROM leaderboard_window WHERE id = $1 AND NOT swept`, window)
 }
 
-// mend puts counts right.
-func (s store) mend(ctx context.Context, window int64, ranged bool, wrong []wrongCount) error {
+// repair puts counts right.
+func (s store) repair(ctx context.Context, window int64, ranged bool, wrong []wrongCount) error {
 	recut := make(map[int64]bool)
 	rows := [][3]int64{}
 	for _, w := range wrong {
