@@ -83,7 +83,13 @@ func validPrefix(prefix string) bool {
 
 const minDispatchKey = 16
 
+// nearProduction are spellings that mean production and are not it.
+var nearProduction = regexp.MustCompile(`(?i)^\s*(prod|prd|production|live|release)\s*$`)
+
 func (a *assembly) checkOptions() {
+	if env := a.kit.environment; env != capability.Production && nearProduction.MatchString(env) {
+		a.faults.Add("environment", env, "is not "+capability.Production+", though it seems to mean it", "write "+capability.Production+", or name it otherwise")
+	}
 	if !validPrefix(a.o.internalPrefix) {
 		a.faults.Add("internalPrefix", a.o.internalPrefix, "is not a path prefix", "write it like /__kit")
 		a.o.internalPrefix = defaultInternalPrefix
@@ -240,18 +246,6 @@ func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
 	})
 }
 
-// masterKeys returns the keys, or after a fault ephemeral ones, so that the
-// faults of what is built on them are found too.
-func (a *assembly) masterKeys() *seal.Keys {
-	sealer, err := a.kit.sealing()
-	if err != nil {
-		a.faults.Join(err)
-		keys, _ := seal.Load(capability.Sandbox, func(string) string { return "" })
-		return keys
-	}
-	return sealer.(*seal.Keys)
-}
-
 func (o *options) loadKeys(environment string) (*seal.Keys, error) {
 	if o.masterKeys == nil {
 		return seal.Load(environment, os.Getenv)
@@ -273,7 +267,9 @@ func (a *assembly) add(c capability.Capability, err error) {
 func (a *assembly) finish() error {
 	k := a.kit
 	own := k.own(a.o)
-	check(&a.faults, append([]capability.Capability{own}, k.capabilities...))
+	all := append([]capability.Capability{own}, k.capabilities...)
+	check(&a.faults, all)
+	a.checkLimits(all)
 	if err := a.faults.Err(); err != nil {
 		return err
 	}
@@ -295,6 +291,22 @@ func (a *assembly) finish() error {
 		Limits: a.o.limits, TrustedProxies: a.o.proxies,
 	})
 	return nil
+}
+
+// checkLimits refuses a limit of a rate class that no route is in.
+func (a *assembly) checkLimits(all []capability.Capability) {
+	classes := defaultLimits()
+	classes["read"], classes["write"] = rate.Limit{}, rate.Limit{}
+	for _, c := range all {
+		for _, r := range c.Routes {
+			classes[r.RateClass()] = rate.Limit{}
+		}
+	}
+	for _, class := range sortedKeys(a.o.limits) {
+		if _, ok := classes[class]; !ok {
+			a.faults.Add("rateLimit "+class, nil, "is a class of no route", "use one of "+strings.Join(sortedKeys(classes), ", "))
+		}
+	}
 }
 
 // queueOf returns the queue whose jobs commit with the capability's rows.
@@ -326,7 +338,11 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // defaultLimits are the rate classes that are on unless the host says otherwise.
 func defaultLimits() map[string]rate.Limit {
-	return map[string]rate.Limit{"auth": {Events: 100, Per: 10 * time.Second}}
+	return map[string]rate.Limit{
+		"auth":    {Events: 600, Per: 10 * time.Second},
+		"public":  {Events: 1000, Per: 10 * time.Second},
+		"webhook": {Events: 3000, Per: 10 * time.Second},
+	}
 }
 
 func mainVersion() string {

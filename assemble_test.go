@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +32,8 @@ import (
 	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/vector"
 )
 
 func coins() ledger.Config {
@@ -40,8 +43,15 @@ func coins() ledger.Config {
 // everything composes all capabilities that exist.
 func everything() []kit.Option {
 	return []kit.Option{
-		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins()),
+		kit.WithAudit(audit.Config{}),
+		kit.WithSecrets(secrets.Config{}),
+		kit.WithControlPlane(controlplane.Config{}),
+		kit.WithEmail(email.Config{}),
+		kit.WithAuth(auth.Config{}),
+		kit.WithLedger(coins()),
 		kit.WithPayments(shop()),
+		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
+		kit.WithSupport(support.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),
@@ -276,5 +286,64 @@ func TestTheSameOptionTwiceIsRefused(t *testing.T) {
 	_, err := kittest.Compose(t, kit.WithLedger(coins()), kit.WithLedger(coins()))
 	if got := faultsOf(err); !contains(got, "ledger.option: was composed twice") {
 		t.Errorf("faults: %q, want the second option named", got)
+	}
+}
+
+// TestPrefixesDoNotNest: a ledger below the links of mails would lose the
+// currencies that the links' literals shadow.
+func TestPrefixesDoNotNest(t *testing.T) {
+	for name, c := range map[string]capability.Capability{
+		"below another":           {Name: "shop", Prefix: "/ledger/shop"},
+		"below the kit's own":     {Name: "shop", Prefix: "/__kit/shop"},
+		"a claim below another":   {Name: "shop", Claims: []string{"/ledger/links"}},
+		"a claim that is another": {Name: "shop", Claims: []string{"/__kit"}},
+	} {
+		_, err := kittest.Compose(t, kit.WithLedger(coins()), part(c))
+		if got := faultsOf(err); !contains(got, "shop.basePath: ") && !contains(got, "shop.claims: ") {
+			t.Errorf("%s: faults %q, want the prefix refused", name, got)
+		}
+	}
+}
+
+func TestMigrationsWithoutADatabaseAreRefused(t *testing.T) {
+	_, err := kittest.Compose(t, part(capability.Capability{Name: "shop", Migrations: fstest.MapFS{"0001_shop.sql": {}}}))
+	if got := faultsOf(err); !contains(got, "shop.database: is missing") {
+		t.Errorf("faults: %q, want the missing database", got)
+	}
+}
+
+func TestMisspelledOptionsAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		option kit.Option
+		want   string
+	}{
+		"environment": {kit.WithEnvironment("Production"), "kit.environment: is not production"},
+		"short":       {kit.WithEnvironment("prod"), "kit.environment: is not production"},
+		"rate class":  {kit.WithRateLimit("reads", 1, time.Second), "kit.rateLimit reads: is a class of no route"},
+	} {
+		if _, err := kittest.Compose(t, c.option); !contains(faultsOf(err), c.want) {
+			t.Errorf("%s: faults %q, want %q", name, faultsOf(err), c.want)
+		}
+	}
+}
+
+func TestScopesOutsideTheTrailsGrammarAreRefused(t *testing.T) {
+	_, err := kittest.Compose(t, part(capability.Capability{Name: "shop", Routes: []capability.Route{
+		route("GET", "/shop", capability.ControlPlane("Shop:Items"))}}))
+	if got := faultsOf(err); !contains(got, "shop.routes: has a scope that cannot name an audit action") {
+		t.Errorf("faults: %q, want the scope refused", got)
+	}
+}
+
+// TestPublicRowsAreLimited walks the table: requests without a caller are counted by address.
+func TestPublicRowsAreLimited(t *testing.T) {
+	k := kittest.New(t, everything()...)
+	for _, c := range k.Capabilities() {
+		for _, r := range c.Routes {
+			s := r.Guard.Strategy()
+			if class := r.RateClass(); (s == capability.StrategyPublic || s == capability.StrategySignedWebhook) && (class == "read" || class == "write") {
+				t.Errorf("%s %s is open to everybody and in no rate class that is on by default", r.Method, r.Path)
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 var (
 	nameForm   = regexp.MustCompile(`^[a-z][a-z0-9-]{1,31}$`)
 	methodForm = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE|ALL)$`)
+	scopeForm  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}(:[a-z][a-z0-9_-]{0,31}){1,2}$`)
 	paramForm  = regexp.MustCompile(`^:[A-Za-z][A-Za-z0-9]*$`)
 )
 
@@ -39,6 +40,18 @@ func (c checker) take(taken map[string]string, part, key, value string) {
 	taken[value] = part
 }
 
+// claim takes a prefix. Neither may be below the other, whichever comes first:
+// the literals of one would shadow the parameters of the other.
+func (c checker) claim(part, key, prefix string) {
+	for _, taken := range sortedKeys(c.prefixes) {
+		owner := c.prefixes[taken]
+		if owner != part && taken != prefix && (strings.HasPrefix(prefix, taken+"/") || strings.HasPrefix(taken, prefix+"/")) {
+			c.fault(part, key, prefix, "overlaps with "+taken+" of "+owner, "give each its own")
+		}
+	}
+	c.take(c.prefixes, part, key, prefix)
+}
+
 func (c checker) fault(part, key string, value any, reason, fix string) {
 	c.AddFault(capability.Fault{Capability: part, Key: key, Value: value, Reason: reason, Fix: fix})
 }
@@ -52,7 +65,13 @@ func (c checker) capability(part capability.Capability) {
 		if !validPrefix(part.Prefix) {
 			c.fault(part.Name, "basePath", part.Prefix, "is not a path prefix", "write it like /"+part.Name)
 		}
-		c.take(c.prefixes, part.Name, "basePath", part.Prefix)
+		c.claim(part.Name, "basePath", part.Prefix)
+	}
+	for _, prefix := range part.Claims {
+		c.claim(part.Name, "claims", prefix)
+	}
+	if part.Database == nil && (part.Migrations != nil || len(part.Parts) > 0) {
+		c.fault(part.Name, "database", nil, "is missing, though there are migrations", "set Database to the DB of the host")
 	}
 	for _, r := range part.Routes {
 		c.route(part, r)
@@ -86,14 +105,17 @@ func (c checker) route(part capability.Capability, r capability.Route) {
 	if r.Guard.Strategy() == capability.StrategyControlPlane {
 		c.machineRoute(part, r, bad)
 	}
-	if r.Idempotent && (r.Handle.IsRaw() || r.Guard.Strategy() == capability.StrategyPublic || r.Guard.Strategy() == capability.StrategySignedWebhook) {
-		bad("cannot honour Idempotency-Key", "only answers of a known caller that the kit writes can be repeated")
+	if r.Idempotent && (r.Handle.IsRaw() || !r.Guard.OfUser()) {
+		bad("cannot honour Idempotency-Key", "only answers to users that the kit writes can be repeated")
 	}
 }
 
 func (c checker) machineRoute(part capability.Capability, r capability.Route, bad func(reason, fix string)) {
 	if r.Guard.Scope() == "" && !(part.Name == "control-plane" && strings.HasSuffix(r.Path, "/ping")) {
 		bad("is a control-plane route without a scope", "name the scope in capability.ControlPlane")
+	}
+	if scope := r.Guard.Scope(); scope != "" && !scopeForm.MatchString(scope) {
+		bad("has a scope that cannot name an audit action", "write it like "+part.Domain()+":things:read, in lower case")
 	}
 	if r.Summary == "" {
 		bad("is a control-plane route without a summary", "say in one sentence what it does, for the manifest")

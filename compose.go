@@ -20,6 +20,8 @@ import (
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/vector"
 )
 
 // part is a composed capability before it is built.
@@ -52,7 +54,7 @@ func compose[T described](name, database string, build func(*assembly, capabilit
 // WithAudit composes the append-only trail of who did what.
 func WithAudit(cfg audit.Config) Option {
 	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (*audit.Audit, error) {
-		return audit.New(host, cfg, audit.Peers{Keys: a.masterKeys()})
+		return audit.New(host, cfg, audit.Peers{})
 	}, func(k *Kit, trail *audit.Audit) { k.audit, k.record = trail, recorder(trail) })
 }
 
@@ -63,7 +65,11 @@ func recorder(trail *audit.Audit) mount.Recorder {
 		if d.Params != nil {
 			e.Detail = map[string]any{"params": d.Params}
 		}
-		if d.Refusal != nil {
+		switch {
+		case d.Refusal == nil:
+		case d.Refusal.Status >= http.StatusInternalServerError:
+			e.Outcome, e.Code = audit.Failed, d.Refusal.Code
+		default:
 			e.Outcome, e.Code = audit.Refused, d.Refusal.Code
 		}
 		return trail.Record(r.Context(), e)
@@ -74,7 +80,7 @@ func recorder(trail *audit.Audit) mount.Recorder {
 // rotation.
 func WithSecrets(cfg secrets.Config) Option {
 	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (*secrets.Secrets, error) {
-		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, s *secrets.Secrets) { k.secrets = s })
 }
 
@@ -96,7 +102,7 @@ func WithControlPlane(cfg controlplane.Config) Option {
 // in development a mailbox.
 func WithEmail(cfg email.Config) Option {
 	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (*email.Email, error) {
-		return email.New(host, cfg, email.Peers{Audit: a.kit.audit, Keys: a.masterKeys()})
+		return email.New(host, cfg, email.Peers{Audit: a.kit.audit})
 	}, func(k *Kit, e *email.Email) { k.email = e })
 }
 
@@ -108,10 +114,22 @@ func WithAuth(cfg auth.Config) Option {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Keys: a.masterKeys(), Email: a.kit.email})
+		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Email: a.kit.email})
 	}, func(k *Kit, a *auth.Auth) {
 		users := a.Users()
 		k.auth, k.users = a, &users
+	})
+}
+
+// WithSupport composes feedback threads from the app and from mail. What
+// Config.Listen names takes mail while [Kit.Run] does.
+func WithSupport(cfg support.Config) Option {
+	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
+		return support.New(host, cfg, support.Peers{
+			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth})
+	}, func(k *Kit, s *support.Support) {
+		k.support = s
+		k.listeners = append(k.listeners, s.Run)
 	})
 }
 
@@ -129,6 +147,13 @@ func WithPayments(cfg payments.Config) Option {
 		return payments.New(host, cfg, payments.Peers{
 			Secrets: a.kit.secrets, Ledger: a.kit.ledger, Audit: a.kit.audit, Users: a.kit.users})
 	}, func(k *Kit, p *payments.Payments) { k.payments = p })
+}
+
+// WithVector composes documents in named indexes, found by meaning and by word.
+func WithVector(cfg vector.Config) Option {
+	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
+		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, v *vector.Vector) { k.vector = v })
 }
 
 // WithLeaderboard composes ranked boards.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kv"
 )
 
 // SignatureHeader carries the proof of a job dispatch.
@@ -45,6 +46,7 @@ func dispatchMAC(key []byte, t, path string, body []byte) []byte {
 // dispatcher enqueues jobs by name for an outside scheduler.
 type dispatcher struct {
 	key       []byte
+	spent     kv.Store // signatures that were used
 	now       func() time.Time
 	mountPath string
 	bindings  []*binding
@@ -63,10 +65,22 @@ func (d dispatcher) verify(r *http.Request, body []byte) error {
 	want := dispatchMAC(d.key, t, d.mountPath+r.URL.Path, body)
 	for _, given := range signatures {
 		if mac, err := hex.DecodeString(given); err == nil && hmac.Equal(mac, want) {
-			return nil
+			return d.spend(r.Context(), mac)
 		}
 	}
 	return capability.ErrInvalidSignature
+}
+
+// spend lets a signature count once while it is within the tolerance.
+func (d dispatcher) spend(ctx context.Context, mac []byte) error {
+	first, err := d.spent.PutIfAbsent(ctx, "kit/dispatch/"+hex.EncodeToString(mac), nil, 2*signatureTolerance)
+	switch {
+	case err != nil:
+		return capability.ErrUnavailable.Because(err)
+	case !first:
+		return capability.ErrInvalidSignature
+	}
+	return nil
 }
 
 func parseSignature(header string) (t string, signatures []string) {
@@ -102,10 +116,17 @@ func (d dispatcher) postWorkflow(c *capability.Call, in workflow) (workflowAnswe
 		if !b.queue.Has(name) {
 			continue
 		}
+		allowed := b.queue.Dispatch(name)
+		if !allowed.Allowed() {
+			break
+		}
+		if err := allowed.Check(in.Payload); err != nil {
+			return workflowAnswer{}, capability.ErrInvalidRequest.Saying("payload: %s", err.Error())
+		}
 		id, err := enqueue(c.Context(), b.queue, name, in)
 		return workflowAnswer{JobID: id}, err
 	}
-	return workflowAnswer{}, capability.ErrNotFound.Saying("There is no job binding of this name.")
+	return workflowAnswer{}, capability.ErrNotFound.Saying("There is no job binding %q that can be started from outside.", name)
 }
 
 func enqueue(ctx context.Context, q *jobs.Queue, name string, in workflow) (string, error) {

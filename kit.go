@@ -27,6 +27,8 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/vector"
 )
 
 // DefaultDatabase is the binding that capabilities use unless they name another.
@@ -47,6 +49,8 @@ type Kit struct {
 	auth         *auth.Auth
 	ledger       *ledger.Ledger
 	payments     *payments.Payments
+	vector       *vector.Vector
+	support      *support.Support
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -76,6 +80,8 @@ type Kit struct {
 	machines *capability.Machines
 	record   mount.Recorder
 	friends  func(context.Context, []string) ([]string, error)
+	// listeners are what Run serves beside the jobs, until its context ends.
+	listeners []func(context.Context) error
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -99,6 +105,8 @@ var graph = []struct {
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
 	{payments.Name, []string{audit.Name, ledger.Name}},
+	{vector.Name, []string{audit.Name}},
+	{support.Name, []string{audit.Name, email.Name}},
 	{leaderboard.Name, []string{audit.Name}},
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
@@ -192,6 +200,12 @@ func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
 
 // Payments returns the composed capability, or nil.
 func (k *Kit) Payments() *payments.Payments { return k.payments }
+
+// Vector returns the composed capability, or nil.
+func (k *Kit) Vector() *vector.Vector { return k.vector }
+
+// Support returns the composed capability, or nil.
+func (k *Kit) Support() *support.Support { return k.support }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }

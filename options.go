@@ -74,9 +74,10 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.clock 
 func WithPubSub(bus *pubsub.Bus) Option { return func(o *options) { o.bus = bus } }
 
 // WithRateLimit lets a caller act events times per window in a rate class:
-// "read" and "write" are off until set, "auth" is 100 per 10 seconds. Public
-// routes count by address (IPv6 by /64), the others by user or key. Over it
-// requests answer kit/rate_limited.
+// "read" and "write" are off until set; "auth" is 600, "public" 1,000 and
+// "webhook" 3,000 per 10 seconds. Public and webhook routes count by address
+// (IPv6 by /64), the others by user or key. Requests over it are refused with
+// kit/rate_limited.
 func WithRateLimit(class string, events int, per time.Duration) Option {
 	return func(o *options) { o.limits[class] = rate.Limit{Events: events, Per: per} }
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kv"
 )
 
 // ownName is the capability of the kit itself: its routes, refusals and jobs.
@@ -26,10 +27,11 @@ type Health struct {
 }
 
 func (k *Kit) own(o *options) capability.Capability {
-	d := dispatcher{key: o.dispatchKey, now: o.clock, mountPath: strings.TrimSuffix(k.baseURL.Path, "/"), bindings: k.bindings}
+	d := dispatcher{key: o.dispatchKey, spent: kv.NewSQL(k.bindings[0].db), now: o.clock, mountPath: strings.TrimSuffix(k.baseURL.Path, "/"), bindings: k.bindings}
 	return capability.Capability{
 		Name:    ownName,
 		Version: k.version,
+		Claims:  []string{o.internalPrefix},
 		Routes: []capability.Route{
 			{Method: http.MethodGet, Path: "/health", Guard: capability.Public("says only that the process serves, and its version"),
 				Summary: "Status and deployed version.", Handle: capability.JSON(http.StatusOK, k.getHealth)},
@@ -163,12 +165,17 @@ func (k *Kit) Ready(ctx context.Context) error {
 func (k *Kit) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	faults := make([]error, len(k.bindings))
+	runs := slices.Clone(k.listeners)
+	for _, b := range k.bindings {
+		runs = append(runs, b.queue.Run)
+	}
+	faults := make([]error, len(runs))
 	var wg sync.WaitGroup
-	for i, b := range k.bindings {
+	for i, run := range runs {
 		wg.Go(func() {
-			defer cancel() // one queue that fails stops the others
-			faults[i] = b.queue.Run(ctx)
+			if faults[i] = run(ctx); faults[i] != nil {
+				cancel() // one that fails stops the others
+			}
 		})
 	}
 	wg.Wait()

@@ -136,7 +136,14 @@ func dispatched(t *testing.T, ran *[]string, opts ...kit.Option) *kittest.Kit {
 		Run: func(_ context.Context, job jobs.Job) error {
 			*ran = append(*ran, job.Binding+" "+job.Key+" "+string(job.Payload))
 			return nil
-		}}}}))...)
+		},
+		Dispatch: jobs.Dispatchable[restock](),
+	}, {Name: "SHOP_LETTER", Run: func(context.Context, jobs.Job) error { return nil }}}}))...)
+}
+
+// restock is the payload that outside callers may start SHOP_RESTOCK with.
+type restock struct {
+	Item int `json:"item"`
 }
 
 func TestWorkflowDispatch(t *testing.T) {
@@ -175,7 +182,13 @@ func TestWorkflowDispatch(t *testing.T) {
 	send(path, `{"more":1}`, sign(now, path, `{"more":1}`)).Want(400, "kit/invalid_request")
 	long := `{"key":"` + strings.Repeat("k", 256) + `"}`
 	send(path, long, sign(now, path, long)).Want(400, "kit/invalid_request")
-	send(path, `{}`, sign(now, path, `{}`)).Want(202, "")
+	wrong := `{"payload":{"item":"seven"}}`
+	send(path, wrong, sign(now, path, wrong)).Want(400, "kit/invalid_request")
+	internal := "/api/__kit/workflows/SHOP_LETTER"
+	send(internal, `{}`, sign(now, internal, `{}`)).Want(404, "kit/not_found")
+	once := sign(now, path, `{}`)
+	send(path, `{}`, once).Want(202, "")
+	send(path, `{}`, once).Want(401, "kit/invalid_signature")
 	if n := k.RunJobs(); n < 2 || len(ran) != 2 || ran[0] != `SHOP_RESTOCK monday {"item":7}` {
 		t.Errorf("%d ran: %q", n, ran)
 	}

@@ -26,7 +26,6 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
-	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -36,30 +35,35 @@ const Name = "audit"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what audit uses; no capability is among them, all others use audit.
-type Peers struct {
-	// Keys seal the keys that sign checkpoints; without them there are none.
-	Keys *seal.Keys
-}
+// Peers are what audit uses: no capability, all others use audit.
+type Peers struct{}
 
 // Audit writes and reads the trail. It is safe for concurrent use.
 type Audit struct {
 	host   capability.Host
 	cfg    Config
-	keys   *seal.Keys
+	sealer capability.Sealer
 	store  store
 	signer *signer
 }
 
-// New checks the configuration; it does no I/O.
-func New(host capability.Host, cfg Config, peers Peers) (*Audit, error) {
+// New checks the configuration; it does no I/O. A host that seals nothing, as in
+// tests, has a trail without signed checkpoints.
+func New(host capability.Host, cfg Config, _ Peers) (*Audit, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(peers.Keys); err != nil {
+	faults := capability.Faults{Capability: Name}
+	var sealer capability.Sealer
+	if host.Sealing != nil {
+		var err error
+		sealer, err = host.Sealing()
+		faults.Join(err)
+	}
+	cfg.validate(&faults, sealer)
+	if err := faults.Err(); err != nil {
 		return nil, err
 	}
 	store := store{host.DB}
-	return &Audit{host: host, cfg: cfg, keys: peers.Keys, store: store,
-		signer: &signer{store: store, keys: peers.Keys}}, nil
+	return &Audit{host: host, cfg: cfg, sealer: sealer, store: store, signer: &signer{store: store, sealer: sealer}}, nil
 }
 
 // Capability describes audit to the kit.
@@ -75,8 +79,10 @@ func (a *Audit) Capability() capability.Capability {
 		Migrations: migrations,
 		Jobs:       a.jobs(),
 		Refusals:   refusals(),
+		Export:     a.exportPerson,
+		Erase:      a.erasePerson,
 	}
-	if a.keys != nil {
+	if a.sealer != nil {
 		c.Rewrap = a.Rewrap
 	}
 	return c
@@ -108,11 +114,19 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 	if a == nil {
 		return nil
 	}
+	return a.recordFrom(ctx, e, true)
+}
+
+// recordFrom is Record, with or without the origin of the request.
+func (a *Audit) recordFrom(ctx context.Context, e Event, origin bool) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := a.host.DB.Now(ctx)
 		entry, who, err := a.complete(ctx, e)
 		if err != nil {
 			return err
+		}
+		if !origin {
+			who = personal{}
 		}
 		entry.ID, entry.OccurredAt = id.New(now), capability.Millis(now.UnixMilli())
 		return a.store.insert(ctx, entry, who)
@@ -163,18 +177,21 @@ func (a *Audit) Erase(ctx context.Context, f Filter) (erased int64, err error) {
 	if f.ActorID == "" && f.Subject.ID == "" {
 		return 0, capability.ErrInvalidRequest.Saying("Name the actor or the subject whose personal data is to be erased.")
 	}
-	for {
-		n, err := a.store.erase(ctx, f, eraseChunk)
-		if erased += n; err != nil {
-			return erased, err
-		}
-		if n < eraseChunk {
-			break
-		}
+	if erased, err = a.eraseChunks(ctx, f); err != nil {
+		return erased, err
 	}
 	e := Event{Action: "audit/personal_data_erased", Subject: f.Subject, Detail: map[string]int64{"events": erased}}
 	if f.ActorID != "" {
 		e.Subject = Target{Type: "actor", ID: f.ActorID}
 	}
 	return erased, a.Record(ctx, e)
+}
+
+func (a *Audit) eraseChunks(ctx context.Context, f Filter) (erased int64, err error) {
+	for {
+		n, err := a.store.erase(ctx, f, eraseChunk)
+		if erased += n; err != nil || n < eraseChunk {
+			return erased, err
+		}
+	}
 }

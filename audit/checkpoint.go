@@ -12,7 +12,6 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // A checkpoint is due when the last one is this old, or this many events ago.
@@ -73,7 +72,7 @@ func (c Checkpoint) events() (n int64) {
 // Checkpoint signs what the chains are now, unless nothing was sealed since the
 // last one, and returns the newest. It returns [ErrNoKeys] without master keys.
 func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
-	if a.keys == nil {
+	if a.sealer == nil {
 		return Checkpoint{}, ErrNoKeys
 	}
 	return a.checkpoint(ctx, 0, 0)
@@ -124,7 +123,7 @@ const forever = 1<<63 - 1
 // Rewrap seals the signing keys of checkpoints with the first master key, so
 // that older master keys can be removed, and returns how many it changed.
 func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
-	if a.keys == nil {
+	if a.sealer == nil {
 		return 0, ErrNoKeys
 	}
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -134,7 +133,7 @@ func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 			return err
 		}
 		for _, row := range rows {
-			sealed, changed, err := a.keys.Rewrap(keyContext(row.id), row.sealed)
+			sealed, changed, err := a.sealer.Rewrap(keyContext(row.id), row.sealed)
 			if err != nil {
 				return fmt.Errorf("audit: signing key %s: %w", row.id, err)
 			}
@@ -163,8 +162,8 @@ func (k keyPair) verify(c Checkpoint) bool {
 
 // signer holds the newest key that opens with the master keys.
 type signer struct {
-	store store
-	keys  *seal.Keys
+	store  store
+	sealer capability.Sealer
 
 	mu  sync.Mutex
 	own keyPair
@@ -191,7 +190,7 @@ func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 		seed := make([]byte, ed25519.SeedSize)
 		_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
 		k.private = ed25519.NewKeyFromSeed(seed)
-		if err := s.store.insertKey(ctx, signingKey{k.id, s.keys.Seal(keyContext(k.id), seed)}, now); err != nil {
+		if err := s.store.insertKey(ctx, signingKey{k.id, s.sealer.Seal(keyContext(k.id), seed)}, now); err != nil {
 			return keyPair{}, err
 		}
 		s.own = k
@@ -207,7 +206,7 @@ func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
 	}
 	opened := make(map[string]keyPair)
 	for _, row := range rows {
-		seed, err := s.keys.Open(keyContext(row.id), row.sealed)
+		seed, err := s.sealer.Open(keyContext(row.id), row.sealed)
 		if err == nil && len(seed) == ed25519.SeedSize {
 			opened[row.id] = keyPair{row.id, ed25519.NewKeyFromSeed(seed)}
 		}

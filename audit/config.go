@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // MinRetention is the shortest time events can be kept for.
@@ -29,15 +28,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate(keys *seal.Keys) error {
-	faults := capability.Faults{Capability: Name}
+func (c Config) validate(faults *capability.Faults, sealer capability.Sealer) {
 	if c.Retention != 0 && c.Retention < MinRetention {
 		faults.Add("retention", c.Retention, "is shorter than a day", "keep events for 24 hours at least, or leave it out to keep all")
 	}
-	if c.Retention != 0 && keys == nil {
+	if c.Retention != 0 && sealer == nil {
 		faults.Add("retention", c.Retention, "needs signed checkpoints, and there are no master keys", "give audit the master keys the kit has loaded")
 	}
-	return faults.Err()
 }
 
 func (c Config) keys() []capability.ConfigKey {

@@ -32,10 +32,8 @@ func (a *Audit) Export(ctx context.Context, w io.Writer, f Filter) (written int6
 			return written, err
 		}
 		for _, e := range page {
-			if e.targets != "" {
-				if err := json.Unmarshal([]byte(e.targets), &e.Targets); err != nil {
-					return written, err
-				}
+			if err := e.parseTargets(); err != nil {
+				return written, err
 			}
 			if err := encoder.Encode(line{e.Entry, e.commitment, e.salt, e.Hash, e.seal}); err != nil {
 				return written, err

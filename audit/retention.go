@@ -15,7 +15,7 @@ const purgeBatch = 500
 // none. The chains stay verifiable from the cut on, and the cut is an event
 // itself. Called again after a crash it finishes what is left.
 func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err error) {
-	if a.keys == nil {
+	if a.sealer == nil {
 		return 0, ErrNoKeys
 	}
 	c, found, err := a.store.checkpointBefore(ctx, before.UnixMilli())

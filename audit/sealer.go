@@ -34,7 +34,7 @@ func (a *Audit) Seal(ctx context.Context) (sealed int64, err error) {
 			}
 		}
 	}
-	if a.keys != nil {
+	if a.sealer != nil {
 		_, err = a.checkpoint(ctx, checkpointEvery, checkpointEvents)
 	}
 	return sealed, err

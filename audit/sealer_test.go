@@ -66,7 +66,7 @@ func TestWritersAndSealers(t *testing.T) {
 
 func newNode(t testing.TB, db *database.DB) *Audit {
 	t.Helper()
-	a, err := New(capability.Host{DB: db, Environment: "test", Log: slog.New(slog.DiscardHandler)}, Config{}, Peers{Keys: masterKeys(t, "k")})
+	a, err := New(capability.Host{DB: db, Environment: "test", Log: slog.New(slog.DiscardHandler), Sealing: sealing(masterKeys(t, "k"))}, Config{}, Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,10 +69,18 @@ func scanRecord(row database.Scanner) (r record, err error) {
 	return r, err
 }
 
+// parseTargets fills Targets from the text that the hash is over.
+func (r *record) parseTargets() error {
+	if r.targets == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(r.targets), &r.Targets)
+}
+
 func scanEntry(row database.Scanner) (Entry, error) {
 	r, err := scanRecord(row)
-	if err == nil && r.targets != "" {
-		err = json.Unmarshal([]byte(r.targets), &r.Targets)
+	if err == nil {
+		err = r.parseTargets()
 	}
 	return r.Entry, err
 }

@@ -276,7 +276,7 @@ func (v *verification) strays(ctx context.Context) error {
 
 // checkpoints holds the chains against what was signed.
 func (v *verification) checkpoints(ctx context.Context) error {
-	if v.audit.keys == nil {
+	if v.audit.sealer == nil {
 		return nil
 	}
 	opened, err := v.audit.signer.open(ctx)
@@ -332,7 +332,7 @@ func (v *verification) checkpoint(ctx context.Context, opened map[string]keyPair
 		return "it is missing", nil
 	case !bytes.Equal(c.Prev, prev):
 		return "it does not follow from the one before", nil
-	case !known && v.audit.keys.Ephemeral():
+	case !known && v.audit.sealer.Ephemeral():
 		v.report.Unverified++
 	case !known:
 		return "it was signed with a key that does not open with the master keys", nil

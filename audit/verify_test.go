@@ -37,12 +37,16 @@ func masterKeys(t testing.TB, fill string) *seal.Keys {
 	return keys
 }
 
+func sealing(keys *seal.Keys) func() (capability.Sealer, error) {
+	return func() (capability.Sealer, error) { return keys, nil }
+}
+
 func newTrail(t testing.TB, db *database.DB) *trail {
 	t.Helper()
 	tr := &trail{t: t, db: db, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	db.UseClock(func() time.Time { return tr.now })
-	host := capability.Host{DB: db, Environment: "test", Log: slog.New(slog.DiscardHandler)}
-	a, err := New(host, Config{}, Peers{Keys: masterKeys(t, "k")})
+	host := capability.Host{DB: db, Environment: "test", Log: slog.New(slog.DiscardHandler), Sealing: sealing(masterKeys(t, "k"))}
+	a, err := New(host, Config{}, Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +475,7 @@ func TestSigningKeyOutlivesItsMasterKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	use := func(keys *seal.Keys) { tr.keys, tr.signer = keys, &signer{store: tr.store, keys: keys} }
+	use := func(keys *seal.Keys) { tr.sealer, tr.signer = keys, &signer{store: tr.store, sealer: keys} }
 
 	use(renewed)
 	if b := tr.verify().Break; b == nil || b.Kind != BadCheckpoint {

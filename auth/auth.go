@@ -37,8 +37,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // Name is the capability's name.
@@ -51,8 +51,6 @@ var migrations embed.FS
 type Peers struct {
 	// Audit is told of sign-ins and revocations; nil records nothing.
 	Audit *audit.Audit
-	// Keys seal the signing and refresh keys; required.
-	Keys *seal.Keys
 	// Email sends the mails of sign-in unless Config.Mailer does; see [Auth.Mail].
 	Email *email.Email
 }
@@ -62,6 +60,7 @@ type Auth struct {
 	host     capability.Host
 	cfg      Config
 	peers    Peers
+	sealer   capability.Sealer
 	store    store
 	issuer   string
 	keys     *keyring
@@ -71,33 +70,39 @@ type Auth struct {
 	cross    *http.CrossOriginProtection
 	mailer   Mailer
 	accounts map[string]*rate.Limiter
-	failures *rate.Limiter // of bearerClass; nil: off
-	library  Library
-	table    libraryTable
+	// forgeries are tokens that nobody has made, madeUp are such cookies: browsers
+	// send those of ended sessions for long, so their limit is wider.
+	forgeries, madeUp forgeries
+	library           Library
+	table             libraryTable
 }
 
 // New checks the configuration and makes the library; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
 	cfg = cfg.withDefaults(host)
-	if err := cfg.validate(peers); err != nil {
+	sealer, err := cfg.validate(host)
+	if err != nil {
 		return nil, err
+	}
+	if host.Hooks == nil {
+		host.Hooks = hooks.New()
 	}
 	store := store{host.DB}
 	a := &Auth{
-		host: host, cfg: cfg, peers: peers, store: store,
+		host: host, cfg: cfg, peers: peers, sealer: sealer, store: store,
 		issuer:   host.BaseURL.String(),
-		keys:     newKeyring(host, store, peers.Keys, cfg.SigningKeyTTL),
+		keys:     newKeyring(host, store, sealer, cfg.SigningKeyTTL),
 		verified: newTokenCache(),
 		revoked:  &revocations{store: store, bus: host.PubSub, now: host.Now},
 		confirms: newConfirmer(store),
 	}
 	a.cross, a.mailer = crossOrigin(a), mailer(a)
 	limits := limits{cfg.RateLimits, host.Now}
-	a.accounts, a.failures = limits.accounts(), limits.class(bearerClass)
+	a.accounts = limits.accounts()
+	a.forgeries.limiter, a.madeUp.limiter = limits.class(bearerClass), limits.class(cookieClass)
 	if cfg.Library == nil {
 		return a, nil
 	}
-	var err error
 	if a.library, err = cfg.Library(host, a); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/pubsub"
 )
@@ -92,12 +93,13 @@ func open(t testing.TB, db *database.DB, s setup) *node {
 	db.UseClock(s.clock.Now)
 	n.host = capability.Host{
 		DB: db, PubSub: s.bus, Log: slog.New(slog.NewTextHandler(n.log, nil)), Now: s.clock.Now,
-		Environment: s.environment, BaseURL: base, InternalPrefix: "/__kit",
+		Environment: s.environment, BaseURL: base, InternalPrefix: "/__kit", Hooks: hooks.New(),
+		Sealing: func() (capability.Sealer, error) { return s.keys, nil },
 	}
 	if n.trail, err = audit.New(n.host, audit.Config{}, audit.Peers{}); err != nil {
 		t.Fatal(err)
 	}
-	if n.Auth, err = auth.New(n.host, s.config, auth.Peers{Audit: n.trail, Keys: s.keys}); err != nil {
+	if n.Auth, err = auth.New(n.host, s.config, auth.Peers{Audit: n.trail}); err != nil {
 		t.Fatal(err)
 	}
 	n.users = n.Users()
@@ -189,7 +191,7 @@ func (n *node) actions(t *testing.T) []string {
 func TestCapability(t *testing.T) {
 	capabilitytest.Run(t, func(h capability.Host, basePath string) (capability.Capability, error) {
 		h.Environment = capability.Development
-		a, err := auth.New(h, auth.Config{BasePath: basePath}, auth.Peers{Keys: masterKeys(t)})
+		a, err := auth.New(h, auth.Config{BasePath: basePath}, auth.Peers{})
 		if err != nil {
 			return capability.Capability{}, err
 		}
@@ -198,7 +200,12 @@ func TestCapability(t *testing.T) {
 }
 
 func TestFaultyConfig(t *testing.T) {
-	host := capability.Host{BaseURL: &url.URL{Scheme: "https", Host: "api.example.com"}}
+	host := capability.Host{
+		BaseURL: &url.URL{Scheme: "https", Host: "api.example.com"},
+		Sealing: func() (capability.Sealer, error) {
+			return nil, &capability.Fault{Capability: "auth", Key: "keys", Reason: "are missing", Fix: "set them"}
+		},
+	}
 	_, err := auth.New(host, auth.Config{
 		AccessTokenTTL: time.Second, SessionIdle: -1, SessionAbsolute: 401 * 24 * time.Hour, ReuseGrace: time.Hour, SigningKeyTTL: time.Hour,
 		TrustedOrigins: []string{

@@ -56,13 +56,14 @@ type Config struct {
 	// and in development else the log.
 	Mailer Mailer
 	// Humanity checks, when set, every request that makes the library send a
-	// magic link or a one-time code.
+	// link or a code to an address.
 	Humanity Humanity
 	// RateLimits replaces the limits of rate classes of the library's routes, see
-	// [LibraryRoute], and of "auth-bearer": how many access tokens of one address
-	// may turn out forged, by default 100 in 10 seconds, before those that are not
-	// known as good are refused unseen. One of negative Events switches its class
-	// off.
+	// [LibraryRoute], of "auth-bearer": how many tokens of one address may turn out
+	// made up, by default 100 in 10 seconds, before those of sessions that this
+	// node has not seen proved are refused unseen, and of "auth-cookie", the same
+	// for cookies, by default 1000 in 10 seconds. One of negative Events switches
+	// its class off.
 	RateLimits map[string]RateLimit
 	// Database names the binding of the users, by default "DB".
 	Database string
@@ -101,7 +102,8 @@ func orDuration(d *time.Duration, otherwise time.Duration) {
 	}
 }
 
-func (c Config) validate(peers Peers) error {
+// validate also returns what seals the keys, which the host may fail to give.
+func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: Name}
 	if c.AccessTokenTTL < MinAccessTokenTTL || c.AccessTokenTTL > MaxAccessTokenTTL {
 		faults.Add("accessTokenTTL", c.AccessTokenTTL, "is out of bounds", "choose 1 to 60 minutes")
@@ -128,10 +130,9 @@ func (c Config) validate(peers Peers) error {
 			faults.Add("rateLimits."+class, nil, "admits nothing", "give a positive number of events and a positive window")
 		}
 	}
-	if peers.Keys == nil {
-		faults.Add("keys", nil, "are missing: signing keys are kept sealed", "give the master keys the kit has loaded")
-	}
-	return faults.Err()
+	sealer, err := host.Sealing()
+	faults.Join(err)
+	return sealer, faults.Err()
 }
 
 // isOrigin takes scheme://host[:port] in its canonical spelling, or scheme://

@@ -57,7 +57,7 @@ func (a *Auth) RevokeDevice(ctx context.Context, userID, deviceID string) (sessi
 			return ErrDeviceNotFound
 		}
 		sessions = len(ended)
-		if err := a.revoke(ctx, ended...); err != nil {
+		if err := a.ended(ctx, userID, "revoked", ended...); err != nil {
 			return err
 		}
 		return a.record(ctx, "auth/device_revoked", userID, map[string]any{"sessions": sessions}, audit.Target{Type: "device", ID: deviceID})

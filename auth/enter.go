@@ -20,6 +20,8 @@ type Entry struct {
 	Method string
 	// Remember keeps the session when the browser ends.
 	Remember bool
+	// Factor says that a second factor or a passkey was among the proofs.
+	Factor bool
 	// DeviceName is what the application calls the device, at most 256 bytes.
 	DeviceName string
 }
@@ -56,7 +58,7 @@ func (a *Auth) enter(w http.ResponseWriter, r *http.Request, e Entry, scopes []s
 	var session Session
 	err = a.host.DB.InTx(r.Context(), func(ctx context.Context) error {
 		session, err = a.createSession(ctx, newSession{
-			user: e.UserID, device: device, deviceName: e.DeviceName, methods: splitMethods(e.Method), remember: e.Remember,
+			user: e.UserID, device: device, deviceName: e.DeviceName, methods: splitMethods(e.Method), remember: e.Remember, factor: e.Factor,
 		})
 		if err != nil {
 			return err
@@ -157,7 +159,7 @@ func (a *Auth) Leave(w http.ResponseWriter, r *http.Request) error {
 	}
 	if found {
 		err := a.host.DB.InTx(r.Context(), func(ctx context.Context) error {
-			if _, err := a.endSession(ctx, session.ID); err != nil {
+			if _, err := a.endSession(ctx, session.ID, "signed_out"); err != nil {
 				return err
 			}
 			return a.peers.Audit.Record(ctx, audit.Event{
@@ -174,8 +176,8 @@ func (a *Auth) Leave(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Current returns the live session of a request: of its access token, or else of
-// its cookie; found is false without either. A request of an unsafe method that
+// Current returns the live session of a request: of its access token or session
+// token, or else of its cookie; found is false without either. A request of an unsafe method that
 // a cookie proves must come from an own or trusted page, see [Auth.OwnPage].
 // Tokens of [Auth.IssueToken] have no session. Refuses with
 // auth/unauthenticated, auth/csrf and kit/unavailable.
@@ -185,7 +187,7 @@ func (a *Auth) Current(r *http.Request) (session Session, found bool, err error)
 		return Session{}, false, err
 	}
 	strategy := capability.StrategyBearer
-	if session.secret != nil {
+	if session.Proof == ProofCookie {
 		strategy = capability.StrategySession
 		if !isSafe(r.Method) {
 			if err := a.ownPage(r, session); err != nil {
@@ -208,6 +210,10 @@ func (a *Auth) prove(r *http.Request) (session Session, found bool, err error) {
 	if !given {
 		return a.cookieSession(r)
 	}
+	if strings.HasPrefix(token, sessionTokenVersion) {
+		session, err = a.tokenSession(r, token)
+		return session, err == nil, err
+	}
 	caller, err := a.bearer(r.Context(), token)
 	if err != nil {
 		return Session{}, false, err
@@ -216,6 +222,7 @@ func (a *Auth) prove(r *http.Request) (session Session, found bool, err error) {
 	if err != nil {
 		return Session{}, false, unavailable("reading the session", err)
 	}
+	session.Proof = ProofAccessToken
 	return session, found, nil
 }
 

@@ -34,7 +34,8 @@ func Example() {
 	users, err := auth.New(capability.Host{
 		DB: db, PubSub: pubsub.NewMemory(), Log: slog.Default(), Now: time.Now,
 		BaseURL: &url.URL{Scheme: "https", Host: "api.example.com"},
-	}, auth.Config{}, auth.Peers{Keys: keys})
+		Sealing: func() (capability.Sealer, error) { return keys, nil },
+	}, auth.Config{}, auth.Peers{})
 	if err != nil {
 		panic(err)
 	}

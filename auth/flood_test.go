@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +49,8 @@ func TestFloodOfForgedTokens(t *testing.T) {
 	}
 	f := forge{key, clock.now.Unix()}
 	good := func(user string) string {
-		return f.withClaims(f.claims(fmt.Sprintf(`"sub":%q,"iat":%d,"exp":%d`, user, clock.now.Unix(), clock.now.Unix()+900)))
+		claims := f.claims(fmt.Sprintf(`"sub":%q,"iat":%d,"exp":%d`, user, clock.now.Unix(), clock.now.Unix()+900))
+		return f.withClaims(strings.Replace(claims, `"sid":"s"`, `"sid":"of-`+user+`"`, 1))
 	}
 	forged := signedBy(t, f)
 	const attacker, near, far = "[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8:0:1::1]:1"
@@ -59,11 +61,11 @@ func TestFloodOfForgedTokens(t *testing.T) {
 	for range 300 {
 		want(attacker, expired, 401, "auth/unauthenticated")
 	}
-	a.revoked.add([]string{"s"}, clock.now.Add(time.Hour).UnixMilli())
+	a.revoked.add([]string{"of-gone"}, clock.now.Add(time.Hour).UnixMilli())
 	for range 300 {
 		want(attacker, gone, 401, "auth/unauthenticated")
 	}
-	delete(a.revoked.until, "s")
+	delete(a.revoked.until, "of-gone")
 	want(attacker, known, 200, "") // seen again
 
 	for range 100 {
@@ -76,6 +78,9 @@ func TestFloodOfForgedTokens(t *testing.T) {
 	want(attacker, good("bob"), 429, "kit/rate_limited") // nobody looks at the signature
 	want(near, good("bob"), 429, "kit/rate_limited")     // of the same network
 	want(attacker, known, 200, "")
+	clock.now = clock.now.Add(-time.Second)
+	want(near, good("ada"), 200, "") // the next token of a session that was seen proved here
+	clock.now = clock.now.Add(time.Second)
 	want(far, good("bob"), 200, "")
 	want(near, good("bob"), 200, "") // known as good by now
 	if _, err := a.bearer(ctx, good("eve")); err != nil {
@@ -93,7 +98,7 @@ func TestFloodOfForgedTokens(t *testing.T) {
 func TestFloodWithoutALimit(t *testing.T) {
 	clock := &keyClock{time.Unix(1_800_000_000, 0)}
 	a := openInternal(t, databasetest.Memory(t), clock.Now)
-	a.failures = limits{map[string]RateLimit{bearerClass: {Events: -1}}, clock.Now}.class(bearerClass)
+	a.forgeries.limiter = limits{map[string]RateLimit{bearerClass: {Events: -1}}, clock.Now}.class(bearerClass)
 	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "192.0.2.1"})
 	for range 300 {
 		if _, err := a.bearer(ctx, "x"); capability.AsError(err).Status != 401 {

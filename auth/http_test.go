@@ -25,7 +25,7 @@ func (n *node) serve(extra ...capability.Route) http.Handler {
 	return mount.New(mount.Config{
 		Entries: table, Users: &users, DB: n.host.DB, Log: n.host.Log, Now: n.clock.Now, BaseURL: n.host.BaseURL,
 		Machines: &capability.Machines{
-			Verify: func(r *http.Request, _ []byte) (capability.Caller, error) {
+			Verify: func(r *http.Request, _ func() ([]byte, error)) (capability.Caller, error) {
 				scopes, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Machine ")
 				if !ok {
 					return capability.Caller{}, errors.New("no machine")

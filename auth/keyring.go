@@ -11,12 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 const (
@@ -26,6 +27,8 @@ const (
 	// lookEvery is how often a node that signs looks for keys that others have
 	// made: all must know the next one before it signs.
 	lookEvery = time.Minute
+	// loadTimeout bounds a read of the rows that requests wait for.
+	loadTimeout = 5 * time.Second
 )
 
 // reloads bounds how often tokens of unknown keys make a node read the rows:
@@ -47,17 +50,19 @@ type signingKey struct {
 type keyring struct {
 	host    capability.Host
 	store   store
-	seal    *seal.Keys
+	seal    capability.Sealer
 	ttl     time.Duration
 	limiter *rate.Limiter
 
 	mu       sync.RWMutex
 	keys     keys
 	lookedAt time.Time
+	loadedAt time.Time // of the rows; zero: never
+	loads    singleflight.Group
 }
 
-func newKeyring(host capability.Host, store store, keys *seal.Keys, ttl time.Duration) *keyring {
-	return &keyring{host: host, store: store, seal: keys, ttl: ttl, limiter: rate.New(reloads, host.Now)}
+func newKeyring(host capability.Host, store store, sealer capability.Sealer, ttl time.Duration) *keyring {
+	return &keyring{host: host, store: store, seal: sealer, ttl: ttl, limiter: rate.New(reloads, host.Now)}
 }
 
 // find returns the key with an id if it verifies at an instant, looking for new
@@ -66,15 +71,48 @@ func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key si
 	if key, known, live := k.held().find(keyID, now); known {
 		return key, live, nil
 	}
-	if _, ok := k.limiter.Allow(""); !ok {
-		return signingKey{}, false, nil
+	if since := now.Sub(k.lastLoad()); 0 <= since && since < lookEvery { // else everybody waits for the rows
+		if _, ok := k.limiter.Allow(""); !ok {
+			return signingKey{}, false, nil
+		}
 	}
-	all, _, err := k.load(ctx)
+	all, err := k.shared(ctx)
 	if err != nil {
 		return signingKey{}, false, err
 	}
 	key, _, found = all.find(keyID, now)
 	return key, found, nil
+}
+
+// shared is load for callers that may share one: a node that has just started
+// reads the rows once for all the tokens that wait for them.
+func (k *keyring) shared(ctx context.Context) (keys, error) {
+	if k.host.DB.InTransaction(ctx) {
+		all, _, err := k.load(ctx)
+		return all, err
+	}
+	loaded := k.loads.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		all, _, err := k.load(ctx)
+		return all, err
+	})
+	select {
+	case result := <-loaded:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(keys), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// lastLoad is when the rows were read last; zero: never.
+func (k *keyring) lastLoad() time.Time {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.loadedAt
 }
 
 // signer returns the key that signs now. It makes the first key when no row
@@ -146,6 +184,12 @@ func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) 
 	if err != nil {
 		return nil, 0, err
 	}
+	loadedAt := k.host.Now()
+	database.AfterCommit(ctx, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.loadedAt = loadedAt
+	})
 	all = k.held()
 	for _, row := range rows {
 		seed, err := k.seal.Open(sealContext(row.id), row.sealed)

@@ -50,7 +50,8 @@ func openSealed(t testing.TB, db *database.DB, c *keyClock, keys *seal.Keys) *Au
 	db.UseClock(c.Now)
 	a, err := New(capability.Host{
 		DB: db, PubSub: pubsub.NewMemory(), Log: slog.New(slog.DiscardHandler), Now: c.Now, BaseURL: base,
-	}, Config{}, Peers{Keys: keys})
+		Sealing: func() (capability.Sealer, error) { return keys, nil },
+	}, Config{}, Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}

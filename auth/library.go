@@ -13,7 +13,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -37,15 +36,10 @@ type Library struct {
 	Migrations database.Migrations
 	Config     []capability.ConfigKey
 	Jobs       []jobs.Binding
-	// Rewrap wraps what the library has sealed with the first of the [Auth.Keys]
-	// and returns how many values it changed; nil: it seals nothing. [Auth.Rewrap]
-	// calls it.
+	// Rewrap wraps what the library has sealed with the first master key and returns
+	// how many values it changed; nil: it seals nothing. [Auth.Rewrap] calls it.
 	Rewrap func(ctx context.Context) (changed int, err error)
 }
-
-// Keys returns what seals what a library keeps secret in its rows, in a context
-// of its own such as "signin/totp/" and the id of the row.
-func (a *Auth) Keys() *seal.Keys { return a.peers.Keys }
 
 // AppName returns what the application is called in mails and by authenticators.
 func (a *Auth) AppName() string { return a.cfg.AppName }
@@ -69,8 +63,8 @@ type LibraryRoute struct {
 	// "write", which are off until it sets them. Every request counts for the
 	// class "auth" of the kit, too.
 	Rate string
-	// Sends names what the route sends, "magic_link" or "otp", or "". Such a
-	// route asks for a proof of humanity where Config.Humanity is set.
+	// Sends names what the route sends to an address, "magic_link" for any link or
+	// "otp" for any code, or "". Such a route asks for a proof of humanity where Config.Humanity is set.
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string

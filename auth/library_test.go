@@ -80,13 +80,13 @@ func TestLibraryThatCannotBeMade(t *testing.T) {
 	broken := errors.New("broken")
 	host := open(t, databasetest.Memory(t), setup{}).host
 	_, err := auth.New(host, auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) { return auth.Library{}, broken }},
-		auth.Peers{Keys: masterKeys(t)})
+		auth.Peers{})
 	if !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	_, err = auth.New(host, auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) {
 		return auth.Library{Routes: []auth.LibraryRoute{{Method: "POST", Path: "/a", Rate: "auth-sing-in"}, {Method: "GET", Path: "/b", Rate: "read"}}}, nil
-	}}, auth.Peers{Keys: masterKeys(t)})
+	}}, auth.Peers{})
 	if fault := new(capability.Fault); !errors.As(err, &fault) || fault.Value != "POST /a" {
 		t.Errorf("a misspelled rate class: %v", err)
 	}

@@ -13,11 +13,16 @@ var addressLimits = map[string]RateLimit{
 	"auth-send":    {Events: 3, Per: time.Minute},
 	"auth-link":    {Events: 5, Per: time.Minute},
 	bearerClass:    {Events: 100, Per: 10 * time.Second},
+	cookieClass:    {Events: 1000, Per: 10 * time.Second},
 }
 
-// bearerClass counts, for each address, the access tokens that nobody has signed:
-// to find that out costs more than most requests.
-const bearerClass = "auth-bearer"
+// bearerClass counts, for each address, the tokens that nobody has made, and
+// cookieClass such cookies: to find that out costs a signature's check or a read
+// of the database.
+const (
+	bearerClass = "auth-bearer"
+	cookieClass = "auth-cookie"
+)
 
 // accountLimits are the buckets of [Auth.AllowAccount], for each account.
 var accountLimits = map[string]RateLimit{

@@ -27,6 +27,8 @@ const (
 	MailSignInCode    MailKind = "sign_in_code"
 	MailSecondFactor  MailKind = "second_factor"
 	MailChangeEmail   MailKind = "change_email"
+	// MailApproveChange asks the old address before the new one is.
+	MailApproveChange MailKind = "approve_change"
 	MailDeleteAccount MailKind = "delete_account"
 
 	MailAccountExists    MailKind = "account_exists"
@@ -48,7 +50,7 @@ type Mail struct {
 	Link, Code string
 	// ExpiresIn is how long they are good for; zero: not said.
 	ExpiresIn time.Duration
-	// Detail is one more word: the new address of change_email and
+	// Detail is one more word: the new address of change_email, approve_change and
 	// email_changed, the provider of account_connected, what has changed of
 	// factor_changed.
 	Detail string

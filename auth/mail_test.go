@@ -97,7 +97,8 @@ func TestWhoSendsMail(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		host := capabilitytest.NewHost(t, db)
 		keys := sealKeys(t, masterKey("k1", 1))
-		mails, err := email.New(host, email.Config{}, email.Peers{Keys: keys})
+		host.Sealing = func() (capability.Sealer, error) { return keys, nil }
+		mails, err := email.New(host, email.Config{}, email.Peers{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestWhoSendsMail(t *testing.T) {
 		mail := Mail{To: "ada@example.com", Kind: MailMagicLink, Link: "https://x.example/", Code: "123456"}
 		send := func(change func(*capability.Host, *Config, *Peers)) error {
 			t.Helper()
-			host, cfg, peers := host, Config{AppName: "Arcade"}, Peers{Keys: keys}
+			host, cfg, peers := host, Config{AppName: "Arcade"}, Peers{}
 			change(&host, &cfg, &peers)
 			a, err := New(host, cfg, peers)
 			if err != nil {

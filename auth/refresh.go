@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -48,18 +50,24 @@ func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	if !ok {
 		return Rotated{}, ErrRefreshInvalid
 	}
+	if a.forgeries.refuses(ctx, sessionID) {
+		return Rotated{}, capability.ErrRateLimited
+	}
 	now := a.host.Now()
 	session, found, err := a.store.sessionByID(ctx, sessionID, now)
 	if err != nil {
 		return Rotated{}, unavailable("reading the session", err)
 	}
 	if !found {
+		a.forgeries.found(ctx)
 		return Rotated{}, ErrRefreshInvalid
 	}
 	good, err := a.refreshToken(session, counter)
 	if err != nil || !hmac.Equal([]byte(good), []byte(token)) {
+		a.forgeries.found(ctx)
 		return Rotated{}, ErrRefreshInvalid.Because(err)
 	}
+	a.forgeries.trust(sessionID)
 	session, reused, err := a.advance(ctx, session, counter)
 	switch {
 	case err != nil:
@@ -83,6 +91,8 @@ func (a *Auth) advance(ctx context.Context, session Session, counter int64) (aft
 		after, reused = session, false
 		if counter == session.refresh.counter && !a.inGrace(session, now) && counter < maxCounter {
 			seen := session.UpdatedAt
+			first := day(now) > session.usedDay
+			after.usedDay = max(session.usedDay, day(now))
 			after.UpdatedAt, after.ExpiresAt, after.IP, after.UserAgent = now, a.idleEnd(session, now), from.ip, from.userAgent
 			rotated, err := a.store.rotate(ctx, after, counter, now)
 			if err != nil {
@@ -90,6 +100,12 @@ func (a *Auth) advance(ctx context.Context, session Session, counter int64) (aft
 			}
 			if rotated {
 				after.refresh.counter, after.refresh.rotatedAt, after.refresh.confirmed = counter+1, now, false
+				if first {
+					event := hooks.Session{UserID: session.UserID, SessionID: session.ID, At: now}
+					if err := a.host.Hooks.SessionUsed.Fire(ctx, event); err != nil {
+						return err
+					}
+				}
 				if now.Sub(seen) < a.touchEvery() {
 					return nil
 				}
@@ -120,7 +136,7 @@ func (a *Auth) reuse(ctx context.Context, s Session, counter int64, now time.Tim
 	if s.refresh.counter < counter {
 		return false, ErrRefreshInvalid // of a row that was restored from a backup
 	}
-	if _, err := a.endSession(ctx, s.ID); err != nil {
+	if _, err := a.endSession(ctx, s.ID, "refresh_reused"); err != nil {
 		if errors.Is(err, ErrSessionNotFound) { // another has just ended it
 			err = ErrRefreshInvalid
 		}
@@ -144,14 +160,14 @@ func (a *Auth) inGrace(s Session, now time.Time) bool {
 func (a *Auth) newRefreshKey(sessionID string) (sealed []byte) {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-	return a.peers.Keys.Seal(refreshContext(sessionID), key)
+	return a.sealer.Seal(refreshContext(sessionID), key)
 }
 
 func refreshContext(sessionID string) string { return "auth/refresh-key/" + sessionID }
 
 // refreshToken makes the token of a counter.
 func (a *Auth) refreshToken(s Session, counter int64) (string, error) {
-	key, err := a.peers.Keys.Open(refreshContext(s.ID), s.refresh.sealed)
+	key, err := a.sealer.Open(refreshContext(s.ID), s.refresh.sealed)
 	if err != nil {
 		return "", err
 	}

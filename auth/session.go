@@ -10,6 +10,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -34,8 +35,15 @@ type Session struct {
 	Remembered bool
 	// IP and UserAgent are those of the last use that was written down.
 	IP, UserAgent string
-	// CreatedAt is when the user proved himself.
+	// CreatedAt is when the user signed in.
 	CreatedAt time.Time
+	// ConfirmedAt is when the user last proved who they are in this session, and
+	// FactorAt when by a second factor or a passkey; zero: never.
+	ConfirmedAt, FactorAt time.Time
+	// Proof is what proved the session to [Auth.Current].
+	Proof Proof
+	// Renewed reports whether this request moved the idle end.
+	Renewed bool
 	// UpdatedAt is the last use, exact to an hour or a tenth of Config.SessionIdle.
 	UpdatedAt time.Time
 	// ExpiresAt is when the session ends unless it is used; EndsAt is when it
@@ -43,6 +51,7 @@ type Session struct {
 	ExpiresAt, EndsAt time.Time
 
 	refresh refreshState
+	usedDay int64
 	// secret returns the cookie's content, known only to who made the session.
 	// It is a function because fmt and slog print whatever a struct holds.
 	secret func() []byte
@@ -63,7 +72,7 @@ func originOf(ctx context.Context) origin {
 type newSession struct {
 	user, device, deviceName string
 	methods                  []string
-	remember                 bool
+	remember, factor         bool
 }
 
 // CreateSession signs a user in without a request: hand the client the
@@ -112,12 +121,22 @@ func (a *Auth) createSession(ctx context.Context, n newSession) (Session, error)
 		ID: id.New(now), UserID: n.user, DeviceID: n.device, Methods: n.methods, Remembered: n.remember,
 		IP: from.ip, UserAgent: from.userAgent,
 		CreatedAt: now, UpdatedAt: now, EndsAt: now.Add(a.cfg.SessionAbsolute),
+		ConfirmedAt: now, usedDay: day(now), Proof: ProofCookie,
 		secret: func() []byte { return secret },
+	}
+	if n.factor {
+		session.FactorAt = now
 	}
 	session.ExpiresAt = a.idleEnd(session, now)
 	session.refresh.sealed = a.newRefreshKey(session.ID)
-	return session, a.store.insertSession(ctx, session, hashed(secret))
+	if err := a.store.insertSession(ctx, session, hashed(secret)); err != nil {
+		return Session{}, err
+	}
+	return session, a.host.Hooks.SessionStarted.Fire(ctx, hooks.Session{UserID: n.user, SessionID: session.ID, At: now})
 }
+
+// day counts the UTC days from 1970.
+func day(at time.Time) int64 { return at.Unix() / (24 * 60 * 60) }
 
 // endOldest makes room for one more session.
 func (a *Auth) endOldest(ctx context.Context, userID string) error {
@@ -128,7 +147,7 @@ func (a *Auth) endOldest(ctx context.Context, userID string) error {
 	if err := a.store.deleteIdleDevices(ctx, userID); err != nil {
 		return err
 	}
-	if err := a.revoke(ctx, ended...); err != nil {
+	if err := a.ended(ctx, userID, "superseded", ended...); err != nil {
 		return err
 	}
 	return a.record(ctx, "auth/sessions_revoked", userID, map[string]any{"sessions": len(ended), "atMost": maxSessions})
@@ -175,21 +194,35 @@ func (a *Auth) cookieSession(r *http.Request) (session Session, ok bool, err err
 	if !given {
 		return Session{}, false, nil
 	}
-	now := a.host.Now()
-	session, found, err := a.store.sessionBySecret(r.Context(), hashed(secret), now)
+	now, hash := a.host.Now(), hashed(secret)
+	if a.madeUp.refuses(r.Context(), string(hash)) {
+		return Session{}, false, capability.ErrRateLimited
+	}
+	session, found, err := a.store.sessionBySecret(r.Context(), hash, now)
 	if err != nil {
 		return Session{}, false, unavailable("reading the session", err)
 	}
 	if !found {
+		a.madeUp.found(r.Context())
 		return Session{}, false, capability.ErrUnauthenticated
 	}
-	session.secret = func() []byte { return secret }
-	if now.Sub(session.UpdatedAt) >= a.touchEvery() {
-		if session, err = a.touch(r.Context(), session, now); err != nil {
-			return Session{}, false, unavailable("writing the use of the session", err)
-		}
+	a.madeUp.trust(string(hash))
+	session.secret, session.Proof = func() []byte { return secret }, ProofCookie
+	session, err = a.used(r.Context(), session, now)
+	return session, err == nil, err
+}
+
+// used writes down that a session was used, where that is due: once a day at
+// least, so that hooks learn of each day.
+func (a *Auth) used(ctx context.Context, s Session, now time.Time) (Session, error) {
+	if now.Sub(s.UpdatedAt) < a.touchEvery() && day(now) <= s.usedDay {
+		return s, nil
 	}
-	return session, true, nil
+	s, err := a.touch(ctx, s, now)
+	if err != nil {
+		return Session{}, unavailable("writing the use of the session", err)
+	}
+	return s, nil
 }
 
 // touchEvery is an hour, less where a session could end of idleness meanwhile.
@@ -198,13 +231,18 @@ func (a *Auth) touchEvery() time.Duration { return min(maxTouchEvery, a.cfg.Sess
 // touch writes down that a session and its device were used.
 func (a *Auth) touch(ctx context.Context, s Session, now time.Time) (Session, error) {
 	from, before := originOf(ctx), s.UpdatedAt
-	s.UpdatedAt, s.ExpiresAt, s.IP, s.UserAgent = now, a.idleEnd(s, now), from.ip, from.userAgent
+	first := day(now) > s.usedDay
+	s.UpdatedAt, s.ExpiresAt, s.IP, s.UserAgent, s.Renewed = now, a.idleEnd(s, now), from.ip, from.userAgent, true
+	s.usedDay = max(s.usedDay, day(now))
 	err := a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		touched, err := a.store.touchSession(ctx, s, before)
 		if err != nil || !touched { // another request has, or the session has just ended
 			return err
 		}
-		return a.store.touchDevice(ctx, s.DeviceID, from, now)
+		if err := a.store.touchDevice(ctx, s.DeviceID, from, now); err != nil || !first {
+			return err
+		}
+		return a.host.Hooks.SessionUsed.Fire(ctx, hooks.Session{UserID: s.UserID, SessionID: s.ID, At: now})
 	})
 	return s, err
 }
@@ -229,7 +267,7 @@ func (a *Auth) Session(ctx context.Context, sessionID string) (Session, error) {
 // commit on. Refuses with auth/session_not_found.
 func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		user, err := a.endSession(ctx, sessionID)
+		user, err := a.endSession(ctx, sessionID, "revoked")
 		if err != nil {
 			return err
 		}
@@ -239,7 +277,7 @@ func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
 
 // endSession runs in a transaction and returns whose session it was. Whatever
 // makes or ends sessions locks the user first, so that devices and sessions fit.
-func (a *Auth) endSession(ctx context.Context, sessionID string) (user string, err error) {
+func (a *Auth) endSession(ctx context.Context, sessionID, reason string) (user string, err error) {
 	user, found, err := a.store.userOfSession(ctx, sessionID)
 	if err != nil || !found {
 		return "", errOr(err, ErrSessionNotFound)
@@ -253,7 +291,22 @@ func (a *Auth) endSession(ctx context.Context, sessionID string) (user string, e
 	if err := a.store.deleteIdleDevices(ctx, user); err != nil {
 		return "", err
 	}
-	return user, a.revoke(ctx, sessionID)
+	return user, a.ended(ctx, user, reason, sessionID)
+}
+
+// ended has the tokens of sessions refused and tells hooks. It runs in the
+// transaction in which their rows went.
+func (a *Auth) ended(ctx context.Context, userID, reason string, sessions ...string) error {
+	if err := a.revoke(ctx, sessions...); err != nil {
+		return err
+	}
+	for _, session := range sessions {
+		event := hooks.SessionEnded{UserID: userID, SessionID: session, Reason: reason}
+		if err := a.host.Hooks.SessionEnded.Fire(ctx, event); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RevokeOthers ends the sessions of a user but one, and the tokens of
@@ -305,7 +358,10 @@ func (a *Auth) endAllBut(ctx context.Context, userID, keep string) (sessions int
 	if err := a.store.deleteIdleDevices(ctx, userID); err != nil {
 		return 0, err
 	}
-	return len(ended), a.revoke(ctx, append(ended, family.id)...)
+	if err := a.revoke(ctx, family.id); err != nil || len(ended) == 0 {
+		return 0, err
+	}
+	return len(ended), a.ended(ctx, userID, "revoked", ended...)
 }
 
 // record writes an event about a user.

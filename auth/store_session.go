@@ -8,27 +8,53 @@ import (
 )
 
 const sessionColumns = `id, user_id, device_id, methods, remembered, ip, user_agent, created_at, used_at, expires_at, ends_at,
-	refresh_key, refresh_counter, rotated_at, refresh_confirmed`
+	refresh_key, refresh_counter, rotated_at, refresh_confirmed, confirmed_at, factor_at, used_day`
 
 func scanSession(row database.Scanner) (s Session, err error) {
 	var methods string
-	var created, used, expires, ends, rotated int64
+	var created, used, expires, ends, rotated, confirmed, factor int64
 	err = row.Scan(&s.ID, &s.UserID, &s.DeviceID, &methods, &s.Remembered, &s.IP, &s.UserAgent, &created, &used, &expires, &ends,
-		&s.refresh.sealed, &s.refresh.counter, &rotated, &s.refresh.confirmed)
+		&s.refresh.sealed, &s.refresh.counter, &rotated, &s.refresh.confirmed, &confirmed, &factor, &s.usedDay)
 	s.Methods = splitMethods(methods)
 	s.CreatedAt, s.UpdatedAt, s.ExpiresAt, s.EndsAt = instant(created), instant(used), instant(expires), instant(ends)
 	if rotated != 0 {
 		s.refresh.rotatedAt = instant(rotated)
+	}
+	if s.ConfirmedAt = instant(confirmed); confirmed == 0 {
+		s.ConfirmedAt = s.CreatedAt
+	}
+	if factor != 0 {
+		s.FactorAt = instant(factor)
 	}
 	return s, err
 }
 
 func (s store) insertSession(ctx context.Context, session Session, hash []byte) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO auth_session (id, user_id, device_id, secret_hash, refresh_key, methods, remembered, ip, user_agent,
-		created_at, used_at, expires_at, ends_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+		created_at, used_at, expires_at, ends_at, confirmed_at, factor_at, used_day)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		session.ID, session.UserID, session.DeviceID, hash, session.refresh.sealed, joinMethods(session.Methods), session.Remembered,
 		session.IP, session.UserAgent, session.CreatedAt.UnixMilli(), session.UpdatedAt.UnixMilli(),
-		session.ExpiresAt.UnixMilli(), session.EndsAt.UnixMilli())
+		session.ExpiresAt.UnixMilli(), session.EndsAt.UnixMilli(), session.ConfirmedAt.UnixMilli(), millis(session.FactorAt), session.usedDay)
+	return err
+}
+
+// millis is what a column holds of an instant, 0 of none.
+func millis(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
+// confirmSession notes a proof of who its user is.
+func (s store) confirmSession(ctx context.Context, sessionID string, factor bool, now time.Time) error {
+	factorAt := int64(0)
+	if factor {
+		factorAt = now.UnixMilli()
+	}
+	_, err := s.db.Exec(ctx, `UPDATE auth_session SET confirmed_at = $2, factor_at = CASE WHEN $3 > factor_at THEN $3 ELSE factor_at END
+		WHERE id = $1`, sessionID, now.UnixMilli(), factorAt)
 	return err
 }
 
@@ -51,8 +77,9 @@ func (s store) sessionsOf(ctx context.Context, userID string, now time.Time, lim
 
 // touchSession returns false when the use written down is no longer before.
 func (s store) touchSession(ctx context.Context, session Session, before time.Time) (touched bool, err error) {
-	n, err := s.db.Exec(ctx, `UPDATE auth_session SET used_at = $2, expires_at = $3, ip = $4, user_agent = $5 WHERE id = $1 AND used_at = $6`,
-		session.ID, session.UpdatedAt.UnixMilli(), session.ExpiresAt.UnixMilli(), session.IP, session.UserAgent, before.UnixMilli())
+	n, err := s.db.Exec(ctx, `UPDATE auth_session SET used_at = $2, expires_at = $3, ip = $4, user_agent = $5, used_day = $7
+		WHERE id = $1 AND used_at = $6`,
+		session.ID, session.UpdatedAt.UnixMilli(), session.ExpiresAt.UnixMilli(), session.IP, session.UserAgent, before.UnixMilli(), session.usedDay)
 	return n == 1, err
 }
 
@@ -65,8 +92,8 @@ func (s store) replaceSecret(ctx context.Context, sessionID string, hash []byte)
 // the given one is not good any more.
 func (s store) rotate(ctx context.Context, session Session, counter int64, now time.Time) (rotated bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE auth_session SET refresh_counter = refresh_counter + 1, rotated_at = $3, refresh_confirmed = FALSE,
-		used_at = $3, expires_at = $4, ip = $5, user_agent = $6 WHERE id = $1 AND refresh_counter = $2 AND expires_at > $3`,
-		session.ID, counter, now.UnixMilli(), session.ExpiresAt.UnixMilli(), session.IP, session.UserAgent)
+		used_at = $3, expires_at = $4, ip = $5, user_agent = $6, used_day = $7 WHERE id = $1 AND refresh_counter = $2 AND expires_at > $3`,
+		session.ID, counter, now.UnixMilli(), session.ExpiresAt.UnixMilli(), session.IP, session.UserAgent, session.usedDay)
 	return n == 1, err
 }
 

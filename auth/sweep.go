@@ -64,7 +64,7 @@ func (k *keyring) sweep(ctx context.Context, now time.Time) error {
 // good for nobody.
 func (a *Auth) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range sealedColumns {
-		n, err := column.Rewrap(ctx, a.host.DB, a.peers.Keys)
+		n, err := column.Rewrap(ctx, a.host.DB, a.sealer)
 		if changed += n; err != nil {
 			return changed, err
 		}

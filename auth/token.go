@@ -12,7 +12,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
-	"github.com/kitbackend/kit/internal/rate"
 )
 
 const (
@@ -175,16 +174,23 @@ func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0)
 // sent too many forged ones. Who presents a token of which the time is over does
 // what every client does.
 func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (accessToken, error) {
-	if a.failures == nil || capability.RequestInfoOf(ctx) == nil {
-		return a.verify(ctx, raw, now)
+	t, err := jose.Parse(raw)
+	if err != nil {
+		if a.forgeries.refuses(ctx, "") {
+			return accessToken{}, capability.ErrRateLimited
+		}
+		a.forgeries.found(ctx)
+		return accessToken{}, refused(err)
 	}
-	address := rate.AddressKey(ipOf(ctx))
-	if a.failures.Wait(address) > 0 {
+	if a.forgeries.refuses(ctx, t.Text("sid")) {
 		return accessToken{}, capability.ErrRateLimited
 	}
-	token, err := a.verify(ctx, raw, now)
-	if errors.Is(err, capability.ErrUnauthenticated) && !errors.Is(err, errOver) {
-		a.failures.Allow(address)
+	token, err := a.verify(ctx, t, now)
+	switch {
+	case err == nil:
+		a.forgeries.trust(token.caller.SessionID)
+	case errors.Is(err, capability.ErrUnauthenticated) && !errors.Is(err, errOver):
+		a.forgeries.found(ctx)
 	}
 	return token, err
 }
@@ -193,11 +199,7 @@ func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (access
 var errOver = errors.New("expired or revoked")
 
 // verify checks everything about a token; that it is over, without the signature.
-func (a *Auth) verify(ctx context.Context, raw string, now time.Time) (accessToken, error) {
-	t, err := jose.Parse(raw)
-	if err != nil {
-		return accessToken{}, refused(err)
-	}
+func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (accessToken, error) {
 	if t.Type != tokenType {
 		return accessToken{}, refused(fmt.Errorf("a token of type %q", t.Type))
 	}

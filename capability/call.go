@@ -8,16 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
 // DefaultMaxBody limits a request body when the route says nothing else, in bytes.
 const DefaultMaxBody = 1 << 20
-
-// bodyTimeout bounds how long a client may take to send its body.
-const bodyTimeout = 30 * time.Second
 
 // Call is one guarded request on its way through a handler.
 type Call struct {
@@ -74,7 +70,8 @@ func (c *Call) Query(name string) string {
 	return c.query.Get(name)
 }
 
-// Body reads the exact bytes received, at most the route's limit.
+// Body reads the exact bytes received, at most the route's limit. The kit bounds
+// how slowly they may come.
 func (c *Call) Body() ([]byte, error) {
 	if c.read {
 		return c.body, nil
@@ -85,10 +82,7 @@ func (c *Call) Body() ([]byte, error) {
 	if c.r.ContentLength > c.maxBody() {
 		return nil, ErrBodyTooLarge
 	}
-	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer has one
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, c.maxBody()))
-	_ = control.SetReadDeadline(time.Time{})
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

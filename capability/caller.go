@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,8 +41,9 @@ type Users struct {
 // without one every control-plane route refuses with controlplane/not_connected.
 type Machines struct {
 	// Verify checks the credential of a request and spends its token id. A
-	// verified caller is answered even when it lacks the route's scope.
-	Verify func(r *http.Request, body []byte) (Caller, error)
+	// verified caller is returned even when it lacks the route's scope. body reads
+	// the request's body, which is due only once the signature has verified.
+	Verify func(r *http.Request, body func() ([]byte, error)) (Caller, error)
 	// AllowOrigin reports whether a browser page of this origin may call.
 	AllowOrigin func(origin string) bool
 	// MaxAge is how long a browser may keep a preflight answer.
@@ -58,7 +60,17 @@ type RequestInfo struct {
 	Caller    Caller
 	IP        string
 	UserAgent string
+
+	recorded atomic.Bool
 }
+
+// MarkRecorded notes that an operation of this request is on the audit trail:
+// its event takes the place of the one that the guard of a control-plane row
+// would write. Audit calls it once the event is committed.
+func (info *RequestInfo) MarkRecorded() { info.recorded.Store(true) }
+
+// Recorded reports whether an operation of this request is on the audit trail.
+func (info *RequestInfo) Recorded() bool { return info.recorded.Load() }
 
 type requestInfoKey struct{}
 

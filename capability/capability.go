@@ -88,6 +88,9 @@ type Capability struct {
 	Database *database.DB
 	// Prefix is where the routes are mounted; no other capability has the same.
 	Prefix string
+	// Claims are further path prefixes that belong to the capability, such as
+	// that of callbacks: no other capability mounts at, above or below them.
+	Claims []string
 	// Routes carry fully mounted paths; see [Mount].
 	Routes []Route
 	Config []ConfigKey

@@ -87,6 +87,11 @@ func (g Guard) Identifying() Guard { g.identifying = true; return g }
 // Conditional notes that the handler decides about a scope, per board or game.
 func (g Guard) Conditional(note string) Guard { g.note = note; return g }
 
+// OfUser reports whether the guard admits signed-in users only.
+func (g Guard) OfUser() bool {
+	return g.strategy == StrategyUser || g.strategy == StrategyBearer || g.strategy == StrategySession
+}
+
 // Strategy returns how callers of the route are verified.
 func (g Guard) Strategy() Strategy { return g.strategy }
 

@@ -24,7 +24,8 @@ type Route struct {
 	Summary string
 	// MaxBody limits the request body in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Rate names the rate class; empty means "read" for GET and HEAD, "write" else.
+	// Rate names the rate class. Empty means "public" for public rows, "webhook"
+	// for signed ones, and of the others "read" for GET and HEAD, "write" else.
 	Rate string
 	// Idempotent makes the route honour the Idempotency-Key header: the answer
 	// is stored in the transaction of the operation and repeated for 24 hours.
@@ -40,6 +41,10 @@ func (r Route) RateClass() string {
 	switch {
 	case r.Rate != "":
 		return r.Rate
+	case r.Guard.Strategy() == StrategyPublic:
+		return "public"
+	case r.Guard.Strategy() == StrategySignedWebhook:
+		return "webhook"
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return "read"
 	default:

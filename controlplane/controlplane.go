@@ -125,6 +125,7 @@ func (cp *ControlPlane) Capability() capability.Capability {
 		Health:     cp.healthKeys(),
 		Migrations: migrations,
 		Refusals:   refusals(),
+		NoUserData: "public keys of the customer's machines and spent token ids, none of them a user's",
 		Close:      func(context.Context) error { cp.register.close(); return nil },
 	}
 }

@@ -62,7 +62,7 @@ const (
 
 // verify is the guard: it returns the caller of a request with a credential
 // that verifies, and spends the credential. Scopes are the mount's to compare.
-func (cp *ControlPlane) verify(r *http.Request, body []byte) (capability.Caller, error) {
+func (cp *ControlPlane) verify(r *http.Request, body func() ([]byte, error)) (capability.Caller, error) {
 	ctx := r.Context()
 	reg, err := cp.register.current(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func authenticate(reg *snapshot, r *http.Request) (*jose.Token, error) {
 }
 
 // accept checks what a known key has signed, and last of all spends its id.
-func (cp *ControlPlane) accept(ctx context.Context, reg *snapshot, token *jose.Token, r *http.Request, body []byte) error {
+func (cp *ControlPlane) accept(ctx context.Context, reg *snapshot, token *jose.Token, r *http.Request, body func() ([]byte, error)) error {
 	if err := cp.checkClaims(reg.connection, token); err != nil {
 		return err
 	}
@@ -179,26 +179,33 @@ func checkTimes(token *jose.Token, now time.Time) error {
 // checkRequest compares what the token says about the one request it is for
 // (as RFC 9449, section 4.2). The body is required where a copy of the token
 // with another body would change a key or a secret.
-func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body []byte) error {
+func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body func() ([]byte, error)) error {
 	origin := capability.RequestInfoOf(r.Context())
 	required := origin == nil || cp.bodyBound()[origin.Method+" "+origin.Route]
 	switch {
-	case !matches(token, "htm", r.Method, false):
+	case !matches(token, "htm", r.Method):
 		return wrongMethod
-	case !matches(token, "htu", cp.host.BaseURL.String()+r.URL.EscapedPath(), false):
+	case !matches(token, "htu", cp.host.BaseURL.String()+r.URL.EscapedPath()):
 		return wrongAddress
-	case !matches(token, "bdh", wire.BodyHash(body), required):
+	case !token.Has("bdh"):
+		if required {
+			return wrongBody
+		}
+		return nil
+	}
+	content, err := body()
+	if err != nil {
+		return errors.Join(wrongBody, err)
+	}
+	if token.Text("bdh") != wire.BodyHash(content) {
 		return wrongBody
 	}
 	return nil
 }
 
-// matches compares a claim that may be absent unless it is required.
-func matches(token *jose.Token, claim, want string, required bool) bool {
-	if !token.Has(claim) {
-		return !required
-	}
-	return token.Text(claim) == want
+// matches compares a claim that may be absent.
+func matches(token *jose.Token, claim, want string) bool {
+	return !token.Has(claim) || token.Text(claim) == want
 }
 
 // refuse keeps the reason: in the log always, on the trail when the signature

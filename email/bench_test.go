@@ -100,9 +100,9 @@ func benchSend(b *testing.B, db *database.DB, signatures []email.DKIM) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := email.New(capability.Host{DB: db, Jobs: queue, Log: log, Now: time.Now, BaseURL: &url.URL{Scheme: "https", Host: "app.example"}},
+	e, err := email.New(capability.Host{DB: db, Jobs: queue, Log: log, Now: time.Now, Sealing: sealing, BaseURL: &url.URL{Scheme: "https", Host: "app.example"}},
 		email.Config{From: "hello@acme.example", DKIM: signatures, Providers: []email.Provider{{Name: "relay", Transport: transport, PerSecond: -1}}},
-		email.Peers{Keys: masterKeys})
+		email.Peers{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
 )
 
 // pixel is a transparent GIF of one pixel.
@@ -130,7 +131,7 @@ func (e *Email) visit(c *capability.Call) (token, error) {
 	if origin := capability.RequestInfoOf(c.Context()); origin != nil {
 		ip = origin.IP
 	}
-	if _, ok := e.visits.Allow(ip); !ok {
+	if _, ok := e.visits.Allow(rate.AddressKey(ip)); !ok {
 		return token{}, capability.ErrRateLimited
 	}
 	return e.tokens.read(c.Context(), unsubscribeToken, c.Param("token"))
@@ -138,27 +139,44 @@ func (e *Email) visit(c *capability.Call) (token, error) {
 
 func (e *Email) unsubscribe(ctx context.Context, t token, scope Scope) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		now := e.host.DB.Now(ctx)
-		row := suppressionRow{key: t.payload, address: t.payload, scope: scope, reason: Unsubscribed, source: "link", jobID: t.jobID}
-		added, err := e.store.suppress(ctx, row, now)
+		key, err := e.subject(ctx, t.payload)
+		if err != nil {
+			return err
+		}
+		job, found, err := e.store.job(ctx, t.jobID)
+		if err != nil {
+			return err
+		}
+		row, userID := suppressionRow{key: key, scope: scope, reason: Unsubscribed, source: "link"}, ""
+		if found {
+			row.jobID = job.ID
+		}
+		if job.UserID != nil {
+			userID = *job.UserID
+		}
+		added, err := e.suppress(ctx, row, userID)
 		if err != nil || !added {
 			return err
 		}
-		return e.store.insertEvent(ctx, t.jobID, Event{Type: "unsubscribed"}, now)
+		return e.store.insertEvent(ctx, t.jobID, Event{Type: "unsubscribed"}, e.host.DB.Now(ctx))
 	})
 }
 
 // resubscribe shows what holds now: a complaint or an operator's suppression stays.
 func (e *Email) resubscribe(c *capability.Call, t token) error {
-	if err := e.store.resubscribe(c.Context(), t.payload); err != nil {
-		return err
-	}
-	s, held, err := e.store.suppression(c.Context(), t.payload, e.host.Now())
+	key, err := e.subject(c.Context(), t.payload)
 	if err != nil {
 		return err
 	}
-	if held {
-		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: s.Scope == ScopeAll})
+	if err := e.store.resubscribe(c.Context(), key); err != nil {
+		return err
+	}
+	held, err := e.store.suppressionsOf(c.Context(), key, e.host.Now())
+	if err != nil {
+		return err
+	}
+	if len(held) > 0 {
+		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: held[0].Scope == ScopeAll})
 	}
 	return e.show(c, http.StatusOK, view{Page: "back", Address: t.payload})
 }

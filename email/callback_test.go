@@ -28,7 +28,7 @@ func mount(t *testing.T, cfg email.Config, opts ...kit.Option) *mounted {
 	m.Kit = kittest.New(t, append([]kit.Option{
 		kit.WithBaseURL("https://app.example"),
 		kit.WithCapability(func(k *kit.Kit) (part capability.Capability, err error) {
-			if m.mail, err = email.New(k.Host(), cfg, email.Peers{Keys: masterKeys}); err != nil {
+			if m.mail, err = email.New(k.Host(), cfg, email.Peers{}); err != nil {
 				return part, err
 			}
 			return m.mail.Capability(), nil
@@ -103,7 +103,7 @@ func TestScanner(t *testing.T) {
 	if scope := m.suppressed("ada@example.com"); scope != "" {
 		t.Errorf("the scanner unsubscribed the reader: %s", scope)
 	}
-	jobs, err := m.mail.Jobs(t.Context(), email.JobFilter{}, capability.NewPage(0, ""))
+	jobs, err := m.mail.ListJobs(t.Context(), email.JobFilter{}, capability.NewPage(0, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestClickAndOpen(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes, %v", link, image.Status, len(image.Body), image.Header)
 		}
 	}
-	jobs, _ := m.mail.Jobs(t.Context(), email.JobFilter{}, capability.NewPage(0, ""))
+	jobs, _ := m.mail.ListJobs(t.Context(), email.JobFilter{}, capability.NewPage(0, ""))
 	job, err := m.mail.Job(t.Context(), jobs.Items[0].ID)
 	if err != nil || len(job.Events) != 3 || job.Events[1].Machine || job.Events[1].URL == "" || !job.Events[2].Machine {
 		t.Errorf("%+v %v", job.Events, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"mime"
 	"net/mail"
 	"strings"
 	"time"
@@ -34,7 +35,14 @@ func (e *Email) compose(ctx context.Context, m Message, to address, key, jobID s
 	if err != nil {
 		return composed{}, err
 	}
-	content.HTML = e.tracked(content.HTML, links)
+	leave := m.Unsubscribe
+	if leave == "" {
+		leave = links.unsubscribe(key)
+	}
+	if m.Template != "" {
+		content = content.withLink(leave)
+	}
+	content.HTML = e.tracked(content.HTML, links, leave)
 	out := composed{subject: content.Subject, messageID: m.MessageID}
 	if out.messageID == "" {
 		out.messageID = "<" + jobID + "." + strings.ToLower(rand.Text()[:16]) + "@" + e.from.domain() + ">"
@@ -43,8 +51,8 @@ func (e *Email) compose(ctx context.Context, m Message, to address, key, jobID s
 	if err := e.setHeaders(msg, m, to, out, now); err != nil {
 		return composed{}, err
 	}
-	if m.Category == List {
-		setListHeaders(msg, links.unsubscribe(key), e.from.domain())
+	if m.Category == List || m.Unsubscribe != "" {
+		setListHeaders(msg, leave, e.from.domain())
 	}
 	msg.SetBodyString(gomail.TypeTextPlain, content.Text)
 	if content.HTML != "" {
@@ -77,7 +85,7 @@ func (e *Email) setHeaders(msg *gomail.Msg, m Message, to address, out composed,
 	if replyTo.spec != "" {
 		msg.ReplyToMailAddress(replyTo.mail())
 	}
-	msg.Subject(out.subject)
+	msg.SetGenHeaderPreformatted(gomail.HeaderSubject, foldSubject(out.subject))
 	msg.SetDateWithValue(now.UTC())
 	msg.SetMessageIDWithValue(strings.Trim(out.messageID, "<>"))
 	if m.InReplyTo != "" {
@@ -117,15 +125,42 @@ func setListHeaders(msg *gomail.Msg, unsubscribe, domain string) {
 	msg.SetGenHeaderPreformatted("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
 }
 
-// tracked rewrites HTML as the configuration says; our own links stay.
-func (e *Email) tracked(source string, l links) string {
+// maxLine is where lines of a head are folded (RFC 5322, section 2.1.1).
+const maxLine = 78
+
+// foldSubject encodes a subject and folds it before spaces that stand between
+// words. The first word stays on the line of the name: many parsers keep the
+// space of a line that begins empty.
+func foldSubject(subject string) string {
+	encoded := mime.QEncoding.Encode("utf-8", subject)
+	var out strings.Builder
+	line := len("Subject:")
+	for i := 0; i < len(encoded); {
+		end := i + 1
+		for end < len(encoded) && (encoded[end] != ' ' || encoded[end-1] == ' ') {
+			end++
+		}
+		word := encoded[i:end]
+		if line += len(word); line > maxLine && i > 0 {
+			out.WriteString("\r\n")
+			line = len(word)
+		}
+		out.WriteString(word)
+		i = end
+	}
+	return out.String()
+}
+
+// tracked rewrites HTML as the configuration says; our own links, and the one to
+// leave by, stay.
+func (e *Email) tracked(source string, l links, leave string) string {
 	if source == "" || (!e.cfg.Tracking.Clicks && !e.cfg.Tracking.Opens) {
 		return source
 	}
 	replace := func(_ int, link string) string { return link }
 	if e.cfg.Tracking.Clicks {
 		replace = func(index int, link string) string {
-			if strings.HasPrefix(link, e.callbacks+"/") {
+			if link == leave || strings.HasPrefix(link, e.callbacks+"/") {
 				return link
 			}
 			return l.click(index, link)

@@ -159,7 +159,7 @@ func (c Config) withDefaults(host capability.Host) Config {
 	return c
 }
 
-func (c Config) validate(host capability.Host, peers Peers) error {
+func (c Config) validate(host capability.Host) error {
 	faults := capability.Faults{Capability: Name}
 	missing := func(key, fix string) {
 		faults.AddFault(capability.Fault{Key: key, Reason: "is missing", Fix: fix, Refusal: ErrNotConfigured})
@@ -174,9 +174,6 @@ func (c Config) validate(host capability.Host, peers Peers) error {
 		if _, err := parseAddress(text); text != "" && err != nil {
 			faults.Add(key, text, "is not an address", "write it like Acme <hello@acme.example>")
 		}
-	}
-	if peers.Keys == nil {
-		faults.Add("keys", nil, "are missing: messages are kept sealed", "give the master keys the kit has loaded")
 	}
 	if c.Failover.UnhealthyAfter < 1 || c.Failover.Cooldown < 0 {
 		faults.Add("failover", c.Failover, "is out of bounds", "use positive values")

@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -64,9 +65,9 @@ func onFile(db *database.DB, port int, now func() time.Time) (*email.Email, *job
 		log.Fatal(err)
 	}
 	e, err := email.New(capability.Host{
-		DB: db, Jobs: queue, Log: quiet, Now: now, Environment: "test", BaseURL: &url.URL{Scheme: "https", Host: "app.example"},
+		DB: db, Jobs: queue, Log: quiet, Now: now, Environment: "test", Sealing: sealing, Hooks: hooks.New(), BaseURL: &url.URL{Scheme: "https", Host: "app.example"},
 	}, email.Config{From: "hello@acme.example", Providers: []email.Provider{{Name: "relay", Transport: transport, PerSecond: -1}}},
-		email.Peers{Keys: masterKeys})
+		email.Peers{})
 	if err != nil {
 		log.Fatal(err)
 	}

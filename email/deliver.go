@@ -45,7 +45,7 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	case d.attempts >= d.maxAttempts:
 		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Temporary, Message: "the process ended in the last attempt"}})
 	}
-	message, err := e.peers.Keys.Open(messageContext(jobID), d.sealed)
+	message, err := e.sealer.Open(messageContext(jobID), d.sealed)
 	if err != nil {
 		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Permanent, Message: "the message is gone or does not open with the master keys"}})
 	}
@@ -165,7 +165,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 			}
 		}
 		if o.state == Bounced {
-			if err := e.suppressAfter(ctx, d.addressKey, d.address, HardBounce, "provider", d.id, time.Time{}); err != nil {
+			if err := e.suppressAfter(ctx, d.addressKey, HardBounce, "provider", Job{ID: d.id, UserID: optionalText(d.userID)}, time.Time{}); err != nil {
 				return err
 			}
 		}

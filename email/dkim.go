@@ -27,7 +27,7 @@ type DKIM struct {
 // second one. RFC 8058 asks for the List-Unsubscribe pair.
 var signedHeaders = []string{
 	"From", "To", "Subject", "Date", "Message-ID", "Reply-To", "In-Reply-To", "References",
-	"MIME-Version", "Content-Type", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post",
+	"MIME-Version", "Content-Type", "Auto-Submitted", "Feedback-ID", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post",
 }
 
 const minRSABits = 2048

@@ -12,12 +12,15 @@
 //   - A suppression is looked up when a message is accepted and again when it
 //     is sent. One of scope "list" holds back lists only: who leaves a
 //     newsletter still gets the password reset.
-//   - Messages lie sealed under the master keys; management routes show who got
-//     mail and when, never what it said.
+//   - Messages are kept sealed under the master keys; management routes show who
+//     got mail and when, never what it said.
+//   - The trail and the suppressions of erased people name an address by a keyed
+//     hash only.
 //   - Links in mails carry a signature. Fetching one changes nothing that
 //     matters: scanners follow links.
 //
-// Other capabilities and the application send in process. Over HTTP the control
+// Other capabilities and the application send in process, hand bounces in with
+// [Email.IngestMail] and ask with [Email.HeldBack] who gets no mail. Over HTTP the control
 // plane reads jobs and manages suppressions; the links in mails are public. In
 // development, from the same machine, GET /__kit/mailbox shows what was sent.
 package email
@@ -31,7 +34,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email/devmail"
 	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // Name is the capability's name.
@@ -45,8 +47,6 @@ type Peers struct {
 	// Audit is told of retries and of suppressions that people change; nil
 	// records nothing.
 	Audit *audit.Audit
-	// Keys seal messages and token keys; required.
-	Keys *seal.Keys
 }
 
 // Email sends mail. It is safe for concurrent use.
@@ -60,7 +60,9 @@ type Email struct {
 	envelope  string
 	callbacks string
 	templates templates
-	tokens    *tokenKeys
+	sealer    capability.Sealer
+	tokens    *keyring
+	addresses *keyring
 	chain     chain
 	mailbox   *devmail.Mailbox
 	visits    *rate.Limiter
@@ -74,7 +76,9 @@ var unsubscribeVisits = rate.Limit{Events: 60, Per: time.Minute}
 func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 	cfg = cfg.withDefaults(host)
 	faults := capability.Faults{Capability: Name}
-	faults.Join(cfg.validate(host, peers))
+	faults.Join(cfg.validate(host))
+	sealer, err := host.Sealing()
+	faults.Join(err)
 	parsed, err := parseTemplates(cfg.Templates)
 	if err != nil {
 		faults.Add("templates", nil, err.Error(), "correct the template")
@@ -86,8 +90,10 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 	e := &Email{
 		host: host, cfg: cfg, peers: peers, store: store, templates: parsed,
 		callbacks: callbackBase(host.BaseURL, cfg.CallbackPath),
-		tokens:    newTokenKeys(host, store, peers.Keys),
-		mailbox:   devmail.New(host),
+		sealer:    sealer,
+		tokens:    newKeyring(host, store, sealer, tokenKeyTable, "links in mails sent before do not work"),
+		addresses: newKeyring(host, store, sealer, addressKeyTable, "suppressions of people who were erased do not hold"),
+		mailbox:   devmail.New(host, sealer),
 		visits:    rate.New(unsubscribeVisits, host.Now),
 		ses:       newSES(cfg.Webhooks.SES, host.Now),
 	}
@@ -129,7 +135,10 @@ func (e *Email) Capability() capability.Capability {
 		Migrations: migrations,
 		Jobs:       e.jobs(),
 		Refusals:   refusals(),
+		Claims:     []string{e.cfg.CallbackPath},
 		Rewrap:     e.Rewrap,
+		Export:     e.export,
+		Erase:      e.erase,
 		Close:      e.chain.close,
 	}
 }

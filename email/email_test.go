@@ -21,7 +21,7 @@ import (
 
 func TestSuite(t *testing.T) {
 	capabilitytest.Run(t, func(h capability.Host, basePath string) (capability.Capability, error) {
-		e, err := email.New(h, email.Config{BasePath: basePath, Webhooks: email.Webhooks{Postmark: "u:" + strings.Repeat("p", 20)}}, email.Peers{Keys: masterKeys})
+		e, err := email.New(h, email.Config{BasePath: basePath, Webhooks: email.Webhooks{Postmark: "u:" + strings.Repeat("p", 20)}}, email.Peers{})
 		if err != nil {
 			return capability.Capability{}, err
 		}
@@ -403,7 +403,7 @@ func TestAuditOfPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := email.New(host, email.Config{}, email.Peers{Keys: masterKeys, Audit: trail})
+	e, err := email.New(host, email.Config{}, email.Peers{Audit: trail})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestAuditOfPeople(t *testing.T) {
 func TestAssembly(t *testing.T) {
 	host := capabilitytest.NewHost(t, databasetest.Memory(t))
 	host.Environment = capability.Production
-	_, err := email.New(host, email.Config{}, email.Peers{Keys: masterKeys})
+	_, err := email.New(host, email.Config{}, email.Peers{})
 	wantRefusal(t, err, email.ErrNotConfigured)
 	for name, cfg := range map[string]email.Config{
 		"from":      {From: "nobody"},
@@ -436,13 +436,15 @@ func TestAssembly(t *testing.T) {
 		"template":  {Templates: map2fs("a.txt", "no subject")},
 		"syntax":    {Templates: map2fs("a.txt", "{{")},
 	} {
-		_, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), cfg, email.Peers{Keys: masterKeys})
+		_, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), cfg, email.Peers{})
 		if fault := new(capability.Fault); !errors.As(err, &fault) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), email.Config{}, email.Peers{}); err == nil {
-		t.Error("no master keys, no fault")
+	unsealed := capabilitytest.NewHost(t, databasetest.Memory(t))
+	unsealed.Sealing = func() (capability.Sealer, error) { return nil, errors.New("no master keys") }
+	if _, err := email.New(unsealed, email.Config{}, email.Peers{}); err == nil || !strings.Contains(err.Error(), "no master keys") {
+		t.Errorf("no master keys: %v", err)
 	}
 }
 
@@ -474,23 +476,23 @@ func TestLists(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		first, err := s.Jobs(t.Context(), email.JobFilter{State: email.Queued}, capability.NewPage(3, ""))
+		first, err := s.ListJobs(t.Context(), email.JobFilter{State: email.Queued}, capability.NewPage(3, ""))
 		if err != nil || len(first.Items) != 3 || first.Items[0].To != "u4@example.com" {
 			t.Fatalf("%+v %v", first, err)
 		}
-		rest, err := s.Jobs(t.Context(), email.JobFilter{}, capability.NewPage(3, *first.NextCursor))
+		rest, err := s.ListJobs(t.Context(), email.JobFilter{}, capability.NewPage(3, *first.NextCursor))
 		if err != nil || len(rest.Items) != 2 || rest.NextCursor != nil {
 			t.Errorf("%+v %v", rest, err)
 		}
-		one, err := s.Jobs(t.Context(), email.JobFilter{To: "U2@example.com", Since: s.clock.Now().Add(-time.Hour), Until: s.clock.Now()}, capability.NewPage(0, ""))
+		one, err := s.ListJobs(t.Context(), email.JobFilter{To: "U2@example.com", Since: s.clock.Now().Add(-time.Hour), Until: s.clock.Now()}, capability.NewPage(0, ""))
 		if err != nil || len(one.Items) != 1 {
 			t.Errorf("%+v %v", one, err)
 		}
-		page, err := s.Suppressions(t.Context(), email.SuppressionFilter{Begins: "s", Reason: email.Manual, Scope: email.ScopeAll}, capability.NewPage(4, ""))
+		page, err := s.ListSuppressions(t.Context(), email.SuppressionFilter{Begins: "s", Reason: email.Manual, Scope: email.ScopeAll}, capability.NewPage(4, ""))
 		if err != nil || len(page.Items) != 4 {
 			t.Fatalf("%+v %v", page, err)
 		}
-		page, err = s.Suppressions(t.Context(), email.SuppressionFilter{}, capability.NewPage(4, *page.NextCursor))
+		page, err = s.ListSuppressions(t.Context(), email.SuppressionFilter{}, capability.NewPage(4, *page.NextCursor))
 		if err != nil || len(page.Items) != 1 || page.Items[0].Address != "s4@example.com" {
 			t.Errorf("%+v %v", page, err)
 		}

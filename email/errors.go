@@ -13,7 +13,7 @@ var (
 	ErrInvalidAddress   = capability.NewError(400, "email/invalid_address", "This is not an address mail can be sent to.")
 	ErrInvalidHeader    = capability.NewError(400, "email/invalid_header", "A header has a name that is not allowed or a value with control characters.")
 	ErrNotSuppressed    = capability.NewError(404, "email/suppression_not_found", "This address is not suppressed.")
-	ErrProtected        = capability.NewError(409, "email/suppression_protected", "The recipient complained. Say force to remove the suppression all the same.")
+	ErrProtected        = capability.NewError(409, "email/suppression_protected", "The recipient complained or unsubscribed. Say force to remove the suppression all the same.")
 	ErrIdempotency      = capability.NewError(409, "email/idempotency_conflict", "This idempotency key was used for another message.")
 	ErrTemplateNotFound = capability.NewError(404, "email/template_not_found", "There is no such template.")
 	ErrTemplateFailed   = capability.NewError(422, "email/template_failed", "The template does not run on this data.")

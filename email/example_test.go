@@ -32,10 +32,11 @@ func Example() {
 	queue := jobs.New(db, nil, jobs.Options{Log: log})
 	mail, err := email.New(capability.Host{
 		DB: db, Jobs: queue, Log: log, Now: time.Now, Environment: capability.Development,
+		Sealing: func() (capability.Sealer, error) { return keys, nil },
 		BaseURL: &url.URL{Scheme: "https", Host: "app.example"},
 	}, email.Config{
 		Templates: fstest.MapFS{"welcome.txt": {Data: []byte(`{{define "subject"}}Welcome, {{.}}{{end}}Hello {{.}}, good to have you.`)}},
-	}, email.Peers{Keys: keys})
+	}, email.Peers{})
 	if err != nil {
 		panic(err)
 	}

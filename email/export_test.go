@@ -10,3 +10,6 @@ var Redirectable = redirectable
 
 // ReachSNS makes e ask SNS through another transport.
 func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.client.Transport = transport }
+
+// SignedHeaders are covered by DKIM.
+var SignedHeaders = signedHeaders

@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
@@ -31,6 +32,7 @@ type setup struct {
 	db    *database.DB
 	clock *kittest.Clock
 	queue *jobs.Queue
+	hooks *hooks.Hooks
 }
 
 var masterKeys = func() *seal.Keys {
@@ -42,11 +44,13 @@ var masterKeys = func() *seal.Keys {
 	return keys
 }()
 
+func sealing() (capability.Sealer, error) { return masterKeys, nil }
+
 func newHost(t testing.TB, db *database.DB, now func() time.Time) capability.Host {
 	t.Helper()
 	host := capabilitytest.NewHost(t, db)
 	db.UseClock(now)
-	host.Now = now
+	host.Now, host.Sealing = now, sealing
 	host.BaseURL = &url.URL{Scheme: "https", Host: "app.example"}
 	host.Jobs = jobs.New(db, host.PubSub, jobs.Options{Log: host.Log, Now: now})
 	return host
@@ -64,7 +68,7 @@ func openAt(t testing.TB, db *database.DB, clock *kittest.Clock, cfg email.Confi
 		cfg.From = "Acme <hello@acme.example>"
 	}
 	host := newHost(t, db, clock.Now)
-	e, err := email.New(host, cfg, email.Peers{Keys: masterKeys})
+	e, err := email.New(host, cfg, email.Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +84,7 @@ func openAt(t testing.TB, db *database.DB, clock *kittest.Clock, cfg email.Confi
 			t.Error(err)
 		}
 	})
-	return &setup{e, t, db, clock, host.Jobs}
+	return &setup{e, t, db, clock, host.Jobs, host.Hooks}
 }
 
 func (s *setup) send(m email.Message) string {
@@ -168,7 +172,7 @@ func serve(t testing.TB, answer func(step, value string) error, adjust ...func(*
 		t.Fatal(err)
 	}
 	s.addr = listener.Addr().(*net.TCPAddr)
-	s.closing = srv.Close
+	s.closing = func() error { return errors.Join(listener.Close(), srv.Close()) }
 	go func() { _ = srv.Serve(listener) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	return s

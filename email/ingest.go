@@ -52,7 +52,7 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	if err != nil {
 		return false, err
 	}
-	key, spec, ok := e.concerned(job, found, trusted, r)
+	key, ok := e.concerned(job, found, trusted, r)
 	if !ok {
 		return false, nil
 	}
@@ -75,33 +75,33 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	}
 	switch {
 	case r.Kind == ReportHardBounce:
-		err = e.suppressAfter(ctx, key, spec, HardBounce, source, job.ID, time.Time{})
+		err = e.suppressAfter(ctx, key, HardBounce, source, job, time.Time{})
 	case r.Kind == ReportComplaint:
-		err = e.suppressAfter(ctx, key, spec, Complaint, source, job.ID, time.Time{})
+		err = e.suppressAfter(ctx, key, Complaint, source, job, time.Time{})
 	case r.Kind == ReportSoftBounce && found && fresh:
-		err = e.countSoftBounce(ctx, key, spec, source, job.ID, now)
+		err = e.countSoftBounce(ctx, key, source, job, now)
 	}
 	return true, err
 }
 
 // concerned returns the address a report is about. A report about a message of
 // ours is about the one it went to; whoever else it names was forwarded to.
-func (e *Email) concerned(job Job, found, trusted bool, r Report) (key, spec string, ok bool) {
+func (e *Email) concerned(job Job, found, trusted bool, r Report) (key string, ok bool) {
 	if found {
-		return job.addressKey, job.To, true
+		return job.addressKey, true
 	}
 	if !trusted {
-		return "", "", false
+		return "", false
 	}
 	a, err := parseAddress(r.Recipient)
-	return e.keyOf(a), a.spec, err == nil
+	return e.keyOf(a), err == nil
 }
 
 // countSoftBounce suppresses an address for a while once it has bounced often.
-func (e *Email) countSoftBounce(ctx context.Context, key, spec, source, jobID string, now time.Time) error {
+func (e *Email) countSoftBounce(ctx context.Context, key, source string, job Job, now time.Time) error {
 	n, err := e.store.softBounces(ctx, key, now.Add(-e.cfg.SoftBounces.Window))
 	if err != nil || n < e.cfg.SoftBounces.Limit {
 		return err
 	}
-	return e.suppressAfter(ctx, key, spec, SoftBounceLimit, source, jobID, now.Add(e.cfg.SoftBounces.TTL))
+	return e.suppressAfter(ctx, key, SoftBounceLimit, source, job, now.Add(e.cfg.SoftBounces.TTL))
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"mime"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,9 +52,15 @@ type Message struct {
 	IdempotencyKey string
 	// UserID is recorded with the job.
 	UserID string
+	// Quota names what the message counts against in Config.PerRecipientPerHour:
+	// messages of another quota do not hold it back. ^[a-z0-9_-]{0,32}$.
+	Quota string
 	// Unsubscribe is where the recipient leaves, for mails whose sender keeps
 	// its own list: it takes the place of the kit's link in List-Unsubscribe and
-	// in the template.
+	// in the template, where {{unsubscribe}} is the link. It is an http or https
+	// address of at most 900 bytes that acts on a POST of
+	// List-Unsubscribe=One-Click (RFC 8058). Without it a message of a list has
+	// the kit's own link, and any other has none.
 	Unsubscribe string
 }
 
@@ -74,10 +81,13 @@ const (
 	maxName        = 255
 	maxKey         = 256
 	maxDelay       = 7 * day
+	maxListLink    = 900
 )
 
 var (
 	messageIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
+	quotaForm     = regexp.MustCompile(`^[a-z0-9_-]{0,32}$`)
+	listLinkForm  = regexp.MustCompile(`^[!-+\--;=?-~]+$`)
 	headerForm    = regexp.MustCompile(`^(?i:X-[A-Za-z0-9-]{1,60}|List-(Archive|Help|Owner|Post|Subscribe)|Auto-Submitted|Feedback-ID|Importance|Keywords|Precedence)$`)
 )
 
@@ -94,6 +104,8 @@ func (m Message) check(now time.Time) error {
 	case len(m.IdempotencyKey) > maxKey || len(m.UserID) > maxKey || len(m.Template) > maxName ||
 		!plain(m.IdempotencyKey) || !plain(m.UserID) || !plain(m.Template):
 		return invalid("An idempotency key, user id or template name is over its bound or not plain text.")
+	case !quotaForm.MatchString(m.Quota):
+		return invalid("A quota is at most 32 lower case letters, digits, _ and -.")
 	case m.SendAt.Sub(now) > maxDelay:
 		return invalid("A message waits 7 days at most.")
 	case len(m.References) > maxReferences || len(m.Headers) > maxHeaders || len(m.Attachments) > maxAttachments:
@@ -105,6 +117,9 @@ func (m Message) check(now time.Time) error {
 func (m Message) checkHeaders() error {
 	if err := checkSubject(m.Subject); err != nil {
 		return err
+	}
+	if m.Unsubscribe != "" && !isListLink(m.Unsubscribe) {
+		return ErrInvalidHeader.Saying("An unsubscribe address is http or https, of at most %d bytes.", maxListLink)
 	}
 	for name, value := range m.Headers {
 		if !headerForm.MatchString(name) {
@@ -126,6 +141,14 @@ func (m Message) checkHeaders() error {
 		}
 	}
 	return nil
+}
+
+// isListLink reports whether a link may stand in List-Unsubscribe: a list of
+// addresses in angle brackets, separated by commas.
+func isListLink(link string) bool {
+	u, err := url.Parse(link)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		len(link) <= maxListLink && listLinkForm.MatchString(link)
 }
 
 func checkSubject(subject string) error {

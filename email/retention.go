@@ -67,6 +67,6 @@ func (s store) sweepJobs(ctx context.Context, before time.Time, limit int) (n in
 }
 
 func (s store) sweepSuppressions(ctx context.Context, before time.Time, limit int) (int64, error) {
-	return s.db.Exec(ctx, `DELETE FROM email_suppression WHERE address_key IN (
-		SELECT address_key FROM email_suppression WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2)`, before.UnixMilli(), limit)
+	return s.db.Exec(ctx, `DELETE FROM email_suppression WHERE (address_key, scope, reason) IN (
+		SELECT address_key, scope, reason FROM email_suppression WHERE expires_at > 0 AND expires_at <= $1 LIMIT $2)`, before.UnixMilli(), limit)
 }

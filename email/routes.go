@@ -60,7 +60,7 @@ func (e *Email) listJobs(c *capability.Call, page capability.Page) (capability.I
 		}
 		*into = at
 	}
-	return e.Jobs(c.Context(), f, page)
+	return e.ListJobs(c.Context(), f, page)
 }
 
 func (e *Email) getJob(c *capability.Call, _ capability.None) (JobDetail, error) {
@@ -73,7 +73,7 @@ func (e *Email) postRetry(c *capability.Call, _ capability.None) (Job, error) {
 
 func (e *Email) listSuppressions(c *capability.Call, page capability.Page) (capability.Items[Suppression], error) {
 	f := SuppressionFilter{Begins: c.Query("q"), Reason: Reason(c.Query("reason")), Scope: Scope(c.Query("scope"))}
-	return e.Suppressions(c.Context(), f, page)
+	return e.ListSuppressions(c.Context(), f, page)
 }
 
 // suppressionBody is what an operator sends; scope is all by default.

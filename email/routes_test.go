@@ -39,7 +39,7 @@ func fromLocalhost(t *testing.T, k *kittest.Kit, path string, change ...func(*ht
 }
 
 func TestRoutes(t *testing.T) {
-	e, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), email.Config{}, email.Peers{Keys: masterKeys})
+	e, err := email.New(capabilitytest.NewHost(t, databasetest.Memory(t)), email.Config{}, email.Peers{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package email
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,30 +50,33 @@ func (e *Email) Send(ctx context.Context, m Message) (jobID string, err error) {
 	if err != nil {
 		return "", err
 	}
-	key := e.keyOf(to)
+	key, err := e.subject(ctx, e.keyOf(to))
+	if err != nil {
+		return "", err
+	}
 	row := newJob{
-		id: id.New(now), category: m.Category, addressKey: key, address: to.spec, template: m.Template,
-		idempotencyKey: m.IdempotencyKey, requestHash: hash, userID: m.UserID,
+		id: id.New(now), category: m.Category, addressKey: key.address, address: to.spec, template: m.Template,
+		idempotencyKey: m.IdempotencyKey, requestHash: hash, userID: m.UserID, quota: m.Quota,
 		maxAttempts: e.cfg.Retry.MaxAttempts, now: now, due: now,
 	}
 	if m.SendAt.After(now) {
 		row.due = m.SendAt
 	}
-	message, err := e.compose(ctx, m, to, key, row.id, now)
+	message, err := e.compose(ctx, m, to, key.address, row.id, now)
 	if err != nil {
 		return "", err
 	}
 	row.subject, row.messageID = message.subject, message.messageID
-	sealed := e.peers.Keys.Seal(messageContext(row.id), message.bytes)
+	sealed := e.sealer.Seal(messageContext(row.id), message.bytes)
 	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		jobID, err = e.accept(ctx, row, sealed)
+		jobID, err = e.accept(ctx, row, key, sealed)
 		return err
 	})
 	return jobID, err
 }
 
 // accept writes the rows of a message, unless its idempotency key is taken.
-func (e *Email) accept(ctx context.Context, row newJob, sealed []byte) (string, error) {
+func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []byte) (string, error) {
 	if row.idempotencyKey != "" {
 		first, hash, found, err := e.store.jobOfKey(ctx, row.idempotencyKey)
 		if err != nil {
@@ -82,15 +86,15 @@ func (e *Email) accept(ctx context.Context, row newJob, sealed []byte) (string, 
 			return first, sameRequest(hash, row.requestHash)
 		}
 	}
-	scope, recent, err := e.store.gate(ctx, row.addressKey, row.now, row.now.Add(-time.Hour))
+	if err := e.limit(ctx, row); err != nil {
+		return "", err
+	}
+	held, err := e.holds(ctx, key, row.category)
 	if err != nil {
 		return "", err
 	}
-	if limit := e.cfg.PerRecipientPerHour; limit >= 0 && recent >= limit {
-		return "", ErrRateLimited
-	}
 	row.state = Queued
-	if scope.holdsBack(row.category) {
+	if held {
 		row.state = Suppressed
 	}
 	added, err := e.store.insertJob(ctx, row)
@@ -112,6 +116,28 @@ func (e *Email) accept(ctx context.Context, row newJob, sealed []byte) (string, 
 	}
 	_, err = e.host.Jobs.Enqueue(ctx, sendBinding, row.id, jobs.At(row.due))
 	return row.id, err
+}
+
+// limit refuses one mail too many to an address, counted over all nodes.
+func (e *Email) limit(ctx context.Context, row newJob) error {
+	limit := e.cfg.PerRecipientPerHour
+	if limit < 0 {
+		return nil
+	}
+	if err := e.store.lockAddress(ctx, row.addressKey); err != nil {
+		return err
+	}
+	recent, err := e.store.recent(ctx, row.addressKey, row.quota, row.now.Add(-time.Hour))
+	if err == nil && recent >= limit {
+		err = ErrRateLimited
+	}
+	return err
+}
+
+// holds reports whether a suppression keeps messages of a category back.
+func (e *Email) holds(ctx context.Context, key subject, category Category) (bool, error) {
+	all, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
+	return slices.ContainsFunc(all, func(s Suppression) bool { return s.Scope.holdsBack(category) }), err
 }
 
 func sameRequest(first, second []byte) error {
@@ -171,11 +197,13 @@ func (e *Email) Retry(ctx context.Context, jobID string) (job Job, err error) {
 		if job.State != Failed && job.State != Bounced {
 			return ErrJobNotRetryable.Saying("The job is %s.", job.State)
 		}
-		scope, _, err := e.store.gate(ctx, job.addressKey, now, now)
+		key, err := e.subject(ctx, job.addressKey)
 		if err != nil {
 			return err
 		}
-		if scope.holdsBack(job.Category) {
+		if held, err := e.holds(ctx, key, job.Category); err != nil {
+			return err
+		} else if held {
 			return ErrSuppressed
 		}
 		requeued, err := e.store.requeue(ctx, jobID, job.State, now)
@@ -224,9 +252,9 @@ type JobFilter struct {
 	Since, Until time.Time
 }
 
-// Jobs lists jobs, newest first. Refuses with email/invalid_address and, for a
+// ListJobs lists jobs, newest first. Refuses with email/invalid_address and, for a
 // cursor of another list, kit/invalid_request.
-func (e *Email) Jobs(ctx context.Context, f JobFilter, page capability.Page) (capability.Items[Job], error) {
+func (e *Email) ListJobs(ctx context.Context, f JobFilter, page capability.Page) (capability.Items[Job], error) {
 	none := capability.Items[Job]{}
 	if f.To != "" {
 		to, err := parseAddress(f.To)
@@ -259,7 +287,7 @@ func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err er
 			return err
 		}
 		if found {
-			if message, err := e.peers.Keys.Open(messageContext(jobID), sealed); err == nil {
+			if message, err := e.sealer.Open(messageContext(jobID), sealed); err == nil {
 				detail.Headers = headersOf(message)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/email/emailtest"
 )
 
 // step scripts one answer per call, then nothing but acceptance.
@@ -446,4 +447,35 @@ func TestAiosmtpd(t *testing.T) {
 	if err != nil || !bytes.Contains(got, []byte(s.job(sent).MessageID)) || !bytes.Contains(got, []byte("Subject: =?UTF-8?q?")) {
 		t.Errorf("%v\n%s", err, got)
 	}
+}
+
+// TestTransportSuite: what every transport promises, SMTP does.
+func TestTransportSuite(t *testing.T) {
+	emailtest.Run(t, func(t *testing.T) emailtest.Provider {
+		var mu sync.Mutex
+		refuse := email.FailureKind("")
+		s := serve(t, func(step, _ string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case step == "data" && refuse == email.Permanent:
+				return says(554, gosmtp.EnhancedCode{5, 7, 1}, "no")
+			case step == "data" && refuse == email.Temporary:
+				return says(451, gosmtp.EnhancedCode{4, 3, 0}, "later")
+			}
+			return nil
+		})
+		transport := s.provider(t, "relay").Transport
+		t.Cleanup(func() { _ = transport.(interface{ Close() error }).Close() })
+		return emailtest.Provider{
+			Transport: transport,
+			Accepted:  s.mails,
+			Refuse: func(kind email.FailureKind) {
+				mu.Lock()
+				defer mu.Unlock()
+				refuse = kind
+			},
+			Stop: func() { _ = s.closing() },
+		}
+	})
 }

@@ -19,28 +19,36 @@ type newJob struct {
 	addressKey, address, subject        string
 	template, messageID, idempotencyKey string
 	requestHash                         []byte
-	userID                              string
+	userID, quota                       string
 	maxAttempts                         int
 	now, due                            time.Time
 }
 
-// gate returns what holds an address back and how many messages it got since.
-func (s store) gate(ctx context.Context, addressKey string, now, since time.Time) (scope Scope, recent int, err error) {
-	err = s.db.QueryRow(ctx, `SELECT
-			COALESCE((SELECT scope FROM email_suppression WHERE address_key = $1 AND (expires_at = 0 OR expires_at > $2)), ''),
-			(SELECT count(*) FROM email_job WHERE address_key = $1 AND created_at > $3)`,
-		addressKey, now.UnixMilli(), since.UnixMilli()).Scan(&scope, &recent)
-	return scope, recent, err
+// lockAddress makes the messages to one address wait for each other until the
+// transaction ends, so that they count each other. SQLite has one writer.
+func (s store) lockAddress(ctx context.Context, addressKey string) error {
+	if s.db.Dialect() == database.SQLite {
+		return nil
+	}
+	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "email "+addressKey)
+	return err
+}
+
+// recent counts the messages of a quota that an address got since.
+func (s store) recent(ctx context.Context, addressKey, quota string, since time.Time) (n int, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*) FROM email_job WHERE address_key = $1 AND created_at > $2 AND quota = $3`,
+		addressKey, since.UnixMilli(), quota).Scan(&n)
+	return n, err
 }
 
 // insertJob returns false when the idempotency key is taken.
 func (s store) insertJob(ctx context.Context, j newJob) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO email_job (id, state, category, address_key, address, subject, template, message_id,
-			idempotency_key, request_hash, max_attempts, next_attempt_at, round_began_at, user_id, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14)
+			idempotency_key, request_hash, max_attempts, next_attempt_at, round_began_at, user_id, created_at, quota)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15)
 		ON CONFLICT (idempotency_key) WHERE idempotency_key <> '' DO NOTHING`,
 		j.id, string(j.state), string(j.category), j.addressKey, j.address, j.subject, j.template, j.messageID,
-		j.idempotencyKey, j.requestHash, j.maxAttempts, j.due.UnixMilli(), j.userID, j.now.UnixMilli())
+		j.idempotencyKey, j.requestHash, j.maxAttempts, j.due.UnixMilli(), j.userID, j.now.UnixMilli(), j.quota)
 	return n == 1, err
 }
 
@@ -79,6 +87,7 @@ func (s store) requeue(ctx context.Context, jobID string, from State, now time.T
 // delivery is what an attempt needs to know.
 type delivery struct {
 	id, address, addressKey string
+	userID                  string
 	category                Category
 	attempts, maxAttempts   int
 	roundBeganAt            time.Time
@@ -91,13 +100,13 @@ type delivery struct {
 func (s store) due(ctx context.Context, jobID string, now time.Time) (delivery, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (d delivery, err error) {
 		var began int64
-		err = row.Scan(&d.id, &d.address, &d.addressKey, &d.category, &d.attempts, &d.maxAttempts, &began, &d.pinnedTo, &d.sealed, &d.scope)
+		err = row.Scan(&d.id, &d.address, &d.addressKey, &d.category, &d.attempts, &d.maxAttempts, &began, &d.pinnedTo, &d.sealed, &d.scope, &d.userID)
 		d.roundBeganAt = time.UnixMilli(began)
 		return d, err
 	}, `SELECT j.id, j.address, j.address_key, j.category, j.attempts, j.max_attempts, j.round_began_at,
-			CASE WHEN j.pinned THEN j.provider ELSE '' END, m.sealed, COALESCE(s.scope, '')
+			CASE WHEN j.pinned THEN j.provider ELSE '' END, m.sealed, COALESCE((SELECT min(s.scope) FROM email_suppression s
+				WHERE s.address_key = j.address_key AND (s.expires_at = 0 OR s.expires_at > $2)), ''), j.user_id
 		FROM email_job j LEFT JOIN email_message m ON m.job_id = j.id
-			LEFT JOIN email_suppression s ON s.address_key = j.address_key AND (s.expires_at = 0 OR s.expires_at > $2)
 		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID, now.UnixMilli())
 }
 
@@ -192,6 +201,40 @@ func (s store) reported(ctx context.Context, messageID, providerID string) (Job,
 		messageID, providerID)
 }
 
+// jobsOf reads the ids of the jobs that name a user or went to one of the
+// addresses, in order, after one.
+func (s store) jobsOf(ctx context.Context, userID string, addressKeys []string, after string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE user_id = $1 AND user_id <> '' AND id > $3
+		UNION SELECT id FROM email_job WHERE address_key `+database.InList(2)+` AND id > $3
+		ORDER BY id LIMIT $4`, userID, database.List(addressKeys), after, limit)
+}
+
+func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
+
+// addressesOf reads what the addresses that a user was written to are known by.
+func (s store) addressesOf(ctx context.Context, userID string) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT DISTINCT address_key FROM email_job WHERE user_id = $1 AND user_id <> ''`, userID)
+}
+
+// removeJobs deletes jobs with everything that belongs to them.
+func (s store) removeJobs(ctx context.Context, jobIDs []string) (n int64, err error) {
+	list := database.List(jobIDs)
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		if _, err := s.db.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
+			SELECT provider_message_id FROM email_job WHERE provider = $2 AND id `+database.InList(1)+`)`, list, mailboxName); err != nil {
+			return err
+		}
+		for _, table := range []string{"email_event", "email_message"} {
+			if _, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE job_id `+database.InList(1), list); err != nil {
+				return err
+			}
+		}
+		n, err = s.db.Exec(ctx, `DELETE FROM email_job WHERE id `+database.InList(1), list)
+		return err
+	})
+	return n, err
+}
+
 // report moves a job that was sent to what is reported of it: a later and worse
 // report wins, an earlier one that comes late changes nothing.
 func (s store) report(ctx context.Context, jobID string, to State, now time.Time) (moved bool, err error) {
@@ -239,20 +282,20 @@ type sealedKey struct {
 	sealed []byte
 }
 
-func (s store) tokenKeys(ctx context.Context) ([]sealedKey, error) {
+func (s store) sealedKeys(ctx context.Context, table string) ([]sealedKey, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (k sealedKey, err error) {
 		return k, row.Scan(&k.number, &k.sealed)
-	}, `SELECT number, sealed FROM email_token_key ORDER BY number`)
+	}, `SELECT number, sealed FROM `+table+` ORDER BY number`)
 }
 
-func (s store) lastTokenKey(ctx context.Context) (number int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COALESCE(max(number), 0) FROM email_token_key`).Scan(&number)
+func (s store) lastKey(ctx context.Context, table string) (number int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COALESCE(max(number), 0) FROM `+table).Scan(&number)
 	return number, err
 }
 
-// insertTokenKey returns false when another node took the number.
-func (s store) insertTokenKey(ctx context.Context, number int64, sealed []byte, now time.Time) (added bool, err error) {
-	n, err := s.db.Exec(ctx, `INSERT INTO email_token_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING`,
+// insertKey returns false when another node took the number.
+func (s store) insertKey(ctx context.Context, table string, number int64, sealed []byte, now time.Time) (added bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO `+table+` (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING`,
 		number, sealed, now.UnixMilli())
 	return n == 1, err
 }

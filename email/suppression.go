@@ -6,7 +6,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 )
 
 // Scope says what a suppression holds back.
@@ -36,9 +36,11 @@ const (
 	InvalidAddress  Reason = "invalid"
 )
 
-// Suppression holds messages to an address back.
+// Suppression holds messages to an address back. An address may have several,
+// one for each scope and reason; each ends and is lifted by itself.
 type Suppression struct {
-	// Address is in canonical form.
+	// Address is in canonical form, or "#" and a keyed hash once its owner was
+	// erased.
 	Address string `json:"address"`
 	Scope   Scope  `json:"scope"`
 	Reason  Reason `json:"reason"`
@@ -50,11 +52,15 @@ type Suppression struct {
 	ExpiresAt *capability.Time `json:"expiresAt"`
 }
 
-const maxNote = 1000
+const (
+	maxNote = 1000
+	// maxAsked bounds the addresses of one question.
+	maxAsked = 1000
+)
 
-// Suppress holds messages to an address back until [Email.Unsuppress]. One that
-// is suppressed already keeps its reason; the scope only widens. Refuses with
-// email/invalid_address and kit/invalid_request.
+// Suppress holds messages to an address back until [Email.Unsuppress], and
+// returns the strongest suppression of the address; added is false where there
+// was one before. Refuses with email/invalid_address and kit/invalid_request.
 func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note string) (suppressed Suppression, added bool, err error) {
 	a, err := parseAddress(text)
 	switch {
@@ -65,59 +71,132 @@ func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note str
 	case len(note) > maxNote || !storableText(note):
 		return Suppression{}, false, capability.ErrInvalidRequest.Saying("A note is at most %d bytes of text.", maxNote)
 	}
-	key := e.keyOf(a)
+	row := suppressionRow{scope: scope, reason: Manual, source: "system", note: note}
+	if capability.RequestInfoOf(ctx) != nil {
+		row.source = "controlplane"
+	}
 	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		now := e.host.DB.Now(ctx)
-		row := suppressionRow{key: key, address: a.spec, scope: scope, reason: Manual, source: "controlplane", note: note}
-		if added, err = e.store.suppress(ctx, row, now); err != nil {
+		if row.key, err = e.subject(ctx, e.keyOf(a)); err != nil {
 			return err
 		}
-		if suppressed, _, err = e.store.suppression(ctx, key, now); err != nil {
+		before, err := e.store.suppressionsOf(ctx, row.key, e.host.DB.Now(ctx))
+		if err != nil {
 			return err
 		}
-		return e.peers.Audit.Record(ctx, audit.Event{
-			Action: "email/suppressed", Subject: audit.Target{Type: "email_address", ID: key}, Detail: map[string]any{"scope": scope, "added": added},
-		})
+		if _, err := e.suppress(ctx, row, ""); err != nil {
+			return err
+		}
+		after, err := e.store.suppressionsOf(ctx, row.key, e.host.DB.Now(ctx))
+		if err != nil {
+			return err
+		}
+		suppressed, added = after[0], len(before) == 0
+		return e.record(ctx, "email/suppressed", row.key, map[string]any{"scope": scope, "added": added})
 	})
 	return suppressed, added, err
 }
 
-// Unsuppress lets mail to an address through again. A complaint needs force.
-// Refuses with email/invalid_address, suppression_not_found and
-// suppression_protected.
+// Unsuppress lets mail to an address through again. What the recipient wanted, by
+// complaint or by unsubscribing, is lifted by force only: without it an
+// unsubscription stays when other suppressions are lifted. Refuses with
+// email/invalid_address, suppression_not_found and suppression_protected.
 func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {
 	a, err := parseAddress(text)
 	if err != nil {
 		return err
 	}
-	key := e.keyOf(a)
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		s, found, err := e.store.suppression(ctx, key, e.host.DB.Now(ctx))
-		switch {
-		case err != nil:
+		key, err := e.subject(ctx, e.keyOf(a))
+		if err != nil {
 			return err
-		case !found:
+		}
+		all, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
 			return ErrNotSuppressed
-		case s.Reason == Complaint && !force:
+		}
+		var lifted []Reason
+		for _, s := range all {
+			switch {
+			case s.Reason == Complaint && !force:
+				return ErrProtected
+			case s.Reason == Unsubscribed && !force:
+				continue
+			}
+			if err := e.store.unsuppress(ctx, key, s.Scope, s.Reason); err != nil {
+				return err
+			}
+			lifted = append(lifted, s.Reason)
+		}
+		if len(lifted) == 0 {
 			return ErrProtected
 		}
-		if err := e.store.unsuppress(ctx, key); err != nil {
-			return err
-		}
-		return e.peers.Audit.Record(ctx, audit.Event{
-			Action: "email/unsuppressed", Subject: audit.Target{Type: "email_address", ID: key}, Detail: map[string]any{"reason": s.Reason},
-		})
+		return e.record(ctx, "email/unsuppressed", key, map[string]any{"reasons": lifted})
 	})
 }
 
-// Suppression returns what holds an address back; ok is false for nothing.
-// Refuses with email/invalid_address.
+// record puts what people did to an address on the trail, which names it by its
+// keyed hash.
+func (e *Email) record(ctx context.Context, action string, key subject, detail any) error {
+	return e.peers.Audit.Record(ctx, audit.Event{
+		Action: action, Subject: audit.Target{Type: "email_address", ID: key.hash}, Detail: detail,
+	})
+}
+
+// Suppression returns the strongest of what holds an address back; ok is false
+// for nothing. Refuses with email/invalid_address.
 func (e *Email) Suppression(ctx context.Context, text string) (s Suppression, ok bool, err error) {
 	a, err := parseAddress(text)
 	if err != nil {
 		return Suppression{}, false, err
 	}
-	return e.store.suppression(ctx, e.keyOf(a), e.host.DB.Now(ctx))
+	key, err := e.subject(ctx, e.keyOf(a))
+	if err != nil {
+		return Suppression{}, false, err
+	}
+	all, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
+	if err != nil || len(all) == 0 {
+		return Suppression{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// HeldBack returns, for up to 1,000 addresses, the strongest suppression that
+// keeps a message of the category from each. Keys are the addresses as given;
+// one that gets mail, or is no address, has none. More addresses are refused
+// with kit/invalid_request.
+func (e *Email) HeldBack(ctx context.Context, category Category, addresses ...string) (map[string]Suppression, error) {
+	if len(addresses) > maxAsked {
+		return nil, capability.ErrInvalidRequest.Saying("Ask for at most %d addresses.", maxAsked)
+	}
+	spellings := make(map[string][]string, 2*len(addresses))
+	var keys []string
+	for _, text := range addresses {
+		a, err := parseAddress(text)
+		if err != nil {
+			continue
+		}
+		key, err := e.subject(ctx, e.keyOf(a))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{key.address, key.hash} {
+			spellings[name] = append(spellings[name], text)
+			keys = append(keys, name)
+		}
+	}
+	rows, err := e.store.suppressionsAmong(ctx, keys, e.host.DB.Now(ctx))
+	held := make(map[string]Suppression, len(rows))
+	for _, s := range rows {
+		for _, text := range spellings[s.Address] {
+			if _, known := held[text]; !known && s.Scope.holdsBack(category) {
+				held[text] = s
+			}
+		}
+	}
+	return held, err
 }
 
 // SuppressionFilter selects suppressions; zero fields select all.
@@ -128,96 +207,59 @@ type SuppressionFilter struct {
 	Scope  Scope
 }
 
-// Suppressions lists by address. A cursor of another list is refused with
-// kit/invalid_request.
-func (e *Email) Suppressions(ctx context.Context, f SuppressionFilter, page capability.Page) (capability.Items[Suppression], error) {
-	var after string
-	if _, err := page.After(&after); err != nil {
+// ListSuppressions lists by address, scope and reason. A cursor of another list
+// is refused with kit/invalid_request.
+func (e *Email) ListSuppressions(ctx context.Context, f SuppressionFilter, page capability.Page) (capability.Items[Suppression], error) {
+	var after Suppression
+	if _, err := page.After(&after.Address, (*string)(&after.Scope), (*string)(&after.Reason)); err != nil {
 		return capability.Items[Suppression]{}, err
 	}
 	rows, err := e.store.suppressions(ctx, f, after, e.host.DB.Now(ctx), page.Limit+1)
 	if err != nil {
 		return capability.Items[Suppression]{}, err
 	}
-	return capability.Paged(page, rows, func(s Suppression) []any { return []any{s.Address} }), nil
+	return capability.Paged(page, rows, func(s Suppression) []any { return []any{s.Address, s.Scope, s.Reason} }), nil
 }
 
 // suppressAfter suppresses an address because of what happened to a message;
 // until is zero for ever.
-func (e *Email) suppressAfter(ctx context.Context, key, address string, reason Reason, source, jobID string, until time.Time) error {
-	row := suppressionRow{key: key, address: address, scope: ScopeAll, reason: reason, source: source, jobID: jobID}
-	if reason == Unsubscribed {
-		row.scope = ScopeList
+func (e *Email) suppressAfter(ctx context.Context, address string, reason Reason, source string, job Job, until time.Time) error {
+	key, err := e.subject(ctx, address)
+	if err != nil {
+		return err
 	}
+	row := suppressionRow{key: key, scope: ScopeAll, reason: reason, source: source, jobID: job.ID}
 	if !until.IsZero() {
 		row.expiresAt = until.UnixMilli()
 	}
-	_, err := e.store.suppress(ctx, row, e.host.DB.Now(ctx))
-	return err
-}
-
-// suppressionRow is a row of email_suppression to be.
-type suppressionRow struct {
-	key, address string
-	scope        Scope
-	reason       Reason
-	source       string
-	jobID, note  string
-	expiresAt    int64
-}
-
-// suppress adds a row or strengthens the one there is: its scope only widens,
-// its end only moves away, and a complaint, which protects, stays one.
-func (s store) suppress(ctx context.Context, row suppressionRow, now time.Time) (added bool, err error) {
-	if _, err := s.db.Exec(ctx, `DELETE FROM email_suppression WHERE address_key = $1 AND expires_at > 0 AND expires_at <= $2`,
-		row.key, now.UnixMilli()); err != nil {
-		return false, err
+	userID := ""
+	if job.UserID != nil {
+		userID = *job.UserID
 	}
-	n, err := s.db.Exec(ctx, `INSERT INTO email_suppression (address_key, address, scope, reason, source, job_id, note, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (address_key) DO NOTHING`,
-		row.key, row.address, string(row.scope), string(row.reason), row.source, row.jobID, row.note, now.UnixMilli(), row.expiresAt)
-	if err != nil || n == 1 {
-		return n == 1, err
+	_, err = e.suppress(ctx, row, userID)
+	return err
+}
+
+// suppress adds a suppression, or moves the end of the one there is away, and
+// tells of a new one. It runs inside a transaction.
+func (e *Email) suppress(ctx context.Context, row suppressionRow, userID string) (added bool, err error) {
+	if added, err = e.store.suppress(ctx, row, e.host.DB.Now(ctx)); err != nil || !added {
+		return added, err
 	}
-	_, err = s.db.Exec(ctx, `UPDATE email_suppression SET
-			scope = CASE WHEN $2 = 'all' THEN 'all' ELSE scope END,
-			reason = CASE WHEN $3 = 'complaint' OR (scope = 'list' AND $2 = 'all') THEN $3 ELSE reason END,
-			source = CASE WHEN $3 = 'complaint' OR (scope = 'list' AND $2 = 'all') THEN $4 ELSE source END,
-			expires_at = CASE WHEN expires_at = 0 OR CAST($5 AS BIGINT) = 0 THEN 0 WHEN expires_at < $5 THEN CAST($5 AS BIGINT) ELSE expires_at END
-		WHERE address_key = $1`, row.key, string(row.scope), string(row.reason), row.source, row.expiresAt)
-	return false, err
+	event := hooks.MailSuppressed{Address: row.key.address, Scope: string(row.scope), Reason: string(row.reason), UserID: userID}
+	if row.reason == Unsubscribed {
+		return added, e.host.Hooks.MailUnsubscribed.Fire(ctx, event)
+	}
+	return added, e.host.Hooks.MailSuppressed.Fire(ctx, event)
 }
 
-func (s store) unsuppress(ctx context.Context, key string) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM email_suppression WHERE address_key = $1`, key)
-	return err
+// subject is what rows may know an address by.
+type subject struct {
+	// address is in canonical form, hash stands for it once it was erased.
+	address, hash string
 }
 
-// resubscribe takes back what the reader's own link did, and nothing else.
-func (s store) resubscribe(ctx context.Context, key string) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM email_suppression WHERE address_key = $1 AND reason = 'unsubscribe' AND source = 'link'`, key)
-	return err
-}
-
-const suppressionColumns = `address_key, scope, reason, source, job_id, note, created_at, expires_at`
-
-func scanSuppression(row database.Scanner) (s Suppression, err error) {
-	var jobID, note string
-	var created, expires int64
-	err = row.Scan(&s.Address, &s.Scope, &s.Reason, &s.Source, &jobID, &note, &created, &expires)
-	s.JobID, s.Note = optionalText(jobID), optionalText(note)
-	s.CreatedAt, s.ExpiresAt = capability.Millis(created), optionalTime(expires)
-	return s, err
-}
-
-func (s store) suppression(ctx context.Context, key string, now time.Time) (Suppression, bool, error) {
-	return database.Get(ctx, s.db, scanSuppression, `SELECT `+suppressionColumns+` FROM email_suppression
-		WHERE address_key = $1 AND (expires_at = 0 OR expires_at > $2)`, key, now.UnixMilli())
-}
-
-func (s store) suppressions(ctx context.Context, f SuppressionFilter, after string, now time.Time, limit int) ([]Suppression, error) {
-	return database.All(ctx, s.db, scanSuppression, `SELECT `+suppressionColumns+` FROM email_suppression
-		WHERE address_key > $1 AND address_key >= $2 AND ($2 = '' OR substr(address_key, 1, length($2)) = $2)
-			AND ($3 = '' OR reason = $3) AND ($4 = '' OR scope = $4) AND (expires_at = 0 OR expires_at > $5)
-		ORDER BY address_key LIMIT $6`, after, f.Begins, string(f.Reason), string(f.Scope), now.UnixMilli(), limit)
+func (e *Email) subject(ctx context.Context, addressKey string) (subject, error) {
+	hash, err := e.pseudonym(ctx, addressKey)
+	return subject{addressKey, hash}, err
 }

@@ -29,9 +29,13 @@ type mailTemplate struct {
 // templates are those of Config.Templates by name.
 type templates map[string]mailTemplate
 
+// unsubscribeMark stands in for the link of {{unsubscribe}}, which is the
+// message's own, until the message is composed.
+const unsubscribeMark = "https://unsubscribe.invalid/kit"
+
 // parseTemplates reads NAME.txt and NAME.html of a folder. Files whose name
 // begins with an underscore are shared by all. One of the two files of a mail
-// defines "subject".
+// defines "subject". The function unsubscribe returns where the recipient leaves.
 func parseTemplates(files fs.FS) (templates, error) {
 	parsed := templates{}
 	if files == nil {
@@ -60,18 +64,22 @@ func parseTemplates(files fs.FS) (templates, error) {
 		return nil
 	})
 	faults := []error{err}
+	functions := map[string]any{"unsubscribe": func() string { return unsubscribeMark }}
+	newText := func(name string) *texttemplate.Template {
+		return texttemplate.New(name).Option("missingkey=error").Funcs(functions)
+	}
 	for name, source := range texts {
 		t := mailTemplate{body: true}
-		t.text, err = texttemplate.New(name).Option("missingkey=error").Parse(sharedText + source)
+		t.text, err = newText(name).Parse(sharedText + source)
 		faults = append(faults, err)
 		parsed[name] = t
 	}
 	for name, source := range htmls {
 		t := parsed[name]
-		t.html, err = htmltemplate.New(name).Option("missingkey=error").Parse(sharedHTML + source)
+		t.html, err = htmltemplate.New(name).Option("missingkey=error").Funcs(functions).Parse(sharedHTML + source)
 		faults = append(faults, err)
 		if t.text == nil { // the subject is text, also where HTML defines it
-			t.text, err = texttemplate.New(name).Option("missingkey=error").Parse(sharedHTML + source)
+			t.text, err = newText(name).Parse(sharedHTML + source)
 			faults = append(faults, err)
 		}
 		parsed[name] = t
@@ -88,7 +96,7 @@ func parseTemplates(files fs.FS) (templates, error) {
 }
 
 // Preview returns what a template makes of data, as it would be sent but for
-// tracked links. Refuses with email/template_not_found, template_failed,
+// tracked links and with a stand-in for the link of {{unsubscribe}}. Refuses with email/template_not_found, template_failed,
 // invalid_header (the subject) and message_too_large.
 func (e *Email) Preview(template string, data any) (Content, error) {
 	t, ok := e.templates[template]
@@ -126,6 +134,13 @@ func (e *Email) Preview(template string, data any) (Content, error) {
 		return Content{}, err
 	}
 	return c.withText(), nil
+}
+
+// withLink puts the message's own link where {{unsubscribe}} stands.
+func (c Content) withLink(link string) Content {
+	c.Text = strings.ReplaceAll(c.Text, unsubscribeMark, link)
+	c.HTML = strings.ReplaceAll(c.HTML, unsubscribeMark, htmltemplate.HTMLEscapeString(link))
+	return c
 }
 
 // withText makes the text part out of HTML where there is none.

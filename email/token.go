@@ -3,24 +3,15 @@ package email
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/binary"
-	"log/slog"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
-	"github.com/kitbackend/kit/internal/rate"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // kind says what a token is for. It is inside of the signature: a token of one
@@ -57,148 +48,6 @@ const (
 // jobIDs is how identifiers spell their 16 bytes.
 var jobIDs = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// tokenKeys is the ring of the keys; number names one in a token.
-type tokenKeys struct {
-	host   capability.Host
-	store  store
-	seal   *seal.Keys
-	reload *rate.Limiter
-
-	mu     sync.RWMutex
-	keys   map[byte][]byte
-	newest byte
-}
-
-// reloads bounds how often unknown keys make a node read the rows.
-var reloads = rate.Limit{Events: 10, Per: time.Second}
-
-func newTokenKeys(host capability.Host, store store, keys *seal.Keys) *tokenKeys {
-	return &tokenKeys{host: host, store: store, seal: keys, reload: rate.New(reloads, host.Now), keys: make(map[byte][]byte)}
-}
-
-// signer returns the newest key, making one when no row opens.
-func (k *tokenKeys) signer(ctx context.Context) (number byte, key []byte, err error) {
-	if number, key = k.current(); key != nil {
-		return number, key, nil
-	}
-	keys, unopened, err := k.load(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(keys) == 0 {
-		if unopened > 0 {
-			k.host.Log.WarnContext(ctx, "email: no token key opens with the master keys, making a new one: links in mails sent before do not work",
-				slog.Int("unopened", unopened))
-		}
-		return k.create(ctx)
-	}
-	number = slices.Max(slices.Collect(maps.Keys(keys)))
-	return number, keys[number], nil
-}
-
-// create stores the next key; when another node has just done so, it returns that one.
-func (k *tokenKeys) create(ctx context.Context) (number byte, key []byte, err error) {
-	added := false
-	err = k.host.DB.InTx(ctx, func(ctx context.Context) error {
-		last, err := k.store.lastTokenKey(ctx)
-		if err != nil {
-			return err
-		}
-		number, key = byte(last+1), make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-		added, err = k.store.insertTokenKey(ctx, last+1, k.seal.Seal(tokenKeyContext(last+1), key), k.host.DB.Now(ctx))
-		if err != nil || !added {
-			return err
-		}
-		k.add(ctx, number, key)
-		return nil
-	})
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case !added:
-		return k.signer(ctx)
-	}
-	return number, key, nil
-}
-
-// RotateTokenKey signs the links of later mails with a new key. The older keys
-// verify for ever: an unsubscribe link never expires. There can be 255 keys.
-func (e *Email) RotateTokenKey(ctx context.Context) error {
-	_, _, err := e.tokens.create(ctx)
-	return err
-}
-
-// Rewrap wraps token keys and kept messages with the first master key, so that
-// older ones can be removed, and returns how many it changed. What opens with
-// none of the master keys is left alone.
-func (e *Email) Rewrap(ctx context.Context) (changed int, err error) {
-	changed, err = sealedTokenKeys.Rewrap(ctx, e.host.DB, e.peers.Keys)
-	if err != nil {
-		return changed, err
-	}
-	n, err := sealedMessages.Rewrap(ctx, e.host.DB, e.peers.Keys)
-	return changed + n, err
-}
-
-var (
-	sealedTokenKeys = seal.Column[int64]{Table: "email_token_key", Key: "number", Column: "sealed", Context: tokenKeyContext}
-	sealedMessages  = seal.Column[string]{Table: "email_message", Key: "job_id", Column: "sealed", Context: messageContext}
-)
-
-// load returns the keys that open and counts the other rows.
-func (k *tokenKeys) load(ctx context.Context) (keys map[byte][]byte, unopened int, err error) {
-	rows, err := k.store.tokenKeys(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	keys = make(map[byte][]byte)
-	for _, row := range rows {
-		number := byte(row.number)
-		key, err := k.seal.Open(tokenKeyContext(row.number), row.sealed)
-		if err != nil || len(key) != sha256.Size {
-			unopened++
-			continue
-		}
-		keys[number] = key
-		k.add(ctx, number, key)
-	}
-	return keys, unopened, nil
-}
-
-// add keeps a key once the transaction that may have made it is committed.
-func (k *tokenKeys) add(ctx context.Context, number byte, key []byte) {
-	database.AfterCommit(ctx, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.keys[number] = key
-		k.newest = max(k.newest, number)
-	})
-}
-
-func (k *tokenKeys) current() (byte, []byte) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return k.newest, k.keys[k.newest]
-}
-
-// find returns the key of a number, nil when there is none.
-func (k *tokenKeys) find(ctx context.Context, number byte) ([]byte, error) {
-	k.mu.RLock()
-	key := k.keys[number]
-	k.mu.RUnlock()
-	if key != nil {
-		return key, nil
-	}
-	if _, ok := k.reload.Allow(""); !ok {
-		return nil, nil
-	}
-	keys, _, err := k.load(ctx)
-	return keys[number], err
-}
-
-func tokenKeyContext(number int64) string { return "email/token-key/" + strconv.FormatInt(number, 10) }
-
 // mint writes a token under a key.
 func mint(number byte, key []byte, t token) string {
 	var jobID [16]byte
@@ -219,7 +68,7 @@ func mac(key, head []byte) []byte {
 }
 
 // read verifies a token for a route. It refuses with email/invalid_token.
-func (k *tokenKeys) read(ctx context.Context, want kind, text string) (token, error) {
+func (k *keyring) read(ctx context.Context, want kind, text string) (token, error) {
 	left, right, _ := strings.Cut(text, ".")
 	if len(text) > maxToken {
 		return token{}, ErrInvalidToken

@@ -54,6 +54,12 @@ func (d Dispatch) Allowed() bool { return d.check != nil }
 // Check returns what is wrong with a payload, as a sentence for the caller.
 func (d Dispatch) Check(payload json.RawMessage) error { return d.check(payload) }
 
+// Dispatch returns whether and how outside callers may start a binding.
+func (q *Queue) Dispatch(name string) Dispatch {
+	b, _ := q.binding(name)
+	return b.Dispatch
+}
+
 // Job is one run of a binding.
 type Job struct {
 	ID      string

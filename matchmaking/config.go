@@ -2,6 +2,7 @@ package matchmaking
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"regexp"
@@ -44,6 +45,11 @@ type Game struct {
 	// created, and there are neither rooms nor invites. Its key and players are
 	// by default those of the game.
 	Snapshot *multiplayer.Game `json:"snapshot"`
+	// SnapshotFor, optional, returns what the session of some players is created
+	// from, such as Snapshot with other rules. The key, mode and number of players
+	// stay. It runs in the transaction of the session, which may run again: it
+	// reads and decides, no more. Its error refuses the room, invite or match.
+	SnapshotFor func(ctx context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) `json:"-"`
 	// Regions are the separate queues of the game, by default one, "default".
 	// Who names none enters the first.
 	Regions   []string  `json:"regions"`
@@ -64,9 +70,9 @@ type RoomCodes struct {
 
 // Queue says whom a waiting player can be matched with.
 type Queue struct {
-	// InitialBand is how far apart the skills of a match may be at first. Zero is
-	// no bound: then the nearest skills are matched at once.
-	InitialBand float64 `json:"initialBand"`
+	// InitialBand is how far apart the skills of a match may be at first; zero
+	// matches equals only. Nil is no bound: the nearest skills are matched at once.
+	InitialBand *float64 `json:"initialBand,omitempty"`
 	// WidenPerSecond is how much the band grows with every second of waiting.
 	WidenPerSecond float64 `json:"widenPerSecond"`
 	// MaxWaitSeconds is after how long there is no bound any more; zero is never.
@@ -77,10 +83,10 @@ type Queue struct {
 
 // band is how far apart skills may be after some waiting; infinite: no bound.
 func (q Queue) band(waited time.Duration) float64 {
-	if q.InitialBand == 0 || q.overdue(waited) {
+	if q.InitialBand == nil || q.overdue(waited) {
 		return math.Inf(1)
 	}
-	return q.InitialBand + q.WidenPerSecond*max(waited, 0).Seconds()
+	return *q.InitialBand + q.WidenPerSecond*max(waited, 0).Seconds()
 }
 
 func (q Queue) overdue(waited time.Duration) bool {
@@ -158,11 +164,15 @@ func (g Game) validate(faults *capability.Faults, at string, peers Peers) {
 	between("roomCodes.maxUses", g.RoomCodes.MaxUses, 1, 1000)
 	between("queue.maxWaitSeconds", g.Queue.MaxWaitSeconds, 0, maxWait)
 	between("queue.sweepSeconds", g.Queue.SweepSeconds, 1, 60)
-	for key, width := range map[string]float64{"initialBand": g.Queue.InitialBand, "widenPerSecond": g.Queue.WidenPerSecond} {
+	width := func(key string, width float64) {
 		if !(width >= 0) || math.IsInf(width, 1) {
 			faults.Add(at+"queue."+key, width, "is not a width", "use a number of at least 0")
 		}
 	}
+	if g.Queue.InitialBand != nil {
+		width("initialBand", *g.Queue.InitialBand)
+	}
+	width("widenPerSecond", g.Queue.WidenPerSecond)
 	if g.SkillPool != "" && peers.Rating != nil && !peers.Rating.HasPool(g.SkillPool) {
 		faults.Add(at+"skillPool", g.SkillPool, "is no pool of rating", "name the pool of a rated game, or leave it out to match by region only")
 	}

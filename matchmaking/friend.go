@@ -76,8 +76,8 @@ func (b *bond) friend(userID string) Friend {
 // change edits what stands between two users, with their row locked; an error
 // of edit leaves it as it was.
 func (m *Matchmaking) change(ctx context.Context, userID, other string, edit func(context.Context, *bond) error) (b bond, err error) {
-	for field, id := range map[string]string{"userId": userID, "the other userId": other} {
-		if err := checkText(field, id); err != nil {
+	for _, id := range []string{userID, other} {
+		if err := capability.CheckUserID(id); err != nil {
 			return b, err
 		}
 	}
@@ -118,6 +118,9 @@ func (m *Matchmaking) RequestFriend(ctx context.Context, userID, other string) (
 		case b.state == "requested":
 			return m.befriend(ctx, b)
 		}
+		if err := m.store.lockUsers(ctx, userID); err != nil {
+			return err
+		}
 		n, err := m.store.countRequests(ctx, userID)
 		if err != nil {
 			return err
@@ -156,6 +159,9 @@ func (m *Matchmaking) AcceptFriend(ctx context.Context, userID, other string) (F
 
 // befriend makes friends of a request, and tells each who is online.
 func (m *Matchmaking) befriend(ctx context.Context, b *bond) error {
+	if err := m.store.lockUsers(ctx, b.low, b.high); err != nil {
+		return err
+	}
 	for _, userID := range []string{b.low, b.high} {
 		n, err := m.store.countFriends(ctx, userID)
 		if err != nil {
@@ -224,7 +230,7 @@ func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 // user id.
 func (m *Matchmaking) Friends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
 	var none capability.Items[Friend]
-	if err := checkText("userId", userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
 	after := ""

@@ -2,19 +2,24 @@ package matchmaking
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/multiplayer"
 )
 
 // InviteLifetime is how long an invite can be accepted.
 const InviteLifetime = time.Hour
 
-// How many invites that nobody has answered a user may have sent, and have got.
+// How many invites that nobody has answered a user may have sent, to one other
+// and in all, and have got: so many from friends and so many from others, who
+// cannot take the places of friends.
 const (
-	maxSent     = 50
-	maxReceived = 100
+	maxSentToOne = 5
+	maxSent      = 50
+	maxReceived  = 100
 )
 
 // The states of an invite; one that was declined or has expired is gone.
@@ -50,7 +55,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 	if _, err := m.sessionGame(game); err != nil {
 		return Invite{}, err
 	}
-	if err := checkText("userId", from); err != nil {
+	if err := capability.CheckUserID(from); err != nil {
 		return Invite{}, err
 	}
 	if wait, ok := m.invites.Allow(from); !ok {
@@ -78,7 +83,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 			v = waiting
 			return nil
 		}
-		if err := m.inviteLimits(ctx, v); err != nil {
+		if err := m.inviteLimits(ctx, v, b.state == "accepted"); err != nil {
 			return err
 		}
 		added, err := m.store.insertInvite(ctx, v)
@@ -108,7 +113,7 @@ func (m *Matchmaking) find(ctx context.Context, to Invitee) (string, error) {
 	case m.peers.Auth == nil:
 		return "", ErrUserNotFound
 	}
-	if err := checkText("screenName", to.ScreenName); err != nil {
+	if err := capability.CheckText("screenName", to.ScreenName, 1, maxName); err != nil {
 		return "", err
 	}
 	users, err := m.peers.Auth.UsersNamed(ctx, to.ScreenName, 2)
@@ -133,12 +138,24 @@ func (b *bond) mayInvite(from string) error {
 	return nil
 }
 
-func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite) error {
-	sent, received, err := m.store.countInvites(ctx, v.From, v.To, v.CreatedAt.UnixMilli())
+// inviteLimits refuses one invite too many. What is counted is locked.
+func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) error {
+	if err := m.store.lockUsers(ctx, v.From, v.To); err != nil {
+		return err
+	}
+	now := v.CreatedAt.UnixMilli()
+	sent, here, err := m.store.sentInvites(ctx, v.From, v.To, now)
 	if err != nil {
 		return err
 	}
 	if err := limited("sent invites", sent, maxSent); err != nil {
+		return err
+	}
+	if err := limited("sent invites to this user", here, maxSentToOne); err != nil {
+		return err
+	}
+	received, err := m.store.receivedInvites(ctx, v.To, friends, now)
+	if err != nil {
 		return err
 	}
 	return limited("invites of this user", received, maxReceived)
@@ -148,7 +165,7 @@ func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite) error {
 // newest first.
 func (m *Matchmaking) Invites(ctx context.Context, userID string, page capability.Page) (capability.Items[Invite], error) {
 	var none capability.Items[Invite]
-	if err := checkText("userId", userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
 	below := "~" // above every id
@@ -163,10 +180,15 @@ func (m *Matchmaking) Invites(ctx context.Context, userID string, page capabilit
 }
 
 // AcceptInvite brings the two together in a session, and returns the invite
-// with its id; accepting again answers the same. Who invites several users to a
-// game of more than two has them in one session while it has seats. Refuses
-// with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when the
-// session cannot be created, as [multiplayer.Multiplayer.Start] does.
+// with its id; accepting again returns the same. A user who invites several to a
+// game of more than two has them in one session while it has seats.
+//
+// It takes no money of the inviter, whose stake nobody but they put in: where
+// the beginning of the game would, the session is open with the invitee in it,
+// and begins when the inviter joins it. An inviter who has left a session is not
+// brought back to it. Refuses with matchmaking/invite_not_found,
+// matchmaking/invite_forbidden and, when the session cannot be created, as
+// [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string) (Invite, error) {
 	var v Invite
 	fresh := id.New(m.host.DB.Now(ctx))
@@ -194,7 +216,7 @@ func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string)
 	return v, nil
 }
 
-// together seats the invitee beside the inviter, and returns the session.
+// together seats the invitee in a session with the inviter, and returns it.
 func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh string) (string, error) {
 	earlier, found, err := m.store.lastSession(ctx, v)
 	if err != nil {
@@ -206,14 +228,16 @@ func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh str
 		}
 	}
 	if found {
-		for _, userID := range []string{v.From, v.To} { // the inviter may have left it
-			if err := m.seat(ctx, earlier, userID); err != nil {
-				return "", err
-			}
-		}
-		return earlier, nil
+		return earlier, m.seat(ctx, earlier, v.To)
 	}
-	return fresh, m.start(ctx, g, fresh, []string{v.From, v.To})
+	if err := m.peers.Multiplayer.CheckSeats(ctx, v.To); err != nil {
+		return "", err
+	}
+	err = m.start(ctx, g, fresh, []string{v.From, v.To}, v.From)
+	if errors.Is(err, multiplayer.ErrUnasked) {
+		err = m.start(ctx, g, fresh, []string{v.To})
+	}
+	return fresh, err
 }
 
 // DeclineInvite removes an invite that one has got. Refuses with
@@ -234,7 +258,7 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 // answerable locks an invite that is the user's to return. All invites of one
 // inviter are answered one after the other, so that they find one session.
 func (m *Matchmaking) answerable(ctx context.Context, inviteID, userID string) (Invite, error) {
-	if err := checkText("id", inviteID); err != nil {
+	if err := capability.CheckText("id", inviteID, 1, maxName); err != nil {
 		return Invite{}, err
 	}
 	v, found, err := m.store.lockInvite(ctx, inviteID)

@@ -44,9 +44,7 @@ import (
 	"embed"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
@@ -147,19 +145,12 @@ func (m *Matchmaking) sessionGame(key string) (*Game, error) {
 // now is the instant of the transaction in ctx, in unix milliseconds.
 func (m *Matchmaking) now(ctx context.Context) int64 { return m.host.DB.Now(ctx).UnixMilli() }
 
-// maxText bounds a user id or screen name in bytes.
-const maxText = 256
-
-func checkText(field, text string) error {
-	if text == "" || len(text) > maxText || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return capability.ErrInvalidRequest.Saying("%s is a text of 1 to %d bytes.", field, maxText)
-	}
-	return nil
-}
+// maxName bounds the id of an invite or session, and a screen name, in bytes.
+const maxName = 256
 
 // exists refuses with matchmaking/user_not_found whom auth does not know.
 func (m *Matchmaking) exists(ctx context.Context, userID string) error {
-	if err := checkText("userId", userID); err != nil || m.peers.Auth == nil {
+	if err := capability.CheckUserID(userID); err != nil || m.peers.Auth == nil {
 		return err
 	}
 	_, err := m.peers.Auth.User(ctx, userID)

@@ -97,7 +97,7 @@ func TestConfigFaults(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	_, err := matchmaking.New(r.Host(), matchmaking.Config{Codes: eventual{}, Games: []matchmaking.Game{
 		{Key: "a b", Players: 1, SkillPool: "none", Regions: []string{"eu", "eu", ""}, RoomCodes: matchmaking.RoomCodes{TTLSeconds: 1, MaxUses: 1001}},
-		{Key: "x", Players: 1001, Queue: matchmaking.Queue{InitialBand: -1, WidenPerSecond: math.NaN(), MaxWaitSeconds: -1, SweepSeconds: 61}},
+		{Key: "x", Players: 1001, Queue: matchmaking.Queue{InitialBand: new(-1.0), WidenPerSecond: math.NaN(), MaxWaitSeconds: -1, SweepSeconds: 61}},
 		{Key: "x", Players: 4, Snapshot: &multiplayer.Game{Kind: "duel", Players: 2, Rules: duelRules{}}},
 		{Key: "y", Players: 2, Snapshot: &multiplayer.Game{Kind: "unknown"}, Regions: ids("region", 33)},
 	}}, matchmaking.Peers{Rating: r.Rating(), Multiplayer: r.Multiplayer()})

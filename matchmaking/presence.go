@@ -22,9 +22,6 @@ const (
 	lingering = 10 * time.Second
 	// tickEvery is how often leases and lingering users are looked at.
 	tickEvery = time.Second
-	// maxShown bounds the invites that a new socket is told of, all of which the
-	// list has; a socket that does not read takes 32 frames.
-	maxShown = 20
 	// stripes is how many users can come or go at the same time.
 	stripes = 64
 	// presenceBatch is how many users one query is about.
@@ -286,11 +283,11 @@ func (p *presence) news(ctx context.Context, users []string) (n news, err error)
 
 func (n news) send(c *socket.Conn) {
 	userID := c.Caller().UserID
-	c.Send(friends(n.friends[userID], nil))
-	waiting := n.invites[userID]
-	for _, v := range waiting[max(len(waiting)-maxShown, 0):] {
-		c.Send(invited{"invite", v.ID, v.GameKey, v.From})
+	frames := []any{friends(n.friends[userID], nil)}
+	for _, v := range n.invites[userID] {
+		frames = append(frames, invited{"invite", v.ID, v.GameKey, v.From})
 	}
+	c.SendAll(frames...)
 }
 
 // left notes when the last socket of a user has closed.

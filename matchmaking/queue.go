@@ -74,8 +74,8 @@ type player struct {
 
 // Enqueue has a player wait for a match. Who waits already, or has just been
 // matched, keeps the ticket he has. The region "" is the game's first. Refuses
-// with matchmaking/game_not_found and, for an unknown region,
-// kit/invalid_request.
+// with matchmaking/game_not_found, kit/invalid_request for an unknown region, and
+// kit/rate_limited with as many seats as one user can have.
 func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
 	return m.enqueue(ctx, game, region, []string{userID})
 }
@@ -102,6 +102,13 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 	party, err := checkParty(g, userIDs)
 	if err != nil {
 		return Queued{}, err
+	}
+	if m.hasSessions(g) {
+		for _, userID := range party {
+			if err := m.peers.Multiplayer.CheckSeats(ctx, userID); err != nil {
+				return Queued{}, err
+			}
+		}
 	}
 	skills, err := m.skills(ctx, g, party)
 	if err != nil {
@@ -193,7 +200,7 @@ func checkParty(g *Game, userIDs []string) ([]string, error) {
 		return nil, capability.ErrInvalidRequest.Saying("A party is 1 to %d different players.", g.Players)
 	}
 	for _, userID := range party {
-		if err := checkText("userId", userID); err != nil {
+		if err := capability.CheckUserID(userID); err != nil {
 			return nil, err
 		}
 	}
@@ -247,7 +254,7 @@ func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, 
 	if err != nil {
 		return Queued{}, err
 	}
-	if err := checkText("userId", userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return Queued{}, err
 	}
 	p, found, err := m.store.player(ctx, game, userID)
@@ -277,7 +284,7 @@ func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
 	if _, err := m.game(game); err != nil {
 		return err
 	}
-	if err := checkText("userId", userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return err
 	}
 	left, err := m.store.leave(ctx, game, userID)
@@ -318,7 +325,7 @@ func (m *Matchmaking) Offer(ctx context.Context, b Backfill) error {
 	if !slices.Contains(g.Regions, b.Region) || b.Seats < 0 || b.Seats > MaxPlayers || math.IsNaN(b.Skill) || math.IsInf(b.Skill, 0) {
 		return capability.ErrInvalidRequest.Saying("Free seats are 0 to %d, in a region of the game.", MaxPlayers)
 	}
-	if err := checkText("sessionId", b.SessionID); err != nil {
+	if err := capability.CheckText("sessionId", b.SessionID, 1, maxName); err != nil {
 		return err
 	}
 	if b.Seats == 0 {

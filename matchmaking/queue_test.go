@@ -173,7 +173,7 @@ func TestQueueAvoids(t *testing.T) {
 // The skill of a ticket is read again when it is a minute old.
 func TestQueueReadsSkillAgain(t *testing.T) {
 	cfg := games()
-	cfg[0].Queue = matchmaking.Queue{InitialBand: 50}
+	cfg[0].Queue = matchmaking.Queue{InitialBand: new(50.0)}
 	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
 		r.rate("ada", 10)
 		for _, user := range []string{"ada", "bob"} {

@@ -75,7 +75,7 @@ func games() []matchmaking.Game {
 	snapshot := func(stake int64) *multiplayer.Game {
 		return &multiplayer.Game{Kind: "duel", Rules: duelRules{stake}}
 	}
-	quick := matchmaking.Queue{InitialBand: 50, WidenPerSecond: 10, MaxWaitSeconds: 30}
+	quick := matchmaking.Queue{InitialBand: new(50.0), WidenPerSecond: 10, MaxWaitSeconds: 30}
 	return []matchmaking.Game{
 		{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: snapshot(0), Queue: quick},
 		{Key: "staked", Players: 2, Snapshot: snapshot(10)},

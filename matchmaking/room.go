@@ -27,14 +27,15 @@ type Joined struct {
 
 // OpenRoom creates a session that waits for players, seats the host and gives
 // out a code for it. Refuses with matchmaking/game_not_found,
-// matchmaking/no_sessions and matchmaking/limit_reached, and as
+// matchmaking/no_sessions, matchmaking/limit_reached with 10 codes that are good,
+// kit/rate_limited with as many seats as one user can have, and as
 // [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, error) {
 	g, err := m.sessionGame(game)
 	if err != nil {
 		return Room{}, err
 	}
-	if err := checkText("userId", host); err != nil {
+	if err := capability.CheckUserID(host); err != nil {
 		return Room{}, err
 	}
 	if err := m.mayOpen(ctx, host); err != nil {
@@ -49,6 +50,9 @@ func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, er
 	}
 	r := room{sessionID: sessionID, game: game, host: host, usesLeft: int64(g.RoomCodes.MaxUses)}
 	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := m.store.lockUsers(ctx, host); err != nil {
+			return err
+		}
 		if err := m.mayOpen(ctx, host); err != nil { // others may have been opened meanwhile
 			return err
 		}
@@ -69,7 +73,10 @@ func (m *Matchmaking) mayOpen(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
-	return limited("rooms", open, maxRooms)
+	if err := limited("rooms", open, maxRooms); err != nil {
+		return err
+	}
+	return m.peers.Multiplayer.CheckSeats(ctx, host)
 }
 
 // JoinRoom takes a use of a code and a seat of its session, both or neither.
@@ -78,7 +85,7 @@ func (m *Matchmaking) mayOpen(ctx context.Context, host string) error {
 // matchmaking/invalid_code, matchmaking/room_full, matchmaking/room_not_found
 // and, after too many codes that are not valid, kit/rate_limited.
 func (m *Matchmaking) JoinRoom(ctx context.Context, code, userID string) (Joined, error) {
-	if err := checkText("userId", userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return Joined{}, err
 	}
 	who := guessers(ctx, userID)

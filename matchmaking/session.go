@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/multiplayer"
@@ -15,12 +16,31 @@ func (m *Matchmaking) hasSessions(g *Game) bool {
 }
 
 // start creates a session, or finds the one of an earlier attempt. Where seats
-// are left it waits for more players.
-func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, players []string) error {
-	_, err := m.peers.Multiplayer.Start(ctx, multiplayer.Start{
-		SessionID: sessionID, Game: *g.Snapshot, Players: players, Open: len(players) < g.Snapshot.Players,
+// are left it waits for more players. It takes no money of who is unasked.
+func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, players []string, unasked ...string) error {
+	game, err := g.snapshot(ctx, players)
+	if err != nil {
+		return err
+	}
+	_, err = m.peers.Multiplayer.Start(ctx, multiplayer.Start{
+		SessionID: sessionID, Game: game, Players: players, Open: len(players) < game.Players, Unasked: unasked,
 	})
 	return err
+}
+
+// snapshot returns what a session of these players is created from.
+func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game, error) {
+	if g.SnapshotFor == nil {
+		return *g.Snapshot, nil
+	}
+	game, err := g.SnapshotFor(ctx, *g.Snapshot, slices.Clone(players))
+	if err != nil {
+		return multiplayer.Game{}, err
+	}
+	if game.Key != g.Snapshot.Key || game.Mode != g.Snapshot.Mode || game.Players != g.Snapshot.Players {
+		return multiplayer.Game{}, fmt.Errorf("matchmaking: the snapshot made for game %s has another key, mode or number of players", g.Key)
+	}
+	return game, nil
 }
 
 // seat gives a user a seat in a session; whoever has one keeps it. Refuses with
@@ -36,25 +56,28 @@ func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error 
 	return err
 }
 
-// hasSeats reports whether a guest can still join a session and the host, should
-// he have left it, can come back.
+// hasSeats reports whether a guest can join a session in which the host is, or
+// into which the host has not come yet.
 func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (bool, error) {
 	free, phase, err := m.peers.Multiplayer.Seats(ctx, sessionID)
 	if errors.Is(err, multiplayer.ErrSessionNotFound) || phase.Terminal() {
 		return false, nil
 	}
-	if err != nil || free != 1 {
-		return free > 0, err
+	if err != nil {
+		return false, err
 	}
-	_, err = m.peers.Multiplayer.View(ctx, sessionID, host)
-	if errors.Is(err, multiplayer.ErrNotAMember) {
-		return false, nil
+	seated, left, err := m.peers.Multiplayer.Seated(ctx, sessionID, host)
+	if !seated {
+		free-- // the host's
 	}
-	return err == nil, err
+	return free > 0 && !left, err
 }
 
 // validateSnapshot holds the session that a match becomes to the match.
 func (g Game) validateSnapshot(faults *capability.Faults, at string, peers Peers) {
+	if g.Snapshot == nil && g.SnapshotFor != nil {
+		faults.Add(at+"snapshot", nil, "is missing beside SnapshotFor", "give the game that the function starts from")
+	}
 	if g.Snapshot == nil || peers.Multiplayer == nil {
 		return
 	}

@@ -2,6 +2,7 @@ package matchmaking
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -18,6 +19,21 @@ func scanCount(row database.Scanner) (n int64, err error)    { return n, row.Sca
 func (s store) count(ctx context.Context, query string, args ...any) (int64, error) {
 	n, _, err := database.Get(ctx, s.db, scanCount, query, args...)
 	return n, err
+}
+
+// lockUsers has the transactions that count what users have follow each other.
+// SQLite has one writer.
+func (s store) lockUsers(ctx context.Context, userIDs ...string) error {
+	if s.db.Dialect() == database.SQLite {
+		return nil
+	}
+	slices.Sort(userIDs)
+	for _, id := range userIDs {
+		if _, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "matchmaking "+id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // room is a row of matchmaking_room.
@@ -82,14 +98,19 @@ func (s store) insertInvite(ctx context.Context, v Invite) (added bool, err erro
 	return n == 1, err
 }
 
-// countInvites returns how many wait that one user sent, and that the other got.
-func (s store) countInvites(ctx context.Context, from, to string, now int64) (sent, received int64, err error) {
-	const waiting = ` AND state = 'pending' AND expires_at > $2`
-	if sent, err = s.count(ctx, `SELECT count(*) FROM matchmaking_invite WHERE inviter = $1`+waiting, from, now); err != nil {
-		return 0, 0, err
-	}
-	received, err = s.count(ctx, `SELECT count(*) FROM matchmaking_invite WHERE invitee = $1`+waiting, to, now)
-	return sent, received, err
+// sentInvites counts those of a user that wait, and those of them that wait for
+// one other.
+func (s store) sentInvites(ctx context.Context, from, to string, now int64) (sent, here int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN invitee = $2 THEN 1 ELSE 0 END), 0) FROM matchmaking_invite
+		WHERE inviter = $1 AND state = 'pending' AND expires_at > $3`, from, to, now).Scan(&sent, &here)
+	return sent, here, err
+}
+
+// receivedInvites counts those that wait for a user, from friends or from others.
+func (s store) receivedInvites(ctx context.Context, to string, friends bool, now int64) (int64, error) {
+	return s.count(ctx, `SELECT count(*) FROM matchmaking_invite AS v WHERE v.invitee = $1 AND v.state = 'pending' AND v.expires_at > $2
+		AND EXISTS (SELECT 1 FROM matchmaking_friend AS f WHERE f.state = 'accepted'
+			AND (f.low = v.invitee AND f.high = v.inviter OR f.high = v.invitee AND f.low = v.inviter)) = $3`, to, now, friends)
 }
 
 // invitesOf lists a user's invites with ids below one, newest first.

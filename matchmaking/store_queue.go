@@ -156,8 +156,8 @@ func (s store) isWaiting(ctx context.Context, game string) (bool, error) {
 	return n > 0, err
 }
 
-// lead takes the lease of a game for a node, unless another one has it, and
-// answers its epoch, 0 without. A lease that ends later than any can was written
+// lead takes the lease of a game for a node, unless a sweep of this or another
+// node has it, and returns its epoch, 0 without. A lease that ends later than any can was written
 // before the clock went back.
 func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) (epoch int64, err error) {
 	if _, err := s.db.Exec(ctx, `INSERT INTO matchmaking_sweeper (game, node_id, epoch, lease_until) VALUES ($1, '', 0, 0)
@@ -165,7 +165,7 @@ func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) 
 		return 0, err
 	}
 	n, _, err := database.Get(ctx, s.db, scanCount, `UPDATE matchmaking_sweeper SET node_id = $2, epoch = epoch + 1, lease_until = $4
-		WHERE game = $1 AND (lease_until <= $3 OR lease_until > $4 + ($4 - $3) OR node_id = $2) RETURNING epoch`, game, nodeID, now, until)
+		WHERE game = $1 AND (lease_until <= $3 OR lease_until > $4 + ($4 - $3)) RETURNING epoch`, game, nodeID, now, until)
 	return n, err
 }
 
@@ -175,6 +175,13 @@ func (s store) holds(ctx context.Context, game string, epoch int64) (bool, error
 	_, found, err := database.Get(ctx, s.db, scanCount, `SELECT epoch FROM matchmaking_sweeper
 		WHERE game = $1 AND epoch = $2 /*pg FOR UPDATE */`, game, epoch)
 	return found, err
+}
+
+// renew prolongs a lease that is still held.
+func (s store) renew(ctx context.Context, game string, epoch, until int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_sweeper SET lease_until = $3
+		WHERE game = $1 AND epoch = $2 AND lease_until > 0 AND lease_until < $3`, game, epoch, until)
+	return err
 }
 
 func (s store) release(ctx context.Context, game string, epoch int64) error {

@@ -47,10 +47,18 @@ func drawTickets(t *rapid.T, r *rules) []ticket {
 	return tickets
 }
 
+// drawBand is a band of some width, of none, or no band.
+func drawBand(t *rapid.T) *float64 {
+	if width := rapid.IntRange(-1, 60).Draw(t, "band"); width >= 0 {
+		return new(float64(width))
+	}
+	return nil
+}
+
 func drawRules(t *rapid.T) rules {
 	return rules{
 		Queue: Queue{
-			InitialBand:    float64(rapid.IntRange(0, 60).Draw(t, "band")),
+			InitialBand:    drawBand(t),
 			WidenPerSecond: float64(rapid.IntRange(0, 5).Draw(t, "widen")),
 			MaxWaitSeconds: rapid.SampledFrom([]int{0, 20}).Draw(t, "maxWait"),
 			SweepSeconds:   5,
@@ -67,10 +75,10 @@ func waitedOf(k ticket) time.Duration {
 
 func bandFor(r rules, k ticket) float64 {
 	waited := waitedOf(k)
-	if r.InitialBand == 0 || r.MaxWaitSeconds > 0 && waited >= time.Duration(r.MaxWaitSeconds)*time.Second {
+	if r.InitialBand == nil || r.MaxWaitSeconds > 0 && waited >= time.Duration(r.MaxWaitSeconds)*time.Second {
 		return math.Inf(1)
 	}
-	return r.InitialBand + r.WidenPerSecond*waited.Seconds()
+	return *r.InitialBand + r.WidenPerSecond*waited.Seconds()
 }
 
 func isOverdue(r rules, k ticket) bool {
@@ -242,7 +250,7 @@ func TestSweepAvoidsRematch(t *testing.T) {
 	at := func(id string, skill float64, waited time.Duration, last ...string) ticket {
 		return ticket{id: id, players: []string{id}, size: 1, skill: skill, since: sweptAt - waited.Milliseconds(), last: last}
 	}
-	r := rules{Queue: Queue{InitialBand: 50, WidenPerSecond: 10, SweepSeconds: 5}, players: 2}
+	r := rules{Queue: Queue{InitialBand: new(50.0), WidenPerSecond: 10, SweepSeconds: 5}, players: 2}
 	for _, c := range []struct {
 		name    string
 		tickets []ticket
@@ -290,7 +298,7 @@ func BenchmarkSweep(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			tickets := queueOf(c.n, 6, c.party)
-			r := rules{Queue: Queue{InitialBand: 50, WidenPerSecond: 10, MaxWaitSeconds: 60, SweepSeconds: 5}, players: c.players}
+			r := rules{Queue: Queue{InitialBand: new(50.0), WidenPerSecond: 10, MaxWaitSeconds: 60, SweepSeconds: 5}, players: c.players}
 			var matches [][]int
 			for b.Loop() {
 				matches = sweep(tickets, r, sweptAt)
@@ -323,4 +331,30 @@ func report(b *testing.B, tickets []ticket, matches [][]int) {
 	b.ReportMetric(spreads[len(spreads)*95/100], "spread-p95")
 	b.ReportMetric(waits[len(waits)/2], "wait-p50-s")
 	b.ReportMetric(waits[len(waits)*95/100], "wait-p95-s")
+}
+
+// A band of zero matches equals only; without a band the nearest are matched.
+func TestBandOfZero(t *testing.T) {
+	waiting := func(skills ...float64) (list []ticket) {
+		for i, skill := range skills {
+			list = append(list, ticket{id: fmt.Sprint("t", i), size: 1, region: "eu", skill: skill, since: sweptAt, players: []string{fmt.Sprint("u", i)}})
+		}
+		return list
+	}
+	equals := rules{Queue: Queue{InitialBand: new(0.0), SweepSeconds: 5}, players: 2}
+	anybody := rules{Queue: Queue{SweepSeconds: 5}, players: 2}
+	for _, tt := range []struct {
+		name   string
+		rules  rules
+		skills []float64
+		want   int
+	}{
+		{"different skills", equals, []float64{10, 10.5}, 0},
+		{"equal skills", equals, []float64{10, 10}, 1},
+		{"no band", anybody, []float64{10, 5000}, 1},
+	} {
+		if got := len(sweep(waiting(tt.skills...), tt.rules, sweptAt)); got != tt.want {
+			t.Errorf("%s: %d matches, want %d", tt.name, got, tt.want)
+		}
+	}
 }

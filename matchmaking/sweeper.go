@@ -28,10 +28,16 @@ const (
 	maxQueue = 100_000
 	// leaseSweeps is how many sweeps a node may miss before another one leads.
 	leaseSweeps = 3
+	// maxRenewals bounds for how long a sweep that hangs keeps others out.
+	maxRenewals = 60
 	// skillLifetime is how long a skill is taken as it was read.
 	skillLifetime = time.Minute
 	// maxReread bounds the skills that one sweep reads anew.
 	maxReread = 100
+	// clockSkew is how far the clock of the node that sweeps may be ahead.
+	clockSkew = 250 * time.Millisecond
+	// catchUpTime bounds the statement of a ticket that came late.
+	catchUpTime = 5 * time.Second
 	// formBatch is how many sessions one job creates.
 	formBatch = 100
 	// formPatience is how long a match may be in the making before somebody else
@@ -69,15 +75,40 @@ type sweepPayload struct {
 func (m *Matchmaking) scheduleSweep(ctx context.Context, g *Game) error {
 	step := g.Queue.sweep().Milliseconds()
 	slot := m.now(ctx)/step + 1
-	if m.sweeps.has(g.Key, slot) {
-		return nil
+	if !m.sweeps.has(g.Key, slot) {
+		if err := m.enqueueSweep(ctx, g, slot); err != nil {
+			return err
+		}
 	}
+	database.AfterCommit(ctx, func() {
+		m.sweeps.set(g.Key, slot)
+		m.catchUp(g, slot)
+	})
+	return nil
+}
+
+func (m *Matchmaking) enqueueSweep(ctx context.Context, g *Game, slot int64) error {
 	_, err := m.host.Jobs.Enqueue(ctx, sweepBinding, sweepPayload{g.Key},
-		jobs.Key(fmt.Sprint(g.Key, "/", slot)), jobs.At(time.UnixMilli(slot*step)))
-	if err == nil {
-		database.AfterCommit(ctx, func() { m.sweeps.set(g.Key, slot) })
-	}
+		jobs.Key(fmt.Sprint(g.Key, "/", slot)), jobs.At(time.UnixMilli(slot*g.Queue.sweep().Milliseconds())))
 	return err
+}
+
+// catchUp runs after a commit. The sweep of the slot may have looked before it,
+// and another one of that slot is not enqueued: then the next one has to look.
+func (m *Matchmaking) catchUp(g *Game, slot int64) {
+	step := g.Queue.sweep().Milliseconds()
+	now := m.host.Now().UnixMilli() + min(step/4, clockSkew.Milliseconds())
+	next := max(now/step, slot) + 1
+	if now < slot*step || m.sweeps.has(g.Key, next) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
+	defer cancel()
+	if err := m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.enqueueSweep(ctx, g, next) }); err != nil {
+		m.host.Log.Warn("matchmaking: a sweep was not scheduled; the job of every minute does it", "error", err)
+		return
+	}
+	m.sweeps.set(g.Key, next)
 }
 
 // runSweep is the job of one sweep of one game.
@@ -94,11 +125,40 @@ func (m *Matchmaking) runSweep(ctx context.Context, job jobs.Job) error {
 	if err != nil || epoch == 0 {
 		return err
 	}
+	done := m.keepLease(ctx, g, epoch)
+	defer done()
 	q, err := m.read(ctx, g)
-	if err != nil {
-		return err
+	if err == nil {
+		err = m.claim(ctx, g, epoch, q, sweep(q.tickets, q.rules, q.at))
 	}
-	return m.claim(ctx, g, epoch, q, sweep(q.tickets, q.rules, q.at))
+	if err != nil && !errors.Is(err, errDeposed) { // the next sweep need not wait
+		return errors.Join(err, m.store.release(context.WithoutCancel(ctx), g.Key, epoch))
+	}
+	return err
+}
+
+// keepLease prolongs a lease while its sweep runs, so that one which takes longer
+// than its slot, or than the lease, is not thrown away.
+func (m *Matchmaking) keepLease(ctx context.Context, g *Game, epoch int64) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(g.Queue.sweep())
+		defer ticker.Stop()
+		for range maxRenewals {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			until := m.host.Now().UnixMilli() + leaseSweeps*g.Queue.sweep().Milliseconds()
+			if err := m.store.renew(ctx, g.Key, epoch, until); err != nil && ctx.Err() == nil {
+				m.host.Log.Warn("matchmaking: the lease of a sweep was not renewed", "game", g.Key, "error", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // lead schedules the next sweep, should there be something left for it, before
@@ -133,7 +193,7 @@ func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	now := m.now(ctx)
 	q := queue{at: now, rules: rules{Queue: g.Queue, players: g.Players}}
 	if !m.bySkill(g) {
-		q.rules.InitialBand = 0
+		q.rules.InitialBand = nil
 	}
 	if err := m.store.expire(ctx, g.Key, now-g.Queue.patience().Milliseconds(), now); err != nil {
 		return q, err

@@ -14,6 +14,9 @@ import (
 // maxTries bounds how often a step starts over because the session has changed.
 const maxTries = 5
 
+// optimisticTries is how many of them lock nothing.
+const optimisticTries = 2
+
 // errBusy is what is left when other nodes were faster every time.
 var errBusy = capability.ErrUnavailable.Saying("The session is changing too fast. Try again.")
 
@@ -32,10 +35,15 @@ type batch struct {
 	// taken is how many calls the batch brings to their outcomes; the first sure
 	// of them have theirs whether or not it is committed.
 	taken, sure int
+	// alone: the one step writes more than rows of the session.
+	alone bool
 }
 
-// heavy reports whether more than rows of the session are written.
-func heavy(after *session, effects []Effect) bool { return len(effects) > 0 || after.phase.Terminal() }
+// heavy reports whether a step writes more than rows of the session: money, a
+// result, or seats.
+func heavy(before, after *session, effects []Effect) bool {
+	return len(effects) > 0 || after.phase.Terminal() || !slices.Equal(before.players, after.players)
+}
 
 // plan decides calls one after the other, each on what those before it left,
 // until one must be alone.
@@ -52,7 +60,8 @@ func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 		}
 		after, effects, err := m.advance(b.after, c.Op)
 		if err == nil && after != b.after {
-			if heavy(after, effects) && len(b.steps) > 0 {
+			if b.alone = heavy(b.after, after, effects); b.alone && len(b.steps) > 0 {
+				b.alone = false
 				return b
 			}
 			b.steps = append(b.steps, c.Op)
@@ -63,7 +72,7 @@ func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 			c.Out = Ack{ID: c.Op.actionID, Version: b.after.version}
 		}
 		b.taken++
-		if len(b.steps) > 0 && heavy(b.after, b.effects) {
+		if b.alone {
 			return b
 		}
 	}
@@ -154,7 +163,7 @@ func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 // a round trip away.
 func (m *Multiplayer) plain(ctx context.Context, b *batch, after *session) bool {
 	return m.host.DB.Dialect() == database.PostgreSQL && !m.host.DB.InTransaction(ctx) &&
-		!heavy(after, b.effects) && after.alarm == b.before.alarm
+		!b.alone && after.alarm == b.before.alarm
 }
 
 // write is what follows the session's own row.
@@ -166,6 +175,9 @@ func (m *Multiplayer) write(ctx context.Context, b *batch, after *session) error
 		if err := m.setAlarm(ctx, after); err != nil {
 			return err
 		}
+	}
+	if err := m.seat(ctx, b, after); err != nil {
+		return err
 	}
 	if err := m.settle(ctx, after, b.steps[0].actor, b.effects); err != nil {
 		return err

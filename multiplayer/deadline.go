@@ -2,9 +2,12 @@ package multiplayer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -48,7 +51,7 @@ func (m *Multiplayer) expire(ctx context.Context, id string) error {
 	}
 	now := m.now().UnixMilli()
 	if now >= s.deadline {
-		if _, err := m.do(ctx, id, step{kind: stepExpire, at: now}); err != nil {
+		if err := m.end(ctx, id, now); err != nil {
 			return err
 		}
 		if s, err = m.current(ctx, id); err != nil || s.phase.Terminal() || s.deadline == 0 {
@@ -56,6 +59,20 @@ func (m *Multiplayer) expire(ctx context.Context, id string) error {
 		}
 	}
 	return jobs.Snooze(time.Duration(s.deadline-now) * time.Millisecond)
+}
+
+// end ends a turn whose time is over. What the ledger or the model refuses of
+// that does not keep the session from being abandoned.
+func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
+	_, err := m.do(ctx, id, step{kind: stepExpire, at: now})
+	var refused *capability.Error
+	var own *fault
+	if errors.Is(err, errRefused) || errors.Is(err, errSettled) || errors.Is(err, errNoLedger) || errors.As(err, &own) ||
+		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && !errors.Is(err, ErrSessionNotFound) {
+		m.log.Warn("multiplayer: the end of a turn was refused, the session is abandoned", slog.String("session", id), slog.Any("error", err))
+		_, err = m.do(ctx, id, step{kind: stepAbandon, at: now})
+	}
+	return err
 }
 
 // sweep abandons what alarms have missed and removes what ended long ago.
@@ -79,7 +96,7 @@ func (m *Multiplayer) sweepOverdue(ctx context.Context, now time.Time) error {
 			return err
 		}
 		for _, id := range ids {
-			if _, err := m.do(ctx, id, step{kind: stepExpire, at: now.UnixMilli()}); err != nil {
+			if err := m.end(ctx, id, now.UnixMilli()); err != nil {
 				m.log.Warn("multiplayer: a session was not abandoned", slog.String("session", id), slog.Any("error", err))
 			}
 		}

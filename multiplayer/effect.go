@@ -27,8 +27,11 @@ type Effect struct {
 	// To is who is paid by a transfer.
 	To       string `json:"to,omitempty"`
 	Currency string `json:"currency,omitempty"`
-	// Amount is in minor units; zero captures all of a hold.
+	// Amount is in minor units.
 	Amount int64 `json:"amount,omitempty"`
+	// All has a capture without an amount take the whole hold. Without it an
+	// amount of zero is ledger/invalid_amount, as it is everywhere.
+	All bool `json:"all,omitempty"`
 	// Ref begins with the session's id, see [Context.Ref]. A capture and a
 	// release carry that of their hold.
 	Ref string `json:"ref"`
@@ -44,7 +47,13 @@ func Hold(userID, currency string, amount int64, ref string) Effect {
 }
 
 // Capture spends a hold of this session, all of it.
-func Capture(ref string) Effect { return Effect{Kind: CaptureEffect, Ref: ref} }
+func Capture(ref string) Effect { return Effect{Kind: CaptureEffect, Ref: ref, All: true} }
+
+// CapturePart spends a part of a hold of this session and releases the rest. The
+// amount is at least 1.
+func CapturePart(ref string, amount int64) Effect {
+	return Effect{Kind: CaptureEffect, Ref: ref, Amount: amount}
+}
 
 // Release returns a hold of this session.
 func Release(ref string) Effect { return Effect{Kind: ReleaseEffect, Ref: ref} }
@@ -66,6 +75,11 @@ func Transfer(from, to, currency string, amount int64, ref string) Effect {
 
 // settles reports whether the effect ends a hold.
 func (e Effect) settles() bool { return e.Kind == CaptureEffect || e.Kind == ReleaseEffect }
+
+// takes reports whether the effect takes or reserves money of its user.
+func (e Effect) takes() bool {
+	return e.Kind == HoldEffect || e.Kind == DebitEffect || e.Kind == TransferEffect
+}
 
 // maxEffects bounds what one transition declares.
 const maxEffects = 4 * MaxSeats

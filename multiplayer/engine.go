@@ -70,6 +70,8 @@ func (t *typed[C, S]) play(in input, kind stepKind, m Move) (out played, err err
 		s, effects, err = t.OnJoin(c, s, m.UserID)
 	case stepLeave:
 		s, effects, err = t.OnLeave(c, s, m.UserID)
+	case stepExpire:
+		s, effects, err = t.OnTimeout(c, s)
 	default: // a close resolves the state as it is
 	}
 	if err != nil {

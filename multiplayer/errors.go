@@ -1,6 +1,10 @@
 package multiplayer
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"errors"
+
+	"github.com/kitbackend/kit/capability"
+)
 
 // The refusals of multiplayer. Ids and bodies that break their bounds are
 // kit/invalid_request, an action id used for another action is
@@ -18,6 +22,10 @@ var (
 	// expected another version.
 	ErrInvalidTransition = capability.NewError(409, "multiplayer/invalid_transition", "The session does not take this now.")
 )
+
+// ErrUnasked says that the beginning of a session would take money of a player
+// who is [Start].Unasked. It is for the caller in process, and goes to no client.
+var ErrUnasked = errors.New("multiplayer: the session would take money of a player who has not asked for it")
 
 func refusals() []*capability.Error {
 	return []*capability.Error{

@@ -52,6 +52,11 @@ type Definition[C, S any] struct {
 	// OnJoin and OnLeave, in table mode, answer the state after a player took or
 	// left a seat: who joined is among c.Players, who left no longer is.
 	OnJoin, OnLeave func(c Context[C], s S, userID string) (S, []Effect, error)
+	// OnTimeout, optional, returns the state after the time for a turn has passed,
+	// such as one in which the player whose turn it was has lost. A game that is
+	// not complete then goes on, with the full time for the next turn. Without it,
+	// and after its error, the session is abandoned.
+	OnTimeout func(c Context[C], s S) (S, []Effect, error)
 }
 
 // Context is what a model may know.
@@ -64,8 +69,8 @@ type Context[C any] struct {
 	// Now is the time of the transition in UTC, whole milliseconds, never before
 	// that of the one before. For Redact it is that of the last transition.
 	Now time.Time
-	// Random is the session's stream. Only Init, Apply, OnJoin and OnLeave may
-	// draw from it.
+	// Random is the session's stream. Only Init, Apply, OnJoin, OnLeave and
+	// OnTimeout may draw from it.
 	Random *Random
 }
 
@@ -117,8 +122,10 @@ type Outcome struct {
 type Model struct {
 	kind     string
 	min, max int
-	// table says whether players can come and go.
-	table  bool
+	// table says whether players can come and go, timeout whether the model says
+	// what a passed deadline means.
+	table, timeout bool
+
 	fault  error
 	engine engine
 }
@@ -161,7 +168,8 @@ type outcome struct {
 // Define makes a model for [Config].Models. What is wrong with the definition
 // is reported at assembly.
 func Define[C, S any](d Definition[C, S]) Model {
-	m := Model{kind: d.Kind, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxSeats), table: d.OnJoin != nil && d.OnLeave != nil}
+	m := Model{kind: d.Kind, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxSeats), table: d.OnJoin != nil && d.OnLeave != nil,
+		timeout: d.OnTimeout != nil}
 	rules, rulesErr := schemaOf[C](d.Config)
 	state, stateErr := schemaOf[S](d.State)
 	switch {

@@ -47,7 +47,7 @@ func TestSimulation(t *testing.T) {
 		t.Fatal(s.Phase(), err)
 	}
 	for _, err := range []error{
-		s.Join("bob", at), s.Act("ada", json.RawMessage(`{"card":0}`), at), s.Join("cid", at), s.Leave("ada", at), s.Close("bob", at),
+		s.Join("bob", at), s.Act("ada", json.RawMessage(`{"card":0}`), at), s.Join("cid", at), s.Leave("bob", at), s.Close("ada", at),
 	} {
 		if err != nil {
 			t.Error(err)

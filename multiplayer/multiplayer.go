@@ -11,8 +11,9 @@
 //     An effect counts once by its ref. A stake that a player does not cover
 //     refuses the action, and nothing of it is kept. At the end no hold of the
 //     session stays open.
-//   - A session whose turn is not played in time is abandoned, also when the
-//     node that it was played on is gone.
+//   - A session whose turn is not played in time ends, or goes on, as its model
+//     says, and is abandoned where that says nothing; also when the node that it
+//     was played on is gone. Players who come and go put no deadline off.
 //   - What a player sees has passed the model's Redact: in views, and nowhere
 //     else is anything of a state, neither in errors nor in the log of the
 //     process.
@@ -30,8 +31,9 @@
 // A session is open while it waits for players, active while it is played, then
 // resolved or abandoned. A match begins with its full roster and is played to
 // its end. A table begins with as many as its model needs; players come and go,
-// and who has the first seat, at first who opened it, closes it: the model
-// resolves an active one. A table that the last player leaves is closed.
+// and the player who opened it closes it: the model resolves an active one. When
+// that player has left, nobody closes it. A table that the last player leaves is
+// closed.
 //
 // # Transactions
 //
@@ -70,8 +72,9 @@
 // # Who may call
 //
 // In process, whoever has the *Multiplayer. Over HTTP every signed-in user
-// creates sessions, at most [MaxOpen] of his own waiting at a time, and joins
-// those whose id he was given; the players of a session do and see the rest.
+// creates sessions, at most [MaxOpen] of their own waiting at a time, and joins
+// those whose id they were given; the players of a session do and see the rest.
+// Nobody takes more than [MaxSeated] seats at a time.
 package multiplayer
 
 import (
@@ -83,10 +86,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/leaderboard"
@@ -102,10 +105,11 @@ const Name = "multiplayer"
 const (
 	// MaxOpen is how many sessions of one creator may wait for players at a time.
 	MaxOpen = 20
+	// MaxSeated is how many sessions that are not over one user can have a seat in
+	// by [Multiplayer.Create] and [Multiplayer.Join].
+	MaxSeated = 200
 	// MaxActionID bounds an action id in bytes.
 	MaxActionID = 64
-
-	maxUserID = 128
 )
 
 //go:embed migrations/*.sql
@@ -150,6 +154,9 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	if host.Log == nil {
 		host.Log = slog.Default()
 	}
+	if host.Hooks == nil {
+		host.Hooks = hooks.New()
+	}
 	m := &Multiplayer{host: host, cfg: cfg, games: games, models: models, peers: peers, log: host.Log, store: store{host.DB}}
 	m.owners = newOwners(m)
 	m.hub = newHub(m)
@@ -179,24 +186,17 @@ func (m *Multiplayer) Check(g Game) (Game, error) {
 
 // Create opens a session of a configured game with its creator seated, and
 // begins it if that is all it takes. Refuses with multiplayer/game_not_found,
-// kit/rate_limited when too many of his sessions wait for players, and
-// ledger/insufficient_funds.
+// kit/rate_limited when [MaxOpen] of the user's sessions wait for players or the
+// user has [MaxSeated] seats, and ledger/insufficient_funds.
 func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, error) {
 	g, err := m.Game(game)
 	if err != nil {
 		return View{}, err
 	}
-	if err := checkUser(userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return View{}, err
 	}
-	waiting, err := m.store.waiting(ctx, userID)
-	if err != nil {
-		return View{}, err
-	}
-	if waiting >= MaxOpen {
-		return View{}, capability.ErrRateLimited.Saying("At most %d of your sessions wait for players at a time.", MaxOpen)
-	}
-	s, err := m.begin(ctx, Start{Game: g, Players: []string{userID}, Open: true})
+	s, err := m.begin(ctx, Start{Game: g, Players: []string{userID}, Open: true}, m.mayCreate)
 	if err != nil {
 		return View{}, err
 	}
@@ -208,15 +208,16 @@ func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, er
 // kit/invalid_request, with kit/idempotency_conflict also once the session of
 // the id is removed, and with ledger/insufficient_funds, see [Uncovered].
 func (m *Multiplayer) Start(ctx context.Context, start Start) (Session, error) {
-	s, err := m.begin(ctx, start)
+	s, err := m.begin(ctx, start, nil)
 	if err != nil {
 		return Session{}, err
 	}
-	return Session{ID: s.id, Game: s.game.Key, Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players}, nil
+	return s.summary(), nil
 }
 
-// begin creates a session or answers the one that there is.
-func (m *Multiplayer) begin(ctx context.Context, start Start) (*session, error) {
+// begin creates a session or returns the one that there is. In the transaction
+// of a new one may, unless nil, refuses its creator.
+func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.Context, string) error) (*session, error) {
 	game, err := m.Check(start.Game)
 	if err != nil {
 		return nil, capability.ErrInvalidRequest.Saying("%s", err.Error())
@@ -240,8 +241,11 @@ func (m *Multiplayer) begin(ctx context.Context, start Start) (*session, error) 
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(effects, func(e Effect) bool { return e.takes() && slices.Contains(start.Unasked, e.UserID) }) {
+		return nil, ErrUnasked
+	}
 	b := &batch{before: blank, after: first, steps: []step{st}, effects: effects}
-	made, err := m.create(ctx, b, start.Players[0])
+	made, err := m.create(ctx, b, may)
 	if made == nil && err == nil {
 		return m.existing(ctx, start.SessionID, game)
 	}
@@ -249,12 +253,17 @@ func (m *Multiplayer) begin(ctx context.Context, start Start) (*session, error) 
 }
 
 // create writes a new session; nil when there is one of its id.
-func (m *Multiplayer) create(ctx context.Context, b *batch, creator string) (*session, error) {
+func (m *Multiplayer) create(ctx context.Context, b *batch, may func(context.Context, string) error) (*session, error) {
 	after := *b.after
 	after.alarm = after.deadline
 	var inserted bool
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
-		if inserted, err = m.store.insert(ctx, &after, creator); err != nil || !inserted {
+		if may != nil {
+			if err := may(ctx, after.creator); err != nil {
+				return err
+			}
+		}
+		if inserted, err = m.store.insert(ctx, &after); err != nil || !inserted {
 			return err
 		}
 		return m.write(ctx, b, &after)
@@ -282,13 +291,15 @@ func (m *Multiplayer) checkStart(g Game, start Start) error {
 	case n < needed && !start.Open:
 		return invalid.Saying("%s begins with %d players.", g.Key, needed)
 	}
-	for i, player := range start.Players {
-		if err := checkUser(player); err != nil {
+	seated := make(map[string]bool, len(start.Players))
+	for _, player := range start.Players {
+		if err := capability.CheckUserID(player); err != nil {
 			return err
 		}
-		if slices.Contains(start.Players[:i], player) {
+		if seated[player] {
 			return invalid.Saying("A player has one seat.")
 		}
+		seated[player] = true
 	}
 	return nil
 }
@@ -312,11 +323,12 @@ func (m *Multiplayer) existing(ctx context.Context, id string, game Game) (*sess
 	return s, nil
 }
 
-// Join takes a seat; who has one already keeps it. Refuses with
+// Join takes a seat; a user who has one keeps it. Refuses with
 // multiplayer/session_not_found, session_full, invalid_transition when the
-// session is over, and ledger/insufficient_funds.
+// session is over, kit/rate_limited when the user has [MaxSeated] seats, and
+// ledger/insufficient_funds.
 func (m *Multiplayer) Join(ctx context.Context, sessionID, userID string) (View, error) {
-	if err := checkUser(userID); err != nil {
+	if err := capability.CheckUserID(userID); err != nil {
 		return View{}, err
 	}
 	ack, err := m.do(ctx, sessionID, step{kind: stepJoin, actor: userID})
@@ -336,8 +348,8 @@ func (m *Multiplayer) Leave(ctx context.Context, sessionID, userID string) error
 
 // Close ends a table: one that waits for players is abandoned, an active one
 // resolved. Refuses with multiplayer/session_not_found, not_a_member and, in
-// match mode, to all but the first player and when the session is over,
-// invalid_transition.
+// match mode, to all but the player who opened the table and when the session
+// is over, invalid_transition.
 func (m *Multiplayer) Close(ctx context.Context, sessionID, userID string) (View, error) {
 	ack, err := m.do(ctx, sessionID, step{kind: stepClose, actor: userID})
 	if err != nil {
@@ -385,7 +397,11 @@ func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, e
 		st.at = m.host.DB.Now(ctx).UnixMilli()
 	}
 	if !m.host.DB.InTransaction(ctx) {
-		return m.owners.of(sessionID).do(ctx, st)
+		own, err := m.owners.existing(ctx, sessionID)
+		if err != nil {
+			return Ack{}, err
+		}
+		return own.do(ctx, st)
 	}
 	s, err := m.load(ctx, sessionID, m.store.lock)
 	if err != nil {
@@ -537,12 +553,4 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
-}
-
-// checkUser keeps out what one of the databases cannot store.
-func checkUser(id string) error {
-	if id == "" || len(id) > maxUserID || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
-		return capability.ErrInvalidRequest.Saying("A user id is 1 to %d bytes of UTF-8 text without NUL.", maxUserID)
-	}
-	return nil
 }

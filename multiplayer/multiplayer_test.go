@@ -244,16 +244,19 @@ func TestTable(t *testing.T) {
 		r.join(id, "bob")
 		r.balance("bob", 100, 5)
 		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Close(ctx, id, "bob")))
-		r.ok(r.Leave(ctx, id, "ada")) // cid has the first seat now
-		v, err := r.Close(ctx, id, "cid")
+		r.ok(r.Leave(ctx, id, "ada")) // cid has the first seat now, and did not open it
+		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Close(ctx, id, "cid")))
+		r.refuses(multiplayer.ErrNotAMember, errorOf(r.Close(ctx, id, "ada")))
+		r.join(id, "ada")
+		v, err := r.Close(ctx, id, "ada")
 		r.ok(err)
-		if v.Phase != multiplayer.Resolved || len(v.Players) != 3 {
+		if v.Phase != multiplayer.Resolved || len(v.Players) != 4 {
 			t.Errorf("%+v", v)
 		}
-		for _, user := range []string{"cid", "dan", "bob"} {
+		for _, user := range []string{"ada", "cid", "dan", "bob"} {
 			r.balance(user, 100, 0) // nobody took a trick: the pot is shared
 		}
-		if _, err := r.Result(ctx, id, "ada"); err != nil { // who left may see how it went on
+		if _, err := r.Result(ctx, id, "ada"); err != nil {
 			t.Error(err)
 		}
 		r.refuses(multiplayer.ErrNotAMember, errorOf(r.Result(ctx, id, "eve")))

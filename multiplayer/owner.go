@@ -71,6 +71,24 @@ func (o *owners) of(id string) *owner {
 	return own
 }
 
+// existing returns the owner of a session that there is. Ids that somebody made
+// up take no place among the cached ones.
+func (o *owners) existing(ctx context.Context, id string) (*owner, error) {
+	o.mu.Lock()
+	_, cached := o.warm[id]
+	o.mu.Unlock()
+	if !cached {
+		version, err := o.m.store.version(ctx, id)
+		if err == nil && version == 0 {
+			err = ErrSessionNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return o.of(id), nil
+}
+
 // sweep forgets the sessions nobody asked for lately or, when there are too
 // many, all that nothing is under way in.
 func (o *owners) sweep(now time.Time) {
@@ -207,8 +225,12 @@ func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error
 		}
 	}()
 	lookUp := false
-	for range maxTries {
-		b, err = o.try(ctx, calls, lookUp)
+	for try := range maxTries {
+		if try < optimisticTries {
+			b, err = o.try(ctx, calls, lookUp)
+		} else {
+			b, err = o.locked(ctx, calls)
+		}
 		if err == nil {
 			return b, nil
 		}
@@ -250,6 +272,40 @@ func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, er
 	}
 	o.keep(after)
 	o.m.announce(ctx, after)
+	return b, nil
+}
+
+// locked decides calls on the newest version with its row locked, for a session
+// that other nodes change all the time.
+func (o *owner) locked(ctx context.Context, calls []*call) (b *batch, err error) {
+	var after *session
+	err = o.m.host.DB.InTx(ctx, func(ctx context.Context) error {
+		b = &batch{taken: 1}
+		s, err := o.m.load(ctx, o.id, o.m.store.lock)
+		if err != nil {
+			return err
+		}
+		known, err := o.m.known(ctx, o.id, calls)
+		if err != nil {
+			return err
+		}
+		if b = o.m.plan(s, calls, known); len(b.steps) == 0 {
+			b.sure, after = 0, s
+			return nil
+		}
+		after, err = o.m.commit(ctx, b)
+		return err
+	})
+	if err != nil {
+		if b == nil {
+			b = &batch{taken: 1}
+		}
+		return b, err
+	}
+	o.keep(after)
+	if len(b.steps) > 0 {
+		o.m.announce(ctx, after)
+	}
 	return b, nil
 }
 

@@ -63,7 +63,7 @@ func (r *Random) Cursor() int64 { return r.cursor }
 
 func (r *Random) word() uint64 {
 	if r == nil {
-		panic("multiplayer: only Init, Apply, OnJoin and OnLeave may draw")
+		panic("multiplayer: only Init, Apply, OnJoin, OnLeave and OnTimeout may draw")
 	}
 	if number := r.cursor / wordsOfBlock; number != r.number {
 		r.number = number

@@ -121,9 +121,12 @@ type Start struct {
 	Players []string
 	// Open lets the session wait for the players that are missing.
 	Open bool
+	// Unasked are players who have not asked for this session now. Where its
+	// beginning would take money of one, it is refused with [ErrUnasked].
+	Unasked []string
 }
 
-// Session is what [Multiplayer.Start] returns.
+// Session is what [Multiplayer.Start] and [Multiplayer.ListRunning] return.
 type Session struct {
 	ID      string
 	Game    string
@@ -132,4 +135,6 @@ type Session struct {
 	Players []string
 	// Seats is how many can play.
 	Seats int
+	// TurnDeadline is as in [View].
+	TurnDeadline *capability.Time
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/leaderboard"
@@ -193,6 +194,7 @@ type rig struct {
 	boards *leaderboard.Leaderboard
 	rating *rating.Rating
 	queue  *jobs.Queue
+	hooks  *hooks.Hooks
 	clock  *kittest.Clock
 	log    *logged
 	close  func(context.Context) error
@@ -236,7 +238,8 @@ func (r *rig) build(cfg multiplayer.Config) error {
 	bus := pubsub.NewMemory()
 	log := slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.queue = jobs.New(r.db, bus, jobs.Options{Log: log, Now: r.clock.Now})
-	host := capability.Host{DB: r.db, Jobs: r.queue, PubSub: bus, Log: log, Now: r.clock.Now, Environment: "test"}
+	r.hooks = hooks.New()
+	host := capability.Host{Hooks: r.hooks, DB: r.db, Jobs: r.queue, PubSub: bus, Log: log, Now: r.clock.Now, Environment: "test"}
 	var errs [4]error
 	r.ledger, errs[0] = ledger.New(host, ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}, ledger.Peers{})
 	r.boards, errs[1] = leaderboard.New(host, leaderboard.Config{Boards: []leaderboard.Board{

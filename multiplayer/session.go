@@ -14,6 +14,7 @@ import (
 type session struct {
 	id      string
 	game    Game
+	creator string
 	phase   Phase
 	version int64
 	players []string
@@ -47,6 +48,9 @@ const (
 	stepAbandon stepKind = "abandon"
 	stepBegin   stepKind = "begin" // a part of create and join, never in the log
 )
+
+// moves reports whether the step is play: what puts the deadline of a turn off.
+func (k stepKind) moves() bool { return k == stepAct || k == stepExpire }
 
 // ends reports whether the step needs nobody but the session itself.
 func (k stepKind) ends() bool { return k == stepExpire || k == stepAbandon }
@@ -97,6 +101,7 @@ func (s *session) advance(model Model, st step) (*session, []Effect, error) {
 		return nil, nil, &fault{kind: s.game.Kind, doing: string(st.kind), what: err.Error()}
 	}
 	switch {
+	case next.phase == Active && s.phase == Active && !st.kind.moves(): // who comes or goes puts nothing off
 	case next.phase == Active && next.game.TurnTimeout > 0:
 		next.deadline = next.updatedAt + next.game.TurnTimeout.Milliseconds()
 	case next.phase != Open:
@@ -127,8 +132,9 @@ func (t *transition) take(s *session, st step) error {
 	case stepJoin:
 		return t.join(s, st)
 	case stepExpire, stepAbandon:
-		t.idle = st.kind == stepExpire && !s.overdue(st.at)
-		t.end(Abandoned, &outcome{})
+		if t.idle = st.kind == stepExpire && !s.overdue(st.at); !t.idle {
+			t.expire(s, st)
+		}
 		return nil
 	default: // what only a player does
 	}
@@ -151,6 +157,18 @@ func (t *transition) take(s *session, st step) error {
 	}
 }
 
+// expire has the model say what the end of the time means, if it can, and else
+// abandons the session. A model at fault does not keep a session from ending.
+func (t *transition) expire(s *session, st step) {
+	if st.kind == stepExpire && s.phase == Active && s.broken == nil && t.model.timeout && s.version < maxLog {
+		if t.play(stepExpire, Move{}) == nil {
+			return
+		}
+	}
+	t.effects = nil
+	t.end(Abandoned, &outcome{})
+}
+
 func (t *transition) create(st step) error {
 	t.next.phase = Open
 	t.next.createdAt = t.next.updatedAt
@@ -158,7 +176,7 @@ func (t *transition) create(st step) error {
 	if err := json.Unmarshal(st.data, &o); err != nil {
 		return err
 	}
-	t.next.players, t.next.deadline = o.Players, o.Until
+	t.next.creator, t.next.players, t.next.deadline = o.Players[0], o.Players, o.Until
 	return t.beginIfReady()
 }
 
@@ -230,11 +248,10 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
 }
 
-// close ends a table: by who holds the first seat, which is who opened it until
-// he leaves.
+// close ends a table: by who opened it; when they have left, by nobody.
 func (t *transition) close(st step) error {
-	if t.next.players[0] != st.actor {
-		return ErrInvalidTransition.Saying("Only the first player closes the table.")
+	if t.next.creator != st.actor {
+		return ErrInvalidTransition.Saying("Only the player who opened the table closes it.")
 	}
 	if t.next.phase == Open {
 		t.end(Abandoned, &outcome{})

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/rating"
@@ -17,6 +19,7 @@ import (
 var (
 	errNoLedger = errors.New("multiplayer: a model declares ledger effects, and the ledger is not composed")
 	errSettled  = errors.New("multiplayer: a model declares another effect under a ref that this session has settled")
+	errRefused  = errors.New("multiplayer: the ledger refuses")
 )
 
 // settle brings what a transition declares to the ledger, in its transaction,
@@ -140,6 +143,9 @@ func (m *Multiplayer) perform(ctx context.Context, e Effect) (err error) {
 	case HoldEffect:
 		_, err = l.Hold(ctx, entry)
 	case CaptureEffect:
+		if e.Amount == 0 && !e.All {
+			return ledger.ErrInvalidAmount
+		}
 		_, err = l.Capture(ctx, e.Ref, ledger.CaptureOptions{Amount: e.Amount, Memo: e.Memo})
 	case ReleaseEffect:
 		_, err = l.Release(ctx, e.Ref)
@@ -164,7 +170,7 @@ func uncovered(e Effect, actor string, err error) error {
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		refused = capability.AsError(err)
 	case errors.As(err, &refused):
-		return errors.New("multiplayer: the ledger refuses a " + string(e.Kind) + " of the model: " + err.Error())
+		return fmt.Errorf("%w a %s of the model: %s", errRefused, e.Kind, err)
 	default:
 		return err
 	}
@@ -188,7 +194,14 @@ func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error)
 			return nil, err
 		}
 	}
-	return &result, m.store.finish(ctx, s, &result)
+	if err := m.store.finish(ctx, s, &result); err != nil {
+		return nil, err
+	}
+	ended := hooks.MatchEnded{SessionID: s.id, Game: s.game.Key, Ranks: map[string]int{}, Abandoned: s.phase == Abandoned}
+	for _, p := range result.places() {
+		ended.Ranks[p.userID] = p.place
+	}
+	return &result, m.host.Hooks.MatchEnded.Fire(ctx, ended)
 }
 
 // rate records the outcome where rating composes the same game. An outcome that
@@ -208,7 +221,7 @@ func (m *Multiplayer) rate(ctx context.Context, s *session, r *Result) ([]rating
 	case errors.Is(err, rating.ErrUnsupportedPlayerCount), errors.Is(err, capability.ErrInvalidRequest):
 		m.log.Warn("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.String("code", capability.AsError(err).Code))
 		return nil, nil
-	case errors.Is(err, rating.ErrOtherAlgorithm): // it may be recorded later, under the same key
+	case errors.Is(err, rating.ErrOtherAlgorithm), errors.Is(err, rating.ErrBroken): // it may be recorded later, under the same key
 		m.log.Error("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.Any("error", err))
 		return nil, nil
 	}

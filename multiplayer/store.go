@@ -18,13 +18,13 @@ type store struct{ db *database.DB }
 // was made from.
 var errStale = errors.New("multiplayer: the session has changed")
 
-const columns = `id, config, phase, version, players, former, seed, words, state, deadline, alarm, created_at, updated_at`
+const columns = `id, config, creator, phase, version, players, former, seed, words, state, deadline, alarm, created_at, updated_at`
 
 func scanSession(row database.Scanner) (*session, error) {
 	var s session
 	var config, players, left, seed string
 	var state sql.NullString
-	err := row.Scan(&s.id, &config, &s.phase, &s.version, &players, &left, &seed, &s.cursor, &state,
+	err := row.Scan(&s.id, &config, &s.creator, &s.phase, &s.version, &players, &left, &seed, &s.cursor, &state,
 		&s.deadline, &s.alarm, &s.createdAt, &s.updatedAt)
 	if err != nil {
 		return nil, err
@@ -67,14 +67,14 @@ func (s store) version(ctx context.Context, id string) (int64, error) {
 }
 
 // insert writes a new session; false when there is one of this id.
-func (s store) insert(ctx context.Context, n *session, creator string) (bool, error) {
+func (s store) insert(ctx context.Context, n *session) (bool, error) {
 	config, err := json.Marshal(n.game)
 	if err != nil {
 		return false, err
 	}
-	rows, err := s.db.Exec(ctx, `INSERT INTO multiplayer_session (game, creator, ended_at, `+columns+`)
+	rows, err := s.db.Exec(ctx, `INSERT INTO multiplayer_session (game, ended_at, `+columns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`,
-		n.game.Key, creator, n.endedAt(), n.id, string(config), string(n.phase), n.version, text(n.players), text(n.left),
+		n.game.Key, n.endedAt(), n.id, string(config), n.creator, string(n.phase), n.version, text(n.players), text(n.left),
 		hex.EncodeToString(n.seed), n.cursor, stateText(n), n.deadline, n.alarm, n.createdAt, n.updatedAt)
 	return rows == 1, err
 }
@@ -185,7 +185,18 @@ func (s store) claim(ctx context.Context, id string, e Effect, version int64) (c
 	var kept string
 	err = s.db.QueryRow(ctx, `SELECT effect FROM multiplayer_effect WHERE session_id = $1 AND ref = $2 AND part = $3`,
 		id, e.Ref, e.part()).Scan(&kept)
-	return false, first, errors.Join(err, json.Unmarshal([]byte(kept), &first))
+	if err == nil {
+		first, err = readEffect(kept)
+	}
+	return false, first, err
+}
+
+// readEffect reads a stored effect. A capture of no amount was of all before
+// there was a word for it.
+func readEffect(data string) (e Effect, err error) {
+	err = json.Unmarshal([]byte(data), &e)
+	e.All = e.All || e.Kind == CaptureEffect && e.Amount == 0
+	return e, err
 }
 
 // openHolds returns the holds that nothing has ended, by ref.
@@ -204,7 +215,7 @@ func (s store) effects(ctx context.Context, id string) ([]Effect, error) {
 func scanEffect(row database.Scanner) (e Effect, err error) {
 	var data string
 	if err = row.Scan(&data); err == nil {
-		err = json.Unmarshal([]byte(data), &e)
+		e, err = readEffect(data)
 	}
 	return e, err
 }

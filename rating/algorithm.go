@@ -13,7 +13,7 @@ import (
 )
 
 // MaxPlayers bounds the players of one outcome.
-const MaxPlayers = 64
+const MaxPlayers = 1000
 
 // Definition describes an algorithm with the parameters P and a player's state
 // S, both structs that encode as JSON objects. The functions are pure: the same
@@ -46,6 +46,9 @@ type Definition[P, S any] struct {
 	Update func(p P, sides []Side[S]) [][]S
 	// Skill reduces a state to the number that players are matched by.
 	Skill func(p P, s S) float64
+	// Rating, optional, returns the numbers people know of a state: the rating,
+	// and how far off it may be as a standard deviation, 0 for none.
+	Rating func(p P, s S) (rating, deviation float64)
 }
 
 // Side is one party of an outcome: a player or a team.
@@ -73,6 +76,8 @@ type rules struct {
 	update  func(sides []Side[string]) ([][]rated, error)
 	// valid holds a stored state to the schema.
 	valid func(state string) error
+	// known returns the rating and the deviation of a valid state, nil for none.
+	known func(state string) (rating, deviation *float64)
 }
 
 // rated is a player's state as it is stored, and the skill it stands for.
@@ -130,7 +135,7 @@ func bind[P, S any](d Definition[P, S], params, state *jsonschema.Resolved, give
 	}
 	b := bound[P, S]{d, p, state, &texts{}}
 	initial, err := b.encode(d.Initial(p))
-	return rules{params: complete, initial: initial, update: b.update, valid: b.check}, err
+	return rules{params: complete, initial: initial, update: b.update, valid: b.check, known: b.known}, err
 }
 
 // completed adds the defaults of the schema and holds the parameters to it.
@@ -245,6 +250,18 @@ func (b bound[P, S]) encode(s S) (rated, error) {
 		return rated{}, fmt.Errorf("the skill of a state of %s is %v", b.ID, r.skill)
 	}
 	return r, b.check(r.state)
+}
+
+func (b bound[P, S]) known(text string) (rating, deviation *float64) {
+	var s S
+	if b.Rating == nil || json.Unmarshal([]byte(text), &s) != nil {
+		return nil, nil
+	}
+	r, d := b.Rating(b.params, s)
+	if d != 0 {
+		deviation = &d
+	}
+	return &r, deviation
 }
 
 // check holds a state to the schema. What was just stored passes when it is read.

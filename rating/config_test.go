@@ -143,7 +143,7 @@ func TestFaults(t *testing.T) {
 		"unknown algorithm": {game(func(g *rating.Game) { g.Algorithm = "whr" }), "games[0].algorithm", rating.ErrUnknownAlgorithm},
 		"three in elo":      {game(func(g *rating.Game) { g.Players = 3 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
 		"one in trueskill":  {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 1 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
-		"65 in trueskill":   {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 65 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
+		"too many in trueskill":   {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 65 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
 		"negative players":  {game(func(g *rating.Game) { g.Players = -2 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
 
 		"a text for K":      {game(params("k", "high")), "games[0].algoParams", rating.ErrInvalidParams},
@@ -168,7 +168,7 @@ func TestFaults(t *testing.T) {
 		"a bad default": {own(func(d *rating.Definition[sumParams, sumState]) {
 			d.Params = `{"properties": {"bonus": {"type": "integer", "default": "x"}}}`
 		}), "algorithms[0]", nil},
-		"too many":        {own(func(d *rating.Definition[sumParams, sumState]) { d.MaxPlayers = 65 }), "algorithms[0]", nil},
+		"too many":        {own(func(d *rating.Definition[sumParams, sumState]) { d.MaxPlayers = rating.MaxPlayers + 1 }), "algorithms[0]", nil},
 		"fewer than many": {own(func(d *rating.Definition[sumParams, sumState]) { d.MaxPlayers = 2 }), "algorithms[0]", nil},
 	} {
 		_, err := rating.New(capability.Host{}, c.cfg, rating.Peers{})

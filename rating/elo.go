@@ -29,6 +29,7 @@ var elo = Definition[eloParams, eloState]{
 	Initial:    func(p eloParams) eloState { return eloState{p.Initial} },
 	Update:     eloUpdate,
 	Skill:      func(_ eloParams, s eloState) float64 { return s.Rating },
+	Rating:     func(_ eloParams, s eloState) (float64, float64) { return s.Rating, 0 },
 }
 
 // eloUpdate moves as many points to the one as it takes from the other.

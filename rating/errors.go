@@ -27,6 +27,11 @@ var (
 // is configured for. It is a fault of the deployment, not an answer to clients.
 var ErrOtherAlgorithm = errors.New("rating: a changed algorithm needs a new pool")
 
+// ErrBroken says that the state of a player, or what an algorithm made of it,
+// cannot be used. It is a fault of the algorithm or of the rows; an outcome that
+// meets it is not recorded, and may be under the same key later.
+var ErrBroken = errors.New("rating: a player's state is broken")
+
 func refusals() []*capability.Error {
 	return []*capability.Error{
 		ErrGameNotFound, ErrPoolNotFound, ErrRecordForbidden,

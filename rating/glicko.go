@@ -37,6 +37,7 @@ var glicko = Definition[glickoParams, glickoState]{
 	MaxPlayers: 2,
 	Initial:    func(p glickoParams) glickoState { return glickoState{p.Rating, p.Deviation, p.Volatility} },
 	Update:     glickoUpdate,
+	Rating:     func(_ glickoParams, s glickoState) (float64, float64) { return s.Rating, s.Deviation },
 	Skill:      func(_ glickoParams, s glickoState) float64 { return s.Rating - float64(2*s.Deviation) },
 }
 

@@ -2,6 +2,7 @@ package rating
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 
 	"github.com/kitbackend/kit/capability"
@@ -18,17 +19,72 @@ type distribution struct {
 	Min       float64 `json:"min"`
 	Max       float64 `json:"max"`
 	Histogram []int64 `json:"histogram"`
+	// AsOf is when the players were counted, where that was not now.
+	AsOf capability.Time `json:"asOf,omitzero"`
 }
+
+// maxCounted is how many players of a pool are counted when health is read. Those
+// of larger pools a job counts.
+const maxCounted = 10_000
 
 // health tells of each pool how many players it has and how skilled they are.
 func (r *Rating) health() []capability.HealthKey {
 	var keys []capability.HealthKey
 	for _, name := range r.poolNames() {
 		keys = append(keys, capability.HealthKey{Key: "pool." + name, Read: func(ctx context.Context) (any, error) {
-			return r.distribution(ctx, r.pools[name])
+			return r.shown(ctx, r.pools[name])
 		}})
 	}
 	return keys
+}
+
+// shown returns the distribution of a pool without reading more than a few
+// thousand rows.
+func (r *Rating) shown(ctx context.Context, p *pool) (d distribution, err error) {
+	n, err := r.store.players(ctx, p, maxCounted+1)
+	if err != nil || n <= maxCounted {
+		if err == nil {
+			d, err = r.distribution(ctx, p)
+		}
+		return d, err
+	}
+	d = distribution{Players: n, Histogram: []int64{}} // until the job has run: at least so many
+	if _, err := r.store.check(ctx, p); err != nil {
+		return d, err
+	}
+	kept, err := r.store.keptDistribution(ctx, p.name)
+	if err != nil || kept == "" {
+		return d, err
+	}
+	return d, json.Unmarshal([]byte(kept), &d)
+}
+
+// count is the job that counts the players of large pools.
+func (r *Rating) count(ctx context.Context) error {
+	for _, name := range r.poolNames() {
+		p := r.pools[name]
+		n, err := r.store.players(ctx, p, maxCounted+1)
+		if err != nil {
+			return err
+		}
+		if n <= maxCounted {
+			continue
+		}
+		at := r.db.Now(ctx)
+		d, err := r.distribution(ctx, p)
+		if err != nil {
+			return err
+		}
+		d.AsOf = capability.Millis(at.UnixMilli())
+		value, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		if err := r.store.keepDistribution(ctx, name, string(value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // distribution counts bucket by bucket, without keeping a snapshot of a large

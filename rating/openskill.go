@@ -18,6 +18,7 @@ var openskill = Definition[gaussParams, gaussState]{
 	Initial: gaussInitial,
 	Update:  openskillUpdate,
 	Skill:   gaussSkill,
+	Rating:  gaussRating,
 }
 
 // osTeam is a team in a game: the sums over its players, and what the outcome

@@ -7,16 +7,12 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of what a caller says, in bytes.
-const (
-	maxUserID = 128
-	maxKey    = 200
-)
+// maxKey bounds the key of an outcome, in bytes.
+const maxKey = 200
 
 // Outcome is how a game ended. One of Ranks and Teams is given.
 type Outcome struct {
@@ -42,7 +38,12 @@ type Team struct {
 type Standing struct {
 	// Skill is nil where the game hides it.
 	Skill *float64 `json:"skill,omitempty"`
-	XP    int64    `json:"xp"`
+	// Rating and Deviation are the numbers that people know of the algorithm, such
+	// as 1500 and 350 of Glicko-2. They are nil where the game hides the skill, and
+	// where the algorithm has none.
+	Rating    *float64 `json:"rating,omitempty"`
+	Deviation *float64 `json:"deviation,omitempty"`
+	XP        int64    `json:"xp"`
 	// Level is empty below the lowest.
 	Level       string `json:"level,omitempty"`
 	GamesPlayed int64  `json:"gamesPlayed"`
@@ -81,7 +82,7 @@ func (g *game) sides(o Outcome) ([]Side[string], error) {
 	if (o.Ranks == nil) == (o.Teams == nil) {
 		return nil, capability.ErrInvalidRequest.Saying("One of ranks and teams is needed.")
 	}
-	if err := checkText("key", o.Key, 0, maxKey); err != nil {
+	if err := capability.CheckText("key", o.Key, 0, maxKey); err != nil {
 		return nil, err
 	}
 	sides := make([]Side[string], 0, len(o.Ranks)+len(o.Teams))
@@ -124,7 +125,7 @@ func (g *game) check(sides []Side[string]) error {
 	}
 	ids := playersOf(sides)
 	for i, id := range ids {
-		if err := checkText("userId", id, 1, maxUserID); err != nil {
+		if err := capability.CheckUserID(id); err != nil {
 			return err
 		}
 		if i > 0 && ids[i-1] == id {
@@ -152,17 +153,4 @@ func fingerprint(sides []Side[string]) string {
 	}
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// checkText keeps out what one of the databases cannot store.
-func checkText(name, text string, least, most int) error {
-	switch {
-	case len(text) < least:
-		return capability.ErrInvalidRequest.Saying("%s is missing.", name)
-	case len(text) > most:
-		return capability.ErrInvalidRequest.Saying("%s is longer than %d bytes.", name, most)
-	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return capability.ErrInvalidRequest.Saying("%s is not UTF-8 text without NUL.", name)
-	}
-	return nil
 }

@@ -31,8 +31,10 @@
 //	id         players  teams  skill                 parameters and their defaults
 //	elo        2        no     rating                k 32, initial 1500
 //	glicko     2        no     rating - 2 deviation  tau 0.5, rating 1500, deviation 350, volatility 0.06
-//	trueskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300, drawProbability 0.1
-//	openskill  2 to 64  yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300
+//	trueskill  2 and up yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300, drawProbability 0.1
+//	openskill  2 and up yes    mu - 3 sigma          mu 25, sigma 25/3, beta 25/6, tau 25/300
+//
+// One outcome has at most [MaxPlayers] players.
 //
 // A player who was never rated has the algorithm's initial values and no games.
 // [Define] adds algorithms.
@@ -46,17 +48,22 @@
 package rating
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/jobs"
 )
 
 // Name is the capability's name.
@@ -102,6 +109,27 @@ func New(host capability.Host, cfg Config, peers Peers) (*Rating, error) {
 	return &Rating{cfg: cfg, games: games, pools: pools, db: host.DB, store: store{host.DB}, peers: peers}, nil
 }
 
+// Capability describes rating to the kit.
+func (r *Rating) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   r.db,
+		Prefix:     r.cfg.BasePath,
+		Routes:     r.routes(),
+		Config:     r.cfg.keys(r.games),
+		Health:     r.health(),
+		Migrations: migrations,
+		Jobs: []jobs.Binding{
+			{Name: "RATING_SWEEP", Schedule: "41 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.store.sweep(ctx) }},
+			{Name: "RATING_COUNT", Schedule: "*/10 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.count(ctx) }},
+		},
+		Refusals: refusals(),
+		Export:   r.export,
+		Erase:    r.erase,
+	}
+}
+
 // HasPool reports whether a game counts for a pool of this name.
 func (r *Rating) HasPool(name string) bool {
 	_, ok := r.pools[name]
@@ -128,11 +156,17 @@ func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, er
 		return Result{}, err
 	}
 	var result Result
-	err = r.db.InTx(ctx, func(ctx context.Context) error {
+	var broken error
+	joined := r.db.InTransaction(ctx)
+	err = r.db.InTx(ctx, func(ctx context.Context) (err error) {
+		broken = nil
 		result, err = r.once(ctx, g, sides, o.Key, func() (Result, error) { return r.record(ctx, g, sides, friends) })
+		if joined && errors.Is(err, ErrBroken) { // the caller's transaction stays usable
+			broken, err = err, nil
+		}
 		return err
 	})
-	if err != nil {
+	if err = cmp.Or(err, broken); err != nil {
 		return Result{}, err
 	}
 	return result, nil
@@ -161,6 +195,11 @@ func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key st
 		return r.replay(ctx, g, key, hash)
 	}
 	result, err := record()
+	if errors.Is(err, ErrBroken) { // the key is free for a later attempt
+		if failed := r.store.unclaim(ctx, g.Key, key); failed != nil {
+			return Result{}, failed
+		}
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -218,9 +257,9 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 			states[i].Players[j] = rows[id].state
 		}
 	}
-	after, err := g.pool.update(states)
+	after, err := g.pool.updated(states)
 	if err != nil {
-		return Result{}, fmt.Errorf("rating: pool %s: %w", g.pool.name, err)
+		return Result{}, err
 	}
 	result := Result{Game: g.Key, Pool: g.pool.name}
 	for i, side := range sides {
@@ -241,11 +280,27 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 	return result, r.store.save(ctx, g.pool, rows)
 }
 
+// updated is the algorithm's update, whose panic is an error.
+func (p *pool) updated(states []Side[string]) (after [][]rated, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = p.broken(fmt.Errorf("%s panicked: %v", p.algorithm, value))
+		}
+	}()
+	if after, err = p.update(states); err != nil {
+		return nil, p.broken(err)
+	}
+	return after, nil
+}
+
+func (p *pool) broken(err error) error { return fmt.Errorf("%w: pool %s: %w", ErrBroken, p.name, err) }
+
 // standing is how the game shows a row.
 func (g *game) standing(row row) Standing {
 	s := Standing{XP: row.xp, Level: g.level(row.xp), GamesPlayed: row.games}
 	if !g.HideSkill {
 		s.Skill = &row.skill
+		s.Rating, s.Deviation = g.pool.known(row.state)
 	}
 	if row.games > 0 {
 		s.UpdatedAt = capability.Millis(row.updatedAt)
@@ -281,6 +336,43 @@ func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([
 	return players, nil
 }
 
+// ListTop lists the players of a game's pool, the most skilled first. Of equal
+// skill the greater user id comes first. Refuses with rating/game_not_found and
+// kit/invalid_request.
+func (r *Rating) ListTop(ctx context.Context, game string, page capability.Page) (capability.Items[Player], error) {
+	var none capability.Items[Player]
+	g, ok := r.games[game]
+	if !ok {
+		return none, ErrGameNotFound
+	}
+	if page.Limit < 1 {
+		page.Limit = capability.DefaultLimit
+	}
+	var skill, below string
+	later, err := page.After(&skill, &below)
+	if err != nil {
+		return none, err
+	}
+	from := math.Inf(1)
+	if later {
+		if from, err = strconv.ParseFloat(skill, 64); err != nil || math.IsNaN(from) || math.IsInf(from, 0) {
+			return none, capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
+		}
+	}
+	rows, err := r.store.top(ctx, g.pool, from, below, later, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	paged := capability.Paged(page, rows, func(row row) []any {
+		return []any{strconv.FormatFloat(row.skill, 'g', -1, 64), row.userID}
+	})
+	players := make([]Player, len(paged.Items))
+	for i, row := range paged.Items {
+		players[i] = Player{UserID: row.userID, Pool: g.pool.name, Standing: g.standing(row)}
+	}
+	return capability.Items[Player]{Items: players, NextCursor: paged.NextCursor}, nil
+}
+
 // Skill returns the number that a player is matched by, hidden or not. Refuses
 // with rating/pool_not_found and kit/invalid_request.
 func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error) {
@@ -302,7 +394,7 @@ func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, er
 		return nil, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxRatings)
 	}
 	for _, id := range userIDs {
-		if err := checkText("userId", id, 1, maxUserID); err != nil {
+		if err := capability.CheckUserID(id); err != nil {
 			return nil, err
 		}
 	}
@@ -316,7 +408,7 @@ func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, er
 		if rows[i], ok = stored[id]; !ok {
 			rows[i] = row{userID: id, rated: p.initial}
 		} else if err := p.valid(rows[i].state); err != nil {
-			return nil, fmt.Errorf("rating: pool %s: %w", p.name, err)
+			return nil, p.broken(err)
 		}
 	}
 	return rows, nil

@@ -76,7 +76,7 @@ func TestSuite(t *testing.T) {
 }
 
 func standing(skill float64, xp int64, level string, games int64) rating.Standing {
-	s := rating.Standing{Skill: &skill, XP: xp, Level: level, GamesPlayed: games}
+	s := rating.Standing{Skill: &skill, Rating: &skill, XP: xp, Level: level, GamesPlayed: games}
 	if games > 0 {
 		s.UpdatedAt = capability.Time{Time: noon}
 	}
@@ -623,6 +623,154 @@ func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
 		}
 		if p, err := r.Rating(t.Context(), "go", "ada"); err != nil || p.GamesPlayed != 1 {
 			t.Errorf("%+v %v", p, err)
+		}
+	})
+}
+
+// TestRatingBesideSkill: what people know of an algorithm is shown beside the
+// skill, and hidden with it.
+func TestRatingBesideSkill(t *testing.T) {
+	cfg := rating.Config{Games: []rating.Game{
+		{Key: "elo", Algorithm: "elo", XP: xp}, {Key: "glicko", Algorithm: "glicko", XP: xp},
+		{Key: "trueskill", Algorithm: "trueskill", XP: xp}, {Key: "hidden", Algorithm: "glicko", XP: xp, HideSkill: true},
+	}}
+	r := open(t, databasetest.Memory(t), cfg, rating.Peers{})
+	for game, want := range map[string][3]float64{
+		"elo": {1500, 1500, 0}, "glicko": {800, 1500, 350}, "trueskill": {0, 25, 8.333333333333334}, "hidden": {},
+	} {
+		p, err := r.Rating(t.Context(), game, "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [3]float64
+		for i, value := range []*float64{p.Skill, p.Rating, p.Deviation} {
+			if value != nil {
+				got[i] = *value
+			}
+		}
+		if got != want {
+			t.Errorf("%s: skill, rating and deviation are %v, want %v", game, got, want)
+		}
+	}
+}
+
+// TestListTop lists a pool from the top, page by page, with ties in one order.
+func TestListTop(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := open(t, db, config, rating.Peers{})
+		for i := range 7 {
+			if _, err := db.Exec(t.Context(), `INSERT INTO rating_player VALUES ('chess', $1, 'elo', '{"rating":1500}', $2, 0, 1, 0)`,
+				fmt.Sprint("p", i), 1500.1*float64(1+i/3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		page := capability.NewPage(2, "")
+		for {
+			items, err := r.ListTop(t.Context(), "chess", page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range items.Items {
+				got = append(got, p.UserID)
+			}
+			if items.NextCursor == nil {
+				break
+			}
+			page = capability.NewPage(2, *items.NextCursor)
+		}
+		if diff := cmp.Diff([]string{"p6", "p5", "p4", "p3", "p2", "p1", "p0"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if items, err := r.ListTop(t.Context(), "chess", capability.Page{}); err != nil || len(items.Items) != 7 {
+			t.Errorf("a zero page: %d items, %v", len(items.Items), err)
+		}
+		if _, err := r.ListTop(t.Context(), "poker", page); !errors.Is(err, rating.ErrGameNotFound) {
+			t.Errorf("got %v, want rating/game_not_found", err)
+		}
+	})
+}
+
+// TestLargePoolIsCountedByAJob: health reads no more than some thousand rows.
+func TestLargePoolIsCountedByAJob(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := open(t, db, config, rating.Peers{})
+		for from := 0; from < 12_000; from += 3000 {
+			if _, err := db.Exec(t.Context(), `WITH RECURSIVE n (i) AS (SELECT $1 + 0 UNION ALL SELECT i + 1 FROM n WHERE i < $1 + 2999)
+				INSERT INTO rating_player SELECT 'chess', 'p' || i, 'elo', '{"rating":1500}', 1000 + i, 0, 1, 0 FROM n`, from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := r.Capability()
+		read := func() (d struct {
+			Players   int64
+			Histogram []int64
+			AsOf      string
+		}) {
+			t.Helper()
+			v, err := c.Health[0].Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := json.Marshal(v)
+			if err == nil {
+				err = json.Unmarshal(raw, &d)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		if d := read(); d.Players != 10_001 || len(d.Histogram) != 0 {
+			t.Errorf("before the job: %+v, want at least 10,001", d)
+		}
+		for _, job := range c.Jobs {
+			if job.Name == "RATING_COUNT" {
+				if err := job.Run(t.Context(), jobs.Job{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if d := read(); d.Players != 12_000 || len(d.Histogram) != 32 || d.AsOf == "" {
+			t.Errorf("after the job: %+v, want 12,000 players", d)
+		}
+	})
+}
+
+// TestExportAndErase: all rows of a user are emitted and removed, of pools that
+// are not configured any more, too; those of others stay.
+func TestExportAndErase(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := open(t, db, config, rating.Peers{})
+		record(t, r, "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}})
+		if _, err := db.Exec(t.Context(), `INSERT INTO rating_player VALUES ('old', 'ada', 'elo', '{"rating":1500}', 1500, 0, 1, 0)`); err != nil {
+			t.Fatal(err)
+		}
+		c := r.Capability()
+		exported := func(user string) (n int) {
+			t.Helper()
+			if err := c.Export(t.Context(), capability.Person{ID: user}, func(kind string, record any) error {
+				if _, err := json.Marshal(record); err != nil || kind != "rating" {
+					t.Errorf("%s %+v %v", kind, record, err)
+				}
+				n++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := exported("ada"); n != 2 {
+			t.Errorf("%d records of ada, want 2", n)
+		}
+		for i, want := range []int64{2, 0} {
+			out, err := c.Erase(t.Context(), capability.Person{ID: "ada"})
+			if err != nil || out.Removed != want {
+				t.Errorf("erasure %d removed %d, %v; want %d", i, out.Removed, err, want)
+			}
+		}
+		if ada, bob := exported("ada"), exported("bob"); ada != 0 || bob != 1 {
+			t.Errorf("%d records of ada and %d of bob are left", ada, bob)
 		}
 	})
 }

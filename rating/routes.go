@@ -5,42 +5,27 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/jobs"
 )
 
 // maxOutcome bounds the body of an outcome, in bytes.
-const maxOutcome = 64 << 10
+const maxOutcome = 256 << 10
 
 func (r *Rating) routes() []capability.Route {
 	user := capability.User()
 	return capability.Mount(r.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "/games/:game/outcomes", Guard: user.Conditional("recordScope if serverAuthoritative"),
 			Summary: "Record how a game ended.", MaxBody: maxOutcome, Idempotent: true,
-			Handle: capability.JSON(200, r.postOutcome)},
+			Refusals: []*capability.Error{ErrGameNotFound, ErrRecordForbidden, ErrUnsupportedPlayerCount},
+			Handle:   capability.JSON(200, r.postOutcome)},
 		capability.Route{Method: "GET", Path: "/games/:game/me", Guard: user,
-			Summary: "The caller's rating.",
-			Handle:  capability.JSON(200, r.getMe)},
+			Summary:  "The caller's rating.",
+			Refusals: []*capability.Error{ErrGameNotFound},
+			Handle:   capability.JSON(200, r.getMe)},
 		capability.Route{Method: "GET", Path: "/games/:game/players/:userId", Guard: user,
-			Summary: "A player's rating.",
-			Handle:  capability.JSON(200, r.getPlayer)},
+			Summary:  "A player's rating.",
+			Refusals: []*capability.Error{ErrGameNotFound},
+			Handle:   capability.JSON(200, r.getPlayer)},
 	)
-}
-
-// Capability describes rating to the kit.
-func (r *Rating) Capability() capability.Capability {
-	return capability.Capability{
-		Name:       Name,
-		Version:    "1.0.0",
-		Database:   r.db,
-		Prefix:     r.cfg.BasePath,
-		Routes:     r.routes(),
-		Config:     r.cfg.keys(r.games),
-		Health:     r.health(),
-		Migrations: migrations,
-		Jobs: []jobs.Binding{{Name: "RATING_SWEEP", Schedule: "41 * * * *",
-			Run: func(ctx context.Context, _ jobs.Job) error { return r.store.sweep(ctx) }}},
-		Refusals: refusals(),
-	}
 }
 
 // outcomeBody is an outcome as it is sent. Pool, algorithm and time are the server's.

@@ -54,20 +54,20 @@ func TestHTTP(t *testing.T) {
 				t.Errorf("%s answers %s", path, got)
 			}
 		}
-		want("/rating/games/chess/me", `{"userId":"ada","pool":"chess","skill":1500,"xp":0,"gamesPlayed":0}`)
+		want("/rating/games/chess/me", `{"userId":"ada","pool":"chess","skill":1500,"rating":1500,"xp":0,"gamesPlayed":0}`)
 		want("/rating/games/go/me", `{"userId":"ada","pool":"go","xp":0,"gamesPlayed":0}`)
 
 		got := strings.TrimSpace(string(server.Post(outcomes, body(ranks{"bob": 2, "ada": 1})).Want(200, "").Body))
 		const at = `"updatedAt":"2026-11-21T12:00:00.000Z"`
 		if diff := cmp.Diff(`{"game":"chess","pool":"chess","players":[`+
-			`{"userId":"ada","place":1,"before":{"skill":1500,"xp":0,"gamesPlayed":0},"after":{"skill":1516,"xp":30,"level":"pawn","gamesPlayed":1,`+at+`}},`+
-			`{"userId":"bob","place":2,"before":{"skill":1500,"xp":0,"gamesPlayed":0},"after":{"skill":1484,"xp":10,"level":"pawn","gamesPlayed":1,`+at+`}}]}`,
+			`{"userId":"ada","place":1,"before":{"skill":1500,"rating":1500,"xp":0,"gamesPlayed":0},"after":{"skill":1516,"rating":1516,"xp":30,"level":"pawn","gamesPlayed":1,`+at+`}},`+
+			`{"userId":"bob","place":2,"before":{"skill":1500,"rating":1500,"xp":0,"gamesPlayed":0},"after":{"skill":1484,"rating":1484,"xp":10,"level":"pawn","gamesPlayed":1,`+at+`}}]}`,
 			got); diff != "" {
 			t.Error(diff)
 		}
-		want("/rating/games/chess/me", `{"userId":"ada","pool":"chess","skill":1516,"xp":30,"level":"pawn","gamesPlayed":1,`+at+`}`)
-		want("/rating/games/chess/players/bob", `{"userId":"bob","pool":"chess","skill":1484,"xp":10,"level":"pawn","gamesPlayed":1,`+at+`}`)
-		want("/rating/games/blitz/players/bob", `{"userId":"bob","pool":"chess","skill":1484,"xp":10,"gamesPlayed":1,`+at+`}`)
+		want("/rating/games/chess/me", `{"userId":"ada","pool":"chess","skill":1516,"rating":1516,"xp":30,"level":"pawn","gamesPlayed":1,`+at+`}`)
+		want("/rating/games/chess/players/bob", `{"userId":"bob","pool":"chess","skill":1484,"rating":1484,"xp":10,"level":"pawn","gamesPlayed":1,`+at+`}`)
+		want("/rating/games/blitz/players/bob", `{"userId":"bob","pool":"chess","skill":1484,"rating":1484,"xp":10,"gamesPlayed":1,`+at+`}`)
 
 		ada.Get("/rating/games/poker/me").Want(404, "rating/game_not_found")
 		ada.Get("/rating/games/poker/players/bob").Want(404, "rating/game_not_found")
@@ -95,7 +95,7 @@ func TestHostileBodies(t *testing.T) {
 			many[fmt.Sprint("player ", i)] = 1
 		}
 		server.Post(outcomes, body(many)).Want(422, "rating/unsupported_player_count")
-		server.Post(outcomes, `{"ranks":{"`+strings.Repeat("b", 64<<10)+`":1}}`).Want(413, "kit/body_too_large")
+		server.Post(outcomes, `{"ranks":{"`+strings.Repeat("b", 256<<10)+`":1}}`).Want(413, "kit/body_too_large")
 		server.With("Content-Type", "text/plain").Post(outcomes, body(ranks{"ada": 1, "bob": 2})).Want(415, "kit/unsupported_media_type")
 		for _, part := range []string{"%2F", "..", "%00", "%ff", strings.Repeat("x", 10_000)} {
 			for _, path := range []string{"/rating/games/" + part + "/me", "/rating/games/chess/players/" + part} {
@@ -168,7 +168,7 @@ func TestAudited(t *testing.T) {
 	})
 }
 
-// TestLargestOutcome: 64 players with the longest ids fit the body, the audit
+// TestLargestOutcome: as many players as can be with the longest ids fit the body, the audit
 // event and the answer.
 func TestLargestOutcome(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{{Key: "chess", Algorithm: "trueskill", Players: rating.MaxPlayers, XP: xp}}}
@@ -179,7 +179,8 @@ func TestLargestOutcome(t *testing.T) {
 		}
 		var result rating.Result
 		k.User("server", "rating:record").Post(outcomes, body(all)).Want(200, "").JSON(&result)
-		if len(result.Players) != 64 || *result.Players[0].After.Skill <= *result.Players[63].After.Skill {
+		last := rating.MaxPlayers - 1
+		if len(result.Players) != last+1 || *result.Players[0].After.Skill <= *result.Players[last].After.Skill {
 			t.Errorf("%d players", len(result.Players))
 		}
 	})

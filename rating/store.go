@@ -2,12 +2,14 @@ package rating
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -163,6 +165,12 @@ func (s store) claim(ctx context.Context, game, key, hash string, now time.Time)
 	return rows == 1, err
 }
 
+// unclaim gives a key back.
+func (s store) unclaim(ctx context.Context, game, key string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE game = $1 AND key = $2`, game, key)
+	return err
+}
+
 func (s store) keep(ctx context.Context, game, key, answer string) error {
 	_, err := s.db.Exec(ctx, `UPDATE rating_key SET answer = $3 WHERE game = $1 AND key = $2`, game, key, answer)
 	return err
@@ -173,18 +181,73 @@ func (s store) recall(ctx context.Context, game, key string) (hash, answer strin
 	return hash, answer, err
 }
 
-// sweepChunk bounds the keys that one statement removes.
-const sweepChunk = 1000
-
-// sweep removes the keys whose time has passed.
-func (s store) sweep(ctx context.Context) error {
-	for {
-		rows, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE (game, key) IN
-			(SELECT game, key FROM rating_key WHERE expires_at <= $1 LIMIT $2)`, s.db.Now(ctx).UnixMilli(), sweepChunk)
-		if err != nil || rows < sweepChunk {
-			return err
-		}
+// top lists the players of a pool, the most skilled first; later only those after
+// a skill and user id.
+func (s store) top(ctx context.Context, p *pool, skill float64, below string, later bool, limit int) ([]row, error) {
+	const order = ` ORDER BY skill DESC, user_id DESC LIMIT `
+	query, args := `SELECT `+columns+` FROM rating_player WHERE pool = $1 AND algorithm = $2`, []any{p.name, p.algorithm}
+	if later {
+		return database.All(ctx, s.db, p.scan, query+` AND (skill, user_id) < ($3, $4)`+order+`$5`, append(args, skill, below, limit)...)
 	}
+	return database.All(ctx, s.db, p.scan, query+order+`$3`, append(args, limit)...)
+}
+
+// players counts those of a pool, up to a limit.
+func (s store) players(ctx context.Context, p *pool, limit int64) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM rating_player WHERE pool = $1 AND algorithm = $2 LIMIT $3) AS few`,
+		p.name, p.algorithm, limit).Scan(&n)
+	return n, err
+}
+
+// keepDistribution stores what a job has counted.
+func (s store) keepDistribution(ctx context.Context, pool, value string) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO rating_distribution (pool, value) VALUES ($1, $2)
+		ON CONFLICT (pool) DO UPDATE SET value = excluded.value`, pool, value)
+	return err
+}
+
+// keptDistribution returns it, "" before the first.
+func (s store) keptDistribution(ctx context.Context, pool string) (string, error) {
+	value, _, err := database.Get(ctx, s.db, scanText, `SELECT value FROM rating_distribution WHERE pool = $1`, pool)
+	return value, err
+}
+
+func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
+
+// pools lists the pools that hold players, configured or not, seeking from one to
+// the next.
+func (s store) pools(ctx context.Context) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `WITH RECURSIVE held (pool) AS (
+		SELECT MIN(pool) FROM rating_player
+		UNION ALL SELECT (SELECT MIN(p.pool) FROM rating_player AS p WHERE p.pool > held.pool) FROM held WHERE held.pool IS NOT NULL)
+		SELECT pool FROM held WHERE pool IS NOT NULL`)
+}
+
+// record is a player's row as it is exported.
+type record struct {
+	Pool        string          `json:"pool"`
+	Algorithm   string          `json:"algorithm"`
+	State       json.RawMessage `json:"state"`
+	Skill       float64         `json:"skill"`
+	XP          int64           `json:"xp"`
+	GamesPlayed int64           `json:"gamesPlayed"`
+	UpdatedAt   capability.Time `json:"updatedAt"`
+}
+
+// record returns the row of a player in a pool, whatever its algorithm.
+func (s store) record(ctx context.Context, pool, userID string) (record, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (r record, err error) {
+		var state string
+		var at int64
+		err = row.Scan(&r.Pool, &r.Algorithm, &state, &r.Skill, &r.XP, &r.GamesPlayed, &at)
+		r.State, r.UpdatedAt = json.RawMessage(state), capability.Millis(at)
+		return r, err
+	}, `SELECT pool, algorithm, state, skill, xp, games_played, updated_at FROM rating_player WHERE pool = $1 AND user_id = $2`, pool, userID)
+}
+
+// erase removes the row of a player in a pool.
+func (s store) erase(ctx context.Context, pool, userID string) (int64, error) {
+	return s.db.Exec(ctx, `DELETE FROM rating_player WHERE pool = $1 AND user_id = $2`, pool, userID)
 }
 
 // extent returns the least and the greatest skill in a pool; ok is false when

@@ -38,6 +38,8 @@ func gaussInitial(p gaussParams) gaussState { return gaussState{p.Mu, p.Sigma} }
 // gaussSkill is what a player's skill lies above with a certainty of 99.9 %.
 func gaussSkill(_ gaussParams, s gaussState) float64 { return s.Mu - float64(3*s.Sigma) }
 
+func gaussRating(_ gaussParams, s gaussState) (float64, float64) { return s.Mu, s.Sigma }
+
 // variance is that of the skill before a game, time since the last one included.
 func (s gaussState) variance(p gaussParams) float64 { return square(s.Sigma) + square(p.Tau) }
 
@@ -56,6 +58,7 @@ var trueskill = Definition[gaussParams, gaussState]{
 	Initial: gaussInitial,
 	Update:  trueskillUpdate,
 	Skill:   gaussSkill,
+	Rating:  gaussRating,
 }
 
 // gauss is a normal distribution, not normalized, by its precision and its

@@ -20,25 +20,29 @@ type Config struct {
 	Secrets []Secret
 }
 
-func (c Config) withDefaults(host capability.Host, keys *seal.Keys) Config {
+func (c Config) withDefaults(host capability.Host, faults *capability.Faults) Config {
 	c.BasePath = cmp.Or(c.BasePath, "/secrets")
 	c.Database = cmp.Or(c.Database, "DB")
-	if c.Provider == nil && keys != nil {
-		c.Provider = NewSQL(host.DB, keys)
+	if c.Provider != nil {
+		return c
 	}
+	if host.Sealing == nil {
+		faults.Add("masterKeys", nil, "are missing: secrets are kept encrypted", "set "+seal.Variable+", or give a Provider")
+		return c
+	}
+	sealer, err := host.Sealing()
+	if err != nil {
+		faults.Join(err)
+		return c
+	}
+	c.Provider = NewSQL(host.DB, sealer)
 	return c
 }
 
-func (c Config) validate(host capability.Host, keys *seal.Keys) error {
-	faults := capability.Faults{Capability: Name}
-	_, sealed := c.Provider.(*SQL)
-	switch {
-	case c.Provider == nil:
-		faults.Add("keys", nil, "are missing: secrets are kept encrypted", "set "+seal.Variable+", or give a Provider")
-	case sealed && keys != nil && keys.Ephemeral() && host.Production():
-		faults.Add("keys", nil, "were made up for this run: secrets would be lost with it", "set "+seal.Variable)
+func (c Config) validate(host capability.Host, faults *capability.Faults) {
+	if kept, ok := c.Provider.(*SQL); ok && kept.sealer.Ephemeral() && host.Production() {
+		faults.Add("masterKeys", nil, "were made up for this run: secrets would be lost with it", "set "+seal.Variable)
 	}
-	return faults.Err()
 }
 
 func (c Config) keys() []capability.ConfigKey {

@@ -13,11 +13,12 @@ var (
 	ErrVersionConflict    = capability.NewError(409, "secrets/version_conflict", "Somebody else has written this secret. Look again and repeat.")
 	ErrReadOnly           = capability.NewError(409, "secrets/read_only", "Where this secret is kept it can only be read.")
 	ErrIncompleteBlock    = capability.NewError(422, "secrets/incomplete_block", "A block is given in full or not at all.")
+	ErrInvalidValue       = capability.NewError(422, "secrets/invalid_value", "The values of this secret cannot be right.")
 	ErrStepFailed         = capability.NewError(502, "secrets/step_failed", "The system this secret belongs to did not take part in the rotation.")
 )
 
 func refusals() []*capability.Error {
-	return []*capability.Error{ErrNotFound, ErrRotationInProgress, ErrVersionConflict, ErrReadOnly, ErrIncompleteBlock, ErrStepFailed}
+	return []*capability.Error{ErrNotFound, ErrRotationInProgress, ErrVersionConflict, ErrReadOnly, ErrIncompleteBlock, ErrInvalidValue, ErrStepFailed}
 }
 
 // errInterrupted ends a manual rotation whose new values were never stored: the

@@ -56,8 +56,9 @@ type known struct {
 
 // Get returns the current version, at most [CacheFor] old; while the provider
 // fails, the last one it gave. Call it for every use and do not keep what it
-// answers. It refuses with secrets/not_found while there is no version, and
-// with kit/unavailable when there never was an answer.
+// answers. It refuses with secrets/not_found while there is no version, with
+// secrets/invalid_value when a provider that the kit does not write to holds
+// values that cannot be right, and with kit/unavailable when nothing was read yet.
 func (h *Handle) Get(ctx context.Context) (Data, error) {
 	k, err := h.load(ctx)
 	if err == nil && k.current.version == 0 {
@@ -153,6 +154,11 @@ func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data,
 	if len(halves) > 0 {
 		s.host.Log.WarnContext(ctx, "secrets: blocks are not complete and count as absent",
 			slog.String("secret", secret.Name), slog.Any("blocks", halves))
+	}
+	if s.provider.ReadOnly() { // nobody has looked at these before
+		if err := secret.permit(whole); err != nil {
+			return Data{}, err
+		}
 	}
 	return Data{stored.Version, stored.CreatedAt, whole}, nil
 }

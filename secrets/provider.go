@@ -9,7 +9,7 @@ import (
 const MaxPayload = 64 << 10
 
 // Provider keeps the versions of secrets. Names are those of secrets, also with
-// ".pending" behind them. Errors, but for the two refusals below, say only that
+// ".pending-" and the id of a rotation behind them. Errors, but for the two refusals below, say only that
 // and how the provider failed: never what it keeps, never what a server
 // answered. Package secretstest holds a provider to this.
 type Provider interface {
@@ -38,4 +38,4 @@ type Stored struct {
 }
 
 // pendingName is where a rotation keeps the next version until it is current.
-func pendingName(name string) string { return name + ".pending" }
+func pendingName(r Rotation) string { return r.Name + ".pending-" + r.ID }

@@ -70,7 +70,7 @@ type Rotation struct {
 // those given are replaced, nil ones removed, all others kept; it has usually
 // succeeded when Rotate returns, else a job goes on with it. Of an automatic
 // one the change is empty and a job does all of it. It refuses with
-// secrets/not_found, incomplete_block, read_only, rotation_in_progress,
+// secrets/not_found, incomplete_block, invalid_value, read_only, rotation_in_progress,
 // version_conflict and kit/invalid_request; then nothing was written.
 func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
 	h, err := s.Handle(name)
@@ -118,6 +118,10 @@ func (s *Secrets) rotateManually(ctx context.Context, secret Secret, by string, 
 		return Rotation{}, unavailable(err)
 	}
 	next := blocks.merge(change)
+	whole, _ := secret.complete(next)
+	if err := secret.permit(whole); err != nil {
+		return Rotation{}, err
+	}
 	if len(next.encode(strings.Repeat("0", id.Len)).Reveal()) > MaxPayload {
 		return Rotation{}, capability.ErrInvalidRequest.Saying("A secret has at most %d bytes.", MaxPayload)
 	}
@@ -276,6 +280,9 @@ func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
 		if err := secret.check(next); err != nil {
 			return &failure{capability.AsError(err)}
 		}
+		if err := secret.permit(next); err != nil {
+			return &failure{capability.AsError(err)}
+		}
 		if err := s.writePending(ctx, r, next); err != nil {
 			return err
 		}
@@ -407,8 +414,8 @@ func (s *Secrets) end(ctx context.Context, r Rotation, status Status, code strin
 	if err != nil {
 		return err
 	}
-	if err := s.provider.Delete(ctx, pendingName(r.Name)); err != nil {
-		s.host.Log.WarnContext(ctx, "secrets: the pending version is left to the next rotation",
+	if err := s.provider.Delete(ctx, pendingName(r)); err != nil {
+		s.host.Log.WarnContext(ctx, "secrets: the pending version of a rotation is left behind",
 			slog.String("secret", r.Name), slog.Any("error", err))
 	}
 	return nil
@@ -426,7 +433,7 @@ func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, err
 
 // pending returns what a rotation has prepared.
 func (s *Secrets) pending(ctx context.Context, r Rotation) (blocks Blocks, found bool, err error) {
-	stored, err := s.provider.Read(ctx, pendingName(r.Name), 0)
+	stored, err := s.provider.Read(ctx, pendingName(r), 0)
 	if err != nil || stored.Payload.Empty() {
 		return nil, false, err
 	}
@@ -442,13 +449,14 @@ func (s *Secrets) mustPending(ctx context.Context, r Rotation) (Blocks, error) {
 	return blocks, err
 }
 
-// writePending replaces whatever an earlier rotation has left.
+// writePending keeps what a rotation has prepared, under a name of its own: no
+// other rotation reads, replaces or deletes it.
 func (s *Secrets) writePending(ctx context.Context, r Rotation, next Blocks) error {
-	last, err := s.provider.Read(ctx, pendingName(r.Name), 0)
+	last, err := s.provider.Read(ctx, pendingName(r), 0)
 	if err != nil {
 		return err
 	}
-	_, err = s.provider.Write(ctx, pendingName(r.Name), last.Version, next.encode(r.ID))
+	_, err = s.provider.Write(ctx, pendingName(r), last.Version, next.encode(r.ID))
 	return err
 }
 

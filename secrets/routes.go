@@ -94,6 +94,11 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 		s.host.Log.WarnContext(ctx, "secrets: the provider cannot be read", "secret", secret.Name, "error", err)
 		status.Problem = "The secret cannot be read where it is kept."
 	}
+	if whole, _ := secret.complete(blocks); len(whole) > 0 && s.provider.ReadOnly() {
+		if refused := secret.permit(whole); refused != nil {
+			status.Problem = capability.AsError(refused).Message
+		}
+	}
 	status.Exists, status.Version = blocks != nil, stored.Version
 	if status.Exists && !stored.CreatedAt.IsZero() {
 		status.LastRotatedAt = &capability.Time{Time: stored.CreatedAt}

@@ -46,7 +46,7 @@ func TestCanaryOverHTTP(t *testing.T) {
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithLogger(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 		kit.WithCapability(func(k *kit.Kit) (c capability.Capability, err error) {
 			s, err = secrets.New(k.Host(), secrets.Config{Secrets: []secrets.Secret{payments, bucket, newTarget().secret("database-password")}},
-				secrets.Peers{Audit: k.Audit(), Keys: masterKeys(t, "k")})
+				secrets.Peers{Audit: k.Audit()})
 			if err != nil {
 				return c, err
 			}

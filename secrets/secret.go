@@ -26,8 +26,10 @@ type Secret struct {
 	// Blocks are its parts; at least one.
 	Blocks []Block
 	// Check refuses values that cannot be right, such as a credential of another
-	// environment. It runs before a write, and on reads from providers that the
-	// kit does not write to. Its error text is a sentence that quotes no value.
+	// environment, with secrets/invalid_value. It is given every block that is
+	// present in full, before a write and on reads from providers that the kit
+	// does not write to. Its error text is a sentence that quotes no value: it is
+	// shown.
 	Check func(Blocks) error
 	// Rotator makes the next version by itself. Without one the rotation is
 	// manual: an operator gives the new values.
@@ -194,6 +196,23 @@ func (s Secret) check(blocks Blocks) error {
 	}
 	if len(halves) > 0 {
 		return incomplete(halves)
+	}
+	return nil
+}
+
+// permit refuses blocks that the declaration's Check refuses, with
+// secrets/invalid_value. A panic refuses without a word: it may quote a value.
+func (s Secret) permit(blocks Blocks) (err error) {
+	if s.Check == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			err = ErrInvalidValue
+		}
+	}()
+	if refused := s.Check(maps.Clone(blocks)); refused != nil {
+		return ErrInvalidValue.Saying("%s", refused.Error())
 	}
 	return nil
 }

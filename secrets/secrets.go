@@ -25,7 +25,6 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -39,8 +38,6 @@ var migrations embed.FS
 type Peers struct {
 	// Audit is told of every rotation; nil records nothing.
 	Audit *audit.Audit
-	// Keys seal what the database keeps; required without a Config.Provider.
-	Keys *seal.Keys
 }
 
 // Secrets keeps and rotates secrets. It is safe for concurrent use.
@@ -58,8 +55,10 @@ type Secrets struct {
 
 // New checks the configuration; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Secrets, error) {
-	cfg = cfg.withDefaults(host, peers.Keys)
-	if err := cfg.validate(host, peers.Keys); err != nil {
+	faults := capability.Faults{Capability: Name}
+	cfg = cfg.withDefaults(host, &faults)
+	cfg.validate(host, &faults)
+	if err := faults.Err(); err != nil {
 		return nil, err
 	}
 	s := &Secrets{
@@ -67,7 +66,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Secrets, error) {
 		store: store{host.DB}, handles: make(map[string]*Handle),
 	}
 	s.news = &listener{bus: host.PubSub, tell: s.hint}
-	faults := capability.Faults{Capability: Name}
 	for _, secret := range cfg.Secrets {
 		_, err := s.Declare(secret)
 		faults.Join(err)
@@ -89,6 +87,7 @@ func (s *Secrets) Capability() capability.Capability {
 		Jobs:       s.jobs(),
 		Refusals:   refusals(),
 		Rewrap:     s.Rewrap,
+		NoUserData: "credentials of the service and the history of their rotations, which names no user",
 		Close:      func(context.Context) error { s.news.close(); return nil },
 	}
 }

@@ -79,6 +79,10 @@ var bucket = secrets.Secret{
 	}},
 }
 
+func sealing(keys *seal.Keys) func() (capability.Sealer, error) {
+	return func() (capability.Sealer, error) { return keys, nil }
+}
+
 func newNode(t testing.TB, db *database.DB, cfg secrets.Config) *node {
 	t.Helper()
 	n := &node{t: t, log: new(bytes.Buffer), at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
@@ -86,12 +90,13 @@ func newNode(t testing.TB, db *database.DB, cfg secrets.Config) *node {
 	n.host.Now = n.now
 	db.UseClock(n.now)
 	n.host.Log = slog.New(slog.NewJSONHandler(n.log, nil))
+	n.host.Sealing = sealing(masterKeys(t, "k"))
 	n.host.Jobs = jobs.New(db, n.host.PubSub, jobs.Options{Log: n.host.Log, Now: n.now})
 	var err error
 	if n.audit, err = audit.New(n.host, audit.Config{}, audit.Peers{}); err != nil {
 		t.Fatal(err)
 	}
-	if n.Secrets, err = secrets.New(n.host, cfg, secrets.Peers{Audit: n.audit, Keys: masterKeys(t, "k")}); err != nil {
+	if n.Secrets, err = secrets.New(n.host, cfg, secrets.Peers{Audit: n.audit}); err != nil {
 		t.Fatal(err)
 	}
 	c := n.Capability()
@@ -169,7 +174,7 @@ func blocks(block string, pairs ...string) secrets.Blocks {
 
 func TestCapability(t *testing.T) {
 	capabilitytest.Run(t, func(h capability.Host, basePath string) (capability.Capability, error) {
-		s, err := secrets.New(h, secrets.Config{BasePath: basePath, Secrets: []secrets.Secret{payments}}, secrets.Peers{Keys: masterKeys(t, "k")})
+		s, err := secrets.New(h, secrets.Config{BasePath: basePath, Secrets: []secrets.Secret{payments}}, secrets.Peers{})
 		if err != nil {
 			return capability.Capability{}, err
 		}
@@ -222,7 +227,7 @@ func TestSwappedRowsDoNotOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.advance(time.Minute)
-			fresh, err := secrets.New(n.host, secrets.Config{Secrets: []secrets.Secret{payments}}, secrets.Peers{Keys: masterKeys(t, "k")})
+			fresh, err := secrets.New(n.host, secrets.Config{Secrets: []secrets.Secret{payments}}, secrets.Peers{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +248,9 @@ func TestRewrap(t *testing.T) {
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
 		with := func(letters string) *secrets.Secrets {
-			s, err := secrets.New(n.host, secrets.Config{Secrets: []secrets.Secret{payments}}, secrets.Peers{Audit: n.audit, Keys: masterKeys(t, letters)})
+			host := n.host
+			host.Sealing = sealing(masterKeys(t, letters))
+			s, err := secrets.New(host, secrets.Config{Secrets: []secrets.Secret{payments}}, secrets.Peers{Audit: n.audit})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +314,7 @@ func TestFaults(t *testing.T) {
 		list []secrets.Secret
 		want string
 	}{
-		"no master key":        {nil, nil, "keys"},
+		"no master key":        {nil, nil, "masterKeys"},
 		"made up master key":   {ephemeral, nil, "made up for this run"},
 		"bad name":             {masterKeys(t, "k"), []secrets.Secret{{Name: "No", Blocks: field}}, "not a name of a secret"},
 		"no blocks":            {masterKeys(t, "k"), []secrets.Secret{{Name: "a"}}, "has no blocks"},
@@ -322,7 +329,11 @@ func TestFaults(t *testing.T) {
 		"declared twice":       {masterKeys(t, "k"), []secrets.Secret{{Name: "a", Blocks: field}, {Name: "a", Blocks: field}}, "declared twice"},
 		"all of them together": {masterKeys(t, "k"), []secrets.Secret{{Name: "a"}, {Name: "No", Blocks: field}}, "not a name of a secret"},
 	} {
-		_, err := secrets.New(host, secrets.Config{Secrets: tt.list}, secrets.Peers{Keys: tt.keys})
+		host.Sealing = nil
+		if tt.keys != nil {
+			host.Sealing = sealing(tt.keys)
+		}
+		_, err := secrets.New(host, secrets.Config{Secrets: tt.list}, secrets.Peers{})
 		if !errors.As(err, new(*capability.Fault)) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // SQL keeps secrets in the kit's database, each version encrypted under a key
@@ -14,12 +14,12 @@ import (
 // open. It keeps the newest version and the one before; older ones are
 // destroyed. Inside a transaction of the database it commits with it.
 type SQL struct {
-	db   *database.DB
-	keys *seal.Keys
+	db     *database.DB
+	sealer capability.Sealer
 }
 
 // NewSQL makes the provider on a database that has the capability's schema.
-func NewSQL(db *database.DB, keys *seal.Keys) *SQL { return &SQL{db, keys} }
+func NewSQL(db *database.DB, sealer capability.Sealer) *SQL { return &SQL{db, sealer} }
 
 // Name is "sql".
 func (s *SQL) Name() string { return "sql" }
@@ -55,7 +55,7 @@ func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, err
 	if row.sealed == nil {
 		return stored, nil
 	}
-	text, err := s.keys.Open(sealContext(name, row.version), row.sealed)
+	text, err := s.sealer.Open(sealContext(name, row.version), row.sealed)
 	if err != nil {
 		return Stored{}, fmt.Errorf("secrets: %s version %d: %w", name, row.version, err)
 	}
@@ -76,7 +76,7 @@ func (s *SQL) Write(ctx context.Context, name string, after int64, payload Value
 		}
 		version = after + 1
 		n, err := s.db.Exec(ctx, `INSERT INTO secrets_version (name, version, sealed, created_at) VALUES ($1, $2, $3, $4)
-			ON CONFLICT DO NOTHING`, name, version, s.keys.Seal(sealContext(name, version), []byte(payload.Reveal())),
+			ON CONFLICT DO NOTHING`, name, version, s.sealer.Seal(sealContext(name, version), []byte(payload.Reveal())),
 			s.db.Now(ctx).UnixMilli())
 		if err == nil && n == 0 {
 			err = ErrVersionConflict
@@ -136,7 +136,7 @@ func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 }
 
 func (s *SQL) rewrap(ctx context.Context, row sealedRow) (replaced bool, err error) {
-	sealed, changed, err := s.keys.Rewrap(sealContext(row.name, row.version), row.sealed)
+	sealed, changed, err := s.sealer.Rewrap(sealContext(row.name, row.version), row.sealed)
 	if err != nil {
 		return false, fmt.Errorf("secrets: %s version %d: %w", row.name, row.version, err)
 	}

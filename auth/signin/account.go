@@ -13,8 +13,8 @@ import (
 func (l *library) accountRoutes() []route {
 	return []route{
 		post("/update-user", rateWrite, l.updateUser),
-		post("/change-email", rateSend, l.changeEmail),
-		post("/delete-user", rateSend, l.deleteUser),
+		post("/change-email", rateSend, l.changeEmail).sends(sendsLink),
+		post("/delete-user", rateSend, l.deleteUser).sends(sendsLink),
 		get("/delete-user/callback", rateLink, l.getDeleteCallback),
 		post("/delete-user/callback", rateLink, l.postDeleteCallback),
 		get("/list-accounts", rateRead, l.listAccounts),
@@ -92,17 +92,19 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// changeEmail mails a link to the new address; who opens it there changes the
-// address. A taken address is answered the same and gets no mail.
+// changeEmail mails a link to the new address, once the old one, if it was
+// proved, has approved; opened there, it changes the address. A taken address is
+// answered the same and gets no mail.
 func (l *library) changeEmail(c *call) (any, error) {
 	var in struct {
 		NewEmail    string `json:"newEmail"`
 		CallbackURL string `json:"callbackURL"`
+		Password    string `json:"password"`
 	}
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	user, err := c.freshUser()
+	user, err := c.freshUser(in.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -122,17 +124,17 @@ func (l *library) changeEmail(c *call) (any, error) {
 	if err := c.maySend(mailsOther, to, false); err != nil {
 		return nil, err
 	}
-	return ok, l.send(c.Context(), letter{
-		Kind: kindChange, Address: user.Email, UserID: user.ID, NewAddress: to, targets: targets{Callback: callback},
-	})
+	return ok, l.askForChange(c, user, to, false, callback)
 }
 
-func (c *call) freshUser() (auth.User, error) {
-	if _, err := c.fresh(); err != nil {
+// freshUser returns a caller who is fresh, or gives the password. Refuses as
+// freshOr does.
+func (c *call) freshUser(password string) (auth.User, error) {
+	user, session, err := c.user()
+	if err != nil {
 		return auth.User{}, err
 	}
-	user, _, err := c.user()
-	return user, err
+	return user, c.freshOr(user, session, password)
 }
 
 // deleted is better-auth's answer to /delete-user.
@@ -170,7 +172,7 @@ func (l *library) deleteUser(c *call) (any, error) {
 	case in.Token != "":
 		return userDeleted, l.deleteByToken(c, user, in.Token)
 	case in.Password != "":
-		if _, err := l.provePassword(c, user, in.Password); err != nil {
+		if err := c.freshOr(user, session, in.Password); err != nil {
 			return nil, err
 		}
 	case user.Email != "" && !user.Anonymous:
@@ -180,7 +182,7 @@ func (l *library) deleteUser(c *call) (any, error) {
 		return deleted{true, "Verification email sent"}, l.send(c.Context(), letter{
 			Kind: kindDelete, Address: user.Email, UserID: user.ID, targets: targets{Callback: callback},
 		})
-	case !l.isFresh(session):
+	case !c.isFresh(session):
 		return nil, errSessionExpired
 	}
 	return userDeleted, l.removeUser(c, user, func(context.Context) error { return nil })
@@ -298,12 +300,16 @@ func (l *library) unlinkAccount(c *call) (any, error) {
 	var in struct {
 		ProviderID string `json:"providerId"`
 		AccountID  string `json:"accountId"`
+		Password   string `json:"password"`
 	}
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	session, err := c.fresh()
+	user, session, err := c.user()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.freshOr(user, session, in.Password); err != nil {
 		return nil, err
 	}
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {

@@ -14,7 +14,7 @@ func (l *library) anonymousRoutes() []route {
 		return nil
 	}
 	return []route{
-		post("/sign-in/anonymous", rateSignIn, l.signInAnonymous),
+		l.joins(post("/sign-in/anonymous", rateSignIn, l.signInAnonymous)),
 		post("/delete-anonymous-user", rateWrite, l.deleteAnonymous),
 	}
 }
@@ -42,12 +42,14 @@ func (l *library) signInAnonymous(c *call) (any, error) {
 }
 
 func (l *library) deleteAnonymous(c *call) (any, error) {
-	user, _, err := c.user()
-	if err != nil {
+	user, session, err := c.user()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !user.Anonymous {
+	case !user.Anonymous:
 		return nil, errNotAnonymous
+	case session.Proof == auth.ProofAccessToken && !c.isFresh(session):
+		return nil, errSessionNotFresh
 	}
 	return success, l.removeUser(c, user, func(context.Context) error { return nil })
 }

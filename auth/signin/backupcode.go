@@ -20,7 +20,7 @@ const (
 
 func (l *library) generateBackupCodes(c *call) (any, error) {
 	var in enableBody
-	user, _, err := c.confirmed(&in, &in.Password)
+	user, _, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (l *library) newBackupCodes(ctx context.Context, userID string) ([]string, 
 		codes[i] = newBackupCode()
 		hashes[i] = hashBackupCode(key, codes[i])
 	}
-	return codes, l.store.replaceBackupCodes(ctx, userID, l.auth.Keys().Seal(backupContext(userID), key), hashes)
+	return codes, l.store.replaceBackupCodes(ctx, userID, l.sealer.Seal(backupContext(userID), key), hashes)
 }
 
 func newBackupCode() string {
@@ -107,7 +107,7 @@ func (l *library) takeBackupCode(ctx context.Context, user auth.User, factor two
 	if len(factor.backupKey) == 0 {
 		return errBackupCodesNotEnabled, nil
 	}
-	key, err := l.auth.Keys().Open(backupContext(user.ID), factor.backupKey)
+	key, err := l.sealer.Open(backupContext(user.ID), factor.backupKey)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/pubsub"
@@ -63,19 +64,20 @@ func serve(t *testing.T, db *database.DB) string {
 	log := slog.New(slog.DiscardHandler)
 	bus := pubsub.NewMemory()
 	queue := jobs.New(db, bus, jobs.Options{Log: log})
-	host := capability.Host{
-		DB: db, Jobs: queue, PubSub: bus, Log: log, Now: time.Now,
-		Environment: capability.Development, BaseURL: base, InternalPrefix: "/__kit",
-	}
 	keys, err := seal.Load(capability.Production, func(string) string {
 		return "k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32))
 	})
 	must(t, err)
-	trail, err := audit.New(host, audit.Config{}, audit.Peers{Keys: keys})
+	host := capability.Host{
+		DB: db, Jobs: queue, PubSub: bus, Log: log, Now: time.Now,
+		Environment: capability.Development, BaseURL: base, InternalPrefix: "/__kit",
+		Sealing: func() (capability.Sealer, error) { return keys, nil }, Hooks: hooks.New(),
+	}
+	trail, err := audit.New(host, audit.Config{}, audit.Peers{})
 	must(t, err)
-	mails, err := email.New(host, email.Config{}, email.Peers{Audit: trail, Keys: keys})
+	mails, err := email.New(host, email.Config{}, email.Peers{Audit: trail})
 	must(t, err)
-	a, err := auth.New(host, auth.Config{Library: signin.New(everything), RateLimits: unlimited}, auth.Peers{Audit: trail, Keys: keys, Email: mails})
+	a, err := auth.New(host, auth.Config{Library: signin.New(everything), RateLimits: unlimited}, auth.Peers{Audit: trail, Email: mails})
 	must(t, err)
 
 	server := &http.Server{

@@ -160,7 +160,7 @@ func (c *call) untilUnlocked(userID string, refusal *Error) error {
 	if err != nil {
 		return err
 	}
-	wait := time.UnixMilli(factor.lockedUntil).Sub(c.l.host.Now())
+	wait := time.UnixMilli(max(factor.lockedUntil, factor.sessionLocked)).Sub(c.l.host.Now())
 	c.w.Header().Set("Retry-After", strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1)))
 	return refusal
 }
@@ -174,7 +174,7 @@ func (l *library) tryProof(ctx context.Context, p prover, check func(context.Con
 		return nil, err
 	}
 	if p.waiting == nil {
-		return check(ctx, factor)
+		return l.tryInSession(ctx, p, factor, check)
 	}
 	if refusal, err := l.mayTry(ctx, p, factor); refusal != nil || err != nil {
 		return refusal, err
@@ -194,6 +194,37 @@ func (l *library) tryProof(ctx context.Context, p prover, check func(context.Con
 		return errInvalidTwoFactorCookie, nil
 	}
 	return nil, err
+}
+
+// tryInSession is tryProof for a signed-in user. Wrong proofs count as those of
+// sign-ins do, but apart from them.
+func (l *library) tryInSession(ctx context.Context, p prover, factor twoFactor, check func(context.Context, twoFactor) (*Error, error)) (*Error, error) {
+	if left := time.UnixMilli(factor.sessionLocked).Sub(l.host.DB.Now(ctx)); left > 0 && left <= factorLock {
+		return errAccountTemporarilyLck, nil
+	}
+	refusal, err := check(ctx, factor)
+	if err != nil {
+		return nil, err
+	}
+	if refusal == nil {
+		return nil, l.store.setSessionFailures(ctx, p.user.ID, 0, 0)
+	}
+	if !wrongProof(refusal) {
+		return refusal, nil
+	}
+	if factor.sessionFailures+1 < factorFailures {
+		return refusal, l.store.setSessionFailures(ctx, p.user.ID, factor.sessionFailures+1, 0)
+	}
+	until := l.host.DB.Now(ctx).Add(factorLock)
+	if err := l.store.setSessionFailures(ctx, p.user.ID, 0, until.UnixMilli()); err != nil {
+		return nil, err
+	}
+	return refusal, l.auth.Record(ctx, "auth/two_factor_locked", p.user.ID, map[string]any{"until": until, "session": p.session.ID})
+}
+
+// wrongProof reports whether a refusal means that somebody guessed.
+func wrongProof(refusal *Error) bool {
+	return refusal.Is(errInvalidCode) || refusal.Is(errInvalidBackupCode)
 }
 
 // mayTry spends one of the attempts of a challenge.
@@ -231,6 +262,9 @@ func (l *library) countFailure(ctx context.Context, user auth.User, factor twoFa
 // proved returns a right proof: it ends the sign-in that waited for it.
 func (l *library) proved(c *call, p prover, method string, trust bool) (any, error) {
 	if p.waiting == nil {
+		if err := c.confirm(p.session, true); err != nil {
+			return nil, err
+		}
 		return l.stillSignedIn(c, p)
 	}
 	c.setCookie(challengeCookie, "", 0)
@@ -239,7 +273,7 @@ func (l *library) proved(c *call, p prover, method string, trust bool) (any, err
 			return nil, err
 		}
 	}
-	e, err := l.admit(c, p.user, p.waiting.method+" "+method, p.waiting.remembered)
+	e, err := l.admit(c, p.user, p.waiting.method+" "+method, p.waiting.remembered, true)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (l *library) codeRoutes() []route {
 		post("/email-otp/request-password-reset", rateSend, l.requestResetCode).sends(sendsCode),
 		post("/forget-password/email-otp", rateSend, l.requestResetCode).sends(sendsCode),
 		post("/email-otp/reset-password", rateSignIn, l.resetByCode),
-		post("/email-otp/request-email-change", rateSend, l.requestChangeCode),
+		post("/email-otp/request-email-change", rateSend, l.requestChangeCode).sends(sendsCode),
 		post("/email-otp/change-email", rateSignIn, l.changeEmailByCode),
 	}
 }
@@ -116,7 +116,7 @@ func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user a
 			return mail, false, err
 		}
 		mail.Kind, mail.To = auth.MailChangeEmail, m.NewAddress
-		subject, wanted = changeSubject(m.UserID, m.NewAddress), found && free
+		subject, wanted = changeSubject(m.UserID, m.NewAddress), found && free && user.EmailVerified == m.Approved
 	}
 	digits, err := l.issueCode(ctx, kind, subject, m.Browser)
 	mail.Code, mail.ExpiresIn = digits, l.cfg.CodeTTL
@@ -230,21 +230,20 @@ func (l *library) requestChangeCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := l.changingUser(c, in.NewEmail)
+	user, err := l.changingUser(c, in)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.maySend(mailsOther, in.NewEmail, false); err != nil {
 		return nil, err
 	}
-	return success, l.send(c.Context(), letter{
-		Kind: letterCode + codeChange, Address: user.Email, UserID: user.ID, NewAddress: in.NewEmail,
-	})
+	return success, l.askForChange(c, user, in.NewEmail, true, "")
 }
 
 // changingUser is the caller, who may change his address to this one.
-func (l *library) changingUser(c *call, to string) (auth.User, error) {
-	user, err := c.freshUser()
+func (l *library) changingUser(c *call, in codeBody) (auth.User, error) {
+	to := in.NewEmail
+	user, err := c.freshUser(in.Password)
 	switch {
 	case err != nil:
 		return user, err
@@ -263,16 +262,23 @@ func (l *library) changeEmailByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := l.changingUser(c, in.NewEmail)
+	user, err := l.changingUser(c, in)
 	if err != nil {
 		return nil, err
 	}
 	err = l.tryCodeOf(c, codeChange, changeSubject(user.ID, in.NewEmail), in.OTP, func(ctx context.Context) error {
+		before, err := l.lockedUser(ctx, user.ID)
+		if err != nil {
+			return err
+		}
+		if before.Email != user.Email || before.EmailVerified != user.EmailVerified {
+			return errInvalidOTP // changed or proved another way meanwhile
+		}
 		yes := true
 		if _, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{Email: &in.NewEmail, EmailVerified: &yes}); err != nil {
 			return err
 		}
-		return l.emailChanged(ctx, user.ID, user.Email, in.NewEmail)
+		return l.emailChanged(ctx, before, in.NewEmail)
 	})
 	if errors.Is(err, auth.ErrEmailTaken) {
 		err = errUserExists

@@ -34,6 +34,8 @@ type Config struct {
 	// RequireVerification keeps out who has not proved his e-mail address. It
 	// also makes sign-up answer alike for addresses that have an account.
 	RequireVerification bool
+	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.
+	HumanSignUp bool
 	// DisableDeletion refuses /delete-user.
 	DisableDeletion bool
 
@@ -95,7 +97,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
+// validate also returns what seals, which the host may fail to give.
+func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: auth.Name}
 	if c.MinPassword < MinPasswordLength || c.MaxPassword > MaxPasswordLength || c.MinPassword > c.MaxPassword {
 		faults.Add("library.minPassword", c.MinPassword, "is out of bounds", "choose 8 to 128 characters")
@@ -119,7 +122,9 @@ func (c Config) validate() error {
 		faults.Add("library.freshAge", c.FreshAge, "is out of bounds", "choose a minute or more")
 	}
 	validateProviders(&faults, c.Providers)
-	return faults.Err()
+	sealer, err := host.Sealing()
+	faults.Join(err)
+	return sealer, faults.Err()
 }
 
 // keys shows of the providers their ids alone.
@@ -134,6 +139,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "library.links", Value: !c.DisableLinks, Summary: "Whether users sign in by a link in a mail."},
 		{Key: "library.codes", Value: !c.DisableCodes, Summary: "Whether users sign in by a code in a mail."},
 		{Key: "library.requireVerification", Value: c.RequireVerification, Summary: "Whether an unproved address keeps its user out."},
+		{Key: "library.humanSignUp", Value: c.HumanSignUp, Summary: "Whether sign-up asks for a proof of humanity, where one is checked."},
 		{Key: "library.anonymous", Value: c.Anonymous, Summary: "Whether anybody may sign in without a proof."},
 		{Key: "library.usernames", Value: c.Usernames, Summary: "Whether users have a name to sign in by."},
 		{Key: "library.providers", Value: providers, Summary: "Where else users may sign in."},

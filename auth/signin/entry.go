@@ -30,7 +30,7 @@ func (l *library) enter(c *call, user auth.User, method string, remember bool) (
 			return entry{user: user, challenge: challenge}, err
 		}
 	}
-	return l.admit(c, user, method, remember)
+	return l.admit(c, user, method, remember, method == "passkey")
 }
 
 // mayEnter refuses with BANNED_USER and EMAIL_NOT_VERIFIED, whatever was proved.
@@ -45,15 +45,16 @@ func (l *library) mayEnter(user auth.User) error {
 	}
 }
 
-// admit makes the session, all factors proven.
-func (l *library) admit(c *call, user auth.User, method string, remember bool) (entry, error) {
+// admit makes the session, all factors proven; factor says that a second one or
+// a passkey was among them.
+func (l *library) admit(c *call, user auth.User, method string, remember, factor bool) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
 	}
 	if err := l.upgrade(c, user); err != nil {
 		return entry{}, err
 	}
-	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember})
+	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor})
 	if err != nil {
 		return entry{}, err
 	}
@@ -66,9 +67,25 @@ func (l *library) admit(c *call, user auth.User, method string, remember bool) (
 			return entry{}, err
 		}
 	}
-	c.w.Header().Set("Set-Auth-Token", in.AccessToken)
-	c.w.Header().Set("Set-Auth-Jwt", in.AccessToken)
+	if err := c.bearerTokens(in.Session, in.AccessToken); err != nil {
+		return entry{}, err
+	}
 	return entry{user: user, in: in, native: native}, nil
+}
+
+// bearerTokens are for clients that send tokens instead of cookies: what lives as
+// long as the session, as better-auth's bearer plugin has it, and an access token
+// of a few minutes for the kit's own routes.
+func (c *call) bearerTokens(session auth.Session, accessToken string) error {
+	token, err := c.l.auth.SessionToken(session)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Set-Auth-Token", token)
+	if accessToken != "" {
+		c.w.Header().Set("Set-Auth-Jwt", accessToken)
+	}
+	return nil
 }
 
 // challenged reports whether a second factor is asked for.

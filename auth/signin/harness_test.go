@@ -20,6 +20,7 @@ import (
 	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
@@ -85,6 +86,7 @@ type app struct {
 	queue *jobs.Queue
 	clock *clock
 	mail  *outbox
+	hooks *hooks.Hooks
 	base  *url.URL
 	http.Handler
 }
@@ -130,19 +132,21 @@ func openSealed(t testing.TB, db *database.DB, cfg auth.Config, at string, clock
 	log := slog.New(slog.DiscardHandler)
 	bus := pubsub.NewMemory()
 	a.queue = jobs.New(db, bus, jobs.Options{Log: log, Now: clock.Now})
-	host := capability.Host{
-		DB: db, Jobs: a.queue, PubSub: bus, Log: log, Now: clock.Now,
-		Environment: capability.Sandbox, BaseURL: base, InternalPrefix: "/__kit",
-	}
 	keys, err := seal.Load(capability.Production, func(string) string { return masterKeys })
 	must(t, err)
-	trail, err := audit.New(host, audit.Config{}, audit.Peers{Keys: keys})
+	a.hooks = hooks.New()
+	host := capability.Host{
+		DB: db, Jobs: a.queue, PubSub: bus, Log: log, Now: clock.Now,
+		Environment: capability.Sandbox, BaseURL: base, InternalPrefix: "/__kit", Hooks: a.hooks,
+		Sealing: func() (capability.Sealer, error) { return keys, nil },
+	}
+	trail, err := audit.New(host, audit.Config{}, audit.Peers{})
 	must(t, err)
 	if cfg.Mailer == nil {
 		cfg.Mailer = a.mail
 	}
 	cfg.TrustedOrigins = append([]string{pages, "myapp://"}, cfg.TrustedOrigins...)
-	a.Auth, err = auth.New(host, cfg, auth.Peers{Audit: trail, Keys: keys})
+	a.Auth, err = auth.New(host, cfg, auth.Peers{Audit: trail})
 	must(t, err)
 
 	a.Handler = mounted(t, host, a.Users(), trail.Capability(), a.Capability())
@@ -386,6 +390,8 @@ func refusedConfig(t testing.TB, cfg signin.Config) error {
 	t.Helper()
 	base, err := url.Parse(baseURL)
 	must(t, err)
-	_, err = signin.New(cfg)(capability.Host{Now: time.Now, BaseURL: base, DB: nil}, nil)
+	_, err = signin.New(cfg)(capability.Host{
+		Now: time.Now, BaseURL: base, Sealing: func() (capability.Sealer, error) { return nil, nil },
+	}, nil)
 	return err
 }

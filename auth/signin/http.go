@@ -174,6 +174,11 @@ func (c *call) maybeSession() (session auth.Session, ok bool, err error) {
 		}
 		if c.asked = true; ok {
 			c.known = &session
+			if session.Renewed {
+				if err := c.bearerTokens(session, ""); err != nil {
+					return auth.Session{}, false, err
+				}
+			}
 		}
 	}
 	if c.known == nil {
@@ -189,20 +194,6 @@ func (c *call) session() (auth.Session, error) {
 		err = errUnauthorized
 	}
 	return session, err
-}
-
-// fresh returns the session of a caller who signed in lately. Refuses with
-// UNAUTHORIZED and SESSION_NOT_FRESH.
-func (c *call) fresh() (auth.Session, error) {
-	session, err := c.session()
-	if err == nil && !c.l.isFresh(session) {
-		err = errSessionNotFresh
-	}
-	return session, err
-}
-
-func (l *library) isFresh(s auth.Session) bool {
-	return l.host.Now().Sub(s.CreatedAt) < l.cfg.FreshAge
 }
 
 // user returns the signed-in caller. Refuses with UNAUTHORIZED.

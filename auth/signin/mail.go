@@ -37,6 +37,11 @@ type letter struct {
 	UserID string `json:"userId,omitempty"`
 	// NewAddress is what UserID's address is to become.
 	NewAddress string `json:"newAddress,omitempty"`
+	// Step is that of a change of address, and Approved whether the old address
+	// has agreed; ByCode has the new one asked for a code instead of a link.
+	Step     string `json:"step,omitempty"`
+	Approved bool   `json:"approved,omitempty"`
+	ByCode   bool   `json:"byCode,omitempty"`
 	// Detail is what has changed about how UserID signs in, or the provider.
 	Detail string `json:"detail,omitempty"`
 	// Waiting is the subject of a second factor's code.
@@ -123,18 +128,12 @@ func (l *library) compose(ctx context.Context, m letter) (mail auth.Mail, wanted
 	case kindDelete:
 		return l.linkMail(ctx, mail, m, user, found, auth.MailDeleteAccount, "/delete-user/callback", l.cfg.ResetTTL)
 	case kindChange:
-		free, err := l.isFree(ctx, m.NewAddress)
-		if err != nil {
-			return auth.Mail{}, false, err
-		}
-		mail.To = m.NewAddress
-		return l.linkMail(ctx, mail, m, user, found && free, auth.MailChangeEmail, "/verify-email", l.cfg.VerifyTTL)
+		return l.changeMail(ctx, mail, m, user, found)
 	case letterSignUp:
 		mail.Kind = auth.MailAccountExists
 		return mail, found, nil
 	case letterChanged:
-		mail.Kind = auth.MailEmailChanged
-		return mail, true, nil
+		return l.changedMail(ctx, mail, m, user)
 	case letterPassword:
 		mail.Kind = auth.MailPasswordChanged
 		return mail, true, nil

@@ -77,7 +77,7 @@ func (l *library) verifyOneTime(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true)
+	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true, !from.FactorAt.IsZero())
 	if err != nil {
 		return nil, err
 	}

@@ -362,7 +362,7 @@ func (l *library) updatePasskey(c *call) (any, error) {
 }
 
 func (l *library) deletePasskey(c *call) (any, error) {
-	user, _, err := c.user()
+	user, err := c.freshUser("")
 	if err != nil {
 		return nil, err
 	}

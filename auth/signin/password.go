@@ -11,7 +11,7 @@ import (
 
 func (l *library) passwordRoutes() []route {
 	return []route{
-		post("/sign-up/email", rateSignIn, l.signUp),
+		l.joins(post("/sign-up/email", rateSignIn, l.signUp)),
 		post("/sign-in/email", rateSignIn, l.signInEmail),
 		post("/change-password", rateSignIn, l.changePassword),
 		post("/verify-password", rateSignIn, l.verifyPassword),
@@ -288,6 +288,9 @@ func (l *library) changePassword(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.passwordSuffices(user, session); err != nil {
+		return nil, err
+	}
 	hash, err := l.newPassword(c.Context(), in.NewPassword)
 	if err != nil {
 		return nil, err
@@ -362,6 +365,7 @@ func errOr(err, otherwise error) error {
 	return otherwise
 }
 
+// verifyPassword also makes the session fresh, see [call.confirm].
 func (l *library) verifyPassword(c *call) (any, error) {
 	var in struct {
 		Password string `json:"password"`
@@ -369,12 +373,12 @@ func (l *library) verifyPassword(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	user, _, err := c.user()
+	user, session, err := c.user()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := l.provePassword(c, user, in.Password); err != nil {
 		return nil, err
 	}
-	return ok, nil
+	return ok, c.confirm(session, false)
 }

@@ -368,6 +368,8 @@ func isFault(err error) bool {
 func assemble(t *testing.T, providers ...signin.Provider) error {
 	t.Helper()
 	a := openAuth(t, databasetest.Memory(t), auth.Config{})
-	_, err := signin.New(signin.Config{Providers: providers})(capability.Host{DB: a.db, BaseURL: a.base, Now: a.clock.Now}, a.Auth)
+	_, err := signin.New(signin.Config{Providers: providers})(capability.Host{
+		DB: a.db, BaseURL: a.base, Now: a.clock.Now, Sealing: func() (capability.Sealer, error) { return nil, nil },
+	}, a.Auth)
 	return err
 }

@@ -187,7 +187,7 @@ func (l *library) sealTokens(accountID string, t tokens) []byte {
 	if err != nil {
 		panic(err) // strings and a time alone
 	}
-	return l.auth.Keys().Seal(tokenContext(accountID), text)
+	return l.sealer.Seal(tokenContext(accountID), text)
 }
 
 // openTokens reads the tokens of an account. Those that master keys of another
@@ -197,7 +197,7 @@ func (l *library) openTokens(ctx context.Context, accountID string) (t tokens, v
 	if err != nil || !found {
 		return tokens{}, 0, false, err
 	}
-	text, err := l.auth.Keys().Open(tokenContext(accountID), row.sealed)
+	text, err := l.sealer.Open(tokenContext(accountID), row.sealed)
 	if err != nil {
 		l.host.Log.WarnContext(ctx, "signin: the tokens of a provider do not open", "account", accountID)
 		return tokens{}, row.version, false, nil

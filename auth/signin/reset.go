@@ -10,7 +10,7 @@ import (
 
 func (l *library) resetRoutes() []route {
 	return []route{
-		post("/request-password-reset", rateSend, l.requestReset),
+		post("/request-password-reset", rateSend, l.requestReset).sends(sendsLink),
 		get("/reset-password/:token", rateLink, l.getReset),
 		post("/reset-password", rateSignIn, l.resetPassword),
 	}

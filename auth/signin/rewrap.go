@@ -17,7 +17,7 @@ var sealedColumns = []seal.Column[string]{
 // how many values it changed.
 func (l *library) rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range sealedColumns {
-		n, err := column.Rewrap(ctx, l.store.db, l.auth.Keys())
+		n, err := column.Rewrap(ctx, l.store.db, l.sealer)
 		if changed += n; err != nil {
 			return changed, err
 		}

@@ -51,9 +51,18 @@ func post(path, rate string, handle func(*call) (any, error)) route {
 	return route{auth.LibraryRoute{Method: http.MethodPost, Path: path, Rate: rate}, handle}
 }
 
-// sends marks a route that sends a mail to whom its caller names.
+// sends marks a route that sends a link or a code to an address, whoever asks.
 func (r route) sends(what string) route {
 	r.Sends = what
+	return r
+}
+
+// joins marks a route that makes a user, which asks for a proof of humanity by
+// option.
+func (l *library) joins(r route) route {
+	if l.cfg.HumanSignUp {
+		r.Sends = sendsLink
+	}
 	return r
 }
 

@@ -20,7 +20,9 @@ import (
 func TestRouteTable(t *testing.T) {
 	base, err := url.Parse(baseURL)
 	must(t, err)
-	host := capability.Host{Now: time.Now, BaseURL: base, DB: databasetest.Memory(t)}
+	host := capability.Host{
+		Now: time.Now, BaseURL: base, DB: databasetest.Memory(t), Sealing: func() (capability.Sealer, error) { return nil, nil },
+	}
 	lib, err := signin.New(everything)(host, &auth.Auth{})
 	must(t, err)
 	byClass := map[string][]string{}
@@ -39,9 +41,10 @@ func TestRouteTable(t *testing.T) {
 			"POST /sign-in/anonymous", "POST /one-time-token/verify",
 		},
 		"auth-send": {
-			"POST /send-verification-email", "POST /request-password-reset", "POST /change-email", "POST /delete-user",
+			"POST /send-verification-email magic_link", "POST /request-password-reset magic_link", "POST /change-email magic_link",
+			"POST /delete-user magic_link",
 			"POST /email-otp/send-verification-otp otp", "POST /email-otp/request-password-reset otp", "POST /forget-password/email-otp otp",
-			"POST /email-otp/request-email-change",
+			"POST /email-otp/request-email-change otp",
 		},
 		"auth-link": {
 			"POST /sign-in/magic-link magic_link", "GET /magic-link/verify", "POST /magic-link/verify", "GET /verify-email", "POST /verify-email",

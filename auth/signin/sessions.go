@@ -69,7 +69,7 @@ func (l *library) getSession(c *call) (any, error) {
 }
 
 func (l *library) listSessions(c *call) (any, error) {
-	session, err := c.fresh()
+	session, err := c.recent()
 	if err != nil {
 		return nil, err
 	}
@@ -152,16 +152,16 @@ func (l *library) signOut(c *call) (any, error) {
 	return success, l.leaveAll(c)
 }
 
-// getToken gives a page an access token for its session. Who already has one
-// rotates his refresh token for the next: a token that got lost is not to be
-// prolonged.
+// getToken changes a cookie or a session token for an access token. One that has
+// an access token rotates its refresh token for the next: a token that got lost
+// is not to be prolonged.
 func (l *library) getToken(c *call) (any, error) {
-	if c.bearing() {
-		return nil, errUnauthorized.saying("Change the refresh token for another access token.")
-	}
 	session, err := c.session()
 	if err != nil {
 		return nil, err
+	}
+	if session.Proof == auth.ProofAccessToken {
+		return nil, errUnauthorized.saying("Change the refresh token for another access token.")
 	}
 	token, err := l.auth.SessionAccessToken(c.Context(), session)
 	if err != nil {

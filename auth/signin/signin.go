@@ -43,6 +43,7 @@ var migrations embed.FS
 type library struct {
 	host   capability.Host
 	auth   *auth.Auth
+	sealer capability.Sealer
 	cfg    Config
 	store  store
 	hasher *hasher
@@ -67,11 +68,12 @@ func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
 
 func newLibrary(host capability.Host, a *auth.Auth, cfg Config) (*library, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	sealer, err := cfg.validate(host)
+	if err != nil {
 		return nil, err
 	}
 	l := &library{
-		host: host, auth: a, cfg: cfg, store: store{host.DB},
+		host: host, auth: a, sealer: sealer, cfg: cfg, store: store{host.DB},
 		hasher: newHasher(), limits: newLimits(host.Now),
 	}
 	l.providers = newProviders(cfg.Providers, host.Now)

@@ -163,7 +163,7 @@ func (l *library) signInSocial(c *call) (any, error) {
 // linkSocial begins to link a provider's account to the signed-in user, or does
 // it with an ID token.
 func (l *library) linkSocial(c *call) (any, error) {
-	session, err := c.session()
+	session, err := c.fresh()
 	if err != nil {
 		return nil, err
 	}

@@ -15,13 +15,15 @@ type twoFactor struct {
 	backupKey      []byte
 	failures       int64
 	lockedUntil    int64
+	// The same of proofs in sessions.
+	sessionFailures, sessionLocked int64
 }
 
-const twoFactorColumns = `SELECT enabled, mails, totp, totp_pending, totp_step, backup_key, failures, locked_until
+const twoFactorColumns = `SELECT enabled, mails, totp, totp_pending, totp_step, backup_key, failures, locked_until, session_failures, session_locked_until
 	FROM signin_two_factor WHERE user_id = $1`
 
 func scanTwoFactor(row database.Scanner) (f twoFactor, err error) {
-	return f, row.Scan(&f.enabled, &f.mails, &f.totp, &f.pending, &f.step, &f.backupKey, &f.failures, &f.lockedUntil)
+	return f, row.Scan(&f.enabled, &f.mails, &f.totp, &f.pending, &f.step, &f.backupKey, &f.failures, &f.lockedUntil, &f.sessionFailures, &f.sessionLocked)
 }
 
 func (s store) twoFactor(ctx context.Context, userID string) (f twoFactor, found bool, err error) {
@@ -71,6 +73,28 @@ func (s store) enableMails(ctx context.Context, userID string) error {
 func (s store) setFailures(ctx context.Context, userID string, failures, until int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE signin_two_factor SET failures = $2, locked_until = $3 WHERE user_id = $1`, userID, failures, until)
 	return err
+}
+
+// setSessionFailures is setFailures for proofs in sessions.
+func (s store) setSessionFailures(ctx context.Context, userID string, failures, until int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE signin_two_factor SET session_failures = $2, session_locked_until = $3 WHERE user_id = $1`,
+		userID, failures, until)
+	return err
+}
+
+// forgetSince removes the ways in of a user that were set at an instant or later.
+func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
+	for _, query := range []string{
+		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,
+		`DELETE FROM signin_passkey WHERE user_id = $1 AND created_at >= $2`,
+		`DELETE FROM signin_two_factor WHERE user_id = $1 AND created_at >= $2`,
+		`DELETE FROM signin_client WHERE user_id = $1 AND seen_at >= $2`,
+	} {
+		if _, err := s.db.Exec(ctx, query, userID, since.UnixMilli()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteTwoFactor ends the second factor of a user and all that goes with it.

@@ -37,7 +37,7 @@ func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error
 		return nil, errValidation.saying("issuer has at most %d bytes.", maxIssuer)
 	}
 	secret := newTOTPSecret()
-	sealed := l.auth.Keys().Seal(totpContext(user.ID), secret)
+	sealed := l.sealer.Seal(totpContext(user.ID), secret)
 	var codes []string
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
 		if err := l.store.lockUser(ctx, user.ID); err != nil {
@@ -61,7 +61,7 @@ func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error
 // getTOTPURI shows the secret again: the one in force, or the one to come.
 func (l *library) getTOTPURI(c *call) (any, error) {
 	var in enableBody
-	user, _, err := c.confirmed(&in, &in.Password)
+	user, _, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (l *library) getTOTPURI(c *call) (any, error) {
 	if len(sealed) == 0 {
 		return nil, errTOTPNotEnabled
 	}
-	secret, err := l.auth.Keys().Open(totpContext(user.ID), sealed)
+	secret, err := l.sealer.Open(totpContext(user.ID), sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (l *library) takeTOTP(ctx context.Context, userID string, factor twoFactor,
 }
 
 func (l *library) stepOf(ctx context.Context, userID string, sealed []byte, code string, used int64) (step int64, ok bool, err error) {
-	secret, err := l.auth.Keys().Open(totpContext(userID), sealed)
+	secret, err := l.sealer.Open(totpContext(userID), sealed)
 	if err != nil {
 		return 0, false, err
 	}

@@ -19,7 +19,7 @@ func (l *library) twoFactorRoutes() []route {
 		post("/two-factor/disable", rateSignIn, l.disableTwoFactor),
 		post("/two-factor/get-totp-uri", rateSignIn, l.getTOTPURI),
 		post("/two-factor/verify-totp", rateSignIn, l.verifyTOTP),
-		post("/two-factor/send-otp", rateSend, l.sendSecondCode),
+		post("/two-factor/send-otp", rateSend, l.sendSecondCode).sends(sendsCode),
 		post("/two-factor/verify-otp", rateSignIn, l.verifySecondCode),
 		post("/two-factor/generate-backup-codes", rateSignIn, l.generateBackupCodes),
 		post("/two-factor/verify-backup-code", rateSignIn, l.verifyBackupCode),
@@ -30,6 +30,9 @@ type enableBody struct {
 	Password string `json:"password"`
 	Method   string `json:"method"`
 	Issuer   string `json:"issuer"`
+	// Code is one of the second factor that is on, in place of one given before
+	// in this session.
+	Code string `json:"code"`
 }
 
 // enabling is the answer to enabling a second factor. An authenticator's counts
@@ -42,7 +45,7 @@ type enabling struct {
 
 func (l *library) enableTwoFactor(c *call) (any, error) {
 	var in enableBody
-	user, session, err := c.confirmed(&in, &in.Password)
+	user, session, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +63,7 @@ func (l *library) enableTwoFactor(c *call) (any, error) {
 // changed.
 func (l *library) disableTwoFactor(c *call) (any, error) {
 	var in enableBody
-	user, session, err := c.confirmed(&in, &in.Password)
+	user, session, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
@@ -91,29 +94,6 @@ func (l *library) factorChanged(ctx context.Context, user auth.User, keep, actio
 		return err
 	}
 	return l.tell(ctx, user, what)
-}
-
-// confirmed reads the body of a route that asks a signed-in user for his
-// password once more; one who has none must have signed in lately. Refuses with
-// UNAUTHORIZED, INVALID_PASSWORD, SESSION_NOT_FRESH and TOO_MANY_REQUESTS.
-func (c *call) confirmed(into any, password *string) (auth.User, auth.Session, error) {
-	user, session, err := c.user()
-	if err != nil {
-		return user, session, err
-	}
-	if err := c.decode(into); err != nil {
-		return user, session, err
-	}
-	_, has, err := c.l.store.password(c.Context(), user.ID)
-	if err != nil {
-		return user, session, err
-	}
-	if !has {
-		_, err := c.fresh()
-		return user, session, err
-	}
-	_, err = c.l.provePassword(c, user, *password)
-	return user, session, err
 }
 
 // twoFactorEnabled reports whether a user is asked for a second factor.

@@ -10,7 +10,7 @@ import (
 
 func (l *library) verifyRoutes() []route {
 	return []route{
-		post("/send-verification-email", rateSend, l.sendVerification),
+		post("/send-verification-email", rateSend, l.sendVerification).sends(sendsLink),
 		get("/verify-email", rateLink, l.getVerifyEmail),
 		post("/verify-email", rateLink, l.postVerifyEmail),
 	}
@@ -82,7 +82,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 		if err != nil {
 			return c.fail(err, callback)
 		}
-		text = "The account of " + mask(asked.Address) + " gets the address " + mask(k.subject) + ". Confirm only if that account is yours."
+		return c.page(200, l.stepPage(k, asked, callback))
 	}
 	return c.page(200, page{Title: "Confirm your address", Text: text, Button: "Confirm", targets: []string{callback}})
 }
@@ -111,6 +111,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	}
 	var user auth.User
 	var changed bool
+	var asked letter
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		k, err := l.take(ctx, c.query("token"), kindVerify, kindChange)
 		if err != nil {
@@ -120,10 +121,13 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 			return notFoundAs(err, errInvalidToken)
 		}
 		if changed = k.kind == kindChange; changed {
-			if signedIn && session.UserID != user.ID {
-				return errInvalidUser
+			if asked, err = readLetter(k); err != nil {
+				return err
 			}
-			user, err = l.changeAddress(ctx, user, k)
+			if err := checkChanger(session, signedIn, user, asked); err != nil {
+				return err
+			}
+			user, err = l.changeStep(ctx, user, k, asked)
 			return err
 		}
 		if user.Email != k.subject {
@@ -139,7 +143,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 		return c.redirect(callback)
 	}
 	if !c.fromScript() {
-		return c.page(200, page{Title: "Your address is confirmed", Text: "You can close this page."})
+		return c.donePage(stepDone(asked))
 	}
 	if !changed {
 		return verified{Status: true}, nil
@@ -160,38 +164,6 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 		return user, err
 	}
 	return user, l.auth.Record(ctx, "auth/email_verified", user.ID, nil)
-}
-
-// changeAddress gives a user the address that was just proved, and tells the old
-// one. It runs in a transaction.
-func (l *library) changeAddress(ctx context.Context, user auth.User, k link) (auth.User, error) {
-	if asked, err := readLetter(k); err != nil || asked.Address != user.Email {
-		return user, errInvalidToken // the address was changed another way meanwhile
-	}
-	old, yes := user.Email, true
-	changed, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{Email: &k.subject, EmailVerified: &yes})
-	if errors.Is(err, auth.ErrEmailTaken) {
-		return user, errUserExists
-	}
-	if err != nil {
-		return changed, err
-	}
-	return changed, l.emailChanged(ctx, user.ID, old, changed.Email)
-}
-
-// emailChanged records a change and tells the old address, which proves nothing
-// any more. It runs in a transaction.
-func (l *library) emailChanged(ctx context.Context, userID, from, to string) error {
-	if err := l.auth.Record(ctx, "auth/email_changed", userID, nil); err != nil || from == "" {
-		return err
-	}
-	if err := l.store.deleteLinksTo(ctx, kindReset, from); err != nil {
-		return err
-	}
-	if err := l.store.deleteCode(ctx, codeForget, from); err != nil {
-		return err
-	}
-	return l.send(ctx, letter{Kind: letterChanged, Address: from, UserID: userID, NewAddress: to})
 }
 
 // notFoundAs returns a refusal instead when a user is gone.

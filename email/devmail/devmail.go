@@ -1,6 +1,7 @@
-// Package devmail keeps mail in the database instead of sending it, and shows
-// it on a page. The page exists in development only and returns nobody but a
-// browser at the same machine: mails carry links that sign people in.
+// Package devmail keeps mail in the database instead of sending it, sealed under
+// the master keys, and shows it on a page. The page exists in development only
+// and serves a browser on the same machine alone: mails carry links that sign
+// people in.
 package devmail
 
 import (
@@ -11,52 +12,67 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/seal"
 )
 
 // Mailbox keeps mail. It is safe for concurrent use.
 type Mailbox struct {
-	host capability.Host
+	host   capability.Host
+	sealer capability.Sealer
 }
 
 // New makes a mailbox on the table email_mailbox of a host's database.
-func New(host capability.Host) *Mailbox { return &Mailbox{host} }
+func New(host capability.Host, sealer capability.Sealer) *Mailbox { return &Mailbox{host, sealer} }
+
+// Sealed is where the messages are kept.
+var Sealed = seal.Column[string]{Table: "email_mailbox", Key: "id", Column: "message", Context: sealContext}
+
+// sealContext binds a sealed message to its row.
+func sealContext(mailID string) string { return "email/mailbox/" + mailID }
 
 // Keep stores a complete message for an address and returns its id.
 func (b *Mailbox) Keep(ctx context.Context, to string, message []byte) (string, error) {
 	now := b.host.Now()
 	mailID := id.New(now)
 	_, err := b.host.DB.Exec(ctx, `INSERT INTO email_mailbox (id, address_key, message, created_at) VALUES ($1, $2, $3, $4)`,
-		mailID, strings.ToLower(to), message, now.UnixMilli())
+		mailID, strings.ToLower(to), b.sealer.Seal(sealContext(mailID), message), now.UnixMilli())
 	return mailID, err
 }
 
 const columns = `id, address_key, message, created_at`
 
-func scan(row database.Scanner) (Mail, error) {
+// scan opens a kept mail. One that an earlier run sealed under a key of its own
+// is shown without its content.
+func (b *Mailbox) scan(row database.Scanner) (Mail, error) {
 	var mailID, to string
-	var message []byte
+	var sealed []byte
 	var created int64
-	if err := row.Scan(&mailID, &to, &message, &created); err != nil {
+	if err := row.Scan(&mailID, &to, &sealed, &created); err != nil {
 		return Mail{}, err
 	}
-	return parse(mailID, to, message, time.UnixMilli(created).UTC()), nil
+	at := time.UnixMilli(created).UTC()
+	message, err := b.sealer.Open(sealContext(mailID), sealed)
+	if err != nil {
+		return Mail{ID: mailID, To: to, Subject: "(sealed by another run)", KeptAt: at}, nil
+	}
+	return parse(mailID, to, message, at), nil
 }
 
 // Last returns the newest mail to an address; ok is false when there is none.
 func (b *Mailbox) Last(ctx context.Context, to string) (mail Mail, ok bool, err error) {
-	return database.Get(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox WHERE address_key = $1 ORDER BY id DESC LIMIT 1`,
+	return database.Get(ctx, b.host.DB, b.scan, `SELECT `+columns+` FROM email_mailbox WHERE address_key = $1 ORDER BY id DESC LIMIT 1`,
 		strings.ToLower(to))
 }
 
 func (b *Mailbox) mail(ctx context.Context, mailID string) (Mail, bool, error) {
-	return database.Get(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox WHERE id = $1`, mailID)
+	return database.Get(ctx, b.host.DB, b.scan, `SELECT `+columns+` FROM email_mailbox WHERE id = $1`, mailID)
 }
 
 // listed is how many mails the page shows.
 const listed = 100
 
 func (b *Mailbox) newest(ctx context.Context) ([]Mail, error) {
-	return database.All(ctx, b.host.DB, scan, `SELECT `+columns+` FROM email_mailbox ORDER BY id DESC LIMIT $1`, listed)
+	return database.All(ctx, b.host.DB, b.scan, `SELECT `+columns+` FROM email_mailbox ORDER BY id DESC LIMIT $1`, listed)
 }
 
 // Sweep deletes up to limit mails kept before the instant.
@@ -64,4 +80,9 @@ func (b *Mailbox) Sweep(ctx context.Context, before time.Time, limit int) (delet
 	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
 		SELECT id FROM (SELECT id, created_at FROM email_mailbox ORDER BY id LIMIT $2) AS oldest WHERE created_at < $1)`,
 		before.UnixMilli(), limit)
+}
+
+// Remove deletes the mail kept for the addresses and returns how many there were.
+func (b *Mailbox) Remove(ctx context.Context, addresses []string) (int64, error) {
+	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE address_key `+database.InList(1), database.List(addresses))
 }

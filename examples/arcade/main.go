@@ -86,7 +86,7 @@ func options(baseURL string) []kit.Option {
 		}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
 			{Key: bones, Players: 2, SkillPool: bones, Snapshot: &duel,
-				Queue: matchmaking.Queue{InitialBand: 150, WidenPerSecond: 25, MaxWaitSeconds: 20, SweepSeconds: 1}},
+				Queue: matchmaking.Queue{InitialBand: new(150.0), WidenPerSecond: 25, MaxWaitSeconds: 20, SweepSeconds: 1}},
 			{Key: eights, Players: 2, Snapshot: &table, Queue: matchmaking.Queue{SweepSeconds: 1}},
 		}}),
 		kit.WithCapability(func(k *kit.Kit) (capability.Capability, error) { return newArcade(k).capability(), nil }),

@@ -39,6 +39,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/support"
 )
 
 func main() {
@@ -129,6 +130,7 @@ func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error
 		kit.WithControlPlane(controlplane.Config{}),
 		kit.WithEmail(email.Config{}),
 		kit.WithAuth(auth.Config{}),
+		kit.WithSupport(support.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),

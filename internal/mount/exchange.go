@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -68,6 +69,8 @@ type exchange struct {
 	start   time.Time
 	span    trace.Span
 	refusal *capability.Error
+	// recorded is true once the trail has this call, or was tried for it.
+	recorded bool
 }
 
 func newExchange(m *Mount, row *row, c echo.Context) *exchange {
@@ -83,6 +86,7 @@ func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 		x.origin.Route = row.entry.Route.Path
 	}
 	x.r = r.WithContext(capability.WithRequestInfo(x.trace(r.Context()), x.origin))
+	pace(x.w, x.r, cmp.Or(m.BodyGrace, defaultGrace))
 	return x
 }
 
@@ -93,7 +97,9 @@ func (x *exchange) run() error {
 		return err
 	}
 	route := &x.row.entry.Route
-	if route.Guard.Strategy() == capability.StrategyPublic {
+	strategy := route.Guard.Strategy()
+	anonymous := strategy == capability.StrategyPublic || strategy == capability.StrategySignedWebhook
+	if anonymous {
 		if err := x.limit("address " + rate.AddressKey(x.origin.IP)); err != nil {
 			return err
 		}
@@ -102,9 +108,9 @@ func (x *exchange) run() error {
 	if err := x.guard(call); err != nil {
 		return err
 	}
-	if route.Guard.Strategy() != capability.StrategyPublic {
+	if !anonymous {
 		if err := x.limit("caller " + call.Caller.UserID + call.Caller.KeyID); err != nil {
-			return err
+			return x.refused(err)
 		}
 	}
 	return x.handle(call)
@@ -179,7 +185,7 @@ func (x *exchange) finish() {
 		}
 		x.m.Log.LogAttrs(x.r.Context(), levelError, "panic", attr("requestId", x.origin.RequestID),
 			attr("route", x.origin.Route), attrAny("panic", p), attr("stack", string(debug.Stack())))
-		x.refuse(errPanicked)
+		x.refuse(x.refused(errPanicked))
 	}
 	x.observe()
 }

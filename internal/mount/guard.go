@@ -204,16 +204,12 @@ func (x *exchange) machine(g capability.Guard, call *capability.Call) (capabilit
 	if !x.allowOrigin() {
 		return none, capability.ErrInvalidCredential
 	}
-	body, err := call.Body()
-	if err != nil {
-		return none, err
-	}
-	caller, err := x.m.Machines.Verify(x.r, body)
+	caller, err := x.m.Machines.Verify(x.r, call.Body)
 	if err != nil {
 		return none, asRefusal(err, capability.ErrInvalidCredential)
 	}
+	x.origin.Caller = caller
 	if g.Scope() != "" && !caller.HasScope(g.Scope()) {
-		x.origin.Caller = caller
 		if err := x.record(capability.ErrControlPlaneScope); err != nil {
 			return caller, err
 		}
@@ -222,11 +218,13 @@ func (x *exchange) machine(g capability.Guard, call *capability.Call) (capabilit
 	return caller, nil
 }
 
-// record writes the decision about a verified machine before it is answered.
+// record writes the decision about a verified machine before it is answered,
+// unless the operation has put its own event on the trail.
 func (x *exchange) record(refusal *capability.Error) error {
-	if x.m.Record == nil {
+	if x.m.Record == nil || x.recorded || refusal == nil && x.origin.Recorded() {
 		return nil
 	}
+	x.recorded = true
 	err := x.m.Record(x.r, Decision{Action: x.row.action, Params: x.params(), Refusal: refusal})
 	if err != nil {
 		return capability.ErrUnavailable.Because(err)

@@ -47,6 +47,8 @@ type Config struct {
 	BaseURL *url.URL
 	// Limits switches rate classes on.
 	Limits map[string]rate.Limit
+	// BodyGrace is how long the first bytes of a body may take, by default 5 s.
+	BodyGrace time.Duration
 	// TrustedProxies may name the client in X-Forwarded-For.
 	TrustedProxies []netip.Prefix
 }

@@ -156,7 +156,7 @@ func newWorld(t testing.TB, change func(*mount.Config)) *world {
 			},
 		},
 		Machines: &capability.Machines{
-			Verify: func(r *http.Request, _ []byte) (capability.Caller, error) {
+			Verify: func(r *http.Request, _ func() ([]byte, error)) (capability.Caller, error) {
 				scopes, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer machine ")
 				if !ok {
 					return capability.Caller{}, errors.New("no machine")
@@ -592,7 +592,7 @@ func TestLists(t *testing.T) {
 
 func TestRateClasses(t *testing.T) {
 	w := newWorld(t, func(c *mount.Config) {
-		c.Limits = map[string]rate.Limit{"write": {Events: 2, Per: time.Minute}}
+		c.Limits = map[string]rate.Limit{"write": {Events: 2, Per: time.Minute}, "public": {Events: 2, Per: time.Minute}}
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} // httptest's peer
 	})
 	post := func(header ...string) int { return w.send("POST /things/text", `{}`, header...).Code }
@@ -641,5 +641,60 @@ func TestOwned(t *testing.T) {
 		if got := o.Has(path); got != want {
 			t.Errorf("%q: %v", path, got)
 		}
+	}
+}
+
+func TestRateLimitedMachinesAreOnTheTrail(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) { c.Limits = map[string]rate.Limit{"read": {Events: 1, Per: time.Minute}} })
+	for range 2 {
+		w.send("GET /things/admin/things/7", "", auth, "Bearer machine things:list:read")
+	}
+	if len(w.decisions) != 2 || w.decisions[1].Refusal == nil || w.decisions[1].Refusal.Code != "kit/rate_limited" {
+		t.Errorf("decisions: %+v, want the limited call recorded", w.decisions)
+	}
+}
+
+func TestPanicsOfMachineRowsAreOnTheTrail(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) {
+		c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: "POST", Path: "/things/boom",
+			Guard: capability.ControlPlane("things:write"), Summary: "Panic.",
+			Handle: capability.JSON(200, func(*capability.Call, capability.None) (int, error) { panic("after the commit") })}})
+	})
+	if rec := w.send("POST /things/boom", "", auth, "Bearer machine things:write"); rec.Code != 500 {
+		t.Fatal(rec.Code)
+	}
+	if len(w.decisions) != 1 || w.decisions[0].Refusal == nil || w.decisions[0].Refusal.Status != 500 {
+		t.Errorf("decisions: %+v, want one that failed", w.decisions)
+	}
+}
+
+func TestAnOperationsEventTakesThePlaceOfTheGuards(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) {
+		c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: "POST", Path: "/things/done",
+			Guard: capability.ControlPlane("things:write"), Summary: "Done.",
+			Handle: capability.JSON(200, func(c *capability.Call, _ capability.None) (int, error) {
+				capability.RequestInfoOf(c.Context()).MarkRecorded()
+				return 1, nil
+			})}})
+	})
+	if rec := w.send("POST /things/done", "", auth, "Bearer machine things:write"); rec.Code != 200 {
+		t.Fatal(rec.Code)
+	}
+	if len(w.decisions) != 0 {
+		t.Errorf("decisions: %+v, want none beside the operation's", w.decisions)
+	}
+}
+
+func TestMachineBodiesWaitForTheSignature(t *testing.T) {
+	read := false
+	w := newWorld(t, func(c *mount.Config) {
+		verify := c.Machines.Verify
+		c.Machines.Verify = func(r *http.Request, body func() ([]byte, error)) (capability.Caller, error) {
+			return verify(r, func() ([]byte, error) { read = true; return body() })
+		}
+	})
+	w.send("POST /things/admin/things/7", `{"text":"x"}`, auth, "Bearer forged")
+	if read {
+		t.Error("the body was read for a credential that does not verify")
 	}
 }

@@ -22,22 +22,31 @@ func (x *exchange) handle(call *capability.Call) error {
 		return x.once(key, call)
 	}
 	out, err := h.Reply(call)
-	if x.row.entry.Route.Guard.Strategy() == capability.StrategyControlPlane {
-		if failed := x.record(refusalOf(err)); failed != nil {
-			return failed
-		}
-	}
 	if err != nil {
-		return err
+		return x.refused(err)
+	}
+	if x.machineRow() {
+		if err := x.record(nil); err != nil {
+			return err
+		}
 	}
 	return x.answer(h.Status(), out)
 }
 
-func refusalOf(err error) *capability.Error {
-	if err == nil {
-		return nil
+func (x *exchange) machineRow() bool {
+	return x.row != nil && x.row.entry.Route.Guard.Strategy() == capability.StrategyControlPlane
+}
+
+// refused puts the refusal of a verified machine's call on the trail. What
+// cannot be recorded is refused as unavailable.
+func (x *exchange) refused(err error) error {
+	if !x.machineRow() || x.origin.Caller.KeyID == "" {
+		return err
 	}
-	return capability.AsError(err)
+	if failed := x.record(capability.AsError(err)); failed != nil {
+		return failed
+	}
+	return err
 }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}

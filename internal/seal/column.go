@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -19,7 +20,7 @@ type Column[K string | int64] struct {
 // Rewrap wraps the values of a column with the first master key and returns how
 // many it changed. What opens with none of the master keys is left alone, and so
 // is what changes meanwhile: that is sealed with the first one.
-func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys *Keys) (changed int, err error) {
+func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys capability.Sealer) (changed int, err error) {
 	var after K
 	for {
 		rows, err := c.read(ctx, db, after)

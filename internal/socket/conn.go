@@ -3,9 +3,11 @@ package socket
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -31,16 +33,16 @@ type Conn struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	beat    *time.Timer
+	watch   *time.Timer
 
-	mu       sync.Mutex
-	queue    [][]byte
-	changed  bool // the state is to be sent
-	beating  bool // a heartbeat is to be sent
-	closing  bool // nothing is taken or queued any more
-	goodbye  []byte
-	writing  bool
-	ended    bool
-	provenAt time.Time
+	mu      sync.Mutex
+	queue   [][][]byte // answers, each of one frame or of several that belong together
+	changed bool       // the state is to be sent
+	beating bool       // a heartbeat is to be sent
+	closing bool       // nothing is taken or queued any more
+	goodbye []byte
+	writing bool
+	ended   bool
 }
 
 func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Conn {
@@ -48,11 +50,28 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	ctx, cancel := context.WithCancel(capability.WithRequestInfo(context.Background(), capability.RequestInfoOf(call.Context())))
 	c := &Conn{
 		group: g, ws: ws, id: id.New(time.Now()), caller: call.Caller, handler: h, recheck: call.Recheck,
-		ctx: ctx, cancel: cancel, provenAt: time.Now(),
+		ctx: ctx, cancel: cancel,
 	}
-	ws.SetPongHandler(func(string) error { c.heard(); return nil })
+	ws.SetPongHandler(func(string) error { c.heard(); c.counted(); return nil })
+	ws.SetPingHandler(c.pinged)
 	c.beat = time.AfterFunc(Heartbeat, c.heartbeat)
+	if c.recheck != nil {
+		c.watch = time.AfterFunc(watchEvery, c.watched)
+	}
 	return c
+}
+
+// pinged answers a ping of the protocol, unless the peer sends too many.
+func (c *Conn) pinged(data string) error {
+	c.heard()
+	if !c.counted() || c.isClosing() {
+		return nil
+	}
+	err := c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(pongWait))
+	if timeout := net.Error(nil); errors.Is(err, websocket.ErrCloseSent) || errors.As(err, &timeout) && timeout.Timeout() {
+		return nil
+	}
+	return err
 }
 
 // Caller returns who holds the socket.
@@ -63,21 +82,28 @@ func (c *Conn) Context() context.Context { return c.ctx }
 
 // Send queues a frame: a value that encodes to JSON, or a [json.RawMessage].
 // When 32 are waiting the peer does not read: the socket is closed with [Slow].
-func (c *Conn) Send(frame any) {
-	raw, err := encode(frame)
-	if err != nil {
-		c.fail("frame", err)
-		return
+func (c *Conn) Send(frame any) { c.SendAll(frame) }
+
+// SendAll queues frames that belong together; they take one of the 32 places.
+func (c *Conn) SendAll(frames ...any) {
+	list := make([][]byte, 0, len(frames))
+	for _, frame := range frames {
+		raw, err := encode(frame)
+		if err != nil {
+			c.fail("frame", err)
+			return
+		}
+		list = append(list, raw)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closing || c.ended:
+	case len(list) == 0 || c.closing || c.ended:
 	case len(c.queue) == maxQueue:
 		c.queue = nil
 		c.shut(Slow, "answers are not read")
 	default:
-		c.queue = append(c.queue, raw)
+		c.queue = append(c.queue, list)
 		c.write()
 	}
 }
@@ -101,8 +127,8 @@ type refusal struct {
 	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
 }
 
-// pause is when a peer may try again what was refused for the moment.
-const pause = time.Second
+// retryLater is when a peer may try again what was refused for the moment.
+const retryLater = time.Second
 
 // Refuse returns the frame of this id with an error; what is no refusal is
 // logged and answered as kit/internal.
@@ -117,7 +143,7 @@ func (c *Conn) refusal(frameID string, err error) refusal {
 	}
 	answer := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
 	if r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable {
-		answer.RetryAfterMs = pause.Milliseconds()
+		answer.RetryAfterMs = retryLater.Milliseconds()
 	}
 	return answer
 }
@@ -214,10 +240,7 @@ func (c *Conn) take(raw []byte) {
 		r := c.refusal(f.ID, capability.ErrRateLimited)
 		r.RetryAfterMs = max(wait.Milliseconds(), 1)
 		c.Send(r)
-		select {
-		case <-time.After(wait):
-		case <-c.ctx.Done():
-		}
+		c.pause(wait)
 		return
 	}
 	switch {
@@ -230,6 +253,23 @@ func (c *Conn) take(raw []byte) {
 		c.handler.Frame(c, f)
 	default:
 		c.Refuse(f.ID, f.Unknown())
+	}
+}
+
+// counted takes a token for a control frame. Over the rate the next frame is
+// read when there is one.
+func (c *Conn) counted() bool {
+	wait, ok := c.group.limiter.Allow(c.id)
+	if !ok {
+		c.pause(wait)
+	}
+	return ok
+}
+
+func (c *Conn) pause(wait time.Duration) {
+	select {
+	case <-time.After(wait):
+	case <-c.ctx.Done():
 	}
 }
 
@@ -279,17 +319,11 @@ func (f Frame) Unknown() error {
 
 // proven reports whether the caller's proof still holds; else the socket closes.
 func (c *Conn) proven() bool {
-	c.mu.Lock()
-	now, last := time.Now(), c.provenAt
-	c.mu.Unlock()
-	if c.recheck == nil || now.Sub(last) < proofLasts {
+	if c.recheck == nil {
 		return true
 	}
 	err := c.recheck(c.ctx)
 	if err == nil {
-		c.mu.Lock()
-		c.provenAt = now
-		c.mu.Unlock()
 		return true
 	}
 	if r := capability.AsError(err); r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
@@ -298,6 +332,20 @@ func (c *Conn) proven() bool {
 		c.drop(websocket.CloseTryAgainLater, retryAfter(time.Second))
 	}
 	return false
+}
+
+// watched runs on the connection's timer: a socket on which nothing moves ends
+// with its proof, too.
+func (c *Conn) watched() {
+	defer c.recovered()
+	if c.isClosing() || !c.proven() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.watch.Reset(watchEvery)
+	}
 }
 
 // heartbeat runs on the connection's timer.
@@ -337,8 +385,10 @@ func (c *Conn) next() (step, []byte) {
 	switch {
 	case c.ended:
 	case len(c.queue) > 0:
-		frame := c.queue[0]
-		c.queue = c.queue[1:]
+		frame := c.queue[0][0]
+		if c.queue[0] = c.queue[0][1:]; len(c.queue[0]) == 0 {
+			c.queue = c.queue[1:]
+		}
 		return answer, frame
 	case c.goodbye != nil:
 		frame := c.goodbye
@@ -366,7 +416,9 @@ func (c *Conn) drain() {
 		case nothing:
 			return
 		case answer:
-			err = c.put(websocket.TextMessage, frame)
+			if c.proven() {
+				err = c.put(websocket.TextMessage, frame)
+			}
 		case heartbeat:
 			err = c.ping()
 		case state:
@@ -432,6 +484,9 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.cancel()
 	c.beat.Stop()
+	if c.watch != nil {
+		c.watch.Stop()
+	}
 	_ = c.ws.Close()
 	c.group.remove(c)
 	if c.handler.Closed != nil {

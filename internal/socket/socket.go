@@ -6,8 +6,9 @@
 // whose overflow closes the socket, and of the state that changes there is no
 // queue at all, only a mark that it has changed; what is sent is what it is
 // when the peer can take it. Nobody stays connected on a proof that has ended:
-// it is verified again, at most once a second, before a frame is taken and
-// before state is sent, and with every heartbeat.
+// it is verified again before each frame in either direction, and every second
+// where nothing moves. Control frames count as frames, and the bytes of a peer
+// are read no faster than its frames could come.
 package socket
 
 import (
@@ -49,7 +50,8 @@ const (
 	readWait   = 25 * time.Second // silence after which the peer is gone
 	writeWait  = 5 * time.Second
 	closeWait  = 2 * time.Second // for the peer's answer to a close
-	proofLasts = time.Second
+	pongWait   = time.Second
+	watchEvery = time.Second // how often the proof of an idle socket is looked at
 	// restartSpread is the time over which the clients of a node that goes away
 	// come back to the others.
 	restartSpread = 10 * time.Second
@@ -126,7 +128,7 @@ func (g *Group) Accept(call *capability.Call, h Handler) error {
 	if err := g.reserve(); err != nil {
 		return err
 	}
-	ws, err := g.upgrader.Upgrade(call.Writer(), call.Request(), nil)
+	ws, err := g.upgrader.Upgrade(throttled{call.Writer()}, call.Request(), nil)
 	if err != nil {
 		g.release()
 		if bad := (websocket.HandshakeError{}); errors.As(err, &bad) {

@@ -1,6 +1,7 @@
 package socket_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -391,9 +392,11 @@ func TestProofThatEnds(t *testing.T) {
 		act   func(*testing.T, *socket.Conn, *websocket.Conn)
 		ends  time.Duration
 	}{
-		"a frame":        {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
-		"the state":      {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
-		"an idle socket": {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, socket.Heartbeat},
+		"a frame":         {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
+		"the state":       {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
+		"a queued answer": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
+		"a fresh frame":   {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
+		"an idle socket":  {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, socket.Options{}, h, func(w *world) {
@@ -473,5 +476,88 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		closed(t, worse)
 		say(t, good, `{"type":"echo"}`)
 		read(t, good)
+	})
+}
+
+// What was queued while the proof held is not sent once it has ended.
+func TestQueuedFramesNeedAProof(t *testing.T) {
+	opened := make(chan *socket.Conn, 1)
+	inBubble(t, socket.Options{}, socket.Handler{Opened: func(c *socket.Conn) { opened <- c }}, func(w *world) {
+		ws, _ := w.dial("ada")
+		c := <-opened
+		for i := range 10 {
+			c.Send(frame{Type: "n", N: i})
+		}
+		synctest.Wait() // the first one waits for the peer to read
+		w.recheck.Store(new(error(capability.ErrUnauthenticated)))
+		if f := read(t, ws); f.N != 0 {
+			t.Errorf("read %+v first", f)
+		}
+		_, raw, err := ws.ReadMessage()
+		if end := new(websocket.CloseError); !errors.As(err, &end) || end.Code != socket.Unauthenticated {
+			t.Errorf("after the proof had ended: %s %v", raw, err)
+		}
+	})
+}
+
+// Control frames count as frames do: pings over the rate get no pong, and the
+// peer is read no faster.
+func TestControlFramesAreCounted(t *testing.T) {
+	for name, kind := range map[string]int{"ping": websocket.PingMessage, "pong": websocket.PongMessage} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, socket.Options{}, socket.Handler{Frame: echo}, func(w *world) {
+				ws, _ := w.dial("ada")
+				pongs := 0
+				ws.SetPongHandler(func(string) error { pongs++; return nil })
+				start := time.Now()
+				go func() {
+					for range 60 {
+						_ = ws.WriteMessage(kind, nil)
+					}
+					_ = ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"echo"}`))
+				}()
+				read(t, ws)
+				if took := time.Since(start); took < 900*time.Millisecond || pongs > 45 {
+					t.Errorf("60 of them were taken in %v with %d pongs", took, pongs)
+				}
+			})
+		})
+	}
+}
+
+// A message of endless parts, each without content, is read slowly.
+func TestEmptyPartsAreReadSlowly(t *testing.T) {
+	inBubble(t, socket.Options{}, socket.Handler{Frame: echo}, func(w *world) {
+		ws, _ := w.dial("ada")
+		parts := bytes.Repeat([]byte{0x00, 0x80, 0, 0, 0, 0}, 1<<20/6)
+		start := time.Now()
+		raw := ws.UnderlyingConn()
+		if _, err := raw.Write([]byte{0x01, 0x80, 0, 0, 0, 0}); err != nil { // a text that goes on
+			t.Fatal(err)
+		}
+		if _, err := raw.Write(parts); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < time.Second {
+			t.Errorf("a MiB of empty parts was read in %v", took)
+		}
+	})
+}
+
+// Frames that belong together take one place of the queue.
+func TestSendAll(t *testing.T) {
+	opened := make(chan *socket.Conn, 1)
+	inBubble(t, socket.Options{}, socket.Handler{Opened: func(c *socket.Conn) { opened <- c }}, func(w *world) {
+		ws, _ := w.dial("ada")
+		var frames []any
+		for i := range 100 {
+			frames = append(frames, frame{Type: "n", N: i})
+		}
+		(<-opened).SendAll(frames...)
+		for i := range 100 {
+			if f := read(t, ws); f.N != i {
+				t.Fatalf("frame %d is %+v", i, f)
+			}
+		}
 	})
 }

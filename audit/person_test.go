@@ -1,0 +1,66 @@
+package audit_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+)
+
+// TestErasedPersonStaysAsPseudonym: events stay under the user id and verify;
+// addresses and user agents are gone, that of the erasing request included.
+func TestErasedPersonStaysAsPseudonym(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db)
+		part := a.Capability()
+		ada := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{
+			Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"}, IP: "203.0.113.7", UserAgent: "Firefox"})
+		stranger := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "203.0.113.8", UserAgent: "curl"})
+		for _, record := range []struct {
+			ctx context.Context
+			e   audit.Event
+		}{
+			{ada, audit.Event{Action: "test/done", Subject: audit.Target{Type: "user", ID: "ada"}}},
+			{ada, audit.Event{Action: "test/done", Subject: audit.Target{Type: "board", ID: "b"}}},
+			{stranger, audit.Event{Action: "test/sign_in_failed", Subject: audit.Target{Type: "user", ID: "ada"}}},
+			{stranger, audit.Event{Action: "test/done", Subject: audit.Target{Type: "user", ID: "bob"}}},
+		} {
+			if err := a.Record(record.ctx, record.e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exported := 0
+		person := capability.Person{ID: "ada", Emails: []string{"ada@example.com"}}
+		if err := part.Export(ada, person, func(kind string, record any) error {
+			exported++
+			if e := record.(audit.Entry); kind != "audit_event" || e.IP == "" {
+				t.Errorf("%s %+v", kind, e)
+			}
+			return nil
+		}); err != nil || exported != 3 {
+			t.Errorf("%d events exported, want 3: %v", exported, err)
+		}
+		for _, want := range []int64{3, 0} { // it may have been killed
+			if erased, err := part.Erase(ada, person); err != nil || erased.Removed != want || len(erased.Kept) == 0 {
+				t.Errorf("%+v %v, want %d removed", erased, err, want)
+			}
+		}
+		list := events(t, a, audit.Filter{})
+		if len(list) != 5 {
+			t.Errorf("%d events, want the four and one of the erasure", len(list))
+		}
+		for _, e := range list {
+			if mine := e.Actor.ID == "ada" || e.Subject.ID == "ada"; mine && e.IP+e.UserAgent != "" {
+				t.Errorf("%s keeps %s %s", e.Action, e.IP, e.UserAgent)
+			} else if !mine && e.IP == "" {
+				t.Errorf("another person's %s lost its origin", e.Action)
+			}
+		}
+		if report, err := a.Verify(t.Context()); err != nil || report.Break != nil {
+			t.Errorf("%v %v", report.Break, err)
+		}
+	})
+}

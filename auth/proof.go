@@ -1,0 +1,163 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// Proof says what of a request proved a session.
+type Proof int
+
+// The proofs of a session. The zero value is a session that was read by its id.
+const (
+	ProofNone Proof = iota
+	ProofCookie
+	// ProofSessionToken is the token of [Auth.SessionToken].
+	ProofSessionToken
+	// ProofAccessToken is a short-lived access token.
+	ProofAccessToken
+)
+
+// A session token is sessionTokenVersion and, in base64url, the session's id
+// and a MAC under the session's own key: it lives as long as the session does.
+const (
+	sessionTokenVersion = "st1."
+	sessionTokenSize    = id.Len + sha256.Size
+)
+
+// SessionToken returns what proves a session to the library's routes in place
+// of its cookie, for clients that keep none: the token of better-auth's bearer
+// plugin. It is as good as the cookie, lives as long as the session, and is no
+// access token: the kit's own routes refuse it.
+func (a *Auth) SessionToken(s Session) (string, error) {
+	raw := []byte(s.ID)
+	mac, err := a.sessionMAC(s, "session-token")
+	if err != nil {
+		return "", err
+	}
+	return sessionTokenVersion + encoding.EncodeToString(append(raw, mac...)), nil
+}
+
+// sessionMAC is keyed by the session's own key and differs by use and message.
+func (a *Auth) sessionMAC(s Session, use string, message ...byte) ([]byte, error) {
+	key, err := a.sealer.Open(refreshContext(s.ID), s.refresh.sealed)
+	if err != nil {
+		return nil, err
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("kit/auth/" + use + "/v1/" + s.ID + "/" + s.DeviceID + "/"))
+	mac.Write(message)
+	return mac.Sum(nil), nil
+}
+
+// tokenSession returns the live session of a session token. Its use moves the
+// idle end. Refuses with auth/unauthenticated and kit/rate_limited.
+func (a *Auth) tokenSession(r *http.Request, token string) (Session, error) {
+	raw, err := encoding.DecodeString(strings.TrimPrefix(token, sessionTokenVersion))
+	if err != nil || len(raw) != sessionTokenSize || !isID(raw[:id.Len]) {
+		return Session{}, capability.ErrUnauthenticated
+	}
+	sessionID := string(raw[:id.Len])
+	if a.forgeries.refuses(r.Context(), sessionID) {
+		return Session{}, capability.ErrRateLimited
+	}
+	now := a.host.Now()
+	session, found, err := a.store.sessionByID(r.Context(), sessionID, now)
+	if err != nil {
+		return Session{}, unavailable("reading the session", err)
+	}
+	if found {
+		mac, err := a.sessionMAC(session, "session-token")
+		found = err == nil && hmac.Equal(mac, raw[id.Len:])
+	}
+	if !found {
+		a.forgeries.found(r.Context())
+		return Session{}, capability.ErrUnauthenticated
+	}
+	a.forgeries.trust(sessionID)
+	session.Proof = ProofSessionToken
+	return a.used(r.Context(), session, now)
+}
+
+// freshVersion begins a proof of [Auth.FreshToken]: the instant it was made, a
+// byte that is 1 for a second factor, and a MAC under the session's own key.
+const (
+	freshVersion = "ft1."
+	freshHeader  = "X-Kit-Fresh"
+	freshSize    = 8 + 1 + sha256.Size
+	// maxFreshTTL bounds how long such a proof is good for.
+	maxFreshTTL = 10 * time.Minute
+)
+
+// FreshToken returns what a client sends as X-Kit-Fresh for ten minutes to show
+// that the user of a session has just proved who they are, by a second factor
+// or a passkey if factor is set. It is for clients that prove the session with
+// an access token, which alone changes nothing about how a user signs in.
+func (a *Auth) FreshToken(s Session, factor bool) (string, error) {
+	message := binary.BigEndian.AppendUint64(nil, uint64(a.host.Now().UnixMilli()))
+	message = append(message, flag(factor))
+	mac, err := a.sessionMAC(s, "fresh", message...)
+	if err != nil {
+		return "", err
+	}
+	return freshVersion + encoding.EncodeToString(append(message, mac...)), nil
+}
+
+func flag(on bool) byte {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// Fresh reports whether the user of a session proved who they are less than age
+// ago, and whether by a second factor or a passkey. A request proved by an
+// access token counts only with a proof of [Auth.FreshToken].
+func (a *Auth) Fresh(r *http.Request, s Session, age time.Duration) (fresh, factor bool) {
+	now := a.host.Now()
+	within := func(at time.Time, age time.Duration) bool {
+		return !at.IsZero() && now.Sub(at) < age && at.Sub(now) <= leeway
+	}
+	if s.Proof == ProofCookie || s.Proof == ProofSessionToken {
+		fresh, factor = within(s.ConfirmedAt, age), within(s.FactorAt, age)
+	}
+	at, second, ok := a.freshProof(r, s)
+	if ok && within(at, min(age, maxFreshTTL)) {
+		fresh, factor = true, factor || second
+	}
+	return fresh || factor, factor
+}
+
+func (a *Auth) freshProof(r *http.Request, s Session) (at time.Time, factor, ok bool) {
+	given := r.Header.Values(freshHeader)
+	if len(given) != 1 {
+		return time.Time{}, false, false
+	}
+	encoded, ok := strings.CutPrefix(given[0], freshVersion)
+	raw, err := encoding.DecodeString(encoded)
+	if !ok || err != nil || len(raw) != freshSize {
+		return time.Time{}, false, false
+	}
+	message := raw[:freshSize-sha256.Size]
+	mac, err := a.sessionMAC(s, "fresh", message...)
+	if err != nil || !hmac.Equal(mac, raw[len(message):]) {
+		return time.Time{}, false, false
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(message))), message[8] == 1, true
+}
+
+// Confirm notes that the user of a session has just proved who they are, by a
+// second factor or a passkey if factor is set. It joins the transaction in ctx.
+func (a *Auth) Confirm(ctx context.Context, sessionID string, factor bool) error {
+	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		return a.store.confirmSession(ctx, sessionID, factor, a.host.DB.Now(ctx))
+	})
+}

@@ -1,0 +1,249 @@
+package signin_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+)
+
+// bearing is an attacker with a token of the signed-in user, and nothing else.
+func (b *browser) bearing(token string) *browser {
+	return b.a.native().with("Authorization", "Bearer "+token)
+}
+
+func (b *browser) accessToken() string {
+	b.a.t.Helper()
+	return b.get("/token").ok().field("token").(string)
+}
+
+// changes are the requests that change how a user signs in, which an access
+// token alone must not.
+func changes(b *browser) map[string]*answer {
+	return map[string]*answer{
+		"change email":         b.post("/change-email", object{"newEmail": "eve@example.com"}),
+		"change email by code": b.post("/email-otp/request-email-change", object{"newEmail": "eve@example.com"}),
+		"use the code":         b.post("/email-otp/change-email", object{"newEmail": "eve@example.com", "otp": "000000"}),
+		"passkey options":      b.get("/passkey/generate-register-options"),
+		"passkey":              b.post("/passkey/verify-registration", object{"response": object{}}),
+		"delete a passkey":     b.post("/passkey/delete-passkey", object{"id": "x"}),
+		"link":                 b.post("/link-social", object{"provider": "google"}),
+		"unlink":               b.post("/unlink-account", object{"providerId": "credential"}),
+		"hand on":              b.get("/one-time-token/generate"),
+	}
+}
+
+// A stolen access token is not the account: it changes nothing about how its
+// user signs in.
+func TestStolenAccessTokenIsNotTheAccount(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{OneTimeTokens: true, Anonymous: true})
+		home := a.signedUp(ada)
+		thief := home.bearing(home.accessToken())
+		for name, got := range changes(thief) {
+			if got.Status != 403 || got.code() != "SESSION_NOT_FRESH" {
+				t.Errorf("%s: got %d %s, want SESSION_NOT_FRESH", name, got.Status, got.Body)
+			}
+		}
+		for _, path := range []string{"enable", "disable", "generate-backup-codes"} {
+			thief.post("/two-factor/"+path, nil).want(400, "INVALID_PASSWORD")
+		}
+		thief.post("/change-password", object{"currentPassword": "", "newPassword": "of the thief"}).want(400, "INVALID_PASSWORD")
+		a.work()
+		if _, mailed := a.mail.last("eve@example.com"); mailed {
+			t.Error("the thief's address was asked")
+		}
+		visitor := a.browser()
+		visitor.post("/sign-in/anonymous", nil).ok()
+		visitor.bearing(visitor.accessToken()).post("/delete-anonymous-user", nil).want(403, "SESSION_NOT_FRESH")
+		visitor.post("/delete-anonymous-user", nil).ok()
+	})
+}
+
+// A proof makes fresh again: the password, or the second factor where one is on.
+func TestProofsMakeFresh(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		home := a.signedUp(ada)
+		change := func(b *browser) *answer { return b.post("/change-email", object{"newEmail": "new@example.com"}) }
+
+		a.clock.advance(25 * time.Hour)
+		change(home).want(403, "SESSION_NOT_FRESH")
+		home.post("/change-email", object{"newEmail": "new@example.com", "password": "wrong"}).want(400, "INVALID_PASSWORD")
+		home.post("/change-email", object{"newEmail": "new@example.com", "password": password}).ok()
+		change(home).want(403, "SESSION_NOT_FRESH")
+		home.post("/verify-password", object{"password": password}).ok()
+		change(home).ok()
+
+		client := home.bearing(home.accessToken())
+		change(client).want(403, "SESSION_NOT_FRESH")
+		proof := client.post("/verify-password", object{"password": password}).ok().Header.Get("X-Kit-Fresh")
+		change(client).want(403, "SESSION_NOT_FRESH")
+		change(client.with("X-Kit-Fresh", proof)).ok()
+		change(client.with("X-Kit-Fresh", proof[:len(proof)-2]+"AA")).want(403, "SESSION_NOT_FRESH")
+		other := a.signedUp("bob@example.com")
+		change(other.bearing(other.accessToken()).with("X-Kit-Fresh", proof)).want(403, "SESSION_NOT_FRESH")
+		a.clock.advance(10 * time.Minute)
+		change(client.with("X-Kit-Fresh", proof)).want(403, "SESSION_NOT_FRESH")
+
+		// A session token is as good as the cookie.
+		signedIn := a.native().post("/sign-in/email", object{"email": ada, "password": password}).ok()
+		change(home.bearing(signedIn.Header.Get("Set-Auth-Token"))).ok()
+		change(home.bearing(signedIn.Header.Get("Set-Auth-Jwt"))).want(403, "SESSION_NOT_FRESH")
+
+		// With a second factor on, the password alone confirms nothing.
+		app, _ := home.enableTOTP()
+		a.clock.advance(25 * time.Hour)
+		if header := home.post("/verify-password", object{"password": password}).ok().Header.Get("X-Kit-Fresh"); header != "" {
+			t.Error("a password confirmed a user with a second factor")
+		}
+		change(home).want(403, "SESSION_NOT_FRESH")
+		home.post("/change-email", object{"newEmail": "new@example.com", "password": password}).want(403, "SESSION_NOT_FRESH")
+		home.post("/change-password", object{"currentPassword": password, "newPassword": "of the thief"}).want(403, "SESSION_NOT_FRESH")
+		home.post("/delete-user", object{"password": password}).want(403, "SESSION_NOT_FRESH")
+		home.post("/two-factor/verify-totp", object{"code": app.code()}).ok()
+		change(home).ok()
+	})
+}
+
+// Turning the second factor off, or replacing what stands in for it, needs it.
+func TestSecondFactorGuardsItself(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		app, codes := a.signedUp(ada).enableTOTP()
+		trusted := a.browser()
+		trusted.signIn()
+		trusted.post("/two-factor/verify-totp", object{"code": app.code(), "trustDevice": true}).ok()
+		trusted.signIn() // without the factor
+		for _, path := range []string{"enable", "disable", "get-totp-uri", "generate-backup-codes"} {
+			trusted.post("/two-factor/"+path, object{"password": password}).want(403, "SESSION_NOT_FRESH")
+			trusted.post("/two-factor/"+path, object{"password": password, "code": "000000"}).want(401, "INVALID_CODE")
+		}
+		a.clock.advance(time.Hour) // passwords are counted
+		trusted.post("/two-factor/get-totp-uri", object{"password": password, "code": codes[0]}).ok()
+		trusted.post("/two-factor/get-totp-uri", object{"password": password, "code": codes[0]}).want(401, "INVALID_BACKUP_CODE")
+		trusted.post("/two-factor/disable", object{"password": password, "code": app.code()}).ok()
+	})
+}
+
+// Wrong codes count in a session too, apart from those of sign-ins.
+func TestWrongCodesCountInASession(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		home := a.signedUp(ada)
+		app, _ := home.enableTOTP()
+		for range 10 {
+			home.post("/two-factor/verify-totp", object{"code": "000000"}).want(401, "INVALID_CODE")
+		}
+		locked := home.post("/two-factor/verify-totp", object{"code": app.code()}).want(429, "ACCOUNT_TEMPORARILY_LOCKED")
+		if locked.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		b := a.browser() // signing in is not locked
+		b.signIn()
+		b.post("/two-factor/verify-totp", object{"code": app.code()}).ok()
+		a.clock.advance(15 * time.Minute)
+		home.post("/two-factor/verify-totp", object{"code": app.code()}).ok()
+	})
+}
+
+// The old address, where it was proved, is asked before and told after a change,
+// and can undo it: whoever changed it keeps no way in.
+func TestOldAddressApprovesAndUndoes(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		for _, byCode := range []bool{false, true} {
+			a := open(t, db, signin.Config{})
+			home := a.signedUp(ada)
+			a.verify(ada)
+			request := "/change-email"
+			if byCode {
+				request = "/email-otp/request-email-change"
+			}
+			home.post(request, object{"newEmail": "eve@example.com"}).ok()
+			asked := a.deliver(ada)
+			if asked.Kind != auth.MailApproveChange || asked.Detail != "eve@example.com" {
+				t.Fatalf("the old address was asked %+v", asked)
+			}
+			if _, early := a.mail.last("eve@example.com"); early && !byCode {
+				t.Fatal("the new address was asked before the old one approved")
+			}
+			a.browser().navigating().get(asked.Link).page(true)
+			a.browser().pressing().do("POST", asked.Link, nil).page(false)
+			proof := a.deliver("eve@example.com")
+			if byCode {
+				home.post("/email-otp/change-email", object{"newEmail": "eve@example.com", "otp": proof.Code}).ok()
+			} else {
+				home.pressing().do("POST", proof.Link, nil).page(false)
+			}
+			if got := home.user()["email"]; got != "eve@example.com" {
+				t.Fatalf("the address is %v", got)
+			}
+			told := a.deliver(ada)
+			if told.Kind != auth.MailEmailChanged || told.Link == "" {
+				t.Fatalf("the old address was told %+v", told)
+			}
+			a.clock.advance(time.Minute)
+			home.ownPage().register(newEd25519(t))
+			home.post("/change-password", object{"currentPassword": password, "newPassword": "of the thief"}).ok()
+
+			a.clock.advance(6 * 24 * time.Hour)
+			a.browser().navigating().get(told.Link).page(true)
+			a.browser().pressing().do("POST", told.Link, nil).page(false)
+			if home.user() != nil {
+				t.Error("whoever changed the address is still signed in")
+			}
+			user, found, err := a.UserByEmail(ctx, ada)
+			if err != nil || !found || !user.EmailVerified {
+				t.Fatalf("the address is not back: %+v %v", user, err)
+			}
+			for table, want := range map[string]int{"signin_passkey": 0, "signin_account": 0} {
+				var n int
+				must(t, db.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n))
+				if n != want {
+					t.Errorf("%s has %d rows, want %d", table, n, want)
+				}
+			}
+			a.browser().pressing().do("POST", told.Link, nil).page(false)
+			if n := a.audited("auth/email_change_undone"); n == 0 {
+				t.Error("the undoing is not on the trail")
+			}
+			must(t, a.DeleteUser(ctx, user.ID))
+		}
+	})
+}
+
+// What set-auth-token carries lives as long as the session, renews itself, and is
+// changed for access tokens.
+func TestBearerTokenLivesAsLongAsTheSession(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		token := a.native().post("/sign-up/email", object{"email": ada, "password": password}).ok().Header.Get("Set-Auth-Token")
+		client := a.browser().bearing(token)
+		for range 60 {
+			a.clock.advance(24 * time.Hour)
+			got := client.get("/get-session").ok()
+			if string(got.Body) == "null" || got.Header.Get("Set-Auth-Token") == "" {
+				t.Fatalf("got %s with the token %q", got.Body, got.Header.Get("Set-Auth-Token"))
+			}
+		}
+		access := client.get("/token").ok().field("token").(string)
+		client.bearing(access).get("/token").want(401, "UNAUTHORIZED")
+		if got := a.device(access); got != 200 {
+			t.Errorf("the access token on a kit route: %d", got)
+		}
+		if got := a.device(token); got != 401 {
+			t.Errorf("the session token on a kit route: %d, want 401", got)
+		}
+		client.post("/sign-out", nil).ok()
+		client.get("/token").want(401, "UNAUTHORIZED")
+	})
+}
+
+// device calls a user route of the kit with a token and returns the status.
+func (a *app) device(token string) int {
+	a.t.Helper()
+	return a.native().with("Authorization", "Bearer "+token).get("/devices").Status
+}

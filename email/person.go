@@ -1,0 +1,125 @@
+package email
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// eraseChunk bounds the jobs that one transaction of an erasure removes.
+const eraseChunk = 200
+
+// personRecord is a job in an export, with what is known of it. Contents are
+// left out: they carry links that act for the person.
+type personRecord struct {
+	JobDetail
+	Quota string `json:"quota,omitempty"`
+}
+
+// export emits the jobs that name the user or went to one of the addresses, and
+// the suppressions of the addresses.
+func (e *Email) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	keys, _ := e.keysOf(person)
+	for after := ""; ; {
+		jobs, err := e.store.jobsOf(ctx, person.ID, keys, after, eraseChunk)
+		if err != nil {
+			return err
+		}
+		for _, jobID := range jobs {
+			detail, err := e.Job(ctx, jobID)
+			if ErrJobNotFound.Is(capability.AsError(err)) {
+				continue // retention was faster
+			}
+			if err != nil {
+				return err
+			}
+			if err := emit("email_job", personRecord{JobDetail: detail}); err != nil {
+				return err
+			}
+			after = jobID
+		}
+		if len(jobs) < eraseChunk {
+			break
+		}
+	}
+	for _, address := range keys {
+		key, err := e.subject(ctx, address)
+		if err != nil {
+			return err
+		}
+		held, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
+		if err != nil {
+			return err
+		}
+		for _, s := range held {
+			s.Address = address
+			if err := emit("email_suppression", s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// erase removes the jobs and kept mail of a person and leaves the keyed hashes
+// of the addresses in suppressions, so that these still hold. Mail that waits to
+// go out to the person does not go out.
+func (e *Email) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
+	keys, mailboxes := e.keysOf(person)
+	removed := func(n int64, err error) error {
+		erased.Removed += n
+		return err
+	}
+	written, err := e.store.addressesOf(ctx, person.ID)
+	if err != nil {
+		return erased, err
+	}
+	hashed := int64(0)
+	for _, address := range slices.Concat(keys, written) {
+		key, err := e.subject(ctx, address)
+		if err != nil {
+			return erased, err
+		}
+		n, err := e.store.forgetAddress(ctx, key)
+		if hashed += n; err != nil {
+			return erased, err
+		}
+	}
+	erased.Removed += hashed
+	if len(mailboxes) > 0 {
+		if err := removed(e.mailbox.Remove(ctx, mailboxes)); err != nil {
+			return erased, err
+		}
+	}
+	for {
+		jobs, err := e.store.jobsOf(ctx, person.ID, keys, "", eraseChunk)
+		if err != nil {
+			return erased, err
+		}
+		if err := removed(e.store.removeJobs(ctx, jobs)); err != nil {
+			return erased, err
+		}
+		if len(jobs) < eraseChunk {
+			break
+		}
+	}
+	erased.Kept = []capability.Kept{{
+		What: "suppressions, under a keyed hash of the address",
+		Why:  "mail that was refused or cannot be delivered must not be sent again",
+	}}
+	return erased, nil
+}
+
+// keysOf returns what the person's addresses are known by, in jobs and in the mailbox.
+func (e *Email) keysOf(person capability.Person) (keys, mailboxes []string) {
+	for _, text := range person.Emails {
+		a, err := parseAddress(text)
+		if err != nil {
+			continue // nothing was ever sent there
+		}
+		keys, mailboxes = append(keys, e.keyOf(a)), append(mailboxes, strings.ToLower(a.spec))
+	}
+	return keys, mailboxes
+}

@@ -1,0 +1,97 @@
+package mount_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/internal/mount"
+)
+
+// dial sends text to a server as a client that then falls silent.
+func dial(t *testing.T, server *httptest.Server, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // the test fails rather than hangs
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// ends reads an answer and then the end of the connection.
+func ends(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	reader := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	if rest, err := io.ReadAll(reader); err != nil || len(rest) > 0 {
+		t.Errorf("the connection stays open after the answer: %q %v", rest, err)
+	}
+	return answer.StatusCode
+}
+
+func TestRefusalsDoNotWaitForABody(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) { c.BodyGrace = time.Hour })
+	server := httptest.NewServer(w.Mount)
+	t.Cleanup(server.Close)
+	for line, want := range map[string]int{
+		"POST /things/text":           401, // no proof
+		"POST /things/nowhere":        404, // no row
+		"POST /things/admin/things/7": 401, // a machine without a credential
+		"GET /things/maybe":           200, // a row that takes no body
+	} {
+		for _, framing := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			conn := dial(t, server, fmt.Sprintf("%s HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\n%s\r\n\r\n", line, framing))
+			if got := ends(t, conn); got != want {
+				t.Errorf("%s with %s: %d, want %d", line, framing, got, want)
+			}
+		}
+	}
+}
+
+func TestSlowBodiesEnd(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) { c.BodyGrace = 50 * time.Millisecond })
+	server := httptest.NewServer(w.Mount)
+	t.Cleanup(server.Close)
+	conn := dial(t, server, "POST /things/open HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	if got := ends(t, conn); got != 400 {
+		t.Errorf("a body that stops coming: %d, want 400", got)
+	}
+}
+
+// deadlines counts how often a read deadline is set on the connection.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error {
+	d.set++
+	return nil
+}
+
+// TestHostDeadlinesSurviveABody: a body that comes in time leaves the deadline
+// of the connection to the host.
+func TestHostDeadlinesSurviveABody(t *testing.T) {
+	w := newWorld(t, nil)
+	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequest("POST", "https://example.com/things/open", strings.NewReader(`{"text":"x"}`))
+	r.Header.Set("Content-Type", "application/json")
+	if w.ServeHTTP(d, r); d.Code != 201 || d.set != 0 {
+		t.Errorf("status %d with %d deadlines set, want 201 with none", d.Code, d.set)
+	}
+}

@@ -1,0 +1,213 @@
+package support
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// The bounds of what users send, in bytes but for the counts.
+const (
+	maxSubject       = 200
+	maxFeedback      = 10_000
+	maxMetadata      = 20
+	maxMetadataKey   = 64
+	maxMetadataValue = 500
+	maxUserFiles     = 5
+	maxObjectID      = 256
+)
+
+// MaxShown is how many messages a thread is shown with at most, the newest.
+const MaxShown = 100
+
+// maxMessages is how many messages a thread takes; further ones open another.
+const maxMessages = 1000
+
+// farthest is behind every instant a list begins with.
+const farthest = int64(1) << 53
+
+// Submit takes a message of a user from the app: it opens a thread, or appends
+// to one of the user's and opens that again. opened says which. Refuses with
+// support/not_found, support/invalid_category, support/rejected and
+// kit/invalid_request.
+func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, opened bool, err error) {
+	if err := s.check(&f); err != nil {
+		return ticket, false, err
+	}
+	files, err := s.userFiles(ctx, f)
+	if err != nil {
+		return ticket, false, err
+	}
+	from, key, err := s.addressOf(ctx, f.UserID)
+	if err != nil {
+		return ticket, false, err
+	}
+	var threadID string
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		now := s.db.Now(ctx)
+		if err := s.admit(ctx, string(ChannelApp), f.UserID); err != nil {
+			return err
+		}
+		opened, threadID = f.ThreadID == "", f.ThreadID
+		if opened {
+			threadID = id.New(now)
+			if err := s.openFromApp(ctx, threadID, f, from, key, now); err != nil {
+				return err
+			}
+		} else if err := s.appendFromApp(ctx, f, now); err != nil {
+			return err
+		}
+		m := newMessage{Message: Message{
+			ID: id.New(now), ThreadID: threadID, Direction: DirectionInbound, Channel: ChannelApp, Text: f.Message,
+			StrippedText: f.Message, Warnings: []string{}, Metadata: f.Metadata, CreatedAt: capability.Millis(now.UnixMilli()),
+		}, refs: []string{}}
+		for _, file := range files {
+			file.ID = id.New(now)
+			m.Attachments = append(m.Attachments, file)
+		}
+		if _, err := s.store.insertMessage(ctx, m); err != nil {
+			return err
+		}
+		return s.classifyLater(ctx, threadID, now)
+	})
+	if err != nil {
+		return ticket, false, err
+	}
+	ticket, err = s.Ticket(ctx, f.UserID, threadID)
+	return ticket, opened, err
+}
+
+func (s *Support) openFromApp(ctx context.Context, threadID string, f Feedback, from, key string, now time.Time) error {
+	source := LinkSession
+	return s.store.insertThread(ctx, Thread{
+		ID: threadID, Subject: f.Subject, Channel: ChannelApp, UserID: &f.UserID, FromAddress: optionalText(from), fromKey: key,
+		AccountLinkSource: &source, DeclaredCategory: optionalText(f.DeclaredCategory), Flags: Flags{NeedsReply: true},
+	}, now)
+}
+
+func (s *Support) appendFromApp(ctx context.Context, f Feedback, now time.Time) error {
+	thread, found, err := s.store.lockThread(ctx, f.ThreadID)
+	if err != nil {
+		return err
+	}
+	if !found || textOrNone(thread.UserID) != f.UserID {
+		return ErrNotFound
+	}
+	if thread.MessageCount >= maxMessages {
+		return capability.ErrInvalidRequest.Saying("The thread is full. Open another one.")
+	}
+	return s.store.inbound(ctx, f.ThreadID, f.DeclaredCategory, true, false, now)
+}
+
+func (s *Support) check(f *Feedback) error {
+	if f.Subject == "" && f.ThreadID == "" {
+		f.Subject = line(firstLine(f.Message), maxSubject)
+	}
+	for _, err := range []error{
+		capability.CheckUserID(f.UserID),
+		capability.CheckText("threadId", f.ThreadID, 0, id.Len),
+		capability.CheckText("subject", f.Subject, 0, maxSubject),
+		capability.CheckText("message", strings.TrimSpace(f.Message), 1, maxFeedback),
+		capability.CheckText("message", f.Message, 1, maxFeedback),
+		checkMetadata(f.Metadata),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if !clean(f.Subject) {
+		return capability.ErrInvalidRequest.Saying("subject is not plain text on one line.")
+	}
+	if f.DeclaredCategory != "" && !s.known(f.DeclaredCategory) {
+		return ErrInvalidCategory
+	}
+	f.Message = storable(f.Message)
+	if f.Metadata == nil {
+		f.Metadata = map[string]string{}
+	}
+	return nil
+}
+
+func checkMetadata(metadata map[string]string) error {
+	if len(metadata) > maxMetadata {
+		return capability.ErrInvalidRequest.Saying("metadata has more than %d entries.", maxMetadata)
+	}
+	for key, value := range metadata {
+		if err := capability.CheckText("a key of metadata", key, 1, maxMetadataKey); err != nil {
+			return err
+		}
+		if err := capability.CheckText("metadata", value, 0, maxMetadataValue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	return text
+}
+
+// addressOf returns the address that a user has verified, or nothing.
+func (s *Support) addressOf(ctx context.Context, userID string) (address, key string, err error) {
+	if s.peers.Auth == nil {
+		return "", "", nil
+	}
+	user, err := s.peers.Auth.User(ctx, userID)
+	if err != nil || !user.EmailVerified || user.Email == "" {
+		if capability.AsError(err).Status == 404 {
+			err = nil
+		}
+		return "", "", err
+	}
+	key, err = email.Canonical(user.Email)
+	if err != nil {
+		return "", "", nil
+	}
+	return user.Email, key, nil
+}
+
+// Tickets lists the threads of a user, the one that changed last first.
+func (s *Support) Tickets(ctx context.Context, userID string, page capability.Page) (capability.Items[Ticket], error) {
+	var none capability.Items[Ticket]
+	if err := capability.CheckUserID(userID); err != nil {
+		return none, err
+	}
+	threads, err := s.Threads(ctx, Filter{UserID: userID}, page)
+	if err != nil {
+		return none, err
+	}
+	items := capability.Items[Ticket]{Items: make([]Ticket, len(threads.Items)), NextCursor: threads.NextCursor}
+	for i, thread := range threads.Items {
+		items.Items[i] = thread.ticket()
+	}
+	return items, nil
+}
+
+// Ticket returns a thread of a user with its newest messages. Refuses with
+// support/not_found, also for the thread of somebody else.
+func (s *Support) Ticket(ctx context.Context, userID, threadID string) (TicketDetail, error) {
+	thread, err := s.Thread(ctx, threadID)
+	if err != nil {
+		return TicketDetail{}, err
+	}
+	if userID == "" || textOrNone(thread.UserID) != userID {
+		return TicketDetail{}, ErrNotFound
+	}
+	detail := TicketDetail{Ticket: thread.ticket(), Messages: make([]TicketMessage, len(thread.Messages))}
+	for i, m := range thread.Messages {
+		detail.Messages[i] = TicketMessage{ID: m.ID, Direction: m.Direction, Text: m.Text, Attachments: m.Attachments, CreatedAt: m.CreatedAt}
+	}
+	return detail, nil
+}
+
+func (t Thread) ticket() Ticket {
+	return Ticket{
+		ID: t.ID, Subject: t.Subject, Channel: t.Channel, State: t.State, DeclaredCategory: t.DeclaredCategory,
+		MessageCount: t.MessageCount, CreatedAt: t.CreatedAt, UpdatedAt: capability.Millis(t.lastAt),
+	}
+}

@@ -1,0 +1,37 @@
+package support
+
+import "github.com/kitbackend/kit/capability"
+
+// The refusals of support. Text over its bounds is kit/invalid_request.
+var (
+	ErrNotFound        = capability.NewError(404, "support/not_found", "There is no such thread.")
+	ErrInvalidCategory = capability.NewError(422, "support/invalid_category", "There is no such category.")
+	// ErrRejected carries a [Rejection] in its details.
+	ErrRejected = capability.NewError(429, "support/rejected", "Too many messages. Wait and try again.")
+	// ErrUnparseable is met in process and at the listener only.
+	ErrUnparseable          = capability.NewError(422, "support/unparseable_message", "This is not a mail: it has no header that can be read.")
+	ErrClassificationFailed = capability.NewError(502, "support/classification_failed", "The model did not return a classification that can be used.")
+	ErrReplyFailed          = capability.NewError(409, "support/reply_failed", "The reply cannot be sent to this person.")
+)
+
+func refusals() []*capability.Error {
+	return []*capability.Error{
+		ErrNotFound, ErrInvalidCategory, ErrRejected, ErrUnparseable, ErrClassificationFailed, ErrReplyFailed,
+	}
+}
+
+// RejectionReason says which guard refused a message.
+type RejectionReason string
+
+// The reasons. A mail that is too large is kit/body_too_large.
+const (
+	RejectionSender RejectionReason = "rate_sender"
+	RejectionTotal  RejectionReason = "rate_total"
+)
+
+// Rejection is in the details of [ErrRejected].
+type Rejection struct {
+	Reason RejectionReason `json:"reason"`
+	// RetryAfter is in seconds.
+	RetryAfter int64 `json:"retryAfter"`
+}

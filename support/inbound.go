@@ -1,0 +1,397 @@
+package support
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/id"
+)
+
+// Envelope is who a mail was handed over by and for.
+type Envelope struct {
+	// From is the reverse path, empty for bounces.
+	From string
+	// To are the recipients; their headers do not count.
+	To []string
+}
+
+// Outcome says what became of a mail.
+type Outcome string
+
+// The outcomes. An inbox without addresses ignores every mail; so it does with
+// one to none of its addresses.
+const (
+	OutcomeStored    Outcome = "stored"
+	OutcomeDuplicate Outcome = "duplicate"
+	OutcomeBounce    Outcome = "bounce"
+	OutcomeIgnored   Outcome = "ignored"
+)
+
+// Receipt is the result of [Support.Receive].
+type Receipt struct {
+	Outcome Outcome
+	// ThreadID and MessageID are set for mails that are stored, now or before.
+	ThreadID, MessageID string
+}
+
+// Receive takes a mail. When it returns without an error the mail is stored, or
+// nothing is to be stored of it. The same mail again is stored once. Refuses
+// with kit/body_too_large, support/rejected and support/unparseable_message.
+func (s *Support) Receive(ctx context.Context, envelope Envelope, raw []byte) (Receipt, error) {
+	inbox, ok := s.inbox(envelope.To)
+	if !ok {
+		return Receipt{Outcome: OutcomeIgnored}, nil
+	}
+	if int64(len(raw)) > s.cfg.Guard.MaxRawBytes {
+		return Receipt{}, capability.ErrBodyTooLarge
+	}
+	if err := s.admit(ctx, string(ChannelEmail), senderKey(envelope.From)); err != nil {
+		return Receipt{}, err
+	}
+	p, ok := parse(raw)
+	if !ok {
+		return Receipt{}, ErrUnparseable
+	}
+	if bounced, err := s.bounce(ctx, envelope, &p, raw); err != nil || bounced {
+		return Receipt{Outcome: OutcomeBounce}, err
+	}
+	in := s.understand(envelope, inbox, &p, raw)
+	if receipt, found, err := s.before(ctx, in); err != nil || found {
+		return receipt, err
+	}
+	if err := s.keepFiles(ctx, in); err != nil {
+		return Receipt{}, err
+	}
+	receipt, err := s.put(ctx, in)
+	if err != nil || receipt.Outcome == OutcomeDuplicate {
+		s.dropFiles(ctx, in)
+	}
+	return receipt, err
+}
+
+// inbox finds the inbound address that a mail is for.
+func (s *Support) inbox(recipients []string) (address string, ok bool) {
+	if len(s.inboxes) == 0 {
+		s.inert.Do(func() { s.host.Log.Info("support has no inbound address: mail is ignored") })
+		return "", false
+	}
+	for _, recipient := range recipients {
+		if address, ok := s.inboxOfRecipient(recipient); ok {
+			return address, true
+		}
+	}
+	return "", false
+}
+
+// inboxOfRecipient compares canonical forms, without a plus tag where the
+// address with it is none of ours.
+func (s *Support) inboxOfRecipient(recipient string) (string, bool) {
+	key, err := email.Canonical(recipient)
+	if err != nil {
+		return "", false
+	}
+	if address, ok := s.inboxes[key]; ok {
+		return address, true
+	}
+	local, domain, _ := strings.Cut(key, "@")
+	if tag := strings.IndexByte(local, '+'); tag > 0 {
+		address, ok := s.inboxes[local[:tag]+"@"+domain]
+		return address, ok
+	}
+	return "", false
+}
+
+// senderKey is what the guard counts by: "" for a bounce.
+func senderKey(address string) string {
+	if address == "" || address == "<>" {
+		return ""
+	}
+	if key, err := email.Canonical(address); err == nil {
+		return key
+	}
+	return strings.ToLower(clip(strings.ToValidUTF8(address, ""), 320))
+}
+
+// bounce hands what a mail server reports to email. Whatever it is about, it is
+// nobody's message.
+func (s *Support) bounce(ctx context.Context, envelope Envelope, p *parsed, raw []byte) (bool, error) {
+	if !p.report && senderKey(envelope.From) != "" {
+		return false, nil
+	}
+	applied := 0
+	if s.peers.Email != nil {
+		var err error
+		if applied, err = s.peers.Email.IngestMail(ctx, raw); err != nil {
+			return false, err
+		}
+	}
+	return p.report || applied > 0 || (senderKey(envelope.From) == "" && p.fromMachine()), nil
+}
+
+// incoming is a mail on its way into a thread.
+type incoming struct {
+	message   newMessage
+	files     []part
+	subject   string
+	inbox     string
+	fromKey   string
+	auth      authenticity
+	refs      []string
+	automated bool
+}
+
+// mailID finds the message ids in In-Reply-To and References.
+var mailID = regexp.MustCompile(`<[^<>\s]{3,996}>`)
+
+// maxMailIDs bounds the ids that are looked up.
+const maxMailIDs = 50
+
+// referredTo lists the message ids a mail refers to: In-Reply-To first, then
+// References, newest first.
+func referredTo(h header) (ids []string) {
+	add := func(found []string) {
+		for _, one := range found {
+			if len(ids) < maxMailIDs && clean(one) && !slices.Contains(ids, one) {
+				ids = append(ids, one)
+			}
+		}
+	}
+	add(mailID.FindAllString(h.get("in-reply-to"), maxMailIDs))
+	references := mailID.FindAllString(h.get("references"), -1)
+	slices.Reverse(references)
+	add(references[:min(len(references), maxMailIDs)])
+	return ids
+}
+
+func (s *Support) understand(envelope Envelope, inbox string, p *parsed, raw []byte) *incoming {
+	from := p.header.from()
+	fromKey, err := email.Canonical(from.address)
+	address := ""
+	if err == nil {
+		address = clip(line(from.address, 320), 254)
+	}
+	in := &incoming{
+		inbox: inbox, fromKey: fromKey, files: p.files, refs: referredTo(p.header),
+		subject: line(p.header.text("subject"), maxSubject), auth: s.authenticate(raw, p.header, from, fromKey),
+		automated: p.automated(senderKey(envelope.From), fromKey, s.own),
+	}
+	s.suspect(p, in, from)
+	messageID := mailID.FindString(p.header.get("message-id"))
+	if !clean(messageID) {
+		messageID = ""
+	}
+	in.message = newMessage{Message: Message{
+		Direction: DirectionInbound, Channel: ChannelEmail, From: optionalText(address), Text: p.text, StrippedText: stripped(p.text),
+		MessageID: optionalText(messageID), Automated: in.automated, Warnings: append([]string{}, p.warnings...),
+		Metadata: map[string]string{},
+	}, recipient: inbox, refs: append([]string{}, in.refs...), dedupe: dedupe(messageID, inbox, fromKey, raw)}
+	if len(in.refs) > 0 {
+		in.message.InReplyTo = &in.refs[0]
+	}
+	return in
+}
+
+// dedupe is the same for a mail that is delivered again. Sender and inbox are
+// part of it, so that nobody can shut out the mail of somebody else.
+func dedupe(messageID, inbox, fromKey string, raw []byte) string {
+	content := []byte(messageID)
+	if messageID == "" {
+		content = raw
+	}
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte(inbox), []byte(fromKey), content} {
+		size := len(part)
+		sum.Write([]byte{byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)})
+		sum.Write(part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// suspect notes the signs of a deception.
+func (s *Support) suspect(p *parsed, in *incoming, from sender) {
+	if in.auth.failed {
+		p.warn(warnAuthFailed)
+	}
+	if !from.single && p.header.has("from") {
+		p.warn(warnSenders)
+	}
+	if strings.Contains(from.name, "@") && !strings.Contains(strings.ToLower(from.name), strings.ToLower(from.address)) {
+		p.warn(warnNameAddress)
+	}
+	if strings.ContainsFunc(p.header.text("subject")+p.header.text("from"), func(r rune) bool { return r != '\t' && r >= 0x2000 && unfit(r) }) {
+		p.warn(warnBidi)
+	}
+	if reply := bareAddress(p.header.get("reply-to")); reply != "" && in.fromKey != "" {
+		if !aligned(afterAt(strings.ToLower(reply)), afterAt(in.fromKey)) {
+			p.warn(warnReplyTo)
+		}
+	}
+}
+
+func (in *incoming) suspicious() bool {
+	return slices.ContainsFunc(in.message.Warnings, func(w string) bool { return suspicions[w] })
+}
+
+// before reports whether a mail was stored before.
+func (s *Support) before(ctx context.Context, in *incoming) (Receipt, bool, error) {
+	messageID, threadID, found, err := s.store.stored(ctx, in.message.dedupe)
+	return Receipt{Outcome: OutcomeDuplicate, ThreadID: threadID, MessageID: messageID}, found, err
+}
+
+// keepFiles stores attachments, or only names them.
+func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
+	now := s.host.Now()
+	for _, file := range in.files {
+		a := Attachment{ID: id.New(now), Name: file.name, Type: file.kind, Size: file.size}
+		if s.peers.Files.Keep != nil && file.size > 0 {
+			content, err := io.ReadAll(file.open())
+			if err == nil {
+				if a.objectID, err = s.peers.Files.Keep(ctx, a.Name, a.Type, content); err != nil {
+					s.dropFiles(ctx, in)
+					return err
+				}
+			}
+		}
+		in.message.Attachments = append(in.message.Attachments, a)
+	}
+	return nil
+}
+
+// dropFiles removes what was kept for a mail that is not stored.
+func (s *Support) dropFiles(ctx context.Context, in *incoming) {
+	for _, a := range in.message.Attachments {
+		if a.objectID != "" && s.peers.Files.Remove != nil {
+			if err := s.peers.Files.Remove(context.WithoutCancel(ctx), a.objectID); err != nil {
+				s.host.Log.Warn("support could not remove an attachment", "error", err)
+			}
+		}
+	}
+}
+
+var errStoredMeanwhile = errors.New("support: another node stored the mail")
+
+// put stores a mail in the thread it belongs to, or in one of its own.
+func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err error) {
+	user, err := s.userOf(ctx, in)
+	if err != nil {
+		return receipt, err
+	}
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		now := s.db.Now(ctx)
+		m := in.message
+		m.ID, m.CreatedAt = id.New(now), capability.Millis(now.UnixMilli())
+		thread, related, err := s.belongs(ctx, in)
+		if err != nil {
+			return err
+		}
+		if thread != "" {
+			err = s.store.inbound(ctx, thread, "", !in.automated, in.suspicious(), now)
+		} else {
+			thread = id.New(now)
+			err = s.store.insertThread(ctx, in.thread(thread, related, user), now)
+		}
+		if err != nil {
+			return err
+		}
+		m.ThreadID = thread
+		added, err := s.store.insertMessage(ctx, m)
+		if err != nil {
+			return err
+		}
+		if !added {
+			return errStoredMeanwhile
+		}
+		receipt = Receipt{Outcome: OutcomeStored, ThreadID: thread, MessageID: m.ID}
+		if in.automated {
+			return nil
+		}
+		return s.classifyLater(ctx, thread, now)
+	})
+	if errors.Is(err, errStoredMeanwhile) {
+		receipt, _, err = s.before(ctx, in)
+	}
+	return receipt, err
+}
+
+// userOf links a mail that proved its origin to the user who verified its
+// address.
+func (s *Support) userOf(ctx context.Context, in *incoming) (userID string, err error) {
+	if !in.auth.aligned || s.peers.Auth == nil || in.fromKey == "" {
+		return "", nil
+	}
+	user, found, err := s.peers.Auth.UserByEmail(ctx, in.fromKey)
+	if err != nil || !found || !user.EmailVerified {
+		return "", err
+	}
+	return user.ID, nil
+}
+
+func (in *incoming) thread(threadID, related, user string) Thread {
+	t := Thread{
+		ID: threadID, Subject: in.subject, Channel: ChannelEmail, UserID: optionalText(user), FromAddress: in.message.From,
+		RelatedThreadID: optionalText(related), fromKey: in.fromKey, inbox: in.inbox, verified: in.auth.aligned, authFailed: in.auth.failed,
+		Flags: Flags{NeedsReply: !in.automated, Suspicious: in.suspicious()},
+	}
+	if user != "" {
+		source := LinkEmailAddress
+		t.AccountLinkSource = &source
+	}
+	return t
+}
+
+// maxReferred bounds the threads that are looked at.
+const maxReferred = 100
+
+// belongs finds the thread that a mail refers to and whose person sent it. The
+// thread of anybody else is related at most.
+func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related string, err error) {
+	if len(in.refs) == 0 {
+		return "", "", nil
+	}
+	if in.fromKey != "" {
+		hits, err := s.store.referenced(ctx, in.refs, in.fromKey, maxReferred)
+		if err != nil {
+			return "", "", err
+		}
+		for _, ref := range in.refs {
+			for _, hit := range hits {
+				if hit.messageID != ref || !in.entitled(hit) {
+					continue
+				}
+				_, found, err := s.store.lockThread(ctx, hit.thread.ID) // so that its messages keep their order
+				if err != nil {
+					return "", "", err
+				}
+				if found {
+					return hit.thread.ID, "", nil
+				}
+			}
+		}
+	}
+	related, err = s.store.anyReferenced(ctx, in.refs)
+	return "", related, err
+}
+
+// entitled reports whether the sender, whose address is the thread's, may enter
+// it: a thread that began with a proof of the address goes on with one.
+func (in *incoming) entitled(hit reference) bool {
+	switch {
+	case in.auth.failed, hit.thread.MessageCount >= maxMessages:
+		return false
+	}
+	return in.auth.aligned || !hit.thread.verified
+}
+
+// classifyLater has a thread judged once the transaction has committed.
+func (s *Support) classifyLater(ctx context.Context, threadID string, now time.Time) error {
+	return s.host.Jobs.SetAlarm(ctx, classifyBinding, threadID, now, threadID)
+}

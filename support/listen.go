@@ -1,0 +1,153 @@
+package support
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// The bounds of a connection.
+const (
+	maxRecipients = 20
+	maxSMTPLine   = 4000
+)
+
+// Run takes mail where [Config.Listen] says until ctx ends. The kit calls it; without
+// an address or without an inbound address there is nothing to do.
+func (s *Support) Run(ctx context.Context) error {
+	if s.cfg.Listen.Address == "" || len(s.inboxes) == 0 {
+		return nil
+	}
+	listener, err := net.Listen(s.cfg.Listen.Network, s.cfg.Listen.Address)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, listener)
+}
+
+// Serve takes mail over SMTP, or LMTP where the configuration says so, until ctx
+// ends; it closes the listener. Mails under way are given up then, which their
+// senders see and repeat.
+func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
+	cfg := s.cfg.Listen
+	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
+		return &session{support: s, ctx: ctx}, nil
+	}))
+	server.Domain, server.LMTP, server.TLSConfig = cfg.Domain, cfg.LMTP, cfg.TLS
+	server.MaxRecipients, server.MaxMessageBytes, server.MaxLineLength = maxRecipients, s.cfg.Guard.MaxRawBytes, maxSMTPLine
+	server.ReadTimeout, server.WriteTimeout = cfg.Timeout, cfg.Timeout
+	server.EnableSMTPUTF8 = true
+	server.ErrorLog = smtpLog{s}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = server.Close()
+		close(stopped)
+	})
+	err := server.Serve(&limited{Listener: listener, free: make(chan struct{}, cfg.MaxConnections)})
+	if stop() {
+		return errors.Join(err, server.Close())
+	}
+	<-stopped
+	return nil
+}
+
+// limited bounds the connections at once; further ones are sent away.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.free <- struct{}{}:
+			return &counted{Conn: conn, done: sync.OnceFunc(func() { <-l.free })}, nil
+		default:
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // of a socket, not of the kit's clock
+			_, _ = conn.Write([]byte("421 4.3.2 Too many connections, try again later\r\n"))
+			_ = conn.Close()
+		}
+	}
+}
+
+type counted struct {
+	net.Conn
+	done func()
+}
+
+func (c *counted) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}
+
+// smtpLog notes what the server reports, which is little and from outside.
+type smtpLog struct{ s *Support }
+
+func (l smtpLog) Printf(string, ...any) { l.s.host.Log.Debug("support: a mail connection failed") }
+func (l smtpLog) Println(...any)        { l.s.host.Log.Debug("support: a mail connection failed") }
+
+// session is one connection's mail.
+type session struct {
+	support  *Support
+	ctx      context.Context
+	envelope Envelope
+}
+
+func (m *session) Reset()        { m.envelope = Envelope{} }
+func (m *session) Logout() error { return nil }
+
+func (m *session) Mail(from string, _ *smtp.MailOptions) error {
+	if err := m.support.admissible(m.ctx, string(ChannelEmail), senderKey(from)); err != nil {
+		return reply(err)
+	}
+	m.envelope.From = from
+	return nil
+}
+
+func (m *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if _, ok := m.support.inboxOfRecipient(to); !ok {
+		return errNotOurs
+	}
+	m.envelope.To = append(m.envelope.To, to)
+	return nil
+}
+
+func (m *session) Data(r io.Reader) error {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err // too large, or the connection broke
+	}
+	_, err = m.support.Receive(m.ctx, m.envelope, raw)
+	return reply(err)
+}
+
+var errNotOurs = &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such mailbox"}
+
+// reply says to a mail server what a refusal means: whether it shall try again.
+func reply(err error) error {
+	var refusal *capability.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, capability.ErrBodyTooLarge):
+		return &smtp.SMTPError{Code: 552, EnhancedCode: smtp.EnhancedCode{5, 3, 4}, Message: "The message is too large"}
+	case errors.Is(err, ErrRejected):
+		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Too many messages, try again later"}
+	case errors.Is(err, ErrUnparseable):
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "The message has no header"}
+	case errors.As(err, &refusal) && refusal.Status < 500:
+		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "The message was refused"}
+	}
+	return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "Something went wrong here, try again later"}
+}

@@ -1,0 +1,129 @@
+package support
+
+import (
+	"net/http"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+func (s *Support) routes() []capability.Route {
+	user := capability.User()
+	read := capability.ControlPlane("support:threads:read")
+	return capability.Mount(s.cfg.BasePath,
+		capability.Route{Method: "POST", Path: "/feedback", Guard: user, MaxBody: 64 << 10, Idempotent: true,
+			Summary:  "Open a thread, or append to one of the caller's.",
+			Refusals: []*capability.Error{ErrNotFound, ErrInvalidCategory, ErrRejected},
+			Handle:   capability.JSON(http.StatusCreated, s.postFeedback)},
+		capability.Route{Method: "GET", Path: "/feedback", Guard: user,
+			Summary: "The caller's threads, the one that changed last first.",
+			Handle:  capability.List(s.listFeedback)},
+		capability.Route{Method: "GET", Path: "/feedback/:id", Guard: user,
+			Summary:  "One of the caller's threads with its messages.",
+			Refusals: []*capability.Error{ErrNotFound},
+			Handle:   capability.JSON(http.StatusOK, s.getFeedback)},
+		capability.Route{Method: "GET", Path: "/threads", Guard: read,
+			Summary:  "List threads, the one that changed last first.",
+			Refusals: []*capability.Error{ErrInvalidCategory},
+			Handle:   capability.List(s.listThreads)},
+		capability.Route{Method: "GET", Path: "/threads/:id", Guard: read,
+			Summary:  "One thread with its messages.",
+			Refusals: []*capability.Error{ErrNotFound},
+			Handle:   capability.JSON(http.StatusOK, s.getThread)},
+		capability.Route{Method: "GET", Path: "/replies", Guard: read,
+			Summary: "List replies, newest first.",
+			Handle:  capability.List(s.listReplies)},
+		capability.Route{Method: "POST", Path: "/threads/:id/archive", Guard: capability.ControlPlane("support:threads:archive"), MaxBody: 1 << 10,
+			Summary:  "Archive a thread, or open it again.",
+			Refusals: []*capability.Error{ErrNotFound},
+			Handle:   capability.JSON(http.StatusOK, s.postArchive)},
+		capability.Route{Method: "POST", Path: "/threads/:id/reply", Guard: capability.ControlPlane("support:threads:reply"), MaxBody: 256 << 10, Idempotent: true,
+			Summary:  "Reply to the person of a thread.",
+			Refusals: []*capability.Error{ErrNotFound, ErrReplyFailed},
+			Handle:   capability.JSON(http.StatusCreated, s.postReply)},
+		capability.Route{Method: "POST", Path: "/threads/:id/reclassify", Guard: capability.ControlPlane("support:threads:reclassify"), MaxBody: 1 << 10,
+			Summary:  "Classify a thread again, or set its category.",
+			Refusals: []*capability.Error{ErrNotFound, ErrInvalidCategory, ErrClassificationFailed},
+			Handle:   capability.JSON(http.StatusOK, s.postReclassify)},
+		capability.Route{Method: "POST", Path: "/threads/:id/flags", Guard: capability.ControlPlane("support:threads:flag"), MaxBody: 4 << 10,
+			Summary:  "Set flags of a thread.",
+			Refusals: []*capability.Error{ErrNotFound},
+			Handle:   capability.JSON(http.StatusOK, s.postFlags)},
+	)
+}
+
+// feedbackBody is what a user sends.
+type feedbackBody struct {
+	ThreadID         string            `json:"threadId,omitempty"`
+	Subject          string            `json:"subject,omitempty"`
+	Message          string            `json:"message"`
+	DeclaredCategory string            `json:"declaredCategory,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
+	Attachments      []string          `json:"attachments,omitempty"`
+}
+
+func (s *Support) postFeedback(c *capability.Call, body feedbackBody) (TicketDetail, error) {
+	ticket, _, err := s.Submit(c.Context(), Feedback{
+		UserID: c.Caller.UserID, ThreadID: body.ThreadID, Subject: body.Subject, Message: body.Message,
+		DeclaredCategory: body.DeclaredCategory, Metadata: body.Metadata, Attachments: body.Attachments,
+	})
+	return ticket, err
+}
+
+func (s *Support) listFeedback(c *capability.Call, page capability.Page) (capability.Items[Ticket], error) {
+	return s.Tickets(c.Context(), c.Caller.UserID, page)
+}
+
+func (s *Support) getFeedback(c *capability.Call, _ capability.None) (TicketDetail, error) {
+	return s.Ticket(c.Context(), c.Caller.UserID, c.Param("id"))
+}
+
+func (s *Support) listThreads(c *capability.Call, page capability.Page) (capability.Items[Thread], error) {
+	return s.Threads(c.Context(), Filter{
+		State: State(c.Query("state")), Category: c.Query("category"), Priority: Priority(c.Query("priority")),
+		Sentiment: Sentiment(c.Query("sentiment")), Channel: Channel(c.Query("channel")), Flag: c.Query("flag"),
+		Assignee: c.Query("assignee"), UserID: c.Query("userId"), Query: c.Query("q"),
+	}, page)
+}
+
+func (s *Support) getThread(c *capability.Call, _ capability.None) (ThreadDetail, error) {
+	return s.Thread(c.Context(), c.Param("id"))
+}
+
+func (s *Support) listReplies(c *capability.Call, page capability.Page) (capability.Items[Message], error) {
+	return s.Replies(c.Context(), page)
+}
+
+// archiveBody archives unless it says false.
+type archiveBody struct {
+	Archived *bool `json:"archived,omitempty"`
+}
+
+func (s *Support) postArchive(c *capability.Call, body archiveBody) (Thread, error) {
+	return s.Archive(c.Context(), c.Param("id"), body.Archived == nil || *body.Archived)
+}
+
+type replyBody struct {
+	Message string `json:"message"`
+	HTML    string `json:"html,omitempty"`
+}
+
+func (s *Support) postReply(c *capability.Call, body replyBody) (Message, error) {
+	return s.Reply(c.Context(), Answer{ThreadID: c.Param("id"), Message: body.Message, HTML: body.HTML, Actor: c.Caller.ConnectionID})
+}
+
+// reclassifyBody sets the category, or has the thread judged again without one.
+type reclassifyBody struct {
+	Category string `json:"category,omitempty"`
+}
+
+func (s *Support) postReclassify(c *capability.Call, body reclassifyBody) (Thread, error) {
+	return s.Reclassify(c.Context(), c.Param("id"), body.Category)
+}
+
+type flagsBody struct {
+	Flags FlagChange `json:"flags"`
+}
+
+func (s *Support) postFlags(c *capability.Call, body flagsBody) (Thread, error) {
+	return s.SetFlags(c.Context(), c.Param("id"), body.Flags)
+}

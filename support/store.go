@@ -1,0 +1,351 @@
+package support
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+)
+
+// store is all the SQL of support.
+type store struct{ db *database.DB }
+
+const threadColumns = `t.id, t.channel, t.state, t.subject, t.user_id, t.from_address, t.from_key, t.link_source, t.verified,
+	t.inbox, t.related_id, t.declared_category, t.category, t.priority, t.sentiment, t.summary, t.confidence, t.classified_by,
+	t.classified_at, t.classified_count, t.auth_failed, t.starred, t.needs_reply, t.spam, t.suspicious, t.assignee,
+	t.snoozed_until, t.message_count, t.first_replied_at, t.last_inbound_at, t.last_outbound_at, t.last_at, t.created_at,
+	t.archived_at`
+
+func scanThread(row database.Scanner) (t Thread, err error) {
+	var user, from, link, related, declared, assignee string
+	var classified, snoozed, replied, inbound, outbound, created, archived int64
+	err = row.Scan(&t.ID, &t.Channel, &t.State, &t.Subject, &user, &from, &t.fromKey, &link, &t.verified,
+		&t.inbox, &related, &declared, &t.Category, &t.Priority, &t.Sentiment, &t.Summary, &t.Confidence, &t.By,
+		&classified, &t.classifiedOfCount, &t.authFailed, &t.Flags.Starred, &t.Flags.NeedsReply, &t.Flags.Spam,
+		&t.Flags.Suspicious, &assignee, &snoozed, &t.MessageCount, &replied, &inbound, &outbound, &t.lastAt, &created, &archived)
+	t.UserID, t.FromAddress, t.RelatedThreadID = optionalText(user), optionalText(from), optionalText(related)
+	t.DeclaredCategory, t.Flags.Assignee = optionalText(declared), optionalText(assignee)
+	if link != "" {
+		source := LinkSource(link)
+		t.AccountLinkSource = &source
+	}
+	t.ClassifiedAt, t.Flags.SnoozedUntil, t.FirstRepliedAt = optionalTime(classified), optionalTime(snoozed), optionalTime(replied)
+	t.LastInboundAt, t.LastOutboundAt, t.ArchivedAt = optionalTime(inbound), optionalTime(outbound), optionalTime(archived)
+	t.CreatedAt = capability.Millis(created)
+	return t, err
+}
+
+func optionalText(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func optionalTime(ms int64) *capability.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := capability.Millis(ms)
+	return &t
+}
+
+func textOrNone(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+func (s store) thread(ctx context.Context, id string) (Thread, bool, error) {
+	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1`, id)
+}
+
+// lockThread reads a thread that the transaction is going to change.
+func (s store) lockThread(ctx context.Context, id string) (Thread, bool, error) {
+	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1 /*pg FOR UPDATE */`, id)
+}
+
+// insertThread writes a thread with its first message, which is inbound.
+func (s store) insertThread(ctx context.Context, t Thread, now time.Time) error {
+	link := ""
+	if t.AccountLinkSource != nil {
+		link = string(*t.AccountLinkSource)
+	}
+	_, err := s.db.Exec(ctx, `INSERT INTO support_thread (id, channel, state, subject, user_id, from_address, from_key,
+		link_source, verified, inbox, related_id, declared_category, category, priority, sentiment, summary, confidence,
+		classified_by, classified_at, classified_count, auth_failed, starred, needs_reply, spam, suspicious, assignee,
+		snoozed_until, message_count, first_replied_at, last_inbound_at, last_outbound_at, last_at, created_at, archived_at)
+		VALUES ($1, $2, 'open', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'normal', 'neutral', '', 0, 'none', 0, 0, $13, $14,
+			$15, $14, $16, '', 0, 1, 0, $17, 0, $17, $17, 0)`,
+		t.ID, string(t.Channel), t.Subject, textOrNone(t.UserID), textOrNone(t.FromAddress), t.fromKey, link, t.verified,
+		t.inbox, textOrNone(t.RelatedThreadID), textOrNone(t.DeclaredCategory), CategoryUncategorized, t.authFailed, false,
+		t.Flags.NeedsReply, t.Flags.Suspicious, now.UnixMilli())
+	return err
+}
+
+// inbound counts a further message of the customer, which opens the thread and
+// ends its snoozing. A program's message asks for no reply.
+func (s store) inbound(ctx context.Context, id, declared string, needsReply, suspicious bool, now time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE support_thread SET state = 'open', archived_at = 0, snoozed_until = 0,
+			message_count = message_count + 1, last_inbound_at = $2, last_at = $2, needs_reply = (needs_reply OR $3),
+			suspicious = (suspicious OR $4),
+			declared_category = CASE WHEN declared_category = '' THEN $5 ELSE declared_category END
+		WHERE id = $1`, id, now.UnixMilli(), needsReply, suspicious, declared)
+	return err
+}
+
+// outbound counts a reply; address and key are where it went, where that is mail.
+func (s store) outbound(ctx context.Context, id, address, key string, now time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE support_thread SET message_count = message_count + 1, last_outbound_at = $2, last_at = $2,
+			needs_reply = FALSE, snoozed_until = 0,
+			first_replied_at = CASE WHEN first_replied_at = 0 THEN $2 ELSE first_replied_at END,
+			from_address = CASE WHEN CAST($3 AS TEXT) = '' THEN from_address ELSE $3 END,
+			from_key = CASE WHEN CAST($4 AS TEXT) = '' THEN from_key ELSE $4 END
+		WHERE id = $1`, id, now.UnixMilli(), address, key)
+	return err
+}
+
+func (s store) setState(ctx context.Context, id string, state State, archivedAt int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE support_thread SET state = $2, archived_at = $3 WHERE id = $1`, id, string(state), archivedAt)
+	return err
+}
+
+func (s store) setFlags(ctx context.Context, id string, f Flags) error {
+	snoozed := int64(0)
+	if f.SnoozedUntil != nil {
+		snoozed = f.SnoozedUntil.UnixMilli()
+	}
+	_, err := s.db.Exec(ctx, `UPDATE support_thread SET starred = $2, needs_reply = $3, spam = $4, suspicious = $5, assignee = $6,
+		snoozed_until = $7 WHERE id = $1`, id, f.Starred, f.NeedsReply, f.Spam, f.Suspicious, textOrNone(f.Assignee), snoozed)
+	return err
+}
+
+// setVerdict writes a classification of the thread's first ofCount messages,
+// unless a later one was written or a person has set the category meanwhile.
+func (s store) setVerdict(ctx context.Context, id string, v Verdict, by Classifier, ofCount int64, force bool, now time.Time) (bool, error) {
+	n, err := s.db.Exec(ctx, `UPDATE support_thread SET category = $2, priority = $3, sentiment = $4, summary = $5, confidence = $6,
+			classified_by = $7, classified_at = $8, classified_count = $9
+		WHERE id = $1 AND classified_count <= $9 AND (classified_by <> 'staff' OR $10)`,
+		id, v.Category, string(v.Priority), string(v.Sentiment), v.Summary, v.Confidence, string(by), now.UnixMilli(), ofCount, force)
+	return n == 1, err
+}
+
+func (s store) setCategory(ctx context.Context, id, category string, now time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE support_thread SET category = $2, classified_by = 'staff', classified_at = $3 WHERE id = $1`,
+		id, category, now.UnixMilli())
+	return err
+}
+
+// newMessage is a message to be written.
+type newMessage struct {
+	Message
+	recipient, dedupe string
+	refs              []string
+}
+
+// insertMessage returns false when the mail was stored before.
+func (s store) insertMessage(ctx context.Context, m newMessage) (added bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO support_message (id, thread_id, direction, channel, from_address, text, stripped, html,
+		message_id, in_reply_to, refs, recipient, automated, warnings, metadata, email_job_id, actor, dedupe, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) ON CONFLICT DO NOTHING`,
+		m.ID, m.ThreadID, string(m.Direction), string(m.Channel), textOrNone(m.From), m.Text, m.StrippedText, textOrNone(m.HTML),
+		textOrNone(m.MessageID), textOrNone(m.InReplyTo), jsonText(m.refs), m.recipient, m.Automated, jsonText(m.Warnings),
+		jsonText(m.Metadata), textOrNone(m.EmailJobID), textOrNone(m.Actor), m.dedupe, m.CreatedAt.UnixMilli())
+	if err != nil || n == 0 {
+		return false, err
+	}
+	for _, a := range m.Attachments {
+		if _, err := s.db.Exec(ctx, `INSERT INTO support_attachment (id, message_id, thread_id, name, type, size, object_id)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`, a.ID, m.ID, m.ThreadID, a.Name, a.Type, a.Size, a.objectID); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func jsonText(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // lists and maps of valid text always encode
+	}
+	return string(text)
+}
+
+const messageColumns = `m.id, m.thread_id, m.direction, m.channel, m.from_address, m.text, m.stripped, m.html, m.message_id,
+	m.in_reply_to, m.automated, m.warnings, m.metadata, m.email_job_id, m.actor, m.created_at`
+
+func scanMessage(row database.Scanner) (m Message, err error) {
+	var from, html, messageID, inReplyTo, warnings, metadata, job, actor string
+	var created int64
+	if err := row.Scan(&m.ID, &m.ThreadID, &m.Direction, &m.Channel, &from, &m.Text, &m.StrippedText, &html, &messageID,
+		&inReplyTo, &m.Automated, &warnings, &metadata, &job, &actor, &created); err != nil {
+		return m, err
+	}
+	m.From, m.HTML, m.MessageID, m.InReplyTo = optionalText(from), optionalText(html), optionalText(messageID), optionalText(inReplyTo)
+	m.EmailJobID, m.Actor, m.CreatedAt = optionalText(job), optionalText(actor), capability.Millis(created)
+	m.Warnings, m.Metadata, m.Attachments = []string{}, map[string]string{}, []Attachment{}
+	if err := json.Unmarshal([]byte(warnings), &m.Warnings); err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal([]byte(metadata), &m.Metadata)
+}
+
+// messages reads the newest of a thread, newest first.
+func (s store) messages(ctx context.Context, threadID string, limit int) ([]Message, error) {
+	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
+		WHERE m.thread_id = $1 ORDER BY m.id DESC LIMIT $2`, threadID, limit)
+}
+
+// heads reads the newest messages of the customer, without what is not needed
+// to classify.
+func (s store) heads(ctx context.Context, threadID string, limit int) ([]Message, error) {
+	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
+		WHERE m.thread_id = $1 AND m.direction = 'inbound' AND NOT m.automated ORDER BY m.id DESC LIMIT $2`, threadID, limit)
+}
+
+// replies lists outbound messages below an id, newest first.
+func (s store) replies(ctx context.Context, below string, limit int) ([]Message, error) {
+	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
+		WHERE m.direction = 'outbound' AND (CAST($1 AS TEXT) = '' OR m.id < $1) ORDER BY m.id DESC LIMIT $2`, below, limit)
+}
+
+// mailIDs reads the message ids of a thread, newest first.
+func (s store) mailIDs(ctx context.Context, threadID string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT message_id FROM support_message WHERE thread_id = $1 AND message_id <> '' ORDER BY id DESC LIMIT $2`, threadID, limit)
+}
+
+// lastMachine reports whether the customer's newest message is a program's, and
+// when the newest automatic reply went out.
+func (s store) lastMachine(ctx context.Context, threadID string) (program bool, repliedAt int64, err error) {
+	program, _, err = database.Get(ctx, s.db, func(row database.Scanner) (b bool, err error) { return b, row.Scan(&b) },
+		`SELECT automated FROM support_message WHERE thread_id = $1 AND direction = 'inbound' ORDER BY id DESC LIMIT 1`, threadID)
+	if err != nil {
+		return false, 0, err
+	}
+	repliedAt, _, err = database.Get(ctx, s.db, func(row database.Scanner) (at int64, err error) { return at, row.Scan(&at) },
+		`SELECT created_at FROM support_message WHERE thread_id = $1 AND direction = 'outbound' AND automated ORDER BY id DESC LIMIT 1`, threadID)
+	return program, repliedAt, err
+}
+
+// attachment is one row with the message it came with.
+type attachmentRow struct {
+	messageID string
+	Attachment
+}
+
+func scanAttachment(row database.Scanner) (a attachmentRow, err error) {
+	err = row.Scan(&a.messageID, &a.ID, &a.Name, &a.Type, &a.Size, &a.objectID)
+	return a, err
+}
+
+func (s store) attachments(ctx context.Context, threadID string, limit int) ([]attachmentRow, error) {
+	return database.All(ctx, s.db, scanAttachment, `SELECT message_id, id, name, type, size, object_id FROM support_attachment
+		WHERE thread_id = $1 ORDER BY message_id DESC, id DESC LIMIT $2`, threadID, limit)
+}
+
+// stored reports where a mail was stored before.
+func (s store) stored(ctx context.Context, dedupe string) (messageID, threadID string, found bool, err error) {
+	type ids [2]string
+	pair, found, err := database.Get(ctx, s.db, func(row database.Scanner) (p ids, err error) {
+		return p, row.Scan(&p[0], &p[1])
+	}, `SELECT id, thread_id FROM support_message WHERE dedupe = $1`, dedupe)
+	return pair[0], pair[1], found, err
+}
+
+// reference is a thread that holds a message of some id.
+type reference struct {
+	messageID string
+	thread    Thread
+}
+
+// referenced returns the threads of a person that hold one of the messages.
+func (s store) referenced(ctx context.Context, ids []string, fromKey string, limit int) ([]reference, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (r reference, err error) {
+		r.thread, err = scanThread(prefixed{row, []any{&r.messageID}})
+		return r, err
+	}, `SELECT m.message_id, `+threadColumns+` FROM support_message m JOIN support_thread t ON t.id = m.thread_id
+		WHERE m.message_id `+database.InList(1)+` AND t.from_key = $2 ORDER BY m.id DESC LIMIT $3`, database.List(ids), fromKey, limit)
+}
+
+// prefixed scans columns that stand before those of another scan function.
+type prefixed struct {
+	row  database.Scanner
+	head []any
+}
+
+func (p prefixed) Scan(dest ...any) error { return p.row.Scan(append(p.head, dest...)...) }
+
+// anyReferenced returns the newest thread that holds one of the messages, or "".
+func (s store) anyReferenced(ctx context.Context, ids []string) (string, error) {
+	id, _, err := database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT thread_id FROM support_message WHERE message_id `+database.InList(1)+` ORDER BY id DESC LIMIT 1`, database.List(ids))
+	return id, err
+}
+
+// familiar reports whether a person has a thread besides one, which is not spam.
+func (s store) familiar(ctx context.Context, fromKey, besides string) (bool, error) {
+	_, found, err := database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT id FROM support_thread WHERE from_key = $1 AND from_key <> '' AND id <> $2 AND NOT spam LIMIT 1`, fromKey, besides)
+	return found, err
+}
+
+// countGuard takes one of a bucket's events of an hour; false: they are spent.
+func (s store) countGuard(ctx context.Context, bucket string, hour int64, most int) (bool, error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO support_guard (bucket, hour, count) VALUES ($1, $2, 1)
+		ON CONFLICT (bucket) DO UPDATE SET count = support_guard.count + 1 WHERE support_guard.count < $3`, bucket, hour, most)
+	return n == 1, err
+}
+
+// spent reports whether a bucket's events are spent, and takes none.
+func (s store) spent(ctx context.Context, bucket string, most int) (bool, error) {
+	n, _, err := database.Get(ctx, s.db, func(row database.Scanner) (n int, err error) { return n, row.Scan(&n) },
+		`SELECT count FROM support_guard WHERE bucket = $1`, bucket)
+	return n >= most, err
+}
+
+func (s store) count(ctx context.Context, where string) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM support_thread WHERE `+where+` LIMIT $1) AS counted`, maxCounted).Scan(&n)
+	return n, err
+}
+
+// flagConditions are the flags a list can be narrowed to.
+var flagConditions = map[string]string{
+	"starred": "t.starred", "needsReply": "t.needs_reply", "spam": "t.spam", "suspicious": "t.suspicious", "snoozed": "t.snoozed_until > 0",
+}
+
+// threads lists those of a filter, but for its query, below a position, newest
+// first.
+func (s store) threads(ctx context.Context, f Filter, at int64, id string, limit int) ([]Thread, error) {
+	where := []string{"(t.last_at, t.id) < ($1, $2)"}
+	args := []any{at, id, limit}
+	for _, equal := range [][2]string{
+		{"state", string(f.State)}, {"category", f.Category}, {"priority", string(f.Priority)}, {"sentiment", string(f.Sentiment)},
+		{"channel", string(f.Channel)}, {"assignee", f.Assignee}, {"user_id", f.UserID},
+	} {
+		if equal[1] != "" {
+			args = append(args, equal[1])
+			where = append(where, fmt.Sprintf("t.%s = $%d", equal[0], len(args)))
+		}
+	}
+	if f.Assignee != "" {
+		where = append(where, "t.assignee <> ''")
+	}
+	if f.UserID != "" {
+		where = append(where, "t.user_id <> ''")
+	}
+	if f.Flag != "" {
+		where = append(where, flagConditions[f.Flag])
+	}
+	return database.All(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE `+strings.Join(where, " AND ")+
+		` ORDER BY t.last_at DESC, t.id DESC LIMIT $3`, args...)
+}
+
+func (s store) sweepGuard(ctx context.Context, hour int64, limit int) (int64, error) {
+	return s.db.Exec(ctx, `DELETE FROM support_guard WHERE bucket IN (SELECT bucket FROM support_guard WHERE hour < $1 LIMIT $2)`, hour, limit)
+}

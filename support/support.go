@@ -1,0 +1,151 @@
+// Package support keeps what people write: mails to the application's inbound
+// addresses and feedback from the app become threads, which staff reads,
+// answers, marks and archives, and which are classified by a model or by rules.
+//
+// The promises:
+//   - A mail that was taken is stored before it is acknowledged, once however
+//     often it is delivered, and classified afterwards by a durable job.
+//   - A mail enters a thread only by In-Reply-To or References, never by its
+//     subject, and only when its sender is the person of the thread. Any other
+//     mail opens a thread of its own.
+//   - A user is linked to a mail only when the mail proved to be of its From
+//     domain and the address is verified. The user sees those threads and the
+//     ones of the app; what staff and the classifier note is not shown.
+//   - What a model says is taken from closed lists and checked against rules.
+//     It sends nothing, deletes nothing, and archives nothing by itself.
+//   - Nothing is answered automatically. Mail of programs is kept, marked, and
+//     asks for no reply; bounces go to email and open no thread.
+//
+// Users send and read feedback over HTTP; the control plane reads threads and
+// acts on them; mail comes in through [Support.Receive], which [Support.Serve]
+// calls for SMTP and LMTP. In process, whoever has the *Support may do all of it.
+package support
+
+import (
+	"context"
+	"embed"
+	"sync"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// Name is the capability's name.
+const Name = "support"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities support uses. Each may be nil.
+type Peers struct {
+	// Audit records what staff does; nil records nothing.
+	Audit *audit.Audit
+	// Secrets holds the credentials of the model; required where AI is enabled.
+	Secrets *secrets.Secrets
+	// Email sends replies; without it only threads of the app can be answered.
+	// It shares the database binding.
+	Email *email.Email
+	// Auth knows who has verified which address; without it no mail is linked to
+	// a user.
+	Auth *auth.Auth
+	// Files keeps attachments; without it they are named, not kept.
+	Files Files
+}
+
+// Support keeps threads. It is safe for concurrent use, from several processes
+// on PostgreSQL.
+type Support struct {
+	host       capability.Host
+	cfg        Config
+	peers      Peers
+	db         *database.DB
+	store      store
+	categories []Category
+	inboxes    map[string]string // canonical address to the configured spelling
+	own        map[string]bool   // canonical addresses that we send from
+	model      *model
+	inert      sync.Once
+}
+
+// New checks the configuration; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Support, error) {
+	cfg = cfg.withDefaults()
+	faults := capability.Faults{Capability: Name}
+	faults.Join(cfg.validate(peers))
+	s := &Support{
+		host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB},
+		categories: merged(cfg.Categories), inboxes: make(map[string]string), own: make(map[string]bool),
+	}
+	for _, address := range cfg.InboundAddresses {
+		if key, err := email.Canonical(address); err == nil {
+			s.inboxes[key] = address
+			s.own[key] = true
+		}
+	}
+	if cfg.AI.Enabled && peers.Secrets != nil {
+		model, err := newModel(cfg.AI, s.categories, peers.Secrets)
+		faults.Join(err)
+		s.model = model
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+const (
+	classifyBinding = "SUPPORT_CLASSIFY"
+	sweepBinding    = "SUPPORT_SWEEP"
+)
+
+// Capability describes support to the kit.
+func (s *Support) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   s.db,
+		Prefix:     s.cfg.BasePath,
+		Routes:     s.routes(),
+		Config:     s.cfg.keys(),
+		Health:     s.health(),
+		Migrations: migrations,
+		Jobs: []jobs.Binding{
+			{Name: classifyBinding, MaxAttempts: 8, Run: s.runClassify},
+			{Name: sweepBinding, Schedule: "41 * * * *", Run: s.runSweep},
+		},
+		Refusals: refusals(),
+		Export:   s.Export,
+		Erase:    s.Erase,
+	}
+}
+
+// Categories lists what threads are classified as, own categories last.
+func (s *Support) Categories() []Category { return append([]Category{}, s.categories...) }
+
+func (s *Support) known(category string) bool {
+	for _, c := range s.categories {
+		if c.Key == category {
+			return true
+		}
+	}
+	return false
+}
+
+// maxCounted keeps the aggregates cheap: they count so far and no further.
+const maxCounted = 10_000
+
+func (s *Support) health() []capability.HealthKey {
+	count := func(where string) func(context.Context) (any, error) {
+		return func(ctx context.Context) (any, error) { return s.store.count(ctx, where) }
+	}
+	return []capability.HealthKey{
+		{Key: "openThreads", Read: count(`state = 'open'`)},
+		{Key: "needsReply", Read: count(`needs_reply`)},
+		{Key: "unclassified", Read: count(`classified_by = 'none'`)},
+	}
+}

@@ -1,0 +1,204 @@
+package flat
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// data makes n vectors and some queries of a kind of data.
+type data func(dice *rand.Rand, n, d int) (rows, queries [][]float32)
+
+func vectors(n, d int, component func(i, j int) float64) [][]float32 {
+	list := make([][]float32, n)
+	for i := range list {
+		list[i] = make([]float32, d)
+		for j := range list[i] {
+			list[i][j] = float32(component(i, j))
+		}
+	}
+	return list
+}
+
+const queries = 40
+
+// clustered is Gaussian clusters on the sphere, with an inner cosine of 0.67.
+func clustered(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	centres := vectors(max(n/100, 1), d, func(int, int) float64 { return dice.NormFloat64() })
+	pick := 0
+	make := func(_, j int) float64 {
+		if j == 0 {
+			pick = dice.IntN(len(centres))
+		}
+		return float64(centres[pick][j]) + 0.7*dice.NormFloat64()
+	}
+	return vectors(n, d, make), vectors(queries, d, make)
+}
+
+// hard is a latent space of 64 dimensions with decaying variance, clusters and
+// a strong common mean: what embeddings look like.
+func hard(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	const latent = 64
+	centres := vectors(200, latent, func(_, j int) float64 { return dice.NormFloat64() / math.Sqrt(float64(j+1)) })
+	mix := vectors(latent, d, func(int, int) float64 { return dice.NormFloat64() })
+	mean := vectors(1, d, func(int, int) float64 { return 2 * dice.NormFloat64() })[0]
+	point := func(n int) [][]float32 {
+		list := vectors(n, d, func(_, j int) float64 { return float64(mean[j]) })
+		for i := range list {
+			centre := centres[dice.IntN(len(centres))]
+			for l := range latent {
+				x := centre[l] + float32(0.6*dice.NormFloat64()/math.Sqrt(float64(l+1)))
+				for j := range list[i] {
+					list[i][j] += x * mix[l][j]
+				}
+			}
+		}
+		return list
+	}
+	return point(n), point(queries)
+}
+
+func gaussian(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	f := func(int, int) float64 { return dice.NormFloat64() }
+	return vectors(n, d, f), vectors(queries, d, f)
+}
+
+func uniform(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	f := func(int, int) float64 { return dice.Float64() }
+	return vectors(n, d, f), vectors(queries, d, f)
+}
+
+// duplicated has each vector ten times.
+func duplicated(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	some, asked := clustered(dice, n/10, d)
+	for i := range n {
+		rows = append(rows, some[i%len(some)])
+	}
+	return rows, asked
+}
+
+func alike(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	one := vectors(1, d, func(int, int) float64 { return dice.NormFloat64() })[0]
+	_, asked = gaussian(dice, 1, d)
+	return vectors(n, d, func(_, j int) float64 { return float64(one[j]) }), append(asked, one)
+}
+
+func oneHot(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	rows = vectors(n, d, func(i, j int) float64 {
+		if i%d == j {
+			return 1 + float64(i%7)
+		}
+		return 0
+	})
+	_, asked = gaussian(dice, 1, d)
+	return rows, append(asked, rows[:20]...)
+}
+
+func tiny(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	rows, asked = hard(dice, n, d)
+	for _, list := range [][][]float32{rows, asked} {
+		for _, row := range list {
+			for j := range row {
+				row[j] *= 1e-25
+			}
+		}
+	}
+	return rows, asked
+}
+
+// norms has directions of a cluster and lengths over six orders of magnitude.
+func norms(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
+	rows, asked = clustered(dice, n, d)
+	for _, row := range rows {
+		by := float32(math.Pow(10, 6*dice.Float64()-3))
+		for j := range row {
+			row[j] *= by
+		}
+	}
+	return rows, asked
+}
+
+// fill makes a trained set.
+func fill(metric Metric, rows [][]float32) *Set {
+	s := New(metric, len(rows[0]), 0)
+	list := make([]Row, len(rows))
+	for i, row := range rows {
+		list[i] = Row{ID: fmt.Sprintf("%06d", i), Revision: int64(i + 1), Vector: row}
+	}
+	s.Apply(list, nil)
+	s.Publish()
+	s.Train()
+	return s
+}
+
+// truth scores every row as float64.
+func truth(metric Metric, rows [][]float32, query []float32) []float64 {
+	scores := make([]float64, len(rows))
+	for i, row := range rows {
+		switch metric {
+		case Euclidean:
+			scores[i] = -math.Sqrt(squared(query, row))
+		case Dot:
+			scores[i] = dot64(query, row)
+		case Cosine:
+			scores[i] = dot64(query, row) / math.Sqrt(dot64(query, query)) / math.Sqrt(dot64(row, row))
+		}
+	}
+	return scores
+}
+
+// recall counts the hits that score as well as the k-th of all.
+func recall(scores []float64, hits []Hit, k int) (good int) {
+	sorted := slices.Sorted(slices.Values(scores))
+	least := sorted[len(sorted)-k]
+	least -= 1e-6 * math.Abs(least)
+	for _, hit := range hits {
+		var at int
+		_, _ = fmt.Sscanf(hit.ID, "%d", &at)
+		if scores[at] >= least {
+			good++
+		}
+	}
+	return good
+}
+
+func TestRecall(t *testing.T) {
+	const k = 10
+	n := 20_000
+	if testing.Short() {
+		n = 8_000
+	}
+	for name, make := range map[string]data{"clustered": clustered, "hard": hard, "gaussian": gaussian, "uniform": uniform,
+		"duplicated": duplicated, "alike": alike, "one-hot": oneHot, "tiny": tiny, "norms": norms} {
+		for metric, metricName := range []string{"cosine", "dot", "euclidean"} {
+			t.Run(name+"/"+metricName, func(t *testing.T) {
+				rows, asked := make(rand.New(rand.NewPCG(1, 2)), n, 128)
+				v := fill(Metric(metric), rows).View()
+				var found, sure, exacts int
+				for _, query := range asked {
+					scores := truth(Metric(metric), rows, query)
+					hits, exact := v.Search(query, k, nil, false)
+					if exact {
+						exacts++
+					}
+					found += recall(scores, hits, k)
+					whole, exact := v.Search(query, k, nil, true)
+					if !exact {
+						t.Fatal("a whole search is not exact")
+					}
+					sure += recall(scores, whole, k)
+				}
+				got := float64(found) / float64(k*len(asked))
+				t.Logf("recall %.4f, plan %+v, %d of %d exact", got, v.coder.plan, exacts, len(asked))
+				if got < 0.995 {
+					t.Errorf("recall %.4f, want 0.995", got)
+				}
+				if sure != k*len(asked) {
+					t.Errorf("an exact search finds %d of %d", sure, k*len(asked))
+				}
+			})
+		}
+	}
+}

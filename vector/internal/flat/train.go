@@ -1,0 +1,210 @@
+package flat
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+const (
+	samples    = 24
+	neighbours = 10
+	// What a row costs, relative to one multiplication of an exact score.
+	costWord    = 1.3 // a word of a code at one bit
+	costPlanes  = 5.0 // a word of a code at four bits
+	costRandom  = 2.0 // an exact score of a row that is not the next in memory
+	recentLimit = 32
+)
+
+// recent remembers queries, to sample with.
+type recent struct {
+	mu      sync.Mutex
+	queries [][]float32
+	seen    int
+}
+
+func (r *recent) add(vector []float32) {
+	if !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	r.seen++
+	switch {
+	case len(r.queries) < recentLimit:
+		r.queries = append(r.queries, vector)
+	case r.seen%64 == 0:
+		r.queries[r.seen/64%recentLimit] = vector
+	}
+}
+
+func (r *recent) all() [][]float32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.queries)
+}
+
+// Untrained reports whether Train would make searches faster or surer: there
+// are enough rows, and half as many more than it saw last.
+func (s *Set) Untrained() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.dimensions >= minCoded && s.n >= MinTrained && s.n >= s.trained+s.trained/2
+}
+
+// Train centres the codes on the rows as they are now and measures, with rows
+// and recent queries as samples, how deep in the order of the estimates their
+// true neighbours are. That depth is what searches score exactly from then on;
+// where it does not pay, they score every row. Searches go on meanwhile as
+// before.
+func (s *Set) Train() {
+	s.training.Lock()
+	defer s.training.Unlock()
+	v := s.View()
+	if v.live < MinTrained || s.dimensions < minCoded {
+		return
+	}
+	c := newCoder(s.metric, v.mean())
+	coded := &View{set: s, blocks: make([]*block, len(v.blocks)), n: v.n, live: v.live, dead: v.dead, coder: c}
+	rest := make([]float32, 64*c.words)
+	for i, b := range v.blocks {
+		coded.blocks[i] = v.recode(c, b, rest)
+	}
+	c.noise = coded.noise()
+	c.plan = coded.measure(s.samples(coded))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range s.blocks {
+		if i < len(v.blocks) && len(b.ids) == len(v.blocks[i].ids) {
+			b = coded.blocks[i]
+		} else {
+			b = v.recode(c, b, rest)
+		}
+		if i == len(s.blocks)-1 {
+			b = &block{ids: s.blocks[i].ids, revisions: s.blocks[i].revisions, vectors: s.blocks[i].vectors,
+				columns: s.blocks[i].columns, codes: b.codes, factors: b.factors}
+		}
+		s.blocks[i] = b
+	}
+	s.coder, s.trained = c, s.n
+	s.publish()
+}
+
+// recode returns a block with codes of its own.
+func (v *View) recode(c *coder, b *block, rest []float32) *block {
+	d := v.set.dimensions
+	coded := &block{ids: b.ids, revisions: b.revisions, vectors: b.vectors, columns: b.columns,
+		codes: make([]uint64, 0, c.words*len(b.ids)), factors: make([]float32, 0, 3*len(b.ids))}
+	for i := range b.ids {
+		c.encode(coded, b.vectors[i*d:][:d], rest)
+	}
+	return coded
+}
+
+func (v *View) mean() []float32 {
+	sums := make([]float64, v.set.dimensions)
+	for at := range v.n {
+		if v.isDead(at) {
+			continue
+		}
+		for i, x := range v.vector(at) {
+			sums[i] += float64(x)
+		}
+	}
+	mean := make([]float32, len(sums))
+	for i, sum := range sums {
+		mean[i] = float32(sum / float64(v.live))
+	}
+	return mean
+}
+
+// noise is how much of a query's length, squared, the signs of a row miss on
+// average: the rotation makes it the same in every direction.
+func (v *View) noise() float64 {
+	var sum float64
+	d := float64(64 * v.coder.words)
+	rows := 0
+	for number, b := range v.blocks {
+		for i := range b.ids {
+			scale := float64(b.factors[3*i+1])
+			if v.isDead(number*blockRows+i) || scale == 0 {
+				continue
+			}
+			var square float64
+			for j, x := range b.vectors[i*v.set.dimensions:][:v.set.dimensions] {
+				r := float64(x - v.coder.mean[j])
+				square += r * r
+			}
+			if v.set.metric == Euclidean {
+				scale /= 2
+			}
+			sum += 1 - square/(scale*scale*d)
+			rows++
+		}
+	}
+	return max(sum/float64(max(rows, 1)), 0)
+}
+
+// samples are rows, points between two rows, and queries that were asked.
+func (s *Set) samples(v *View) [][]float32 {
+	dice := rand.New(rand.NewPCG(uint64(v.n), 11))
+	row := func() []float32 {
+		for {
+			if at := dice.IntN(v.n); !v.isDead(at) {
+				return v.vector(at)
+			}
+		}
+	}
+	asked := s.recent.all()
+	list := asked[:min(len(asked), samples/2)]
+	for len(list) < samples {
+		sample := slices.Clone(row())
+		other, share := row(), float32(len(list)%3)*0.25
+		for i := range sample {
+			sample[i] += share * (other[i] - sample[i])
+		}
+		if s.metric != Euclidean {
+			normalize(sample)
+		}
+		list = append(list, sample)
+	}
+	return list
+}
+
+// measure returns the cheapest plan that finds the samples' neighbours.
+func (v *View) measure(samples [][]float32) plan {
+	var needed [2][]int // at one bit, at four
+	for _, sample := range samples {
+		truth := v.scan(neighbours, v.exact(sample, nil))
+		for i, atBits := range []int{1, 4} {
+			needed[i] = append(needed[i], v.depth(sample, atBits, truth))
+		}
+	}
+	rows, words, width := float64(v.live), float64(v.coder.words), float64(v.set.dimensions)
+	choice, least := plan{}, rows*width
+	for i, p := range []plan{{bits: 1}, {bits: 4}} {
+		slices.Sort(needed[i])
+		p.depth = max(needed[i][len(needed[i])*3/4], minDepth)
+		cost := rows*words*[]float64{costWord, costPlanes}[i] + float64(p.depth)*width*costRandom
+		if cost < least {
+			choice, least = p, cost
+		}
+	}
+	return choice
+}
+
+// depth returns how many rows are estimated to reach the worst of those given.
+func (v *View) depth(sample []float32, atBits int, truth []candidate) (count int) {
+	q := v.coder.prepare(sample, atBits)
+	reach := q.reach(v.set.metric, lowest(truth))
+	var out [blockRows]float32
+	for number, b := range v.blocks {
+		rows := out[:min(blockRows, v.n-number*blockRows)]
+		q.estimate(rows, b.codes, b.factors)
+		for i, score := range rows {
+			if score >= reach && !v.isDead(number*blockRows+i) {
+				count++
+			}
+		}
+	}
+	return count
+}

@@ -1,0 +1,127 @@
+package vector
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/jobs"
+)
+
+const (
+	reembedding     = "VECTOR_REEMBED"
+	reembeddingSize = 64
+)
+
+// reembedIndex is the payload of a re-embedding, and the detail of its event.
+type reembedIndex struct {
+	Index string `json:"index"`
+	Model string `json:"model"`
+}
+
+// Reembed starts the durable job that embeds the texts of an index with the
+// embedder of its configuration, partition by partition. Each goes on with its
+// old vectors until all the new ones are made, and changes to them at once; until
+// then it refuses texts with vector/model_mismatch. A partition that holds a
+// document without a text stays as it is, as does one whose vectors callers have
+// brought. Refuses with vector/index_not_found and vector/embedder_not_configured.
+func (v *Vector) Reembed(ctx context.Context, index string) error {
+	x, ok := v.indexes[index]
+	switch {
+	case !ok:
+		return ErrIndexNotFound
+	case x.Embedder == nil:
+		return ErrEmbedderNotConfigured
+	}
+	work := reembedIndex{index, x.model()}
+	return v.inTx(ctx, func(ctx context.Context) error {
+		if _, err := v.jobs.Enqueue(ctx, reembedding, work, jobs.Key(index)); err != nil {
+			return err
+		}
+		return v.audit.Record(ctx, audit.Event{Action: "vector/reembedding_started",
+			Subject: audit.Target{Type: "vector-index", ID: index}, Detail: work})
+	})
+}
+
+func (v *Vector) runReembedding(ctx context.Context, job jobs.Job) error {
+	var work reembedIndex
+	if err := json.Unmarshal(job.Payload, &work); err != nil {
+		return jobs.Permanent(err)
+	}
+	x, ok := v.indexes[work.Index]
+	if !ok || x.Embedder == nil {
+		return jobs.Cancel(ErrIndexNotFound)
+	}
+	for after := ""; ; {
+		space, p, ok, err := v.store.nextOutdated(ctx, x.Name, x.model(), after)
+		if err != nil || !ok {
+			return err
+		}
+		if err := v.reembed(ctx, x, space, p); err != nil {
+			return err
+		}
+		after = p.id
+	}
+}
+
+// reembed makes the new vectors of a partition, then swaps all of them in.
+func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition) error {
+	for {
+		rows, err := v.store.toEmbed(ctx, p.id, x.model(), reembeddingSize)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			swapped := false
+			err := v.inTx(ctx, func(ctx context.Context) (err error) {
+				swapped, err = v.store.swap(ctx, space, p.id, x.model())
+				return err
+			})
+			if err != nil || swapped {
+				return err
+			}
+			continue // a document was put meanwhile
+		}
+		texts := make([]string, len(rows))
+		for i, row := range rows {
+			if texts[i] = row.Text; strings.TrimSpace(row.Text) == "" {
+				v.log.Warn("vector: a partition cannot be embedded anew: a document has no text", "index", x.Name, "partition", p.id)
+				return nil
+			}
+		}
+		vectors, _, err := v.embed(ctx, x, texts)
+		if err != nil {
+			return err
+		}
+		if err := v.inTx(ctx, func(ctx context.Context) error {
+			for i, row := range rows {
+				if err := v.store.embedded(ctx, p.id, row, x.model(), vectors[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+}
+
+// outdated counts the documents, by index, that another model has embedded than
+// the index is configured with.
+func (v *Vector) outdated(ctx context.Context) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	for _, x := range v.cfg.Indexes[:min(len(v.cfg.Indexes), maxShownIndexes)] {
+		if x.Embedder == nil {
+			continue
+		}
+		n, err := v.store.countOutdated(ctx, x.Name, x.model())
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			counts[x.Name] = n
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,258 @@
+package vector
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/secrets"
+)
+
+// Credentials is the secret that holds the address and key of the embedding
+// service, in its block "embedder": baseUrl and, where the service wants one,
+// apiKey.
+const Credentials = "vector-embedder-credentials"
+
+const (
+	maxRemoteBatch = 128
+	remoteAttempts = 4
+	maxRetryAfter  = 10 * time.Second
+	remoteCalls    = 8 // at the same time
+)
+
+// RemoteConfig says what a [Remote] embedder asks for.
+type RemoteConfig struct {
+	// Model is required: the service's name for it.
+	Model string
+	// Dimensions is required: what the model makes.
+	Dimensions int
+	// Shorten sends Dimensions, for models that can make vectors of several
+	// lengths.
+	Shorten bool
+	// Batch is how many texts a request carries, by default 64, at most 128.
+	Batch int
+	// Timeout bounds one request, by default 20 seconds.
+	Timeout time.Duration
+	// Client makes the requests, by default one of its own. Redirects are not
+	// followed.
+	Client *http.Client
+}
+
+// Remote returns the embedder that asks a service which has POST /v1/embeddings:
+// Ollama, vLLM, text-embeddings-inference, llama.cpp and hosted ones. Its
+// address and key are the secret [Credentials]. A request that fails for a
+// reason that may pass is made four times at most.
+func Remote(cfg RemoteConfig) Embedder {
+	cfg.Batch = min(cmp.Or(max(cfg.Batch, 0), 64), maxRemoteBatch)
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), 20*time.Second)
+	client := http.Client{}
+	if cfg.Client != nil {
+		client = *cfg.Client
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &remote{cfg: cfg, client: &client, wait: wait, calls: make(chan struct{}, remoteCalls)}
+}
+
+type remote struct {
+	cfg    RemoteConfig
+	client *http.Client
+	handle *secrets.Handle // set when it is bound
+	wait   func(context.Context, time.Duration) error
+	calls  chan struct{}
+}
+
+func (r *remote) Model() string   { return r.cfg.Model }
+func (r *remote) Dimensions() int { return r.cfg.Dimensions }
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// bindRemotes gives remote embedders their secret.
+func bindRemotes(cfg Config, s *secrets.Secrets) error {
+	var handle *secrets.Handle
+	for i := range cfg.Indexes {
+		r, ok := cfg.Indexes[i].Embedder.(*remote)
+		if !ok {
+			continue
+		}
+		if s == nil {
+			return capability.MissingPeer(Name, secrets.Name)
+		}
+		if handle == nil {
+			var err error
+			if handle, err = s.Declare(credentials()); err != nil {
+				return err
+			}
+		}
+		bound := *r
+		bound.handle = handle
+		cfg.Indexes[i].Embedder = &bound
+	}
+	return nil
+}
+
+func credentials() secrets.Secret {
+	return secrets.Secret{
+		Name:   Credentials,
+		Blocks: []secrets.Block{{Name: "embedder", Required: []string{"baseUrl"}, Optional: []string{"apiKey"}}},
+		Check: func(blocks secrets.Blocks) error {
+			block, ok := blocks["embedder"]
+			if !ok {
+				return nil
+			}
+			base, err := url.Parse(block["baseUrl"].Reveal())
+			if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil ||
+				base.RawQuery != "" || base.Fragment != "" {
+				return errors.New("baseUrl must be an http or https address without user, query and fragment")
+			}
+			return nil
+		},
+	}
+}
+
+// Embed makes the requests for the texts, batch by batch.
+func (r *remote) Embed(ctx context.Context, texts []string) (vectors [][]float32, tokens int64, err error) {
+	select {
+	case r.calls <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	defer func() { <-r.calls }()
+	for len(texts) > 0 {
+		n := min(len(texts), r.cfg.Batch)
+		batch, used, err := r.batch(ctx, texts[:n])
+		if err != nil {
+			return nil, 0, err
+		}
+		vectors, tokens, texts = append(vectors, batch...), tokens+used, texts[n:]
+	}
+	return vectors, tokens, nil
+}
+
+// passing is a failure that another attempt may not meet.
+type passing struct {
+	error
+	after time.Duration
+}
+
+func (r *remote) batch(ctx context.Context, texts []string) (vectors [][]float32, tokens int64, err error) {
+	for attempt := range remoteAttempts {
+		vectors, tokens, err = r.request(ctx, texts)
+		var again passing
+		if !errors.As(err, &again) || attempt == remoteAttempts-1 {
+			break
+		}
+		pause := again.after
+		if pause == 0 {
+			pause = time.Duration(float64(250*time.Millisecond<<attempt) * (0.75 + rand.Float64()/2))
+		}
+		if err := r.wait(ctx, pause); err != nil {
+			return nil, 0, err
+		}
+	}
+	return vectors, tokens, err
+}
+
+type embeddingRequest struct {
+	Model          string   `json:"model"`
+	Input          []string `json:"input"`
+	EncodingFormat string   `json:"encoding_format"`
+	Dimensions     int      `json:"dimensions,omitempty"`
+}
+
+type embeddingResponse struct {
+	Data []struct {
+		Index     int       `json:"index"`
+		Embedding []float32 `json:"embedding"`
+	} `json:"data"`
+	Usage struct {
+		TotalTokens int64 `json:"total_tokens"`
+	} `json:"usage"`
+}
+
+func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	data, err := r.handle.Get(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	fields, ok := data.Block("embedder")
+	if !ok {
+		return nil, 0, errors.New("the secret " + Credentials + " has no block embedder")
+	}
+	body := embeddingRequest{Model: r.cfg.Model, Input: texts, EncodingFormat: "float"}
+	if r.cfg.Shorten {
+		body.Dimensions = r.cfg.Dimensions
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	address := strings.TrimSuffix(strings.TrimSuffix(fields["baseUrl"].Reveal(), "/"), "/v1") + "/v1/embeddings"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(raw))
+	if err != nil {
+		return nil, 0, errors.New("the address of the embedding service is none")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key := fields["apiKey"]; !key.Empty() {
+		req.Header.Set("Authorization", "Bearer "+key.Reveal())
+	}
+	answer, err := r.client.Do(req)
+	if err != nil {
+		return nil, 0, passing{error: errors.New("the embedding service was not reached")}
+	}
+	defer answer.Body.Close()
+	return r.decode(answer, len(texts))
+}
+
+// decode reads an answer of n vectors. Its errors quote nothing of it.
+func (r *remote) decode(answer *http.Response, n int) ([][]float32, int64, error) {
+	switch {
+	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		after := min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter)
+		return nil, 0, passing{fmt.Errorf("the embedding service refused with status %d", answer.StatusCode), after}
+	case answer.StatusCode != http.StatusOK:
+		return nil, 0, fmt.Errorf("the embedding service refused with status %d", answer.StatusCode)
+	}
+	limit := int64(1<<20 + n*r.cfg.Dimensions*32)
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
+	if err != nil {
+		return nil, 0, passing{error: errors.New("the embedding service broke off")}
+	}
+	var body embeddingResponse
+	if int64(len(raw)) > limit || json.Unmarshal(raw, &body) != nil {
+		return nil, 0, errors.New("the embedding service sent no embeddings")
+	}
+	vectors := make([][]float32, n)
+	for _, item := range body.Data {
+		if item.Index < 0 || item.Index >= n || vectors[item.Index] != nil || len(item.Embedding) != r.cfg.Dimensions {
+			return nil, 0, errors.New("the embedding service sent other embeddings than were asked for")
+		}
+		vectors[item.Index] = item.Embedding
+	}
+	if len(body.Data) != n {
+		return nil, 0, errors.New("the embedding service sent too few embeddings")
+	}
+	return vectors, max(body.Usage.TotalTokens, 0), nil
+}

@@ -1,0 +1,33 @@
+package vector
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/jobs"
+)
+
+// keepRemovals is how long a node may be behind and still catch up by what was
+// removed; after that it reads a partition anew.
+const keepRemovals = 24 * time.Hour
+
+func (v *Vector) bindings() []jobs.Binding {
+	return []jobs.Binding{
+		{Name: "VECTOR_SWEEP", Schedule: "17 4 * * *", Run: func(ctx context.Context, _ jobs.Job) error { return v.sweep(ctx) }},
+		{Name: reembedding, MaxAttempts: 50, Timeout: time.Hour, Run: v.runReembedding},
+	}
+}
+
+// sweep forgets old removals, one partition at a time.
+func (v *Vector) sweep(ctx context.Context) error {
+	before := v.now().Add(-keepRemovals)
+	for {
+		space, revision, ok, err := v.store.oldest(ctx, before)
+		if err != nil || !ok {
+			return err
+		}
+		if err := v.inTx(ctx, func(ctx context.Context) error { return v.store.forget(ctx, space, revision) }); err != nil {
+			return err
+		}
+	}
+}
