@@ -32,6 +32,7 @@ import (
 	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -50,6 +51,7 @@ func everything() []kit.Option {
 		kit.WithAuth(auth.Config{}),
 		kit.WithLedger(coins()),
 		kit.WithPayments(shop()),
+		kit.WithStorage(storage.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),

@@ -20,6 +20,7 @@ import (
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -121,18 +122,6 @@ func WithAuth(cfg auth.Config) Option {
 	})
 }
 
-// WithSupport composes feedback threads from the app and from mail. What
-// Config.Listen names takes mail while [Kit.Run] does.
-func WithSupport(cfg support.Config) Option {
-	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
-		return support.New(host, cfg, support.Peers{
-			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth})
-	}, func(k *Kit, s *support.Support) {
-		k.support = s
-		k.listeners = append(k.listeners, s.Run)
-	})
-}
-
 // WithLedger composes integer balances per user and currency.
 func WithLedger(cfg ledger.Config) Option {
 	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
@@ -149,11 +138,31 @@ func WithPayments(cfg payments.Config) Option {
 	}, func(k *Kit, p *payments.Payments) { k.payments = p })
 }
 
+// WithStorage composes files of users: uploads by signed addresses, shares,
+// quotas, in a directory or on an S3 server.
+func WithStorage(cfg storage.Config) Option {
+	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
+		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+	}, func(k *Kit, s *storage.Storage) { k.storage = s })
+}
+
 // WithVector composes documents in named indexes, found by meaning and by word.
 func WithVector(cfg vector.Config) Option {
 	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
 		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
 	}, func(k *Kit, v *vector.Vector) { k.vector = v })
+}
+
+// WithSupport composes feedback threads from the app and from mail. What
+// Config.Listen names takes mail while [Kit.Run] does.
+func WithSupport(cfg support.Config) Option {
+	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
+		return support.New(host, cfg, support.Peers{
+			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth})
+	}, func(k *Kit, s *support.Support) {
+		k.support = s
+		k.listeners = append(k.listeners, s.Run)
+	})
 }
 
 // WithLeaderboard composes ranked boards.

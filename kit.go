@@ -27,6 +27,7 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -51,6 +52,7 @@ type Kit struct {
 	payments     *payments.Payments
 	vector       *vector.Vector
 	support      *support.Support
+	storage      *storage.Storage
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -105,6 +107,7 @@ var graph = []struct {
 	{auth.Name, []string{audit.Name, email.Name}},
 	{ledger.Name, []string{audit.Name}},
 	{payments.Name, []string{audit.Name, ledger.Name}},
+	{storage.Name, []string{audit.Name}},
 	{vector.Name, []string{audit.Name}},
 	{support.Name, []string{audit.Name, email.Name}},
 	{leaderboard.Name, []string{audit.Name}},
@@ -206,6 +209,9 @@ func (k *Kit) Vector() *vector.Vector { return k.vector }
 
 // Support returns the composed capability, or nil.
 func (k *Kit) Support() *support.Support { return k.support }
+
+// Storage returns the composed capability, or nil.
+func (k *Kit) Storage() *storage.Storage { return k.storage }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }

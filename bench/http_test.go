@@ -104,7 +104,11 @@ func bank() []kit.Option {
 
 func everything() []kit.Option {
 	return append(bank(),
-		kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithSupport(support.Config{}),
+		kit.WithSecrets(secrets.Config{}),
+		kit.WithControlPlane(controlplane.Config{}),
+		kit.WithEmail(email.Config{}),
+		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
+		kit.WithSupport(support.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nothing}}),

@@ -77,8 +77,8 @@ func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 	return Items[T]{Items: rows, NextCursor: &next}
 }
 
-// page reads ?limit= and ?cursor=.
-func (c *Call) page() (Page, error) {
+// Page reads ?limit= and ?cursor=, for handlers whose answer is more than a list.
+func (c *Call) Page() (Page, error) {
 	limit := DefaultLimit
 	if text := c.Query("limit"); text != "" {
 		n, err := strconv.Atoi(text)

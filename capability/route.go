@@ -117,11 +117,30 @@ func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	}}
 }
 
+// OptionalJSON is JSON for a body that may be left out: f then gets the zero In.
+func OptionalJSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
+	h := JSON(status, f)
+	given := h.reply
+	h.reply = func(c *Call) (any, error) {
+		body, err := c.Body()
+		if err != nil || len(body) > 0 {
+			return given(c)
+		}
+		var none In
+		answer, err := f(c, none)
+		if err != nil || reflect.TypeFor[Out]() == reflect.TypeFor[None]() {
+			return nil, err
+		}
+		return answer, nil
+	}
+	return h
+}
+
 // List returns one page of a keyset list as {"items": [...], "nextCursor": ...}.
 func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
 	return Handler{status: 200, in: reflect.TypeFor[None](), out: reflect.TypeFor[T](), list: true,
 		reply: func(c *Call) (any, error) {
-			page, err := c.page()
+			page, err := c.Page()
 			if err != nil {
 				return nil, err
 			}

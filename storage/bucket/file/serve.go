@@ -1,0 +1,201 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/storage/bucket"
+)
+
+// A body has to come at this rate at least: a chunk in the time of one.
+const (
+	chunk     = 256 << 10
+	chunkTime = time.Minute
+)
+
+var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+
+// Serve implements [bucket.Served]: a PUT of an object or of a part, or a GET or
+// HEAD. The caller has set the headers that protect the answer.
+func (b *Bucket) Serve(w http.ResponseWriter, r *http.Request, token string) error {
+	c, err := b.verify(r.Context(), token, r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case reads && c.purpose == purposeGet:
+		return b.serveGet(w, r, c)
+	case r.Method == http.MethodPut && c.purpose != purposeGet:
+		return b.servePut(w, r, c)
+	default:
+		return bucket.ErrDenied
+	}
+}
+
+func (b *Bucket) serveGet(w http.ResponseWriter, r *http.Request, c claims) error {
+	f, err := b.File(r.Context(), c.key)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w.Header().Set("Content-Type", c.parameter.Get("type"))
+	w.Header().Set("Content-Disposition", c.parameter.Get("disposition"))
+	return SendFile(w, r, f, ETag(c.key))
+}
+
+// ETag names the bytes under a key, which never change, without telling the key.
+func ETag(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
+
+// SendFile answers with a file: its ranges one at a time, its headers alone for
+// HEAD, nothing to a client that has it. The system sends the bytes where the
+// connection lets it.
+func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) error {
+	stat, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	Send(w, r, f, etag, stat.ModTime())
+	return nil
+}
+
+// Send is SendFile for any content.
+func Send(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, etag string, modified time.Time) {
+	w.Header().Set("ETag", etag)
+	w.Header().Set("Accept-Ranges", "bytes")
+	if ranges := r.Header["Range"]; len(ranges) > 1 || len(ranges) == 1 && strings.Contains(ranges[0], ",") {
+		r = r.Clone(r.Context())
+		r.Header.Del("Range") // many small ranges cost more than the whole
+	}
+	http.ServeContent(&direct{ResponseWriter: w}, r, "", modified, content)
+}
+
+// direct hands a body to the connection's own writer, which can let the system
+// send a file; wrappers around it see the status alone.
+type direct struct{ http.ResponseWriter }
+
+// Unwrap is for [http.ResponseController].
+func (d *direct) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+// ReadFrom is called after WriteHeader.
+func (d *direct) ReadFrom(r io.Reader) (int64, error) {
+	w := d.ResponseWriter
+	for {
+		if to, ok := w.(io.ReaderFrom); ok {
+			return to.ReadFrom(r)
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return copyChunks(d.ResponseWriter, r)
+		}
+		w = inner.Unwrap()
+	}
+}
+
+func (b *Bucket) servePut(w http.ResponseWriter, r *http.Request, c claims) error {
+	switch {
+	case r.ContentLength != c.size || len(r.TransferEncoding) > 0:
+		return bucket.ErrLength
+	case c.purpose == purposePut && r.Header.Get("Content-Type") != c.parameter.Get("type"):
+		return bucket.ErrDenied
+	}
+	if err := b.check(r.Context(), c.key); err != nil {
+		return err
+	}
+	control := http.NewResponseController(w)
+	body := &paced{r: http.MaxBytesReader(w, r.Body, c.size), control: control}
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	var etag string
+	var err error
+	if c.purpose == purposePart {
+		etag, err = b.putPart(r.Context(), c.key, c.upload, c.number, c.size, body)
+	} else {
+		etag, err = b.putWhole(r, c, body)
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", etag)
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func (b *Bucket) check(ctx context.Context, key string) error {
+	if b.serving.Check == nil {
+		return nil
+	}
+	return b.serving.Check(ctx, key)
+}
+
+func (b *Bucket) putWhole(r *http.Request, c claims, body io.Reader) (etag string, err error) {
+	sum := sha256.New()
+	_, err = b.write(r.Context(), c.key, func(f *os.File) error {
+		n, err := copyChunks(io.MultiWriter(f, sum), body)
+		switch {
+		case err != nil:
+			return err
+		case n != c.size:
+			return bucket.ErrLength
+		case len(c.checksum) > 0 && !bytes.Equal(c.checksum, sum.Sum(nil)):
+			return bucket.ErrChecksum
+		}
+		return b.check(r.Context(), c.key) // what was given up meanwhile is not stored
+	})
+	return `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`, err
+}
+
+// paced is a body that has to keep coming.
+type paced struct {
+	r       io.Reader
+	control *http.ResponseController
+	left    int
+}
+
+func (p *paced) Read(buf []byte) (int, error) {
+	if p.left <= 0 {
+		_ = p.control.SetReadDeadline(time.Now().Add(chunkTime)) // not every writer has one
+		p.left = chunk
+	}
+	n, err := p.r.Read(buf)
+	p.left -= n
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errStalled
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = bucket.ErrLength
+	}
+	return n, err
+}
+
+// copyChunks is [io.Copy] through a buffer that is used again.
+func copyChunks(to io.Writer, from io.Reader) (n int64, err error) {
+	buf := chunks.Get().(*[chunk]byte)
+	defer chunks.Put(buf)
+	for {
+		m, err := io.ReadFull(from, buf[:])
+		if m > 0 {
+			if _, err := to.Write(buf[:m]); err != nil {
+				return n, err
+			}
+			n += int64(m)
+		}
+		switch {
+		case err == io.EOF, err == io.ErrUnexpectedEOF: //nolint:errorlint // of ReadFull itself
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
+}

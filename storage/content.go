@@ -1,0 +1,168 @@
+package storage
+
+import (
+	"mime"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// octets is the type of bytes that are nothing else.
+const octets = "application/octet-stream"
+
+// inline lists the types that a browser may show on the kit's own origin:
+// nothing that runs, nothing that a browser might take for what runs.
+var inline = []string{
+	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon",
+	"video/mp4", "video/webm", "video/quicktime",
+	"audio/mpeg", "audio/mp4", "audio/aac", "audio/wav", "audio/ogg", "audio/webm",
+	"text/plain",
+}
+
+// active lists the types, beside those that end in +xml, that a browser runs or
+// takes parts of a page from.
+var active = []string{
+	"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/xsl", "text/css", "text/cache-manifest",
+	"text/javascript", "application/javascript", "application/ecmascript", "text/ecmascript", "application/x-javascript",
+	"text/vbscript", "text/x-component", "application/x-shockwave-flash", "application/wasm",
+	"message/rfc822", "multipart/related", "multipart/x-mixed-replace", "application/x-mimearchive",
+}
+
+// shown returns the type to answer with and whether a browser may show it.
+func shown(contentType string) (kind string, show bool) {
+	kind, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err != nil:
+		return octets, false
+	case kind == "text/plain":
+		return "text/plain; charset=utf-8", true
+	case slices.Contains(inline, kind):
+		return kind, true
+	case strings.HasSuffix(kind, "+xml"), slices.Contains(active, kind), strings.HasPrefix(kind, "multipart/"):
+		return octets, false
+	default:
+		return contentType, false
+	}
+}
+
+// storedType is what the bucket is told of a type. A bucket sets no headers that
+// protect, so that it learns nothing that runs.
+func storedType(contentType string) string {
+	kind, show := shown(contentType)
+	if !show {
+		return octets
+	}
+	return kind
+}
+
+// disposition is the Content-Disposition of an object: its name, and whether a
+// browser shows or saves it.
+func disposition(logical string, show bool) string {
+	name := filename(logical)
+	how := "attachment"
+	if show {
+		how = "inline"
+	}
+	ascii := strings.Map(func(r rune) rune {
+		if r > '~' || r == '"' || r == '\\' || r == '%' {
+			return '_'
+		}
+		return r
+	}, name)
+	text := how + `; filename="` + ascii + `"`
+	if ascii != name {
+		text += "; filename*=UTF-8''" + strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
+	}
+	return text
+}
+
+// maxFilename bounds a file name in a header, in bytes.
+const maxFilename = 200
+
+// filename is the last segment of a path without what could lead out of a
+// folder, break a header or reverse how it reads.
+func filename(logical string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r), r == '/', r == '\\', r == utf8.RuneError, unicode.Is(unicode.Bidi_Control, r),
+			r == '\u2028', r == '\u2029':
+			return '_'
+		}
+		return r
+	}, path.Base(logical))
+	for len(name) > maxFilename {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	if strings.Trim(name, ". ") == "" {
+		return "file"
+	}
+	return name
+}
+
+// checkPath returns a logical path in its normal form. It is data: nothing is
+// ever stored under it.
+func checkPath(field, logical string) (string, error) {
+	if err := capability.CheckText(field, logical, 1, MaxPath); err != nil {
+		return "", err
+	}
+	logical = norm.NFC.String(logical)
+	if err := capability.CheckText(field, logical, 1, MaxPath); err != nil {
+		return "", err
+	}
+	for segment := range strings.SplitSeq(logical, "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return "", capability.ErrInvalidRequest.Saying("%s has segments separated by single slashes, and none is empty, . or ..", field)
+		}
+	}
+	if strings.ContainsFunc(logical, func(r rune) bool { return unicode.IsControl(r) || r&0xfffe == 0xfffe }) {
+		return "", capability.ErrInvalidRequest.Saying("%s holds a control character.", field)
+	}
+	return logical, nil
+}
+
+// checkPrefix is checkPath for the beginning of paths.
+func checkPrefix(prefix string) (string, error) {
+	if err := capability.CheckText("prefix", prefix, 0, MaxPath); err != nil {
+		return "", err
+	}
+	return norm.NFC.String(prefix), nil
+}
+
+// checkType returns a media type in its one form, parameters but the charset dropped.
+func checkType(contentType string) (string, error) {
+	if contentType == "" {
+		return octets, nil
+	}
+	bad := capability.ErrInvalidRequest.Saying("contentType is not a media type of at most %d bytes.", MaxContentType)
+	if len(contentType) > MaxContentType {
+		return "", bad
+	}
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || !strings.Contains(kind, "/") {
+		return "", bad
+	}
+	keep := map[string]string{}
+	if charset := params["charset"]; charset != "" {
+		keep["charset"] = charset
+	}
+	text := mime.FormatMediaType(kind, keep)
+	if text == "" || len(text) > MaxContentType || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", bad
+	}
+	return text, nil
+}
+
+// allowed reports whether users may upload a type.
+func (c Config) allowed(contentType string) bool {
+	kind, _, _ := strings.Cut(contentType, ";")
+	family, _, _ := strings.Cut(kind, "/")
+	return len(c.AllowedTypes) == 0 || slices.Contains(c.AllowedTypes, kind) || slices.Contains(c.AllowedTypes, family+"/*")
+}

@@ -1,0 +1,248 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/file"
+)
+
+// rig is a kit with storage behind a real server, since signed addresses are
+// called as clients call them.
+type rig struct {
+	t      testing.TB
+	k      *kittest.Kit
+	s      *storage.Storage
+	server *httptest.Server
+	bucket bucket.Bucket
+}
+
+// rigs runs a test on every database with the bucket in a directory, and where
+// KIT_TEST_S3 is set on S3 too.
+func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
+	t.Helper()
+	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, newRig(t, db, file.New(t.TempDir()), cfg)) })
+	if os.Getenv("KIT_TEST_S3") != "" {
+		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), nil, cfg)) })
+	}
+}
+
+func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) *rig {
+	t.Helper()
+	r := &rig{t: t, bucket: b}
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.k.ServeHTTP(w, q) }))
+	t.Cleanup(r.server.Close)
+	cfg.Bucket = b
+	opts := []kit.Option{kit.WithDatabase(db), kit.WithBaseURL(r.server.URL), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
+		kit.WithSecrets(secrets.Config{}), kit.WithStorage(cfg)}
+	if b.Name() == "s3" { // whose server has a clock of its own
+		opts = append(opts, kit.WithClock(time.Now))
+	}
+	r.k = kittest.New(t, opts...)
+	r.s = r.k.Storage()
+	return r
+}
+
+// answer is what came back.
+type answer struct {
+	t      testing.TB
+	status int
+	header http.Header
+	body   []byte
+	call   string
+}
+
+func (a answer) code() string {
+	var body struct{ Error struct{ Code string } }
+	if a.status < 400 || json.Unmarshal(a.body, &body) != nil {
+		return ""
+	}
+	return body.Error.Code
+}
+
+// want fails the test unless status and code are these.
+func (a answer) want(status int, code string) answer {
+	a.t.Helper()
+	if a.status != status || a.code() != code {
+		a.t.Fatalf("%s: %d %.400s, want %d %s", a.call, a.status, a.body, status, code)
+	}
+	return a
+}
+
+func (a answer) json(into any) {
+	a.t.Helper()
+	if err := json.Unmarshal(a.body, into); err != nil {
+		a.t.Fatalf("%s: %s: %v", a.call, a.body, err)
+	}
+}
+
+// do calls a path as a user, "" being nobody, or a whole address as it is.
+func (r *rig) do(user, method, path string, body any, header ...string) answer {
+	r.t.Helper()
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case io.Reader:
+		reader = b
+	case string:
+		reader = strings.NewReader(b)
+	case []byte:
+		reader = bytes.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		reader = bytes.NewReader(text)
+		header = append([]string{"Content-Type", "application/json"}, header...)
+	}
+	address := path
+	if strings.HasPrefix(path, "/") {
+		address = r.server.URL + path
+	}
+	q, err := http.NewRequestWithContext(context.Background(), method, address, reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if user != "" {
+		q.Header.Set("Authorization", "Bearer "+r.token(user))
+	}
+	for i := 0; i < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultTransport.RoundTrip(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer{r.t, response.StatusCode, response.Header, raw, method + " " + path}
+}
+
+func (r *rig) token(user string) string {
+	r.t.Helper()
+	if err := r.k.Auth().EnsureUser(context.Background(), user); err != nil {
+		r.t.Fatal(err)
+	}
+	token, err := r.k.Auth().IssueToken(context.Background(), user, nil, time.Minute)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return token
+}
+
+// object is an object as clients see it.
+type object struct {
+	ID, Path, ContentType, Visibility, State, ETag string
+	Size                                           int64
+	SHA256                                         *string
+	Metadata                                       map[string]string
+	CreatedAt, UpdatedAt                           string
+	CompletedAt, ExpiresAt                         *string
+}
+
+type partURL struct {
+	PartNumber int
+	Size       int64
+	URL        string
+	Headers    map[string]string
+}
+
+// started is the answer of an upload's start.
+type started struct {
+	Object object
+	Upload struct {
+		Mode, Method, URL, UploadID, ExpiresAt string
+		Headers                                map[string]string
+		PartSize                               int64
+		PartCount                              int
+		Parts                                  []partURL
+	}
+}
+
+type upload map[string]any
+
+func (r *rig) start(user string, u upload) (s started) {
+	r.t.Helper()
+	r.do(user, "POST", "/storage", u).want(201, "").json(&s)
+	return s
+}
+
+// send PUTs bytes to a signed address.
+func (r *rig) send(url string, headers map[string]string, body []byte) answer {
+	r.t.Helper()
+	var list []string
+	for name, value := range headers {
+		list = append(list, name, value)
+	}
+	return r.do("", "PUT", url, body, list...)
+}
+
+// put uploads an object as a client would.
+func (r *rig) put(user, path string, body []byte, more ...any) object {
+	r.t.Helper()
+	u := upload{"path": path, "size": len(body)}
+	for i := 0; i < len(more); i += 2 {
+		u[more[i].(string)] = more[i+1]
+	}
+	s := r.start(user, u)
+	var o object
+	if s.Upload.Mode == "single" {
+		r.send(s.Upload.URL, s.Upload.Headers, body).want(200, "")
+	} else {
+		for _, part := range s.Upload.Parts {
+			at := int64(part.PartNumber-1) * s.Upload.PartSize
+			r.send(part.URL, part.Headers, body[at:at+part.Size]).want(200, "")
+		}
+	}
+	r.do(user, "POST", "/storage/"+s.Object.ID+"/complete", upload{}).want(200, "").json(&o)
+	return o
+}
+
+func (r *rig) usage(user string) storage.Usage {
+	r.t.Helper()
+	u, err := r.s.Usage(context.Background(), user)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return u
+}
+
+// wantUsage fails the test unless a user's objects take this much.
+func (r *rig) wantUsage(user string, used, reserved int64) {
+	r.t.Helper()
+	if u := r.usage(user); u.Used != used || u.Reserved != reserved {
+		r.t.Fatalf("%s uses %d and has reserved %d, want %d and %d", user, u.Used, u.Reserved, used, reserved)
+	}
+}
+
+func bytesOf(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8*13)
+	}
+	return b
+}
+
+func path(format string, args ...any) string { return fmt.Sprintf(format, args...) }
