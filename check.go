@@ -105,8 +105,8 @@ func (c checker) route(part capability.Capability, r capability.Route) {
 	if r.Guard.Strategy() == capability.StrategyControlPlane {
 		c.machineRoute(part, r, bad)
 	}
-	if r.Idempotent && (r.Handle.IsRaw() || !r.Guard.OfUser()) {
-		bad("cannot honour Idempotency-Key", "only answers to users that the kit writes can be repeated")
+	if r.Idempotent && (r.Handle.IsRaw() || r.Guard.Anonymous()) {
+		bad("cannot honour Idempotency-Key", "only answers of a known caller that the kit writes can be repeated")
 	}
 }
 

@@ -49,10 +49,10 @@ type Kit struct {
 	email        *email.Email
 	auth         *auth.Auth
 	ledger       *ledger.Ledger
-	payments     *payments.Payments
 	vector       *vector.Vector
 	support      *support.Support
 	storage      *storage.Storage
+	payments     *payments.Payments
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
@@ -201,9 +201,6 @@ func (k *Kit) Auth() *auth.Auth { return k.auth }
 // Ledger returns the composed capability, or nil.
 func (k *Kit) Ledger() *ledger.Ledger { return k.ledger }
 
-// Payments returns the composed capability, or nil.
-func (k *Kit) Payments() *payments.Payments { return k.payments }
-
 // Vector returns the composed capability, or nil.
 func (k *Kit) Vector() *vector.Vector { return k.vector }
 
@@ -212,6 +209,9 @@ func (k *Kit) Support() *support.Support { return k.support }
 
 // Storage returns the composed capability, or nil.
 func (k *Kit) Storage() *storage.Storage { return k.storage }
+
+// Payments returns the composed capability, or nil.
+func (k *Kit) Payments() *payments.Payments { return k.payments }
 
 // Leaderboard returns the composed capability, or nil.
 func (k *Kit) Leaderboard() *leaderboard.Leaderboard { return k.leaderboard }

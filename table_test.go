@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -101,6 +102,7 @@ func TestGuardMatrix(t *testing.T) {
 	k.Machine().Get("/control-plane/ping").Want(200, "") // connects
 	for _, r := range k.Routes() {
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			k.Clock.Advance(time.Minute) // the limit of forged tokens is not what this is about
 			path := concrete(r.Path)
 			call := func(c *kittest.Client) string { return c.Do(r.Method, path, nil).Code() }
 			refused := func(name string, c *kittest.Client, want string) {
@@ -146,9 +148,13 @@ func TestGuardMatrix(t *testing.T) {
 				admitted("right scope", k.Bearing(once))
 				refused("spent token", k.Bearing(once), "controlplane/invalid_credential")
 			case "signed-webhook":
-				refused("no proof", k.Anonymous(), "kit/invalid_signature")
-				refused("bad signature", k.Anonymous().With(kit.SignatureHeader, "t=1,v1=00"), "kit/invalid_signature")
-				refused("user", k.User("ada"), "kit/invalid_signature")
+				want := "kit/invalid_signature"
+				if r.Capability == "payments" {
+					want = "payments/rail_not_configured" // no secret, so nobody has a proof
+				}
+				refused("no proof", k.Anonymous(), want)
+				refused("bad signature", k.Anonymous().With(kit.SignatureHeader, "t=1,v1=00"), want)
+				refused("user", k.User("ada"), want)
 			case "public":
 				admitted("anybody", k.Anonymous())
 			default:

@@ -87,9 +87,9 @@ func (g Guard) Identifying() Guard { g.identifying = true; return g }
 // Conditional notes that the handler decides about a scope, per board or game.
 func (g Guard) Conditional(note string) Guard { g.note = note; return g }
 
-// OfUser reports whether the guard admits signed-in users only.
-func (g Guard) OfUser() bool {
-	return g.strategy == StrategyUser || g.strategy == StrategyBearer || g.strategy == StrategySession
+// Anonymous reports whether the guard establishes nobody in particular.
+func (g Guard) Anonymous() bool {
+	return g.strategy == StrategyPublic || g.strategy == StrategySignedWebhook
 }
 
 // Strategy returns how callers of the route are verified.

@@ -97,8 +97,7 @@ func (x *exchange) run() error {
 		return err
 	}
 	route := &x.row.entry.Route
-	strategy := route.Guard.Strategy()
-	anonymous := strategy == capability.StrategyPublic || strategy == capability.StrategySignedWebhook
+	anonymous := route.Guard.Anonymous()
 	if anonymous {
 		if err := x.limit("address " + rate.AddressKey(x.origin.IP)); err != nil {
 			return err

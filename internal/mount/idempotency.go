@@ -65,12 +65,13 @@ func (x *exchange) once(key string, call *capability.Call) error {
 		}
 		return x.keep(ctx, key, kept)
 	})
-	switch {
-	case err != nil:
+	if err == nil && replayed && kept.hash != hash {
+		err = capability.ErrIdempotencyConflict
+	}
+	if err := x.decided(err); err != nil {
 		return err
-	case replayed && kept.hash != hash:
-		return capability.ErrIdempotencyConflict
-	case replayed:
+	}
+	if replayed {
 		x.w.Header().Set("Idempotency-Replayed", "true")
 	}
 	if kept.answer == "" {

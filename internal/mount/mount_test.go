@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/internal/rate"
 )
@@ -696,5 +697,26 @@ func TestMachineBodiesWaitForTheSignature(t *testing.T) {
 	w.send("POST /things/admin/things/7", `{"text":"x"}`, auth, "Bearer forged")
 	if read {
 		t.Error("the body was read for a credential that does not verify")
+	}
+}
+
+func TestIdempotencyKeysKeepNoMachineOffTheTrail(t *testing.T) {
+	db := databasetest.Memory(t)
+	if err := db.Migrate(t.Context(), mount.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *mount.Config) {
+		c.DB = db
+		c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: "POST", Path: "/things/once",
+			Guard: capability.ControlPlane("things:write"), Summary: "Once.", Idempotent: true,
+			Handle: capability.JSON(200, func(*capability.Call, capability.None) (int, error) { return 1, nil })}})
+	})
+	for range 2 {
+		if rec := w.send("POST /things/once", "", auth, "Bearer machine things:write", "Idempotency-Key", "k1"); rec.Code != 200 {
+			t.Fatal(rec.Code, rec.Body)
+		}
+	}
+	if len(w.decisions) != 2 {
+		t.Errorf("decisions: %+v, want the first call and its repetition", w.decisions)
 	}
 }

@@ -22,15 +22,19 @@ func (x *exchange) handle(call *capability.Call) error {
 		return x.once(key, call)
 	}
 	out, err := h.Reply(call)
-	if err != nil {
-		return x.refused(err)
-	}
-	if x.machineRow() {
-		if err := x.record(nil); err != nil {
-			return err
-		}
+	if err := x.decided(err); err != nil {
+		return err
 	}
 	return x.answer(h.Status(), out)
+}
+
+// decided puts the outcome of a machine's call on the trail before it is
+// answered.
+func (x *exchange) decided(err error) error {
+	if err != nil || !x.machineRow() {
+		return x.refused(err)
+	}
+	return x.record(nil)
 }
 
 func (x *exchange) machineRow() bool {
@@ -40,7 +44,7 @@ func (x *exchange) machineRow() bool {
 // refused puts the refusal of a verified machine's call on the trail. What
 // cannot be recorded is refused as unavailable.
 func (x *exchange) refused(err error) error {
-	if !x.machineRow() || x.origin.Caller.KeyID == "" {
+	if err == nil || !x.machineRow() || x.origin.Caller.KeyID == "" {
 		return err
 	}
 	if failed := x.record(capability.AsError(err)); failed != nil {
