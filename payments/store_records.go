@@ -20,7 +20,7 @@ func (s store) grants(ctx context.Context, subject Subject) ([]grantRow, error) 
 
 func (s store) insertGrant(ctx context.Context, g grantRow) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_grant (id, subject_type, subject_id, entitlement, reason, granted_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, NULLIF($7, 0))`, g.id, string(g.subject.Type), g.subject.ID, g.entitlement, g.reason,
+		VALUES ($1, $2, $3, $4, $5, $6, NULLIF(CAST($7 AS BIGINT), 0))`, g.id, string(g.subject.Type), g.subject.ID, g.entitlement, g.reason,
 		int64(g.grantedAt), int64(g.expiresAt))
 	return err
 }
@@ -89,7 +89,7 @@ func (s store) outcomeOf(ctx context.Context, rail RailID, deliveryID string) (o
 // already keeps the outcome it has.
 func (s store) record(ctx context.Context, d delivered) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_delivery (rail, delivery_id, type, environment, at, received_at, outcome, code, attempts, retry_at, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, NULLIF($9, 0), $10)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, NULLIF(CAST($9 AS BIGINT), 0), $10)
 		ON CONFLICT (rail, delivery_id) DO UPDATE SET outcome = excluded.outcome, code = excluded.code,
 			attempts = payments_delivery.attempts + 1, retry_at = excluded.retry_at
 		WHERE payments_delivery.outcome = 'failed'`,
