@@ -2,6 +2,7 @@ package merchanta
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -170,7 +171,7 @@ func TestPublishedSignature(t *testing.T) {
 		"another body":   form.Verify(h, []byte(v.Body+" "), keys, at, Tolerance),
 		"another secret": form.Verify(h, []byte(v.Body), [][]byte{[]byte("pdl_ntfset_x")}, at, Tolerance),
 	} {
-		if err != signature.ErrProof {
+		if !errors.Is(err, signature.ErrProof) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

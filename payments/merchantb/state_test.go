@@ -3,6 +3,7 @@ package merchantb
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -171,7 +172,7 @@ func TestPublishedSignature(t *testing.T) {
 		"no secret":      verify("", v.Body, at),
 		"whsec_ alone":   verify("whsec_", v.Body, at),
 	} {
-		if err != signature.ErrProof {
+		if !errors.Is(err, signature.ErrProof) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
