@@ -52,6 +52,27 @@ func (s store) unmask(ctx context.Context, purchaseID string) error {
 	return err
 }
 
+// held is one purchase or grant that may entitle a subject.
+type held struct {
+	// product is empty for a grant, whose key is entitlement; of a purchase the
+	// entitlement is one that was taken away by hand, or "".
+	id, product, entitlement string
+	status                   Status
+	until                    Instant
+}
+
+// holdings returns all that may entitle a subject, by one query: for the check of
+// every request.
+func (s store) holdings(ctx context.Context, subject Subject) ([]held, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (h held, err error) {
+		return h, row.Scan(&h.id, &h.product, &h.entitlement, &h.status, &h.until)
+	}, `SELECT p.id, p.product_key, COALESCE(r.entitlement, ''), p.status, COALESCE(p.changes_at, 0) FROM payments_purchase AS p
+			LEFT JOIN payments_revocation AS r ON r.purchase_id = p.id
+			WHERE p.subject_type = $1 AND p.subject_id = $2 AND p.status IN ('active', 'canceled', 'in_grace') AND p.product_key <> ''
+		UNION ALL SELECT id, '', entitlement, '', COALESCE(expires_at, 0) FROM payments_grant
+			WHERE subject_type = $1 AND subject_id = $2 AND revoked_at IS NULL`, string(subject.Type), subject.ID)
+}
+
 func (s store) moveMasks(ctx context.Context, purchaseID string, subject Subject) error {
 	_, err := s.db.Exec(ctx, `UPDATE payments_revocation SET subject_type = $2, subject_id = $3 WHERE purchase_id = $1`,
 		purchaseID, string(subject.Type), subject.ID)
