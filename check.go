@@ -84,6 +84,17 @@ func (c checker) capability(part capability.Capability) {
 	}
 	c.health(part)
 	c.refusals(part)
+	c.life(part)
+}
+
+// life requires that the capability can export and erase a user's data, or says
+// why there is none.
+func (c checker) life(part capability.Capability) {
+	if part.Name == ownName || part.NoUserData != "" || part.Export != nil && part.Erase != nil {
+		return
+	}
+	c.fault(part.Name, "erase", nil, "does not say how a user's data is exported and erased",
+		"set Export and Erase, or NoUserData to the reason why there is none")
 }
 
 func (c checker) route(part capability.Capability, r capability.Route) {

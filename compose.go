@@ -1,10 +1,17 @@
 package kit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"net/http"
 	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
@@ -143,7 +150,7 @@ func WithPayments(cfg payments.Config) Option {
 func WithStorage(cfg storage.Config) Option {
 	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
 		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-	}, func(k *Kit, s *storage.Storage) { k.storage = s })
+	}, func(k *Kit, s *storage.Storage) { k.storage, k.attachments = s, attachments(s) })
 }
 
 // WithVector composes documents in named indexes, found by meaning and by word.
@@ -153,12 +160,67 @@ func WithVector(cfg vector.Config) Option {
 	}, func(k *Kit, v *vector.Vector) { k.vector = v })
 }
 
+// attachments keeps the files of mails in a namespace of support's own; users'
+// files stay the users'. The ids of the former begin with a word that tells them
+// apart.
+func attachments(s *storage.Storage) support.Files {
+	const ofMail = support.Name + "/"
+	mails := s.Namespace(support.Name)
+	return support.Files{
+		Keep: func(ctx context.Context, name, contentType string, content []byte) (string, error) {
+			o, err := mails.Put(ctx, storage.Upload{
+				Path: rand.Text() + "/" + name, Size: int64(len(content)), ContentType: contentType, Visibility: storage.VisibilityPrivate,
+			}, bytes.NewReader(content))
+			return ofMail + o.ID, err
+		},
+		Owned: func(ctx context.Context, userID, objectID string) (support.File, bool, error) {
+			o, err := s.Get(ctx, storage.ByID(objectID).As(userID))
+			if refusal := new(capability.Error); errors.As(err, &refusal) && refusal.Status < http.StatusInternalServerError {
+				return support.File{}, false, nil
+			}
+			return support.File{Name: path.Base(o.Path), Type: o.ContentType, Size: o.Size},
+				err == nil && o.OwnerID == userID && o.State == storage.StateReady, err
+		},
+		Links: func(ctx context.Context, objectIDs []string, lifetime time.Duration) (map[string]string, error) {
+			urls := make(map[string]string)
+			for some := range slices.Chunk(objectIDs, storage.MaxBatch) {
+				of := map[string][]string{}
+				for _, id := range some {
+					prefix := ""
+					if strings.HasPrefix(id, ofMail) {
+						prefix = ofMail
+					}
+					of[prefix] = append(of[prefix], strings.TrimPrefix(id, prefix))
+				}
+				for prefix, space := range map[string]storage.Space{ofMail: mails, "": s.Space} {
+					links, err := space.SignAll(ctx, of[prefix], storage.SignOptions{TTL: lifetime, Download: prefix == ofMail})
+					if err != nil {
+						return urls, err
+					}
+					for id, link := range links {
+						urls[prefix+id] = link.URL
+					}
+				}
+			}
+			return urls, nil
+		},
+		Remove: func(ctx context.Context, objectID string) error {
+			id, found := strings.CutPrefix(objectID, ofMail)
+			if !found {
+				return nil
+			}
+			_, err := mails.DeleteAll(ctx, []string{id})
+			return err
+		},
+	}
+}
+
 // WithSupport composes feedback threads from the app and from mail. What
 // Config.Listen names takes mail while [Kit.Run] does.
 func WithSupport(cfg support.Config) Option {
 	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
 		return support.New(host, cfg, support.Peers{
-			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth})
+			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth, Files: a.kit.attachments})
 	}, func(k *Kit, s *support.Support) {
 		k.support = s
 		k.listeners = append(k.listeners, s.Run)

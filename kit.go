@@ -82,6 +82,8 @@ type Kit struct {
 	machines *capability.Machines
 	record   mount.Recorder
 	friends  func(context.Context, []string) ([]string, error)
+	// attachments are where support keeps files; without storage it names them.
+	attachments support.Files
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
 }

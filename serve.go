@@ -39,15 +39,20 @@ func (k *Kit) own(o *options) capability.Capability {
 				Summary: "Enqueue a durable job.", MaxBody: jobs.MaxPayload, Handle: capability.JSON(http.StatusAccepted, d.postWorkflow)},
 		},
 		Refusals: capability.GeneralRefusals(),
-		Jobs: []jobs.Binding{{Name: "KIT_IDEMPOTENCY_SWEEP", Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
-			for _, b := range k.bindings {
-				if err := mount.SweepKeys(ctx, b.db); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}},
+		Jobs: []jobs.Binding{
+			{Name: "KIT_IDEMPOTENCY_SWEEP", Schedule: "17 * * * *", Run: k.sweepKeys},
+			{Name: eraseBinding, MaxAttempts: 100, Timeout: eraseTimeout, Run: k.erase},
+		},
 	}
+}
+
+func (k *Kit) sweepKeys(ctx context.Context, _ jobs.Job) error {
+	for _, b := range k.bindings {
+		if err := mount.SweepKeys(ctx, b.db); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *Kit) getHealth(*capability.Call, capability.None) (Health, error) {

@@ -131,6 +131,8 @@ func (a *Auth) Capability() capability.Capability {
 		Jobs:       append(a.jobs(), a.library.Jobs...),
 		Refusals:   refusals(),
 		Rewrap:     a.Rewrap,
+		Export:     a.export,
+		Erase:      a.erase,
 		Close:      a.close,
 	}
 }

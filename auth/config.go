@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -65,6 +66,12 @@ type Config struct {
 	// for cookies, by default 1000 in 10 seconds. One of negative Events switches
 	// its class off.
 	RateLimits map[string]RateLimit
+	// Profile are the fields that the application adds to its users.
+	Profile []ProfileField
+	// Scopes returns which scopes the access tokens of a user's sessions carry,
+	// such as roles. It is called for each token; cookies and session tokens never
+	// carry one. nil: none.
+	Scopes func(ctx context.Context, userID string) ([]string, error)
 	// Database names the binding of the users, by default "DB".
 	Database string
 }
@@ -130,6 +137,7 @@ func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 			faults.Add("rateLimits."+class, nil, "admits nothing", "give a positive number of events and a positive window")
 		}
 	}
+	c.validateProfile(&faults)
 	sealer, err := host.Sealing()
 	faults.Join(err)
 	return sealer, faults.Err()
@@ -161,6 +169,8 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "The mount prefix."},
 		{Key: "appName", Value: c.AppName, Summary: "What mails call the application."},
 		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, beside the own origin."},
+		{Key: "profile", Value: c.profileNames(), Summary: "The fields that the application adds to its users."},
+		{Key: "scopes", Value: c.Scopes != nil, Summary: "Whether access tokens of sessions carry scopes."},
 		{Key: "humanity", Value: c.Humanity != nil, Summary: "Whether routes that send a link or code ask for a proof of humanity."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the users."},
 	}

@@ -38,6 +38,31 @@ func (a *Auth) Devices(ctx context.Context, userID string, page capability.Page)
 	return capability.Paged(page, rows, func(d Device) []any { return []any{d.ID} }), nil
 }
 
+// RevokeDevices ends the sessions of all of a user's devices and returns how many
+// there were. Tokens of [Auth.IssueToken] belong to no device and stay good; see
+// [Auth.RevokeUser]. Refuses with auth/user_not_found.
+func (a *Auth) RevokeDevices(ctx context.Context, userID string) (sessions int, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if _, found, err := a.store.lockUser(ctx, userID); err != nil || !found {
+			return errOr(err, ErrUserNotFound)
+		}
+		ended, err := a.store.deleteSessionsBut(ctx, userID, "")
+		if err != nil {
+			return err
+		}
+		if err := a.store.deleteIdleDevices(ctx, userID); err != nil {
+			return err
+		}
+		if sessions = len(ended); sessions > 0 {
+			if err := a.ended(ctx, userID, "revoked", ended...); err != nil {
+				return err
+			}
+		}
+		return a.record(ctx, "auth/devices_revoked", userID, map[string]any{"sessions": sessions})
+	})
+	return sessions, err
+}
+
 // RevokeDevice ends all sessions of a user's device and returns how many there
 // were. Refuses with auth/device_not_found.
 func (a *Auth) RevokeDevice(ctx context.Context, userID, deviceID string) (sessions int, err error) {

@@ -39,6 +39,13 @@ type Library struct {
 	// Rewrap wraps what the library has sealed with the first master key and returns
 	// how many values it changed; nil: it seals nothing. [Auth.Rewrap] calls it.
 	Rewrap func(ctx context.Context) (changed int, err error)
+	// Export and Erase are those of [capability.Capability] for what the library
+	// keeps; rows that refer to auth_user go without Erase.
+	Export func(ctx context.Context, person capability.Person, emit capability.Emit) error
+	Erase  func(ctx context.Context, person capability.Person) (capability.Erasure, error)
+	// Addresses lists what the library knows of a user's addresses; see
+	// [Auth.Addresses].
+	Addresses func(ctx context.Context, userID string) ([]string, error)
 }
 
 // AppName returns what the application is called in mails and by authenticators.
@@ -130,7 +137,10 @@ func matches(pattern, parts []string) bool {
 // anyLibrary hands a request to the library: what the kit keeps for itself is
 // refused first, then come the limits of the address and the humanity check.
 func (a *Auth) anyLibrary(c *capability.Call) error {
-	r := c.Request()
+	return a.serveLibrary(c.Writer(), c.Request(), c.Body)
+}
+
+func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() ([]byte, error)) error {
 	path := strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
 	if under(path, "/admin") || a.library.Handler == nil {
 		return capability.ErrNotFound
@@ -139,23 +149,26 @@ func (a *Auth) anyLibrary(c *capability.Call) error {
 		if _, ok := a.table.find(http.MethodGet, path); !ok {
 			return capability.ErrNotFound
 		}
-		c.Writer().WriteHeader(http.StatusOK)
+		w.WriteHeader(http.StatusOK)
 		return nil
 	}
 	if route, ok := a.table.find(r.Method, path); ok {
+		if info := capability.RequestInfoOf(r.Context()); info != nil { // the log names the row that answered
+			info.Route = a.cfg.BasePath + route.Path
+		}
 		if wait, ok := a.table.allow(route, rate.AddressKey(ipOf(r.Context()))); !ok {
-			return refuseLibrary(c, wait, errTooManyRequests)
+			return refuseLibrary(w, r, wait, errTooManyRequests)
 		}
 		if refusal := a.checkHumanity(r, route); refusal != nil {
-			return refuseLibrary(c, 0, refusal)
+			return refuseLibrary(w, r, 0, refusal)
 		}
 	}
-	body, err := c.Body()
+	body, err := read()
 	if err != nil {
 		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	a.library.Handler.ServeHTTP(c.Writer(), r)
+	a.library.Handler.ServeHTTP(w, r)
 	return nil
 }
 
@@ -213,27 +226,31 @@ var (
 
 // refuseLibrary returns in the shape of the library's routes, which serves those
 // who read code and those who read error.code.
-func refuseLibrary(c *capability.Call, wait time.Duration, refusal *libraryRefusal) error {
+func refuseLibrary(w http.ResponseWriter, r *http.Request, wait time.Duration, refusal *libraryRefusal) error {
 	type fields struct {
 		Code      string `json:"code"`
 		Message   string `json:"message"`
 		RequestID string `json:"requestId,omitempty"`
 	}
+	requestID := ""
+	if info := capability.RequestInfoOf(r.Context()); info != nil {
+		requestID = info.RequestID
+	}
 	body, err := json.Marshal(struct {
 		fields
 		Error fields `json:"error"`
-	}{fields{Code: refusal.code, Message: refusal.message}, fields{refusal.code, refusal.message, c.RequestID()}})
+	}{fields{Code: refusal.code, Message: refusal.message}, fields{refusal.code, refusal.message, requestID}})
 	if err != nil {
 		return err
 	}
-	h := c.Writer().Header()
+	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	if refusal.status == http.StatusTooManyRequests || refusal.status == http.StatusServiceUnavailable {
 		seconds := strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1))
 		h.Set("Retry-After", seconds)
 		h.Set("X-Retry-After", seconds)
 	}
-	c.Writer().WriteHeader(refusal.status)
-	_, _ = c.Writer().Write(body) // the client has gone; there is nobody to tell
+	w.WriteHeader(refusal.status)
+	_, _ = w.Write(body) // the client has gone; there is nobody to tell
 	return nil
 }

@@ -15,9 +15,10 @@ func (a *Auth) routes() []capability.Route {
 	user, refresh := capability.User(), capability.Public("the refresh token is the proof").WithCSRF()
 	users, devices := capability.ControlPlane("auth:users:read"), capability.ControlPlane("auth:devices:read")
 	routes := capability.Mount(a.cfg.BasePath,
-		capability.Route{Method: "POST", Path: "/token/rotate", Guard: refresh,
-			Summary: "Change a refresh token, of the cookie or of the body, for its successor and an access token.",
-			Handle:  capability.JSON(200, a.postRotate)},
+		capability.Route{Method: "POST", Path: "/token/rotate", Guard: refresh, Rate: "auth", MaxBody: maxRotation,
+			Refusals: []*capability.Error{ErrRefreshInvalid, ErrRefreshReused},
+			Summary:  "Change a refresh token, of the cookie or of the body, for its successor and an access token.",
+			Handle:   capability.JSON(200, a.postRotate)},
 		capability.Route{Method: "GET", Path: "/devices", Guard: user,
 			Summary: "The devices in which the caller is signed in.",
 			Handle:  capability.List(a.listDevices)},
@@ -40,7 +41,7 @@ func (a *Auth) routes() []capability.Route {
 			Summary: "End all sessions of a user.",
 			Handle:  capability.JSON(200, a.adminRevokeUser)},
 		capability.Route{Method: "POST", Path: "/admin/users/:userId/devices/revoke", Guard: capability.ControlPlane("auth:devices:revoke"),
-			Summary: "End the sessions of one of a user's devices, or of all.",
+			Summary: "End the sessions of a user's devices, of one or of all.",
 			Handle:  capability.JSON(200, a.adminRevokeDevices)},
 		capability.Route{Method: capability.Any, Path: "/*", Guard: capability.Public("the authentication library answers"),
 			Summary: "Sign-in, sign-out and all else of the authentication library.",
@@ -57,6 +58,9 @@ func (a *Auth) routes() []capability.Route {
 			Handle:  capability.JSON(200, a.getDevLogin)},
 	)...)
 }
+
+// maxRotation bounds the body of a rotation, in bytes.
+const maxRotation = 4 << 10
 
 // rotation is the body of a client that keeps the refresh token itself.
 type rotation struct {
@@ -235,6 +239,14 @@ type sessionBody struct {
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
+func newSessionBody(s Session) sessionBody {
+	return sessionBody{
+		ID: s.ID, DeviceID: s.DeviceID, Methods: append([]string{}, s.Methods...), IP: s.IP, UserAgent: s.UserAgent,
+		CreatedAt: capability.Time{Time: s.CreatedAt}, UpdatedAt: capability.Time{Time: s.UpdatedAt},
+		ExpiresAt: capability.Time{Time: s.ExpiresAt},
+	}
+}
+
 func (a *Auth) adminUser(c *capability.Call, _ capability.None) (detail userDetail, err error) {
 	err = a.host.DB.Read(c.Context(), func(ctx context.Context) error {
 		user, err := a.User(ctx, c.Param("userId"))
@@ -244,11 +256,7 @@ func (a *Auth) adminUser(c *capability.Call, _ capability.None) (detail userDeta
 		sessions, err := a.Sessions(ctx, user.ID)
 		detail = userDetail{userBody: newUserBody(user), Sessions: []sessionBody{}}
 		for _, s := range sessions {
-			detail.Sessions = append(detail.Sessions, sessionBody{
-				ID: s.ID, DeviceID: s.DeviceID, Methods: append([]string{}, s.Methods...), IP: s.IP, UserAgent: s.UserAgent,
-				CreatedAt: capability.Time{Time: s.CreatedAt}, UpdatedAt: capability.Time{Time: s.UpdatedAt},
-				ExpiresAt: capability.Time{Time: s.ExpiresAt},
-			})
+			detail.Sessions = append(detail.Sessions, newSessionBody(s))
 		}
 		return err
 	})
@@ -267,7 +275,8 @@ func (a *Auth) adminRevokeUser(c *capability.Call, _ capability.None) (revokedBo
 // adminRevokeDevices ends the sessions of the device in the body, or of all.
 func (a *Auth) adminRevokeDevices(c *capability.Call, in deviceRevocation) (revokedBody, error) {
 	if in.DeviceID == "" {
-		return a.adminRevokeUser(c, capability.None{})
+		n, err := a.RevokeDevices(c.Context(), c.Param("userId"))
+		return revokedBody{n}, err
 	}
 	n, err := a.RevokeDevice(c.Context(), c.Param("userId"), in.DeviceID)
 	return revokedBody{n}, err

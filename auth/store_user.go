@@ -2,16 +2,24 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/kitbackend/kit/database"
 )
 
-const userColumns = `id, email, email_verified, name, image, username, anonymous, created_at, updated_at, disabled_at`
+const userColumns = `id, email, email_verified, name, image, username, anonymous, created_at, updated_at, disabled_at, display_username, profile`
 
 func scanUser(row database.Scanner) (u User, err error) {
 	var created, updated, disabled int64
-	err = row.Scan(&u.ID, &u.Email, &u.EmailVerified, &u.Name, &u.Image, &u.Username, &u.Anonymous, &created, &updated, &disabled)
+	var profile string
+	err = row.Scan(&u.ID, &u.Email, &u.EmailVerified, &u.Name, &u.Image, &u.Username, &u.Anonymous, &created, &updated, &disabled, &u.DisplayUsername, &profile)
+	if err != nil {
+		return u, err
+	}
+	if profile != "{}" {
+		err = json.Unmarshal([]byte(profile), &u.Profile)
+	}
 	u.CreatedAt, u.UpdatedAt = instant(created), instant(updated)
 	if disabled != 0 {
 		u.DisabledAt = instant(disabled)
@@ -24,9 +32,10 @@ func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // insertUser returns false when the id, address or username is taken.
 func (s store) insertUser(ctx context.Context, u User, family string) (inserted bool, err error) {
-	n, err := s.db.Exec(ctx, `INSERT INTO auth_user (id, email, email_verified, name, image, username, anonymous, token_family, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
-		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, family, u.CreatedAt.UnixMilli(), u.UpdatedAt.UnixMilli())
+	n, err := s.db.Exec(ctx, `INSERT INTO auth_user (id, email, email_verified, name, image, username, anonymous, token_family, created_at, updated_at,
+		display_username, profile) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`,
+		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, family, u.CreatedAt.UnixMilli(), u.UpdatedAt.UnixMilli(),
+		u.DisplayUsername, profileText(u.Profile))
 	return n == 1, err
 }
 
@@ -43,6 +52,17 @@ func (s store) usersNamed(ctx context.Context, name string, limit int) ([]User, 
 	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE name = $1 AND name <> '' ORDER BY id LIMIT $2`, name, limit)
 }
 
+// usersByID reads the users of some ids.
+func (s store) usersByID(ctx context.Context, ids []string) ([]User, error) {
+	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id `+database.InList(1), database.List(ids))
+}
+
+// rowsOf counts what goes with a user.
+func (s store) rowsOf(ctx context.Context, userID string) (n int64, err error) {
+	return n, s.db.QueryRow(ctx, `SELECT 1 + (SELECT count(*) FROM auth_session WHERE user_id = $1)
+		+ (SELECT count(*) FROM auth_device WHERE user_id = $1)`, userID).Scan(&n)
+}
+
 // users lists users after an id whose address begins with one prefix, in lower
 // case, or whose name with another, in what the databases take for lower case.
 func (s store) users(ctx context.Context, email, name, after string, limit int) ([]User, error) {
@@ -56,10 +76,12 @@ func (s store) users(ctx context.Context, email, name, after string, limit int) 
 
 // updateUser returns false when the address or username is another user's.
 func (s store) updateUser(ctx context.Context, u User) (updated bool, err error) {
-	n, err := s.db.Exec(ctx, `UPDATE auth_user SET email = $2, email_verified = $3, name = $4, image = $5, username = $6, anonymous = $7, updated_at = $8
+	n, err := s.db.Exec(ctx, `UPDATE auth_user SET email = $2, email_verified = $3, name = $4, image = $5, username = $6, anonymous = $7, updated_at = $8,
+		display_username = $9, profile = $10
 		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM auth_user AS other WHERE other.id <> $1
 			AND (other.email = $2 AND other.email <> '' OR other.username = $6 AND other.username <> ''))`,
-		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, u.UpdatedAt.UnixMilli())
+		u.ID, u.Email, u.EmailVerified, u.Name, u.Image, u.Username, u.Anonymous, u.UpdatedAt.UnixMilli(),
+		u.DisplayUsername, profileText(u.Profile))
 	return n == 1, err
 }
 

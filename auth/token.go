@@ -77,14 +77,38 @@ func (a *Auth) IssueToken(ctx context.Context, user string, scopes []string, ttl
 	return a.sign(ctx, claims{Subject: user, SessionID: family.id, Scope: strings.Join(scopes, " ")}, ttl)
 }
 
-// SessionAccessToken makes an access token without scopes that ends with its
-// session.
+// SessionAccessToken makes an access token that ends with its session. It carries
+// the scopes of Config.Scopes.
 func (a *Auth) SessionAccessToken(ctx context.Context, s Session) (string, error) {
 	return a.sessionToken(ctx, s, nil)
 }
 
 func (a *Auth) sessionToken(ctx context.Context, s Session, scopes []string) (string, error) {
-	return a.sign(ctx, sessionClaims(s, scopes), a.tokenTTL(s))
+	granted, err := a.scopesOf(ctx, s.UserID)
+	if err != nil {
+		return "", err
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(granted, scope) {
+			granted = append(granted, scope)
+		}
+	}
+	return a.sign(ctx, sessionClaims(s, granted), a.tokenTTL(s))
+}
+
+// scopesOf asks the application which scopes the tokens of a user carry.
+func (a *Auth) scopesOf(ctx context.Context, userID string) ([]string, error) {
+	if a.cfg.Scopes == nil {
+		return nil, nil
+	}
+	scopes, err := a.cfg.Scopes(ctx, userID)
+	if err == nil {
+		err = checkScopes(scopes)
+	}
+	if err != nil {
+		return nil, unavailable("reading the scopes of a user", err)
+	}
+	return slices.Clone(scopes), nil
 }
 
 // tokenTTL keeps a token from outliving its session: nobody could revoke it.
@@ -95,7 +119,11 @@ func (a *Auth) tokenTTL(s Session) time.Duration {
 // rotatedToken is one whose use confirms that the refresh token beside it has
 // arrived.
 func (a *Auth) rotatedToken(ctx context.Context, s Session) (string, error) {
-	c := sessionClaims(s, nil)
+	scopes, err := a.scopesOf(ctx, s.UserID)
+	if err != nil {
+		return "", err
+	}
+	c := sessionClaims(s, scopes)
 	if !s.refresh.confirmed {
 		c.Rotation = s.refresh.counter
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -33,6 +34,10 @@ type User struct {
 	Image string
 	// Username is unique and lower case; empty: none.
 	Username string
+	// DisplayUsername is the username as the user writes it.
+	DisplayUsername string
+	// Profile holds the fields of Config.Profile that are set.
+	Profile map[string]any
 	// Anonymous means that the user has not said who he is.
 	Anonymous            bool
 	CreatedAt, UpdatedAt time.Time
@@ -45,8 +50,11 @@ type NewUser struct {
 	ID, Email     string
 	EmailVerified bool
 	Name, Image   string
-	Username      string
-	Anonymous     bool
+	// Username is kept as it is written, and compared in lower case.
+	Username  string
+	Anonymous bool
+	// Profile sets fields of Config.Profile.
+	Profile map[string]any
 }
 
 // UserPatch changes what is not nil. An empty Email or Username removes it; a
@@ -57,6 +65,8 @@ type UserPatch struct {
 	Name, Image   *string
 	Username      *string
 	Anonymous     *bool
+	// Profile sets fields of Config.Profile; nil removes one.
+	Profile map[string]any
 }
 
 // CreateUser makes a user. Refuses with auth/email_taken, auth/username_taken,
@@ -64,7 +74,10 @@ type UserPatch struct {
 // name has at most 256 bytes, a username 64, an image 2 KiB.
 func (a *Auth) CreateUser(ctx context.Context, n NewUser) (user User, err error) {
 	user = User{ID: n.ID, Email: n.Email, EmailVerified: n.EmailVerified, Name: n.Name, Image: n.Image,
-		Username: n.Username, Anonymous: n.Anonymous}
+		Username: n.Username, DisplayUsername: n.Username, Anonymous: n.Anonymous}
+	if user.Profile, err = a.cfg.withFields(nil, n.Profile); err != nil {
+		return User{}, err
+	}
 	if err := user.normalize(); err != nil {
 		return User{}, err
 	}
@@ -112,9 +125,12 @@ func (a *Auth) insertUser(ctx context.Context, user *User) (inserted bool, err e
 	if err != nil || !inserted {
 		return false, err
 	}
-	return true, a.peers.Audit.Record(ctx, audit.Event{
+	if err := a.peers.Audit.Record(ctx, audit.Event{
 		Action: "auth/user_created", Subject: audit.Target{Type: "user", ID: user.ID},
-	})
+	}); err != nil {
+		return false, err
+	}
+	return true, a.host.Hooks.UserCreated.Fire(ctx, hooks.UserCreated{UserID: user.ID, Anonymous: user.Anonymous})
 }
 
 // taken says why a user could not be inserted.
@@ -193,6 +209,9 @@ func (a *Auth) UpdateUser(ctx context.Context, userID string, patch UserPatch) (
 			return ErrUserNotFound
 		}
 		user = patch.apply(before)
+		if user.Profile, err = a.cfg.withFields(before.Profile, patch.Profile); err != nil {
+			return err
+		}
 		if err := user.normalize(); err != nil {
 			return err
 		}
@@ -201,10 +220,13 @@ func (a *Auth) UpdateUser(ctx context.Context, userID string, patch UserPatch) (
 		}
 		user.UpdatedAt = a.host.DB.Now(ctx)
 		updated, err := a.store.updateUser(ctx, user)
-		if err == nil && !updated {
+		switch {
+		case err != nil:
+			return err
+		case !updated:
 			return a.takenByOther(ctx, user)
 		}
-		return err
+		return a.told(ctx, before, user)
 	})
 	return user, uniqueUser(err)
 }
@@ -241,9 +263,12 @@ func (a *Auth) DeleteUser(ctx context.Context, userID string) error {
 		if err := a.store.deleteUser(ctx, userID); err != nil {
 			return err
 		}
-		return a.peers.Audit.Record(ctx, audit.Event{
+		if err := a.peers.Audit.Record(ctx, audit.Event{
 			Action: "auth/user_deleted", Subject: audit.Target{Type: "user", ID: userID},
-		})
+		}); err != nil {
+			return err
+		}
+		return a.host.Hooks.UserDeleted.Fire(ctx, hooks.UserDeleted{UserID: userID})
 	})
 }
 
@@ -302,6 +327,7 @@ func (p UserPatch) apply(user User) User {
 	set(&user.Name, p.Name)
 	set(&user.Image, p.Image)
 	set(&user.Username, p.Username)
+	set(&user.DisplayUsername, p.Username)
 	set(&user.Anonymous, p.Anonymous)
 	return user
 }
@@ -324,7 +350,7 @@ func (u *User) normalize() error {
 		}
 		u.Email = canonical
 	}
-	u.Username = canonicalUsername(u.Username)
+	u.Username, u.DisplayUsername = canonicalUsername(u.Username), strings.TrimSpace(u.DisplayUsername)
 	for _, text := range []struct {
 		name, value string
 		limit       int

@@ -24,7 +24,7 @@ func TestCreateUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := auth.User{ID: ada.ID, Email: "ada@example.com", Name: "Ada", Image: "https://example.com/a.png", Username: "countess", CreatedAt: now, UpdatedAt: now}
+		want := auth.User{ID: ada.ID, Email: "ada@example.com", Name: "Ada", Image: "https://example.com/a.png", Username: "countess", DisplayUsername: "Countess", CreatedAt: now, UpdatedAt: now}
 		if diff := cmp.Diff(want, ada); diff != "" || len(ada.ID) != 26 {
 			t.Error(diff)
 		}

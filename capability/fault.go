@@ -63,6 +63,12 @@ func (f *Faults) AddFault(fault Fault) {
 
 // Join records the faults in err, once however often it is joined.
 func (f *Faults) Join(err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join
+		for _, one := range several.Unwrap() {
+			f.Join(one)
+		}
+		return
+	}
 	if err == nil || slices.ContainsFunc(f.list, func(known error) bool { return errors.Is(known, err) }) {
 		return
 	}

@@ -29,6 +29,16 @@ func NewPage(limit int, cursor string) Page {
 	return Page{Limit: limit, cursor: cursor}
 }
 
+// Bounded returns the page with a limit that lists take: the default where it
+// has none, as the zero Page, and at most [MaxLimit]. Lists call it first.
+func (p Page) Bounded() Page {
+	if p.Limit < 1 {
+		p.Limit = DefaultLimit
+	}
+	p.Limit = min(p.Limit, MaxLimit)
+	return p
+}
+
 // After reads the keys of the last item of the page before into the pointers
 // (*string or *int64); ok is false on the first page. A cursor that this list
 // did not make is refused with kit/invalid_request.

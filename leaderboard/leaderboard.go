@@ -111,6 +111,25 @@ func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	return l, nil
 }
 
+// Capability describes the leaderboard to the kit.
+func (l *Leaderboard) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   l.host.DB,
+		Prefix:     l.cfg.BasePath,
+		Routes:     l.routes(),
+		Config:     l.cfg.keys(),
+		Health:     l.health(),
+		Migrations: migrations,
+		Jobs:       l.jobs(),
+		Refusals:   refusals(),
+		Export:     l.export,
+		Erase:      l.erase,
+		Close:      l.close,
+	}
+}
+
 // close lets what is under way finish.
 func (l *Leaderboard) close(ctx context.Context) (err error) {
 	for key, b := range l.batchers {
@@ -192,7 +211,7 @@ func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (c
 	if err != nil {
 		return none, err
 	}
-	page.Limit = min(page.Limit, capability.MaxLimit)
+	page = page.Bounded()
 	q := listQuery{view: v, limit: page.Limit + 1}
 	later, err := page.After(&q.after.key, &q.after.achievedAt, &q.after.userID)
 	if err == nil && later && (!inRange(q.after.key) || q.after.achievedAt < 0 || checkUser(q.after.userID) != nil) {

@@ -9,6 +9,13 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
+// Bounds of bodies, in bytes.
+const (
+	maxScoreBody   = 4 << 10
+	maxSegmentBody = 64 << 10
+	maxHiddenBody  = 1 << 10
+)
+
 func (l *Leaderboard) routes() []capability.Route {
 	user, admin := capability.User(), capability.UserWithScope(l.cfg.AdminScope)
 	return capability.Mount(l.cfg.BasePath,
@@ -16,47 +23,38 @@ func (l *Leaderboard) routes() []capability.Route {
 			Summary: "The boards, with the keys of their closed windows.",
 			Handle:  capability.JSON(200, l.listBoards)},
 		capability.Route{Method: "POST", Path: "/:board", Guard: user.Conditional("submitScope if serverAuthoritative"), Idempotent: true,
-			Summary: "Submit a score.",
-			Handle:  capability.JSON(200, l.postScore)},
+			Summary: "Submit a score.", MaxBody: maxScoreBody,
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrBoardImmutable, ErrScoreRejected, ErrSubmitForbidden},
+			Handle:   capability.JSON(200, l.postScore)},
 		capability.Route{Method: "GET", Path: "/:board/top", Guard: user,
-			Summary: "The entries of a window, the best first.",
-			Handle:  capability.List(l.listTop)},
+			Summary:  "The entries of a window, the best first.",
+			Refusals: []*capability.Error{ErrBoardNotFound},
+			Handle:   capability.List(l.listTop)},
 		capability.Route{Method: "GET", Path: "/:board/me", Guard: user,
-			Summary: "The caller's own entry and rank.",
-			Handle:  capability.JSON(200, l.getMe)},
+			Summary:  "The caller's own entry and rank.",
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Handle:   capability.JSON(200, l.getMe)},
 		capability.Route{Method: "GET", Path: "/:board/around", Guard: user,
-			Summary: "The entries around the caller's own.",
-			Handle:  capability.JSON(200, l.getAround)},
+			Summary:  "The entries around the caller's own.",
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Handle:   capability.JSON(200, l.getAround)},
 		capability.Route{Method: "POST", Path: "/:board/segment", Guard: user,
-			Summary: "The entries of up to 80 players, with their ranks on the whole board.",
-			Handle:  capability.JSON(200, l.postSegment)},
+			Summary: "The entries of up to 80 players, with their ranks on the whole board.", MaxBody: maxSegmentBody,
+			Refusals: []*capability.Error{ErrBoardNotFound},
+			Handle:   capability.JSON(200, l.postSegment)},
 		capability.Route{Method: "PUT", Path: "/:board/me/visibility", Guard: user,
-			Summary: "Hide the caller from other players, or show the caller again.",
-			Handle:  capability.JSON(200, l.putVisibility)},
+			Summary: "Hide the caller from other players, or show the caller again.", MaxBody: maxHiddenBody,
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Handle:   capability.JSON(200, l.putVisibility)},
 		capability.Route{Method: "PUT", Path: "/:board/entries/:userId/hidden", Guard: admin,
-			Summary: "Hide a player from other players, or take that back.",
-			Handle:  capability.JSON(200, l.putHidden)},
+			Summary: "Hide a player from other players, or take that back.", MaxBody: maxHiddenBody,
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Handle:   capability.JSON(200, l.putHidden)},
 		capability.Route{Method: "DELETE", Path: "/:board/entries/:userId", Guard: admin,
-			Summary: "Remove a player's entry.",
-			Handle:  capability.JSON(204, l.deleteEntry)},
+			Summary:  "Remove a player's entry.",
+			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Handle:   capability.JSON(204, l.deleteEntry)},
 	)
-}
-
-// Capability describes the leaderboard to the kit.
-func (l *Leaderboard) Capability() capability.Capability {
-	return capability.Capability{
-		Name:       Name,
-		Version:    "1.0.0",
-		Database:   l.host.DB,
-		Prefix:     l.cfg.BasePath,
-		Routes:     l.routes(),
-		Config:     l.cfg.keys(),
-		Health:     l.health(),
-		Migrations: migrations,
-		Jobs:       l.jobs(),
-		Refusals:   refusals(),
-		Close:      l.close,
-	}
 }
 
 // boardsBody is the answer of the list of boards: all of them, on one page.

@@ -231,7 +231,12 @@ func (s store) remove(ctx context.Context, board string, openedAt int64, userID 
 	if !ok {
 		return ErrEntryNotFound
 	}
-	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id = $2`, e.window.id, userID); err != nil {
+	return s.removeEntry(ctx, e)
+}
+
+// removeEntry deletes an entry and takes it out of the counts.
+func (s store) removeEntry(ctx context.Context, e windowEntry) error {
+	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id = $2`, e.window.id, e.userID); err != nil {
 		return err
 	}
 	if err := s.markRanked(ctx, e.window.id, 0); err != nil {

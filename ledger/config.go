@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -23,8 +25,9 @@ type Config struct {
 
 // Currency is one unit of account. There is no exchange between two of them.
 type Currency struct {
-	// Code names it in paths: 1 to 32 lower case letters, digits and
-	// underscores. "admin" is taken by the management routes.
+	// Code names it in paths: 1 to 32 letters, digits, underscores, hyphens and
+	// dots, beginning with a letter or digit. Codes that differ in case only are
+	// the same. "admin" is taken by the management routes.
 	Code string `json:"code"`
 	// Name is for people, by default the code.
 	Name string `json:"name"`
@@ -34,23 +37,15 @@ type Currency struct {
 
 const maxDecimals = 18
 
-var codeForm = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
+var codeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 
 func (c Config) withDefaults() Config {
-	if c.AdminScope == "" {
-		c.AdminScope = "ledger:admin"
-	}
-	if c.Database == "" {
-		c.Database = "DB"
-	}
-	if c.BasePath == "" {
-		c.BasePath = "/ledger"
-	}
+	c.AdminScope = cmp.Or(c.AdminScope, "ledger:admin")
+	c.Database = cmp.Or(c.Database, "DB")
+	c.BasePath = cmp.Or(c.BasePath, "/ledger")
 	currencies := make([]Currency, len(c.Currencies))
 	for i, currency := range c.Currencies {
-		if currency.Name == "" {
-			currency.Name = currency.Code
-		}
+		currency.Name = cmp.Or(currency.Name, currency.Code)
 		currencies[i] = currency
 	}
 	c.Currencies = currencies
@@ -67,13 +62,13 @@ func (c Config) validate() error {
 		at := func(field string) string { return fmt.Sprintf("currencies[%d].%s", i, field) }
 		switch {
 		case !codeForm.MatchString(currency.Code):
-			faults.Add(at("code"), currency.Code, "is not a path segment", "use 1 to 32 lower case letters, digits and underscores")
-		case currency.Code == "admin":
+			faults.Add(at("code"), currency.Code, "is not a path segment", "use 1 to 32 letters, digits, underscores, hyphens and dots")
+		case strings.EqualFold(currency.Code, "admin"):
 			faults.Add(at("code"), currency.Code, "is taken by the management routes", "choose another code")
-		case seen[currency.Code]:
+		case seen[strings.ToLower(currency.Code)]:
 			faults.Add(at("code"), currency.Code, "is declared twice", "declare each currency once")
 		}
-		seen[currency.Code] = true
+		seen[strings.ToLower(currency.Code)] = true
 		if currency.Decimals < 0 || currency.Decimals > maxDecimals {
 			faults.Add(at("decimals"), currency.Decimals, "is out of range", "use 0 to 18")
 		}

@@ -92,6 +92,34 @@ func New(host capability.Host, cfg Config, peers Peers) (*Ledger, error) {
 	return &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: s, queue: newQueue(s), audit: peers.Audit}, nil
 }
 
+// Capability describes the ledger to the kit.
+func (l *Ledger) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   l.db,
+		Prefix:     l.cfg.BasePath,
+		Routes:     l.routes(),
+		Config:     l.cfg.keys(),
+		Health:     l.health(),
+		Migrations: migrations,
+		Refusals:   refusals(),
+		Export:     l.export,
+		Erase:      l.erase,
+	}
+}
+
+// maxCounted bounds what a health aggregate counts: it must cost the same
+// however large the tables are.
+const maxCounted = 10_000
+
+func (l *Ledger) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "accounts", Read: func(ctx context.Context) (any, error) { return l.store.countAccounts(ctx, maxCounted) }},
+		{Key: "openHolds", Read: func(ctx context.Context) (any, error) { return l.store.countOpenHolds(ctx, maxCounted) }},
+	}
+}
+
 // Credit adds to an account and opens it if it never was. Refuses with
 // ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
 func (l *Ledger) Credit(ctx context.Context, e Entry) (Transaction, error) {
@@ -107,6 +135,52 @@ func (l *Ledger) Debit(ctx context.Context, e Entry) (Transaction, error) {
 	op := operation{kind: KindDebit, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 	out, err := l.do(ctx, &op)
 	return out.rows[0], err
+}
+
+// StaffCredit is [Ledger.Credit] by an administrator: who did it is recorded by
+// audit, both or neither.
+func (l *Ledger) StaffCredit(ctx context.Context, e Entry) (Transaction, error) {
+	return l.recorded(ctx, e, l.Credit, "ledger/credited")
+}
+
+// StaffDebit is [Ledger.Debit] by an administrator: who did it is recorded by
+// audit, both or neither.
+func (l *Ledger) StaffDebit(ctx context.Context, e Entry) (Transaction, error) {
+	return l.recorded(ctx, e, l.Debit, "ledger/debited")
+}
+
+func (l *Ledger) recorded(ctx context.Context, e Entry, move func(context.Context, Entry) (Transaction, error), action string) (t Transaction, err error) {
+	err = l.db.InTx(ctx, func(ctx context.Context) error {
+		if t, err = move(ctx, e); err != nil || t.Replayed {
+			return err
+		}
+		return l.audit.Record(ctx, audit.Event{
+			Action:  action,
+			Subject: audit.Target{Type: "user", ID: t.UserID},
+			Detail:  moved{t.Currency, t.Amount, t.Ref},
+		})
+	})
+	return t, err
+}
+
+// moved is the detail of an audit event.
+type moved struct {
+	Currency string `json:"currency"`
+	Amount   int64  `json:"amount"`
+	Ref      string `json:"ref"`
+}
+
+// Find returns the transaction under a ref; ok is false when there is none.
+func (l *Ledger) Find(ctx context.Context, ref string) (t Transaction, ok bool, err error) {
+	t, _, ok, err = l.store.known(ctx, ref)
+	return t, ok, err
+}
+
+// Circulation sums the balances of each currency in use. It reads every account,
+// so it is for reports. The sums are floats because they have no bound; up to
+// 2^53 they are exact.
+func (l *Ledger) Circulation(ctx context.Context) (map[string]float64, error) {
+	return l.store.circulation(ctx)
 }
 
 // Transfer moves what is available from one account to another, which it

@@ -68,7 +68,7 @@ func TestCapability(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	_, err := ledger.New(capability.Host{}, ledger.Config{Currencies: []ledger.Currency{
-		{Code: "coins"}, {Code: "coins"}, {Code: "admin"}, {Code: "Gold"}, {Code: ""}, {Code: "a/b"},
+		{Code: "coins"}, {Code: "coins"}, {Code: "admin"}, {Code: "Coins"}, {Code: ""}, {Code: "a/b"},
 		{Code: strings.Repeat("a", 33)}, {Code: "tokens", Decimals: 19}, {Code: "points", Decimals: -1},
 	}}, ledger.Peers{})
 	want := []string{

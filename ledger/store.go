@@ -307,18 +307,31 @@ var manySQL = `SELECT ` + accountColumns + ` FROM /*pg jsonb_array_elements($1::
 	/*pg WHERE user_id = value->>0 AND currency = value->>1 LIMIT 1) AS a --*/ WHERE (user_id, currency) IN (SELECT value->>0, value->>1 FROM json_each($1))
 `
 
-func (s store) countAccounts(ctx context.Context) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM ledger_account`).Scan(&n)
+// openHolds lists refs of a user's open holds.
+func (s store) openHolds(ctx context.Context, userID string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (ref string, err error) {
+		return ref, row.Scan(&ref)
+	}, `SELECT ref FROM ledger_hold WHERE user_id = $1 AND status = 'open' LIMIT $2`, userID, limit)
+}
+
+// emptyMemos empties the memos of some of a user's transactions: the one change
+// that the triggers let through.
+func (s store) emptyMemos(ctx context.Context, userID string, limit int) (int64, error) {
+	return s.db.Exec(ctx, `UPDATE ledger_transaction SET memo = '' WHERE ref IN
+		(SELECT ref FROM ledger_transaction WHERE user_id = $1 AND memo <> '' LIMIT $2)`, userID, limit)
+}
+
+// countAccounts counts up to a bound.
+func (s store) countAccounts(ctx context.Context, most int) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_account LIMIT $1) AS some`, most).Scan(&n)
 	return n, err
 }
 
-func (s store) countOpenHolds(ctx context.Context) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM ledger_hold WHERE status = 'open'`).Scan(&n)
+func (s store) countOpenHolds(ctx context.Context, most int) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_hold WHERE status = 'open' LIMIT $1) AS some`, most).Scan(&n)
 	return n, err
 }
 
-// circulation sums the balances of each currency in use. The sums are floats
-// because they have no bound; up to 2^53 they are exact.
 func (s store) circulation(ctx context.Context) (map[string]float64, error) {
 	rows, err := s.db.Query(ctx, `SELECT currency, SUM(CAST(balance AS DOUBLE PRECISION)) FROM ledger_account GROUP BY currency`)
 	if err != nil {

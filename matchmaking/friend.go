@@ -233,6 +233,7 @@ func (m *Matchmaking) Friends(ctx context.Context, userID string, page capabilit
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
+	page = page.Bounded()
 	after := ""
 	if _, err := page.After(&after); err != nil {
 		return none, err
@@ -310,6 +311,7 @@ func (m *Matchmaking) setBlock(ctx context.Context, userID, other string, on boo
 
 // Blocked lists whom a user blocks, by user id.
 func (m *Matchmaking) Blocked(ctx context.Context, userID string, page capability.Page) (capability.Items[string], error) {
+	page = page.Bounded()
 	after := ""
 	if _, err := page.After(&after); err != nil {
 		return capability.Items[string]{}, err

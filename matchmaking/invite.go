@@ -168,6 +168,7 @@ func (m *Matchmaking) Invites(ctx context.Context, userID string, page capabilit
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
+	page = page.Bounded()
 	below := "~" // above every id
 	if _, err := page.After(&below); err != nil {
 		return none, err

@@ -43,6 +43,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -50,6 +51,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/pubsub"
@@ -123,6 +125,45 @@ func New(host capability.Host, cfg Config, peers Peers) (*Matchmaking, error) {
 	}
 	m.presence = newPresence(m)
 	return m, nil
+}
+
+// Capability describes matchmaking to the kit.
+func (m *Matchmaking) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   m.host.DB,
+		Prefix:     m.cfg.BasePath,
+		Routes:     m.routes(),
+		Config:     m.cfg.keys(),
+		Health:     m.health(),
+		Migrations: schema,
+		Jobs:       m.jobs(),
+		Refusals:   refusals(),
+		Export:     m.export,
+		Erase:      m.erase,
+		Close:      m.presence.close,
+	}
+}
+
+func (m *Matchmaking) jobs() []jobs.Binding {
+	return []jobs.Binding{
+		{Name: sweepBinding, MaxAttempts: 2, Run: m.runSweep},
+		{Name: formBinding, Run: m.runForm},
+		{Name: cleanBinding, Schedule: "* * * * *", Run: m.runClean},
+	}
+}
+
+func (m *Matchmaking) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "waiting", Read: func(ctx context.Context) (any, error) { return m.store.countWaiting(ctx) }},
+		{Key: "forming", Read: func(ctx context.Context) (any, error) { return m.store.countForming(ctx) }},
+		{Key: "online", Read: func(ctx context.Context) (any, error) { return m.store.countOnline(ctx, m.now(ctx)) }},
+	}
 }
 
 func (m *Matchmaking) game(key string) (*Game, error) {

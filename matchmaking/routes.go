@@ -1,49 +1,58 @@
 package matchmaking
 
 import (
-	"context"
 	"errors"
-	"io/fs"
 	"strconv"
 
 	"github.com/kitbackend/kit/capability"
 )
 
+// maxBody bounds bodies, in bytes.
+const maxBody = 4 << 10
+
 func (m *Matchmaking) routes() []capability.Route {
 	user := capability.User()
 	routes := []capability.Route{
 		{Method: "POST", Path: "/games/:game/rooms", Guard: user,
-			Summary: "Open a room: a session that others join by a code.",
-			Handle:  capability.JSON(201, m.postRoom)},
+			Summary:  "Open a room: a session that others join by a code.",
+			Refusals: []*capability.Error{ErrGameNotFound, ErrNoSessions, ErrLimitReached},
+			Handle:   capability.JSON(201, m.postRoom)},
 		{Method: "POST", Path: "/rooms/:code/join", Guard: user,
-			Summary: "Join the session of a room code.",
-			Handle:  capability.JSON(200, m.postJoin)},
+			Summary:  "Join the session of a room code.",
+			Refusals: []*capability.Error{ErrRoomNotFound, ErrRoomFull, ErrInvalidCode},
+			Handle:   capability.JSON(200, m.postJoin)},
 		{Method: "POST", Path: "/games/:game/invites", Guard: user,
-			Summary: "Invite a user, by id or screen name.",
-			Handle:  capability.JSON(201, m.postInvite)},
+			Summary: "Invite a user, by id or screen name.", MaxBody: maxBody,
+			Refusals: []*capability.Error{ErrGameNotFound, ErrNoSessions, ErrUserNotFound, ErrInviteForbidden, ErrLimitReached},
+			Handle:   capability.JSON(201, m.postInvite)},
 		{Method: "GET", Path: "/invites", Guard: user,
 			Summary: "The invites that the caller got or sent, newest first.",
 			Handle:  capability.List(m.listInvites)},
 		{Method: "POST", Path: "/invites/:id/accept", Guard: user,
-			Summary: "Accept an invite; the answer carries the session.",
-			Handle:  capability.JSON(200, m.postAcceptInvite)},
+			Summary:  "Accept an invite; the answer carries the session.",
+			Refusals: []*capability.Error{ErrInviteNotFound, ErrInviteForbidden, ErrGameNotFound, ErrNoSessions, ErrRoomNotFound, ErrRoomFull},
+			Handle:   capability.JSON(200, m.postAcceptInvite)},
 		{Method: "POST", Path: "/invites/:id/decline", Guard: user,
-			Summary: "Decline an invite.",
-			Handle:  capability.JSON(204, m.postDeclineInvite)},
+			Summary:  "Decline an invite.",
+			Refusals: []*capability.Error{ErrInviteNotFound, ErrInviteForbidden},
+			Handle:   capability.JSON(204, m.postDeclineInvite)},
 	}
 	if !m.cfg.NoFriends {
 		routes = append(routes, m.friendRoutes()...)
 	}
 	routes = append(routes,
 		capability.Route{Method: "POST", Path: "/games/:game/queue", Guard: user,
-			Summary: "Wait for a match.",
-			Handle:  capability.JSON(202, m.postQueue)},
+			Summary: "Wait for a match.", MaxBody: maxBody,
+			Refusals: []*capability.Error{ErrGameNotFound},
+			Handle:   capability.JSON(202, m.postQueue)},
 		capability.Route{Method: "GET", Path: "/games/:game/queue", Guard: user,
-			Summary: "How the caller stands in the queue.",
-			Handle:  capability.JSON(200, m.getQueue)},
+			Summary:  "How the caller stands in the queue.",
+			Refusals: []*capability.Error{ErrGameNotFound, ErrNotQueued},
+			Handle:   capability.JSON(200, m.getQueue)},
 		capability.Route{Method: "DELETE", Path: "/games/:game/queue", Guard: user,
-			Summary: "Leave the queue.",
-			Handle:  capability.JSON(204, m.deleteQueue)},
+			Summary:  "Leave the queue.",
+			Refusals: []*capability.Error{ErrGameNotFound, ErrNotQueued},
+			Handle:   capability.JSON(204, m.deleteQueue)},
 		capability.Route{Method: "GET", Path: "/presence", Guard: user,
 			Summary: "A WebSocket that is told of matches, invites and friends.",
 			Handle:  capability.Socket(m.presence.accept)},
@@ -58,46 +67,21 @@ func (m *Matchmaking) friendRoutes() []capability.Route {
 			Summary: "The caller's friends, and requests from and to him.",
 			Handle:  capability.List(m.listFriends)},
 		{Method: "POST", Path: "/friends/:userId/request", Guard: user,
-			Summary: "Ask a user to be a friend.",
-			Handle:  capability.JSON(200, m.postRequest)},
+			Summary:  "Ask a user to be a friend.",
+			Refusals: []*capability.Error{ErrUserNotFound, ErrAlreadyFriends, ErrLimitReached},
+			Handle:   capability.JSON(200, m.postRequest)},
 		{Method: "POST", Path: "/friends/:userId/accept", Guard: user,
-			Summary: "Accept a friend request.",
-			Handle:  capability.JSON(200, m.postAcceptFriend)},
+			Summary:  "Accept a friend request.",
+			Refusals: []*capability.Error{ErrFriendRequestNotFound, ErrAlreadyFriends, ErrLimitReached},
+			Handle:   capability.JSON(200, m.postAcceptFriend)},
 		{Method: "POST", Path: "/friends/:userId/decline", Guard: user,
-			Summary: "Decline a friend request.",
-			Handle:  capability.JSON(204, m.postDeclineFriend)},
+			Summary:  "Decline a friend request.",
+			Refusals: []*capability.Error{ErrFriendRequestNotFound},
+			Handle:   capability.JSON(204, m.postDeclineFriend)},
 		{Method: "DELETE", Path: "/friends/:userId", Guard: user,
-			Summary: "End a friendship, or take back a request.",
-			Handle:  capability.JSON(204, m.deleteFriend)},
-	}
-}
-
-// Capability describes matchmaking to the kit.
-func (m *Matchmaking) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return capability.Capability{
-		Name:       Name,
-		Version:    "1.0.0",
-		Database:   m.host.DB,
-		Prefix:     m.cfg.BasePath,
-		Routes:     m.routes(),
-		Config:     m.cfg.keys(),
-		Health:     m.health(),
-		Migrations: schema,
-		Jobs:       m.jobs(),
-		Refusals:   refusals(),
-		Close:      m.presence.close,
-	}
-}
-
-func (m *Matchmaking) health() []capability.HealthKey {
-	return []capability.HealthKey{
-		{Key: "waiting", Read: func(ctx context.Context) (any, error) { return m.store.countWaiting(ctx) }},
-		{Key: "forming", Read: func(ctx context.Context) (any, error) { return m.store.countForming(ctx) }},
-		{Key: "online", Read: func(ctx context.Context) (any, error) { return m.store.countOnline(ctx, m.now(ctx)) }},
+			Summary:  "End a friendship, or take back a request.",
+			Refusals: []*capability.Error{ErrUserNotFound},
+			Handle:   capability.JSON(204, m.deleteFriend)},
 	}
 }
 

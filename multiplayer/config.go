@@ -46,7 +46,7 @@ const (
 )
 
 // MaxSeats bounds the players of one session.
-const MaxSeats = 1000
+const MaxSeats = 10_000
 
 // Game is the configuration of one game. A session keeps the one it was
 // created with; later changes do not touch it.

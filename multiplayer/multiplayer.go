@@ -82,6 +82,7 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -161,6 +162,41 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	m.owners = newOwners(m)
 	m.hub = newHub(m)
 	return m, nil
+}
+
+// Capability describes multiplayer to the kit.
+func (m *Multiplayer) Capability() capability.Capability {
+	schema, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   m.host.DB,
+		Prefix:     m.cfg.BasePath,
+		Routes:     m.routes(),
+		Config:     m.cfg.keys(),
+		Health:     m.health(),
+		Migrations: schema,
+		Jobs:       m.jobs(),
+		Refusals:   refusals(),
+		Export:     m.export,
+		Erase:      m.erase,
+		Close:      m.close,
+	}
+}
+
+// close sends the sockets elsewhere and lets what is under way finish.
+func (m *Multiplayer) close(ctx context.Context) error {
+	return errors.Join(m.hub.close(ctx), m.owners.close(ctx))
+}
+
+func (m *Multiplayer) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "open", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Open) }},
+		{Key: "active", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Active) }},
+	}
 }
 
 // Game returns a configured game. Refuses with multiplayer/game_not_found.

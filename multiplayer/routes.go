@@ -1,10 +1,7 @@
 package multiplayer
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -14,55 +11,37 @@ func (m *Multiplayer) routes() []capability.Route {
 	return capability.Mount(m.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "/games/:game", Guard: user,
 			Summary: "Create a session of a game and take its first seat.", Idempotent: true,
-			Handle: capability.JSON(201, m.postGame)},
+			Refusals: []*capability.Error{ErrGameNotFound},
+			Handle:   capability.JSON(201, m.postGame)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/join", Guard: user,
-			Summary: "Take a seat.",
-			Handle:  capability.JSON(200, m.postJoin)},
+			Summary:  "Take a seat.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrSessionFull, ErrInvalidTransition},
+			Handle:   capability.JSON(200, m.postJoin)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/action", Guard: user,
 			Summary: "Act. The body goes to the model as it is; Idempotency-Key is the action's id.", MaxBody: MaxAction,
-			Handle: capability.JSON(200, m.postAction)},
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidMove, ErrInvalidTransition},
+			Handle:   capability.JSON(200, m.postAction)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/leave", Guard: user,
-			Summary: "Leave a table.",
-			Handle:  capability.JSON(204, m.postLeave)},
+			Summary:  "Leave a table.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},
+			Handle:   capability.JSON(204, m.postLeave)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/close", Guard: user,
-			Summary: "Close a table.",
-			Handle:  capability.JSON(200, m.postClose)},
+			Summary:  "Close a table.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},
+			Handle:   capability.JSON(200, m.postClose)},
 		capability.Route{Method: "GET", Path: "/sessions/:id", Guard: user,
-			Summary: "The session as the caller sees it.",
-			Handle:  capability.JSON(200, m.getSession)},
+			Summary:  "The session as the caller sees it.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember},
+			Handle:   capability.JSON(200, m.getSession)},
 		capability.Route{Method: "GET", Path: "/sessions/:id/result", Guard: user,
-			Summary: "How the session ended.",
-			Handle:  capability.JSON(200, m.getResult)},
+			Summary:  "How the session ended.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},
+			Handle:   capability.JSON(200, m.getResult)},
 		capability.Route{Method: "GET", Path: "/sessions/:id/socket", Guard: user,
-			Summary: "Play over a WebSocket.",
-			Handle:  capability.Socket(m.socket)},
+			Summary:  "Play over a WebSocket.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember},
+			Handle:   capability.Socket(m.socket)},
 	)
-}
-
-// Capability describes multiplayer to the kit.
-func (m *Multiplayer) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	return capability.Capability{
-		Name:       Name,
-		Version:    "1.0.0",
-		Database:   m.host.DB,
-		Prefix:     m.cfg.BasePath,
-		Routes:     m.routes(),
-		Config:     m.cfg.keys(),
-		Health:     m.health(),
-		Migrations: schema,
-		Jobs:       m.jobs(),
-		Refusals:   refusals(),
-		Close:      m.close,
-	}
-}
-
-// close sends the sockets elsewhere and lets what is under way finish.
-func (m *Multiplayer) close(ctx context.Context) error {
-	return errors.Join(m.hub.close(ctx), m.owners.close(ctx))
 }
 
 func (m *Multiplayer) postGame(c *capability.Call, _ capability.None) (View, error) {
@@ -100,11 +79,4 @@ func (m *Multiplayer) getSession(c *capability.Call, _ capability.None) (View, e
 
 func (m *Multiplayer) getResult(c *capability.Call, _ capability.None) (Result, error) {
 	return m.Result(c.Context(), c.Param("id"), c.Caller.UserID)
-}
-
-func (m *Multiplayer) health() []capability.HealthKey {
-	return []capability.HealthKey{
-		{Key: "open", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Open) }},
-		{Key: "active", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Active) }},
-	}
 }

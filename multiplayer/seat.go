@@ -84,9 +84,7 @@ func (m *Multiplayer) ListRunning(ctx context.Context, userID string, page capab
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
-	if page.Limit < 1 {
-		page.Limit = capability.DefaultLimit
-	}
+	page = page.Bounded()
 	below := "~" // above every id
 	if _, err := page.After(&below); err != nil {
 		return none, err

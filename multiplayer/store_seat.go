@@ -2,7 +2,9 @@ package multiplayer
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
@@ -42,6 +44,48 @@ func (s store) countSeats(ctx context.Context, userID string, limit int) (n int,
 		`SELECT count(*) FROM (SELECT 1 FROM multiplayer_seat AS s JOIN multiplayer_session AS m ON m.id = s.session_id
 			WHERE s.user_id = $1 AND s.live AND m.ended_at = 0 LIMIT $2) AS seats`, userID, limit)
 	return n, err
+}
+
+// sessionsOf lists the sessions behind an id in which a user has or had a seat.
+func (s store) sessionsOf(ctx context.Context, userID, after string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT session_id FROM multiplayer_seat WHERE user_id = $1 AND session_id > $2
+		ORDER BY session_id LIMIT $3`, userID, after, limit)
+}
+
+// actionsOf lists what a user did in a session after a version.
+func (s store) actionsOf(ctx context.Context, id, userID string, after int64, limit int) ([]actionRecord, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (a actionRecord, err error) {
+		var at int64
+		var data string
+		err = row.Scan(&a.Version, &a.Kind, &data, &at)
+		a.SessionID, a.At = id, capability.Millis(at)
+		if data != "" {
+			a.Data = json.RawMessage(data)
+		}
+		return a, err
+	}, `SELECT version, kind, data, at FROM multiplayer_action WHERE session_id = $1 AND actor = $2 AND version > $3
+		ORDER BY version LIMIT $4`, id, userID, after, limit)
+}
+
+// forget removes a user's seats in sessions that are not played any more, and
+// with them the rest of those sessions but their results. It returns how many
+// seats and sessions that were.
+func (s store) forget(ctx context.Context, userID string, ids []string) (removed int64, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context) error {
+		over, err := database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session WHERE ended_at > 0 AND id `+database.InList(1)+
+			` ORDER BY id /*pg FOR UPDATE */`, database.List(ids))
+		if err != nil {
+			return err
+		}
+		if err := s.removeSessions(ctx, over); err != nil {
+			return err
+		}
+		seats, err := s.db.Exec(ctx, `DELETE FROM multiplayer_seat WHERE user_id = $1 AND NOT live AND session_id `+database.InList(2),
+			userID, database.List(ids))
+		removed = seats + int64(len(over))
+		return err
+	})
+	return removed, err
 }
 
 // running lists the sessions below an id that are not over and in which a user

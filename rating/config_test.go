@@ -139,12 +139,12 @@ func TestFaults(t *testing.T) {
 		"a level twice":      {game(func(g *rating.Game) { g.Levels = []rating.Level{{"a", 5}, {"a", 6}} }), "games[0].levels[1].key", nil},
 		"a nameless level":   {game(func(g *rating.Game) { g.Levels = []rating.Level{{"", 5}} }), "games[0].levels[0].key", nil},
 
-		"no algorithm":      {game(func(g *rating.Game) { g.Algorithm = "" }), "games[0].algorithm", rating.ErrUnknownAlgorithm},
-		"unknown algorithm": {game(func(g *rating.Game) { g.Algorithm = "whr" }), "games[0].algorithm", rating.ErrUnknownAlgorithm},
-		"three in elo":      {game(func(g *rating.Game) { g.Players = 3 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
-		"one in trueskill":  {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 1 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
-		"too many in trueskill":   {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 65 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
-		"negative players":  {game(func(g *rating.Game) { g.Players = -2 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
+		"no algorithm":          {game(func(g *rating.Game) { g.Algorithm = "" }), "games[0].algorithm", rating.ErrUnknownAlgorithm},
+		"unknown algorithm":     {game(func(g *rating.Game) { g.Algorithm = "whr" }), "games[0].algorithm", rating.ErrUnknownAlgorithm},
+		"three in elo":          {game(func(g *rating.Game) { g.Players = 3 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
+		"one in trueskill":      {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", 1 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
+		"too many in trueskill": {game(func(g *rating.Game) { g.Algorithm, g.Players = "trueskill", rating.MaxPlayers+1 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
+		"negative players":      {game(func(g *rating.Game) { g.Players = -2 }), "games[0].players", rating.ErrUnsupportedPlayerCount},
 
 		"a text for K":      {game(params("k", "high")), "games[0].algoParams", rating.ErrInvalidParams},
 		"K of 0":            {game(params("k", 0)), "games[0].algoParams", rating.ErrInvalidParams},

@@ -345,9 +345,7 @@ func (r *Rating) ListTop(ctx context.Context, game string, page capability.Page)
 	if !ok {
 		return none, ErrGameNotFound
 	}
-	if page.Limit < 1 {
-		page.Limit = capability.DefaultLimit
-	}
+	page = page.Bounded()
 	var skill, below string
 	later, err := page.After(&skill, &below)
 	if err != nil {

@@ -20,9 +20,11 @@ type Files struct {
 	// Owned returns an object that a user has uploaded; ok is false when there
 	// is none of that user's.
 	Owned func(ctx context.Context, userID, objectID string) (file File, ok bool, err error)
-	// Link returns an address that reads the object for a time.
-	Link func(ctx context.Context, objectID string, lifetime time.Duration) (url string, err error)
-	// Remove deletes an object that Keep stored; one that is gone is no error.
+	// Links returns addresses that read objects for a time, by object id; of one
+	// that is gone there is none.
+	Links func(ctx context.Context, objectIDs []string, lifetime time.Duration) (urls map[string]string, err error)
+	// Remove deletes an object that Keep stored. One that is gone, and a user's
+	// own, which are not support's to delete, are no error.
 	Remove func(ctx context.Context, objectID string) error
 }
 
@@ -57,16 +59,25 @@ func (s *Support) userFiles(ctx context.Context, f Feedback) ([]Attachment, erro
 	return files, nil
 }
 
-// linked fills in the links of attachments. One that cannot be made is left out:
-// the message is worth more than its file.
-func (s *Support) linked(ctx context.Context, a Attachment) Attachment {
-	if a.objectID == "" || s.peers.Files.Link == nil {
-		return a
+// link fills in the links of attachments. Where they cannot be made they are
+// left out: the messages are worth more than their files.
+func (s *Support) link(ctx context.Context, files []attachmentRow) {
+	var ids []string
+	for _, a := range files {
+		if a.objectID != "" {
+			ids = append(ids, a.objectID)
+		}
 	}
-	if url, err := s.peers.Files.Link(ctx, a.objectID, linkLifetime); err == nil {
-		a.URL = &url
+	if len(ids) == 0 || s.peers.Files.Links == nil {
+		return
 	}
-	return a
+	urls, err := s.peers.Files.Links(ctx, ids, linkLifetime)
+	if err != nil {
+		s.host.Log.Warn("support: attachments cannot be linked", "error", err)
+	}
+	for i, a := range files {
+		files[i].URL = optionalText(urls[a.objectID])
+	}
 }
 
 // fileName makes a name that is safe on every system out of one from outside.

@@ -3,6 +3,7 @@ package support_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -121,4 +122,13 @@ func newest(t testing.TB, k *kittest.Kit) string {
 		t.Fatalf("no thread: %v", err)
 	}
 	return items.Items[0].ID
+}
+
+// bare takes the address of the kit off a link.
+func bare(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return u.RequestURI()
 }

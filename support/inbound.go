@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -203,15 +204,18 @@ func (s *Support) understand(envelope Envelope, inbox string, p *parsed, raw []b
 // dedupe is the same for a mail that is delivered again. Sender and inbox are
 // part of it, so that nobody can shut out the mail of somebody else.
 func dedupe(messageID, inbox, fromKey string, raw []byte) string {
-	content := []byte(messageID)
 	if messageID == "" {
-		content = raw
+		sum := sha256.Sum256(raw)
+		messageID = string(sum[:])
 	}
+	return digest(inbox, fromKey, messageID)
+}
+
+// digest stands for a list of texts.
+func digest(parts ...string) string {
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(inbox), []byte(fromKey), content} {
-		size := len(part)
-		sum.Write([]byte{byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)})
-		sum.Write(part)
+	for _, part := range parts {
+		_, _ = fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -20,6 +20,7 @@ const (
 	maxAnswer     = 20_000
 	maxAnswerHTML = 100_000
 	maxReferences = 20
+	maxReplyKey   = 256
 	// automaticPause is how long an automatic reply keeps others of a thread back.
 	automaticPause = 24 * time.Hour
 )
@@ -39,7 +40,7 @@ var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 // Reply writes to the person of a thread. In a thread of mail it goes by mail;
 // in a thread of the app the user reads it there, and also gets it by mail where
 // the account has a verified address. Row and mail commit together. Refuses with
-// support/not_found, kit/invalid_request, and support/reply_failed where there
+// support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
 // is no address, the address is suppressed, or an automatic reply would answer
 // a program.
 func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
@@ -47,6 +48,7 @@ func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
 		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxAnswer),
 		capability.CheckText("message", a.Message, 1, maxAnswer),
 		capability.CheckText("html", a.HTML, 0, maxAnswerHTML),
+		capability.CheckText("idempotencyKey", a.IdempotencyKey, 0, maxReplyKey),
 		capability.CheckText("actor", a.Actor, 0, maxAssignee),
 	} {
 		if err != nil {
@@ -73,6 +75,20 @@ func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
 	if err != nil {
 		return none, err
 	}
+	dedupe := ""
+	if a.IdempotencyKey != "" {
+		dedupe = "reply:" + digest(thread.ID, a.IdempotencyKey)
+		first, found, err := s.store.messageOf(ctx, dedupe)
+		if err != nil {
+			return none, err
+		}
+		if found && (first.Text != storable(a.Message) || textOrNone(first.HTML) != a.HTML) {
+			return none, capability.ErrIdempotencyConflict
+		}
+		if found {
+			return first, nil
+		}
+	}
 	now := s.db.Now(ctx)
 	if a.Automatic {
 		if err := s.mayAnswerItself(ctx, thread, now); err != nil {
@@ -84,7 +100,7 @@ func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
 		Text: storable(a.Message), StrippedText: storable(a.Message), HTML: optionalText(a.HTML), Automated: a.Automatic,
 		Warnings: []string{}, Metadata: map[string]string{}, Attachments: []Attachment{}, Actor: optionalText(a.Actor),
 		CreatedAt: capability.Millis(now.UnixMilli()),
-	}, refs: []string{}}
+	}, refs: []string{}, dedupe: dedupe}
 	address, key, err := s.destination(ctx, thread)
 	if err != nil {
 		return none, err

@@ -36,7 +36,7 @@ func (s *Support) routes() []capability.Route {
 			Summary:  "Archive a thread, or open it again.",
 			Refusals: []*capability.Error{ErrNotFound},
 			Handle:   capability.JSON(http.StatusOK, s.postArchive)},
-		capability.Route{Method: "POST", Path: "/threads/:id/reply", Guard: capability.ControlPlane("support:threads:reply"), MaxBody: 256 << 10, Idempotent: true,
+		capability.Route{Method: "POST", Path: "/threads/:id/reply", Guard: capability.ControlPlane("support:threads:reply"), MaxBody: 256 << 10,
 			Summary:  "Reply to the person of a thread.",
 			Refusals: []*capability.Error{ErrNotFound, ErrReplyFailed},
 			Handle:   capability.JSON(http.StatusCreated, s.postReply)},
@@ -103,12 +103,14 @@ func (s *Support) postArchive(c *capability.Call, body archiveBody) (Thread, err
 }
 
 type replyBody struct {
-	Message string `json:"message"`
-	HTML    string `json:"html,omitempty"`
+	Message        string `json:"message"`
+	HTML           string `json:"html,omitempty"`
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 }
 
 func (s *Support) postReply(c *capability.Call, body replyBody) (Message, error) {
-	return s.Reply(c.Context(), Answer{ThreadID: c.Param("id"), Message: body.Message, HTML: body.HTML, Actor: c.Caller.ConnectionID})
+	return s.Reply(c.Context(), Answer{ThreadID: c.Param("id"), Message: body.Message, HTML: body.HTML,
+		IdempotencyKey: body.IdempotencyKey, Actor: c.Caller.ConnectionID})
 }
 
 // reclassifyBody sets the category, or has the thread judged again without one.

@@ -111,9 +111,10 @@ func (s *Support) Thread(ctx context.Context, threadID string) (detail ThreadDet
 	for i, m := range detail.Messages {
 		at[m.ID] = i
 	}
+	s.link(ctx, files)
 	for _, file := range slices.Backward(files) {
 		if i, shown := at[file.messageID]; shown {
-			detail.Messages[i].Attachments = append(detail.Messages[i].Attachments, s.linked(ctx, file.Attachment))
+			detail.Messages[i].Attachments = append(detail.Messages[i].Attachments, file.Attachment)
 		}
 	}
 	return detail, s.deliveries(ctx, detail.Messages)

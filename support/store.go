@@ -254,8 +254,13 @@ func (s store) stored(ctx context.Context, dedupe string) (messageID, threadID s
 	type ids [2]string
 	pair, found, err := database.Get(ctx, s.db, func(row database.Scanner) (p ids, err error) {
 		return p, row.Scan(&p[0], &p[1])
-	}, `SELECT id, thread_id FROM support_message WHERE dedupe = $1`, dedupe)
+	}, `SELECT id, thread_id FROM support_message WHERE dedupe = $1 AND dedupe <> ''`, dedupe)
 	return pair[0], pair[1], found, err
+}
+
+// messageOf returns the message of a dedupe, without its attachments.
+func (s store) messageOf(ctx context.Context, dedupe string) (Message, bool, error) {
+	return database.Get(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m WHERE m.dedupe = $1 AND m.dedupe <> ''`, dedupe)
 }
 
 // reference is a thread that holds a message of some id.

@@ -277,6 +277,18 @@ func TestRepliesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Machine("support:threads:reply").Post("/support/threads/"+got.ThreadID+"/reply", map[string]any{"message": "x"}).Want(409, "support/reply_failed")
+	answer := support.Answer{ThreadID: receive(t, k, "ada@home.example", mail("ada@home.example", "x", "y")).ThreadID, Message: "One", IdempotencyKey: "k"}
+	one, err := k.Support().Reply(t.Context(), answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := k.Support().Reply(t.Context(), answer); err != nil || again.ID != one.ID {
+		t.Errorf("the same again: %v, %v", again.ID, err)
+	}
+	answer.Message = "Two"
+	if _, err := k.Support().Reply(t.Context(), answer); !errors.Is(err, capability.ErrIdempotencyConflict) {
+		t.Errorf("another under the key: %v", err)
+	}
 	nobody := receive(t, k, "someone@customer.example", "Subject: no sender\r\n\r\nHello\r\n")
 	if _, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: nobody.ThreadID, Message: "x"}); !errors.Is(err, support.ErrReplyFailed) {
 		t.Errorf("a reply to nobody: %v", err)

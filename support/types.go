@@ -306,6 +306,9 @@ type Answer struct {
 	// Automatic marks a reply that no person wrote. It is refused as an answer to
 	// a program, and for a day after another one to the same thread.
 	Automatic bool
+	// IdempotencyKey makes a repetition in the same thread return the first reply;
+	// at most 256 bytes. Another message under it is kit/idempotency_conflict.
+	IdempotencyKey string
 	// Actor is who replied, by default the caller of the request in the context.
 	Actor string
 }

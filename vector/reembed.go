@@ -40,7 +40,7 @@ func (v *Vector) Reembed(ctx context.Context, index string) error {
 			return err
 		}
 		return v.audit.Record(ctx, audit.Event{Action: "vector/reembedding_started",
-			Subject: audit.Target{Type: "vector-index", ID: index}, Detail: work})
+			Subject: audit.Target{Type: "vector_index", ID: index}, Detail: work})
 	})
 }
 

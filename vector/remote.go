@@ -115,18 +115,21 @@ func credentials() secrets.Secret {
 		Name:   Credentials,
 		Blocks: []secrets.Block{{Name: "embedder", Required: []string{"baseUrl"}, Optional: []string{"apiKey"}}},
 		Check: func(blocks secrets.Blocks) error {
-			block, ok := blocks["embedder"]
-			if !ok {
-				return nil
-			}
-			base, err := url.Parse(block["baseUrl"].Reveal())
-			if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil ||
-				base.RawQuery != "" || base.Fragment != "" {
-				return errors.New("baseUrl must be an http or https address without user, query and fragment")
+			if block, ok := blocks["embedder"]; ok {
+				return checkAddress(block["baseUrl"].Reveal())
 			}
 			return nil
 		},
 	}
+}
+
+func checkAddress(address string) error {
+	base, err := url.Parse(address)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil ||
+		base.RawQuery != "" || base.Fragment != "" {
+		return errors.New("baseUrl must be an http or https address without user, query and fragment")
+	}
+	return nil
 }
 
 // Embed makes the requests for the texts, batch by batch.
@@ -200,6 +203,10 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 	if !ok {
 		return nil, 0, errors.New("the secret " + Credentials + " has no block embedder")
 	}
+	base := fields["baseUrl"].Reveal()
+	if err := checkAddress(base); err != nil {
+		return nil, 0, err
+	}
 	body := embeddingRequest{Model: r.cfg.Model, Input: texts, EncodingFormat: "float"}
 	if r.cfg.Shorten {
 		body.Dimensions = r.cfg.Dimensions
@@ -208,7 +215,7 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 	if err != nil {
 		return nil, 0, err
 	}
-	address := strings.TrimSuffix(strings.TrimSuffix(fields["baseUrl"].Reveal(), "/"), "/v1") + "/v1/embeddings"
+	address := strings.TrimSuffix(strings.TrimSuffix(base, "/"), "/v1") + "/v1/embeddings"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(raw))
 	if err != nil {
 		return nil, 0, errors.New("the address of the embedding service is none")

@@ -27,6 +27,8 @@ type updateUserBody struct {
 	Name     *string  `json:"name"`
 	Image    nullable `json:"image"`
 	Username *string  `json:"username"`
+	// DisplayUsername is the name as it is to be written.
+	DisplayUsername *string `json:"displayUsername"`
 }
 
 // nullable is a text that null removes.
@@ -56,7 +58,11 @@ func (l *library) updateUser(c *call) (any, error) {
 	if in.Email != nil {
 		return nil, errEmailUnchangeable
 	}
-	patch := auth.UserPatch{Name: in.Name}
+	fields, err := c.fields()
+	if err != nil {
+		return nil, err
+	}
+	patch := auth.UserPatch{Name: in.Name, Profile: fields}
 	if in.Image.given {
 		patch.Image = &in.Image.text
 	}
@@ -64,13 +70,13 @@ func (l *library) updateUser(c *call) (any, error) {
 		if !l.cfg.Usernames {
 			return nil, errFieldNotAllowed
 		}
-		name, err := l.readUsername(*in.Username)
+		name, err := l.readUsername(*in.Username, orEmpty(in.DisplayUsername))
 		if err != nil {
 			return nil, err
 		}
 		patch.Username = &name
 	}
-	if patch == (auth.UserPatch{}) {
+	if patch.Name == nil && patch.Image == nil && patch.Username == nil && len(patch.Profile) == 0 {
 		return nil, errNoFields
 	}
 	if err := checkProfile(orEmpty(patch.Name), orEmpty(patch.Image)); err != nil {

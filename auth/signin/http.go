@@ -34,6 +34,7 @@ type call struct {
 	params map[string]string
 	known  *auth.Session
 	asked  bool
+	body   []byte // as JSON, once decoded
 }
 
 // Context is cancelled when the client goes away; it carries the request's
@@ -142,7 +143,21 @@ func (c *call) decode(into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		return errValidation.because(err)
 	}
+	c.body = body
 	return nil
+}
+
+// fields reads the application's fields of the body that was decoded. Refuses
+// with FIELD_NOT_ALLOWED.
+func (c *call) fields() (map[string]any, error) {
+	if len(c.l.auth.ProfileFields()) == 0 || len(c.body) == 0 {
+		return nil, nil
+	}
+	var body map[string]any
+	if err := json.Unmarshal(c.body, &body); err != nil {
+		return nil, errValidation.because(err)
+	}
+	return c.l.editedFields(body)
 }
 
 // formAsJSON makes the object a form stands for; of its fields rememberMe

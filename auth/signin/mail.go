@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -76,35 +78,80 @@ const (
 // letterTTL bounds how late a mail may still be sent.
 const letterTTL = 10 * time.Minute
 
+// mailJob names the row of a letter, so that no address stands in a job.
+type mailJob struct {
+	Letter string `json:"letter"`
+}
+
 // send asks for a mail. It joins the transaction in ctx.
 func (l *library) send(ctx context.Context, m letter) error {
-	m.AskedAt = l.host.Now().UnixMilli()
-	_, err := l.host.Jobs.Enqueue(ctx, mailBinding, m)
+	now := l.host.Now()
+	_, err := l.sendAt(ctx, id.New(now), m, now)
 	return err
 }
 
+// sendAt asks for a mail at an instant, unless there is a letter of this id.
+func (l *library) sendAt(ctx context.Context, letterID string, m letter, at time.Time) (added bool, err error) {
+	m.AskedAt = at.UnixMilli()
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return false, fmt.Errorf("signin: encoding a letter: %w", err)
+	}
+	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		added, err = l.store.insertLetter(ctx, letterID, m, string(payload), at)
+		if err != nil || !added {
+			return err
+		}
+		_, err = l.host.Jobs.Enqueue(ctx, mailBinding, mailJob{letterID}, jobs.At(at))
+		return err
+	})
+	return added, err
+}
+
+// runMail sends a letter and forgets it.
 func (l *library) runMail(ctx context.Context, job jobs.Job) error {
-	var m letter
-	if err := json.Unmarshal(job.Payload, &m); err != nil {
+	var named mailJob
+	if err := json.Unmarshal(job.Payload, &named); err != nil {
 		return jobs.Permanent(err)
 	}
+	if named.Letter == "" { // of a release that put the letter into the job
+		_, err := l.sendLetter(ctx, job.Payload)
+		return err
+	}
+	payload, found, err := l.store.letter(ctx, named.Letter)
+	if err != nil || !found {
+		return err
+	}
+	done, failed := l.sendLetter(ctx, []byte(payload))
+	if !done {
+		return failed
+	}
+	return errors.Join(failed, l.store.deleteLetter(ctx, named.Letter))
+}
+
+// sendLetter makes and sends a mail; done says that trying again is of no use.
+func (l *library) sendLetter(ctx context.Context, payload []byte) (done bool, err error) {
+	var m letter
+	if err := json.Unmarshal(payload, &m); err != nil {
+		return true, jobs.Permanent(err)
+	}
 	if l.host.Now().Sub(time.UnixMilli(m.AskedAt)) > letterTTL {
-		return jobs.Cancel(errors.New("signin: the mail is too late to be of use"))
+		return true, jobs.Cancel(errors.New("signin: the mail is too late to be of use"))
 	}
 	var mail auth.Mail
 	var wanted bool
-	err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+	err = l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
 		mail, wanted, err = l.compose(ctx, m)
 		return err
 	})
 	if err != nil || !wanted {
-		return err
+		return err == nil, err
 	}
 	err = l.auth.Mail(ctx, mail)
 	if errors.Is(err, auth.ErrMailUnavailable) {
-		return jobs.Permanent(err)
+		return true, jobs.Permanent(err)
 	}
-	return err
+	return err == nil, err
 }
 
 // compose makes the link or code of a letter; wanted is false when the address

@@ -19,13 +19,15 @@ func (l *library) passwordRoutes() []route {
 }
 
 type signUpBody struct {
-	Name        string `json:"name"`
-	Email       string `json:"email"`
-	Password    string `json:"password"`
-	Image       string `json:"image"`
-	Username    string `json:"username"`
-	CallbackURL string `json:"callbackURL"`
-	RememberMe  *bool  `json:"rememberMe"`
+	Name     string `json:"name"`
+	Email    string `json:"email"`
+	Password string `json:"password"`
+	Image    string `json:"image"`
+	Username string `json:"username"`
+	// DisplayUsername is the name as it is to be written.
+	DisplayUsername string `json:"displayUsername"`
+	CallbackURL     string `json:"callbackURL"`
+	RememberMe      *bool  `json:"rememberMe"`
 }
 
 // signedUp is better-auth's answer to a sign-up; the token is null while the
@@ -100,9 +102,12 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 		return n, "", err
 	}
 	if l.cfg.Usernames {
-		if n.Username, err = l.freeUsername(c.Context(), in.Username); err != nil {
+		if n.Username, err = l.freeUsername(c.Context(), in.Username, in.DisplayUsername); err != nil {
 			return n, "", err
 		}
+	}
+	if n.Profile, err = c.fields(); err != nil {
+		return n, "", err
 	}
 	if err := c.maySendTo(mailsOther, n.Email); err != nil {
 		return n, "", err

@@ -95,5 +95,8 @@ func (l *library) describe() auth.Library {
 		Config:     l.cfg.keys(),
 		Jobs:       l.jobs(),
 		Rewrap:     l.rewrap,
+		Export:     l.export,
+		Erase:      l.erase,
+		Addresses:  l.addresses,
 	}
 }

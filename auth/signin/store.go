@@ -240,6 +240,9 @@ func (s store) browserSessions(ctx context.Context, hash []byte) ([]string, erro
 		WHERE secret_hash = $1 ORDER BY created_at DESC, session_id DESC LIMIT 20`, hash)
 }
 
+// letterKept is how long the row of a letter is kept that no job has sent.
+const letterKept = time.Hour
+
 // sweepBatch bounds one transaction of the sweep.
 const sweepBatch = 1000
 
@@ -256,6 +259,12 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 			(SELECT kind, subject, browser FROM signin_code WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_client WHERE (user_id, secret_hash) IN
 			(SELECT user_id, secret_hash FROM signin_client WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)`, unseen},
+		{`DELETE FROM signin_letter WHERE id IN
+			(SELECT id FROM signin_letter WHERE due_at <= $1 ORDER BY due_at LIMIT $2)`, now.Add(-letterKept)},
+		{`DELETE FROM signin_quota WHERE hash IN
+			(SELECT hash FROM signin_quota WHERE spent_until <= $1 ORDER BY spent_until LIMIT $2)`, now},
+		{`DELETE FROM signin_spent_token WHERE hash IN
+			(SELECT hash FROM signin_spent_token WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_challenge WHERE hash IN
 			(SELECT hash FROM signin_challenge WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_ceremony WHERE hash IN

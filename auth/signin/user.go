@@ -1,7 +1,9 @@
 package signin
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,6 +32,51 @@ type wireUser struct {
 	Username         *string         `json:"username"`
 	DisplayUsername  *string         `json:"displayUsername"`
 	TwoFactorEnabled bool            `json:"twoFactorEnabled"`
+	// fields are those of the application.
+	fields map[string]any
+}
+
+// MarshalJSON puts the application's fields beside those of better-auth.
+func (u wireUser) MarshalJSON() ([]byte, error) {
+	type plain wireUser
+	own, err := json.Marshal(plain(u))
+	if err != nil || len(u.fields) == 0 {
+		return own, err
+	}
+	more, err := json.Marshal(u.fields)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(own[:len(own)-1], ','), more[1:]...), nil
+}
+
+// shownFields are the application's fields that a user sees; one that is not set
+// is null, as better-auth has it.
+func (l *library) shownFields(profile map[string]any) map[string]any {
+	fields := make(map[string]any)
+	for _, f := range l.auth.ProfileFields() {
+		if !f.Private {
+			fields[f.Name] = profile[f.Name]
+		}
+	}
+	return fields
+}
+
+// editedFields reads the application's fields that a user may set. Refuses with
+// FIELD_NOT_ALLOWED those that a user may not.
+func (l *library) editedFields(body map[string]any) (map[string]any, error) {
+	fields := make(map[string]any)
+	for _, f := range l.auth.ProfileFields() {
+		value, given := body[f.Name]
+		switch {
+		case !given:
+		case !f.Editable:
+			return nil, errFieldNotAllowed
+		default:
+			fields[f.Name] = value
+		}
+	}
+	return fields, nil
 }
 
 // wire shows a user to himself.
@@ -41,8 +88,8 @@ func (l *library) wire(ctx context.Context, u auth.User) (wireUser, error) {
 	return wireUser{
 		ID: u.ID, Name: u.Name, Email: u.Email, EmailVerified: u.EmailVerified, Image: orNull(u.Image),
 		CreatedAt: capability.Time{Time: u.CreatedAt}, UpdatedAt: capability.Time{Time: u.UpdatedAt},
-		IsAnonymous: u.Anonymous, Username: orNull(u.Username), DisplayUsername: orNull(u.Username),
-		TwoFactorEnabled: twoFactor,
+		IsAnonymous: u.Anonymous, Username: orNull(u.Username), DisplayUsername: orNull(cmp.Or(u.DisplayUsername, u.Username)),
+		TwoFactorEnabled: twoFactor, fields: l.shownFields(u.Profile),
 	}, nil
 }
 
@@ -90,7 +137,7 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 		return l.auth.CreateUser(c.Context(), n)
 	}
 	no := false
-	patch := auth.UserPatch{Email: &n.Email, EmailVerified: &n.EmailVerified, Name: &n.Name, Image: &n.Image, Anonymous: &no}
+	patch := auth.UserPatch{Email: &n.Email, EmailVerified: &n.EmailVerified, Name: &n.Name, Image: &n.Image, Anonymous: &no, Profile: n.Profile}
 	if n.Username != "" {
 		patch.Username = &n.Username
 	}

@@ -24,10 +24,14 @@ func (l *library) usernameRoutes() []route {
 	}
 }
 
-// readUsername reads a name that a user chose, or "". Refuses with
+// readUsername reads a name that a user chose, or "", as it is to be written: as
+// it was typed, or as display says if that is the same name. Refuses with
 // USERNAME_TOO_SHORT, USERNAME_TOO_LONG and INVALID_USERNAME.
-func (l *library) readUsername(text string) (string, error) {
+func (l *library) readUsername(text, display string) (string, error) {
 	name := strings.ToLower(text)
+	if strings.ToLower(display) == name {
+		text = display
+	}
 	switch {
 	case name == "":
 		return "", nil
@@ -38,15 +42,15 @@ func (l *library) readUsername(text string) (string, error) {
 	case !usernameForm.MatchString(name):
 		return "", errInvalidUsername
 	default:
-		return name, nil
+		return text, nil
 	}
 }
 
 // freeUsername reads a name that nobody has. It is asked about before any
 // address, so that its answer tells nothing about one. Refuses with
 // USERNAME_IS_ALREADY_TAKEN too.
-func (l *library) freeUsername(ctx context.Context, text string) (string, error) {
-	name, err := l.readUsername(text)
+func (l *library) freeUsername(ctx context.Context, text, display string) (string, error) {
+	name, err := l.readUsername(text, display)
 	if err != nil || name == "" {
 		return "", err
 	}
@@ -64,7 +68,7 @@ func (l *library) signInUsername(c *call) (any, error) {
 	if l.cfg.DisablePasswords {
 		return nil, errPasswordDisabled
 	}
-	name, err := l.readUsername(in.Username)
+	name, err := l.readUsername(in.Username, "")
 	if err != nil || name == "" {
 		return nil, errInvalidUsernamePassword
 	}
@@ -72,7 +76,7 @@ func (l *library) signInUsername(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signInPassword(c, in, name, user, found, errInvalidUsernamePassword)
+	return l.signInPassword(c, in, strings.ToLower(name), user, found, errInvalidUsernamePassword)
 }
 
 // isUsernameAvailable tells everybody which names are taken: that is what it is
@@ -82,7 +86,7 @@ func (l *library) isUsernameAvailable(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	name, err := l.readUsername(in.Username)
+	name, err := l.readUsername(in.Username, "")
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	if k.Auth() != nil {
 		line("Sign in", "curl -c jar '"+base+"/__kit/dev-login?user=ada'")
 	}
+	if k.Auth() != nil && k.Support() != nil {
+		line("Feedback", "curl -b jar "+base+"/support/feedback")
+	}
 	if k.Auth() != nil && k.Ledger() != nil {
 		token := `$(curl -s '` + base + `/__kit/dev-login?user=staff&scope=ledger:admin' | sed 's/.*"accessToken":"\([^"]*\)".*/\1/')`
 		line("Give", `curl -H "Authorization: Bearer `+token+`" --json '{"userId":"ada","amount":100,"ref":"welcome:ada","memo":"Welcome"}' `+base+"/ledger/coins/credit")
@@ -47,6 +50,11 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	}
 	if k.Auth() != nil && k.Payments() != nil {
 		line("Buy", "curl -d user=ada -d product=pro "+base+"/buy && curl -b jar "+base+"/payments/entitlements")
+	}
+	if k.Auth() != nil && k.Vector() != nil {
+		line("Note", "TOKEN=$(curl -s '"+base+"/__kit/dev-login?user=ada' | sed 's/.*\"accessToken\":\"\\([^\"]*\\)\".*/\\1/')"+
+			`; curl -H "Authorization: Bearer $TOKEN" --json '{"id":"soup","text":"Lentil soup with carrots"}' `+base+"/vector/notes/documents"+
+			` && curl -H "Authorization: Bearer $TOKEN" --json '{"text":"carrot soups","mode":"hybrid","include":["text"]}' `+base+"/vector/notes/query")
 	}
 	if k.ControlPlane() != nil {
 		line("Manage", "go run ./cmd/kit manifest -key "+keyFile)

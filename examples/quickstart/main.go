@@ -42,6 +42,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/vector"
 )
 
 func main() {
@@ -139,6 +140,7 @@ func compose(db *database.DB, baseURL string, log *slog.Logger, rails *paytest.S
 		kit.WithSupport(support.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 		kit.WithPayments(rails.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: products()})),
+		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ type Schedule struct {
 }
 
 // Parse reads "minute hour day-of-month month day-of-week", at most 256 bytes: numbers, ranges, lists, steps and
-// three-letter names; Sunday is 0. A day matches when either day field does, if both are restricted. Time zones,
+// three-letter names; Sunday is 0 or 7. A day matches when either day field does, if both are restricted. Time zones,
 // descriptors such as @daily and expressions that never come true are refused.
 func Parse(text string) (Schedule, error) {
 	if len(text) > maxLength {
@@ -52,7 +53,8 @@ func Parse(text string) (Schedule, error) {
 		}
 	}
 	text = strings.Join(fields, " ")
-	parsed, err := parser.Parse(text)
+	fields[4] = sundays(fields[4])
+	parsed, err := parser.Parse(strings.Join(fields, " "))
 	if err != nil {
 		return Schedule{}, fmt.Errorf("cron: %q: %w", text, err)
 	}
@@ -62,6 +64,37 @@ func Parse(text string) (Schedule, error) {
 		return Schedule{}, errors.New("cron: no day is ever " + text)
 	}
 	return s, nil
+}
+
+// sundays writes the day 7 of a day-of-week field as 0, which the parser knows.
+func sundays(field string) string {
+	items := strings.Split(field, ",")
+	for i, text := range items {
+		days, step, stepped := strings.Cut(text, "/")
+		low, high, ranged := strings.Cut(days, "-")
+		from, err := strconv.Atoi(low)
+		if err != nil {
+			continue
+		}
+		to, by := from, 1
+		if ranged {
+			to, err = strconv.Atoi(high)
+		} else if stepped {
+			to = 7
+		}
+		if stepped && err == nil {
+			by, err = strconv.Atoi(step)
+		}
+		if err != nil || from > 7 || to > 7 || from > to || by < 1 || from < 7 && (!ranged || to < 7) {
+			continue // nothing to do with 7, or for the parser to refuse
+		}
+		var list []string
+		for day := from; day <= to; day += by {
+			list = append(list, strconv.Itoa(day%7))
+		}
+		items[i] = strings.Join(list, ",")
+	}
+	return strings.Join(items, ",")
 }
 
 // String returns the expression, its fields separated by one space.

@@ -81,11 +81,40 @@ func TestLaws(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{"", "* * * *", "* * * * * *", "@every 1s", "@daily", "TZ=UTC * * * * *", "TZ=UTC", "CRON_TZ=Asia/Tokyo 0 0 * * *",
-		"60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "-1 * * * *", "+1 * * * *",
+		"60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 8", "* * * * 6-8", "* * * * 7-6", "* * * * 7-7/0", "*/0 * * * *", "-1 * * * *", "+1 * * * *",
 		", * * * *", "1,,2 * * * *", "5-1 * * * *", "*-5 * * * *", "1-2-3 * * * *", "* * * foo *", "? * * * *", "*/ * * * *", "1/2/3 * * * *",
 		"0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "\x00 * * * *", strings.Repeat("1,", 200) + "1 * * * *"} {
 		if s, err := cron.Parse(text); err == nil {
 			t.Errorf("%q is read as %q", text, s)
+		}
+	}
+}
+
+// Sunday is 7 as well as 0, alone, in lists, in ranges and in steps.
+func TestSundayIsSeven(t *testing.T) {
+	for seven, zero := range map[string]string{
+		"7": "0", "1,7": "1,0", "5-7": "5,6,0", "0-7": "0-6", "1-7/2": "1,3,5,0", "7-7": "0", "1-7": "*",
+	} {
+		s, err := cron.Parse("0 0 * * " + seven)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		peer, err := cron.Parse("0 0 * * " + zero)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		for range 60 {
+			got, want := s.Next(at), peer.Next(at)
+			if !got.Equal(want) {
+				t.Errorf("%s: after %s comes %s, want %s", seven, at, got, want)
+				break
+			}
+			at = got
+		}
+		if s.String() != "0 0 * * "+seven {
+			t.Errorf("%s is shown as %s", seven, s)
 		}
 	}
 }

@@ -150,6 +150,12 @@ func SweepKeys(ctx context.Context, db *database.DB) error {
 	}
 }
 
+// ForgetUser removes the answers kept under a user's keys.
+func ForgetUser(ctx context.Context, db *database.DB, userID string) error {
+	_, err := db.Exec(ctx, `DELETE FROM kit_idempotency WHERE caller = $1`, "user "+userID)
+	return err
+}
+
 // fingerprint covers what a repeated request must share with the first.
 func fingerprint(r *http.Request, body []byte) string {
 	h := sha256.New()

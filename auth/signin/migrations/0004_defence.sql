@@ -23,3 +23,22 @@ CREATE TABLE signin_spent_token (
 	expires_at BIGINT NOT NULL
 );
 CREATE INDEX signin_spent_token_by_end ON signin_spent_token (expires_at);
+
+-- Mails that are to be made: jobs name the row alone, so that what is erased
+-- here stands nowhere else.
+CREATE TABLE signin_letter (
+	id TEXT PRIMARY KEY,
+	-- Whom the mail is for, and the address that is to be theirs or empty.
+	address TEXT NOT NULL,
+	new_address TEXT NOT NULL,
+	user_id TEXT REFERENCES auth_user (id) ON DELETE CASCADE,
+	payload TEXT NOT NULL,
+	due_at BIGINT NOT NULL
+);
+CREATE INDEX signin_letter_by_address ON signin_letter (address);
+CREATE INDEX signin_letter_by_new_address ON signin_letter (new_address);
+CREATE INDEX signin_letter_by_user ON signin_letter (user_id);
+CREATE INDEX signin_letter_by_due ON signin_letter (due_at);
+
+CREATE INDEX signin_client_by_secret ON signin_client (secret_hash);
+CREATE INDEX signin_ceremony_by_user ON signin_ceremony (user_id);

@@ -18,7 +18,8 @@ type coder struct {
 	length float64           // of the mean, squared
 	noise  float64           // of the rows' signs, squared, as a part of the query's length
 	flips  [rounds][]float32 // 1 or -1 in each dimension
-	plan   plan
+	coded  bool              // estimates pay
+	sure   float64           // see sureness
 }
 
 // newCoder returns a coder for vectors around a mean.
@@ -65,9 +66,9 @@ func hadamard(x []float32) {
 	}
 }
 
-// append adds the code of a vector to a block, and its three factors: a score
-// is about shift*factor0 + factor1*(the signs times the query), and factor2 is
-// the number of set bits.
+// append adds the code of a vector to a block, and its four factors: a score
+// is about shift*factor0 + factor1*(the signs times the query), factor2 is the
+// number of set bits, and factor3 the distance from the mean.
 func (c *coder) append(b *block, vector []float32) {
 	rest := make([]float32, 64*c.words)
 	c.encode(b, vector, rest)
@@ -103,20 +104,32 @@ func (c *coder) encode(b *block, vector, rest []float32) {
 	if c.metric == Euclidean {
 		along, scale = -square, 2*scale
 	}
-	b.factors = append(b.factors, float32(along), float32(scale), float32(set))
+	b.factors = append(b.factors, float32(along), float32(scale), float32(set), float32(math.Sqrt(square)))
 }
 
-// sureness is how many standard deviations an estimate is raised by, so that
-// it is below the score it stands for five times in a thousand.
-const sureness = 2.6
+// sureness is how many standard deviations an estimate may be below the score
+// it stands for, at least; see [Set.Train].
+const sureness = 3.2
 
-// query is a query as the estimates take it. They are raised by sureness.
+// query is a query as the estimates take it.
 type query struct {
-	words, bits            int
-	signs                  []uint64
-	planes                 [][4]uint64
-	shift, base, step, low float32
-	offset                 float64 // between estimates and scores
+	words  int
+	offset float64 // between estimates and scores
+	times  float64 // the inner product is in an estimate
+	length float64 // of the query, without the mean
+	noise  float64 // of the signs of rows, as a part of the length squared
+	sure   float64
+
+	// At one bit. Estimates are raised, so that rows further from the mean, which
+	// are less sure, are not passed over.
+	signs             []uint64
+	shift, base, step float32
+	scale, raised     float64
+
+	// At four bits.
+	planes            [][4]uint64
+	sum4, step4, low4 float64
+	loss4             float64 // squared
 }
 
 // reach returns the estimate that stands for a score.
@@ -128,9 +141,9 @@ func (q *query) reach(metric Metric, score float32) float32 {
 	return float32(s - q.offset)
 }
 
-// prepare takes a query at one or four bits.
-func (c *coder) prepare(vector []float32, atBits int) *query {
-	q := &query{words: c.words, bits: atBits}
+// prepare takes a query at one and at four bits.
+func (c *coder) prepare(vector []float32) *query {
+	q := &query{words: c.words, noise: c.noise, sure: c.sure}
 	shift := 1.0
 	if c.metric != Euclidean {
 		shift = 0
@@ -145,52 +158,47 @@ func (c *coder) prepare(vector []float32, atBits int) *query {
 		rest[i] = float32(float64(v) - shift*float64(c.mean[i]))
 		square += float64(rest[i]) * float64(rest[i])
 	}
-	q.offset = square
+	q.offset, q.times = square, 2
 	if c.metric != Euclidean {
-		q.offset = dot64(vector, c.mean)
+		q.offset, q.times = dot64(vector, c.mean), 1
 	}
+	q.length = math.Sqrt(square)
 	c.turn(rest)
-	noise := c.noise * square
-	if atBits == 1 {
-		noise += q.takeSigns(rest)
-	} else {
-		noise += q.takePlanes(rest)
-	}
-	q.base += float32(sureness * math.Sqrt(noise))
+	q.takeSigns(rest, square)
+	q.takePlanes(rest)
 	return q
 }
 
-// takeSigns returns the square of what the query loses.
-func (q *query) takeSigns(rest []float32) float64 {
-	var square, sum float64
+func (q *query) takeSigns(rest []float32, square float64) {
+	var sum float64
 	q.signs = make([]uint64, q.words)
 	for i, v := range rest {
 		if v > 0 {
 			q.signs[i/64] |= 1 << (i % 64)
 		}
-		square += float64(v) * float64(v)
 		sum += math.Abs(float64(v))
 	}
 	if sum == 0 {
-		return 0
+		return
 	}
-	scale := square / sum
-	q.base, q.step = float32(scale*float64(len(rest))), float32(2*scale)
-	return max(scale*scale*float64(len(rest))-square, 0)
+	q.scale = square / sum
+	loss := max(q.scale*q.scale*float64(len(rest))-square, 0)
+	q.raised = q.sure * math.Sqrt(q.noise*square+loss)
+	q.base, q.step = float32(q.scale*float64(len(rest))+q.raised), float32(2*q.scale)
 }
 
-// takePlanes returns the square of what the query loses.
-func (q *query) takePlanes(rest []float32) float64 {
-	low, high, sum := rest[0], rest[0], 0.0
+func (q *query) takePlanes(rest []float32) {
+	low, high := rest[0], rest[0]
 	for _, v := range rest {
 		low, high = min(low, v), max(high, v)
-		sum += float64(v)
+		q.sum4 -= float64(v)
 	}
 	q.planes = make([][4]uint64, q.words)
 	step := (high - low) / 15
-	q.base, q.step, q.low = float32(-sum), 2*step, 2*low
+	q.step4, q.low4 = 2*float64(step), 2*float64(low)
+	q.loss4 = float64(step) * float64(step) / 12 * float64(len(rest))
 	if step == 0 {
-		return 0
+		return
 	}
 	for i, v := range rest {
 		level := uint64((v-low)/step + 0.5)
@@ -198,5 +206,25 @@ func (q *query) takePlanes(rest []float32) float64 {
 			q.planes[i/64][bit] |= (level >> bit & 1) << (i % 64)
 		}
 	}
-	return float64(step) * float64(step) / 12 * float64(len(rest))
+}
+
+// may reports whether a row with an estimate may reach what an estimate must
+// reach. The nearer a row is to the query, the surer are its signs: from the
+// angle at which it would just reach it follows how many may differ.
+func (q *query) may(estimate, reach float32, code []uint64, factors []float32) bool {
+	f := (*[4]float32)(factors)
+	along, scale, distance := float64(q.shift*f[0]), float64(f[1]), float64(f[3])
+	target := float64(reach) - along
+	if target <= 0 || scale == 0 || distance == 0 || q.scale == 0 {
+		return true
+	}
+	width := float64(64 * q.words)
+	cosine := min(target/(q.times*q.length*distance), 0.9999)
+	apart := math.Acos(cosine) / math.Pi
+	signs := (float64(estimate)-along)/scale - q.raised
+	if signs < q.scale*(width*(1-2*apart)-2*q.sure*math.Sqrt(width*apart*(1-apart))) {
+		return false
+	}
+	loss := math.Sqrt(q.noise*q.length*q.length*(1-cosine*cosine) + q.loss4)
+	return q.product(code, f[2]) >= target/scale-q.sure*loss
 }

@@ -191,7 +191,7 @@ func TestRecall(t *testing.T) {
 					sure += recall(scores, whole, k)
 				}
 				got := float64(found) / float64(k*len(asked))
-				t.Logf("recall %.4f, plan %+v, %d of %d exact", got, v.coder.plan, exacts, len(asked))
+				t.Logf("recall %.4f, coded %v, %d of %d exact", got, v.coder.coded, exacts, len(asked))
 				if got < 0.995 {
 					t.Errorf("recall %.4f, want 0.995", got)
 				}

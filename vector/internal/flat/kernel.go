@@ -52,22 +52,19 @@ func dot64(a, b []float32) float64 {
 
 // estimate writes the estimated scores of rows, of a query taken at one bit.
 func (q *query) estimate(out []float32, codes []uint64, factors []float32) {
-	switch {
-	case q.bits != 1:
-		q.estimate4(out, codes, factors)
-	case q.words == 6:
+	if q.words == 6 {
 		q.estimate6(out, codes, factors)
-	default:
-		for i := range out {
-			row := codes[i*q.words:][:q.words]
-			h := 0
-			for j := 0; j+2 <= len(row); j += 2 {
-				x, y := (*[2]uint64)(row[j:]), (*[2]uint64)(q.signs[j:])
-				h += bits.OnesCount64(x[0]^y[0]) + bits.OnesCount64(x[1]^y[1])
-			}
-			f := (*[3]float32)(factors[3*i:])
-			out[i] = q.shift*f[0] + f[1]*(q.base-q.step*float32(h))
+		return
+	}
+	for i := range out {
+		row := codes[i*q.words:][:q.words]
+		h := 0
+		for j := 0; j+2 <= len(row); j += 2 {
+			x, y := (*[2]uint64)(row[j:]), (*[2]uint64)(q.signs[j:])
+			h += bits.OnesCount64(x[0]^y[0]) + bits.OnesCount64(x[1]^y[1])
 		}
+		f := (*[4]float32)(factors[4*i:])
+		out[i] = q.shift*f[0] + f[1]*(q.base-q.step*float32(h))
 	}
 }
 
@@ -80,22 +77,19 @@ func (q *query) estimate6(out []float32, codes []uint64, factors []float32) {
 		x := (*[6]uint64)(codes[6*i:])
 		h := bits.OnesCount64(x[0]^y0) + bits.OnesCount64(x[1]^y1) + bits.OnesCount64(x[2]^y2) +
 			bits.OnesCount64(x[3]^y3) + bits.OnesCount64(x[4]^y4) + bits.OnesCount64(x[5]^y5)
-		f := (*[3]float32)(factors[3*i:])
+		f := (*[4]float32)(factors[4*i:])
 		out[i] = shift*f[0] + f[1]*(base-step*float32(h))
 	}
 }
 
-// estimate4 takes the query at four bits: one plane of bits for each.
-func (q *query) estimate4(out []float32, codes []uint64, factors []float32) {
-	for i := range out {
-		row := codes[i*q.words:][:q.words]
-		h := 0
-		for j, x := range row {
-			y := &q.planes[j]
-			h += bits.OnesCount64(x&y[0]) + bits.OnesCount64(x&y[1])<<1 +
-				bits.OnesCount64(x&y[2])<<2 + bits.OnesCount64(x&y[3])<<3
-		}
-		f := (*[3]float32)(factors[3*i:])
-		out[i] = q.shift*f[0] + f[1]*(q.base+q.step*float32(h)+q.low*f[2])
+// product is the signs of a row times the query at four bits: one plane of bits
+// for each.
+func (q *query) product(row []uint64, set float32) float64 {
+	h := 0
+	for j, x := range row {
+		y := &q.planes[j]
+		h += bits.OnesCount64(x&y[0]) + bits.OnesCount64(x&y[1])<<1 +
+			bits.OnesCount64(x&y[2])<<2 + bits.OnesCount64(x&y[3])<<3
 	}
+	return q.sum4 + q.step4*float64(h) + q.low4*float64(set)
 }

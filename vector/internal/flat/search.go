@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Hit is a row that was found. Under Euclidean the score is minus the distance.
@@ -16,14 +17,11 @@ type Hit struct {
 	Score    float64
 }
 
-// plan says how a set is searched: at how many bits of the query, and how many
-// rows are scored exactly for ten neighbours. No bits: all rows are.
-type plan struct{ bits, depth int }
-
 const (
 	// exactBelow is the number of rows that are scored faster than estimated.
 	exactBelow = 2000
-	minDepth   = 200
+	// depth is the number of rows that are scored first.
+	depth = 200
 	// together is the number of rows that is worth a goroutine more.
 	together = 32 * blockRows
 )
@@ -44,13 +42,10 @@ func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits [
 		rows = among.Count()
 	}
 	exact = true
-	if c := v.coder; c != nil && c.plan.bits > 0 && !whole {
-		depth := max(c.plan.depth, c.plan.depth*k/10, minDepth)
-		exact = rows <= max(exactBelow, 2*depth)
-		if !exact {
-			hits = v.coded(vector, k, among, c.plan.bits, depth)
-			v.set.recent.add(vector)
-		}
+	if c := v.coder; c != nil && c.coded && !whole && rows > exactBelow {
+		exact = false
+		hits, _ = v.estimated(vector, k, among)
+		v.set.recent.add(vector)
 	}
 	if exact {
 		hits = v.refine(vector, v.scan(k+k/8+8, v.exact(vector, among)), k)
@@ -63,28 +58,44 @@ func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits [
 	return hits, exact
 }
 
-// coded estimates all rows and scores the best. When one that was left out may
-// be better than what was found, all that may be are scored.
-func (v *View) coded(vector []float32, k int, among Bitmap, atBits, depth int) []Hit {
-	q := v.coder.prepare(vector, atBits)
-	found := v.scan(depth, v.estimates(q, among))
-	least := lowest(found)
-	for i, c := range found {
-		found[i].score = v.score(vector, int(c.row))
+// estimated estimates all rows, scores the best of them, and then all others
+// that may reach what was found. It also returns how many rows it has scored.
+func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
+	q := v.coder.prepare(vector)
+	buffer := buffers.Get().(*[]float32)
+	defer buffers.Put(buffer)
+	if len(*buffer) < len(v.blocks)*blockRows {
+		*buffer = make([]float32, len(v.blocks)*blockRows*5/4)
 	}
-	keep := k + k/8 + 8
-	b := best{view: v, keep: keep, least: float32(math.Inf(-1)), found: found}
-	found = b.take()
-	reached := found
-	if len(found) > k {
-		top := best{view: v, keep: k, found: slices.Clone(found)}
-		reached = top.take()
+	first := v.scan(max(depth, 2*k), func(b *best, number int) {
+		out := (*[blockRows]float32)((*buffer)[number*blockRows:])
+		mask := v.mask(number, among)
+		rows := v.estimate(q, number, &mask, out)
+		b.offer(out[:rows], mask[:], int32(number*blockRows))
+	})
+	for i, c := range first {
+		first[i].score = v.score(vector, int(c.row))
 	}
-	if bound := lowest(reached); least >= q.reach(v.set.metric, bound) {
-		found = v.scan(keep, v.hopeful(q, vector, among, bound))
+	scored := atomic.Int64{}
+	scored.Add(int64(len(first)))
+	sure := (&best{view: v, keep: k, found: first}).take()
+	if len(sure) < k {
+		return v.refine(vector, sure, k), len(first)
 	}
-	return v.refine(vector, found, k)
+	bound := lowest(sure)
+	found := v.scan(k+k/8+8, func(b *best, number int) {
+		out := (*[blockRows]float32)((*buffer)[number*blockRows:])
+		mask := v.mask(number, among)
+		b.least = max(b.least, bound)
+		scored.Add(v.hopeful(q, vector, number, &mask, out, b))
+	})
+	found = append(found, sure...)
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
+	return v.refine(vector, slices.Compact(found), k), int(scored.Load())
 }
+
+// buffers hold the estimates of a search.
+var buffers = sync.Pool{New: func() any { return new([]float32) }}
 
 func lowest(list []candidate) float32 {
 	least := float32(math.Inf(1))
@@ -92,16 +103,6 @@ func lowest(list []candidate) float32 {
 		least = min(least, c.score)
 	}
 	return least
-}
-
-// estimates offers the rows of a block with their estimates.
-func (v *View) estimates(q *query, among Bitmap) func(*best, int) {
-	return func(b *best, number int) {
-		var out [blockRows]float32
-		mask := v.mask(number, among)
-		rows := v.estimate(q, number, &mask, &out)
-		b.offer(out[:rows], mask[:], int32(number*blockRows))
-	}
 }
 
 // estimate writes the estimates of the rows of a block that are in the mask.
@@ -113,29 +114,30 @@ func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]f
 		return rows
 	}
 	for at := range mask.All() {
-		q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors[3*at:])
+		q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors[4*at:])
 	}
 	return rows
 }
 
-// hopeful scores the rows of a block whose estimate is up to the least score
-// that is looked for.
-func (v *View) hopeful(q *query, vector []float32, among Bitmap, least float32) func(*best, int) {
-	return func(b *best, number int) {
-		var out [blockRows]float32
-		mask := v.mask(number, among)
-		v.estimate(q, number, &mask, &out)
-		reach := q.reach(v.set.metric, max(b.least, least))
-		for at := range mask.All() {
-			if out[at] < reach {
-				continue
-			}
-			row := number*blockRows + at
-			if score := v.score(vector, row); score >= b.least {
-				b.push(candidate{score, int32(row)})
-			}
+// hopeful scores the rows of a block that may reach the least score that is
+// looked for, and returns how many.
+func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, estimates *[blockRows]float32, b *best) (scored int64) {
+	blk := v.blocks[number]
+	reach := q.reach(v.set.metric, b.least)
+	rows := min(blockRows, v.n-number*blockRows)
+	for at, estimate := range estimates[:rows] {
+		if estimate < reach || mask[at/64]>>(at%64)&1 == 0 ||
+			!q.may(estimate, reach, blk.codes[at*q.words:][:q.words], blk.factors[4*at:]) {
+			continue
+		}
+		scored++
+		row := number*blockRows + at
+		if score := v.score(vector, row); score >= b.least {
+			b.push(candidate{score, int32(row)})
+			reach = q.reach(v.set.metric, b.least)
 		}
 	}
+	return scored
 }
 
 // exact scores the rows of a block.

@@ -1,18 +1,20 @@
 package flat
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 )
 
 const (
-	samples    = 24
+	samples    = 48
 	neighbours = 10
-	// What a row costs, relative to one multiplication of an exact score.
-	costWord    = 1.3 // a word of a code at one bit
-	costPlanes  = 5.0 // a word of a code at four bits
-	costRandom  = 2.0 // an exact score of a row that is not the next in memory
+	// goal is the part of the samples' neighbours that must be found.
+	goal = 0.999
+	// What things cost, relative to one multiplication of an exact score.
+	costWord    = 1.3 // a word of a code
+	costRandom  = 2.0 // a multiplication for a row that is not the next in memory
 	recentLimit = 32
 )
 
@@ -51,11 +53,10 @@ func (s *Set) Untrained() bool {
 	return s.dimensions >= minCoded && s.n >= MinTrained && s.n >= s.trained+s.trained/2
 }
 
-// Train centres the codes on the rows as they are now and measures, with rows
-// and recent queries as samples, how deep in the order of the estimates their
-// true neighbours are. That depth is what searches score exactly from then on;
-// where it does not pay, they score every row. Searches go on meanwhile as
-// before.
+// Train centres the codes on the rows as they are now and searches for samples:
+// rows, points between rows, and recent queries. While their true neighbours are
+// not found, it asks for surer estimates; where these do not pay, searches score
+// every row. Searches go on meanwhile as before.
 func (s *Set) Train() {
 	s.training.Lock()
 	defer s.training.Unlock()
@@ -70,7 +71,7 @@ func (s *Set) Train() {
 		coded.blocks[i] = v.recode(c, b, rest)
 	}
 	c.noise = coded.noise()
-	c.plan = coded.measure(s.samples(coded))
+	coded.measure(s.samples(coded))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range s.blocks {
@@ -93,7 +94,7 @@ func (s *Set) Train() {
 func (v *View) recode(c *coder, b *block, rest []float32) *block {
 	d := v.set.dimensions
 	coded := &block{ids: b.ids, revisions: b.revisions, vectors: b.vectors, columns: b.columns,
-		codes: make([]uint64, 0, c.words*len(b.ids)), factors: make([]float32, 0, 3*len(b.ids))}
+		codes: make([]uint64, 0, c.words*len(b.ids)), factors: make([]float32, 0, 4*len(b.ids))}
 	for i := range b.ids {
 		c.encode(coded, b.vectors[i*d:][:d], rest)
 	}
@@ -125,7 +126,7 @@ func (v *View) noise() float64 {
 	rows := 0
 	for number, b := range v.blocks {
 		for i := range b.ids {
-			scale := float64(b.factors[3*i+1])
+			scale := float64(b.factors[4*i+1])
 			if v.isDead(number*blockRows+i) || scale == 0 {
 				continue
 			}
@@ -144,7 +145,8 @@ func (v *View) noise() float64 {
 	return max(sum/float64(max(rows, 1)), 0)
 }
 
-// samples are rows, points between two rows, and queries that were asked.
+// samples are rows, points between two rows, points anywhere, and queries that
+// were asked.
 func (s *Set) samples(v *View) [][]float32 {
 	dice := rand.New(rand.NewPCG(uint64(v.n), 11))
 	row := func() []float32 {
@@ -158,7 +160,10 @@ func (s *Set) samples(v *View) [][]float32 {
 	list := asked[:min(len(asked), samples/2)]
 	for len(list) < samples {
 		sample := slices.Clone(row())
-		other, share := row(), float32(len(list)%3)*0.25
+		other, share := row(), float32(len(list)%4)*0.25
+		if len(list)%4 == 3 { // a direction that has nothing to do with the rows
+			other, share = v.stranger(dice, sample), 1
+		}
 		for i := range sample {
 			sample[i] += share * (other[i] - sample[i])
 		}
@@ -170,41 +175,43 @@ func (s *Set) samples(v *View) [][]float32 {
 	return list
 }
 
-// measure returns the cheapest plan that finds the samples' neighbours.
-func (v *View) measure(samples [][]float32) plan {
-	var needed [2][]int // at one bit, at four
-	for _, sample := range samples {
-		truth := v.scan(neighbours, v.exact(sample, nil))
-		for i, atBits := range []int{1, 4} {
-			needed[i] = append(needed[i], v.depth(sample, atBits, truth))
-		}
+// stranger returns a random point as far from the mean as a row.
+func (v *View) stranger(dice *rand.Rand, row []float32) []float32 {
+	away := math.Sqrt(squared(row, v.coder.mean) / float64(len(row)))
+	point := slices.Clone(v.coder.mean)
+	for i := range point {
+		point[i] += float32(away * dice.NormFloat64())
 	}
-	rows, words, width := float64(v.live), float64(v.coder.words), float64(v.set.dimensions)
-	choice, least := plan{}, rows*width
-	for i, p := range []plan{{bits: 1}, {bits: 4}} {
-		slices.Sort(needed[i])
-		p.depth = max(needed[i][len(needed[i])*3/4], minDepth)
-		cost := rows*words*[]float64{costWord, costPlanes}[i] + float64(p.depth)*width*costRandom
-		if cost < least {
-			choice, least = p, cost
-		}
-	}
-	return choice
+	return point
 }
 
-// depth returns how many rows are estimated to reach the worst of those given.
-func (v *View) depth(sample []float32, atBits int, truth []candidate) (count int) {
-	q := v.coder.prepare(sample, atBits)
-	reach := q.reach(v.set.metric, lowest(truth))
-	var out [blockRows]float32
-	for number, b := range v.blocks {
-		rows := out[:min(blockRows, v.n-number*blockRows)]
-		q.estimate(rows, b.codes, b.factors)
-		for i, score := range rows {
-			if score >= reach && !v.isDead(number*blockRows+i) {
-				count++
+// measure decides how sure estimates must be to find the samples' neighbours,
+// and whether they then pay.
+func (v *View) measure(samples [][]float32) {
+	c := v.coder
+	truth := make([]float32, len(samples))
+	for i, sample := range samples {
+		truth[i] = lowest(v.scan(neighbours, v.exact(sample, nil)))
+	}
+	for _, c.sure = range []float64{sureness, 1.3 * sureness, 1.8 * sureness} {
+		found, scored := 0, 0
+		for i, sample := range samples {
+			hits, rows := v.estimated(sample, neighbours, nil)
+			scored += rows
+			for _, hit := range hits {
+				if float32(hit.Score) >= truth[i]-1e-6*abs(truth[i]) {
+					found++
+				}
 			}
 		}
+		if float64(found) < goal*float64(neighbours*len(samples)) {
+			continue
+		}
+		rows, words, width := float64(v.live), float64(c.words), float64(v.set.dimensions)
+		cost := rows*words*costWord + float64(scored)/float64(len(samples))*width*costRandom
+		c.coded = cost < rows*width
+		return
 	}
-	return count
 }
+
+func abs(x float32) float32 { return max(x, -x) }

@@ -9,14 +9,6 @@ import (
 // maxCleaned bounds the rows of each kind that one run removes.
 const maxCleaned = 10_000
 
-func (m *Matchmaking) jobs() []jobs.Binding {
-	return []jobs.Binding{
-		{Name: sweepBinding, MaxAttempts: 2, Run: m.runSweep},
-		{Name: formBinding, Run: m.runForm},
-		{Name: cleanBinding, Schedule: "* * * * *", Run: m.runClean},
-	}
-}
-
 // runClean removes what has expired, and takes up what died with its node: the
 // chain of sweeps of a game in which somebody waits, and users who seem online.
 func (m *Matchmaking) runClean(ctx context.Context, _ jobs.Job) error {

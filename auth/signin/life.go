@@ -1,0 +1,127 @@
+package signin
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// export emits how a user signs in; secrets and hashes of passwords stay.
+func (l *library) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	for _, part := range []func(context.Context, string, capability.Emit) error{
+		l.exportAccounts, l.exportFactors, l.exportClients, l.exportLinks,
+	} {
+		if err := part(ctx, person.ID, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *library) exportAccounts(ctx context.Context, userID string, emit capability.Emit) error {
+	accounts, err := l.store.accounts(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		record := exportedAccount{a.provider, a.issuer, a.accountID, strings.Fields(a.scopes), a.createdAt}
+		if err := emit("account", record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *library) exportFactors(ctx context.Context, userID string, emit capability.Emit) error {
+	factor, found, err := l.store.twoFactor(ctx, userID)
+	if err != nil {
+		return err
+	}
+	if found {
+		record := exportedFactor{
+			Enabled: factor.enabled, TOTP: len(factor.totp) > 0, CodesByMail: factor.mails, BackupCodes: len(factor.backupKey) > 0,
+			FailedProofs: int(factor.failures + factor.sessionFailures),
+		}
+		if err := emit("second_factor", record); err != nil {
+			return err
+		}
+	}
+	passkeys, err := l.store.passkeys(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, p := range passkeys {
+		if err := emit("passkey", p.wire()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *library) exportClients(ctx context.Context, userID string, emit capability.Emit) error {
+	clients, err := l.store.knownClients(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, seen := range clients {
+		if err := emit("known_client", exportedClient{seen}); err != nil {
+			return err
+		}
+	}
+	trusted, err := l.store.trustedUntil(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, until := range trusted {
+		if err := emit("trusted_browser", exportedTrust{until}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *library) exportLinks(ctx context.Context, userID string, emit capability.Emit) error {
+	links, err := l.store.linksOf(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, k := range links {
+		if err := emit("link", exportedLink{k.kind, k.subject, capability.Time{Time: k.expiresAt}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// erase removes what no reference to auth_user takes along.
+func (l *library) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
+	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		removed, err := l.store.eraseUser(ctx, person.ID)
+		if err != nil {
+			return err
+		}
+		for _, address := range person.Emails {
+			n, err := l.store.eraseAddress(ctx, address)
+			if removed += n; err != nil {
+				return err
+			}
+		}
+		erased.Removed = removed
+		return nil
+	})
+	return erased, err
+}
+
+// addresses lists those of links and letters of a user.
+func (l *library) addresses(ctx context.Context, userID string) ([]string, error) {
+	subjects, err := l.store.addressesOf(ctx, userID)
+	var addresses []string
+	for _, subject := range subjects {
+		if address := addressIn(subject); address != "" && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses, err
+}

@@ -1,0 +1,136 @@
+// Notes, searched while one types.
+const $ = (id) => document.getElementById(id)
+const colours = ["amber", "blue", "green", "rose"]
+const me = { name: null, token: null }
+let colour = null // of the search; null is any
+let asked = 0 // searches so far: the answer to an old one is not shown
+
+function h(tag, props = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), props)
+  element.append(...children)
+  return element
+}
+
+async function signIn(name) {
+  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
+  const body = await answer.json()
+  if (!answer.ok) throw body.error
+  ;[me.name, me.token] = [body.userId, body.accessToken]
+}
+
+// api calls a route; a token lasts some minutes.
+async function api(method, path, body, again = true) {
+  const headers = { Authorization: "Bearer " + me.token }
+  if (body) headers["Content-Type"] = "application/json"
+  const answer = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
+  if (answer.status === 401 && again) {
+    await signIn(me.name)
+    return api(method, path, body, false)
+  }
+  const text = await answer.text()
+  const value = text ? JSON.parse(text) : null
+  if (!answer.ok) throw value?.error ?? { message: "The server does not answer." }
+  return value
+}
+
+const attempt = (work) => async (...args) => {
+  try {
+    $("problem").textContent = ""
+    return await work(...args)
+  } catch (refusal) {
+    $("problem").textContent = refusal.message ?? String(refusal)
+  }
+}
+
+async function enter(name) {
+  await signIn(name)
+  history.replaceState(null, "", "#" + me.name)
+  $("name").textContent = me.name
+  $("who").hidden = $("board").hidden = false
+  $("login").hidden = true
+  await api("POST", "/notes/welcome")
+  await search()
+  $("query").focus()
+}
+
+const search = attempt(async () => {
+  const mine = ++asked
+  const text = $("query").value.trim()
+  const answer = text ? await find(text) : await all()
+  if (mine !== asked) return
+  $("notes").replaceChildren(...answer.items.map((note) => card(note, text)))
+  $("status").textContent = (text ? `${answer.items.length} found` : `${answer.items.length} notes`) +
+    (answer.nextCursor ? ", and more" : "")
+  $("notes").dataset.query = text
+})
+
+// find asks for the nearest notes. What shares no word with the query and is
+// nearly as far as can be is nearest only because nothing else is there.
+async function find(text) {
+  const mode = document.querySelector("[name=mode]:checked").value
+  const filter = colour ? { colour } : undefined
+  // The last word may go on, so the space after it is kept.
+  const query = { text: $("query").value.trimStart(), mode, filter, topK: 8, include: ["text", "metadata"] }
+  const answer = await api("POST", "/vector/notes/query", query)
+  const near = (note) => note.distance === null || note.distance < 0.9 || marked(note.text, text).some((part) => typeof part !== "string")
+  return { ...answer, items: answer.items.filter(near) }
+}
+
+async function all() {
+  const answer = await api("GET", "/notes/all?limit=200")
+  if (colour) answer.items = answer.items.filter((note) => note.metadata.colour === colour)
+  return answer
+}
+
+function card(note, query) {
+  const item = h("li", { className: note.metadata?.colour ?? "" })
+  item.dataset.id = note.id
+  item.append(h("p", {}, ...marked(note.text ?? "", query)))
+  const remove = h("button", { className: "plain", type: "button", textContent: "Delete", onclick: attempt(async () => {
+    await api("DELETE", "/vector/notes/documents/" + note.id)
+    await search()
+  }) })
+  remove.setAttribute("aria-label", "Delete: " + (note.text ?? "").slice(0, 40))
+  item.append(remove)
+  return item
+}
+
+// marked returns a text with the words of the query marked where they begin.
+function marked(text, query) {
+  const words = new Set(query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])
+  if (words.size === 0) return [text]
+  return text.split(/([\p{L}\p{N}]+)/u).map((part) =>
+    [...words].some((word) => word.length > 1 && part.toLowerCase().startsWith(word)) ? h("mark", { textContent: part }) : part)
+}
+
+for (const name of colours) {
+  const paint = h("button", { type: "button", className: "paint " + name, title: name, onclick: () => {
+    colour = colour === name ? null : name
+    for (const other of $("colours").children) other.setAttribute("aria-pressed", String(other.title === colour))
+    search()
+  } })
+  paint.setAttribute("aria-pressed", "false")
+  paint.setAttribute("aria-label", "Only " + name)
+  $("colours").append(paint)
+  const input = h("input", { type: "radio", name: "paint", value: name, checked: name === colours[0] })
+  input.setAttribute("aria-label", name)
+  $("paints").append(h("label", { className: "paint " + name, title: name }, input))
+}
+
+$("login").onsubmit = attempt(async (event) => { event.preventDefault(); await enter($("player").value.trim()) })
+$("signout").onclick = () => { location.hash = ""; location.reload() }
+$("search").onsubmit = (event) => { event.preventDefault(); search() }
+$("query").oninput = () => search()
+$("modes").onchange = () => search()
+$("write").onsubmit = attempt(async (event) => {
+  event.preventDefault()
+  const text = $("text").value.trim()
+  if (!text) return
+  const paint = document.querySelector("[name=paint]:checked").value
+  await api("POST", "/vector/notes/documents", { text, metadata: { colour: paint } })
+  $("text").value = ""
+  await search()
+})
+
+if (location.hash.length > 1) attempt(enter)(decodeURIComponent(location.hash.slice(1)))
+else $("player").focus()

@@ -1,0 +1,216 @@
+package kit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// eraseBinding is the durable job that erases a user.
+const eraseBinding = "KIT_ERASE_USER"
+
+// eraseTimeout bounds one run over all capabilities.
+const eraseTimeout = 30 * time.Minute
+
+// ErrNoErasure is what [Kit.Erasure] returns for a user whose erasure nobody
+// has asked for.
+var ErrNoErasure = errors.New("kit: no erasure of this user was asked for")
+
+// exported is one record of an export.
+type exported struct {
+	Capability string `json:"capability"`
+	Kind       string `json:"kind"`
+	Record     any    `json:"record"`
+}
+
+// ExportUser writes everything that the capabilities hold about a user to w, as
+// one JSON object: {"userId", "exportedAt", "records": [{"capability", "kind",
+// "record"}]}. It is streamed: memory does not grow with the data. Files are
+// referenced by the records, not embedded. After an error what was written is
+// cut off and is no valid JSON.
+func (k *Kit) ExportUser(ctx context.Context, userID string, w io.Writer) error {
+	person, err := k.person(ctx, userID)
+	if err != nil {
+		return err
+	}
+	head, err := json.Marshal(map[string]any{"userId": userID, "exportedAt": capability.Time{Time: k.clock()}})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "%s,\"records\":[", head[:len(head)-1]); err != nil {
+		return err
+	}
+	separator := "\n"
+	for _, c := range k.capabilities {
+		if c.Export == nil {
+			continue
+		}
+		err := c.Export(ctx, person, func(kind string, record any) error {
+			line, err := json.Marshal(exported{c.Name, kind, record})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(w, "%s%s", separator, line)
+			separator = ",\n"
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("export of %s: %w", c.Name, err)
+		}
+	}
+	_, err = io.WriteString(w, "\n]}\n")
+	return err
+}
+
+// person returns whose data is meant, with the addresses that auth knows.
+func (k *Kit) person(ctx context.Context, userID string) (capability.Person, error) {
+	person := capability.Person{ID: userID}
+	if err := capability.CheckUserID(userID); err != nil || k.auth == nil {
+		return person, err
+	}
+	addresses, err := k.auth.Addresses(ctx, userID)
+	person.Emails = addresses
+	return person, err
+}
+
+// Erasure says how far the erasure of a user is.
+type Erasure struct {
+	UserID      string          `json:"userId"`
+	RequestedAt capability.Time `json:"requestedAt"`
+	// FinishedAt is zero while the job is not done.
+	FinishedAt capability.Time `json:"finishedAt,omitzero"`
+	// Capabilities says what each one removed and what it keeps, and why.
+	Capabilities map[string]capability.Erasure `json:"capabilities,omitempty"`
+}
+
+// EraseUser asks for the removal of everything that the capabilities hold about
+// a user, and returns once that is certain to happen: a durable job does it,
+// which may be killed anywhere and goes on. The user is locked out at once.
+// Ledger and audit rows stay, with the user id as a pseudonym; [Kit.Erasure]
+// says what else is kept, and why. Joins the transaction of ctx.
+func (k *Kit) EraseUser(ctx context.Context, userID string) error {
+	if err := capability.CheckUserID(userID); err != nil {
+		return err
+	}
+	db := k.Database()
+	return db.InTx(ctx, func(ctx context.Context) error {
+		_, err := db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report) VALUES ($1, $2, '')
+			ON CONFLICT (user_id) DO UPDATE SET requested_at = excluded.requested_at, finished_at = NULL, report = ''`,
+			userID, db.Now(ctx).UnixMilli())
+		if err != nil {
+			return err
+		}
+		if err := k.lockOut(ctx, userID); err != nil {
+			return err
+		}
+		_, err = k.Jobs().Enqueue(ctx, eraseBinding, userID, jobs.Key(userID))
+		return err
+	})
+}
+
+// lockOut ends the user's sessions, so that nothing new appears behind the job.
+func (k *Kit) lockOut(ctx context.Context, userID string) error {
+	if k.auth == nil {
+		return nil
+	}
+	if _, err := k.auth.User(ctx, userID); errors.Is(err, auth.ErrUserNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return k.auth.DisableUser(ctx, userID)
+}
+
+// Erasure returns how far the erasure of a user is, or [ErrNoErasure].
+func (k *Kit) Erasure(ctx context.Context, userID string) (Erasure, error) {
+	db := k.Database()
+	e, ok, err := database.Get(ctx, db, scanErasure,
+		`SELECT user_id, requested_at, COALESCE(finished_at, 0), report FROM kit_erasure WHERE user_id = $1`, userID)
+	if err == nil && !ok {
+		err = ErrNoErasure
+	}
+	return e, err
+}
+
+func scanErasure(row database.Scanner) (e Erasure, err error) {
+	var requested, finished int64
+	var report string
+	if err := row.Scan(&e.UserID, &requested, &finished, &report); err != nil {
+		return e, err
+	}
+	e.RequestedAt = capability.Millis(requested)
+	if finished != 0 {
+		e.FinishedAt = capability.Millis(finished)
+		err = json.Unmarshal([]byte(report), &e.Capabilities)
+	}
+	return e, err
+}
+
+// erase is the job. Auth goes last of those that hold data about the user: a
+// run after a kill finds the addresses again that others are keyed by.
+func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
+	var userID string
+	if err := json.Unmarshal(job.Payload, &userID); err != nil {
+		return err
+	}
+	person, err := k.person(ctx, userID)
+	if err != nil {
+		return err
+	}
+	report := make(map[string]capability.Erasure)
+	for _, c := range k.erasing() {
+		done, err := c.Erase(ctx, person)
+		if err != nil {
+			return fmt.Errorf("erasure by %s: %w", c.Name, err)
+		}
+		report[c.Name] = done
+	}
+	if err := k.eraseKeys(ctx, userID); err != nil {
+		return err
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	db := k.Database()
+	return db.InTx(ctx, func(ctx context.Context) error {
+		_, err := db.Exec(ctx, `UPDATE kit_erasure SET finished_at = $2, report = $3 WHERE user_id = $1`,
+			userID, db.Now(ctx).UnixMilli(), string(text))
+		return err
+	})
+}
+
+// eraseKeys removes the answers kept under the user's idempotency keys.
+func (k *Kit) eraseKeys(ctx context.Context, userID string) error {
+	for _, b := range k.bindings {
+		if err := mount.ForgetUser(ctx, b.db, userID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// erasing lists who erases, the last composed first and auth at the end.
+func (k *Kit) erasing() (list []capability.Capability) {
+	var last []capability.Capability
+	for _, c := range slices.Backward(k.capabilities) {
+		switch {
+		case c.Erase == nil:
+		case c.Name == auth.Name:
+			last = append(last, c)
+		default:
+			list = append(list, c)
+		}
+	}
+	return append(list, last...)
+}

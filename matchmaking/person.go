@@ -1,0 +1,91 @@
+package matchmaking
+
+import (
+	"context"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// blocked is a user whom the exported one blocks.
+type blocked struct {
+	UserID string `json:"userId"`
+}
+
+// exportPage is how many rows of a list an export reads at once.
+const exportPage = capability.MaxLimit
+
+// export emits a user's friends, blocks, invites, rooms and places in queues.
+func (m *Matchmaking) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	if err := exportList(ctx, person.ID, "friend", m.Friends, emit); err != nil {
+		return err
+	}
+	err := exportList(ctx, person.ID, "blocked", func(ctx context.Context, userID string, page capability.Page) (out capability.Items[blocked], err error) {
+		list, err := m.Blocked(ctx, userID, page)
+		for _, id := range list.Items {
+			out.Items = append(out.Items, blocked{id})
+		}
+		out.NextCursor = list.NextCursor
+		return out, err
+	}, emit)
+	if err != nil {
+		return err
+	}
+	if err := exportList(ctx, person.ID, "invite", m.Invites, emit); err != nil {
+		return err
+	}
+	rooms, err := m.store.roomsOf(ctx, person.ID)
+	if err != nil {
+		return err
+	}
+	for _, r := range rooms {
+		if err := emit("room", r); err != nil {
+			return err
+		}
+	}
+	tickets, err := m.store.ticketsOf(ctx, person.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range tickets {
+		if err := emit("queue", t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportList emits a whole list, page by page.
+func exportList[T any](ctx context.Context, userID, kind string,
+	list func(context.Context, string, capability.Page) (capability.Items[T], error), emit capability.Emit) error {
+	page := capability.NewPage(exportPage, "")
+	for {
+		items, err := list(ctx, userID, page)
+		if err != nil {
+			return err
+		}
+		for _, item := range items.Items {
+			if err := emit(kind, item); err != nil {
+				return err
+			}
+		}
+		if items.NextCursor == nil {
+			return nil
+		}
+		page = capability.NewPage(exportPage, *items.NextCursor)
+	}
+}
+
+// erase removes a user from queues, rooms, invites, friends and presence. Who
+// waits in a party with the user does not wait any more; a room's session is
+// multiplayer's.
+func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
+	out := capability.Erasure{Kept: []capability.Kept{{
+		What: "matches found in the last 10 minutes",
+		Why:  "the other players read them; they hold the user id and expire",
+	}}}
+	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		out.Removed, err = m.store.erase(ctx, person.ID)
+		return err
+	})
+	return out, err
+}

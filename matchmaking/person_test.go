@@ -1,0 +1,69 @@
+package matchmaking_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/matchmaking"
+)
+
+// Everything about a user is exported, and after an erasure nothing names them.
+func TestExportAndErase(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob", "cid", "dan")
+		r.befriend("ada", "bob")
+		r.ok(errorOf(r.RequestFriend(ctx, "cid", "ada")))
+		r.ok(r.Block(ctx, "ada", "dan"))
+		r.ok(errorOf(r.SendInvite(ctx, "duel", "ada", toUser("bob"))))
+		r.ok(errorOf(r.SendInvite(ctx, "duel", "cid", toUser("ada"))))
+		r.ok(errorOf(r.OpenRoom(ctx, "duel", "ada")))
+		room, err := r.OpenRoom(ctx, "four", "bob")
+		r.ok(err)
+		r.ok(errorOf(r.JoinRoom(ctx, room.Code, "ada")))
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "ada", "bob")))
+		e, _ := r.listen(r.serve(), "ada")
+		defer func() { _ = e.Close() }()
+
+		c := r.Matchmaking.Capability()
+		exported := func(user string) map[string]int {
+			t.Helper()
+			kinds := map[string]int{}
+			r.ok(c.Export(ctx, capability.Person{ID: user}, func(kind string, record any) error {
+				_, err := json.Marshal(record)
+				kinds[kind]++
+				return err
+			}))
+			return kinds
+		}
+		if diff := cmp.Diff(map[string]int{"friend": 2, "blocked": 1, "invite": 2, "room": 2, "queue": 1}, exported("ada")); diff != "" {
+			t.Error(diff)
+		}
+		for round := range 2 {
+			out, err := c.Erase(ctx, capability.Person{ID: "ada"})
+			r.ok(err)
+			if (out.Removed > 0) != (round == 0) {
+				t.Errorf("erasure %d removed %d", round, out.Removed)
+			}
+		}
+		if kinds := exported("ada"); len(kinds) != 0 {
+			t.Errorf("after the erasure there is %v", kinds)
+		}
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "bob"))) // whom ada waited with
+		if diff := cmp.Diff(map[string]int{"room": 1, "queue": 1}, exported("bob")); diff != "" {
+			t.Error(diff)
+		}
+		for table, column := range map[string]string{
+			"room": "host", "guest": "user_id", "ticket": "user_id", "presence": "user_id", "match": "players",
+			"invite": "inviter || ' ' || invitee", "friend": "low || ' ' || high || ' ' || requester",
+		} {
+			var n int
+			r.ok(r.Database().QueryRow(ctx, `SELECT count(*) FROM matchmaking_`+table+` WHERE `+column+` LIKE '%ada%'`).Scan(&n))
+			if n > 0 {
+				t.Errorf("%d rows of %s still name the user", n, table)
+			}
+		}
+	})
+}

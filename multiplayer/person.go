@@ -1,0 +1,123 @@
+package multiplayer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// exportChunk is how many sessions or actions an export reads at once.
+const exportChunk = 200
+
+// actionRecord is an action as it is exported.
+type actionRecord struct {
+	SessionID string          `json:"sessionId"`
+	Version   int64           `json:"version"`
+	Kind      string          `json:"kind"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	At        capability.Time `json:"at"`
+}
+
+// export emits every session in which a user has or had a seat: as the user sees
+// it while it is kept, what they did there, and how it ended.
+func (m *Multiplayer) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	for after := ""; ; {
+		ids, err := m.store.sessionsOf(ctx, person.ID, after, exportChunk)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			if err := m.exportSession(ctx, id, person.ID, emit); err != nil {
+				return err
+			}
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit capability.Emit) error {
+	view, err := m.View(ctx, id, userID)
+	var refused *capability.Error
+	switch {
+	case err == nil:
+		if err := emit("session", view); err != nil {
+			return err
+		}
+	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError: // removed, or left
+	case ctx.Err() != nil:
+		return err
+	default: // a model that is gone or at fault hides the state from the user, too
+		if err := emit("session", map[string]string{"id": id}); err != nil {
+			return err
+		}
+	}
+	for after := int64(0); ; {
+		actions, err := m.store.actionsOf(ctx, id, userID, after, exportChunk)
+		if err != nil {
+			return err
+		}
+		for _, a := range actions {
+			if err := emit("action", a); err != nil {
+				return err
+			}
+			after = a.Version
+		}
+		if len(actions) < exportChunk {
+			break
+		}
+	}
+	result, _, err := m.store.result(ctx, id)
+	if err != nil || result == nil {
+		return err
+	}
+	return emit("result", result)
+}
+
+// erase ends what a user plays: the seat at a table is given up, a match is
+// abandoned, and what is on hold goes back. Then the logs of all their sessions
+// that are over are removed before their time.
+func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
+	out := capability.Erasure{Kept: []capability.Kept{
+		{What: "results of games", Why: "they are the other players', too; the user id in them is a pseudonym"},
+		{What: "what was done at tables that go on", Why: "the other players play on; it is removed some time after the end, by retention"},
+	}}
+	for after := ""; ; {
+		ids, err := m.store.sessionsOf(ctx, person.ID, after, exportChunk)
+		if err != nil || len(ids) == 0 {
+			return out, err
+		}
+		for _, id := range ids {
+			if err := m.giveUp(ctx, id, person.ID); err != nil {
+				return out, err
+			}
+		}
+		n, err := m.store.forget(ctx, person.ID, ids)
+		if err != nil {
+			return out, err
+		}
+		for _, id := range ids {
+			m.owners.forget(id)
+		}
+		out.Removed += n
+		after = ids[len(ids)-1]
+	}
+}
+
+// giveUp takes a user out of a session that is not over.
+func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
+	seated, _, err := m.Seated(ctx, id, userID)
+	if err != nil || !seated {
+		return err
+	}
+	err = m.Leave(ctx, id, userID)
+	if err == nil || errors.Is(err, ErrNotAMember) || errors.Is(err, ErrSessionNotFound) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return ignoreMissing(m.Abandon(ctx, id)) // a match, or a model that lets nobody go
+}

@@ -1,0 +1,81 @@
+package multiplayer_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/multiplayer"
+)
+
+// exported counts the records of a user by kind, and returns them all as JSON.
+func (r *rig) exported(user string) (kinds map[string]int, text string) {
+	r.t.Helper()
+	kinds = map[string]int{}
+	r.ok(r.Capability().Export(r.t.Context(), capability.Person{ID: user}, func(kind string, record any) error {
+		raw, err := json.Marshal(record)
+		kinds[kind]++
+		text += string(raw)
+		return err
+	}))
+	return kinds, text
+}
+
+// TestErase: a match ends, a seat at a table is given up, what is on hold goes
+// back, and of what is over the results alone stay.
+func TestErase(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		ctx := t.Context()
+		r.give(100, "ada", "bob", "cid")
+		over := r.create("duel", "ada").ID
+		r.join(over, "bob")
+		r.finish(over, "ada", "bob")
+		match := r.create("staked", "ada").ID
+		r.join(match, "bob")
+		table := r.create("table", "ada").ID
+		r.join(table, "bob")
+		r.join(table, "cid")
+		waiting := r.create("duel", "ada").ID
+		others := r.create("duel", "bob").ID
+		r.balance("ada", 100, 15)
+
+		kinds, text := r.exported("ada")
+		if diff := cmp.Diff(map[string]int{"session": 4, "action": 3, "result": 1}, kinds); diff != "" {
+			t.Error(diff)
+		}
+		if strings.Contains(text, others) {
+			t.Error("the export holds a session of others")
+		}
+		for round := range 2 {
+			out, err := r.Capability().Erase(ctx, capability.Person{ID: "ada"})
+			r.ok(err)
+			if (out.Removed > 0) != (round == 0) || len(out.Kept) == 0 {
+				t.Errorf("erasure %d: %+v", round, out)
+			}
+		}
+		r.balance("ada", 100, 0)
+		r.balance("bob", 100, 5)
+		if v := r.view(table, "bob"); v.Phase != multiplayer.Active || len(v.Players) != 2 {
+			t.Errorf("the table: %+v", v)
+		}
+		if v := r.view(others, "bob"); v.Phase != multiplayer.Open {
+			t.Errorf("a session of others: %+v", v)
+		}
+		for _, id := range []string{over, match, waiting} {
+			r.refuses(multiplayer.ErrSessionNotFound, errorOf(r.View(ctx, id, "bob")))
+		}
+		if result, err := r.Result(ctx, over, "bob"); err != nil || result.Phase != multiplayer.Resolved {
+			t.Errorf("%+v %v", result, err)
+		}
+		if kinds, _ := r.exported("ada"); len(kinds) != 0 {
+			t.Errorf("after the erasure there is %v", kinds)
+		}
+		if running, err := r.ListRunning(ctx, "ada", capability.Page{}); err != nil || len(running.Items) != 0 {
+			t.Errorf("%+v %v", running, err)
+		}
+		r.replays(table)
+	})
+}

@@ -1,0 +1,225 @@
+package vector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/vector"
+)
+
+// TestConcurrent lets writers, deleters and readers loose on one partition: what
+// was put is found by the next query, what was deleted never again.
+func TestConcurrent(t *testing.T) {
+	each(t, func(t *testing.T, n *node) { concurrent(t, n, n) })
+}
+
+// TestNodes is TestConcurrent where each caller goes to another node.
+func TestNodes(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	concurrent(t, open(t, dbs[0], config, vector.Peers{}), open(t, dbs[1], config, vector.Peers{}))
+}
+
+func concurrent(t *testing.T, nodes ...*node) {
+	ctx, space := t.Context(), vector.Space{Index: "angles", OwnerID: "ada"}
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			dice := rand.New(rand.NewPCG(uint64(w), 1))
+			own := []float32{float32(w) + 1, 1}
+			for i := range 15 {
+				id := fmt.Sprintf("%d-%d", w, i%3)
+				writes, reads := nodes[dice.IntN(len(nodes))], nodes[dice.IntN(len(nodes))]
+				if _, err := writes.Upsert(ctx, space, vector.Document{ID: id, Vector: own}); err != nil {
+					t.Error(err)
+					return
+				}
+				find := func(want bool) {
+					a, err := reads.Query(ctx, space, vector.Query{Vector: own, TopK: 100})
+					if err != nil {
+						t.Error(err)
+					} else if slices.Contains(ids(a), id) != want {
+						t.Errorf("%s after its change: found is %v", id, !want)
+					}
+				}
+				find(true)
+				if dice.IntN(2) == 0 {
+					if err := writes.Delete(ctx, space, id); err != nil {
+						t.Error(err)
+					}
+					find(false)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	first := must(nodes[0].Query(ctx, space, vector.Query{Vector: []float32{1, 1}, TopK: 100}))(t)
+	count := must(nodes[0].Count(ctx, space, nil))(t)
+	if int64(len(first.Items)) != count {
+		t.Errorf("finds %d of %d", len(first.Items), count)
+	}
+}
+
+// TestRestart: a new node answers as the old one did, also for a partition that
+// is read in pages and estimated.
+func TestRestart(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		cfg := vector.Config{Indexes: []vector.Index{{Name: "many", Dimensions: 64, VectorsOnly: true, Filterable: []string{"n"}}}}
+		n, space, ctx := open(t, db, cfg, vector.Peers{}), vector.Space{Index: "many", OwnerID: "ada"}, t.Context()
+		dice := rand.New(rand.NewPCG(3, 4))
+		point := func() []float32 {
+			p := make([]float32, 64)
+			for i := range p {
+				p[i] = float32(dice.NormFloat64())
+			}
+			return p
+		}
+		for batch := range 45 {
+			var list []vector.Document
+			for i := range 100 {
+				list = append(list, vector.Document{ID: fmt.Sprintf("%d", batch*100+i), Vector: point(), Metadata: map[string]any{"n": i}})
+			}
+			must(n.Upsert(ctx, space, list...))(t)
+		}
+		query := vector.Query{Vector: point(), TopK: 20, Precision: vector.PrecisionExact}
+		must(n.Query(ctx, space, query))(t)
+		for i := range 10 {
+			if err := n.Delete(ctx, space, fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := must(n.Query(ctx, space, query))(t)
+		fresh := open(t, db, cfg, vector.Peers{})
+		after := must(fresh.Query(ctx, space, query))(t)
+		before.TookMS, after.TookMS = 0, 0
+		equal(t, after, before)
+		query.Filter = vector.Filter{"n": map[string]any{"in": []any{1, 2}}}
+		equal(t, ids(must(fresh.Query(ctx, space, query))(t)), ids(must(n.Query(ctx, space, query))(t)))
+		n.advance(vector.KeepRemovals + 1)
+		fresh.advance(vector.KeepRemovals + 1)
+		must(n.queue.RunDue(ctx))(t)
+		equal(t, ids(must(open(t, db, cfg, vector.Peers{}).Query(ctx, space, query))(t)), ids(must(n.Query(ctx, space, query))(t)))
+	})
+}
+
+// TestSweptRemovals: a node that slept longer than removals are kept reads the
+// partition anew.
+func TestSweptRemovals(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	awake, asleep := open(t, dbs[0], config, vector.Peers{}), open(t, dbs[1], config, vector.Peers{})
+	ctx, space := t.Context(), vector.Space{Index: "angles", OwnerID: "ada"}
+	must(awake.Upsert(ctx, space, vector.Document{ID: "a", Vector: []float32{1, 1}}, vector.Document{ID: "b", Vector: []float32{1, 2}}))(t)
+	all := vector.Query{Vector: []float32{1, 1}}
+	equal(t, ids(must(asleep.Query(ctx, space, all))(t)), []string{"a", "b"})
+	if err := awake.Delete(ctx, space, "a"); err != nil {
+		t.Fatal(err)
+	}
+	awake.advance(2 * vector.KeepRemovals)
+	must(awake.queue.RunDue(ctx))(t)
+	equal(t, ids(must(asleep.Query(ctx, space, all))(t)), []string{"b"})
+}
+
+// TestMemoryLimit: partitions over the limit go and come back.
+func TestMemoryLimit(t *testing.T) {
+	db := databasetest.Memory(t)
+	n := open(t, db, vector.Config{MemoryBytes: 4 << 10, Indexes: []vector.Index{{Name: "small", Dimensions: 2, VectorsOnly: true, MaxDocuments: 10}}}, vector.Peers{})
+	for round := range 3 {
+		for owner := range 30 {
+			space := vector.Space{Index: "small", OwnerID: fmt.Sprint(owner)}
+			must(n.Upsert(t.Context(), space, vector.Document{ID: fmt.Sprint(round), Vector: []float32{1, float32(owner)}}))(t)
+			equal(t, len(must(n.Query(t.Context(), space, vector.Query{Vector: []float32{1, 1}}))(t).Items), round+1)
+		}
+	}
+	for _, key := range n.Capability().Health {
+		if value := must(key.Read(t.Context()))(t); key.Key == "memoryBytes" && value.(int64) > 4<<10 {
+			t.Errorf("%v bytes in memory", value)
+		}
+	}
+}
+
+// fake is an embedder of a name.
+type fake struct {
+	model string
+	err   error
+}
+
+func (f *fake) Model() string   { return f.model }
+func (f *fake) Dimensions() int { return 8 }
+func (f *fake) Embed(_ context.Context, texts []string) ([][]float32, int64, error) {
+	vectors := make([][]float32, len(texts))
+	for i, text := range texts {
+		vectors[i] = []float32{1, float32(len(f.model)), float32(len(text)), 0, 0, 0, 0, 0}
+	}
+	return vectors, int64(len(texts)), f.err
+}
+
+// TestReembed: a new model is refused until the job has embedded all texts anew.
+func TestReembed(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, ada, bob := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}, vector.Space{Index: "x", OwnerID: "bob"}
+		with := func(f *fake) *node {
+			return open(t, db, vector.Config{Indexes: []vector.Index{{Name: "x", Embedder: f}}}, vector.Peers{})
+		}
+		old := with(&fake{model: "old"})
+		for batch := range 2 {
+			var list []vector.Document
+			for i := range 80 {
+				list = append(list, vector.Document{ID: fmt.Sprintf("%d-%d", batch, i), Text: fmt.Sprintf("text %d", i)})
+			}
+			equal(t, must(old.Upsert(ctx, ada, list...))(t).Usage.EmbeddedTokens, int64(80))
+		}
+		must(old.Upsert(ctx, bob, vector.Document{ID: "no-text", Model: "old", Vector: []float32{1, 1, 1, 1, 1, 1, 1, 1}}))(t)
+		f := &fake{model: "newer"}
+		n := with(f)
+		_, err := n.Query(ctx, ada, vector.Query{Text: "text"})
+		want(t, err, vector.ErrModelMismatch)
+		_, err = n.Upsert(ctx, ada, vector.Document{Text: "text"})
+		want(t, err, vector.ErrModelMismatch)
+		want(t, n.Reembed(ctx, "none"), vector.ErrIndexNotFound)
+		outdated := func() any {
+			for _, key := range n.Capability().Health {
+				if key.Key == "outdated" {
+					return must(key.Read(ctx))(t)
+				}
+			}
+			return nil
+		}
+		equal(t, outdated(), any(map[string]int64{"x": 161}))
+		if err := n.Reembed(ctx, "x"); err != nil {
+			t.Fatal(err)
+		}
+		must(n.queue.RunDue(ctx))(t)
+		equal(t, outdated(), any(map[string]int64{"x": 1}))
+		a := must(n.Query(ctx, ada, vector.Query{Text: "text 1", Include: []string{"vector"}}))(t)
+		if len(a.Items) != 10 || a.Items[0].Vector[1] != 5 {
+			t.Errorf("%+v", a)
+		}
+		d := must(n.Get(ctx, ada, "0-0"))(t)
+		equal(t, d.Model, "newer")
+		f.err = errors.New("down")
+		_, err = n.Query(ctx, ada, vector.Query{Text: "text"})
+		want(t, err, vector.ErrEmbeddingFailed)
+		f.err = nil
+		err = n.db.InTx(ctx, func(ctx context.Context) error {
+			_, err := n.Upsert(ctx, ada, vector.Document{Text: "text"})
+			return err
+		})
+		if err == nil || errors.As(err, new(*capability.Error)) {
+			t.Errorf("embedded in a transaction: %v", err)
+		}
+		documents := must(n.Embed(ctx, "x", vector.Document{ID: "before", Text: "text"}))(t)
+		if err := n.db.InTx(ctx, func(ctx context.Context) error {
+			_, err := n.Upsert(ctx, ada, documents...)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package vector
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/vector/internal/flat"
+)
+
+// KeepRemovals is keepRemovals.
+const KeepRemovals = keepRemovals
+
+// ByFilter returns which of some metadata a filter keeps: as the engine sees it,
+// and as a walk through documents does.
+func ByFilter(f Filter, keys []string, metadata []map[string]any) (fast, slow []bool, err error) {
+	c, err := parseFilter(f, keys)
+	if err != nil || c == nil {
+		return nil, nil, err
+	}
+	set := flat.New(flat.Cosine, 1, len(keys))
+	var rows []flat.Row
+	for i, m := range metadata {
+		rows = append(rows, flat.Row{ID: string(rune('a' + i)), Revision: 1, Vector: []float32{1}, Values: valuesOf(m, keys)})
+		slow = append(slow, c.holds(valuesOf(m, keys)))
+	}
+	set.Apply(rows, nil)
+	set.Publish()
+	among := c.rows(set.View())
+	for i := range metadata {
+		fast = append(fast, among[i/64]>>(i%64)&1 == 1)
+	}
+	return fast, slow, nil
+}
+
+// WithoutWaiting returns a remote embedder that notes its pauses.
+func WithoutWaiting(e Embedder, pause func(time.Duration)) Embedder {
+	e.(*remote).wait = func(ctx context.Context, d time.Duration) error { pause(d); return ctx.Err() }
+	return e
+}
