@@ -241,15 +241,26 @@ func (p *Payments) Entitled(ctx context.Context, subject Subject, key string) (b
 // read in a transaction, which may not commit.
 func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (map[string]Instant, error) {
 	ticket := p.cache.begin()
-	found, err := p.resolve(ctx, subject, nil)
+	list, err := p.store.holdings(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]Instant, len(found))
-	for key, list := range found {
-		for i, s := range list {
-			if last, ok := known[key]; i == 0 || ok && last != 0 && (s.until == 0 || s.until > last) {
-				known[key] = s.until
+	masked := make(map[mask]bool)
+	for _, h := range list {
+		if h.product != "" && h.entitlement != "" {
+			masked[mask{h.id, h.entitlement}] = true
+		}
+	}
+	known := make(map[string]Instant)
+	for _, h := range list {
+		switch {
+		case h.product == "":
+			keepLongest(known, h.entitlement, h.until)
+		case h.status.Grants(!p.cfg.NoGraceAccess):
+			for _, key := range p.catalog.byKey[h.product].Entitlements {
+				if !masked[mask{h.id, key}] {
+					keepLongest(known, key, h.until)
+				}
 			}
 		}
 	}
@@ -257,6 +268,13 @@ func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (ma
 		p.cache.put(subject, known, now, ticket)
 	}
 	return known, nil
+}
+
+// keepLongest notes until when a key is granted, 0 for good.
+func keepLongest(known map[string]Instant, key string, until Instant) {
+	if last, ok := known[key]; !ok || last != 0 && (until == 0 || until > last) {
+		known[key] = until
+	}
 }
 
 // cacheFor bounds how long a node works with what it has read, where the hint

@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/payments"
@@ -203,12 +204,41 @@ func open(t *testing.T, opts ...kit.Option) *shop {
 	return openWith(t, func(*payments.Config) {}, opts...)
 }
 
+// onPostgres makes kits of tests run on PostgreSQL.
+var onPostgres bool
+
+// TestOnPostgres runs the stories again on the other database.
+func TestOnPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a short run")
+	}
+	onPostgres = true
+	t.Cleanup(func() { onPostgres = false })
+	for name, story := range map[string]func(*testing.T){
+		"subscription": TestSubscriptionLife, "consumable": TestConsumableCreditsOnce, "submit": TestSubmitRefusals, "checkout": TestCheckoutPortalPricing,
+		"discounts": TestDiscounts, "grants": TestGrantAndRevoke, "webhooks": TestWebhookRefusals, "restore": TestRestore, "customer": TestRestoreOfCustomer,
+		"erase": TestEraseAndExport, "stacking": TestStacking, "upgrade": TestUpgrade, "clawback": TestClawback, "retention": TestRetention,
+		"reconcile": TestReconcileKeepsRailsApart,
+	} {
+		t.Run(name, story)
+	}
+}
+
+// composed makes a kit on the database of the run.
+func composed(t *testing.T, opts ...kit.Option) *kittest.Kit {
+	t.Helper()
+	if onPostgres {
+		opts = append(opts, kit.WithDatabase(databasetest.Postgres(t)))
+	}
+	return kittest.New(t, opts...)
+}
+
 func openWith(t *testing.T, adjust func(*payments.Config), opts ...kit.Option) *shop {
 	t.Helper()
 	f := newFake()
 	cfg := config(f)
 	adjust(&cfg)
-	s := &shop{Kit: kittest.New(t, append(append(peers(), kit.WithPayments(cfg)), opts...)...), fake: f, t: t}
+	s := &shop{Kit: composed(t, append(append(peers(), kit.WithPayments(cfg)), opts...)...), fake: f, t: t}
 	s.configure(secret)
 	return s
 }
@@ -318,14 +348,14 @@ func (s *shop) in(d time.Duration) payments.Instant { return payments.At(s.Clock
 
 func openUnconfigured(t *testing.T, f *fake) *shop {
 	t.Helper()
-	return &shop{Kit: kittest.New(t, append(peers(), kit.WithPayments(config(f)))...), fake: f, t: t}
+	return &shop{Kit: composed(t, append(peers(), kit.WithPayments(config(f)))...), fake: f, t: t}
 }
 
 func openConfig(t *testing.T, f *fake, adjust func(*payments.Config)) *shop {
 	t.Helper()
 	cfg := config(f)
 	adjust(&cfg)
-	s := &shop{Kit: kittest.New(t, append(peers(), kit.WithPayments(cfg))...), fake: f, t: t}
+	s := &shop{Kit: composed(t, append(peers(), kit.WithPayments(cfg))...), fake: f, t: t}
 	s.configure(secret)
 	return s
 }

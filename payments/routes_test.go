@@ -293,7 +293,7 @@ func TestCredentials(t *testing.T) {
 	if err := rotate(secrets.Fields{"apiKey": secrets.NewValue("test_x")}); !errors.Is(err, secrets.ErrIncompleteBlock) {
 		t.Errorf("half a block: %v", err)
 	}
-	if err := rotate(secrets.Fields{"apiKey": secrets.NewValue("live_x"), "webhookSecret": secrets.NewValue("s")}); !errors.Is(err, capability.ErrInvalidRequest) {
+	if err := rotate(secrets.Fields{"apiKey": secrets.NewValue("live_x"), "webhookSecret": secrets.NewValue("s")}); !errors.Is(err, secrets.ErrInvalidValue) {
 		t.Errorf("a key of production: %v", err)
 	}
 	k.configure(secret)

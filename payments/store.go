@@ -124,8 +124,8 @@ func (s store) insertPurchase(ctx context.Context, r *row) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_purchase (id, rail, transaction_id, environment, product_key, store_product_id, kind,
 		subject_type, subject_id, facts, status, grants, changes_at, status_then, access_until, grace_until, resume_at, period_type,
 		will_renew, billing_issue_since, starts_at, quantity, ownership, acknowledged, created_at, updated_at, checked_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULLIF($13, 0), $14, NULLIF($15, 0), NULLIF($16, 0), NULLIF($17, 0), $18,
-			$19, NULLIF($20, 0), $21, $22, $23, $24, $25, $26, $27) ON CONFLICT DO NOTHING`, r.values()...)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULLIF(CAST($13 AS BIGINT), 0), $14, NULLIF(CAST($15 AS BIGINT), 0), NULLIF(CAST($16 AS BIGINT), 0), NULLIF(CAST($17 AS BIGINT), 0), $18,
+			$19, NULLIF(CAST($20 AS BIGINT), 0), $21, $22, $23, $24, $25, $26, $27) ON CONFLICT DO NOTHING`, r.values()...)
 	return err
 }
 
@@ -145,8 +145,8 @@ func (s store) save(ctx context.Context, r *row) error {
 	}
 	_, err := s.db.Exec(ctx, `UPDATE payments_purchase SET rail = $2, transaction_id = $3, environment = $4, product_key = $5,
 		store_product_id = $6, kind = $7, subject_type = $8, subject_id = $9, facts = $10, status = $11, grants = $12,
-		changes_at = NULLIF($13, 0), status_then = $14, access_until = NULLIF($15, 0), grace_until = NULLIF($16, 0),
-		resume_at = NULLIF($17, 0), period_type = $18, will_renew = $19, billing_issue_since = NULLIF($20, 0), starts_at = $21,
+		changes_at = NULLIF(CAST($13 AS BIGINT), 0), status_then = $14, access_until = NULLIF(CAST($15 AS BIGINT), 0), grace_until = NULLIF(CAST($16 AS BIGINT), 0),
+		resume_at = NULLIF(CAST($17 AS BIGINT), 0), period_type = $18, will_renew = $19, billing_issue_since = NULLIF(CAST($20 AS BIGINT), 0), starts_at = $21,
 		quantity = $22, ownership = $23, acknowledged = $24, created_at = $25, updated_at = $26, checked_at = $27 WHERE id = $1`,
 		r.values()...)
 	return err
@@ -163,7 +163,7 @@ func (s store) claim(ctx context.Context, r *row, c *charge) (ok bool, err error
 
 func (s store) saveCharge(ctx context.Context, r *row, c *charge) error {
 	_, err := s.db.Exec(ctx, `UPDATE payments_charge SET facts = $3, currency = $4, user_id = $5, credited = $6, clawed_back = $7,
-		owed = $8, moves = $9, retry_at = NULLIF($10, 0), updated_at = $11 WHERE rail = $1 AND charge_id = $2`,
+		owed = $8, moves = $9, retry_at = NULLIF(CAST($10 AS BIGINT), 0), updated_at = $11 WHERE rail = $1 AND charge_id = $2`,
 		string(r.rail), c.id, string(content(c.facts)), c.currency, c.userID, c.credited, c.clawedBack, c.owed, c.moves,
 		int64(c.retryAt), int64(r.updatedAt))
 	return err

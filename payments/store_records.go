@@ -20,7 +20,7 @@ func (s store) grants(ctx context.Context, subject Subject) ([]grantRow, error) 
 
 func (s store) insertGrant(ctx context.Context, g grantRow) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_grant (id, subject_type, subject_id, entitlement, reason, granted_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, NULLIF($7, 0))`, g.id, string(g.subject.Type), g.subject.ID, g.entitlement, g.reason,
+		VALUES ($1, $2, $3, $4, $5, $6, NULLIF(CAST($7 AS BIGINT), 0))`, g.id, string(g.subject.Type), g.subject.ID, g.entitlement, g.reason,
 		int64(g.grantedAt), int64(g.expiresAt))
 	return err
 }
@@ -50,6 +50,27 @@ func (s store) addMask(ctx context.Context, m mask, subject Subject, reason stri
 func (s store) unmask(ctx context.Context, purchaseID string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM payments_revocation WHERE purchase_id = $1`, purchaseID)
 	return err
+}
+
+// held is one purchase or grant that may entitle a subject.
+type held struct {
+	// product is empty for a grant, whose key is entitlement; of a purchase the
+	// entitlement is one that was taken away by hand, or "".
+	id, product, entitlement string
+	status                   Status
+	until                    Instant
+}
+
+// holdings returns all that may entitle a subject, by one query: for the check of
+// every request.
+func (s store) holdings(ctx context.Context, subject Subject) ([]held, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (h held, err error) {
+		return h, row.Scan(&h.id, &h.product, &h.entitlement, &h.status, &h.until)
+	}, `SELECT p.id, p.product_key, COALESCE(r.entitlement, ''), p.status, COALESCE(p.changes_at, 0) FROM payments_purchase AS p
+			LEFT JOIN payments_revocation AS r ON r.purchase_id = p.id
+			WHERE p.subject_type = $1 AND p.subject_id = $2 AND p.status IN ('active', 'canceled', 'in_grace') AND p.product_key <> ''
+		UNION ALL SELECT id, '', entitlement, '', COALESCE(expires_at, 0) FROM payments_grant
+			WHERE subject_type = $1 AND subject_id = $2 AND revoked_at IS NULL`, string(subject.Type), subject.ID)
 }
 
 func (s store) moveMasks(ctx context.Context, purchaseID string, subject Subject) error {
@@ -89,7 +110,7 @@ func (s store) outcomeOf(ctx context.Context, rail RailID, deliveryID string) (o
 // already keeps the outcome it has.
 func (s store) record(ctx context.Context, d delivered) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_delivery (rail, delivery_id, type, environment, at, received_at, outcome, code, attempts, retry_at, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, NULLIF($9, 0), $10)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, NULLIF(CAST($9 AS BIGINT), 0), $10)
 		ON CONFLICT (rail, delivery_id) DO UPDATE SET outcome = excluded.outcome, code = excluded.code,
 			attempts = payments_delivery.attempts + 1, retry_at = excluded.retry_at
 		WHERE payments_delivery.outcome = 'failed'`,

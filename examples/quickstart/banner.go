@@ -12,7 +12,7 @@ import (
 
 // printRoutes writes the composed table, tab-separated: method, path, guard, scope.
 func printRoutes(w io.Writer, db *database.DB) error {
-	k, err := compose(db, "http://localhost:8080", slog.New(slog.DiscardHandler))
+	k, err := compose(db, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
 	if err != nil {
 		return err
 	}
@@ -47,6 +47,9 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 		line("Give", `curl -H "Authorization: Bearer `+token+`" --json '{"userId":"ada","amount":100,"ref":"welcome:ada","memo":"Welcome"}' `+base+"/ledger/coins/credit")
 		line("Balance", "curl -b jar "+base+"/ledger/coins")
 		line("History", "curl -b jar "+base+"/ledger/coins/transactions")
+	}
+	if k.Auth() != nil && k.Payments() != nil {
+		line("Buy", "curl -d user=ada -d product=pro "+base+"/buy && curl -b jar "+base+"/payments/entitlements")
 	}
 	if k.Auth() != nil && k.Vector() != nil {
 		line("Note", "TOKEN=$(curl -s '"+base+"/__kit/dev-login?user=ada' | sed 's/.*\"accessToken\":\"\\([^\"]*\\)\".*/\\1/')"+

@@ -37,6 +37,8 @@ import (
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/paytest"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
@@ -76,16 +78,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	k, err := compose(db, "http://"+reachable(*addr, listener), log)
+	rails := stores()
+	k, err := compose(db, "http://"+reachable(*addr, listener), log, rails)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	keyFile, err := connect(ctx, k)
+	if err == nil {
+		err = rails.Connect(ctx, k)
+	}
 	if err != nil {
 		return errors.Join(err, listener.Close(), k.Close(context.Background()))
 	}
 	printBanner(stderr, k, name, keyFile, time.Since(started))
-	return errors.Join(serve(ctx, k, listener), k.Close(context.Background()))
+	return errors.Join(serve(ctx, k, rails, listener), k.Close(context.Background()))
 }
 
 // connect makes a control-plane key for this run, in place of that of the run
@@ -120,7 +126,7 @@ func reachable(addr string, listener net.Listener) string {
 }
 
 // compose is the backend: every capability of the kit, in one call.
-func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error) {
+func compose(db *database.DB, baseURL string, log *slog.Logger, rails *paytest.Stores) (*kit.Kit, error) {
 	return kit.New(
 		kit.WithDatabase(db),
 		kit.WithEnvironment(capability.Development),
@@ -133,6 +139,7 @@ func compose(db *database.DB, baseURL string, log *slog.Logger) (*kit.Kit, error
 		kit.WithAuth(auth.Config{}),
 		kit.WithSupport(support.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+		kit.WithPayments(rails.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: products()})),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
@@ -163,8 +170,11 @@ func open(ctx context.Context, dsn string) (db *database.DB, name string, err er
 }
 
 // serve returns requests and works on jobs until ctx ends, then lets both finish.
-func serve(ctx context.Context, k *kit.Kit, listener net.Listener) error {
-	server := &http.Server{Handler: site(k), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+func serve(ctx context.Context, k *kit.Kit, rails *paytest.Stores, listener net.Listener) error {
+	paths := http.NewServeMux()
+	paths.Handle("POST /buy", buy(k, rails))
+	paths.Handle("/", site(k))
+	server := &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	working := make(chan error, 1)
 	go func() {
 		working <- k.Run(ctx)

@@ -91,14 +91,14 @@ type rail struct {
 
 func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error {
 	if _, err := jws.RSAKey(fields["privateKey"].Reveal()); err != nil {
-		return errors.New("The privateKey of android_store is not the RSA private key of a service account in PEM.")
+		return outbound.Problem("The privateKey of android_store is not the RSA private key of a service account in PEM.")
 	}
 	if err := outbound.CheckBase(fields["tokenUri"].Reveal()); err != nil {
-		return errors.New("The tokenUri of android_store " + err.Error() + ".")
+		return outbound.Problem("The tokenUri of android_store " + err.Error() + ".")
 	}
 	for _, name := range []string{"clientEmail", "pushServiceAccount"} {
 		if !strings.Contains(fields[name].Reveal(), "@") {
-			return errors.New("The " + name + " of android_store is not the address of a service account.")
+			return outbound.Problem("The " + name + " of android_store is not the address of a service account.")
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func (r *rail) token(ctx context.Context, a payments.Access) (string, error) {
 func (r *rail) exchange(ctx context.Context, a payments.Access) (accessToken, error) {
 	address := a.Credentials["tokenUri"].Reveal()
 	if err := outbound.CheckBase(address); err != nil {
-		return accessToken{}, errors.New("The tokenUri of android_store " + err.Error() + ".")
+		return accessToken{}, outbound.Problem("The tokenUri of android_store " + err.Error() + ".")
 	}
 	key, err := jws.RSAKey(a.Credentials["privateKey"].Reveal())
 	if err != nil {
@@ -249,12 +249,11 @@ func (r *rail) acknowledge(ctx context.Context, a payments.Access, ref payments.
 	if ref.RawRef == "" || ref.ProductID == "" {
 		return payments.ErrPurchaseNotFound
 	}
-	path := "/purchases/products/"
-	verb := ":acknowledge"
-	switch ref.Kind {
-	case payments.KindConsumable:
+	path, verb := "/purchases/products/", ":acknowledge"
+	if ref.Kind == payments.KindConsumable {
 		verb = ":consume"
-	case payments.KindSubscription:
+	}
+	if ref.Kind == payments.KindSubscription {
 		path = "/purchases/subscriptions/"
 	}
 	path += outbound.Segment(ref.ProductID) + "/tokens/" + outbound.Segment(ref.RawRef) + verb

@@ -9,7 +9,6 @@ package cardprocessor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"regexp"
 	"strings"
@@ -77,13 +76,13 @@ var apiKey = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{8,}$`)
 func checkCredentials(environment payments.StoreEnvironment, fields secrets.Fields) error {
 	parts := apiKey.FindStringSubmatch(fields["apiKey"].Reveal())
 	if parts == nil {
-		return errors.New("The apiKey of card_processor is not a secret key, which starts with sk_ or rk_.")
+		return outbound.Problem("The apiKey of card_processor is not a secret key, which starts with sk_ or rk_.")
 	}
 	if (parts[2] == "live") != (environment == payments.EnvironmentProduction) {
-		return errors.New("The apiKey of card_processor is of another environment than this deployment.")
+		return outbound.Problem("The apiKey of card_processor is of another environment than this deployment.")
 	}
 	if !strings.HasPrefix(fields["webhookSecret"].Reveal(), "whsec_") || len(fields["webhookSecret"].Reveal()) < 16 {
-		return errors.New("The webhookSecret of card_processor is not a signing secret, which starts with whsec_.")
+		return outbound.Problem("The webhookSecret of card_processor is not a signing secret, which starts with whsec_.")
 	}
 	return nil
 }

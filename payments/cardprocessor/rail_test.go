@@ -14,27 +14,34 @@ import (
 )
 
 func TestRail(t *testing.T) {
-	railtest.Run(t, func(_ *testing.T, clock *railtest.Clock) railtest.Fixture {
-		store := cardprocessortest.New(clock.Now, payments.EnvironmentProduction)
-		other := cardprocessortest.New(clock.Now, payments.EnvironmentSandbox)
-		var bought string
-		buy := func(from *cardprocessortest.Store) script.Delivery {
-			id, out := from.Subscribe(script.Purchase{ProductID: "prod_1", PriceID: "price_1"})
-			bought = id
-			return out[len(out)-1]
-		}
-		return railtest.Fixture{
-			Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction,
-			Deliver: func() script.Delivery { return buy(store) },
-			Unknown: func() script.Delivery {
-				return store.Event("product.created", script.Object{"id": "prod_1", "object": "product"})
-			},
-			Other:  func() script.Delivery { return buy(other) },
-			Bought: func() payments.Ref { return payments.Ref{TransactionID: bought, Kind: payments.KindSubscription} },
-			Sign: func(secret string, body []byte, at time.Time) http.Header {
-				return sign.CardProcessor(secret, body, at)
-			},
-			SecretField: "webhookSecret", Tolerance: cardprocessor.Tolerance, Faults: &store.Faults,
-		}
-	})
+	railtest.Run(t, fixture)
+}
+
+func FuzzExpand(f *testing.F) {
+	clock := railtest.NewClock()
+	railtest.FuzzExpand(f, fixture(clock), clock)
+}
+
+func fixture(clock *railtest.Clock) railtest.Fixture {
+	store := cardprocessortest.New(clock.Now, payments.EnvironmentProduction)
+	other := cardprocessortest.New(clock.Now, payments.EnvironmentSandbox)
+	var bought string
+	buy := func(from *cardprocessortest.Store) script.Delivery {
+		id, out := from.Subscribe(script.Purchase{ProductID: "prod_1", PriceID: "price_1"})
+		bought = id
+		return out[len(out)-1]
+	}
+	return railtest.Fixture{
+		Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction,
+		Deliver: func() script.Delivery { return buy(store) },
+		Unknown: func() script.Delivery {
+			return store.Event("product.created", script.Object{"id": "prod_1", "object": "product"})
+		},
+		Other:  func() script.Delivery { return buy(other) },
+		Bought: func() payments.Ref { return payments.Ref{TransactionID: bought, Kind: payments.KindSubscription} },
+		Sign: func(secret string, body []byte, at time.Time) http.Header {
+			return sign.CardProcessor(secret, body, at)
+		},
+		SecretField: "webhookSecret", Tolerance: cardprocessor.Tolerance, Faults: &store.Faults,
+	}
 }

@@ -90,10 +90,10 @@ type rail struct {
 
 func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error {
 	if _, err := jws.ECKey(fields["privateKey"].Reveal()); err != nil {
-		return errors.New("The privateKey of ios_store is not a private key on P-256 in PEM, as in the .p8 file.")
+		return outbound.Problem("The privateKey of ios_store is not a private key on P-256 in PEM, as in the .p8 file.")
 	}
 	if id, err := strconv.ParseInt(fields["appAppleId"].Reveal(), 10, 64); err != nil || id <= 0 {
-		return errors.New("The appAppleId of ios_store is not the number of an app.")
+		return outbound.Problem("The appAppleId of ios_store is not the number of an app.")
 	}
 	return nil
 }

@@ -14,13 +14,11 @@ const (
 	typeNonRenewing = "Non-Renewing Subscription"
 )
 
-// The statuses of a subscription.
+// The statuses of a subscription; 2 is expired and 5 revoked.
 const (
-	statusActive  = 1
-	statusExpired = 2
-	statusRetry   = 3
-	statusGrace   = 4
-	statusRevoked = 5
+	statusActive = 1
+	statusRetry  = 3
+	statusGrace  = 4
 )
 
 type transaction struct {

@@ -9,7 +9,6 @@ package merchanta
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -86,10 +85,10 @@ func checkCredentials(environment payments.StoreEnvironment, fields secrets.Fiel
 	key := fields["apiKey"].Reveal()
 	live, sandbox := strings.HasPrefix(key, "pdl_live_"), strings.HasPrefix(key, "pdl_sdbx_")
 	if production := environment == payments.EnvironmentProduction; live && !production || sandbox && production {
-		return errors.New("The apiKey of merchant_a is of another environment than this deployment.")
+		return outbound.Problem("The apiKey of merchant_a is of another environment than this deployment.")
 	}
 	if len(fields["webhookSecret"].Reveal()) < 16 {
-		return errors.New("The webhookSecret of merchant_a is not the secret of a notification destination.")
+		return outbound.Problem("The webhookSecret of merchant_a is not the secret of a notification destination.")
 	}
 	return nil
 }

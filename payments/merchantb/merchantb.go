@@ -80,10 +80,10 @@ type rail struct {
 // not say which environment they are of: those of another one fail the proof.
 func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error {
 	if len(fields["accessToken"].Reveal()) < 8 {
-		return errors.New("The accessToken of merchant_b is too short.")
+		return outbound.Problem("The accessToken of merchant_b is too short.")
 	}
 	if len(fields["webhookSecret"].Reveal()) < 16 {
-		return errors.New("The webhookSecret of merchant_b is too short.")
+		return outbound.Problem("The webhookSecret of merchant_b is too short.")
 	}
 	return nil
 }

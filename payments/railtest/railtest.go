@@ -86,7 +86,7 @@ func (f Fixture) Access(clock *Clock) payments.Access {
 }
 
 // Run runs the suite; each test has a fixture of its own.
-func Run(t *testing.T, with func(t *testing.T, clock *Clock) Fixture) {
+func Run(t *testing.T, with func(clock *Clock) Fixture) {
 	tests := map[string]func(*suite){
 		"GenuineDeliveryIsObserved":     (*suite).genuine,
 		"EveryByteIsProven":             (*suite).flipped,
@@ -106,7 +106,7 @@ func Run(t *testing.T, with func(t *testing.T, clock *Clock) Fixture) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			clock := NewClock()
-			f := with(t, clock)
+			f := with(clock)
 			test(&suite{T: t, Fixture: f, clock: clock, access: f.Access(clock)})
 		})
 	}
@@ -453,4 +453,28 @@ func (s *suite) credentials() {
 			s.Error("the refusal quotes a value")
 		}
 	}
+}
+
+// FuzzExpand throws bodies at a rail that look like those of its deliveries: it
+// must not panic, and what it makes of them must be fit to be recorded.
+func FuzzExpand(f *testing.F, fixture Fixture, clock *Clock) {
+	f.Add(fixture.Deliver().Body)
+	f.Add(fixture.Unknown().Body)
+	for _, body := range hostileBodies() {
+		if len(body) < 1<<10 {
+			f.Add(body)
+		}
+	}
+	access := fixture.Access(clock)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		observations, err := fixture.Rail.Expand(t.Context(), access, payments.Delivery{ID: "1", Type: "x", Body: body})
+		if err != nil {
+			return
+		}
+		for _, o := range observations {
+			if o.TransactionID == "" || o.Version <= 0 {
+				t.Fatalf("an observation with transaction id %q and version %d", o.TransactionID, o.Version)
+			}
+		}
+	})
 }

@@ -74,6 +74,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Problem is a sentence about credentials, for the person who writes them. It quotes no
+// value.
+type Problem string
+
+func (p Problem) Error() string { return string(p) }
+
 // CheckBase reports what is wrong with an address of a rail, which is https, or
 // http on loopback, without user, query and fragment.
 func CheckBase(text string) error {

@@ -1,0 +1,183 @@
+package androidstore
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/kitbackend/kit/payments"
+)
+
+const (
+	expiry = 1_772_366_400_000 // 2026-03-01T12:00:00Z
+	before = expiry - 60_000
+)
+
+func project(o payments.Observation, kind payments.ProductKind, at payments.Instant) payments.Projection {
+	return payments.Project(payments.Merge(payments.Facts{}, o), payments.Terms{Kind: kind, ReportsCompleted: true, Leeway: renewalLeeway, Grace: true}, at)
+}
+
+// The rows of the mapping, one by one.
+func TestMapping(t *testing.T) {
+	const (
+		plan    = `"autoRenewingPlan":{"autoRenewEnabled":true,"recurringPrice":{"currencyCode":"USD","units":"9","nanos":990000000}}`
+		off     = `"autoRenewingPlan":{"autoRenewEnabled":false}`
+		prepaid = `"prepaidPlan":{}`
+	)
+	for name, c := range map[string]struct {
+		state, plan, more string
+		at                payments.Instant
+		want              payments.Status
+		grace, resume     payments.Instant
+	}{
+		"active":                        {"ACTIVE", plan, ``, before, payments.StatusActive, 0, 0},
+		"active, the silent day":        {"ACTIVE", plan, ``, expiry + 3_600_000, payments.StatusActive, 0, 0},
+		"active, a day later":           {"ACTIVE", plan, ``, expiry + 86_400_000, payments.StatusExpired, 0, 0},
+		"prepaid":                       {"ACTIVE", prepaid, ``, before, payments.StatusActive, 0, 0},
+		"prepaid, over":                 {"ACTIVE", prepaid, ``, expiry, payments.StatusExpired, 0, 0},
+		"canceled":                      {"CANCELED", off, ``, before, payments.StatusCanceled, 0, 0},
+		"canceled, over":                {"CANCELED", off, ``, expiry, payments.StatusExpired, 0, 0},
+		"replaced":                      {"CANCELED", off, `,"canceledStateContext":{"replacementCancellation":{}}`, before, payments.StatusExpired, 0, 0},
+		"in grace":                      {"IN_GRACE_PERIOD", plan, ``, before, payments.StatusInGrace, expiry, 0},
+		"in grace, over":                {"IN_GRACE_PERIOD", plan, ``, expiry, payments.StatusOnHold, 0, 0},
+		"on hold":                       {"ON_HOLD", plan, ``, before, payments.StatusOnHold, 0, 0},
+		"paused with an end":            {"PAUSED", plan, `,"pausedStateContext":{"autoResumeTime":"2026-04-01T00:00:00Z"}`, before, payments.StatusPaused, 0, 1_775_001_600_000},
+		"paused without an end":         {"PAUSED", plan, `,"pausedStateContext":{}`, before, payments.StatusPaused, 0, 0},
+		"paused without a word":         {"PAUSED", plan, ``, before, payments.StatusPaused, 0, 0},
+		"expired":                       {"EXPIRED", off, ``, before, payments.StatusExpired, 0, 0},
+		"pending":                       {"PENDING", `"x":1`, ``, before, payments.StatusNeverPaid, 0, 0},
+		"pending with a linked token":   {"PENDING", `"x":1`, `,"linkedPurchaseToken":"old"`, before, payments.StatusNeverPaid, 0, 0},
+		"pending purchase was canceled": {"PENDING_PURCHASE_CANCELED", `"x":1`, ``, before, payments.StatusNeverPaid, 0, 0},
+		"a state of tomorrow":           {"ASTONISHED", plan, ``, before, payments.StatusOnHold, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			order := `"latestSuccessfulOrderId":"GPA.1..2",`
+			if c.plan == `"x":1` {
+				order = ""
+			}
+			var s subscription
+			text := `{"subscriptionState":"SUBSCRIPTION_STATE_` + c.state + `","startTime":"2026-01-01T00:00:00.5Z","lineItems":[{"productId":"pro","expiryTime":"2026-03-01T12:00:00Z",` +
+				order + c.plan + `,"offerDetails":{"basePlanId":"monthly"}}],"acknowledgementState":"ACKNOWLEDGEMENT_STATE_PENDING"` + c.more + `}`
+			if err := json.Unmarshal([]byte(text), &s); err != nil {
+				t.Fatal(err)
+			}
+			o := fromSubscription("token", s, 1)
+			p := project(o, payments.KindSubscription, c.at)
+			if p.Status != c.want || p.GraceUntil != c.grace || p.ResumeAt != c.resume {
+				t.Errorf("%s, grace until %d, resumes at %d; want %s, %d, %d", p.Status, p.GraceUntil, p.ResumeAt, c.want, c.grace, c.resume)
+			}
+			if o.Lifecycle.Replaces != "" {
+				t.Errorf("a pending purchase replaces %q", o.Lifecycle.Replaces)
+			}
+			if o.NeedsAcknowledge == (c.want == payments.StatusNeverPaid) {
+				t.Errorf("the store waits for an acknowledgement: %v", o.NeedsAcknowledge)
+			}
+			if o.Environment != payments.EnvironmentProduction || o.TransactionID != key("token") || o.RawRef != "token" || o.Lifecycle.BasePlanID != "monthly" {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestTrialAndUpgradeAndTester(t *testing.T) {
+	var s subscription
+	text := `{"subscriptionState":"SUBSCRIPTION_STATE_ACTIVE","linkedPurchaseToken":"old","testPurchase":{},"lineItems":[
+		{"productId":"addon","expiryTime":"2026-02-01T12:00:00Z","latestSuccessfulOrderId":"GPA.1"},
+		{"productId":"pro","expiryTime":"2026-03-01T12:00:00Z","latestSuccessfulOrderId":"GPA.1","offerPhase":{"freeTrial":{}},
+		 "autoRenewingPlan":{"autoRenewEnabled":true},"deferredItemReplacement":{"productId":"max"}}],
+		"outOfAppPurchaseContext":{"expiredExternalAccountIdentifiers":{"obfuscatedExternalAccountId":"account"}}}`
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	o := fromSubscription("new", s, 1)
+	l := o.Lifecycle
+	if l.Replaces != key("old") || l.PeriodType != payments.PeriodTrial || l.ProductID != "pro" || l.PendingProductID != "max" || l.AccessUntil != expiry {
+		t.Errorf("%+v", l)
+	}
+	if o.Environment != payments.EnvironmentSandbox || o.AccountToken != "account" || len(o.Charges) != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestMappingOfWhatIsBoughtOnce(t *testing.T) {
+	const done = `"purchaseCompletionTime":"2026-01-01T00:00:00Z",`
+	for name, c := range map[string]struct {
+		state, done, offer string
+		want               payments.Status
+		gone               int64 // how many of four went back
+		ack                bool
+	}{
+		"purchased":                  {"PURCHASED", done, `"quantity":4,"refundableQuantity":4`, payments.StatusActive, 0, true},
+		"purchased, no word":         {"PURCHASED", done, `"quantity":4`, payments.StatusActive, 0, true},
+		"one of four refunded":       {"PURCHASED", done, `"quantity":4,"refundableQuantity":3`, payments.StatusActive, 1, true},
+		"all of four refunded":       {"PURCHASED", done, `"quantity":4,"refundableQuantity":0`, payments.StatusRefunded, 0, true},
+		"pending":                    {"PENDING", "", `"quantity":4`, payments.StatusNeverPaid, 0, false},
+		"canceled before completion": {"CANCELLED", "", `"quantity":4`, payments.StatusNeverPaid, 0, false},
+		"canceled after completion":  {"CANCELLED", done, `"quantity":4`, payments.StatusRefunded, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p product
+			text := `{"purchaseStateContext":{"purchaseState":"` + c.state + `"},` + c.done + `"orderId":"GPA.9","acknowledgementState":"ACKNOWLEDGEMENT_STATE_PENDING",
+				"productLineItem":[{"productId":"coins","productOfferDetails":{` + c.offer + `}}]}`
+			if err := json.Unmarshal([]byte(text), &p); err != nil {
+				t.Fatal(err)
+			}
+			o := fromProduct("token", p, 1, func(string) payments.ProductKind { return payments.KindConsumable })
+			if got := project(o, payments.KindConsumable, before); got.Status != c.want {
+				t.Errorf("%s, want %s", got.Status, c.want)
+			}
+			var gone int64
+			for _, r := range o.Refunds {
+				gone += r.Quantity
+			}
+			if gone != c.gone || o.NeedsAcknowledge != c.ack {
+				t.Errorf("%d went back and acknowledge is %v, want %d and %v", gone, o.NeedsAcknowledge, c.gone, c.ack)
+			}
+		})
+	}
+}
+
+// The list knows why an order was voided, whichever comes first.
+func TestVoided(t *testing.T) {
+	var s subscription
+	text := `{"subscriptionState":"SUBSCRIPTION_STATE_ACTIVE","lineItems":[{"productId":"pro","expiryTime":"2026-03-01T12:00:00Z","latestSuccessfulOrderId":"GPA.1..1","autoRenewingPlan":{"autoRenewEnabled":true}}]}`
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	for reason, want := range map[int]payments.Status{0: payments.StatusRefunded, 1: payments.StatusRefunded, 7: payments.StatusRevoked, 8: payments.StatusRefunded} {
+		listed := &voidedPurchase{OrderID: "GPA.1..1", At: before, Reason: reason}
+		for _, order := range [][]*voidedPurchase{{nil, listed}, {listed, nil}, {listed}} {
+			f := payments.Merge(payments.Facts{}, fromSubscription("token", s, 1))
+			for _, each := range order {
+				f = payments.Merge(f, payments.Observation{TransactionID: key("token"), Version: 1, Refunds: []payments.Refund{void("GPA.1..1", before+5, each)}})
+			}
+			if p := payments.Project(f, payments.Terms{Kind: payments.KindSubscription, ReportsCompleted: true}, before); p.Status != want {
+				t.Errorf("reason %d, %d statements: %s, want %s", reason, len(order), p.Status, want)
+			}
+		}
+		older := payments.Merge(payments.Merge(payments.Facts{}, fromSubscription("token", s, 1)), payments.Observation{
+			TransactionID: key("token"), Version: 1, Charges: []payments.Charge{{ID: "GPA.1", At: 1, Settled: true}}, Refunds: []payments.Refund{void("GPA.1", before, listed)},
+		})
+		if p := payments.Project(older, payments.Terms{Kind: payments.KindSubscription, ReportsCompleted: true}, before); p.Status != payments.StatusActive {
+			t.Errorf("reason %d of an older order: %s, want active", reason, p.Status)
+		}
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	for text, want := range map[string]int64{
+		`{"currencyCode":"USD","units":"9","nanos":990000000}`: 999,
+		`{"currencyCode":"JPY","units":"500"}`:                 500,
+		`{"currencyCode":"KWD","units":"1","nanos":5000000}`:   1005,
+		`{"currencyCode":"USD","nanos":990000000}`:             99,
+		`{"currencyCode":"USD","units":"x"}`:                   0,
+		`{"currencyCode":"USD","units":"9223372036854775807"}`: 0,
+	} {
+		var a amount
+		if err := json.Unmarshal([]byte(text), &a); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.minor(); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package androidstore_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/railtest"
+	"github.com/kitbackend/kit/payments/railtest/script"
+)
+
+const (
+	day = 24 * time.Hour
+	sub = payments.KindSubscription
+)
+
+var pro = script.Purchase{ProductID: "pro", BasePlanID: "monthly", AccountToken: "account"}
+
+func key(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestLifeOfASubscription(t *testing.T) {
+	clock, store, _ := world()
+	rail := store.Rail()
+	book := railtest.NewBook(t, railtest.Fixture{Rail: rail, Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	trial := pro
+	trial.Trial = 7 * day
+	token, out := store.Subscribe(trial)
+	first := book.Deliver(out)[0]
+	id := key(token)
+	if first.AccountToken != "account" || first.RawRef != token || !first.NeedsAcknowledge {
+		t.Errorf("%+v", first)
+	}
+	if p := book.Want(id, sub, payments.StatusActive); p.PeriodType != payments.PeriodTrial || book.Charges(id) != 0 {
+		t.Errorf("a trial: %+v with %d charges", p, book.Charges(id))
+	}
+	clock.Advance(7 * day)
+	book.Deliver(store.Renew(token))
+	clock.Advance(30 * day)
+	until := clock.Now().Add(3 * day)
+	book.Deliver(store.Grace(token, until))
+	if p := book.Want(id, sub, payments.StatusInGrace); p.GraceUntil != payments.At(until) {
+		t.Errorf("grace until %s, want %s", p.GraceUntil.Time(), until)
+	}
+	clock.Advance(3 * day)
+	book.Deliver(store.Hold(token))
+	book.Want(id, sub, payments.StatusOnHold)
+	book.Deliver(store.Recover(token))
+	book.Want(id, sub, payments.StatusActive)
+	resume := clock.Now().Add(60 * day)
+	book.Deliver(store.Pause(token, resume))
+	if p := book.Want(id, sub, payments.StatusPaused); p.ResumeAt != payments.At(resume) {
+		t.Errorf("resumes at %s, want %s", p.ResumeAt.Time(), resume)
+	}
+	book.Deliver(store.Pause(token, time.Time{}))
+	if p := book.Want(id, sub, payments.StatusPaused); p.ResumeAt != 0 {
+		t.Errorf("resumes at %s, want no end", p.ResumeAt.Time())
+	}
+	book.Deliver(store.Resume(token))
+	book.Deliver(store.Cancel(token))
+	book.Want(id, sub, payments.StatusCanceled)
+	book.Deliver(store.Uncancel(token))
+	book.Deliver(store.Refund(token))
+	book.Want(id, sub, payments.StatusRefunded)
+	clock.Advance(30 * day)
+	book.Deliver(store.Renew(token))
+	book.Want(id, sub, payments.StatusActive)
+	book.Deliver(store.Dispute(token))
+	book.Want(id, sub, payments.StatusRevoked)
+	if book.Charges(id) != 4 || book.Len() != 1 {
+		t.Errorf("%d charges of %d purchases, want 4 of 1", book.Charges(id), book.Len())
+	}
+}
+
+func TestUpgradeRevokeAndExpiry(t *testing.T) {
+	clock, store, _ := world()
+	book := railtest.NewBook(t, railtest.Fixture{Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	token, out := store.Subscribe(pro)
+	book.Deliver(out)
+	newer, out := store.Upgrade(token, script.Purchase{ProductID: "max"})
+	all := book.Deliver(out)
+	book.Want(key(token), sub, payments.StatusExpired)
+	book.Want(key(newer), sub, payments.StatusActive)
+	if last := all[len(all)-1]; last.Lifecycle.Replaces != key(token) {
+		t.Errorf("the newer purchase replaces %q", last.Lifecycle.Replaces)
+	}
+	book.Deliver(store.Revoke(newer))
+	book.Want(key(newer), sub, payments.StatusRevoked)
+	book.Deliver(store.Refund(newer))
+	book.Want(key(newer), sub, payments.StatusRefunded) // now it is known why
+	other, out := store.Subscribe(pro)
+	book.Deliver(out)
+	book.Deliver(store.Expire(other))
+	book.Want(key(other), sub, payments.StatusExpired)
+}
+
+func TestConsumable(t *testing.T) {
+	clock, store, _ := world()
+	rail := store.Rail()
+	book := railtest.NewBook(t, railtest.Fixture{Rail: rail, Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	book.Access.Kind = func(string) payments.ProductKind { return payments.KindConsumable }
+	token, out := store.Buy(script.Purchase{ProductID: "coins", Consumable: true, Quantity: 4})
+	book.Observe(rail.Redeem(t.Context(), book.Access, payments.Submission{PurchaseToken: token, ProductID: "coins"}))
+	observed := book.Deliver(out)[0]
+	if book.Charges(key(token)) != 1 || !observed.NeedsAcknowledge {
+		t.Errorf("%d charges, %+v", book.Charges(key(token)), observed)
+	}
+	ref := payments.Ref{TransactionID: key(token), RawRef: token, ProductID: "coins", Kind: payments.KindConsumable}
+	for range 2 {
+		if err := rail.Acknowledge(t.Context(), book.Access, ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told := store.Acknowledged(token); told != "consume" {
+		t.Errorf("the store was told %q, want consume", told)
+	}
+	book.Deliver(store.RefundPart(token, 1))
+	book.Want(key(token), payments.KindConsumable, payments.StatusActive)
+	book.Deliver(store.RefundPart(token, 3))
+	book.Want(key(token), payments.KindConsumable, payments.StatusRefunded)
+	other, _ := store.Buy(script.Purchase{ProductID: "coins", Consumable: true})
+	book.Deliver(store.Dispute(other)) // the first that is heard of it
+	book.Want(key(other), payments.KindConsumable, payments.StatusRevoked)
+}
+
+func TestAcknowledgeOfASubscription(t *testing.T) {
+	_, store, access := world()
+	token, _ := store.Subscribe(pro)
+	ref := payments.Ref{TransactionID: key(token), RawRef: token, ProductID: "pro", Kind: sub}
+	rail := store.Rail()
+	store.Fail(503)
+	if err := rail.Acknowledge(t.Context(), access, ref); err != nil || store.Acknowledged(token) != "acknowledge" {
+		t.Errorf("the store was told %q: %v", store.Acknowledged(token), err)
+	}
+	store.Fail(400)
+	if err := rail.Acknowledge(t.Context(), access, ref); err != nil {
+		t.Errorf("what is acknowledged already: %v", err)
+	}
+	ref.RawRef = "unknown-token"
+	if err := rail.Acknowledge(t.Context(), access, ref); !errors.Is(err, payments.ErrPurchaseNotFound) {
+		t.Errorf("got %v, want payments/purchase_not_found", err)
+	}
+}
+
+func TestHistoryPricingPortalCancel(t *testing.T) {
+	clock, store, _ := world()
+	rail := store.Rail()
+	book := railtest.NewBook(t, railtest.Fixture{Rail: rail, Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	token, _ := store.Subscribe(pro)
+	once, _ := store.Buy(script.Purchase{ProductID: "lifetime"})
+	store.Dispute(token)
+	store.Refund(once)
+	page, err := rail.History(t.Context(), book.Access, payments.Window{Since: 1, Until: payments.At(clock.Now()), Limit: 10})
+	book.Observe(page.Observations, err)
+	book.Want(key(token), sub, payments.StatusRevoked)
+	book.Want(key(once), payments.KindOneTime, payments.StatusRefunded)
+	other, _ := store.Subscribe(pro)
+	ref := payments.Ref{TransactionID: key(other), RawRef: other, ProductID: "pro", Kind: sub}
+	if p, err := rail.Pricing(t.Context(), book.Access, ref); err != nil || p.AmountMinor != 999 || p.Next == nil || p.Next.AmountMinor != 999 {
+		t.Errorf("%+v: %v", p, err)
+	}
+	for range 2 {
+		if err := rail.Cancel(t.Context(), book.Access, ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	book.Observe(rail.Fetch(t.Context(), book.Access, ref))
+	book.Want(key(other), sub, payments.StatusCanceled)
+	if p, err := rail.Portal(t.Context(), book.Access, payments.PortalRequest{}); err != nil || !strings.Contains(p.URL, "package=com.example.app") {
+		t.Errorf("%+v: %v", p, err)
+	}
+}

@@ -1,0 +1,165 @@
+package cardprocessor
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+)
+
+const (
+	start = 1_772_000_000
+	end   = start + 2_592_000
+)
+
+func decode[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func project(kind payments.ProductKind, at int64, list ...payments.Observation) payments.Projection {
+	var f payments.Facts
+	for _, o := range list {
+		f = payments.Merge(f, o)
+	}
+	return payments.Project(f, payments.Terms{Kind: kind, Leeway: time.Hour, Grace: true}, payments.Instant(at*1000))
+}
+
+const (
+	items = `"items":{"data":[{"current_period_start":%d,"current_period_end":%d,"quantity":1,"price":{"id":"price_1","product":"prod_1","currency":"usd","unit_amount":999,"recurring":{"interval":"month","interval_count":1}}}]}`
+	paid  = `{"id":"in_1","status":"paid","subtotal":999,"amount_paid":999,"currency":"usd","status_transitions":{"paid_at":%d},"lines":{"data":[{"period":{"start":%d,"end":%d}}]}}`
+)
+
+// The rows of the mapping, one by one. What was paid is the first period; where
+// the processor has begun the next one, nobody has paid that.
+func TestMapping(t *testing.T) {
+	first := fmt.Sprintf(items, start, end)
+	second := fmt.Sprintf(items, end, end+2_592_000)
+	one := fmt.Sprintf(paid, start, start, end)
+	free := `{"id":"in_0","status":"paid","subtotal":0,"amount_paid":0,"currency":"usd","lines":{"data":[{"period":{"start":1772000000,"end":1772500000}}]}}`
+	coupon := `{"id":"in_1","status":"paid","subtotal":999,"amount_paid":0,"currency":"usd","lines":{"data":[{"period":{"start":1772000000,"end":1774592000}}]}}`
+	reason := func(kind string) string {
+		return `,"status_details":{"paused":{"subscription":{"type":"` + kind + `"}}}`
+	}
+	for name, c := range map[string]struct {
+		status, items, more, invoices string
+		at                            int64
+		want                          payments.Status
+		until, resume                 int64
+	}{
+		"active":                              {"active", first, ``, one, start + 5, payments.StatusActive, end, 0},
+		"trialing":                            {"trialing", first, `,"trial_end":1774592000`, ``, start + 5, payments.StatusActive, end, 0},
+		"cancels at the period's end":         {"active", first, `,"cancel_at_period_end":true`, one, start + 5, payments.StatusCanceled, end, 0},
+		"canceled at the period's end":        {"active", first, `,"cancel_at_period_end":true`, one, end, payments.StatusExpired, end, 0},
+		"cancels at a time":                   {"active", first, fmt.Sprintf(`,"cancel_at":%d`, start+500), one, start + 5, payments.StatusCanceled, start + 500, 0},
+		"canceled at a time":                  {"active", first, fmt.Sprintf(`,"cancel_at":%d`, start+500), one, start + 500, payments.StatusExpired, start + 500, 0},
+		"collection paused, still paid":       {"active", first, `,"pause_collection":{"resumes_at":null}`, one, start + 5, payments.StatusActive, end, 0},
+		"collection paused, no end":           {"active", second, `,"pause_collection":{"resumes_at":null}`, one, end + 5, payments.StatusPaused, end, 0},
+		"collection paused, with an end":      {"active", second, `,"pause_collection":{"resumes_at":1780000000}`, one, end + 5, payments.StatusPaused, end, 1_780_000_000},
+		"past due":                            {"past_due", second, ``, one, end + 5, payments.StatusInGrace, end, 0},
+		"unpaid":                              {"unpaid", second, ``, one, end + 5, payments.StatusOnHold, end, 0},
+		"paused on request":                   {"paused", second, reason("pause_requested"), one, end + 5, payments.StatusPaused, end, 0},
+		"paused by the system":                {"paused", second, reason("system"), one, end + 5, payments.StatusPaused, end, 0},
+		"paused, first payment failed":        {"paused", first, reason("first_payment_failure"), ``, start + 5, payments.StatusOnHold, 0, 0},
+		"paused, last payment failed":         {"paused", second, reason("final_payment_failure"), one, end + 5, payments.StatusOnHold, end, 0},
+		"paused, trial without a card":        {"paused", first, reason("trial_end_without_payment_method"), ``, start + 5, payments.StatusOnHold, 0, 0},
+		"paused, older version":               {"paused", first, ``, ``, start + 5, payments.StatusOnHold, 0, 0},
+		"canceled, paid":                      {"canceled", first, fmt.Sprintf(`,"ended_at":%d`, start+9), one, start + 10, payments.StatusExpired, start + 9, 0},
+		"canceled, never paid":                {"canceled", first, fmt.Sprintf(`,"ended_at":%d`, start+9), ``, start + 10, payments.StatusNeverPaid, start + 9, 0},
+		"canceled after a trial":              {"canceled", first, `,"trial_end":1772500000,"ended_at":1772500000`, free, end, payments.StatusNeverPaid, 1_772_500_000, 0},
+		"canceled, all of it was discounted":  {"canceled", first, fmt.Sprintf(`,"ended_at":%d`, start+9), coupon, start + 10, payments.StatusExpired, start + 9, 0},
+		"incomplete":                          {"incomplete", first, ``, ``, start + 5, payments.StatusNeverPaid, end, 0},
+		"incomplete expired":                  {"incomplete_expired", first, ``, ``, start + 5, payments.StatusNeverPaid, end, 0},
+		"a state of tomorrow":                 {"astonished", first, ``, one, start + 5, payments.StatusOnHold, end, 0},
+		"periods where they stood until 2025": {"active", `"current_period_start":1772000000,"current_period_end":1774592000,"items":{"data":[{"price":{"product":{"id":"prod_1"}}}]}`, ``, one, start + 5, payments.StatusActive, end, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := decode[subscription](t, `{"id":"sub_1","status":"`+c.status+`","start_date":1772000000,`+c.items+c.more+`}`)
+			var invoices []invoice
+			if c.invoices != "" {
+				invoices = []invoice{decode[invoice](t, c.invoices)}
+			}
+			list, through := charges(s, invoices)
+			l := lifecycle(s, list, through, time.Unix(c.at, 0))
+			p := project(payments.KindSubscription, c.at, payments.Observation{TransactionID: s.ID, Version: 1, Lifecycle: l, Charges: list})
+			if p.Status != c.want || int64(p.AccessUntil) != c.until*1000 || int64(p.ResumeAt) != c.resume*1000 {
+				t.Errorf("%s until %d, resumes at %d; want %s until %d, %d", p.Status, p.AccessUntil/1000, p.ResumeAt/1000, c.want, c.until, c.resume)
+			}
+			if l.ProductID != "prod_1" {
+				t.Errorf("the product is %q", l.ProductID)
+			}
+			if p.Status == payments.StatusInGrace && p.GraceUntil != payments.Instant(end*1000) {
+				t.Errorf("grace until %d, want what was paid for, %d", p.GraceUntil, end)
+			}
+		})
+	}
+}
+
+func TestMappingOfSessions(t *testing.T) {
+	for name, c := range map[string]struct {
+		payment string
+		want    payments.Status
+	}{
+		"paid":                {"paid", payments.StatusActive},
+		"nothing to pay":      {"no_payment_required", payments.StatusActive},
+		"unpaid as of now":    {"unpaid", payments.StatusNeverPaid},
+		"a state of tomorrow": {"astonished", payments.StatusNeverPaid},
+	} {
+		s := decode[session](t, `{"id":"cs_1","mode":"payment","status":"complete","created":1772000000,"payment_intent":"pi_1","amount_total":500,"currency":"usd","payment_status":"`+
+			c.payment+`","line_items":{"data":[{"quantity":3,"price":{"id":"price_1","product":"prod_1"}}]}}`)
+		o := payments.Observation{TransactionID: s.ID, Version: 1, Lifecycle: purchase(s), Charges: sessionCharges(s)}
+		if p := project(payments.KindConsumable, start+5, o); p.Status != c.want {
+			t.Errorf("%s: %s, want %s", name, p.Status, c.want)
+		}
+		if o.Lifecycle.Quantity != 3 || len(o.Charges) > 0 && (o.Charges[0].ID != "pi_1" || o.Charges[0].Quantity != 3) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestMappingOfRefundsAndDisputes(t *testing.T) {
+	withdrawn := `{"id":"dp_1","amount":999,"status":"%s","balance_transactions":[{"amount":-999}]}`
+	for name, c := range map[string]struct {
+		charge, dispute string
+		want            payments.Status
+	}{
+		"nothing":                {`{"amount":999}`, ``, payments.StatusActive},
+		"all refunded":           {`{"amount":999,"amount_refunded":999,"refunded":true}`, ``, payments.StatusRefunded},
+		"a part refunded":        {`{"amount":999,"amount_refunded":500}`, ``, payments.StatusActive},
+		"the refund failed":      {`{"amount":999,"amount_refunded":0}`, ``, payments.StatusActive},
+		"funds withdrawn":        {`{"amount":999}`, fmt.Sprintf(withdrawn, "needs_response"), payments.StatusRevoked},
+		"under review":           {`{"amount":999}`, fmt.Sprintf(withdrawn, "under_review"), payments.StatusRevoked},
+		"not withdrawn yet":      {`{"amount":999}`, `{"id":"dp_1","amount":999,"status":"needs_response"}`, payments.StatusActive},
+		"funds reinstated":       {`{"amount":999}`, `{"id":"dp_1","amount":999,"status":"under_review","balance_transactions":[{"amount":-999},{"amount":999}]}`, payments.StatusActive},
+		"won":                    {`{"amount":999}`, fmt.Sprintf(withdrawn, "won"), payments.StatusActive},
+		"lost":                   {`{"amount":999}`, fmt.Sprintf(withdrawn, "lost"), payments.StatusRevoked},
+		"lost, without entries":  {`{"amount":999}`, `{"id":"dp_1","amount":999,"status":"lost"}`, payments.StatusRevoked},
+		"an inquiry":             {`{"amount":999}`, fmt.Sprintf(withdrawn, "warning_needs_response"), payments.StatusActive},
+		"an inquiry that closed": {`{"amount":999}`, fmt.Sprintf(withdrawn, "warning_closed"), payments.StatusActive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var disputes []dispute
+			if c.dispute != "" {
+				disputes = []dispute{decode[dispute](t, c.dispute)}
+			}
+			o := payments.Observation{
+				TransactionID: "sub_1", Version: 1, Lifecycle: &payments.Lifecycle{State: payments.StateActive, WillRenew: true, AccessUntil: end * 1000},
+				Charges: []payments.Charge{{ID: "in_1", At: start * 1000, AmountMinor: 999, Settled: true}},
+				Refunds: refunds("in_1", decode[charge](t, c.charge), disputes),
+			}
+			if p := project(payments.KindSubscription, start+5, o); p.Status != c.want {
+				t.Errorf("%s, want %s", p.Status, c.want)
+			}
+			older := o
+			older.Charges = append([]payments.Charge{{ID: "in_2", At: start*1000 + 1, AmountMinor: 999, Settled: true}}, o.Charges...)
+			if p := project(payments.KindSubscription, start+5, older); p.Status != payments.StatusActive {
+				t.Errorf("of an older invoice: %s, want active", p.Status)
+			}
+		})
+	}
+}

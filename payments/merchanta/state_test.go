@@ -1,0 +1,182 @@
+package merchanta
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/internal/signature"
+)
+
+func decode[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func instant(text string) payments.Instant {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0
+	}
+	return payments.At(at)
+}
+
+func project(kind payments.ProductKind, at string, list ...payments.Observation) payments.Projection {
+	var f payments.Facts
+	for _, o := range list {
+		f = payments.Merge(f, o)
+	}
+	return payments.Project(f, payments.Terms{Kind: kind, Leeway: time.Hour, Grace: true}, instant(at))
+}
+
+// The rows of the mapping, one by one. What was paid is January.
+func TestMapping(t *testing.T) {
+	const (
+		january  = `"current_billing_period":{"starts_at":"2026-01-01T00:00:00Z","ends_at":"2026-02-01T00:00:00Z"}`
+		february = `"current_billing_period":{"starts_at":"2026-02-01T00:00:00Z","ends_at":"2026-03-01T00:00:00Z"}`
+		day      = "2026-01-10T00:00:00Z"
+		over     = "2026-02-10T00:00:00Z"
+	)
+	completed := decode[transaction](t, `{"id":"txn_1","status":"completed","subscription_id":"sub_1","billed_at":"2026-01-01T00:00:00Z","currency_code":"USD",
+		"billing_period":{"starts_at":"2026-01-01T00:00:00Z","ends_at":"2026-02-01T00:00:00Z"},"details":{"totals":{"subtotal":"999","total":"999"}}}`)
+	paidOnce, nothing, overdue := paid{charges: []payments.Charge{charge(completed)}}, paid{}, paid{charges: []payments.Charge{charge(completed)}, overdue: true}
+	change := func(action, at, resume string) string {
+		return `,"scheduled_change":{"action":"` + action + `","effective_at":"` + at + `","resume_at":` + resume + `}`
+	}
+	for name, c := range map[string]struct {
+		status, period, more string
+		paid                 paid
+		at                   string
+		want                 payments.Status
+		until, resume        string
+	}{
+		"trialing":                      {"trialing", january, ``, nothing, day, payments.StatusActive, "2026-02-01T00:00:00Z", ""},
+		"active":                        {"active", january, ``, paidOnce, day, payments.StatusActive, "2026-02-01T00:00:00Z", ""},
+		"cancels":                       {"active", january, change("cancel", "2026-02-01T00:00:00Z", "null"), paidOnce, day, payments.StatusCanceled, "2026-02-01T00:00:00Z", ""},
+		"has canceled":                  {"active", january, change("cancel", "2026-02-01T00:00:00Z", "null"), paidOnce, over, payments.StatusExpired, "2026-02-01T00:00:00Z", ""},
+		"will pause":                    {"active", january, change("pause", "2026-02-01T00:00:00Z", "null"), paidOnce, day, payments.StatusActive, "2026-02-01T00:00:00Z", ""},
+		"past due":                      {"past_due", february, ``, paidOnce, over, payments.StatusInGrace, "2026-02-01T00:00:00Z", ""},
+		"past due, nothing known":       {"past_due", february, ``, nothing, over, payments.StatusInGrace, "2026-02-01T00:00:00Z", ""},
+		"paused":                        {"paused", february, ``, paidOnce, over, payments.StatusPaused, "2026-02-01T00:00:00Z", ""},
+		"paused with an end":            {"paused", february, change("resume", "2026-05-01T00:00:00Z", "null"), paidOnce, over, payments.StatusPaused, "2026-02-01T00:00:00Z", "2026-05-01T00:00:00Z"},
+		"paused, a transaction overdue": {"paused", february, change("resume", "2026-05-01T00:00:00Z", "null"), overdue, over, payments.StatusOnHold, "2026-02-01T00:00:00Z", ""},
+		"canceled, paid":                {"canceled", `"canceled_at":"2026-01-09T00:00:00Z"`, ``, paidOnce, day, payments.StatusExpired, "2026-01-09T00:00:00Z", ""},
+		"canceled, never paid":          {"canceled", `"canceled_at":"2026-01-09T00:00:00Z"`, ``, nothing, day, payments.StatusNeverPaid, "2026-01-09T00:00:00Z", ""},
+		"a state of tomorrow":           {"astonished", january, ``, paidOnce, day, payments.StatusOnHold, "2026-02-01T00:00:00Z", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := decode[subscription](t, `{"id":"sub_1","status":"`+c.status+`","updated_at":"2026-01-01T00:00:00.000001Z",`+c.period+
+				`,"items":[{"quantity":1,"price":{"id":"pri_1","product_id":"pro_1"}}]`+c.more+`}`)
+			o := fromSubscription(s, c.paid)
+			p := project(payments.KindSubscription, c.at, o)
+			if p.Status != c.want || p.AccessUntil != instant(c.until) || p.ResumeAt != instant(c.resume) {
+				t.Errorf("%s until %s, resumes at %s; want %s until %s, %s", p.Status, p.AccessUntil.Time(), p.ResumeAt.Time(), c.want, c.until, c.resume)
+			}
+			if p.Status == payments.StatusInGrace && p.GraceUntil != instant("2026-02-01T00:00:00Z") {
+				t.Errorf("grace until %s, want the end of what was paid for", p.GraceUntil.Time())
+			}
+			if o.Version != instant("2026-01-01T00:00:00Z").Time().UnixMicro()+1 {
+				t.Errorf("the version is %d, want microseconds", o.Version)
+			}
+		})
+	}
+}
+
+func TestMappingOfTransactions(t *testing.T) {
+	for status, want := range map[string]payments.Status{
+		"paid": payments.StatusActive, "completed": payments.StatusActive, "billed": payments.StatusNeverPaid,
+		"ready": payments.StatusNeverPaid, "past_due": payments.StatusNeverPaid, "canceled": payments.StatusNeverPaid, "draft": "",
+	} {
+		tx := decode[transaction](t, `{"id":"txn_1","status":"`+status+`","created_at":"2026-01-01T00:00:00Z","items":[{"quantity":2,"price":{"id":"pri_1","product_id":"pro_1","billing_cycle":null}}],
+			"details":{"totals":{"subtotal":"999","total":"999"}},"custom_data":{"kit_account":"account"}}`)
+		list := fromTransaction(tx)
+		if want == "" {
+			if len(list) != 0 {
+				t.Errorf("%s: %+v, want nothing", status, list)
+			}
+			continue
+		}
+		if p := project(payments.KindConsumable, "2026-01-10T00:00:00Z", list...); p.Status != want || list[0].AccountToken != "account" {
+			t.Errorf("%s: %s, want %s", status, p.Status, want)
+		}
+	}
+	soon := decode[transaction](t, `{"id":"txn_1","status":"paid","items":[{"price":{"billing_cycle":{"interval":"month","frequency":1}}}]}`)
+	if list := fromTransaction(soon); len(list) != 0 {
+		t.Errorf("a transaction whose subscription is to come: %+v, want nothing", list)
+	}
+	trial := decode[transaction](t, `{"id":"txn_1","status":"completed","subscription_id":"sub_1","details":{"totals":{"subtotal":"0","total":"0"}}}`)
+	discounted := decode[transaction](t, `{"id":"txn_1","status":"completed","subscription_id":"sub_1","details":{"totals":{"subtotal":"999","total":"0"}}}`)
+	if !charge(trial).Trial || charge(discounted).Trial || !charge(discounted).Settled {
+		t.Error("a trial costs nothing before discounts, and what was discounted to nothing is paid")
+	}
+}
+
+func TestMappingOfAdjustments(t *testing.T) {
+	type entry struct{ action, kind, status string }
+	for name, c := range map[string]struct {
+		entries []entry
+		want    payments.Status
+	}{
+		"all refunded":                  {[]entry{{"refund", "full", "approved"}}, payments.StatusRefunded},
+		"a part refunded":               {[]entry{{"refund", "partial", "approved"}}, payments.StatusActive},
+		"a refund that waits":           {[]entry{{"refund", "full", "pending_approval"}}, payments.StatusActive},
+		"a refund that was rejected":    {[]entry{{"refund", "full", "rejected"}}, payments.StatusActive},
+		"a refund that was reversed":    {[]entry{{"refund", "full", "reversed"}}, payments.StatusActive},
+		"a credit":                      {[]entry{{"credit", "full", "approved"}}, payments.StatusActive},
+		"a credit and back":             {[]entry{{"credit", "full", "approved"}, {"credit_reverse", "full", "approved"}}, payments.StatusActive},
+		"charged back":                  {[]entry{{"chargeback", "full", "approved"}}, payments.StatusRevoked},
+		"charged back and won":          {[]entry{{"chargeback", "full", "approved"}, {"chargeback_reverse", "full", "approved"}}, payments.StatusActive},
+		"a warning":                     {[]entry{{"chargeback_warning", "full", "approved"}}, payments.StatusActive},
+		"a warning taken back":          {[]entry{{"chargeback_warning_reverse", "full", "approved"}}, payments.StatusActive},
+		"an action of tomorrow":         {[]entry{{"astonishment", "full", "approved"}}, payments.StatusActive},
+		"charged back, won, lost again": {[]entry{{"chargeback", "full", "approved"}, {"chargeback_reverse", "full", "approved"}, {"chargeback", "full", "approved"}}, payments.StatusRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []payments.Observation{{
+				TransactionID: "sub_1", Version: 1, Lifecycle: &payments.Lifecycle{State: payments.StateActive, WillRenew: true, AccessUntil: instant("2027-01-01T00:00:00Z")},
+				Charges: []payments.Charge{{ID: "txn_1", At: 1, AmountMinor: 999, Settled: true}},
+			}}
+			for i, e := range c.entries {
+				j := adjustment{ID: "adj_" + string(rune('1'+i)), Action: e.action, Type: e.kind, Status: e.status, TransactionID: "txn_1", Totals: totals{Total: "500"}}
+				j.UpdatedAt.Time = time.Unix(int64(1000+i), 0)
+				if back, ok := refund(j); ok {
+					list = append([]payments.Observation{{TransactionID: "sub_1", Version: 1, Refunds: []payments.Refund{back}}}, list...)
+				}
+			}
+			if p := project(payments.KindSubscription, "2026-01-10T00:00:00Z", list...); p.Status != c.want {
+				t.Errorf("%s, want %s", p.Status, c.want)
+			}
+		})
+	}
+}
+
+// A delivery that the vendor's own tests publish; see testdata/NOTICE.
+func TestPublishedSignature(t *testing.T) {
+	v := published(t)
+	at := time.Unix(v.Timestamp, 0)
+	h := http.Header{"Paddle-Signature": {v.Header}}
+	keys := [][]byte{[]byte(v.Secret)}
+	if err := form.Verify(h, []byte(v.Body), keys, at, Tolerance); err != nil {
+		t.Errorf("the published signature: %v", err)
+	}
+	for name, err := range map[string]error{
+		"6 s later":      form.Verify(h, []byte(v.Body), keys, at.Add(6*time.Second), Tolerance),
+		"6 s before":     form.Verify(h, []byte(v.Body), keys, at.Add(-6*time.Second), Tolerance),
+		"another body":   form.Verify(h, []byte(v.Body+" "), keys, at, Tolerance),
+		"another secret": form.Verify(h, []byte(v.Body), [][]byte{[]byte("pdl_ntfset_x")}, at, Tolerance),
+	} {
+		if !errors.Is(err, signature.ErrProof) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	during := http.Header{"Paddle-Signature": {v.Header + ";h1=" + "00000000000000000000000000000000000000000000000000000000000000ff"}}
+	if err := form.Verify(during, []byte(v.Body), keys, at, Tolerance); err != nil {
+		t.Errorf("two signatures during a rotation: %v", err)
+	}
+}
