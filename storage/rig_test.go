@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/buckettest"
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
@@ -40,8 +41,8 @@ type rig struct {
 func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, newRig(t, db, file.New(t.TempDir()), cfg)) })
-	if os.Getenv("KIT_TEST_S3") != "" {
-		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), nil, cfg)) })
+	if os.Getenv(buckettest.Variable) != "" {
+		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), buckettest.S3(t), cfg)) })
 	}
 }
 
