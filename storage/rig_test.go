@@ -16,6 +16,8 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
@@ -247,3 +249,7 @@ func bytesOf(n int) []byte {
 }
 
 func path(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+func newHost(t testing.TB) capability.Host {
+	return capabilitytest.NewHost(t, databasetest.Memory(t))
+}
