@@ -87,8 +87,8 @@ func TestBannerLines(t *testing.T) {
 		t.Skip("KIT_TEST_CURL is not set")
 	}
 	banner, dir := start(t), t.TempDir()
-	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada"}
-	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History"} {
+	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada", "Upload": "\nhello"}
+	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History", "Upload"} {
 		cmd := exec.Command("sh", "-c", banner[name])
 		cmd.Dir = dir
 		out, err := cmd.Output()
