@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -44,14 +45,21 @@ func TestPauseAndResume(t *testing.T) {
 	var handler http.Handler
 	var held atomic.Bool // parts behind the first wait while it is set
 	var parts atomic.Int64
-	released := make(chan struct{})
+	released, stored := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { held.Store(false); close(released) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut && held.Load() && parts.Add(1) > 1 {
-			<-released
-			return
+		first := false
+		if r.Method == http.MethodPut {
+			sent := parts.Add(1)
+			if first = held.Load() && sent == 1; held.Load() && !first {
+				<-released
+				return
+			}
 		}
 		handler.ServeHTTP(w, r)
+		if first {
+			close(stored)
+		}
 	}))
 	defer server.Close()
 	defer release()
@@ -73,26 +81,32 @@ func TestPauseAndResume(t *testing.T) {
 	page.Run(`const kind = "pictures";`+drop, nil)
 	page.Until(`document.querySelectorAll(".item img").length === 3 && [...document.querySelectorAll(".item img")].every((i) => i.naturalWidth === 640)`)
 
+	parts.Store(0)
 	held.Store(true)
 	page.Run(`const kind = "film";`+drop, nil)
 	page.Until(`document.querySelector(".upload.running progress").value >= 0.4`)
+	<-stored
 	page.Click(".upload .toggle")
 	page.Until(`document.querySelector(".upload.paused .toggle").textContent === "Resume"`)
 	page.Picture("paused")
 	for width, name := range map[int]string{1280: "wide", 390: "narrow"} {
 		page.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
-		page.Until(`document.documentElement.scrollWidth <= innerWidth`)
+		page.Until(fmt.Sprintf(`innerWidth === %d && document.documentElement.scrollWidth <= innerWidth`, width))
 		page.Picture(name)
 	}
 	if u, err := k.Storage().Usage(t.Context(), "ada"); err != nil || u.Reserved != 12<<20 {
 		t.Errorf("%+v %v", u, err)
 	}
 	release()
+	parts.Store(0)
 	page.Visit(server.URL + "/?again")
 	page.Until(`location.search === "?again" && document.querySelector(".upload.paused b").textContent === "film.mp4"`)
 	page.Click(".upload .toggle")
 	page.Until(`document.querySelectorAll(".item").length === 4 && !document.querySelector(".upload")`)
 
+	if n := parts.Load(); n != 2 {
+		t.Errorf("%d parts were sent after the pause, want the two that were missing", n)
+	}
 	film, err := k.Storage().At(t.Context(), "ada", "film.mp4")
 	if err != nil {
 		t.Fatal(err)
