@@ -16,12 +16,15 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/buckettest"
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
@@ -40,8 +43,8 @@ type rig struct {
 func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, newRig(t, db, file.New(t.TempDir()), cfg)) })
-	if os.Getenv("KIT_TEST_S3") != "" {
-		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), nil, cfg)) })
+	if os.Getenv(buckettest.Variable) != "" {
+		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), buckettest.S3(t), cfg)) })
 	}
 }
 
@@ -246,3 +249,7 @@ func bytesOf(n int) []byte {
 }
 
 func path(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+func newHost(t testing.TB) capability.Host {
+	return capabilitytest.NewHost(t, databasetest.Memory(t))
+}

@@ -12,7 +12,7 @@ import (
 
 // printRoutes writes the composed table, tab-separated: method, path, guard, scope.
 func printRoutes(w io.Writer, db *database.DB) error {
-	k, err := compose(db, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
+	k, err := compose(db, nil, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,22 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 			`; curl -H "Authorization: Bearer $TOKEN" --json '{"id":"soup","text":"Lentil soup with carrots"}' `+base+"/vector/notes/documents"+
 			` && curl -H "Authorization: Bearer $TOKEN" --json '{"text":"carrot soups","mode":"hybrid","include":["text"]}' `+base+"/vector/notes/query")
 	}
+	if k.Auth() != nil && k.Storage() != nil {
+		line("Upload", upload(base))
+	}
 	if k.ControlPlane() != nil {
 		line("Manage", "go run ./cmd/kit manifest -key "+keyFile)
 	}
 	fmt.Fprintln(w)
+}
+
+// upload is a line for the shell that stores a file by its signed address,
+// shares it, and fetches the share without signing in.
+func upload(base string) string {
+	pick := func(name string) string { return ` | sed 's/.*"` + name + `":"\([^"]*\)".*/\1/'` }
+	return `A="Authorization: Bearer $(curl -s '` + base + `/__kit/dev-login?user=ada'` + pick("accessToken") + `)"; ` +
+		`U=$(curl -sH "$A" --json '{"path":"hello.txt","size":5,"contentType":"text/plain"}' ` + base + `/storage); ID=$(echo "$U"` + pick(`object":{"id`) + `); ` +
+		`curl -sX PUT -H 'Content-Type: text/plain; charset=utf-8' -H 'If-None-Match: *' --data-binary hello "$(echo "$U"` + pick("url") + `)"; ` +
+		`curl -sX POST -H "$A" ` + base + `/storage/$ID/complete; ` +
+		`curl -s $(curl -sX POST -H "$A" ` + base + `/storage/$ID/shares` + pick("url") + `)`
 }

@@ -4,6 +4,7 @@
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -db app.db
 //	go run ./examples/quickstart -db postgres://user:password@localhost/app
+//	go run ./examples/quickstart -s3 https://access:secret@s3.example.com/bucket
 //	go run ./examples/quickstart -routes
 package main
 
@@ -41,6 +42,9 @@ import (
 	"github.com/kitbackend/kit/payments/paytest"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/s3"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/vector"
 )
@@ -59,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	addr := flags.String("addr", "localhost:8080", "address to listen on")
 	dsn := flags.String("db", "", "database: empty for memory, a file, or a PostgreSQL URL")
+	objects := flags.String("s3", "", "objects: empty for a temporary directory, or the address of an S3 bucket")
 	routes := flags.Bool("routes", false, "print the composed route table and exit")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -73,13 +78,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *routes {
 		return printRoutes(stdout, db)
 	}
+	kept, err := openBucket(*objects)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	rails := stores()
-	k, err := compose(db, "http://"+reachable(*addr, listener), log, rails)
+	k, err := compose(db, kept, "http://"+reachable(*addr, listener), log, rails)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -126,7 +135,7 @@ func reachable(addr string, listener net.Listener) string {
 }
 
 // compose is the backend: every capability of the kit, in one call.
-func compose(db *database.DB, baseURL string, log *slog.Logger, rails *paytest.Stores) (*kit.Kit, error) {
+func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.Logger, rails *paytest.Stores) (*kit.Kit, error) {
 	return kit.New(
 		kit.WithDatabase(db),
 		kit.WithEnvironment(capability.Development),
@@ -141,6 +150,7 @@ func compose(db *database.DB, baseURL string, log *slog.Logger, rails *paytest.S
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 		kit.WithPayments(rails.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: products()})),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
+		kit.WithStorage(storage.Config{Bucket: objects}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{
@@ -167,6 +177,18 @@ func open(ctx context.Context, dsn string) (db *database.DB, name string, err er
 		db, err = database.OpenFile(dsn)
 		return db, "sqlite " + dsn, err
 	}
+}
+
+// openBucket is where objects are kept; nil is a temporary directory.
+func openBucket(address string) (bucket.Bucket, error) {
+	if address == "" {
+		return nil, nil
+	}
+	cfg, err := s3.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return s3.New(cfg), nil
 }
 
 // serve returns requests and works on jobs until ctx ends, then lets both finish.

@@ -87,8 +87,8 @@ func TestBannerLines(t *testing.T) {
 		t.Skip("KIT_TEST_CURL is not set")
 	}
 	banner, dir := start(t), t.TempDir()
-	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada", "Note": "Lentil soup", "Buy": `"key":"pro","active":true`}
-	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History", "Note", "Buy"} {
+	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada", "Note": "Lentil soup", "Buy": `"key":"pro","active":true`, "Upload": "\nhello"}
+	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History", "Note", "Buy", "Upload"} {
 		cmd := exec.Command("sh", "-c", banner[name])
 		cmd.Dir = dir
 		out, err := cmd.Output()

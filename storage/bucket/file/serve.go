@@ -75,9 +75,13 @@ func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) e
 func Send(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, etag string, modified time.Time) {
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Accept-Ranges", "bytes")
-	if ranges := r.Header["Range"]; len(ranges) > 1 || len(ranges) == 1 && strings.Contains(ranges[0], ",") {
+	switch ranges := r.Header["Range"]; {
+	case len(ranges) > 1 || len(ranges) == 1 && strings.Contains(ranges[0], ","):
 		r = r.Clone(r.Context())
 		r.Header.Del("Range") // many small ranges cost more than the whole
+	case len(ranges) == 1 && strings.HasPrefix(ranges[0], "bytes=-") && strings.Trim(ranges[0][len("bytes=-"):], "0 ") == "":
+		r = r.Clone(r.Context())
+		r.Header.Set("Range", "bytes=none") // the last zero bytes: refused, as RFC 9110 has it
 	}
 	http.ServeContent(&direct{ResponseWriter: w}, r, "", modified, content)
 }

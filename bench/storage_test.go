@@ -1,0 +1,186 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket/file"
+)
+
+const objectSize = 32 << 20
+
+func composeStorage(b *testing.B, db *database.DB, url string, objects string) *kit.Kit {
+	b.Helper()
+	k, err := kit.New(kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithBaseURL(url), kit.WithLogger(slog.New(slog.DiscardHandler)),
+		kit.WithAuth(auth.Config{}), kit.WithStorage(storage.Config{Bucket: file.New(objects)}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = k.Close(context.Background()) })
+	return k
+}
+
+// BenchmarkStorageBytes moves 32 MiB over loopback: through the kit, by its
+// signed addresses, and by http.ServeFile of the same bytes.
+func BenchmarkStorageBytes(b *testing.B) {
+	var handler http.Handler
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+	defer server.Close()
+	k := composeStorage(b, databasetest.File(b), server.URL, filepath.Join(b.TempDir(), "objects"))
+	body := bytes.Repeat([]byte("0123456789abcdef"), objectSize/16)
+	o, err := k.Storage().Put(b.Context(), storage.Upload{OwnerID: "ada", Path: "a", Size: objectSize, Visibility: storage.VisibilityPublic}, bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	link, err := k.Storage().Sign(b.Context(), storage.ByID(o.ID), storage.SignOptions{TTL: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := filepath.Join(b.TempDir(), "plain")
+	if err := os.WriteFile(plain, body, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	get := func(b *testing.B, h http.Handler, address string) {
+		handler = h
+		b.SetBytes(objectSize)
+		for b.Loop() {
+			response, err := http.Get(address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if n, err := io.Copy(io.Discard, response.Body); n != objectSize || err != nil {
+				b.Fatal(n, err)
+			}
+			_ = response.Body.Close()
+		}
+	}
+	b.Run("download/object", func(b *testing.B) { get(b, k, server.URL+"/storage/"+o.ID) })
+	b.Run("download/signed", func(b *testing.B) { get(b, k, link.URL) })
+	b.Run("download/ServeFile", func(b *testing.B) {
+		get(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, plain) }), server.URL)
+	})
+	b.Run("upload/signed", func(b *testing.B) {
+		handler = k
+		b.SetBytes(objectSize)
+		for b.Loop() {
+			b.StopTimer()
+			started, err := k.Storage().Start(b.Context(), storage.Upload{OwnerID: "ada", Path: "up", Size: objectSize})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+			r, err := http.NewRequestWithContext(b.Context(), http.MethodPut, started.Upload.URL, bytes.NewReader(body))
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Header.Set("Content-Type", started.Upload.Headers["Content-Type"])
+			response, err := http.DefaultClient.Do(r)
+			if err != nil || response.StatusCode != http.StatusOK {
+				b.Fatal(response, err)
+			}
+			_ = response.Body.Close()
+			if _, err := k.Storage().Complete(b.Context(), storage.ByID(started.Object.ID), nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkStorageRows starts, completes and lists, from 16 callers at once.
+func BenchmarkStorageRows(b *testing.B) {
+	each := func(b *testing.B, run func(b *testing.B, db *database.DB)) {
+		b.Run("sqlite", func(b *testing.B) { run(b, databasetest.File(b)) })
+		if os.Getenv("KIT_TEST_POSTGRES") != "" {
+			b.Run("postgres", func(b *testing.B) { run(b, databasetest.Postgres(b)) })
+		}
+	}
+	each(b, func(b *testing.B, db *database.DB) {
+		s := composeStorage(b, db, "http://localhost:8080", "").Storage()
+		n := make(chan int, 1)
+		n <- 0
+		next := func() int { i := <-n; n <- i + 1; return i }
+		b.Run("start", func(b *testing.B) {
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					i := next()
+					if _, err := s.Start(context.Background(), storage.Upload{OwnerID: fmt.Sprint("start-", i%1000), Path: fmt.Sprint(i), Size: 1}); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+		b.Run("put", func(b *testing.B) { // start, bytes and complete
+			b.SetParallelism(8)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					i := next()
+					if _, err := s.Put(context.Background(), storage.Upload{OwnerID: fmt.Sprint("put-", i%100), Path: fmt.Sprint("p/", i), Size: 1}, strings.NewReader("x")); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+		b.Run("list50", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.List(context.Background(), storage.Filter{OwnerID: "put-1"}, capability.NewPage(50, "")); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+// BenchmarkStorageListing reads the first and the last page of a prefix with a
+// million objects, flat and by folders.
+func BenchmarkStorageListing(b *testing.B) {
+	objects := 1_000_000
+	if testing.Short() {
+		objects = 10_000
+	}
+	db := databasetest.File(b)
+	s := composeStorage(b, db, "http://localhost:8080", "").Storage()
+	if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
+		INSERT INTO storage_object SELECT 'o' || i, '', 'ada', 'p/' || substr('000000' || (i / 100), -6) || '/' || i, 'k' || i, 'ready', 1, 'text/plain', 'private',
+			'', '{}', '', 0, TRUE, 1, 1, 1, 0, 0 FROM n`, objects); err != nil {
+		b.Fatal(err)
+	}
+	last := func(delimiter string) string { // the cursor of the last page but one
+		text := fmt.Sprintf(`["p/%06d/"]`, objects/100-1)
+		if delimiter != "" {
+			text = fmt.Sprintf(`["p/%06d"]`, objects/100-51)
+		}
+		return base64.RawURLEncoding.EncodeToString([]byte(text))
+	}
+	for _, delimiter := range []string{"", "/"} {
+		for name, cursor := range map[string]string{"first": "", "last": last(delimiter)} {
+			b.Run(fmt.Sprintf("%s/delimiter=%q", name, delimiter), func(b *testing.B) {
+				for b.Loop() {
+					page, err := s.List(b.Context(), storage.Filter{OwnerID: "ada", Prefix: "p/", Delimiter: delimiter}, capability.NewPage(50, cursor))
+					if err != nil || len(page.Items)+len(page.Prefixes) != 50 {
+						b.Fatal(len(page.Items), len(page.Prefixes), err)
+					}
+				}
+			})
+		}
+	}
+}

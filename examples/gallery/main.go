@@ -1,0 +1,103 @@
+// Gallery keeps pictures and files: drop them on the page, pause an upload, close
+// the tab, go on where it was, and share a link.
+//
+//	go run ./examples/gallery
+//	go run ./examples/gallery -dir pictures
+//	go run ./examples/gallery -s3 https://access:secret@s3.example.com/bucket
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"io/fs"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/file"
+	"github.com/kitbackend/kit/storage/bucket/s3"
+)
+
+//go:embed static
+var static embed.FS
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "address to listen on")
+	dir := flag.String("dir", "", "directory of the pictures: empty for a temporary one")
+	address := flag.String("s3", "", "address of an S3 bucket, in place of a directory")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	objects, err := open(*dir, *address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	k, err := kit.New(options("http://"+*addr, objects)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler, err := application(k)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		_ = k.Run(ctx)
+		_ = server.Shutdown(context.Background())
+	}()
+	log.Printf("open http://%s/", *addr)
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		log.Fatal(err)
+	}
+	if err := k.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// open is where the bytes are kept; the page is the same with both.
+func open(dir, address string) (bucket.Bucket, error) {
+	if address == "" {
+		return file.New(dir), nil
+	}
+	cfg, err := s3.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return s3.New(cfg), nil
+}
+
+const mib = 1 << 20
+
+func options(baseURL string, objects bucket.Bucket) []kit.Option {
+	return []kit.Option{
+		kit.WithEnvironment(capability.Development),
+		kit.WithBaseURL(baseURL),
+		kit.WithAudit(audit.Config{}),
+		kit.WithAuth(auth.Config{}),
+		kit.WithStorage(storage.Config{
+			Bucket:                  objects,
+			MultipartThresholdBytes: 5 * mib, // small parts: pausing loses little
+			PartSizeBytes:           5 * mib,
+			Quota:                   1024 * mib,
+		}),
+	}
+}
+
+// application is the page, with the kit's paths answered by the kit.
+func application(k *kit.Kit) (http.Handler, error) {
+	pages, err := fs.Sub(static, "static")
+	if err != nil {
+		return nil, err
+	}
+	return k.Before(http.FileServerFS(pages)), nil
+}

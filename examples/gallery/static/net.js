@@ -1,0 +1,25 @@
+// Calls to the kit as the user who signed in.
+let token = ""
+let name = ""
+
+export const signIn = async (user) => {
+  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(user), { credentials: "omit" })
+  if (!answer.ok) throw new Error("That name cannot sign in here.")
+  token = (await answer.json()).accessToken
+  name = user
+}
+
+// call sends JSON and returns what comes back; a refusal is thrown.
+export const call = async (method, path, body, again = true) => {
+  const headers = { Authorization: "Bearer " + token }
+  if (body !== undefined) headers["Content-Type"] = "application/json"
+  const answer = await fetch(path, { method, headers, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body) })
+  if (answer.status === 401 && again) { // the token of a page left open
+    await signIn(name)
+    return call(method, path, body, false)
+  }
+  if (answer.status === 204) return null
+  const value = await answer.json().catch(() => ({}))
+  if (!answer.ok) throw Object.assign(new Error(value.error?.message ?? "Something went wrong."), { status: answer.status, code: value.error?.code })
+  return value
+}
