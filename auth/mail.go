@@ -72,6 +72,9 @@ func (a *Auth) Mail(ctx context.Context, m Mail) error {
 	return a.mailer.SendMail(ctx, m)
 }
 
+// CanMail reports whether anything sends mail.
+func (a *Auth) CanMail() bool { return a.mailer != nil }
+
 // mailer chooses who sends mail; nil: nobody.
 func mailer(a *Auth) Mailer {
 	switch {

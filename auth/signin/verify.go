@@ -47,10 +47,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 			return nil, errEmailVerified
 		}
 	}
-	if err := c.maySend(mailsOther, to, signedIn); err != nil {
-		return nil, err
-	}
-	return ok, l.send(c.Context(), letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
+	return ok, c.mail(c.Context(), mailsOther, to, signedIn, letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
 }
 
 // ok is better-auth's answer of success where there is nothing to tell.
@@ -161,6 +158,9 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 	yes := true
 	user, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{EmailVerified: &yes})
 	if err != nil {
+		return user, err
+	}
+	if err := l.store.deleteNewcomer(ctx, user.ID); err != nil {
 		return user, err
 	}
 	return user, l.auth.Record(ctx, "auth/email_verified", user.ID, nil)
