@@ -54,6 +54,18 @@ func (l limits) class(name string) *rate.Limiter {
 	return rate.New(rate.Limit{Events: limit.Events, Per: limit.Per}, l.now)
 }
 
+// wideShare is how many times as much a /48 may do as one of its networks.
+const wideShare = 16
+
+// wide is class for a /48 of IPv6.
+func (l limits) wide(name string) *rate.Limiter {
+	limit, ok := l.configured[name]
+	if !ok {
+		limit = addressLimits[name]
+	}
+	return rate.New(rate.Limit{Events: wideShare * limit.Events, Per: limit.Per}, l.now)
+}
+
 // check refuses routes of a class that nobody has defined: they would not be
 // limited.
 func (l limits) check(routes []LibraryRoute) error {

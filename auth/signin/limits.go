@@ -149,7 +149,7 @@ func (c *call) setCookie(name, value string, age time.Duration) {
 	}
 	http.SetCookie(c.w, &http.Cookie{
 		Name: c.l.secureName(name), Value: value, Path: "/", MaxAge: seconds,
-		Secure: strings.HasPrefix(c.l.secureName(name), "__Host-"), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: strings.HasPrefix(c.l.secureName(name), "__Host-"), HttpOnly: true, SameSite: c.l.auth.CookieSameSite(),
 	})
 }
 

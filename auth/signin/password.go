@@ -206,6 +206,9 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if err := c.mayGuess(named, known); err != nil {
 		return nil, err
 	}
+	if known {
+		c = c.in(knownClient(c.Context()))
+	}
 	ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
 	switch {
 	case err != nil:
@@ -293,8 +296,8 @@ type changePasswordBody struct {
 	RevokeOtherSessions bool   `json:"revokeOtherSessions"`
 }
 
-// changePassword ends all other sessions, asked to or not: they may be the
-// reason for the change.
+// changePassword ends the other sessions when it is asked to, as better-auth
+// does, or Config.RevokeOnPasswordChange says so.
 func (l *library) changePassword(c *call) (any, error) {
 	var in changePasswordBody
 	if err := c.decode(&in); err != nil {
@@ -329,8 +332,10 @@ func (l *library) changePassword(c *call) (any, error) {
 		if err := l.distrust(ctx, user.ID); err != nil {
 			return err
 		}
-		if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
-			return err
+		if in.RevokeOtherSessions || l.cfg.RevokeOnPasswordChange {
+			if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
+				return err
+			}
 		}
 		return l.passwordChanged(ctx, user)
 	})
@@ -370,7 +375,7 @@ func (l *library) provePassword(c *call, user auth.User, password string) (hash 
 	if _, found, err := l.store.password(c.Context(), user.ID); err != nil || !found {
 		return "", errOr(err, errCredentialNotFound)
 	}
-	ok, err := l.checkPassword(c.Context(), user.ID, password)
+	ok, err := l.checkPassword(knownClient(c.Context()), user.ID, password)
 	if err != nil || !ok {
 		return "", errOr(err, errInvalidPassword)
 	}

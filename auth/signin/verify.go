@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/kitbackend/kit/auth"
 )
@@ -71,7 +72,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 	}
 	k, err := l.peek(c.Context(), c.query("token"), kindVerify, kindChange)
 	if err != nil {
-		return c.fail(err, callback)
+		return c.fail(unverifiable(err), callback)
 	}
 	text := "Confirm that " + mask(k.subject) + " is yours, if it was you who asked for this."
 	if k.kind == kindChange { // of an account that may be another's
@@ -98,6 +99,14 @@ func (l *library) postVerifyEmail(c *call) (any, error) {
 		return nil, err
 	}
 	return l.verifyEmail(c, callback)
+}
+
+// unverifiable gives INVALID_TOKEN the status that it has at this route.
+func unverifiable(err error) error {
+	if errors.Is(err, errInvalidToken) {
+		return errInvalidToken.as(http.StatusUnauthorized).because(err)
+	}
+	return err
 }
 
 // verifyEmail uses a link up. It signs nobody in.
@@ -134,7 +143,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 		return err
 	})
 	if err != nil {
-		return c.fail(err, callback)
+		return c.fail(unverifiable(err), callback)
 	}
 	if callback != "" {
 		return c.redirect(callback)
