@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -66,6 +67,8 @@ type Config struct {
 	// for cookies, by default 1000 in 10 seconds. One of negative Events switches
 	// its class off.
 	RateLimits map[string]RateLimit
+	// Cookies names the cookies and says to whom browsers send them.
+	Cookies Cookies
 	// Profile are the fields that the application adds to its users.
 	Profile []ProfileField
 	// Scopes returns which scopes the access tokens of a user's sessions carry,
@@ -138,6 +141,7 @@ func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 		}
 	}
 	c.validateProfile(&faults)
+	c.Cookies.validate(&faults, host)
 	sealer, err := host.Sealing()
 	faults.Join(err)
 	return sealer, faults.Err()
@@ -169,6 +173,9 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "The mount prefix."},
 		{Key: "appName", Value: c.AppName, Summary: "What mails call the application."},
 		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, beside the own origin."},
+		{Key: "cookieName", Value: cmp.Or(c.Cookies.Session, strings.TrimPrefix(sessionCookie, hostPrefix)), Summary: "The session cookie, without its prefix."},
+		{Key: "cookieSecurePrefix", Value: c.Cookies.SecurePrefix, Summary: "Whether cookies have the prefix __Secure- in place of __Host-."},
+		{Key: "cookieSameSite", Value: sameSiteName(c.Cookies.SameSite), Summary: "With which requests browsers send the cookies."},
 		{Key: "profile", Value: c.profileNames(), Summary: "The fields that the application adds to its users."},
 		{Key: "scopes", Value: c.Scopes != nil, Summary: "Whether access tokens of sessions carry scopes."},
 		{Key: "humanity", Value: c.Humanity != nil, Summary: "Whether routes that send a link or code ask for a proof of humanity."},

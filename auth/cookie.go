@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,6 +22,67 @@ const (
 	csrfCookie    = "__Host-kit_csrf"
 	csrfHeader    = "X-CSRF-Token"
 )
+
+// Prefixes of cookie names on https.
+const (
+	hostPrefix   = "__Host-"
+	securePrefix = "__Secure-"
+)
+
+// Cookies adjusts the cookies; the zero value is the default.
+type Cookies struct {
+	// Session is the name of the session's cookie without its prefix, by default
+	// "kit_session"; "better-auth.session_token" together with SecurePrefix is what
+	// getSessionCookie and other helpers of better-auth look for.
+	Session string
+	// SecurePrefix begins names with "__Secure-" instead of "__Host-", which alone
+	// keeps other hosts of the domain from setting them.
+	SecurePrefix bool
+	// SameSite says with which requests browsers send the cookies; by default
+	// http.SameSiteLaxMode. http.SameSiteNoneMode is for front ends on another site:
+	// it needs https, browsers that block the cookies of third parties drop them,
+	// and what is left against foreign pages are the origin check and the CSRF
+	// token.
+	SameSite http.SameSite
+}
+
+var cookieForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]{0,63}$`)
+
+func (c Cookies) validate(faults *capability.Faults, host capability.Host) {
+	if c.Session != "" && (!cookieForm.MatchString(c.Session) || strings.HasPrefix(c.Session, "kit_") && c.Session != "kit_session") {
+		faults.Add("cookieName", c.Session, "cannot be a cookie's name", "choose letters, digits, dots, hyphens and underscores, no prefix")
+	}
+	switch c.SameSite {
+	case 0, http.SameSiteDefaultMode, http.SameSiteLaxMode, http.SameSiteStrictMode:
+	case http.SameSiteNoneMode:
+		if host.BaseURL.Scheme != "https" {
+			faults.Add("cookieSameSite", "none", "needs https", "serve over https, or leave it out")
+		}
+	default:
+		faults.Add("cookieSameSite", int(c.SameSite), "is no mode", "choose http.SameSiteLaxMode, Strict or None")
+	}
+}
+
+func sameSiteName(mode http.SameSite) string {
+	switch mode {
+	case http.SameSiteStrictMode:
+		return "strict"
+	case http.SameSiteNoneMode:
+		return "none"
+	default:
+		return "lax"
+	}
+}
+
+// CookieSameSite returns the mode of the cookies, for those of a library.
+func (a *Auth) CookieSameSite() http.SameSite {
+	switch mode := a.cfg.Cookies.SameSite; mode {
+	case http.SameSiteStrictMode, http.SameSiteNoneMode:
+		return mode
+	default:
+		return http.SameSiteLaxMode
+	}
+}
 
 var encoding = base64.RawURLEncoding.Strict()
 
@@ -50,7 +112,10 @@ func (a *Auth) signInCookies(s Session, refresh string) []*http.Cookie {
 // that other sites cause.
 func (a *Auth) refreshCookie(s Session, token string) *http.Cookie {
 	c := a.cookie(s, refreshCookie, token)
-	c.Path, c.SameSite = a.refreshPath(), http.SameSiteStrictMode
+	c.Path = a.refreshPath()
+	if c.SameSite != http.SameSiteNoneMode {
+		c.SameSite = http.SameSiteStrictMode
+	}
 	return c
 }
 
@@ -61,7 +126,7 @@ func (a *Auth) refreshPath() string { return a.host.BaseURL.Path + a.cfg.BasePat
 func (a *Auth) cookie(s Session, name, value string) *http.Cookie {
 	c := &http.Cookie{
 		Name: a.cookieName(name), Value: value, Path: "/",
-		Secure: a.secure(), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: a.secure(), HttpOnly: true, SameSite: a.CookieSameSite(),
 	}
 	if s.Remembered {
 		c.MaxAge = max(int(s.EndsAt.Sub(a.host.Now())/time.Second), 1)
@@ -99,10 +164,17 @@ func (a *Auth) cookieValue(r *http.Request, name string) (value string, given bo
 func (a *Auth) secure() bool { return a.host.BaseURL.Scheme == "https" }
 
 func (a *Auth) cookieName(name string) string {
-	if a.secure() {
-		return name
+	prefix, bare := hostPrefix, strings.TrimPrefix(name, hostPrefix)
+	if strings.HasPrefix(name, securePrefix) || a.cfg.Cookies.SecurePrefix {
+		prefix, bare = securePrefix, strings.TrimPrefix(bare, securePrefix)
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-")
+	if name == sessionCookie && a.cfg.Cookies.Session != "" {
+		bare = a.cfg.Cookies.Session
+	}
+	if !a.secure() {
+		return bare
+	}
+	return prefix + bare
 }
 
 // csrf checks that the page which sent the request was told the token of the

@@ -112,6 +112,7 @@ func TestForeignPages(t *testing.T) {
 		"foreign origin":         {map[string]string{"Origin": "https://evil.example"}, "auth/csrf"},
 		"null origin":            {map[string]string{"Origin": "null"}, "auth/csrf"},
 		"plain http origin":      {map[string]string{"Origin": "http://app.example.com"}, "auth/csrf"},
+		"own host on plain http": {map[string]string{"Origin": "http://api.example.com"}, "auth/csrf"},
 		"origin with port":       {map[string]string{"Origin": "https://app.example.com:8443"}, "auth/csrf"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,14 +92,17 @@ type libraryTable struct {
 	routes   []LibraryRoute
 	segments [][]string
 	limiters map[string]*rate.Limiter
+	// wide are those of a /48 of IPv6, in which one party has 65,536 networks.
+	wide map[string]*rate.Limiter
 }
 
 func newLibraryTable(routes []LibraryRoute, limits limits) libraryTable {
-	t := libraryTable{routes: routes, limiters: make(map[string]*rate.Limiter)}
+	t := libraryTable{routes: routes, limiters: make(map[string]*rate.Limiter), wide: make(map[string]*rate.Limiter)}
 	for _, r := range routes {
 		t.segments = append(t.segments, strings.Split(r.Path, "/"))
 		if limiter := limits.class(r.Rate); limiter != nil {
 			t.limiters[r.Rate] = limiter
+			t.wide[r.Rate] = limits.wide(r.Rate)
 		}
 	}
 	return t
@@ -156,7 +159,7 @@ func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() 
 		if info := capability.RequestInfoOf(r.Context()); info != nil { // the log names the row that answered
 			info.Route = a.cfg.BasePath + route.Path
 		}
-		if wait, ok := a.table.allow(route, rate.AddressKey(ipOf(r.Context()))); !ok {
+		if wait, ok := a.table.allow(route, ipOf(r.Context())); !ok {
 			return refuseLibrary(w, r, wait, errTooManyRequests)
 		}
 		if refusal := a.checkHumanity(r, route); refusal != nil {
@@ -180,12 +183,19 @@ func under(path, prefix string) bool {
 
 func ipOf(ctx context.Context) string { return originOf(ctx).ip }
 
-func (t libraryTable) allow(route LibraryRoute, key string) (wait time.Duration, ok bool) {
+func (t libraryTable) allow(route LibraryRoute, ip string) (wait time.Duration, ok bool) {
 	limiter := t.limiters[route.Rate]
 	if limiter == nil {
 		return 0, true
 	}
-	return limiter.Allow(key)
+	if wait, ok := limiter.Allow(rate.AddressKey(ip)); !ok {
+		return wait, false
+	}
+	network := rate.NetworkKey(ip)
+	if !strings.Contains(network, ":") {
+		return 0, true
+	}
+	return t.wide[route.Rate].Allow(network)
 }
 
 // checkHumanity asks the check about a route that sends. It fails closed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -212,5 +213,30 @@ func TestRedirects(t *testing.T) {
 		if n.TrustedOrigin(origin) != want {
 			t.Errorf("%q: %v", origin, !want)
 		}
+	}
+}
+
+// Whoever has a /48 does not have 65,536 times the limit of a /64.
+func TestWideNetworksAreLimited(t *testing.T) {
+	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) {
+		return auth.Library{
+			Routes:  []auth.LibraryRoute{{Method: "POST", Path: "/sign-in/x", Rate: "auth-sign-in"}},
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+		}, nil
+	}}})
+	passed := 0
+	for i := range 100 {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/join", http.NoBody)
+		r.RemoteAddr = fmt.Sprintf("[2001:db8:1:%x::1]:443", i)
+		reply, err := n.Call(httptest.NewRecorder(), r, "/sign-in/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Status == http.StatusNoContent {
+			passed++
+		}
+	}
+	if passed != 3*16 {
+		t.Errorf("%d requests of one /48 passed, want %d", passed, 3*16)
 	}
 }

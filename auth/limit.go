@@ -26,9 +26,11 @@ const (
 
 // accountLimits are the buckets of [Auth.AllowAccount], for each account.
 var accountLimits = map[string]RateLimit{
-	"sign-in": {Events: 10, Per: 10 * time.Minute},
-	"send":    {Events: 5, Per: 30 * time.Minute},
-	"verify":  {Events: 10, Per: 10 * time.Minute},
+	"sign-in":         {Events: 10, Per: 10 * time.Minute},
+	"send":            {Events: 5, Per: 30 * time.Minute},
+	"verify":          {Events: 10, Per: 10 * time.Minute},
+	"sign-up":         {Events: 20, Per: time.Hour},
+	"sign-up-network": {Events: 100, Per: time.Hour},
 }
 
 // limits resolve the names of classes.
@@ -50,6 +52,18 @@ func (l limits) class(name string) *rate.Limiter {
 		return nil
 	}
 	return rate.New(rate.Limit{Events: limit.Events, Per: limit.Per}, l.now)
+}
+
+// wideShare is how many times as much a /48 may do as one of its networks.
+const wideShare = 16
+
+// wide is class for a /48 of IPv6.
+func (l limits) wide(name string) *rate.Limiter {
+	limit, ok := l.configured[name]
+	if !ok {
+		limit = addressLimits[name]
+	}
+	return rate.New(rate.Limit{Events: wideShare * limit.Events, Per: limit.Per}, l.now)
 }
 
 // check refuses routes of a class that nobody has defined: they would not be
@@ -79,9 +93,20 @@ func (l limits) accounts() map[string]*rate.Limiter {
 	return buckets
 }
 
+// AccountLimit returns the limit of a bucket of [Auth.AllowAccount], for a library
+// that counts it over all nodes; on is false when it is switched off.
+func (a *Auth) AccountLimit(bucket string) (limit RateLimit, on bool) {
+	limit, configured := a.cfg.RateLimits[bucket]
+	if !configured {
+		limit = accountLimits[bucket]
+	}
+	return limit, limit.Events > 0
+}
+
 // AllowAccount takes a token of an account's bucket, beside the limit of the
-// address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes) or "verify" (10
-// in 10 minutes), which Config.RateLimits may replace. Refused, it returns how
+// address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes), "verify" (10 in
+// 10 minutes), and for new users "sign-up" (20 an hour) of an address and
+// "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may replace. Refused, it returns how
 // long to wait. The key is whatever names the account to who asks, such as the
 // address that was typed, whether or not there is a user of it; a caller who
 // must not be locked out by strangers puts what proves him known into it. What

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -72,6 +73,9 @@ func (a *Auth) Mail(ctx context.Context, m Mail) error {
 	return a.mailer.SendMail(ctx, m)
 }
 
+// CanMail reports whether anything sends mail.
+func (a *Auth) CanMail() bool { return a.mailer != nil }
+
 // mailer chooses who sends mail; nil: nobody.
 func mailer(a *Auth) Mailer {
 	switch {
@@ -124,12 +128,21 @@ type content struct {
 	App, For   string
 	Subject    string
 	Paragraphs []string
+	// Label is what the button says.
+	Label string
+}
+
+// labels say what the button of a mail does.
+var labels = map[MailKind]string{
+	MailVerifyEmail: "Confirm the address", MailResetPassword: "Choose a new password", MailMagicLink: "Sign in", MailSignInCode: "Sign in",
+	MailSecondFactor: "Sign in", MailChangeEmail: "Confirm the new address", MailApproveChange: "Approve the change",
+	MailDeleteAccount: "Delete my account", MailAccountExists: "Sign in", MailEmailChanged: "Undo the change",
 }
 
 // compose makes a message out of the template of the kind: its first line is the
 // subject, and what follows the text, of which the HTML is made too.
 func compose(m Mail, appName string) (email.Message, error) {
-	c := content{Mail: m, App: appName, For: spell(m.ExpiresIn)}
+	c := content{Mail: m, App: appName, For: spell(m.ExpiresIn), Label: cmp.Or(labels[m.Kind], "Open")}
 	c.Name = greeting(m.Name)
 	if mailTexts.Lookup(string(m.Kind)+".txt") == nil {
 		return email.Message{}, fmt.Errorf("auth: no mail of kind %q", m.Kind)

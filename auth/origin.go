@@ -55,6 +55,11 @@ func (a *Auth) OwnPage(r *http.Request) error {
 	if err := a.cross.Check(r); err != nil {
 		return capability.ErrCSRF.Because(err)
 	}
+	// The check compares hosts: on https a page of plain http may be anybody's.
+	origin := r.Header.Get("Origin")
+	if a.secure() && strings.HasPrefix(origin, "http:") && !a.TrustedOrigin(origin) {
+		return capability.ErrCSRF
+	}
 	return nil
 }
 

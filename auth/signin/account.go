@@ -127,9 +127,6 @@ func (l *library) changeEmail(c *call) (any, error) {
 	case to == user.Email:
 		return nil, errEmailSame
 	}
-	if err := c.maySend(mailsOther, to, false); err != nil {
-		return nil, err
-	}
 	return ok, l.askForChange(c, user, to, false, callback)
 }
 
@@ -182,10 +179,7 @@ func (l *library) deleteUser(c *call) (any, error) {
 			return nil, err
 		}
 	case user.Email != "" && !user.Anonymous:
-		if err := c.maySend(mailsOther, user.Email, true); err != nil {
-			return nil, err
-		}
-		return deleted{true, "Verification email sent"}, l.send(c.Context(), letter{
+		return deleted{true, "Verification email sent"}, c.mail(c.Context(), mailsOther, user.Email, true, letter{
 			Kind: kindDelete, Address: user.Email, UserID: user.ID, targets: targets{Callback: callback},
 		})
 	case !c.isFresh(session):

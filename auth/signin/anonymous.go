@@ -30,6 +30,12 @@ func (l *library) signInAnonymous(c *call) (any, error) {
 	if again {
 		return nil, errAnonymousTwice
 	}
+	if err := c.allowed(l.auth.AllowAccount("sign-up", c.network())); err != nil {
+		return nil, err
+	}
+	if err := c.allowed(l.auth.AllowAccount("sign-up-network", c.widely())); err != nil {
+		return nil, err
+	}
 	user, err := l.auth.CreateUser(c.Context(), auth.NewUser{Name: anonymousName, Anonymous: true})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (l *library) askForChange(c *call, user auth.User, to string, byCode bool, 
 	} else if byCode {
 		m.Kind = letterCode + codeChange
 	}
-	return l.send(c.Context(), m)
+	return c.mail(c.Context(), mailsOther, to, false, m)
 }
 
 // changeMail makes the mail of a step.

@@ -13,23 +13,47 @@ const (
 	clientTTL = 180 * 24 * time.Hour
 )
 
+// clientHeader carries, with clients that keep no cookies, what clientCookie does
+// in a browser: they get it with a sign-in and send it with the next ones.
+const clientHeader = "X-Kit-Client"
+
+// clientSecret is what the client has of an earlier sign-in, or "".
+func (c *call) clientSecret() string {
+	if !isNative(c.r) {
+		return c.cookie(clientCookie)
+	}
+	if given := c.r.Header.Values(clientHeader); len(given) == 1 && len(given[0]) == tokenLength {
+		return given[0]
+	}
+	return ""
+}
+
 // knownTo reports whether this browser has signed in to the account before.
 // Unknown accounts cost the same read.
 func (c *call) knownTo(userID string) (bool, error) {
-	secret := c.cookie(clientCookie)
+	secret := c.clientSecret()
 	if secret == "" {
 		return false, nil
 	}
 	return c.l.store.knowsClient(c.Context(), userID, hashToken(secret))
 }
 
-// rememberClient has the account know this browser.
+// rememberClient has the account know this client. One that another account knows
+// becomes another client: whoever signs in there now is not to be known here.
 func (c *call) rememberClient(user auth.User) error {
-	secret := c.cookie(clientCookie)
-	if len(secret) != tokenLength {
+	secret := c.clientSecret()
+	others, err := c.l.store.clientOfOthers(c.Context(), user.ID, hashToken(secret))
+	if err != nil {
+		return err
+	}
+	if len(secret) != tokenLength || others {
 		secret = newToken()
 	}
-	c.setCookie(clientCookie, secret, clientTTL)
+	if isNative(c.r) {
+		c.w.Header().Set(clientHeader, secret)
+	} else {
+		c.setCookie(clientCookie, secret, clientTTL)
+	}
 	return c.l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		return c.l.store.rememberClient(ctx, user.ID, hashToken(secret), c.l.host.DB.Now(ctx))
 	})

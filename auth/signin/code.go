@@ -90,10 +90,7 @@ func (l *library) mailCode(c *call, kind, to string) (any, error) {
 	case kind == codeForget && l.cfg.DisablePasswords:
 		return nil, errPasswordDisabled
 	}
-	if err := c.maySendTo(what, to); err != nil {
-		return nil, err
-	}
-	return success, l.send(c.Context(), letter{Kind: letterCode + kind, Address: to, Browser: c.asks()})
+	return success, c.mailTo(c.Context(), what, letter{Kind: letterCode + kind, Address: to, Browser: c.asks()})
 }
 
 // codeMail makes the code of a letter. An address that gets none has a code all
@@ -131,7 +128,30 @@ func (l *library) tryCodeOf(c *call, kind, subject, digits string, then func(con
 	if err := c.allowed(l.auth.AllowAccount("verify", subject+"\x00"+c.network())); err != nil {
 		return err
 	}
-	return l.tryCode(c, kind, subject, digits, then)
+	user, _, err := l.auth.UserByEmail(c.Context(), subject)
+	if err != nil {
+		return err
+	}
+	known, err := c.knownTo(user.ID)
+	if err != nil {
+		return err
+	}
+	key := subject
+	if known {
+		key += "\x00" + c.place(known)
+	}
+	wait, err := l.exhausted(c.Context(), wrongCodesADay, "code", key)
+	if err != nil || wait > 0 {
+		return errOr(err, c.allowed(wait, false))
+	}
+	err = l.tryCode(c, kind, subject, digits, then)
+	if !errors.Is(err, errInvalidOTP) {
+		return err
+	}
+	if _, _, failed := l.spend(c.Context(), wrongCodesADay, "code", key); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // checkCode says whether a code is right and leaves it usable.
@@ -232,9 +252,6 @@ func (l *library) requestChangeCode(c *call) (any, error) {
 	}
 	user, err := l.changingUser(c, in)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.maySend(mailsOther, in.NewEmail, false); err != nil {
 		return nil, err
 	}
 	return success, l.askForChange(c, user, in.NewEmail, true, "")

@@ -122,7 +122,7 @@ func TestCodeAttempts(t *testing.T) {
 		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
 			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "verify": {Events: -1},
 		}})
-		code := a.browser().code("ada@example.com", "sign-in")
+		code := a.native().code("ada@example.com", "sign-in")
 		try := func(code string) *answer {
 			return a.browser().post("/sign-in/email-otp", object{"email": "ada@example.com", "otp": code})
 		}
@@ -132,6 +132,72 @@ func TestCodeAttempts(t *testing.T) {
 		}
 		try(code).want(403, "TOO_MANY_ATTEMPTS")
 		try(a.browser().code("ada@example.com", "sign-in")).ok()
+	})
+}
+
+// Three guesses in all, however they are spread over browsers, the last of them
+// kept for the browser that asked.
+func TestCodeTakesThreeGuessesInAll(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
+			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "verify": {Events: -1},
+		}})
+		for strangers := range 4 {
+			address := fmt.Sprintf("ada%d@example.com", strangers)
+			asker := a.browser()
+			code := asker.code(address, "sign-in")
+			looked := 0
+			try := func(b *browser) {
+				if got := b.post("/sign-in/email-otp", object{"email": address, "otp": otherThan(code)}); got.code() == "INVALID_OTP" {
+					looked++
+				}
+			}
+			for range strangers {
+				try(a.browser())
+			}
+			for range 4 {
+				try(asker)
+			}
+			for range 4 {
+				try(a.browser())
+			}
+			if looked != 3 {
+				t.Errorf("%d strangers first: %d guesses were looked at, want 3", strangers, looked)
+			}
+			asker.post("/sign-in/email-otp", object{"email": address, "otp": code}).want(403, "TOO_MANY_ATTEMPTS")
+		}
+	})
+}
+
+// Wrong guesses at an account's codes are bounded a day over all its codes; the
+// owner's client and links are not affected by those of strangers.
+func TestWrongCodesAreBoundedADay(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
+			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "auth-link": {Events: -1}, "verify": {Events: -1}, "send": {Events: -1},
+		}})
+		owner := a.signedUp(ada)
+		looked := 0
+		for range 30 {
+			code := a.native().code(ada, "sign-in")
+			for range 3 {
+				if a.browser().post("/sign-in/email-otp", object{"email": ada, "otp": otherThan(code)}).code() == "INVALID_OTP" {
+					looked++
+				}
+			}
+			a.clock.advance(time.Minute)
+		}
+		if looked != 30 {
+			t.Errorf("%d guesses were looked at in half an hour, want 30", looked)
+		}
+		refused := a.browser().post("/sign-in/email-otp", object{"email": ada, "otp": a.native().code(ada, "sign-in")}).want(429, "TOO_MANY_REQUESTS")
+		if refused.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		owner.post("/sign-in/email-otp", object{"email": ada, "otp": owner.code(ada, "sign-in")}).ok()
+		b := a.browser()
+		b.post("/sign-in/magic-link", object{"email": ada}).ok()
+		b.pressing().do("POST", a.deliver(ada).Link, nil).lead("/")
 	})
 }
 

@@ -36,6 +36,9 @@ type Config struct {
 	RequireVerification bool
 	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.
 	HumanSignUp bool
+	// RevokeOnPasswordChange ends the other sessions of a user whose password
+	// changes, asked to or not; a reset always does.
+	RevokeOnPasswordChange bool
 	// DisableDeletion refuses /delete-user.
 	DisableDeletion bool
 
@@ -139,6 +142,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "library.links", Value: !c.DisableLinks, Summary: "Whether users sign in by a link in a mail."},
 		{Key: "library.codes", Value: !c.DisableCodes, Summary: "Whether users sign in by a code in a mail."},
 		{Key: "library.requireVerification", Value: c.RequireVerification, Summary: "Whether an unproved address keeps its user out."},
+		{Key: "library.revokeOnPasswordChange", Value: c.RevokeOnPasswordChange, Summary: "Whether a changed password ends the other sessions, asked to or not."},
 		{Key: "library.humanSignUp", Value: c.HumanSignUp, Summary: "Whether sign-up asks for a proof of humanity, where one is checked."},
 		{Key: "library.anonymous", Value: c.Anonymous, Summary: "Whether anybody may sign in without a proof."},
 		{Key: "library.usernames", Value: c.Usernames, Summary: "Whether users have a name to sign in by."},

@@ -59,10 +59,10 @@ func (l *library) admit(c *call, user auth.User, method string, remember, factor
 		return entry{}, err
 	}
 	native := isNative(c.r)
+	if err := c.rememberClient(user); err != nil {
+		return entry{}, err
+	}
 	if !native {
-		if err := c.rememberClient(user); err != nil {
-			return entry{}, err
-		}
 		if err := l.keepSession(c, in.Session); err != nil {
 			return entry{}, err
 		}

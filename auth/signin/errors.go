@@ -121,7 +121,7 @@ var (
 	errTooManyAttempts         = newError(http.StatusForbidden, "TOO_MANY_ATTEMPTS", "Too many attempts")
 	errInvalidUsernamePassword = newError(http.StatusUnauthorized, "INVALID_USERNAME_OR_PASSWORD", "Invalid username or password")
 	errUsernameTaken           = newError(http.StatusBadRequest, "USERNAME_IS_ALREADY_TAKEN", "Username is already taken. Please try another.")
-	errUsernameTooShort        = newError(http.StatusBadRequest, "USERNAME_TOO_SHORT", "Username is too short")
+	errUsernameTooShort        = newError(http.StatusUnprocessableEntity, "USERNAME_TOO_SHORT", "Username is too short")
 	errUsernameTooLong         = newError(http.StatusBadRequest, "USERNAME_TOO_LONG", "Username is too long")
 	errInvalidUsername         = newError(http.StatusBadRequest, "INVALID_USERNAME", "Username is invalid")
 	errAnonymousTwice          = newError(http.StatusBadRequest, "ANONYMOUS_USERS_CANNOT_SIGN_IN_AGAIN_ANONYMOUSLY", "Anonymous users cannot sign in again anonymously")

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/oauth2"
 
@@ -344,7 +343,7 @@ func (c *providerClient) profile(known claims) (profile, error) {
 // line.
 func displayName(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if misleads(r) {
 			return -1
 		}
 		return r

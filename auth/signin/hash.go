@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/argon2"
@@ -42,20 +41,11 @@ var (
 // hasher hashes passwords and checks them, no more at a time than there are
 // processors: beyond, callers queue, and beyond the queue they are refused with
 // kit/unavailable. So a flood of sign-ins costs a known amount of memory.
-type hasher struct {
-	slots    chan struct{}
-	waiting  atomic.Int64
-	queue    int64
-	patience time.Duration
-}
+type hasher struct{ *slots }
 
 func newHasher() *hasher {
-	slots := runtime.GOMAXPROCS(0)
-	return &hasher{
-		slots:    make(chan struct{}, slots),
-		queue:    int64(slots) * waitingPerSlot,
-		patience: hashingPatience,
-	}
+	processors := runtime.GOMAXPROCS(0)
+	return &hasher{newSlots(processors, processors*waitingPerSlot, hashingPatience)}
 }
 
 // hash returns the PHC string of a password.
@@ -93,34 +83,15 @@ func (h *hasher) dummy(ctx context.Context, password string) error {
 
 // do runs work in one of the slots.
 func (h *hasher) do(ctx context.Context, work func()) error {
-	select {
-	case h.slots <- struct{}{}:
-	default:
-		if err := h.wait(ctx); err != nil {
-			return err
-		}
+	if err := ctx.Err(); err != nil {
+		return capability.ErrUnavailable.Because(err)
 	}
-	defer func() { <-h.slots }()
+	if err := h.acquire(ctx); err != nil {
+		return err
+	}
+	defer h.release()
 	work()
 	return nil
-}
-
-// wait queues for a slot.
-func (h *hasher) wait(ctx context.Context) error {
-	defer h.waiting.Add(-1)
-	if h.waiting.Add(1) > h.queue {
-		return errHashingBusy
-	}
-	patience := time.NewTimer(h.patience)
-	defer patience.Stop()
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	case <-patience.C:
-		return errHashingBusy
-	case <-ctx.Done():
-		return capability.ErrUnavailable.Because(ctx.Err())
-	}
 }
 
 // livePrefix starts the hashes that need not be made anew.

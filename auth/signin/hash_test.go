@@ -127,9 +127,10 @@ func TestDummyIsOfTheLiveForm(t *testing.T) {
 
 func TestNoMoreHashesThanProcessors(t *testing.T) {
 	h := newHasher()
-	if cap(h.slots) != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d slots", cap(h.slots))
+	if h.free != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d slots", h.free)
 	}
+	processors := h.free
 	var working, peak atomic.Int64
 	var callers sync.WaitGroup
 	for range 50 {
@@ -146,8 +147,8 @@ func TestNoMoreHashesThanProcessors(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if peak.Load() > int64(cap(h.slots)) || h.waiting.Load() != 0 || len(h.slots) != 0 {
-		t.Errorf("%d at once, %d wait, %d slots taken", peak.Load(), h.waiting.Load(), len(h.slots))
+	if peak.Load() > int64(processors) || h.waiting != 0 || h.free != processors {
+		t.Errorf("%d at once, %d wait, %d slots free", peak.Load(), h.waiting, h.free)
 	}
 }
 
@@ -157,7 +158,7 @@ func TestFullQueueRefuses(t *testing.T) {
 		finish := make(chan struct{})
 		hold := func() error { return h.do(t.Context(), func() { <-finish }) }
 		var refused atomic.Int64
-		for range int(h.queue) + cap(h.slots) {
+		for range h.queue + h.free {
 			go func() {
 				if err := hold(); errors.Is(err, capability.ErrUnavailable) {
 					refused.Add(1)
@@ -177,8 +178,8 @@ func TestFullQueueRefuses(t *testing.T) {
 		}
 		<-time.After(hashingPatience) // of the bubble's clock
 		synctest.Wait()
-		if refused.Load() != h.queue || h.waiting.Load() != 0 {
-			t.Errorf("%d of %d gave up, %d wait", refused.Load(), h.queue, h.waiting.Load())
+		if refused.Load() != int64(h.queue) || h.waiting != 0 {
+			t.Errorf("%d of %d gave up, %d wait", refused.Load(), h.queue, h.waiting)
 		}
 		close(finish)
 		synctest.Wait()
@@ -192,7 +193,7 @@ func TestCallerWhoLeftIsNotHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHasher()
 		finish := make(chan struct{})
-		for range cap(h.slots) {
+		for range h.free {
 			go func() { _ = h.do(t.Context(), func() { <-finish }) }()
 		}
 		synctest.Wait()

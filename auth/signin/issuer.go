@@ -269,6 +269,13 @@ func claimsOf(token *oidc.IDToken) (claims, error) {
 	if err := decodeJSON(payload, &known); err != nil {
 		return nil, fmt.Errorf("%w: %w", errIDToken, err)
 	}
+	for _, name := range []string{"exp", "iat", "nbf"} {
+		if value, given := known[name]; given {
+			if _, number := value.(json.Number); !number { // RFC 7519, 2
+				return nil, fmt.Errorf("%w: its %s is no number", errIDToken, name)
+			}
+		}
+	}
 	if known.text("sub") != token.Subject || known.text("iss") != token.Issuer {
 		return nil, fmt.Errorf("%w: it names a claim in two ways", errIDToken)
 	}

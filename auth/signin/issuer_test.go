@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -38,6 +39,7 @@ func TestForgedIDTokens(t *testing.T) {
 		"no issuer":                      func(p *idp) { p.claims = object{"iss": nil} },
 		"over":                           func(p *idp) { p.claims = object{"exp": p.now().Add(-time.Second).Unix()} },
 		"no end":                         func(p *idp) { p.claims = object{"exp": nil} },
+		"an end that is text":            func(p *idp) { p.claims = object{"exp": fmt.Sprint(p.now().Add(time.Hour).Unix())} },
 		"not yet":                        func(p *idp) { p.claims = object{"nbf": p.now().Add(time.Hour).Unix()} },
 		"of tomorrow":                    func(p *idp) { p.claims = object{"iat": p.now().Add(24 * time.Hour).Unix()} },
 		"no subject":                     func(p *idp) { p.claims = object{"sub": nil} },
@@ -310,7 +312,9 @@ func TestNativeIDToken(t *testing.T) {
 		if in["redirect"] != false || in["token"] == "" || in["refreshToken"] == nil || in["user"].(object)["name"] != "Ada Lovelace" {
 			t.Errorf("got %v", in)
 		}
-		bring(p.idToken(nil), "").ok() // no nonce asked, none there
+		once := p.idToken(object{"jti": "once"})
+		bring(once, "").ok() // no nonce asked, none there
+		bring(once, "").want(401, "INVALID_TOKEN")
 		bring(p.idToken(nil), "n").want(401, "INVALID_TOKEN")
 		bring(p.idToken(object{"nonce": "n"}), "").want(401, "INVALID_TOKEN")
 		bring(p.idToken(object{"iat": w.clock.Now().Add(-61 * time.Minute).Unix()}), "").want(401, "INVALID_TOKEN")

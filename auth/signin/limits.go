@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -17,26 +18,35 @@ type limits struct {
 	// stops many addresses that guess at one account; who has signed in to it
 	// before is not one of them, and who has not can still ask for a mail.
 	strangers *rate.Limiter
+	slow      *slowLane
 }
 
 func newLimits(now func() time.Time) limits {
-	return limits{strangers: rate.New(rate.Limit{Events: 100, Per: time.Hour}, now)}
+	return limits{strangers: rate.New(rate.Limit{Events: 100, Per: time.Hour}, now), slow: newSlowLane()}
 }
 
 // mayGuess takes one try at what proves an account, before anything about the
 // account is looked at. A client that the account knows shares its tries with
-// nobody. Refuses with TOO_MANY_REQUESTS.
+// nobody. When strangers together have used up theirs, theirs take seconds, and
+// none is refused for what others did. Refuses with TOO_MANY_REQUESTS.
 func (c *call) mayGuess(account string, known bool) error {
 	err := c.allowed(c.l.auth.AllowAccount("sign-in", account+"\x00"+c.place(known)))
 	if err != nil || known {
 		return err
 	}
-	return c.allowed(c.l.limits.strangers.Allow(account))
+	if _, ok := c.l.limits.strangers.Allow(account); ok {
+		return nil
+	}
+	ok, err := c.l.limits.slow.wait(c.Context(), account, c.widely())
+	if err != nil {
+		return capability.ErrUnavailable.Because(err)
+	}
+	return c.allowed(slowLeast, ok)
 }
 
 // mails are counted apart by whether they let the mailbox's owner in: when
-// strangers have used those up, he has the last of them, and the others let
-// strangers keep him from nothing.
+// strangers have those delayed, he has the last of them, and the others let
+// strangers delay nothing else.
 type mails string
 
 const (
@@ -44,35 +54,55 @@ const (
 	mailsOther mails = "other"
 )
 
-// maySend takes one mail to a mailbox; a client that its owner has used before
-// shares its mails with nobody. Refuses with TOO_MANY_REQUESTS.
-func (c *call) maySend(what mails, mailbox string, known bool) error {
+// mail sends a letter within the quota of its mailbox, which all nodes share. A
+// client that the mailbox's owner has used before shares its mails with nobody
+// and is refused beyond them; the mails of strangers beyond theirs are delayed,
+// see [library.mailOnce]. Refuses with TOO_MANY_REQUESTS and
+// VERIFICATION_EMAIL_NOT_ENABLED.
+func (c *call) mail(ctx context.Context, what mails, mailbox string, known bool, m letter) error {
+	if !c.l.auth.CanMail() {
+		return errMailUnavailable
+	}
+	limit, on := c.l.auth.AccountLimit("send")
+	if !on {
+		return c.l.send(ctx, m)
+	}
 	key := string(what) + "\x00" + mailbox
 	if known {
 		key += "\x00" + c.place(known)
 	}
-	return c.allowed(c.l.auth.AllowAccount("send", key))
+	wait, ok, err := c.l.spend(ctx, limit, "send", key)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		return c.l.send(ctx, m)
+	case known || m.Address != mailbox:
+		return c.allowed(wait, false)
+	default:
+		return c.l.mailOnce(ctx, what, m, wait)
+	}
+}
+
+// mailTo is mail for whoever asks, to the address of the letter.
+func (c *call) mailTo(ctx context.Context, what mails, m letter) error {
+	user, _, err := c.l.auth.UserByEmail(ctx, m.Address)
+	if err != nil {
+		return err
+	}
+	known, err := c.in(ctx).knownTo(user.ID)
+	if err != nil {
+		return err
+	}
+	return c.mail(ctx, what, m.Address, known, m)
 }
 
 // place tells clients at one account apart.
 func (c *call) place(known bool) string {
-	if secret := c.cookie(clientCookie); known && secret != "" {
+	if secret := c.clientSecret(); known && secret != "" {
 		return string(hashToken(secret))
 	}
 	return c.network()
-}
-
-// maySendTo is maySend for whoever asks.
-func (c *call) maySendTo(what mails, mailbox string) error {
-	user, _, err := c.l.auth.UserByEmail(c.Context(), mailbox)
-	if err != nil {
-		return err
-	}
-	known, err := c.knownTo(user.ID)
-	if err != nil {
-		return err
-	}
-	return c.maySend(what, mailbox, known)
 }
 
 func (c *call) allowed(wait time.Duration, ok bool) error {
@@ -90,6 +120,15 @@ func (c *call) network() string {
 		return ""
 	}
 	return rate.AddressKey(origin.IP)
+}
+
+// widely is the network that the client is in, which others share.
+func (c *call) widely() string {
+	origin := capability.RequestInfoOf(c.Context())
+	if origin == nil {
+		return ""
+	}
+	return rate.NetworkKey(origin.IP)
 }
 
 // secureName is a cookie's name where the kit is on https: browsers then take
@@ -110,7 +149,7 @@ func (c *call) setCookie(name, value string, age time.Duration) {
 	}
 	http.SetCookie(c.w, &http.Cookie{
 		Name: c.l.secureName(name), Value: value, Path: "/", MaxAge: seconds,
-		Secure: strings.HasPrefix(c.l.secureName(name), "__Host-"), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: strings.HasPrefix(c.l.secureName(name), "__Host-"), HttpOnly: true, SameSite: c.l.auth.CookieSameSite(),
 	})
 }
 

@@ -69,10 +69,7 @@ func (l *library) sendMagicLink(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.maySendTo(mailsIn, to); err != nil {
-		return nil, err
-	}
-	return ok, l.send(c.Context(), letter{Kind: kindMagic, Address: to, Name: in.Name, Browser: c.asks(), targets: after})
+	return ok, c.mailTo(c.Context(), mailsIn, letter{Kind: kindMagic, Address: to, Name: in.Name, Browser: c.asks(), targets: after})
 }
 
 // targets checks where the browser may go afterwards.

@@ -257,5 +257,47 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 			return err
 		}
 	}
-	return nil
+	return l.sweepNewcomers(ctx)
+}
+
+// newcomerKept is how long a user may take to prove an address that must be
+// proved to enter; longer than any link that proves it is good.
+const newcomerKept = 30 * 24 * time.Hour
+
+// sweepNewcomers deletes users who never proved their address and so never
+// entered; an address that was proved another way takes its user off the list.
+func (l *library) sweepNewcomers(ctx context.Context) error {
+	for {
+		stale, err := l.store.staleNewcomers(ctx, l.host.Now().Add(-newcomerKept), newcomersAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, userID := range stale {
+			if err := l.sweepNewcomer(ctx, userID); err != nil {
+				return err
+			}
+		}
+		if len(stale) < newcomersAtOnce {
+			return nil
+		}
+	}
+}
+
+const newcomersAtOnce = 100
+
+func (l *library) sweepNewcomer(ctx context.Context, userID string) error {
+	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		user, err := l.lockedUser(ctx, userID)
+		if err != nil {
+			return err
+		}
+		sessions, err := l.auth.Sessions(ctx, userID)
+		if err != nil {
+			return err
+		}
+		if user.EmailVerified || len(sessions) > 0 {
+			return l.store.deleteNewcomer(ctx, userID)
+		}
+		return l.auth.DeleteUser(ctx, userID)
+	})
 }

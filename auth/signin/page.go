@@ -18,20 +18,24 @@ type page struct {
 	Code string
 	// Button is what the one button says; empty: there is none.
 	Button string
+	// Failed marks what did not work.
+	Failed bool
+	// App is the application's name, and Home where a way back leads.
+	App, Home string
 	// targets are where the button may lead on to.
 	targets []string
 }
 
 const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:30rem;margin:15vh auto;padding:0 1.5rem;color:#1a1a1a;background:#fff}` +
 	`h1{font-size:1.4rem}button{font:inherit;padding:.6rem 1.4rem;border:0;border-radius:.4rem;background:#1a1a1a;color:#fff;cursor:pointer}` +
-	`small{color:#666}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}button{background:#eee;color:#111}}`
+	`small,.app,.back{color:#666}.app{font-weight:600}.failed{color:#a11}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}button{background:#eee;color:#111}}`
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">
-<title>{{.Title}}</title><style>` + pageStyle + `</style></head>
-<body><h1>{{.Title}}</h1><p>{{.Text}}</p>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">
+<title>{{.Title}} – {{.App}}</title><style>` + pageStyle + `</style></head>
+<body><main><p class="app">{{.App}}</p><h1{{if .Failed}} class="failed"{{end}}>{{.Title}}</h1><p>{{.Text}}</p>
 {{- if .Button}}<form method="post"><button>{{.Button}}</button></form>{{end}}
-{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}</body></html>
+{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}<p class="back"><a class="back" href="{{.Home}}">Back to {{.App}}</a></p></main></body></html>
 `))
 
 var pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'"
@@ -47,6 +51,7 @@ var errorCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // page returns HTML. Its address holds a token, so it is told to this origin
 // alone; browsers then still name the origin when the button posts.
 func (c *call) page(status int, p page) (any, error) {
+	p.App, p.Home = c.l.auth.AppName(), c.l.host.BaseURL.Path+"/"
 	policy := pagePolicy
 	for _, target := range p.targets { // a redirect after a form's post needs leave too
 		if origin := originOfURL(target); origin != "" {
@@ -104,7 +109,7 @@ func (c *call) fail(err error, target string) (any, error) {
 	default:
 		return c.page(refusal.Status, page{
 			Title: "This link does not work", Text: "It has been used, it is too old, or it was not copied in full. Ask for another one.",
-			Code: refusal.Code,
+			Code: refusal.Code, Failed: true,
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-webauthn/webauthn/protocol"
@@ -392,7 +391,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 // passkeyName trims what a user calls a passkey. Refuses with VALIDATION_ERROR.
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
-	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, misleads) {
 		return "", errValidation.saying("name is text of at most %d bytes.", maxPasskeyName)
 	}
 	return name, nil

@@ -65,7 +65,12 @@ func (l *library) signUp(c *call) (any, error) {
 		if err := l.store.setPassword(ctx, id.New(l.host.DB.Now(ctx)), user.ID, hash, l.host.DB.Now(ctx)); err != nil {
 			return err
 		}
-		return l.send(ctx, letter{Kind: kindVerify, Address: n.Email, targets: targets{Callback: in.CallbackURL}})
+		if l.cfg.RequireVerification {
+			if err := l.store.insertNewcomer(ctx, user.ID, l.host.DB.Now(ctx)); err != nil {
+				return err
+			}
+		}
+		return l.welcome(c, ctx, letter{Kind: kindVerify, Address: n.Email, targets: targets{Callback: in.CallbackURL}})
 	})
 	switch {
 	case errors.Is(err, auth.ErrEmailTaken): // by one who was faster
@@ -83,6 +88,15 @@ func (l *library) signUp(c *call) (any, error) {
 		return nil, err
 	}
 	return l.signUpAnswer(c, e)
+}
+
+// welcome mails to the address of a sign-up. Without anything that sends mail a
+// sign-up is refused only where its address must be proved.
+func (l *library) welcome(c *call, ctx context.Context, m letter) error {
+	if !l.auth.CanMail() && !l.cfg.RequireVerification {
+		return nil
+	}
+	return c.mailTo(ctx, mailsOther, m)
 }
 
 // readSignUp checks a sign-up and hashes its password: for a taken address too,
@@ -109,7 +123,10 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 	if n.Profile, err = c.fields(); err != nil {
 		return n, "", err
 	}
-	if err := c.maySendTo(mailsOther, n.Email); err != nil {
+	if err := c.allowed(l.auth.AllowAccount("sign-up", c.network())); err != nil {
+		return n, "", err
+	}
+	if err := c.allowed(l.auth.AllowAccount("sign-up-network", c.widely())); err != nil {
 		return n, "", err
 	}
 	hash, err = l.newPassword(c.Context(), in.Password)
@@ -121,7 +138,7 @@ func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
 	if !l.cfg.RequireVerification {
 		return nil, errUserExists
 	}
-	if err := l.send(c.Context(), letter{Kind: letterSignUp, Address: n.Email}); err != nil {
+	if err := l.welcome(c, c.Context(), letter{Kind: letterSignUp, Address: n.Email}); err != nil {
 		return nil, err
 	}
 	now := l.host.DB.Now(c.Context())
@@ -189,6 +206,9 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if err := c.mayGuess(named, known); err != nil {
 		return nil, err
 	}
+	if known {
+		c = c.in(knownClient(c.Context()))
+	}
 	ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
 	switch {
 	case err != nil:
@@ -208,10 +228,8 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 // resendVerification keeps out who knows the password and has not proved the
 // address, and mails him the link again.
 func (l *library) resendVerification(c *call, user auth.User, target string) error {
-	if err := c.maySend(mailsOther, user.Email, true); err != nil {
-		return err
-	}
-	if err := l.send(c.Context(), letter{Kind: kindVerify, Address: user.Email, targets: targets{Callback: target}}); err != nil {
+	m := letter{Kind: kindVerify, Address: user.Email, targets: targets{Callback: target}}
+	if err := c.mail(c.Context(), mailsOther, user.Email, true, m); err != nil {
 		return err
 	}
 	return errEmailNotVerified
@@ -278,8 +296,8 @@ type changePasswordBody struct {
 	RevokeOtherSessions bool   `json:"revokeOtherSessions"`
 }
 
-// changePassword ends all other sessions, asked to or not: they may be the
-// reason for the change.
+// changePassword ends the other sessions when it is asked to, as better-auth
+// does, or Config.RevokeOnPasswordChange says so.
 func (l *library) changePassword(c *call) (any, error) {
 	var in changePasswordBody
 	if err := c.decode(&in); err != nil {
@@ -314,8 +332,10 @@ func (l *library) changePassword(c *call) (any, error) {
 		if err := l.distrust(ctx, user.ID); err != nil {
 			return err
 		}
-		if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
-			return err
+		if in.RevokeOtherSessions || l.cfg.RevokeOnPasswordChange {
+			if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
+				return err
+			}
 		}
 		return l.passwordChanged(ctx, user)
 	})
@@ -355,7 +375,7 @@ func (l *library) provePassword(c *call, user auth.User, password string) (hash 
 	if _, found, err := l.store.password(c.Context(), user.ID); err != nil || !found {
 		return "", errOr(err, errCredentialNotFound)
 	}
-	ok, err := l.checkPassword(c.Context(), user.ID, password)
+	ok, err := l.checkPassword(knownClient(c.Context()), user.ID, password)
 	if err != nil || !ok {
 		return "", errOr(err, errInvalidPassword)
 	}

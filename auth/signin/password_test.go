@@ -129,6 +129,13 @@ func TestChangePassword(t *testing.T) {
 		if got["token"] == nil || got["user"].(object)["email"] != "ada@example.com" {
 			t.Errorf("%v", got)
 		}
+		kept := a.signedUp("bob@example.com")
+		elsewhere := a.browser()
+		elsewhere.post("/sign-in/email", object{"email": "bob@example.com", "password": password}).ok()
+		kept.post("/change-password", object{"currentPassword": password, "newPassword": "another one here"}).ok()
+		if elsewhere.user() == nil {
+			t.Error("a session ended that nobody asked to end")
+		}
 		if other.user() != nil {
 			t.Error("another session outlived the change of the password")
 		}

@@ -120,7 +120,7 @@ func TestApple(t *testing.T) {
 	}
 	native := func(nonce string) *answer {
 		return w.native().post("/sign-in/social", object{"provider": "apple", "idToken": object{
-			"token": p.idToken(object{"aud": "com.example.app", "nonce": text.String()}), "nonce": nonce}})
+			"token": p.idToken(object{"aud": "com.example.app", "nonce": text.String(), "jti": nonce}), "nonce": nonce}})
 	}
 	native("n").ok()
 	native(text.String()).ok()

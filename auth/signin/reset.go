@@ -40,11 +40,8 @@ func (l *library) requestReset(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.maySendTo(mailsIn, to); err != nil {
-		return nil, err
-	}
 	return resetRequested{true, "If this email exists in our system, check your email for the reset link"},
-		l.send(c.Context(), letter{Kind: kindReset, Address: to, targets: targets{Callback: callback}})
+		c.mailTo(c.Context(), mailsIn, letter{Kind: kindReset, Address: to, targets: targets{Callback: callback}})
 }
 
 // getReset leads from the mail to the application's form, which gets the token;

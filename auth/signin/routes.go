@@ -85,6 +85,6 @@ func (l *library) getError(c *call) (any, error) {
 	return c.page(http.StatusOK, page{
 		Title: "This did not work",
 		Text:  "Go back and try again.",
-		Code:  code,
+		Code:  code, Failed: true,
 	})
 }

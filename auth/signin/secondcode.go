@@ -49,10 +49,7 @@ func (l *library) sendSecondCode(c *call) (any, error) {
 	if err := l.mayMail(c, p); err != nil {
 		return nil, err
 	}
-	if err := c.maySend(mailsOther, p.user.Email, true); err != nil {
-		return nil, err
-	}
-	return ok, l.send(c.Context(), letter{
+	return ok, c.mail(c.Context(), mailsOther, p.user.Email, true, letter{
 		Kind: letterCode + kindSecondFactor, Address: p.user.Email, UserID: p.user.ID, Waiting: p.subject(),
 	})
 }

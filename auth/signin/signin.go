@@ -20,8 +20,24 @@
 //     code of the sign-up itself removes what was set before: password, linked
 //     accounts, factors, sessions. Whoever registered a foreign address first
 //     keeps nothing.
-//   - Guessing is slowed down for the one who guesses: per address, and per
-//     account for clients the account does not know. Nobody can lock another out.
+//   - Guessing is limited for each address at an account, and for clients that the
+//     account knows apart from all others: a browser by a cookie, an application by
+//     the X-Kit-Client that it got with its last sign-in. Beyond what strangers
+//     together may guess, their guesses take seconds and are not refused; beyond
+//     what they may have mailed, one mail is sent as soon as there may be one. A
+//     mailed code takes three guesses in all, and an account 30 wrong ones a day;
+//     links and passkeys are a way in that strangers cannot use up.
+//   - What changes how a user signs in takes a fresh proof: a session, by its cookie
+//     or session token, that began or was confirmed within Config.FreshAge, the
+//     password, or the second factor where one is on. An access token alone never
+//     suffices; /verify-password and /two-factor/verify-totp answer it an
+//     X-Kit-Fresh that does for ten minutes. The refusal is SESSION_NOT_FRESH.
+//
+// Clients without cookies keep what Set-Auth-Token carries and send it as their
+// bearer token: it lives as long as the session, renews itself, and proves the
+// session to this library alone. GET /token changes it for an access token of the
+// kit's routes, whose issuer and audience are the base URL and whose keys are at
+// GET /jwks, both below the base path.
 package signin
 
 import (

@@ -436,10 +436,28 @@ func (l *library) nativeIdentity(c *call, p *providerClient, t nativeToken) (ide
 	case err != nil:
 		return identity{}, errInvalidToken.as(http.StatusUnauthorized).because(err)
 	}
+	if err := l.spendToken(c, t.Token); err != nil {
+		return identity{}, err
+	}
 	if known.Name == "" {
 		known.Name = t.User.name()
 	}
 	return identity{client: p, profile: known}, nil
+}
+
+// spendToken notes an ID token that an application has brought: it is good once,
+// for as long as it could be brought again. Refuses with INVALID_TOKEN.
+func (l *library) spendToken(c *call, token string) error {
+	signed := token[:strings.LastIndexByte(token, '.')+1] // a signature may have several spellings
+	spent := false
+	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
+		spent, err = l.store.spendToken(ctx, hashToken(signed), l.host.DB.Now(ctx).Add(maxNativeAge+idTokenLeeway))
+		return err
+	})
+	if err == nil && !spent {
+		err = errInvalidToken.as(http.StatusUnauthorized)
+	}
+	return err
 }
 
 // signInNative signs in by an ID token.

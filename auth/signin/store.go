@@ -184,13 +184,6 @@ func (s store) takeCode(ctx context.Context, c code) (taken bool, err error) {
 	return true, s.deleteCode(ctx, c.kind, c.subject)
 }
 
-// refundCode gives back an attempt that was right.
-func (s store) refundCode(ctx context.Context, c code) error {
-	_, err := s.db.Exec(ctx, `UPDATE signin_code SET attempts = attempts - 1
-		WHERE kind = $1 AND subject = $2 AND browser = $3 AND attempts > 0`, c.kind, c.subject, c.browser)
-	return err
-}
-
 func (s store) deleteCode(ctx context.Context, kind, subject string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM signin_code WHERE kind = $1 AND subject = $2`, kind, subject)
 	return err
@@ -205,6 +198,13 @@ func (s store) knowsClient(ctx context.Context, userID string, hash []byte) (boo
 	return found, err
 }
 
+// clientOfOthers reports whether an account of somebody else knows a client.
+func (s store) clientOfOthers(ctx context.Context, userID string, hash []byte) (bool, error) {
+	_, found, err := database.Get(ctx, s.db, scanText,
+		`SELECT user_id FROM signin_client WHERE secret_hash = $2 AND user_id <> $1 LIMIT 1`, userID, hash)
+	return found, err
+}
+
 func (s store) rememberClient(ctx context.Context, userID string, hash []byte, now time.Time) error {
 	if _, err := s.db.Exec(ctx, `INSERT INTO signin_client (secret_hash, user_id, seen_at) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, secret_hash) DO UPDATE SET seen_at = excluded.seen_at`, hash, userID, now.UnixMilli()); err != nil {
@@ -214,6 +214,25 @@ func (s store) rememberClient(ctx context.Context, userID string, hash []byte, n
 		SELECT secret_hash FROM signin_client WHERE user_id = $1 ORDER BY seen_at DESC, secret_hash LIMIT 1000 OFFSET $2)`,
 		userID, clientsPerUser)
 	return err
+}
+
+// insertNewcomer notes a user who has yet to prove an address to enter.
+func (s store) insertNewcomer(ctx context.Context, userID string, now time.Time) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO signin_newcomer (user_id, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		userID, now.UnixMilli())
+	return err
+}
+
+// deleteNewcomer notes that a user has proved an address.
+func (s store) deleteNewcomer(ctx context.Context, userID string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM signin_newcomer WHERE user_id = $1`, userID)
+	return err
+}
+
+// staleNewcomers lists those of before an instant.
+func (s store) staleNewcomers(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT user_id FROM signin_newcomer WHERE created_at < $1 ORDER BY created_at LIMIT $2`,
+		before.UnixMilli(), limit)
 }
 
 func (s store) forgetClients(ctx context.Context, userID string) error {

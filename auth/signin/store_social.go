@@ -81,6 +81,13 @@ func (s store) ownAccount(ctx context.Context, userID, id string) (account, bool
 		WHERE user_id = $1 AND id = $2`, userID, id)
 }
 
+// spendToken returns false for a token that was spent before.
+func (s store) spendToken(ctx context.Context, hash []byte, until time.Time) (spent bool, err error) {
+	n, err := s.db.Exec(ctx, `INSERT INTO signin_spent_token (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+		hash, until.UnixMilli())
+	return n == 1, err
+}
+
 // setScopes keeps what a user has granted at the provider.
 func (s store) setScopes(ctx context.Context, id, scopes string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE signin_account SET scopes = $2, updated_at = $3 WHERE id = $1`, id, scopes, now.UnixMilli())

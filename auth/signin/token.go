@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -122,9 +124,9 @@ func hashCode(salt []byte, digits string) []byte {
 
 // tryCode checks a code and, unless it is only looked at, uses it up and runs
 // then in the same transaction. It may be the code that this browser has asked
-// for, or the last one that any client has. A wrong one costs one of three
-// attempts at both, which stay spent. Refuses with INVALID_OTP, OTP_EXPIRED and
-// TOO_MANY_ATTEMPTS.
+// for, or the last one that any client has. A code takes three guesses in all,
+// however they are spread; the browser that asked for it always has one of them.
+// Refuses with INVALID_OTP, OTP_EXPIRED and TOO_MANY_ATTEMPTS.
 func (l *library) tryCode(c *call, kind, subject, digits string, then func(context.Context) error) error {
 	var refusal error
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
@@ -134,7 +136,7 @@ func (l *library) tryCode(c *call, kind, subject, digits string, then func(conte
 			return err // an attempt is spent, so it commits
 		}
 		if then == nil {
-			return l.store.refundCode(ctx, right)
+			return l.store.countGuess(ctx, right, -1)
 		}
 		taken, err := l.store.takeCode(ctx, right)
 		if err == nil && !taken {
@@ -155,23 +157,52 @@ func (l *library) tryCode(c *call, kind, subject, digits string, then func(conte
 // rightCode finds the code that the digits are, or how they are wrong: about the
 // browser's own code, if it has one.
 func (l *library) rightCode(ctx context.Context, browser []byte, kind, subject, digits string) (right code, refusal, err error) {
+	codes, err := l.store.codesAt(ctx, kind, subject)
+	if err != nil {
+		return code{}, nil, err
+	}
 	for _, from := range [][]byte{browser, anywhere} {
-		if from == nil {
+		i := slices.IndexFunc(codes, func(c code) bool { return from != nil && bytes.Equal(c.browser, from) })
+		if i < 0 {
+			if len(from) == 0 && from != nil && refusal == nil {
+				refusal = errInvalidOTP
+			}
 			continue
 		}
-		c, found, err := l.store.tryCode(ctx, kind, subject, from)
+		c := codes[i]
+		if len(from) == 0 && slices.ContainsFunc(codes, func(own code) bool {
+			return bytes.Equal(own.browser, browser) && bytes.Equal(own.hash, c.hash) && len(browser) > 0
+		}) {
+			continue // the browser's own, which was looked at
+		}
+		wrong, err := l.guess(ctx, c, codes, digits)
 		if err != nil {
 			return code{}, nil, err
 		}
-		wrong := l.judgeCode(ctx, c, found, digits)
 		if wrong == nil {
 			return c, nil, nil
 		}
-		if refusal == nil && (found || len(from) == 0) {
+		if refusal == nil {
 			refusal = wrong
 		}
 	}
 	return code{}, refusal, nil
+}
+
+// guess spends an attempt at a code.
+func (l *library) guess(ctx context.Context, c code, codes []code, digits string) (refusal, err error) {
+	most := int64(codeAttempts)
+	if len(c.browser) == 0 && slices.ContainsFunc(codes, func(own code) bool {
+		return len(own.browser) > 0 && bytes.Equal(own.hash, c.hash)
+	}) {
+		most-- // the last one is the browser's that asked
+	}
+	if c.attempts++; c.attempts > most {
+		c.attempts = codeAttempts + 1
+	} else if err := l.store.countGuess(ctx, c, 1); err != nil {
+		return nil, err
+	}
+	return l.judgeCode(ctx, c, true, digits), nil
 }
 
 func (l *library) judgeCode(ctx context.Context, c code, found bool, digits string) error {

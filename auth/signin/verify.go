@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/kitbackend/kit/auth"
 )
@@ -47,10 +48,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 			return nil, errEmailVerified
 		}
 	}
-	if err := c.maySend(mailsOther, to, signedIn); err != nil {
-		return nil, err
-	}
-	return ok, l.send(c.Context(), letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
+	return ok, c.mail(c.Context(), mailsOther, to, signedIn, letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
 }
 
 // ok is better-auth's answer of success where there is nothing to tell.
@@ -74,7 +72,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 	}
 	k, err := l.peek(c.Context(), c.query("token"), kindVerify, kindChange)
 	if err != nil {
-		return c.fail(err, callback)
+		return c.fail(unverifiable(err), callback)
 	}
 	text := "Confirm that " + mask(k.subject) + " is yours, if it was you who asked for this."
 	if k.kind == kindChange { // of an account that may be another's
@@ -101,6 +99,14 @@ func (l *library) postVerifyEmail(c *call) (any, error) {
 		return nil, err
 	}
 	return l.verifyEmail(c, callback)
+}
+
+// unverifiable gives INVALID_TOKEN the status that it has at this route.
+func unverifiable(err error) error {
+	if errors.Is(err, errInvalidToken) {
+		return errInvalidToken.as(http.StatusUnauthorized).because(err)
+	}
+	return err
 }
 
 // verifyEmail uses a link up. It signs nobody in.
@@ -137,7 +143,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 		return err
 	})
 	if err != nil {
-		return c.fail(err, callback)
+		return c.fail(unverifiable(err), callback)
 	}
 	if callback != "" {
 		return c.redirect(callback)
@@ -161,6 +167,9 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 	yes := true
 	user, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{EmailVerified: &yes})
 	if err != nil {
+		return user, err
+	}
+	if err := l.store.deleteNewcomer(ctx, user.ID); err != nil {
 		return user, err
 	}
 	return user, l.auth.Record(ctx, "auth/email_verified", user.ID, nil)

@@ -70,8 +70,8 @@ func TestVerifyEmailByScript(t *testing.T) {
 	if got := decoded[object](page.get(token).ok()); got["status"] != true {
 		t.Errorf("%v", got)
 	}
-	page.get(token).want(400, "INVALID_TOKEN")
-	page.get("/verify-email").want(400, "INVALID_TOKEN")
+	page.get(token).want(401, "INVALID_TOKEN")
+	page.get("/verify-email").want(401, "INVALID_TOKEN")
 	page.get(token+"&callbackURL="+url.QueryEscape("https://evil.example")).want(403, "INVALID_CALLBACK_URL")
 
 	page = a.signedUp("bob@example.com")

@@ -17,3 +17,21 @@ func AddressKey(ip string) string {
 	}
 	return prefix.String()
 }
+
+// NetworkKey is the network an address lies in, which one party may have the
+// whole of: /24 of IPv4, /48 of IPv6.
+func NetworkKey(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ip
+	}
+	bits := 48
+	if addr = addr.Unmap(); addr.Is4() {
+		bits = 24
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return ip
+	}
+	return prefix.String()
+}

@@ -1,0 +1,55 @@
+package signin
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+)
+
+// spend moves until when a quota is spent by one event, unless that were more
+// than its period ahead. What a clock that was ahead has written counts as
+// nothing.
+func (s store) spend(ctx context.Context, hash []byte, now time.Time, limit auth.RateLimit) (spent bool, err error) {
+	step := (limit.Per / time.Duration(limit.Events)).Milliseconds()
+	n, err := s.db.Exec(ctx, `INSERT INTO signin_quota (hash, spent_until) VALUES ($1, $2)
+		ON CONFLICT (hash) DO UPDATE SET spent_until = $3 + (CASE WHEN signin_quota.spent_until BETWEEN $4 AND $5 THEN signin_quota.spent_until ELSE $4 END)
+		WHERE $3 + (CASE WHEN signin_quota.spent_until BETWEEN $4 AND $5 THEN signin_quota.spent_until ELSE $4 END) <= $6`,
+		hash, now.UnixMilli()+step, step, now.UnixMilli(), now.Add(limit.Per).UnixMilli()+step, now.Add(limit.Per).UnixMilli())
+	return n == 1, err
+}
+
+// overspend takes an event that is due later.
+func (s store) overspend(ctx context.Context, hash []byte, now time.Time, limit auth.RateLimit) error {
+	step := (limit.Per / time.Duration(limit.Events)).Milliseconds()
+	_, err := s.db.Exec(ctx, `UPDATE signin_quota SET spent_until = spent_until + $2 WHERE hash = $1 AND spent_until <= $3`,
+		hash, step, now.Add(limit.Per).UnixMilli())
+	return err
+}
+
+// spentUntil is the zero time for a quota of which nothing was spent.
+func (s store) spentUntil(ctx context.Context, hash []byte) (time.Time, error) {
+	until, _, err := database.Get(ctx, s.db, scanInt, `SELECT spent_until FROM signin_quota WHERE hash = $1`, hash)
+	return time.UnixMilli(until), err
+}
+
+// codesAt lists the codes of a subject that a guess from a browser is about: its
+// own, and the last one that any client has; with each, whether a browser has
+// asked for it. In a transaction nobody else guesses meanwhile.
+func (s store) codesAt(ctx context.Context, kind, subject string) ([]code, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (c code, err error) {
+		var expires int64
+		err = row.Scan(&c.browser, &c.salt, &c.hash, &c.attempts, &expires)
+		c.kind, c.subject, c.expiresAt = kind, subject, time.UnixMilli(expires)
+		return c, err
+	}, `SELECT browser, salt, code_hash, attempts, expires_at FROM signin_code WHERE kind = $1 AND subject = $2
+		ORDER BY browser `+database.Text("", "FOR UPDATE"), kind, subject)
+}
+
+// countGuess counts a guess at a code, by however many browsers it was asked for.
+func (s store) countGuess(ctx context.Context, c code, by int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE signin_code SET attempts = attempts + $4 WHERE kind = $1 AND subject = $2 AND code_hash = $3
+		AND attempts + $4 >= 0`, c.kind, c.subject, c.hash, by)
+	return err
+}
