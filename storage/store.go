@@ -121,11 +121,20 @@ func (s store) atPath(ctx context.Context, namespace, owner, path string) (Objec
 		WHERE namespace = $1 AND owner_id = $2 AND path = $3 AND state = 'ready'`, namespace, owner, path)
 }
 
+// from is where a page begins: one bound, so that the index is entered there.
+func from(prefix, after string) (operator, bound string) {
+	if after < prefix || after == "" {
+		return ">=", prefix
+	}
+	return ">", after
+}
+
 // below lists the ready objects whose paths begin with a prefix, by path.
 func (s store) below(ctx context.Context, namespace, owner, prefix, after string, limit int) ([]Object, error) {
+	operator, bound := from(prefix, after)
 	return database.All(ctx, s.db, scanObject, `SELECT `+columns+` FROM storage_object
-		WHERE namespace = $1 AND owner_id = $2 AND state = 'ready' AND path >= $3 AND path > $4 AND path < $5 ORDER BY path LIMIT $6`,
-		namespace, owner, prefix, after, prefix+highest, limit)
+		WHERE namespace = $1 AND owner_id = $2 AND state = 'ready' AND path `+operator+` $3 AND path < $4 ORDER BY path LIMIT $5`,
+		namespace, owner, bound, prefix+highest, limit)
 }
 
 // highest sorts after every continuation of a path: no path holds it.
@@ -144,15 +153,17 @@ func (e entry) after() string {
 
 // The walk goes from one entry to the next by the index: below a common prefix
 // it reads one row, however many there are.
-var folderSQL = `WITH RECURSIVE walk (n, path) AS (
+func folderSQL(operator string) string {
+	return `WITH RECURSIVE walk (n, path) AS (
 	SELECT 1, (SELECT o.path FROM storage_object AS o
-		WHERE o.namespace = $1 AND o.owner_id = $2 AND o.state = 'ready' AND o.path >= $3 AND o.path > $4 AND o.path < $5 ORDER BY o.path LIMIT 1)
+		WHERE o.namespace = $1 AND o.owner_id = $2 AND o.state = 'ready' AND o.path ` + operator + ` $4 AND o.path < $5 ORDER BY o.path LIMIT 1)
 	UNION ALL
 	SELECT walk.n + 1, (SELECT o.path FROM storage_object AS o
 		WHERE o.namespace = $1 AND o.owner_id = $2 AND o.state = 'ready' AND o.path < $5
 			AND o.path > CASE WHEN ` + cutSQL("walk.path") + ` = 0 THEN walk.path ELSE substr(walk.path, 1, ` + cutSQL("walk.path") + `) || $7 END
 		ORDER BY o.path LIMIT 1) FROM walk WHERE walk.n < $6 AND walk.path IS NOT NULL
 ) SELECT path, ` + cutSQL("path") + ` FROM walk WHERE path IS NOT NULL ORDER BY n`
+}
 
 // cutSQL is the length up to the first slash behind the prefix, 0 without one.
 func cutSQL(path string) string {
@@ -163,6 +174,7 @@ func cutSQL(path string) string {
 
 // folder lists the entries right below a prefix.
 func (s store) folder(ctx context.Context, namespace, owner, prefix, after string, limit int) ([]entry, error) {
+	operator, bound := from(prefix, after)
 	return database.All(ctx, s.db, func(row database.Scanner) (e entry, err error) {
 		var cut int
 		if err := row.Scan(&e.path, &cut); err != nil || cut == 0 {
@@ -170,7 +182,7 @@ func (s store) folder(ctx context.Context, namespace, owner, prefix, after strin
 		}
 		e.prefix = string([]rune(e.path)[:cut])
 		return e, nil
-	}, folderSQL, namespace, owner, prefix, after, prefix+highest, limit, highest)
+	}, folderSQL(operator), namespace, owner, prefix, bound, prefix+highest, limit, highest)
 }
 
 var atPathsSQL = `SELECT ` + columns + ` FROM storage_object
