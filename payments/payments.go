@@ -190,9 +190,9 @@ func (p *Payments) jobs() []jobs.Binding {
 
 func (p *Payments) health() []capability.HealthKey {
 	return []capability.HealthKey{
-		{Key: "failedWebhooks", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_delivery WHERE retry_at IS NOT NULL LIMIT 10000) AS n`)},
-		{Key: "owedClawbacks", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_charge WHERE retry_at IS NOT NULL LIMIT 10000) AS n`)},
-		{Key: "unacknowledged", Read: p.store.count(`SELECT COUNT(*) FROM (SELECT 1 FROM payments_purchase WHERE acknowledged = 'pending' LIMIT 10000) AS n`)},
+		{Key: "failedWebhooks", Read: p.store.count(countFailedWebhooks)},
+		{Key: "owedClawbacks", Read: p.store.count(countOwedClawbacks)},
+		{Key: "unacknowledged", Read: p.store.count(countUnacknowledged)},
 	}
 }
 

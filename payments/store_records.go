@@ -331,6 +331,13 @@ func (s store) sweep(ctx context.Context, now Instant, limit int) (removed int64
 	return removed, nil
 }
 
+// The counts that health shows, each up to a bound.
+const (
+	countFailedWebhooks = `SELECT COUNT(*) FROM (SELECT 1 FROM payments_delivery WHERE retry_at IS NOT NULL LIMIT 10000) AS n`
+	countOwedClawbacks  = `SELECT COUNT(*) FROM (SELECT 1 FROM payments_charge WHERE retry_at IS NOT NULL LIMIT 10000) AS n`
+	countUnacknowledged = `SELECT COUNT(*) FROM (SELECT 1 FROM payments_purchase WHERE acknowledged = 'pending' LIMIT 10000) AS n`
+)
+
 // count is a value of the health of payments, from an index and bounded.
 func (s store) count(query string) func(context.Context) (any, error) {
 	return func(ctx context.Context) (any, error) {
