@@ -34,6 +34,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -54,6 +55,7 @@ func everything() []kit.Option {
 		kit.WithStorage(storage.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
+		kit.WithTesters(testers.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),

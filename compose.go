@@ -29,6 +29,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -220,6 +221,18 @@ func WithSupport(cfg support.Config) Option {
 	}, func(k *Kit, s *support.Support) {
 		k.support = s
 		k.listeners = append(k.listeners, s.Run)
+	})
+}
+
+// WithTesters composes a closed test: the roster, invitations, reminders and a
+// forecast. It needs email. New fails when constants of the forecast changed
+// without a new version.
+func WithTesters(cfg testers.Config) Option {
+	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (*testers.Testers, error) {
+		return testers.New(host, cfg, testers.Peers{Audit: a.kit.audit, Email: a.kit.email, Auth: a.kit.auth})
+	}, func(k *Kit, t *testers.Testers) {
+		k.testers = t
+		k.prepare = append(k.prepare, t.Prepare)
 	})
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -51,6 +52,7 @@ type Kit struct {
 	ledger       *ledger.Ledger
 	vector       *vector.Vector
 	support      *support.Support
+	testers      *testers.Testers
 	storage      *storage.Storage
 	payments     *payments.Payments
 	leaderboard  *leaderboard.Leaderboard
@@ -84,6 +86,8 @@ type Kit struct {
 	friends  func(context.Context, []string) ([]string, error)
 	// attachments are where support keeps files; without storage it names them.
 	attachments support.Files
+	// prepare is what capabilities do once the schema is there.
+	prepare []func(context.Context) error
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
 }
@@ -112,6 +116,7 @@ var graph = []struct {
 	{storage.Name, []string{audit.Name}},
 	{vector.Name, []string{audit.Name}},
 	{support.Name, []string{audit.Name, email.Name}},
+	{testers.Name, []string{audit.Name, email.Name}},
 	{leaderboard.Name, []string{audit.Name}},
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
@@ -165,6 +170,11 @@ func (k *Kit) Migrate(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, prepare := range k.prepare {
+		if err := prepare(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -208,6 +218,9 @@ func (k *Kit) Vector() *vector.Vector { return k.vector }
 
 // Support returns the composed capability, or nil.
 func (k *Kit) Support() *support.Support { return k.support }
+
+// Testers returns the composed capability, or nil.
+func (k *Kit) Testers() *testers.Testers { return k.testers }
 
 // Storage returns the composed capability, or nil.
 func (k *Kit) Storage() *storage.Storage { return k.storage }

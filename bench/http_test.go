@@ -31,6 +31,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -109,6 +110,7 @@ func everything() []kit.Option {
 		kit.WithEmail(email.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
+		kit.WithTesters(testers.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nothing}}),

@@ -42,6 +42,9 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	if k.Auth() != nil && k.Support() != nil {
 		line("Feedback", "curl -b jar "+base+"/support/feedback")
 	}
+	if k.Auth() != nil && k.Testers() != nil {
+		line("Testers", "curl -b jar "+base+"/testers/status")
+	}
 	if k.Auth() != nil && k.Ledger() != nil {
 		token := `$(curl -s '` + base + `/__kit/dev-login?user=staff&scope=ledger:admin' | sed 's/.*"accessToken":"\([^"]*\)".*/\1/')`
 		line("Give", `curl -H "Authorization: Bearer `+token+`" --json '{"userId":"ada","amount":100,"ref":"welcome:ada","memo":"Welcome"}' `+base+"/ledger/coins/credit")

@@ -46,6 +46,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 	"github.com/kitbackend/kit/storage/bucket/s3"
 	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
 )
 
@@ -147,6 +148,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithEmail(email.Config{}),
 		kit.WithAuth(auth.Config{}),
 		kit.WithSupport(support.Config{}),
+		kit.WithTesters(testers.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 		kit.WithPayments(rails.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: products()})),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),

@@ -1,0 +1,228 @@
+package testers
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+)
+
+// SetCohort makes a cohort or changes its name, store address and sizes. A
+// cohort that the configuration declares goes back to that at the next start.
+// Refuses with kit/invalid_request.
+func (t *Testers) SetCohort(ctx context.Context, cohort CohortConfig) error {
+	cohort = t.cfg.complete(cohort)
+	if field, reason, _ := cohort.fault(); field != "" {
+		return capability.ErrInvalidRequest.Saying("%s %s.", field, reason)
+	}
+	return t.db.InTx(ctx, func(ctx context.Context) error {
+		n, err := t.store.countCohorts(ctx)
+		if err != nil {
+			return err
+		}
+		if _, found, err := t.store.cohort(ctx, cohort.ID); err != nil || (!found && n >= 2*maxCohorts) {
+			if err == nil {
+				err = capability.ErrInvalidRequest.Saying("There are %d cohorts already.", n)
+			}
+			return err
+		}
+		return t.store.setCohort(ctx, cohort, t.db.Now(ctx))
+	})
+}
+
+// CloseCohort ends a test: nobody is invited or mailed any more. ReopenCohort
+// takes that back. Both refuse with testers/cohort_not_found.
+func (t *Testers) CloseCohort(ctx context.Context, id string) error {
+	return t.setStatus(ctx, id, StatusClosed)
+}
+
+// ReopenCohort is the reverse of [Testers.CloseCohort].
+func (t *Testers) ReopenCohort(ctx context.Context, id string) error {
+	return t.setStatus(ctx, id, StatusOpen)
+}
+
+func (t *Testers) setStatus(ctx context.Context, id string, status Status) error {
+	if !cohortForm.MatchString(id) {
+		return ErrCohortNotFound
+	}
+	found, err := t.store.setStatus(ctx, id, status)
+	if err == nil && !found {
+		err = ErrCohortNotFound
+	}
+	return err
+}
+
+// Include says what cohorts are shown with.
+type Include struct{ Members, Forecast bool }
+
+// Cohorts lists cohorts by id. Refuses with kit/invalid_request.
+func (t *Testers) Cohorts(ctx context.Context, with Include, page capability.Page) (capability.Items[Cohort], error) {
+	var after string
+	if _, err := page.After(&after); err != nil {
+		return capability.Items[Cohort]{}, err
+	}
+	page = page.Bounded()
+	rows, err := t.store.cohorts(ctx, after, page.Limit+1)
+	if err != nil {
+		return capability.Items[Cohort]{}, err
+	}
+	items := capability.Paged(page, rows, func(c Cohort) []any { return []any{c.ID} })
+	for i := range items.Items {
+		if err := t.fill(ctx, &items.Items[i], with); err != nil {
+			return capability.Items[Cohort]{}, err
+		}
+	}
+	return items, nil
+}
+
+// Cohort returns one cohort. Refuses with testers/cohort_not_found.
+func (t *Testers) Cohort(ctx context.Context, id string, with Include) (Cohort, error) {
+	if !cohortForm.MatchString(id) {
+		return Cohort{}, ErrCohortNotFound
+	}
+	c, found, err := t.store.cohort(ctx, id)
+	if err == nil && !found {
+		err = ErrCohortNotFound
+	}
+	if err != nil {
+		return Cohort{}, err
+	}
+	return c, t.fill(ctx, &c, with)
+}
+
+// fill completes a cohort that was read.
+func (t *Testers) fill(ctx context.Context, c *Cohort, with Include) error {
+	counts, err := t.store.counts(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	c.Counts = make(map[State]int)
+	for _, state := range []State{StateInvited, StateAccepted, StateOptedIn, StateLapsed, StateRemoved, StateWithdrawn} {
+		c.Counts[state] = counts[state]
+	}
+	members, err := t.store.members(ctx, c.ID, MaxShown)
+	if err != nil {
+		return err
+	}
+	if members, err = t.described(ctx, members); err != nil {
+		return err
+	}
+	c.Activity = map[Presence]int{PresenceActive: 0, PresenceInactive: 0, PresenceNeverLinked: 0, PresenceUnreachable: 0}
+	sum, n := 0, 0
+	for _, m := range members {
+		if m.State.onRoster() {
+			c.Activity[m.Activity]++
+		}
+		if m.Health != nil {
+			sum, n = sum+*m.Health, n+1
+		}
+	}
+	if n > 0 {
+		mean := int(math.Round(float64(sum) / float64(n)))
+		c.Health = &mean
+	}
+	if with.Members {
+		c.Members = append([]Member{}, members...)
+	}
+	if with.Forecast {
+		estimate, err := t.estimate(ctx, *c, members)
+		c.Forecast = &estimate
+		return err
+	}
+	return nil
+}
+
+// described fills in what is computed of members, whose cohorts may differ.
+func (t *Testers) described(ctx context.Context, members []Member) ([]Member, error) {
+	now := t.db.Now(ctx)
+	windows := make(map[string]int)
+	noMail, err := t.unreachable(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	for i := range members {
+		m := &members[i]
+		if _, known := windows[m.CohortID]; !known {
+			c, _, err := t.store.cohort(ctx, m.CohortID)
+			if err != nil {
+				return nil, err
+			}
+			windows[m.CohortID] = max(1, c.WindowDays)
+		}
+		t.describe(m, noMail[m.key], windows[m.CohortID], now)
+	}
+	return members, nil
+}
+
+func (t *Testers) one(ctx context.Context, m Member) (Member, error) {
+	members, err := t.described(ctx, []Member{m})
+	if err != nil {
+		return Member{}, err
+	}
+	return members[0], nil
+}
+
+// unreachable returns the addresses that mail does not get through to.
+func (t *Testers) unreachable(ctx context.Context, members []Member) (map[string]bool, error) {
+	noMail := make(map[string]bool)
+	var keys []string
+	for _, m := range members {
+		keys = append(keys, m.key)
+	}
+	if len(keys) == 0 {
+		return noMail, nil
+	}
+	held, err := t.peers.Email.HeldBack(ctx, email.List, keys...)
+	for key, s := range held {
+		switch s.Reason {
+		case email.HardBounce, email.SoftBounceLimit, email.Complaint, email.InvalidAddress:
+			noMail[key] = true
+		}
+	}
+	return noMail, err
+}
+
+func (t *Testers) describe(m *Member, noMail bool, window int, now time.Time) {
+	today := dayOf(now)
+	switch {
+	case noMail:
+		m.Activity = PresenceUnreachable
+	case m.user == "":
+		m.Activity = PresenceNeverLinked
+	case m.seen > 0 && today-m.seen <= int64(t.cfg.Activity.ActiveWithinDays):
+		m.Activity = PresenceActive
+	default:
+		m.Activity = PresenceInactive
+	}
+	m.StreakDays = t.streak(*m, today)
+	m.UserID, m.LapseReason = optionalText(m.user), optionalText(m.lapse)
+	m.OptedInOn, m.LastSeenOn = optionalDate(m.optedOn), optionalDate(m.seen)
+	m.StateSince = capability.Millis(m.stateAt)
+	m.ConsentAt, m.LastNudge, m.Health = nil, nil, nil
+	if m.consent > 0 {
+		at := capability.Millis(m.consent)
+		m.ConsentAt = &at
+	}
+	if m.nudgeAt > 0 {
+		m.LastNudge = &Nudged{m.nudgeKind, capability.Millis(m.nudgeAt)}
+	}
+	if m.State == StateOptedIn && m.user != "" {
+		m.Health = t.healthOf(*m, window, today)
+	}
+}
+
+// healthOf weighs when the member was last seen, the streak, and whether mail
+// gets through.
+func (t *Testers) healthOf(m Member, window int, today int64) *int {
+	w, recency, reach := t.cfg.Health, 0.0, 1.0
+	if m.seen > 0 {
+		recency = math.Pow(2, -float64(max(0, today-m.seen))/w.HalfLifeDays)
+	}
+	if m.Activity == PresenceUnreachable {
+		reach = 0
+	}
+	health := int(math.Round(100 * (w.Recency*recency + w.Streak*min(1, float64(m.StreakDays)/float64(window)) + w.Reach*reach)))
+	return &health
+}

@@ -1,0 +1,206 @@
+package testers
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/seal"
+)
+
+// linkKind says what a link is for. It is inside of the signature: a link of one
+// kind is nothing on another route.
+type linkKind byte
+
+const (
+	confirmLink linkKind = 'c'
+	optInLink   linkKind = 'i'
+	optOutLink  linkKind = 'o'
+)
+
+// link is what a signed link carries. Its hash names the address, so that an
+// opt-out link works when the member is gone.
+type link struct {
+	kind       linkKind
+	memberID   string
+	generation int64
+	expires    time.Time // zero: never
+	hash       string
+}
+
+// A link's token is base64url(version | key | kind | member id | generation |
+// expiry | hash of the address) "." base64url(HMAC-SHA256, cut to 16 bytes).
+const (
+	tokenVersion = 1
+	hashSize     = 16
+	tokenSize    = 3 + id.Len + 4 + 4 + hashSize
+	macSize      = 16
+	maxToken     = 256
+	maxKeys      = 255
+)
+
+// keyring holds the opened keys; the oldest hashes addresses, the newest signs.
+type keyring struct {
+	mu     sync.RWMutex
+	sorted []openKey
+}
+
+type openKey struct {
+	number byte
+	key    []byte
+}
+
+// opened returns the keys that open, oldest first, and makes one where none does.
+func (t *Testers) opened(ctx context.Context) ([]openKey, error) {
+	t.keys.mu.RLock()
+	keys := t.keys.sorted
+	t.keys.mu.RUnlock()
+	if len(keys) > 0 {
+		return keys, nil
+	}
+	err := t.db.InTx(ctx, func(ctx context.Context) error {
+		rows, err := t.store.sealedKeys(ctx)
+		if err != nil {
+			return err
+		}
+		if keys = t.open(rows); len(keys) > 0 {
+			return nil
+		}
+		if len(rows) > 0 {
+			t.host.Log.WarnContext(ctx, "testers: no key opens with the master keys, making a new one: earlier links and withdrawals of erased people do not hold",
+				slog.Int("unopened", len(rows)))
+		}
+		number := int64(1)
+		if len(rows) > 0 {
+			number = rows[len(rows)-1].number + 1
+		}
+		fresh := make([]byte, sha256.Size)
+		_, _ = rand.Read(fresh) // never fails: crypto/rand ends the process instead
+		added, err := t.store.insertKey(ctx, number, t.sealer.Seal(keyContext(number), fresh), t.db.Now(ctx))
+		if err != nil {
+			return err
+		}
+		if keys = []openKey{{byte(number), fresh}}; !added { // another node was first
+			if rows, err = t.store.sealedKeys(ctx); err != nil {
+				return err
+			}
+			keys = t.open(rows)
+		}
+		return nil
+	})
+	if err == nil {
+		database.AfterCommit(ctx, func() { t.keep(keys) })
+	}
+	return keys, err
+}
+
+func (t *Testers) keep(keys []openKey) {
+	t.keys.mu.Lock()
+	defer t.keys.mu.Unlock()
+	t.keys.sorted = keys
+}
+
+func (t *Testers) open(rows []sealedKey) (keys []openKey) {
+	for _, row := range rows {
+		key, err := t.sealer.Open(keyContext(row.number), row.sealed)
+		if err == nil && len(key) == sha256.Size && row.number <= maxKeys {
+			keys = append(keys, openKey{byte(row.number), key})
+		}
+	}
+	return keys
+}
+
+// keyContext binds a sealed key to its row.
+func keyContext(number int64) string { return "testers/key/" + strconv.FormatInt(number, 10) }
+
+// Rewrap wraps the keys with the first master key and returns how many it changed.
+func (t *Testers) Rewrap(ctx context.Context) (int, error) {
+	return seal.Column[int64]{Table: "testers_key", Key: "number", Column: "sealed", Context: keyContext}.Rewrap(ctx, t.db, t.sealer)
+}
+
+func mac(key []byte, what string, text []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("kit/testers/" + what + "/v1\x00"))
+	h.Write(text)
+	return h.Sum(nil)[:macSize]
+}
+
+// hashes returns the keyed hashes of an address, the one that rows have first.
+func (t *Testers) hashes(ctx context.Context, addressKey string) ([]string, error) {
+	keys, err := t.opened(ctx)
+	var list []string
+	for _, k := range keys {
+		list = append(list, hex.EncodeToString(mac(k.key, "address", []byte(addressKey))))
+	}
+	return list, err
+}
+
+// url mints a link.
+func (t *Testers) url(ctx context.Context, l link) (string, error) {
+	keys, err := t.opened(ctx)
+	if err != nil {
+		return "", err
+	}
+	k := keys[len(keys)-1]
+	head := append(make([]byte, 0, tokenSize), tokenVersion, k.number, byte(l.kind))
+	head = append(head, l.memberID...)
+	head = binary.BigEndian.AppendUint32(head, uint32(l.generation))
+	expires := uint32(0)
+	if !l.expires.IsZero() {
+		expires = uint32(l.expires.Unix())
+	}
+	head = binary.BigEndian.AppendUint32(head, expires)
+	hash, err := hex.DecodeString(l.hash)
+	if err != nil {
+		return "", err
+	}
+	head = append(head, hash...)
+	token := base64.RawURLEncoding.EncodeToString(head) + "." + base64.RawURLEncoding.EncodeToString(mac(k.key, "link", head))
+	path := map[linkKind]string{confirmLink: "/confirm/", optInLink: "/opt-in/", optOutLink: "/opt-out/"}[l.kind]
+	return strings.TrimSuffix(t.cfg.BaseURL, "/") + t.cfg.BasePath + path + token, nil
+}
+
+// read verifies a token for a route. Whether it has expired, or an older
+// generation, is for the caller. It refuses with testers/invalid_token.
+func (t *Testers) read(ctx context.Context, want linkKind, text string) (link, error) {
+	if len(text) > maxToken {
+		return link{}, ErrInvalidToken
+	}
+	left, right, _ := strings.Cut(text, ".")
+	encoding := base64.RawURLEncoding.Strict()
+	head, err := encoding.DecodeString(left)
+	if err != nil || len(head) != tokenSize || head[0] != tokenVersion || linkKind(head[2]) != want {
+		return link{}, ErrInvalidToken
+	}
+	sum, err := encoding.DecodeString(right)
+	if err != nil {
+		return link{}, ErrInvalidToken
+	}
+	keys, err := t.opened(ctx)
+	if err != nil {
+		return link{}, err
+	}
+	for _, k := range keys {
+		if k.number != head[1] || !hmac.Equal(sum, mac(k.key, "link", head)) {
+			continue
+		}
+		l := link{kind: want, memberID: string(head[3 : 3+id.Len]), hash: hex.EncodeToString(head[tokenSize-hashSize:])}
+		l.generation = int64(binary.BigEndian.Uint32(head[3+id.Len:]))
+		if expires := binary.BigEndian.Uint32(head[3+id.Len+4:]); expires > 0 {
+			l.expires = time.Unix(int64(expires), 0)
+		}
+		return l, nil
+	}
+	return link{}, ErrInvalidToken
+}

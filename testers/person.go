@@ -1,0 +1,85 @@
+package testers
+
+import (
+	"context"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+)
+
+const personChunk = 50
+
+func keysOf(person capability.Person) (keys []string) {
+	for _, address := range person.Emails {
+		if key, err := email.Canonical(address); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Export emits a person's memberships and what happened to them.
+func (t *Testers) Export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	after := ""
+	for {
+		members, err := t.store.membersOfPerson(ctx, person.ID, keysOf(person), after, personChunk)
+		if err != nil || len(members) == 0 {
+			return err
+		}
+		if members, err = t.described(ctx, members); err != nil {
+			return err
+		}
+		for _, m := range members {
+			if err := emit("tester", m); err != nil {
+				return err
+			}
+			if err := t.exportEvents(ctx, m.ID, emit); err != nil {
+				return err
+			}
+			after = m.ID
+		}
+	}
+}
+
+func (t *Testers) exportEvents(ctx context.Context, memberID string, emit capability.Emit) error {
+	after := ""
+	for {
+		events, err := t.store.eventsOf(ctx, memberID, after, personChunk)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		for _, e := range events {
+			if err := emit("tester_event", e); err != nil {
+				return err
+			}
+			after = e.ID
+		}
+	}
+}
+
+// Erase removes a person's memberships and their events. That somebody withdrew
+// stays as a keyed hash of the address.
+func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
+	withdrawn := false
+	for {
+		members, err := t.store.membersOfPerson(ctx, person.ID, keysOf(person), "", personChunk)
+		if err != nil {
+			return erasure, err
+		}
+		if len(members) == 0 {
+			break
+		}
+		for _, m := range members {
+			withdrawn = withdrawn || m.State == StateWithdrawn
+			n, err := t.store.deleteMember(ctx, m.ID)
+			if err != nil {
+				return erasure, err
+			}
+			erasure.Removed += n
+		}
+	}
+	if withdrawn {
+		erasure.Kept = append(erasure.Kept, capability.Kept{What: "that the address withdrew, as a keyed hash", Why: "so that it is never mailed again"})
+	}
+	return erasure, nil
+}

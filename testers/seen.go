@@ -1,0 +1,131 @@
+package testers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
+)
+
+const maxVisit = 128
+
+// Seen notes that a user used the app, at most once a UTC day a member but for a
+// new app version. It links the user to members of the address that the user has
+// verified, and brings back who had opted in and lapsed. Refuses with
+// kit/invalid_request.
+func (t *Testers) Seen(ctx context.Context, userID string, v Visit) error {
+	if err := capability.CheckUserID(userID); err != nil {
+		return err
+	}
+	for _, text := range []string{v.AppVersion, v.SessionID} {
+		if err := capability.CheckText("appVersion", text, 0, maxVisit); err != nil || !plain(text) {
+			return capability.ErrInvalidRequest.Saying("A version or session is plain text of at most %d bytes.", maxVisit)
+		}
+	}
+	if err := t.linkUser(ctx, userID); err != nil {
+		return err
+	}
+	members, err := t.store.membersOfUser(ctx, userID)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if !t.noteworthy(m, v, dayOf(t.db.Now(ctx))) {
+			continue
+		}
+		if err := t.see(ctx, m.ID, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkUser links a user to members of the verified address.
+func (t *Testers) linkUser(ctx context.Context, userID string) error {
+	if t.peers.Auth == nil {
+		return nil
+	}
+	user, err := t.peers.Auth.User(ctx, userID)
+	if errors.Is(err, auth.ErrUserNotFound) || (err == nil && (!user.EmailVerified || user.Email == "")) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	key, err := email.Canonical(user.Email)
+	if err != nil {
+		return nil
+	}
+	if waiting, err := t.store.linked(ctx, key); err != nil || !waiting {
+		return err
+	}
+	return t.store.link(ctx, userID, key)
+}
+
+// noteworthy reports whether a visit changes a member's row.
+func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
+	return m.State.onRoster() && (m.seen < today || m.comesBack() || (v.AppVersion != "" && v.AppVersion != textOrNone(m.AppVersion)))
+}
+
+// comesBack reports whether use of the app shows that a lapse was presumed
+// wrongly: the member consented and did not say he left.
+func (m Member) comesBack() bool {
+	return m.State == StateLapsed && m.consent > 0 && m.lapse != lapseLeft
+}
+
+func (t *Testers) see(ctx context.Context, memberID string, v Visit) error {
+	return t.db.InTx(ctx, func(ctx context.Context) error {
+		now := t.db.Now(ctx)
+		m, found, err := t.store.lockMember(ctx, memberID)
+		if err != nil || !found || !t.noteworthy(m, v, dayOf(now)) {
+			return err
+		}
+		m.seen = max(m.seen, dayOf(now))
+		if v.AppVersion != "" {
+			m.AppVersion = &v.AppVersion
+		}
+		if v.SessionID != "" {
+			m.LastSession = &v.SessionID
+		}
+		if m.comesBack() {
+			return t.move(ctx, &m, StateOptedIn, "seen", byTester, now)
+		}
+		return t.store.update(ctx, m)
+	})
+}
+
+// MembershipsOf lists what a user takes part in. Refuses with kit/invalid_request.
+func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships, error) {
+	list := Memberships{Memberships: []Membership{}}
+	if err := capability.CheckUserID(userID); err != nil {
+		return list, err
+	}
+	members, err := t.store.membersOfUser(ctx, userID)
+	if err != nil {
+		return list, err
+	}
+	if members, err = t.described(ctx, members); err != nil {
+		return list, err
+	}
+	for _, m := range members {
+		c, found, err := t.store.cohort(ctx, m.CohortID)
+		if err != nil {
+			return list, err
+		}
+		if !found {
+			continue
+		}
+		list.Memberships = append(list.Memberships, Membership{CohortID: m.CohortID, State: m.State, Activity: m.Activity,
+			OptedInOn: m.OptedInOn, StreakDays: m.StreakDays, Window: Window{int(c.elapsed), c.WindowDays}})
+	}
+	return list, nil
+}
+
+// lapseLeft is the reason of a lapse that the tester or staff stated.
+const lapseLeft = "left"
+
+// stateAge is how long a member has been in the present state.
+func (m Member) stateAge(now time.Time) time.Duration { return now.Sub(time.UnixMilli(m.stateAt)) }

@@ -1,0 +1,164 @@
+// Package testers runs a closed test of an app: who was asked, who said yes,
+// who opted in at the store, who uses the app, reminders, and an honest estimate
+// of when the store's requirement is met.
+//
+// The promises:
+//   - Nobody is mailed who opted out, whatever staff does: a withdrawal ends all
+//     memberships of the address and outlives them as a keyed hash. Every mail
+//     carries the way out, in its text and in its header.
+//   - Fetching a link changes nothing: pages ask first, because programs follow
+//     links. A repeated link never moves a member back.
+//   - Opened mail is never activity. Only use of the app is, told by sign-in, by
+//     GET /testers/status and by [Testers.Seen], and noted once a UTC day.
+//   - The constants of the forecast are chosen, not fitted, and every forecast
+//     says so. A kit whose constants changed without a new ModelVersion does not
+//     start.
+//   - A daily pass that was missed is made up for from the log of events.
+//
+// The control plane reads cohorts and invites, removes and reminds; users read
+// their own status; the links in mails are public and signed.
+package testers
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/jobs"
+)
+
+// Name is the capability's name.
+const Name = "testers"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities testers uses.
+type Peers struct {
+	// Audit records what staff does and who leaves; nil records nothing.
+	Audit *audit.Audit
+	// Email sends invitations and nudges. It is required and shares the database
+	// binding.
+	Email *email.Email
+	// Auth knows who has verified which address; without it a member is linked to
+	// a user by a link opened in the app only.
+	Auth *auth.Auth
+}
+
+// Testers keeps the rosters. It is safe for concurrent use, from several
+// processes on PostgreSQL.
+type Testers struct {
+	host   capability.Host
+	cfg    Config
+	peers  Peers
+	db     *database.DB
+	store  store
+	sealer capability.Sealer
+	keys   keyring
+	pages  *template.Template
+	terms  []string
+	hosts  []string
+}
+
+// New checks the configuration; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
+	cfg = cfg.withDefaults(host.BaseURL)
+	faults := capability.Faults{Capability: Name}
+	faults.Join(cfg.validate())
+	if peers.Email == nil {
+		faults.AddFault(*capability.MissingPeer(Name, email.Name))
+	}
+	sealer, err := host.Sealing()
+	faults.Join(err)
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	t := &Testers{host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB}, sealer: sealer, pages: cfg.Pages}
+	if t.pages == nil {
+		t.pages = builtInPages
+	}
+	for _, term := range cfg.Copy.ExtraTerms {
+		t.terms = append(t.terms, fold(term))
+	}
+	for _, name := range cfg.Copy.AllowHosts {
+		t.hosts = append(t.hosts, strings.ToLower(name))
+	}
+	if base, err := url.Parse(cfg.BaseURL); err == nil {
+		t.hosts = append(t.hosts, strings.ToLower(base.Hostname()))
+	}
+	t.attach(host.Hooks)
+	return t, nil
+}
+
+// attach has sign-ins count as use of the app, and unsubscribing from all mail
+// as withdrawing.
+func (t *Testers) attach(h *hooks.Hooks) {
+	seen := func(ctx context.Context, s hooks.Session) {
+		if err := t.Seen(ctx, s.UserID, Visit{SessionID: s.SessionID}); err != nil {
+			t.host.Log.WarnContext(ctx, "testers: a visit was not noted", "error", err)
+		}
+	}
+	h.SessionStarted.After(seen)
+	h.SessionUsed.After(seen)
+	h.MailUnsubscribed.In(t.unsubscribed)
+}
+
+const dailyBinding = "TESTERS_DAILY"
+
+// Capability describes testers to the kit.
+func (t *Testers) Capability() capability.Capability {
+	daily := jobs.Binding{Name: dailyBinding, Schedule: "5 0 * * *",
+		Run: func(ctx context.Context, _ jobs.Job) error { return t.Daily(ctx) }}
+	if !t.cfg.NoDispatch {
+		daily.Dispatch = jobs.Dispatchable[struct{}]()
+	}
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   t.db,
+		Prefix:     t.cfg.BasePath,
+		Routes:     t.routes(),
+		Config:     t.cfg.keys(),
+		Health:     []capability.HealthKey{{Key: "cohorts", Read: t.health}},
+		Migrations: migrations,
+		Jobs:       []jobs.Binding{daily},
+		Refusals:   refusals(),
+		Rewrap:     t.Rewrap,
+		Export:     t.Export,
+		Erase:      t.Erase,
+	}
+}
+
+func (t *Testers) health(ctx context.Context) (any, error) { return t.store.countCohorts(ctx) }
+
+// Prepare makes the declared cohorts and holds the constants of the forecast to
+// their version. The kit calls it when the schema is there.
+func (t *Testers) Prepare(ctx context.Context) error {
+	return t.db.InTx(ctx, func(ctx context.Context) error {
+		f := t.cfg.Forecast
+		hash, err := t.store.model(ctx, f.ModelVersion, t.cfg.constants(), t.db.Now(ctx))
+		if err != nil {
+			return err
+		}
+		if hash != t.cfg.constants() {
+			return &capability.Fault{Capability: Name, Key: "forecast.modelVersion", Value: f.ModelVersion,
+				Reason: "is that of other constants: forecast constants changed without modelVersion bump",
+				Fix:    "give the changed constants a new modelVersion"}
+		}
+		for _, cohort := range t.cfg.Cohorts {
+			if err := t.store.setCohort(ctx, t.cfg.complete(cohort), t.db.Now(ctx)); err != nil {
+				return fmt.Errorf("testers: cohort %s: %w", cohort.ID, err)
+			}
+		}
+		return nil
+	})
+}
