@@ -26,6 +26,7 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
@@ -102,7 +103,9 @@ func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
 // attach has sign-ins count as use of the app, and unsubscribing from all mail
 // as withdrawing.
 func (t *Testers) attach(h *hooks.Hooks) {
-	seen := func(ctx context.Context, s hooks.Session) {
+	seen := func(_ context.Context, s hooks.Session) { // whose context carries the transaction that is over
+		ctx, cancel := context.WithTimeout(context.Background(), visitTimeout)
+		defer cancel()
 		if err := t.Seen(ctx, s.UserID, Visit{SessionID: s.SessionID}); err != nil {
 			t.host.Log.WarnContext(ctx, "testers: a visit was not noted", "error", err)
 		}
@@ -111,6 +114,9 @@ func (t *Testers) attach(h *hooks.Hooks) {
 	h.SessionUsed.After(seen)
 	h.MailUnsubscribed.In(t.unsubscribed)
 }
+
+// visitTimeout bounds how long noting a visit may delay a sign-in.
+const visitTimeout = 5 * time.Second
 
 const dailyBinding = "TESTERS_DAILY"
 

@@ -34,8 +34,12 @@ func options(cfg testers.Config) []kit.Option {
 	return []kit.Option{
 		kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}),
 		kit.WithEmail(email.Config{From: "Acme <hello@acme.example>", PerRecipientPerHour: -1}), kit.WithAuth(auth.Config{}),
-		kit.WithTesters(cfg),
+		kit.WithTesters(cfg), kit.WithMasterKeys(masterKeys),
 	}
+}
+
+func masterKeys(context.Context) (string, error) {
+	return "1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", nil
 }
 
 func compose(t testing.TB, cfg testers.Config, more ...kit.Option) *kittest.Kit {
@@ -103,12 +107,12 @@ func join(t testing.TB, k *kittest.Kit, address string) testers.Member {
 	t.Helper()
 	m := invite(t, k, address)
 	confirm, _ := links(t, k, address)
-	page := k.Anonymous().Get(confirm + "?go=1").Want(200, "")
+	page := k.Anonymous().Get(confirm+"?go=1").Want(200, "")
 	action := actionForm.FindStringSubmatch(string(page.Body))
 	if action == nil {
 		t.Fatalf("no next step on the page: %s", page.Body)
 	}
-	r := k.Anonymous().Get(action[1] + "?go=1").Want(303, "")
+	r := k.Anonymous().Get(action[1]+"?go=1").Want(303, "")
 	if r.Header.Get("Location") != storeURL {
 		t.Fatalf("opt-in leads to %s", r.Header.Get("Location"))
 	}
@@ -168,15 +172,15 @@ func TestJourney(t *testing.T) {
 		want(t, k, id, testers.StateInvited)
 		k.Anonymous().Do(http.MethodHead, confirm+"?go=1", nil)
 		want(t, k, id, testers.StateInvited)
-		page = k.Anonymous().Get(confirm + "?go=1").Want(200, "")
+		page = k.Anonymous().Get(confirm+"?go=1").Want(200, "")
 		want(t, k, id, testers.StateAccepted)
 		optIn := actionForm.FindStringSubmatch(string(page.Body))[1]
 		k.Anonymous().Get(optIn).Want(200, "")
 		k.Anonymous().Do(http.MethodHead, optIn+"?go=1", nil)
 		want(t, k, id, testers.StateAccepted)
-		k.Anonymous().Get(optIn + "?go=1").Want(303, "")
+		k.Anonymous().Get(optIn+"?go=1").Want(303, "")
 		want(t, k, id, testers.StateOptedIn)
-		k.Anonymous().Get(confirm + "?go=1").Want(200, "") // never moves back
+		k.Anonymous().Get(confirm+"?go=1").Want(200, "") // never moves back
 		want(t, k, id, testers.StateOptedIn)
 		for _, r := range []string{strings.Replace(confirm, "/confirm/", "/opt-in/", 1), strings.Replace(confirm, "/confirm/", "/opt-out/", 1),
 			strings.Replace(out, "/opt-out/", "/opt-in/", 1) + "?go=1", confirm[:len(confirm)-4] + "AAAA?go=1", "/testers/confirm/x", "/testers/opt-out/x"} {
@@ -199,8 +203,8 @@ func TestJourney(t *testing.T) {
 		}
 		staff.Post("/testers/remove", map[string]any{"memberId": id}).Want(200, "")
 		want(t, k, id, testers.StateWithdrawn)
-		k.Anonymous().Get(confirm + "?go=1").Want(404, "")
-		k.Anonymous().Get(optIn + "?go=1").Want(404, "")
+		k.Anonymous().Get(confirm+"?go=1").Want(404, "")
+		k.Anonymous().Get(optIn+"?go=1").Want(404, "")
 		want(t, k, id, testers.StateWithdrawn)
 	})
 }
@@ -277,7 +281,7 @@ func TestRefusals(t *testing.T) {
 		}
 		staff.Post("/testers/invite", list("", "a@example.com")).Want(409, "testers/already_on_roster")
 		staff.Post("/testers/invite", list("", "c@example.com")).Want(409, "testers/roster_full")
-		staff.Post("/testers/invite", list("", "nonsense")).Want(422, "email/invalid_address")
+		staff.Post("/testers/invite", list("", "nonsense")).Want(400, "email/invalid_address")
 		staff.Post("/testers/invite", list("")).Want(400, "kit/invalid_request")
 		staff.Post("/testers/resend", map[string]any{"email": "x@example.com"}).Want(404, "testers/member_not_found")
 		staff.Post("/testers/remove", map[string]any{"email": "x@example.com"}).Want(404, "testers/member_not_found")
@@ -338,9 +342,9 @@ func TestTransitions(t *testing.T) {
 		}
 		silent, accepted, left := invite(t, k, "silent@example.com"), invite(t, k, "accepted@example.com"), join(t, k, "left@example.com")
 		confirm, _ := links(t, k, "accepted@example.com")
-		k.Anonymous().Get(confirm + "?go=1").Want(200, "")
+		k.Anonymous().Get(confirm+"?go=1").Want(200, "")
 		k.Clock.Advance(15 * day)
-		k.Anonymous().Get(confirm + "?go=1").Want(404, "") // expired
+		k.Anonymous().Get(confirm+"?go=1").Want(404, "") // expired
 		pass()
 		want(t, k, silent.ID, testers.StateLapsed)
 		want(t, k, accepted.ID, testers.StateLapsed)
@@ -356,7 +360,7 @@ func TestTransitions(t *testing.T) {
 		if _, err := k.Testers().Resend(ctx, testers.Ref{MemberID: silent.ID}); err != nil {
 			t.Fatal(err)
 		}
-		k.Anonymous().Get(old + "?go=1").Want(404, "") // of the generation before
+		k.Anonymous().Get(old+"?go=1").Want(404, "") // of the generation before
 		want(t, k, silent.ID, testers.StateInvited)
 		optIn, _ := links(t, k, "accepted@example.com")
 		if err := k.Testers().Left(ctx, testers.Ref{MemberID: left.ID}); err != nil {
@@ -366,7 +370,7 @@ func TestTransitions(t *testing.T) {
 		if err := k.Testers().Left(ctx, testers.Ref{MemberID: left.ID}); code(err) != "testers/member_not_found" {
 			t.Error(err)
 		}
-		k.Anonymous().Get(optIn + "?go=1").Want(303, "")
+		k.Anonymous().Get(optIn+"?go=1").Want(303, "")
 		if m := member(t, k, accepted.ID); m.State != testers.StateOptedIn || m.StreakDays != 1 || m.ConsentAt == nil {
 			t.Errorf("opted in: %+v", m)
 		}
@@ -501,7 +505,7 @@ func TestNudgesCarryBothWaysOut(t *testing.T) {
 	k := compose(t, testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 1, WindowDays: 5}})
 	in, yes, asked := join(t, k, "in@example.com"), invite(t, k, "yes@example.com"), invite(t, k, "asked@example.com")
 	confirm, _ := links(t, k, "yes@example.com")
-	k.Anonymous().Get(confirm + "?go=1").Want(200, "")
+	k.Anonymous().Get(confirm+"?go=1").Want(200, "")
 	for range 4 {
 		k.RunJobs()
 		k.Clock.Advance(day)
@@ -571,9 +575,9 @@ func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
 	}
 	k.RunJobs()
 	raw := k.LastMail("ada@example.com")
-	list := regexp.MustCompile(`http://[^/]+(/\S+/u/[^>\s]+)`).FindStringSubmatch(strings.ReplaceAll(string(raw.Raw), "=\r\n", ""))
+	list := regexp.MustCompile(`http://[^/]+(/\S+/u/[^>\s]+)`).FindStringSubmatch(strings.ReplaceAll(string(raw.Source), "=\r\n", ""))
 	if list == nil {
-		t.Fatalf("no unsubscribe link in %s", raw.Raw)
+		t.Fatalf("no unsubscribe link in %s", raw.Source)
 	}
 	k.Anonymous().With("Content-Type", "application/x-www-form-urlencoded").Post(list[1], "do=unsubscribe-all").Want(200, "")
 	want(t, k, m.ID, testers.StateWithdrawn)
@@ -605,5 +609,26 @@ func TestTwoNodes(t *testing.T) {
 		t.Errorf("%d members and %d snapshots, want one of each", len(c.Members), len(c.Forecast.Observed.Snapshots))
 	}
 	confirm, _ := links(t, nodes[0], "ada@example.com")
-	nodes[1].Anonymous().Get(confirm + "?go=1").Want(200, "") // one node's key opens on the other
+	nodes[1].Anonymous().Get(confirm+"?go=1").Want(200, "") // one node's key opens on the other
+}
+
+// TestImport reads a roster with and without a first line of names.
+func TestImport(t *testing.T) {
+	k := compose(t, testers.Config{})
+	for file, want := range map[string][2]int{
+		"\ufeffName,Email\r\nAda,ada@example.com\r\n\"Hopper, Grace\",grace@example.com\r\n,nonsense\r\n": {2, 1},
+		"linus@example.com\nada@example.com\n\n":                                                          {1, 1},
+	} {
+		// Whichever comes first has Ada.
+		r, err := k.Testers().Import(t.Context(), "", strings.NewReader(file))
+		if err != nil || len(r.Invited)+len(r.Refused) != want[0]+want[1] {
+			t.Errorf("%q: %+v, %v", file, r, err)
+		}
+	}
+	if n := len(cohort(t, k).Members); n != 3 {
+		t.Errorf("%d members, want 3", n)
+	}
+	if _, err := k.Testers().Import(t.Context(), "", strings.NewReader("email\n\"a")); code(err) != "kit/invalid_request" {
+		t.Errorf("not CSV: %v", err)
+	}
 }
