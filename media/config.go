@@ -83,7 +83,7 @@ func (c Config) withDefaults() Config {
 	for i := range c.Derivatives {
 		c.Derivatives[i].Quality = cmp.Or(c.Derivatives[i].Quality, 80)
 	}
-	if c.Kinds == nil {
+	if len(c.Kinds) == 0 {
 		c.Kinds = []Kind{KindImage, KindVideo, KindAudio}
 	}
 	c.MaxPixels = cmp.Or(c.MaxPixels, 50_000_000)

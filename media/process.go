@@ -159,30 +159,60 @@ func (m *Media) probe(ctx context.Context, out *made) error {
 	return nil
 }
 
-// makePicture decodes a picture and makes everything that is shown of it.
+// makePicture makes everything that is shown of a picture, and has the largest
+// derivative described.
 func (m *Media) makePicture(ctx context.Context, out *made) error {
+	largest, err := m.shrink(ctx, out)
+	if err != nil || m.cfg.Analyzer == nil || largest == nil {
+		return err
+	}
+	return m.analyze(ctx, out, largest)
+}
+
+// shrink decodes a picture and stages what is made of it, within what all of them
+// may hold in memory. It returns the largest derivative.
+func (m *Media) shrink(ctx context.Context, out *made) ([]byte, error) {
+	head, err := m.read(ctx, out.ObjectID, 0, min(headSize, out.Size))
+	if err != nil {
+		return nil, err
+	}
+	header, err := picture.Inspect(out.ContentType, head, m.cfg.MaxPixels)
+	if err != nil {
+		return nil, pictureRefusal(err)
+	}
+	weight := min(header.Weight+out.Size/2, inFlight) // the file is held twice
+	if err := m.memory.Acquire(ctx, weight); err != nil {
+		return nil, err
+	}
+	defer m.memory.Release(weight)
 	data, err := m.read(ctx, out.ObjectID, 0, out.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out.source = checksum(data)
-	base, err := m.decode(ctx, out, data)
+	base, err := m.decode(ctx, out, header, data)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if err := m.clean(ctx, out, data); err != nil {
+		return nil, err
+	}
+	out.BlurHash, out.phash = picture.BlurHash(base), picture.Hash(base)
+	return m.derive(ctx, out, base)
+}
+
+// clean stages the original without what is to be removed from it.
+func (m *Media) clean(ctx context.Context, out *made, data []byte) error {
 	clean, ok := picture.Clean(out.ContentType, data, picture.Strip(m.cfg.Strip))
 	if !ok {
 		return ErrCorrupt
 	}
-	if out.sum = checksum(clean); out.sum != out.source {
-		o, err := m.stage(ctx, out, out.Filename, out.ContentType, clean)
-		if err != nil {
-			return err
-		}
-		out.original = &o
+	if out.sum = checksum(clean); out.sum == out.source {
+		return nil
 	}
-	out.BlurHash, out.phash = picture.BlurHash(base), picture.Hash(base)
-	return m.derive(ctx, out, base)
+	o, err := m.stage(ctx, out, out.Filename, out.ContentType, clean)
+	out.original = &o
+	return err
 }
 
 func checksum(data []byte) string {
@@ -190,18 +220,9 @@ func checksum(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decode decodes a picture within what all of them may hold in memory, and
-// returns it upright and only as large as the derivatives need.
-func (m *Media) decode(ctx context.Context, out *made, data []byte) (*image.RGBA, error) {
-	header, err := picture.Inspect(out.ContentType, data, m.cfg.MaxPixels)
-	if err != nil {
-		return nil, pictureRefusal(err)
-	}
-	weight := min(header.Weight, inFlight)
-	if err := m.memory.Acquire(ctx, weight); err != nil {
-		return nil, err
-	}
-	defer m.memory.Release(weight)
+// decode decodes a picture and returns it upright and only as large as the
+// derivatives need.
+func (m *Media) decode(ctx context.Context, out *made, header picture.Header, data []byte) (*image.RGBA, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.DecodeTimeout, fmt.Errorf("media: decoding took longer than %s", m.cfg.DecodeTimeout))
 	defer cancel()
 	img, err := picture.Decode(ctx, out.ContentType, data)
@@ -242,15 +263,14 @@ func (s Size) target() picture.Target {
 	return picture.Target{Width: s.Width, Height: s.Height, Cover: s.Cover}
 }
 
-// derive stages the derivatives, and has the largest of them described.
-func (m *Media) derive(ctx context.Context, out *made, base *image.RGBA) error {
-	var largest []byte
+// derive stages the derivatives and returns the largest of them.
+func (m *Media) derive(ctx context.Context, out *made, base *image.RGBA) (largest []byte, err error) {
 	area := 0
 	for _, size := range m.cfg.Derivatives {
 		small := picture.Fit(base, size.target())
 		data, contentType, err := picture.Encode(small, size.Quality)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		extension := ".jpg"
 		if contentType == "image/png" {
@@ -258,17 +278,14 @@ func (m *Media) derive(ctx context.Context, out *made, base *image.RGBA) error {
 		}
 		o, err := m.stage(ctx, out, "derivatives/"+size.Name+extension, contentType, data)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		d := Derivative{Name: size.Name, ContentType: contentType, Width: small.Rect.Dx(), Height: small.Rect.Dy(), Size: o.Size, objectID: o.ID}
 		if out.derivatives = append(out.derivatives, d); d.Width*d.Height > area {
 			area, largest = d.Width*d.Height, data
 		}
 	}
-	if m.cfg.Analyzer == nil || largest == nil {
-		return nil
-	}
-	return m.analyze(ctx, out, largest)
+	return largest, nil
 }
 
 func (m *Media) analyze(ctx context.Context, out *made, data []byte) error {

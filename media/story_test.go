@@ -151,7 +151,7 @@ func TestListsByKindAndStatus(t *testing.T) {
 	rigs(t, media.Config{}, func(t *testing.T, r *rig) {
 		a := r.process("ada", "a.png", pngOf(scene(64, 64, 1)))
 		b := r.process("ada", "b.mp4", film(true))
-		c := r.create("ada", "c.png", []byte("later"))
+		c := r.create("ada", "c.png", []byte("later"), "contentType", "image/png")
 		for query, want := range map[string][]string{"": {c.Item.ID, b.ID, a.ID}, "?kind=video": {b.ID}, "?status=ready": {b.ID, a.ID},
 			"?kind=image&status=pending": {c.Item.ID}, "?status=failed": nil} {
 			var list struct{ Items []item }

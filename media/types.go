@@ -87,8 +87,9 @@ type Created struct {
 
 // Item is one media file.
 type Item struct {
-	ID         string             `json:"id"`
-	OwnerID    string             `json:"-"`
+	ID      string `json:"id"`
+	OwnerID string `json:"-"`
+	// Kind is found in the bytes; before Finalize it is what was declared.
 	Kind       Kind               `json:"kind"`
 	Status     Status             `json:"status"`
 	Visibility storage.Visibility `json:"visibility"`

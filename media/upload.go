@@ -85,9 +85,6 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	if most := m.most(kind); n.Size > most {
 		return i, capability.ErrBodyTooLarge.Saying("A file of this kind has at most %d bytes.", most)
 	}
-	if kind == KindOther && n.Kind == "" && !slices.Contains(m.cfg.Kinds, KindOther) {
-		kind = m.cfg.Kinds[0] // until the bytes are there
-	}
 	return Item{ID: id.New(m.host.Now()), OwnerID: n.OwnerID, Kind: kind, Status: StatusPending, Visibility: n.Visibility,
 		Filename: name, Size: n.Size, Caption: n.Caption, Derivatives: []Derivative{}, wanted: n.Kind}, nil
 }
