@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/androidstore"
@@ -53,6 +54,7 @@ func everything() []kit.Option {
 		kit.WithLedger(coins()),
 		kit.WithPayments(shop()),
 		kit.WithStorage(storage.Config{}),
+		kit.WithMedia(media.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),

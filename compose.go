@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/rating"
@@ -148,6 +149,14 @@ func WithStorage(cfg storage.Config) Option {
 	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
 		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
 	}, func(k *Kit, s *storage.Storage) { k.storage, k.attachments = s, attachments(s) })
+}
+
+// WithMedia composes pictures, films and sounds of users: smaller pictures,
+// placeholders, and what looks alike. It needs storage composed.
+func WithMedia(cfg media.Config) Option {
+	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (*media.Media, error) {
+		return media.New(host, cfg, media.Peers{Storage: a.kit.storage, Audit: a.kit.audit})
+	}, func(k *Kit, m *media.Media) { k.media = m })
 }
 
 // WithVector composes documents in named indexes, found by meaning and by word.

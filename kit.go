@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/pubsub"
@@ -54,6 +55,7 @@ type Kit struct {
 	support      *support.Support
 	testers      *testers.Testers
 	storage      *storage.Storage
+	media        *media.Media
 	payments     *payments.Payments
 	leaderboard  *leaderboard.Leaderboard
 	rating       *rating.Rating
@@ -114,6 +116,7 @@ var graph = []struct {
 	{ledger.Name, []string{audit.Name}},
 	{payments.Name, []string{audit.Name, ledger.Name}},
 	{storage.Name, []string{audit.Name}},
+	{media.Name, []string{audit.Name, storage.Name}},
 	{vector.Name, []string{audit.Name}},
 	{support.Name, []string{audit.Name, email.Name}},
 	{testers.Name, []string{audit.Name, email.Name}},
@@ -224,6 +227,9 @@ func (k *Kit) Testers() *testers.Testers { return k.testers }
 
 // Storage returns the composed capability, or nil.
 func (k *Kit) Storage() *storage.Storage { return k.storage }
+
+// Media returns the composed capability, or nil.
+func (k *Kit) Media() *media.Media { return k.media }
 
 // Payments returns the composed capability, or nil.
 func (k *Kit) Payments() *payments.Payments { return k.payments }

@@ -27,9 +27,11 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/rating"
 	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/support"
 	"github.com/kitbackend/kit/testers"
 	"github.com/kitbackend/kit/vector"
@@ -109,6 +111,8 @@ func everything() []kit.Option {
 		kit.WithControlPlane(controlplane.Config{}),
 		kit.WithEmail(email.Config{}),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
+		kit.WithStorage(storage.Config{}),
+		kit.WithMedia(media.Config{}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),

@@ -37,6 +37,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/multiplayer"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/paytest"
@@ -153,6 +154,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithPayments(rails.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: products()})),
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithStorage(storage.Config{Bucket: objects}),
+		kit.WithMedia(media.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
 			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{

@@ -1,0 +1,152 @@
+package media
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/media/internal/picture"
+)
+
+// Config says what is taken and what is made of it. The zero value takes images,
+// films and sounds.
+type Config struct {
+	// Derivatives are by default thumb, inside 320 by 320, and preview, inside
+	// 1280 by 1280; at most 8.
+	Derivatives []Size
+	// Kinds are what is taken; by default image, video and audio.
+	Kinds []Kind
+	// MaxPixels bounds a picture, by default 50 million.
+	MaxPixels int64
+	// MaxImageBytes bounds the file of a picture, by default 64 MiB.
+	MaxImageBytes int64
+	// MaxBytes bounds every file, by default 2 GiB.
+	MaxBytes int64
+	// Strip says what is removed from the originals of pictures, by default "gps".
+	// JPEG, PNG and WebP are cleaned without touching a pixel; HEIC and AVIF files,
+	// films and sounds stay as they are.
+	Strip Strip
+	// DecodeTimeout bounds decoding one picture, by default 30 seconds.
+	DecodeTimeout time.Duration
+	// Analyzer describes pictures; nil does not.
+	Analyzer Analyzer
+	// BlockFlagged fails items that the analyzer flags, with
+	// media/moderation_rejected, and removes their bytes.
+	BlockFlagged bool
+	// Database names the binding that holds the rows, which is storage's too; by
+	// default "DB".
+	Database string
+	// BasePath is the mount prefix, by default "/media".
+	BasePath string
+}
+
+// Strip says what is removed from originals.
+type Strip string
+
+// The amounts of metadata that are removed.
+const (
+	StripGPS  Strip = Strip(picture.StripGPS)  // where it was taken
+	StripAll  Strip = Strip(picture.StripAll)  // everything but orientation and colour profile
+	StripNone Strip = Strip(picture.StripNone) // nothing
+)
+
+// Size is one derivative: JPEG, or PNG where the picture is not opaque. It is
+// never larger than the original.
+type Size struct {
+	// Name is 1 to 32 lower case letters, digits, _ and -.
+	Name string `json:"name"`
+	// Width and Height are 1 to 2,500 pixels.
+	Width  int `json:"width"`
+	Height int `json:"height"`
+	// Cover fills the size and cuts off the rest; without it the whole picture fits
+	// inside.
+	Cover bool `json:"cover"`
+	// Quality is that of JPEG, 1 to 100, by default 80.
+	Quality int `json:"quality"`
+}
+
+const (
+	maxSizes = 8
+	maxSide  = 2500
+)
+
+var nameForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+func (c Config) withDefaults() Config {
+	c.Derivatives = slices.Clone(c.Derivatives)
+	if c.Derivatives == nil {
+		c.Derivatives = []Size{{Name: "thumb", Width: 320, Height: 320}, {Name: "preview", Width: 1280, Height: 1280}}
+	}
+	for i := range c.Derivatives {
+		c.Derivatives[i].Quality = cmp.Or(c.Derivatives[i].Quality, 80)
+	}
+	if len(c.Kinds) == 0 {
+		c.Kinds = []Kind{KindImage, KindVideo, KindAudio}
+	}
+	c.MaxPixels = cmp.Or(c.MaxPixels, 50_000_000)
+	c.MaxImageBytes = cmp.Or(c.MaxImageBytes, 64<<20)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
+	c.Strip = cmp.Or(c.Strip, StripGPS)
+	c.DecodeTimeout = cmp.Or(c.DecodeTimeout, 30*time.Second)
+	c.Database = cmp.Or(c.Database, "DB")
+	c.BasePath = cmp.Or(c.BasePath, "/media")
+	return c
+}
+
+func (c Config) validate(faults *capability.Faults) {
+	outside := func(key string, value, least, most int64) {
+		if value < least || value > most {
+			faults.Add(key, value, "is out of range", fmt.Sprintf("use %d to %d", least, most))
+		}
+	}
+	outside("maxPixels", c.MaxPixels, 1, picture.MaxSide*picture.MaxSide)
+	outside("maxImageBytes", c.MaxImageBytes, 1, 1<<30)
+	outside("maxBytes", c.MaxBytes, 1, 1<<40)
+	outside("decodeTimeoutMs", c.DecodeTimeout.Milliseconds(), 1, time.Minute.Milliseconds())
+	if !slices.Contains([]Strip{StripGPS, StripAll, StripNone}, c.Strip) {
+		faults.Add("strip", c.Strip, "is not an amount of metadata", "use gps, all or none")
+	}
+	if c.BlockFlagged && c.Analyzer == nil {
+		faults.Add("blockFlagged", true, "is set without an analyzer", "give an analyzer, or leave it out")
+	}
+	for i, kind := range c.Kinds {
+		if !kind.known() {
+			faults.Add(fmt.Sprintf("kinds[%d]", i), kind, "is not a kind", "use image, video, audio or other")
+		}
+	}
+	if len(c.Derivatives) > maxSizes {
+		faults.Add("derivatives", len(c.Derivatives), "is too long", "make at most 8")
+	}
+	for i, d := range c.Derivatives {
+		at := func(field string) string { return fmt.Sprintf("derivatives[%d].%s", i, field) }
+		if !nameForm.MatchString(d.Name) {
+			faults.Add(at("name"), d.Name, "is not a name", "use 1 to 32 lower case letters, digits, _ and -")
+		}
+		if slices.ContainsFunc(c.Derivatives[:i], func(other Size) bool { return other.Name == d.Name }) {
+			faults.Add(at("name"), d.Name, "is declared twice", "declare each derivative once")
+		}
+		outside(at("width"), int64(d.Width), 1, maxSide)
+		outside(at("height"), int64(d.Height), 1, maxSide)
+		outside(at("quality"), int64(d.Quality), 1, 100)
+	}
+}
+
+func (c Config) keys() []capability.ConfigKey {
+	return []capability.ConfigKey{
+		{Key: "derivatives", Value: c.Derivatives, Summary: "The smaller pictures that are made."},
+		{Key: "kinds", Value: c.Kinds, Summary: "What is taken."},
+		{Key: "maxPixels", Value: c.MaxPixels, Summary: "Pixels a picture may have."},
+		{Key: "maxImageBytes", Value: c.MaxImageBytes, Summary: "Bytes the file of a picture may have."},
+		{Key: "maxBytes", Value: c.MaxBytes, Summary: "Bytes any file may have."},
+		{Key: "strip", Value: string(c.Strip), Choices: []string{string(StripGPS), string(StripAll), string(StripNone)},
+			Summary: "What is removed from the originals of pictures."},
+		{Key: "decodeTimeoutMs", Value: c.DecodeTimeout.Milliseconds(), Summary: "How long decoding a picture may take."},
+		{Key: "analyzer", Value: c.Analyzer != nil, Summary: "Whether pictures are described."},
+		{Key: "blockFlagged", Value: c.BlockFlagged, Summary: "Whether flagged pictures are refused."},
+		{Key: "database", Value: c.Database, Summary: "The database binding of the rows."},
+		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
+	}
+}

@@ -1,0 +1,139 @@
+// Package picture decodes pictures from outside within bounds, and makes what is
+// shown in their place: smaller ones, a placeholder, a hash of how they look.
+package picture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"runtime/debug"
+
+	"golang.org/x/image/webp"
+)
+
+// MaxSide bounds the width and the height of a picture, in pixels.
+const MaxSide = 16384
+
+// Errors of Inspect and Decode.
+var (
+	ErrTooManyPixels = errors.New("picture: too many pixels")
+	ErrCorrupt       = errors.New("picture: not a whole picture")
+	ErrFormat        = errors.New("picture: no decoder for this format")
+)
+
+// Header is what a picture says of itself before anything is decoded.
+type Header struct {
+	// Width and Height are those of the stored pixels, before orientation.
+	Width, Height int
+	// Weight is the memory that decoding takes, in units of four bytes.
+	Weight int64
+}
+
+// decoders are the formats that are decoded, by media type. A decoder is chosen by
+// the sniffed type: image.Decode would try whatever is registered.
+var decoders = map[string]struct {
+	config func(io.Reader) (image.Config, error)
+	decode func(io.Reader) (image.Image, error)
+}{
+	"image/jpeg": {jpeg.DecodeConfig, jpeg.Decode},
+	"image/png":  {png.DecodeConfig, png.Decode},
+	"image/gif":  {gif.DecodeConfig, gif.Decode}, // the first frame
+	"image/webp": {webp.DecodeConfig, webp.Decode},
+}
+
+// Decodes reports whether pictures of a type can be decoded.
+func Decodes(contentType string) bool { _, ok := decoders[contentType]; return ok }
+
+// Inspect reads the header of a picture from its first bytes. It refuses with
+// ErrTooManyPixels, ErrCorrupt and ErrFormat.
+func Inspect(contentType string, head []byte, maxPixels int64) (h Header, err error) {
+	d, ok := decoders[contentType]
+	if !ok {
+		return h, ErrFormat
+	}
+	defer contain(&err)
+	config, err := d.config(bytes.NewReader(head))
+	if err != nil {
+		return h, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	h = Header{Width: config.Width, Height: config.Height}
+	if h.Width < 1 || h.Height < 1 {
+		return h, ErrCorrupt
+	}
+	pixels := int64(h.Width) * int64(h.Height)
+	if h.Width > MaxSide || h.Height > MaxSide || pixels > maxPixels {
+		return h, ErrTooManyPixels
+	}
+	h.Weight = pixels * perPixel(contentType, head)
+	return h, nil
+}
+
+// perPixel returns the four-byte units that a decoder takes for a pixel.
+func perPixel(contentType string, head []byte) int64 {
+	const depth = 24 // of a PNG's header: bits of a sample
+	switch {
+	case contentType == "image/png" && len(head) > depth && head[depth] == 16:
+		return 2
+	case contentType == "image/jpeg" && progressive(head):
+		return 4 // coefficients are kept until the last scan
+	default:
+		return 1
+	}
+}
+
+// progressive reports whether a JPEG's frame is anything but baseline.
+func progressive(head []byte) bool {
+	found := false
+	_ = segments(head, func(marker byte, _ []byte) bool {
+		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
+			found = marker != 0xc0 && marker != 0xc1
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// Decode decodes a picture that Inspect took. It ends soon after ctx does.
+func Decode(ctx context.Context, contentType string, data []byte) (img image.Image, err error) {
+	d, ok := decoders[contentType]
+	if !ok {
+		return nil, ErrFormat
+	}
+	defer contain(&err)
+	img, err = d.decode(&bounded{ctx, bytes.NewReader(data)})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return img, nil
+}
+
+// contain makes a panic of a decoder a corrupt picture.
+func contain(err *error) {
+	if value := recover(); value != nil {
+		*err = fmt.Errorf("%w: a decoder panicked: %v\n%s", ErrCorrupt, value, debug.Stack())
+	}
+}
+
+// bounded ends a decoder between two reads, small enough that little is left to
+// do with what one of them gave.
+type bounded struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.r.Read(p)
+}

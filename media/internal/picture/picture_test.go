@@ -1,0 +1,413 @@
+package picture
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// drawn is a picture that depends on its seed: shades, and shapes with edges of
+// all sizes.
+func drawn(width, height int, seed uint64) *image.RGBA {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var waves [6][4]float64
+	for i := range waves {
+		for j := range waves[i] {
+			waves[i][j] = random.Float64()*8 - 4
+		}
+	}
+	img := image.NewRGBA(image.Rect(0, 0, width, height))
+	for y := range height {
+		for x := range width {
+			u, v, sum := float64(x)/float64(width), float64(y)/float64(height), 0.0
+			for _, w := range waves {
+				sum += w[2] * math.Sin(math.Pi*(w[0]*u+w[1]*v)+w[3])
+			}
+			shade := uint8(max(0, min(255, 128+sum*16)))
+			img.SetRGBA(x, y, color.RGBA{shade, 255 - shade, shade / 2, 255})
+		}
+	}
+	for n := 1; n <= 24; n++ {
+		reach := 1.2 / math.Sqrt(float64(n))
+		at := func(side int) (int, int) {
+			from := (random.Float64()*1.4 - 0.4) * float64(side)
+			return int(from), int(from + random.Float64()*reach*float64(side))
+		}
+		x0, x1 := at(width)
+		y0, y1 := at(height)
+		shade := uint8(random.IntN(256))
+		draw.Draw(img, image.Rect(x0, y0, x1, y1), image.NewUniform(color.RGBA{shade, shade, uint8(random.IntN(256)), 255}), image.Point{}, draw.Src)
+	}
+	return img
+}
+
+func jpegOf(img image.Image, quality int) []byte {
+	var buf bytes.Buffer
+	if err := jpeg.Encode(&buf, img, &jpeg.Options{Quality: quality}); err != nil {
+		panic(err)
+	}
+	return buf.Bytes()
+}
+
+func pngOf(img image.Image) []byte {
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, img); err != nil {
+		panic(err)
+	}
+	return buf.Bytes()
+}
+
+func decoded(t testing.TB, data []byte) image.Image {
+	t.Helper()
+	kind := Sniff(data)
+	if _, err := Inspect(kind, data, 50_000_000); err != nil {
+		t.Fatal(err)
+	}
+	img, err := Decode(context.Background(), kind, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// tagged is an EXIF block with an orientation and a place, in both byte orders.
+func tagged(order binary.AppendByteOrder, orientation int) []byte {
+	name := "II*\x00"
+	if order.AppendUint16(nil, 1)[1] == 1 {
+		name = "MM\x00*"
+	}
+	b := order.AppendUint32([]byte(name), 8)
+	entry := func(tag, kind uint16, count uint32, value []byte) {
+		b = order.AppendUint32(order.AppendUint16(order.AppendUint16(b, tag), kind), count)
+		b = append(b, append(value, make([]byte, 4-len(value))...)...)
+	}
+	long := func(v uint32) []byte { return order.AppendUint32(nil, v) }
+	b = order.AppendUint16(b, 3)
+	entry(tagOrientation, kindShort, 1, order.AppendUint16(nil, uint16(orientation)))
+	entry(tagDateTime, kindASCII, 20, long(50))
+	entry(tagGPS, kindLong, 1, long(70))
+	b = order.AppendUint32(b, 0)
+	b = append(b, "2020:02:03 04:05:06\x00"...)
+	b = order.AppendUint16(b, 4)
+	entry(tagLatitudeRef, kindASCII, 2, []byte("S\x00"))
+	entry(tagLatitude, kindRational, 3, long(124))
+	entry(tagLongitudeRef, kindASCII, 2, []byte("E\x00"))
+	entry(tagLongitude, kindRational, 3, long(148))
+	b = order.AppendUint32(b, 0)
+	for _, v := range []uint32{33, 1, 30, 1, 0, 1, 151, 1, 15, 1, 0, 1} {
+		b = order.AppendUint32(b, v)
+	}
+	return b
+}
+
+func jpegWith(data, block []byte) []byte {
+	segment := append([]byte(exifName), block...)
+	out := binary.BigEndian.AppendUint16([]byte{0xff, 0xd8, 0xff, 0xe1}, uint16(len(segment)+2))
+	return append(append(out, segment...), data[2:]...)
+}
+
+func pngWith(data, block []byte) []byte {
+	var chunk bytes.Buffer
+	writeChunk(&chunk, "eXIf", block)
+	const header = 33 // signature and IHDR
+	return append(append(bytes.Clone(data[:header]), chunk.Bytes()...), data[header:]...)
+}
+
+func TestReadsTimeAndPlaceInBothByteOrders(t *testing.T) {
+	for _, order := range []binary.AppendByteOrder{binary.BigEndian, binary.LittleEndian} {
+		got := ReadExif(tagged(order, 6))
+		if got.Orientation != 6 || got.TakenAt != time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC) || got.Location == nil || *got.Location != (Location{-33.5, 151.25}) {
+			t.Errorf("%v: %+v", order, got)
+		}
+	}
+}
+
+func TestCleaningTouchesNoPixel(t *testing.T) {
+	img := drawn(60, 40, 1)
+	for name, file := range map[string][]byte{
+		"jpeg": append(jpegWith(jpegOf(img, 80), tagged(binary.LittleEndian, 8)), "what follows the end"...),
+		"png":  pngWith(pngOf(img), tagged(binary.BigEndian, 8)),
+	} {
+		before := decoded(t, file)
+		for _, strip := range []Strip{StripGPS, StripAll, StripNone} {
+			clean, ok := Clean(Sniff(file), file, strip)
+			if !ok {
+				t.Fatalf("%s, %s: not cleaned", name, strip)
+			}
+			exif := ReadExif(Metadata(Sniff(clean), clean))
+			if exif.Orientation != 8 || (exif.Location == nil) != (strip != StripNone) || exif.TakenAt.IsZero() != (strip == StripAll) {
+				t.Errorf("%s, %s: %+v is left", name, strip, exif)
+			}
+			if strip != StripNone && bytes.Contains(clean, []byte("what follows")) {
+				t.Errorf("%s, %s: what follows the end is left", name, strip)
+			}
+			after := decoded(t, clean)
+			for y := range 40 {
+				for x := range 60 {
+					if before.At(x, y) != after.At(x, y) {
+						t.Fatalf("%s, %s: the pixel %d, %d changed", name, strip, x, y)
+					}
+				}
+			}
+		}
+	}
+	if _, ok := withoutPlace(tagged(binary.BigEndian, 1)); !ok {
+		t.Error("want the place removed")
+	}
+	place := []byte{0, 0, 0, 151}
+	if out, _ := withoutPlace(tagged(binary.BigEndian, 1)); bytes.Contains(out, place) {
+		t.Error("the numbers of the place are still in the block")
+	}
+}
+
+func TestAllOrientationsStandUpright(t *testing.T) {
+	upright := image.NewRGBA(image.Rect(0, 0, 3, 2))
+	for i := range 6 {
+		upright.SetRGBA(i%3, i/3, color.RGBA{uint8(i), 0, 0, 255})
+	}
+	// Where the upright pixel x, y is in the stored picture.
+	stored := map[int]func(x, y int) (int, int){
+		1: func(x, y int) (int, int) { return x, y },
+		2: func(x, y int) (int, int) { return 2 - x, y },
+		3: func(x, y int) (int, int) { return 2 - x, 1 - y },
+		4: func(x, y int) (int, int) { return x, 1 - y },
+		5: func(x, y int) (int, int) { return y, x },
+		6: func(x, y int) (int, int) { return y, 2 - x },
+		7: func(x, y int) (int, int) { return 1 - y, 2 - x },
+		8: func(x, y int) (int, int) { return 1 - y, x },
+	}
+	for orientation, at := range stored {
+		file := image.NewRGBA(image.Rect(0, 0, 3, 2))
+		if orientation >= 5 {
+			file = image.NewRGBA(image.Rect(0, 0, 2, 3))
+		}
+		for y := range 2 {
+			for x := range 3 {
+				sx, sy := at(x, y)
+				file.Set(sx, sy, upright.At(x, y))
+			}
+		}
+		if got := orient(file, orientation); !bytes.Equal(got.Pix, upright.Pix) {
+			t.Errorf("orientation %d: %v, want %v", orientation, got.Pix, upright.Pix)
+		}
+	}
+}
+
+func TestWebPIsDecodedAndCleaned(t *testing.T) {
+	for name, text := range map[string]string{ // one pixel each
+		"lossless": "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==",
+		"lossy":    "UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA",
+	} {
+		plain, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := decoded(t, plain).Bounds(); b.Dx() != 1 || b.Dy() != 1 {
+			t.Errorf("%s: %v, want one pixel", name, b)
+		}
+		var file bytes.Buffer
+		file.WriteString("RIFF\x00\x00\x00\x00WEBP")
+		writeRIFF(&file, "VP8X", []byte{0x0c, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+		file.Write(plain[12:])
+		writeRIFF(&file, "EXIF", tagged(binary.LittleEndian, 1))
+		writeRIFF(&file, "XMP ", []byte("<x>GPS</x>"))
+		whole := file.Bytes()
+		binary.LittleEndian.PutUint32(whole[4:], uint32(len(whole)-8))
+		for strip, flags := range map[Strip]byte{StripGPS: 0x08, StripAll: 0} {
+			clean, ok := Clean("image/webp", whole, strip)
+			if !ok || ReadExif(Metadata("image/webp", clean)).Location != nil || bytes.Contains(clean, []byte("<x>")) || clean[20] != flags {
+				t.Errorf("%s, %s: %v % x", name, strip, ok, clean)
+			}
+			decoded(t, clean)
+		}
+	}
+}
+
+func TestTargets(t *testing.T) {
+	img := decoded(t, jpegOf(drawn(1000, 500, 1), 90))
+	for _, x := range []struct {
+		target        Target
+		width, height int
+	}{
+		{Target{Width: 100, Height: 100}, 100, 50},
+		{Target{Width: 100, Height: 100, Cover: true}, 100, 100},
+		{Target{Width: 2000, Height: 2000}, 1000, 500},
+		{Target{Width: 2000, Height: 300, Cover: true}, 1000, 300},
+		{Target{Width: 1, Height: 1}, 1, 1},
+	} {
+		got := Fit(Base(img, 1, []Target{x.target, {Width: 120, Height: 120}}), x.target).Rect
+		if got.Dx() != x.width || got.Dy() != x.height {
+			t.Errorf("%+v: %v, want %d by %d", x.target, got, x.width, x.height)
+		}
+	}
+}
+
+// A fast box must give what the slow one gives.
+func TestBoxesAgree(t *testing.T) {
+	img := decoded(t, jpegOf(drawn(101, 67, 5), 95)).(*image.YCbCr)
+	general := image.NewRGBA(img.Rect)
+	for y := range 67 {
+		for x := range 101 {
+			general.Set(x, y, img.At(x, y))
+		}
+	}
+	for _, factor := range []int{2, 3, 7} {
+		fast, slow := box(img, factor), box(general, factor)
+		sum := 0.0 // colours that JPEG cannot show differ more at edges
+		for i := range fast.Pix {
+			sum += math.Abs(float64(fast.Pix[i]) - float64(slow.Pix[i]))
+		}
+		if mean := sum / float64(len(fast.Pix)); mean > 4 {
+			t.Errorf("factor %d: bytes differ by %.1f in the mean", factor, mean)
+		}
+	}
+}
+
+func TestBombsAreRefusedBeforeTheyAreDecoded(t *testing.T) {
+	huge := pngOf(image.NewGray(image.Rect(0, 0, 8, 8)))
+	binary.BigEndian.PutUint32(huge[16:], 1<<16-1)
+	binary.BigEndian.PutUint32(huge[20:], 1<<16-1)
+	binary.BigEndian.PutUint32(huge[29:], crc32.ChecksumIEEE(huge[12:29]))
+	var film bytes.Buffer
+	if err := gif.Encode(&film, image.NewPaletted(image.Rect(0, 0, 4, 4), color.Palette{color.Black}), nil); err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint16(film.Bytes()[6:], 60000)
+	binary.LittleEndian.PutUint16(film.Bytes()[8:], 60000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for name, data := range map[string][]byte{"image/png": huge, "image/gif": film.Bytes()} {
+		if _, err := Inspect(name, data, 50_000_000); !errors.Is(err, ErrTooManyPixels) {
+			t.Errorf("%s: %v, want ErrTooManyPixels", name, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
+		t.Errorf("%d bytes were allocated for pictures that are refused", grown)
+	}
+}
+
+func TestWeightsAreWhatDecodersTake(t *testing.T) {
+	deep := image.NewNRGBA64(image.Rect(0, 0, 10, 10))
+	if h, err := Inspect("image/png", pngOf(deep), 1000); err != nil || h.Weight != 200 {
+		t.Errorf("16 bits: %+v, %v, want a weight of 200", h, err)
+	}
+	flat := jpegOf(drawn(10, 10, 1), 80)
+	if h, err := Inspect("image/jpeg", flat, 1000); err != nil || h.Weight != 100 {
+		t.Errorf("baseline: %+v, %v, want a weight of 100", h, err)
+	}
+	at := bytes.Index(flat, []byte{0xff, 0xc0})
+	flat[at+1] = 0xc2
+	if h, err := Inspect("image/jpeg", flat, 1000); err != nil || h.Weight != 400 {
+		t.Errorf("progressive: %+v, %v, want a weight of 400", h, err)
+	}
+}
+
+func TestDecodingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Decode(ctx, "image/png", pngOf(drawn(50, 50, 1))); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want context.Canceled", err)
+	}
+}
+
+// TestHashesTellPicturesApart prints how many copies are found and how many
+// others are taken for one.
+func TestHashesTellPicturesApart(t *testing.T) {
+	const pictures, near = 120, 8
+	hashes := make([]uint64, pictures)
+	found, wrong := 0, 0
+	for i := range hashes {
+		img := drawn(160, 120, uint64(i))
+		hashes[i] = Hash(img)
+		copied := decoded(t, jpegOf(shrink(img, 1.6), 40))
+		if bits.OnesCount64(hashes[i]^Hash(copied)) <= near {
+			found++
+		}
+	}
+	for i := range hashes {
+		for j := range i {
+			if bits.OnesCount64(hashes[i]^hashes[j]) <= near {
+				wrong++
+			}
+		}
+	}
+	pairs := pictures * (pictures - 1) / 2
+	t.Logf("recall %.3f of %d smaller, recompressed copies; %d of %d pairs taken for copies", float64(found)/pictures, pictures, wrong, pairs)
+	if found < pictures*98/100 || wrong > pairs/500 {
+		t.Errorf("found %d of %d copies, and %d of %d pairs wrongly", found, pictures, wrong, pairs)
+	}
+	if Hash(image.NewGray(image.Rect(0, 0, 9, 9))) != 0 {
+		t.Error("want no hash of one colour")
+	}
+}
+
+func FuzzExif(f *testing.F) {
+	f.Add(tagged(binary.BigEndian, 3))
+	f.Add(tagged(binary.LittleEndian, 3))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if o := ReadExif(data).Orientation; o < 1 || o > 8 {
+			t.Errorf("orientation %d", o)
+		}
+		if out, ok := withoutPlace(data); ok {
+			if len(out) != len(data) {
+				t.Error("the block changed its length")
+			}
+			if ReadExif(out).Location != nil {
+				t.Error("a place is left")
+			}
+		}
+	})
+}
+
+func FuzzClean(f *testing.F) {
+	img := drawn(8, 8, 1)
+	f.Add(jpegWith(jpegOf(img, 50), tagged(binary.BigEndian, 2)))
+	f.Add(pngWith(pngOf(img), tagged(binary.BigEndian, 2)))
+	f.Add([]byte("RIFF\x16\x00\x00\x00WEBPVP8X\x01\x00\x00\x00\x0c\x00EXIF\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		kind := Sniff(data)
+		for _, strip := range []Strip{StripGPS, StripAll} {
+			clean, ok := Clean(kind, data, strip)
+			if !ok {
+				continue
+			}
+			if len(clean) > len(data)+2*len(upright(1))+16 {
+				t.Errorf("%d bytes became %d", len(data), len(clean))
+			}
+			if exif := ReadExif(Metadata(kind, clean)); exif.Location != nil {
+				t.Errorf("%s, %s: a place is left", kind, strip)
+			}
+		}
+	})
+}
+
+// BenchmarkThumbnail makes one of 640 pixels from 12 MP, decoding and encoding
+// included.
+func BenchmarkThumbnail(b *testing.B) {
+	data := jpegOf(drawn(4000, 3000, 1), 90)
+	for b.Loop() {
+		img, err := Decode(context.Background(), "image/jpeg", data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := Encode(Fit(Base(img, 1, []Target{{Width: 640, Height: 640}}), Target{Width: 640, Height: 640}), 80); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Strip says what is removed from a picture's file. The pixels stay as they are.
+type Strip string
+
+// The amounts of metadata that are removed.
+const (
+	StripGPS  Strip = "gps"  // where it was taken
+	StripAll  Strip = "all"  // everything but the orientation and the colour profile
+	StripNone Strip = "none" // nothing
+)
+
+const exifName = "Exif\x00\x00"
+
+// Metadata finds the EXIF block of a picture, nil where there is none.
+func Metadata(contentType string, data []byte) []byte {
+	var found []byte
+	switch contentType {
+	case "image/jpeg":
+		_ = segments(data, func(marker byte, body []byte) bool {
+			if marker == 0xe1 && bytes.HasPrefix(body, []byte(exifName)) {
+				found = body[len(exifName):]
+			}
+			return found == nil
+		})
+	case "image/png":
+		chunks(data, func(name string, body, _ []byte) { found = pick(found, name == "eXIf", body) })
+	case "image/webp":
+		riff(data, func(name string, body, _ []byte) { found = pick(found, name == "EXIF", named(body)) })
+	}
+	return found
+}
+
+func pick(found []byte, yes bool, body []byte) []byte {
+	if found == nil && yes {
+		return body
+	}
+	return found
+}
+
+// named cuts the name off an EXIF block that has one.
+func named(body []byte) []byte { return bytes.TrimPrefix(body, []byte(exifName)) }
+
+// Clean returns the file without what is to be removed; ok is false when the file
+// has no form that can be cleaned. What follows the end of the picture is removed
+// too, where anything is.
+func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
+	if strip == StripNone {
+		return data, true
+	}
+	switch contentType {
+	case "image/jpeg":
+		return cleanJPEG(data, strip)
+	case "image/png":
+		return cleanPNG(data, strip)
+	case "image/webp":
+		return cleanWebP(data, strip)
+	case "image/gif":
+		return data, true // has neither time nor place
+	default:
+		return nil, false
+	}
+}
+
+// cleanBlock returns what stays of an EXIF block, nil for nothing.
+func cleanBlock(body []byte, strip Strip) []byte {
+	if strip == StripGPS {
+		if out, ok := withoutPlace(body); ok {
+			return out
+		}
+	}
+	if o := ReadExif(body).Orientation; o != 1 {
+		return upright(o)
+	}
+	return nil
+}
+
+// segments calls fn for every segment of a JPEG up to the end of its picture,
+// until fn returns false. Data of a scan comes as marker 0 and the end as 0xd9.
+// It returns what follows the end, nil when there is no end.
+func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
+	if len(data) < 4 || data[0] != 0xff || data[1] != 0xd8 {
+		return nil
+	}
+	for at := 2; at+2 <= len(data); {
+		if data[at] != 0xff {
+			return nil
+		}
+		marker := data[at+1]
+		switch {
+		case marker == 0xff:
+			at++
+			continue
+		case marker == 0xd9:
+			fn(marker, nil)
+			return data[at+2:]
+		case marker == 0x01 || marker >= 0xd0 && marker <= 0xd7:
+			at += 2
+			continue
+		}
+		if at+4 > len(data) {
+			return nil
+		}
+		length := int(binary.BigEndian.Uint16(data[at+2:]))
+		if length < 2 || at+2+length > len(data) {
+			return nil
+		}
+		if !fn(marker, data[at+4:at+2+length]) {
+			return nil
+		}
+		at += 2 + length
+		if marker != 0xda {
+			continue
+		}
+		end := at
+		for end+1 < len(data) && (data[end] != 0xff || data[end+1] == 0 || data[end+1] >= 0xd0 && data[end+1] <= 0xd7) {
+			end++
+		}
+		if end+1 >= len(data) || !fn(0, data[at:end]) {
+			return nil
+		}
+		at = end
+	}
+	return nil
+}
+
+func cleanJPEG(data []byte, strip Strip) ([]byte, bool) {
+	out := bytes.NewBuffer(make([]byte, 0, len(data)))
+	out.Write([]byte{0xff, 0xd8})
+	ended := false
+	segments(data, func(marker byte, body []byte) bool {
+		switch {
+		case marker == 0:
+			out.Write(body)
+			return true
+		case marker == 0xd9:
+			ended = true
+			out.Write([]byte{0xff, 0xd9})
+			return true
+		case marker == 0xe1 && bytes.HasPrefix(body, []byte(exifName)):
+			if body = cleanBlock(body[len(exifName):], strip); body == nil {
+				return true
+			}
+			body = append([]byte(exifName), body...)
+		case strip == StripAll && dropped(marker), strip == StripGPS && marker == 0xe1 && bytes.Contains(body, []byte("GPS")),
+			marker == 0xe1 && bytes.HasPrefix(body, []byte("http://ns.adobe.com/xmp/extension/")):
+			return true
+		}
+		out.Write([]byte{0xff, marker})
+		_ = binary.Write(out, binary.BigEndian, uint16(len(body)+2)) // a buffer takes everything
+		out.Write(body)
+		return true
+	})
+	return out.Bytes(), ended
+}
+
+// dropped reports whether a segment is metadata: all but JFIF, the colour profile
+// and what tells CMYK apart.
+func dropped(marker byte) bool {
+	return marker == 0xfe || marker >= 0xe1 && marker <= 0xef && marker != 0xe2 && marker != 0xee
+}
+
+const pngName = "\x89PNG\r\n\x1a\n"
+
+// chunks calls fn for every chunk of a PNG up to its end, with its body and the
+// whole of it; it reports whether there was an end.
+func chunks(data []byte, fn func(name string, body, whole []byte)) bool {
+	if !bytes.HasPrefix(data, []byte(pngName)) {
+		return false
+	}
+	for rest := data[len(pngName):]; len(rest) >= 12; {
+		length := int64(binary.BigEndian.Uint32(rest))
+		if length+12 > int64(len(rest)) {
+			return false
+		}
+		name := string(rest[4:8])
+		fn(name, rest[8:8+length], rest[:12+length])
+		if name == "IEND" {
+			return true
+		}
+		rest = rest[12+length:]
+	}
+	return false
+}
+
+func cleanPNG(data []byte, strip Strip) ([]byte, bool) {
+	out := bytes.NewBuffer(make([]byte, 0, len(data)))
+	out.WriteString(pngName)
+	ended := chunks(data, func(name string, body, whole []byte) {
+		switch name {
+		case "eXIf":
+			if body = cleanBlock(body, strip); body != nil {
+				writeChunk(out, name, body)
+			}
+			return
+		case "tEXt", "zTXt", "iTXt":
+			// Raw profiles and XMP hold places, and compressed ones cannot be searched.
+			if strip == StripAll || bytes.HasPrefix(body, []byte("Raw profile type")) || bytes.HasPrefix(body, []byte("XML:com.adobe.xmp")) {
+				return
+			}
+		case "tIME":
+			if strip == StripAll {
+				return
+			}
+		}
+		out.Write(whole)
+	})
+	return out.Bytes(), ended
+}
+
+func writeChunk(out *bytes.Buffer, name string, body []byte) {
+	part := append([]byte(name), body...)
+	_ = binary.Write(out, binary.BigEndian, uint32(len(body))) // a buffer takes everything
+	out.Write(part)
+	_ = binary.Write(out, binary.BigEndian, crc32.ChecksumIEEE(part))
+}
+
+// riff calls fn for every chunk of a WebP file, with its body and the whole of it;
+// it reports whether all of them were whole.
+func riff(data []byte, fn func(name string, body, whole []byte)) bool {
+	if len(data) < 12 || string(data[:4]) != "RIFF" || string(data[8:12]) != "WEBP" {
+		return false
+	}
+	size := int64(binary.LittleEndian.Uint32(data[4:])) + 8
+	if size < 12 || size > int64(len(data)) {
+		return false
+	}
+	for rest := data[12:size]; len(rest) > 0; {
+		if len(rest) < 8 {
+			return false
+		}
+		length := int64(binary.LittleEndian.Uint32(rest[4:]))
+		whole := 8 + length + length&1
+		if whole > int64(len(rest)) {
+			if whole-1 != int64(len(rest)) {
+				return false
+			}
+			whole = int64(len(rest))
+		}
+		fn(string(rest[:4]), rest[8:8+length], rest[:whole])
+		rest = rest[whole:]
+	}
+	return true
+}
+
+func cleanWebP(data []byte, strip Strip) ([]byte, bool) {
+	out := bytes.NewBuffer(make([]byte, 0, len(data)))
+	out.WriteString("RIFF\x00\x00\x00\x00WEBP")
+	flags := -1 // where the flags of the extended header are
+	const hasExif, hasXMP = 0x08, 0x04
+	keptExif := false
+	ok := riff(data, func(name string, body, whole []byte) {
+		switch name {
+		case "XMP ":
+			return
+		case "EXIF":
+			if body = cleanBlock(named(body), strip); body != nil {
+				keptExif = true
+				writeRIFF(out, name, body)
+			}
+			return
+		case "VP8X":
+			if len(body) > 0 {
+				flags = out.Len() + 8
+			}
+		}
+		out.Write(whole)
+	})
+	clean := out.Bytes()
+	if flags > 0 {
+		clean[flags] &^= hasXMP
+		if !keptExif {
+			clean[flags] &^= hasExif
+		}
+	}
+	binary.LittleEndian.PutUint32(clean[4:], uint32(len(clean)-8))
+	return clean, ok
+}
+
+func writeRIFF(out *bytes.Buffer, name string, body []byte) {
+	out.WriteString(name)
+	_ = binary.Write(out, binary.LittleEndian, uint32(len(body))) // a buffer takes everything
+	out.Write(body)
+	if len(body)&1 == 1 {
+		out.WriteByte(0)
+	}
+}

@@ -1,0 +1,278 @@
+// Package media keeps pictures, films and sounds of users, and makes what is shown
+// of them: smaller pictures, a placeholder, and a hash that finds those alike.
+//
+// # What it promises
+//
+//   - What a file is, its bytes say; the declared type and the name never do.
+//   - A file from outside is measured before a decoder sees it: pixels, bytes and
+//     time are bounded, and so is what all decoders of a process hold in memory.
+//     One that breaks a decoder fails its item and nothing else.
+//   - Processing is a durable job. The smaller pictures, the cleaned original and
+//     the status change in one transaction; a killed process leaves an item that
+//     is processed again.
+//   - Smaller pictures stand upright and carry no metadata. Originals lose the
+//     place they were taken at, unless configured otherwise.
+//   - Bytes are objects of storage that no route of storage shows. They count
+//     toward their owner's quota, and are removed with their item.
+//   - An item of somebody else cannot be told from one that is absent, unless it
+//     is public.
+//
+// # Who may call
+//
+// In process, any code that has the *Media, for any owner. Over HTTP users use
+// their own items, and read public ones.
+package media
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"log/slog"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/storage"
+)
+
+// Name is the capability's name.
+const Name = "media"
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Peers are the capabilities media uses.
+type Peers struct {
+	// Storage keeps the bytes; required.
+	Storage *storage.Storage
+	// Audit records deletions and refused pictures; nil records nothing.
+	Audit *audit.Audit
+}
+
+// Media keeps items. It is safe for concurrent use, from several processes on
+// PostgreSQL and one bucket.
+type Media struct {
+	cfg   Config
+	host  capability.Host
+	db    *database.DB
+	store store
+	space storage.Space
+	jobs  *jobs.Queue
+	hooks *hooks.Hooks
+	log   *slog.Logger
+	audit *audit.Audit
+	// memory bounds what all decoders hold, in units of four bytes.
+	memory *semaphore.Weighted
+}
+
+// inFlight is what all decoders of a process may hold: 600 MB. A picture that
+// takes more is decoded alone.
+const inFlight = 150_000_000
+
+// New checks the configuration, all faults at once; it does no I/O.
+func New(host capability.Host, cfg Config, peers Peers) (*Media, error) {
+	cfg = cfg.withDefaults()
+	faults := capability.Faults{Capability: Name}
+	cfg.validate(&faults)
+	if peers.Storage == nil {
+		faults.Join(capability.MissingPeer(Name, storage.Name))
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	return &Media{cfg: cfg, host: host, db: host.DB, store: store{host.DB}, space: peers.Storage.Namespace(Name), jobs: host.Jobs,
+		hooks: host.Hooks, log: host.Log, audit: peers.Audit, memory: semaphore.NewWeighted(inFlight)}, nil
+}
+
+// Capability describes media to the kit.
+func (m *Media) Capability() capability.Capability {
+	return capability.Capability{
+		Name:       Name,
+		Version:    "1.0.0",
+		Database:   m.db,
+		Prefix:     m.cfg.BasePath,
+		Routes:     m.routes(),
+		Config:     m.cfg.keys(),
+		Health:     m.health(),
+		Migrations: migrations,
+		Jobs:       m.bindings(),
+		Refusals:   refusals(),
+		Export:     m.export,
+		Erase:      m.erase,
+	}
+}
+
+func (m *Media) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "processing", Read: func(ctx context.Context) (any, error) { return m.store.countProcessing(ctx) }},
+	}
+}
+
+// own finds an item of an owner.
+func (m *Media) own(ctx context.Context, ownerID, id string) (Item, error) {
+	i, found, err := m.store.item(ctx, id)
+	return i, mine(i, found, ownerID, err)
+}
+
+// lockOwn is own for a change, in a transaction.
+func (m *Media) lockOwn(ctx context.Context, ownerID, id string) (Item, error) {
+	i, found, err := m.store.lockItem(ctx, id)
+	return i, mine(i, found, ownerID, err)
+}
+
+func mine(i Item, found bool, ownerID string, err error) error {
+	if err == nil && (!found || i.OwnerID != ownerID) {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// Get returns an item of an owner's, or a public one, with addresses that read it
+// for five minutes. Refuses with media/not_found.
+func (m *Media) Get(ctx context.Context, ownerID, id string) (Item, error) {
+	i, found, err := m.store.item(ctx, id)
+	if err != nil {
+		return Item{}, err
+	}
+	public := i.Visibility == storage.VisibilityPublic && i.Status == StatusReady
+	if !found || i.OwnerID != ownerID && !public {
+		return Item{}, ErrNotFound
+	}
+	return m.whole(ctx, i)
+}
+
+// List lists items of an owner, the newest first, as Get returns them. Refuses with
+// kit/invalid_request.
+func (m *Media) List(ctx context.Context, f Filter, page capability.Page) (capability.Items[Item], error) {
+	var none capability.Items[Item]
+	page = page.Bounded()
+	if f.Kind != "" && !f.Kind.known() || f.Status != "" && !f.Status.known() {
+		return none, capability.ErrInvalidRequest.Saying("kind is image, video, audio or other; status is pending, processing, ready or failed.")
+	}
+	var before string
+	if _, err := page.After(&before); err != nil {
+		return none, err
+	}
+	rows, err := m.store.list(ctx, f, before, page.Limit+1)
+	if err != nil {
+		return none, err
+	}
+	items := capability.Paged(page, rows, func(i Item) []any { return []any{i.ID} })
+	return items, m.complete(ctx, items.Items)
+}
+
+// whole completes one item.
+func (m *Media) whole(ctx context.Context, i Item) (Item, error) {
+	list := []Item{i}
+	err := m.complete(ctx, list)
+	return list[0], err
+}
+
+// complete fills in the derivatives and addresses of items that are ready.
+func (m *Media) complete(ctx context.Context, items []Item) error {
+	at := make(map[string]int, len(items))
+	var ids, objects []string
+	for n, i := range items {
+		if i.Status == StatusReady {
+			at[i.ID] = n
+			ids, objects = append(ids, i.ID), append(objects, i.ObjectID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	derivatives, err := m.store.derivatives(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, d := range derivatives {
+		objects = append(objects, d.objectID)
+	}
+	links, err := m.sign(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for _, n := range at {
+		if link, ok := links[items[n].ObjectID]; ok {
+			items[n].Original = &link
+		}
+	}
+	for _, d := range derivatives {
+		if link, ok := links[d.objectID]; ok {
+			d.URL, d.ExpiresAt = link.URL, link.ExpiresAt
+			i := &items[at[d.item]]
+			i.Derivatives = append(i.Derivatives, d.Derivative)
+		}
+	}
+	return nil
+}
+
+func (m *Media) sign(ctx context.Context, objects []string) (map[string]storage.Link, error) {
+	links := make(map[string]storage.Link, len(objects))
+	for len(objects) > 0 {
+		n := min(len(objects), storage.MaxBatch)
+		some, err := m.space.SignAll(ctx, objects[:n], storage.SignOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for id, link := range some {
+			links[id] = link
+		}
+		objects = objects[n:]
+	}
+	return links, nil
+}
+
+// Delete removes an item with all that belongs to it, in the caller's transaction
+// if there is one. Refuses with media/not_found.
+func (m *Media) Delete(ctx context.Context, ownerID, id string) error {
+	return m.db.InTx(ctx, func(ctx context.Context) error {
+		i, err := m.lockOwn(ctx, ownerID, id)
+		if err != nil {
+			return err
+		}
+		if err := m.removeBytes(ctx, i); err != nil {
+			return err
+		}
+		if _, err := m.store.remove(ctx, i.ID); err != nil {
+			return err
+		}
+		return m.record(ctx, "media/deleted", i)
+	})
+}
+
+// removeBytes removes the objects of an item, in the transaction of its change.
+func (m *Media) removeBytes(ctx context.Context, i Item) error {
+	derivatives, err := m.store.derivatives(ctx, []string{i.ID})
+	if err != nil {
+		return err
+	}
+	objects := []string{i.ObjectID}
+	for _, d := range derivatives {
+		objects = append(objects, d.objectID)
+	}
+	if _, err := m.space.DeleteAll(ctx, objects); err != nil {
+		return err
+	}
+	return m.store.removeDerivatives(ctx, i.ID)
+}
+
+// record puts what happened to an item on the trail.
+func (m *Media) record(ctx context.Context, action string, i Item) error {
+	return m.audit.Record(ctx, audit.Event{Action: action, Subject: audit.Target{Type: "media", ID: i.ID},
+		Targets: []audit.Target{{Type: "user", ID: i.OwnerID}}})
+}
+
+// refusal finds a refusal of media in an error.
+func refusal(err error) (*capability.Error, bool) {
+	for _, r := range refusals() {
+		if errors.Is(err, r) {
+			return r, true
+		}
+	}
+	return nil, false
+}

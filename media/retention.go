@@ -1,0 +1,64 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/storage"
+)
+
+// How MEDIA_TIDY works.
+const (
+	chunk = 200
+	// stuck is after how long a processing item is given a job again, should the
+	// first be lost.
+	stuck = time.Hour
+	// abandoned is after how long a pending item is looked at: it goes with its upload.
+	abandoned = 24 * time.Hour
+)
+
+func (m *Media) bindings() []jobs.Binding {
+	return []jobs.Binding{
+		{Name: process, Timeout: processTimeout, MaxAttempts: 2 * maxAttempts, Run: m.run},
+		{Name: "MEDIA_TIDY", Schedule: "*/20 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return m.tidy(ctx) }},
+	}
+}
+
+// tidy gives jobs to items that have lost theirs, and removes items whose upload
+// was given up.
+func (m *Media) tidy(ctx context.Context) error {
+	err := m.walk(ctx, StatusProcessing, stuck, func(ctx context.Context, i Item) error {
+		_, err := m.jobs.Enqueue(ctx, process, payload{i.ID}, jobs.Key(i.ID))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return m.walk(ctx, StatusPending, abandoned, func(ctx context.Context, i Item) error {
+		_, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
+		if !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		_, err = m.store.remove(ctx, i.ID)
+		return err
+	})
+}
+
+// walk calls fn for the items of a status that did not change for some time.
+func (m *Media) walk(ctx context.Context, status Status, since time.Duration, fn func(context.Context, Item) error) error {
+	before := m.host.Now().Add(-since).UnixMilli()
+	for after := ""; ; {
+		items, err := m.store.unfinished(ctx, status, before, after, chunk)
+		if err != nil || len(items) == 0 {
+			return err
+		}
+		for _, i := range items {
+			if err := fn(ctx, i); err != nil {
+				return err
+			}
+			after = i.ID
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package media
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/media/internal/picture"
+	"github.com/kitbackend/kit/storage"
+)
+
+// headSize is what Finalize reads of a file.
+const headSize = 1 << 20
+
+// Create makes an item and says where its bytes go; after the upload, Finalize
+// follows. When the owner has a ready item of the same checksum, it is returned in
+// its place and nothing is made. Refuses with kit/invalid_request,
+// kit/body_too_large, kit/rate_limited above [MaxPending] and what storage's Start
+// refuses with.
+func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
+	i, err := m.draft(n)
+	if err != nil {
+		return Created{}, err
+	}
+	if n.SHA256 != "" && n.OnDuplicate != "allow" {
+		same, found, err := m.store.bySum(ctx, n.OwnerID, strings.ToLower(n.SHA256))
+		if err != nil {
+			return Created{}, err
+		}
+		if found {
+			same, err = m.whole(ctx, same)
+			return Created{Item: same, DuplicateOf: &same.ID}, err
+		}
+	}
+	started, err := m.space.Start(ctx, storage.Upload{OwnerID: n.OwnerID, Path: i.ID + "/" + i.Filename, Size: n.Size,
+		ContentType: n.ContentType, SHA256: n.SHA256, Metadata: n.Metadata, Visibility: storage.VisibilityPrivate})
+	if err != nil {
+		return Created{}, err
+	}
+	i.ObjectID, i.ContentType, i.Metadata = started.Object.ID, started.Object.ContentType, started.Object.Metadata
+	if err := m.add(ctx, &i); err != nil {
+		return Created{}, errors.Join(err, m.space.Abort(context.WithoutCancel(ctx), storage.ByID(i.ObjectID)))
+	}
+	return Created{Item: i, Upload: &started.Upload}, nil
+}
+
+// draft checks what an upload says of itself; path, type, checksum and metadata are
+// checked by storage.
+func (m *Media) draft(n Upload) (i Item, err error) {
+	if err := capability.CheckUserID(n.OwnerID); err != nil {
+		return i, err
+	}
+	name := path.Base(strings.ReplaceAll(n.Filename, `\`, "/"))
+	if err := capability.CheckText("filename", name, 1, MaxFilename); err != nil {
+		return i, err
+	}
+	if err := capability.CheckText("caption", n.Caption, 0, MaxCaption); err != nil {
+		return i, err
+	}
+	n.Visibility = cmp.Or(n.Visibility, storage.VisibilityPrivate)
+	switch {
+	case n.Filename == "" || name == "." || name == "/" || name == "..":
+		err = capability.ErrInvalidRequest.Saying("filename is not the name of a file.")
+	case n.Size < 1:
+		err = capability.ErrInvalidRequest.Saying("size is a number of bytes, 1 or more.")
+	case n.Kind != "" && !n.Kind.known():
+		err = capability.ErrInvalidRequest.Saying("kind is image, video, audio or other.")
+	case n.Visibility != storage.VisibilityPrivate && n.Visibility != storage.VisibilityPublic:
+		err = capability.ErrInvalidRequest.Saying("visibility is private or public.")
+	case n.OnDuplicate != "" && n.OnDuplicate != "return" && n.OnDuplicate != "allow":
+		err = capability.ErrInvalidRequest.Saying("onDuplicate is return or allow.")
+	}
+	if err != nil {
+		return i, err
+	}
+	kind := cmp.Or(n.Kind, kindOf(n.ContentType))
+	if most := m.most(kind); n.Size > most {
+		return i, capability.ErrBodyTooLarge.Saying("A file of this kind has at most %d bytes.", most)
+	}
+	return Item{ID: id.New(m.host.Now()), OwnerID: n.OwnerID, Kind: kind, Status: StatusPending, Visibility: n.Visibility,
+		Filename: name, Size: n.Size, Caption: n.Caption, Derivatives: []Derivative{}, wanted: n.Kind}, nil
+}
+
+// most returns how many bytes a file of a kind may have.
+func (m *Media) most(kind Kind) int64 {
+	if kind == KindImage {
+		return min(m.cfg.MaxImageBytes, m.cfg.MaxBytes)
+	}
+	return m.cfg.MaxBytes
+}
+
+// kindOf returns the kind of a media type.
+func kindOf(contentType string) Kind {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	family, _, _ := strings.Cut(kind, "/")
+	if k := Kind(family); k.known() {
+		return k
+	}
+	return KindOther
+}
+
+// add writes a pending item, if its owner has not too many of them.
+func (m *Media) add(ctx context.Context, i *Item) error {
+	return m.db.InTx(ctx, func(ctx context.Context) error {
+		if err := m.store.lockOwner(ctx, i.OwnerID); err != nil {
+			return err
+		}
+		n, err := m.store.countPending(ctx, i.OwnerID)
+		if err != nil {
+			return err
+		}
+		if n >= MaxPending {
+			return capability.ErrRateLimited.Saying("At most %d items may wait for their upload; finalize or delete some.", MaxPending)
+		}
+		now := capability.Millis(m.db.Now(ctx).UnixMilli())
+		i.CreatedAt, i.UpdatedAt = now, now
+		return m.store.insert(ctx, *i)
+	})
+}
+
+// Finalize checks that the bytes of an item are there and what they are, and
+// leaves the rest to the job MEDIA_PROCESS. On an item that is processing or ready
+// it does nothing; one that failed with media/processing_failed is tried again, and
+// one that failed otherwise is refused again. A refused file is removed. With parts
+// nil, those that are stored count. Refuses with media/not_found,
+// media/not_uploaded, media/unsupported_type, media/too_many_pixels, media/corrupt,
+// media/moderation_rejected and storage/multipart_failed.
+func (m *Media) Finalize(ctx context.Context, ownerID, id string, parts []storage.PartTag) (Item, error) {
+	i, err := m.own(ctx, ownerID, id)
+	if err != nil {
+		return Item{}, err
+	}
+	switch {
+	case i.Status == StatusProcessing || i.Status == StatusReady:
+		return m.whole(ctx, i)
+	case i.Status == StatusFailed && i.failure != ErrProcessingFailed.Code:
+		return Item{}, failure(i.failure)
+	}
+	object, err := m.space.Complete(ctx, storage.ByID(i.ObjectID), parts)
+	switch {
+	case errors.Is(err, storage.ErrUploadIncomplete):
+		return Item{}, ErrNotUploaded
+	case errors.Is(err, storage.ErrNotFound):
+		return Item{}, ErrNotUploaded.Saying("The time of this upload is over. Create the item again.")
+	case err != nil:
+		return Item{}, err
+	}
+	contentType, kind, err := m.inspect(ctx, i, object)
+	if refused, ok := refusal(err); ok {
+		if err := m.fail(ctx, i, refused, false); err != nil {
+			return Item{}, err
+		}
+		return Item{}, refused
+	}
+	if err != nil {
+		return Item{}, err
+	}
+	return m.begin(ctx, i, contentType, kind)
+}
+
+// begin enqueues the job of an item whose bytes were looked at.
+func (m *Media) begin(ctx context.Context, i Item, contentType string, kind Kind) (Item, error) {
+	err := m.db.InTx(ctx, func(ctx context.Context) error {
+		now, err := m.lockOwn(ctx, i.OwnerID, i.ID)
+		if err != nil {
+			return err
+		}
+		if now.Status == StatusPending || now.Status == StatusFailed && now.failure == ErrProcessingFailed.Code {
+			now.Status, now.ContentType, now.Kind = StatusProcessing, contentType, kind
+			now.failure, now.Error, now.attempts = "", nil, 0
+			if err := m.store.update(ctx, now); err != nil {
+				return err
+			}
+			if _, err := m.jobs.Enqueue(ctx, process, payload{now.ID}, jobs.Key(now.ID)); err != nil {
+				return err
+			}
+		}
+		i, _, err = m.store.item(ctx, i.ID)
+		return err
+	})
+	if err != nil {
+		return Item{}, err
+	}
+	return m.whole(ctx, i)
+}
+
+// inspect looks at the first bytes of a file: what it is, and whether a decoder
+// may see it.
+func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (contentType string, kind Kind, err error) {
+	head, err := m.read(ctx, object.ID, 0, min(headSize, object.Size))
+	if err != nil {
+		return "", "", err
+	}
+	contentType = picture.Sniff(head)
+	kind = kindOf(contentType)
+	if kind == KindOther {
+		contentType = "application/octet-stream"
+	}
+	sound := kind == KindVideo && i.wanted == KindAudio // which only the whole file tells apart
+	if !slices.Contains(m.cfg.Kinds, kind) && !sound || i.wanted != "" && i.wanted != kind && !sound || object.Size > m.most(kind) {
+		return "", "", ErrUnsupportedType
+	}
+	if picture.Decodes(contentType) {
+		_, err = picture.Inspect(contentType, head, m.cfg.MaxPixels)
+	}
+	return contentType, kind, pictureRefusal(err)
+}
+
+// pictureRefusal says what an error of a picture is to clients.
+func pictureRefusal(err error) error {
+	switch {
+	case errors.Is(err, picture.ErrTooManyPixels):
+		return ErrTooManyPixels
+	case errors.Is(err, picture.ErrCorrupt):
+		return ErrCorrupt.Because(err)
+	default:
+		return err
+	}
+}
+
+// read reads a part of an object.
+func (m *Media) read(ctx context.Context, object string, offset, length int64) ([]byte, error) {
+	content, err := m.space.OpenRange(ctx, storage.ByID(object), offset, length)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	data := make([]byte, length)
+	_, err = io.ReadFull(content, data)
+	return data, err
+}
+
+// fail ends an item with a refusal. Its bytes are removed, unless it may be tried
+// again. inJob completes the job in the same transaction.
+func (m *Media) fail(ctx context.Context, i Item, why *capability.Error, inJob bool) error {
+	return m.db.InTx(ctx, func(ctx context.Context) error {
+		now, found, err := m.store.lockItem(ctx, i.ID)
+		if err != nil || !found || now.Status == StatusReady {
+			return err
+		}
+		if why.Code != ErrProcessingFailed.Code {
+			if err := m.removeBytes(ctx, now); err != nil {
+				return err
+			}
+		}
+		now.Status, now.failure = StatusFailed, why.Code
+		if err := m.store.update(ctx, now); err != nil {
+			return err
+		}
+		if why.Code == ErrModerationRejected.Code {
+			if err := m.record(ctx, "media/rejected", now); err != nil {
+				return err
+			}
+		}
+		if inJob {
+			return jobs.Complete(ctx)
+		}
+		return nil
+	})
+}
