@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -86,6 +87,7 @@ type Kit struct {
 	attachments support.Files
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
+	closed    atomic.Bool
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -93,6 +95,8 @@ type binding struct {
 	name  string
 	db    *database.DB
 	queue *jobs.Queue
+	// waiting fails when nobody takes the queue's jobs; it is kept like health.
+	waiting func(context.Context) (any, error)
 }
 
 // graph is every capability of the kit in the order of building: a capability
