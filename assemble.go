@@ -159,7 +159,9 @@ func (a *assembly) bind() {
 		db := a.o.databases[name]
 		db.UseClock(a.o.clock)
 		queue := jobs.New(db, a.kit.bus, jobs.Options{Log: a.kit.log, Now: a.o.clock})
-		a.kit.bindings = append(a.kit.bindings, &binding{name: name, db: db, queue: queue})
+		b := &binding{name: name, db: db, queue: queue}
+		b.waiting = cached(b.lag, a.o.clock)
+		a.kit.bindings = append(a.kit.bindings, b)
 	}
 }
 

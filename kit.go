@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -92,6 +93,7 @@ type Kit struct {
 	prepare []func(context.Context) error
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
+	closed    atomic.Bool
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -99,6 +101,8 @@ type binding struct {
 	name  string
 	db    *database.DB
 	queue *jobs.Queue
+	// waiting fails when nobody takes the queue's jobs; it is kept like health.
+	waiting func(context.Context) (any, error)
 }
 
 // graph is every capability of the kit in the order of building: a capability

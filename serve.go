@@ -117,41 +117,76 @@ func condition(g capability.Guard) string {
 	}
 }
 
-// healthLifetime is how long a health aggregate is kept: it may be a scan.
-const healthLifetime = 30 * time.Second
+// How long a health aggregate is kept, since it may be a scan, and how long its
+// failure is.
+const (
+	healthLifetime  = 30 * time.Second
+	failureLifetime = 5 * time.Second
+)
 
-// cacheHealth keeps what the capability's aggregates answer; failures are not kept.
+// cacheHealth keeps what the capability's aggregates return.
 func cacheHealth(c capability.Capability, now func() time.Time) capability.Capability {
 	c.Health = slices.Clone(c.Health)
 	for i := range c.Health {
-		read := c.Health[i].Read
-		var mu sync.Mutex
-		var value any
-		var at time.Time
-		c.Health[i].Read = func(ctx context.Context) (any, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if age := now().Sub(at); !at.IsZero() && 0 <= age && age < healthLifetime {
-				return value, nil
-			}
-			fresh, err := read(ctx)
-			if err == nil {
-				value, at = fresh, now()
-			}
-			return fresh, err
-		}
+		c.Health[i].Read = cached(c.Health[i].Read, now)
 	}
 	return c
 }
 
-// Ready reports whether the kit can serve: every database answers and every
-// health aggregate could be read within the last 30 seconds. It is for the
-// application's readiness probe.
+// cached keeps the result of read, a failure for a shorter time. Callers that
+// wait for another's read stop waiting when their context ends.
+func cached(read func(context.Context) (any, error), now func() time.Time) func(context.Context) (any, error) {
+	turn := make(chan struct{}, 1)
+	var value any
+	var failure error
+	var at time.Time
+	return func(ctx context.Context) (any, error) {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		lifetime := healthLifetime
+		if failure != nil {
+			lifetime = failureLifetime
+		}
+		if age := now().Sub(at); !at.IsZero() && 0 <= age && age < lifetime {
+			return value, failure
+		}
+		fresh, err := read(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, err // says something about the caller's patience alone
+		}
+		value, failure, at = fresh, err, now()
+		return fresh, err
+	}
+}
+
+// maxLag is how long a due job may wait before the kit is not ready.
+const maxLag = time.Minute
+
+// lag fails when nobody takes the jobs of a queue.
+func (b *binding) lag(ctx context.Context) (any, error) {
+	stats, err := b.queue.Stats(ctx)
+	if err == nil && stats.Lag > maxLag {
+		err = fmt.Errorf("a job has been due for %v and nobody has taken it: call Run, on one node at least",
+			stats.Lag.Round(time.Second))
+	}
+	return nil, err
+}
+
+// Ready reports whether the kit can serve: every database answers, every health
+// aggregate could be read within the last 30 seconds, and no job has been due for
+// over a minute, which is so where nobody calls [Kit.Run]. It is for the
+// application's readiness probe. A failure is kept for 5 seconds.
 func (k *Kit) Ready(ctx context.Context) error {
 	var faults []error
 	for _, b := range k.bindings {
 		if err := b.db.Ping(ctx); err != nil {
 			faults = append(faults, fmt.Errorf("database %s: %w", b.name, err))
+		} else if _, err := b.waiting(ctx); err != nil {
+			faults = append(faults, fmt.Errorf("queue %s: %w", b.name, err))
 		}
 	}
 	for _, c := range k.capabilities {
@@ -164,15 +199,22 @@ func (k *Kit) Ready(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
+// ErrClosed is what [Kit.Run] returns after [Kit.Close].
+var ErrClosed = errors.New("kit: closed")
+
 // Run works on durable jobs and schedules until ctx ends, then stops
 // gracefully: what is running finishes or gives its lease back. Any number of
-// nodes may run on one database; each tick of a schedule runs once.
+// nodes may run on one database; each tick of a schedule runs once. It returns
+// [ErrClosed] after Close, and [database.ErrClosed] once a database is closed.
 func (k *Kit) Run(ctx context.Context) error {
+	if k.closed.Load() {
+		return ErrClosed
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	runs := slices.Clone(k.listeners)
 	for _, b := range k.bindings {
-		runs = append(runs, b.queue.Run)
+		runs = append(runs, b.run)
 	}
 	faults := make([]error, len(runs))
 	var wg sync.WaitGroup
@@ -187,9 +229,20 @@ func (k *Kit) Run(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
+func (b *binding) run(ctx context.Context) error {
+	if err := b.queue.Run(ctx); err != nil {
+		return fmt.Errorf("queue %s: %w", b.name, err)
+	}
+	return nil
+}
+
 // Close stops what capabilities keep running, the last composed first, and
-// closes the database that New opened itself. Call it after Run has returned.
+// closes the database that New opened itself. Call it after Run has returned;
+// a second call does nothing.
 func (k *Kit) Close(ctx context.Context) error {
+	if k.closed.Swap(true) {
+		return nil
+	}
 	var faults []error
 	for _, c := range slices.Backward(k.capabilities) {
 		if c.Close != nil {

@@ -47,9 +47,10 @@ type Config struct {
 	// AppName is what mails call the application; by default the host's name.
 	AppName string
 	// TrustedOrigins are the origins, beside the base URL's own, whose pages may use
-	// the library's routes for a signed-in user and may be redirected to:
-	// "https://app.example.com", or "myapp://" for the links of an installed
-	// application. The kit's own routes take a cookie from the own origin alone.
+	// the library's routes and those of users, with cookies, and may be redirected
+	// to: "https://app.example.com", or "myapp://" for the links of an installed
+	// application. Pages of a trusted origin act as the user: name none that others
+	// put pages on.
 	TrustedOrigins []string
 	// Library makes what signs users in. Without one users are signed in only in
 	// process, with [Auth.CreateSession].

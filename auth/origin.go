@@ -25,6 +25,16 @@ func (a *Auth) ownOrigin() string {
 	return a.host.BaseURL.Scheme + "://" + strings.ToLower(a.host.BaseURL.Host)
 }
 
+// webOrigins are the trusted origins that have pages.
+func (a *Auth) webOrigins() (origins []string) {
+	for _, origin := range a.cfg.TrustedOrigins {
+		if scheme, host, _ := strings.Cut(origin, "://"); isWeb(scheme) && host != "" {
+			origins = append(origins, origin)
+		}
+	}
+	return origins
+}
+
 // RedirectAllowed returns where a browser may be sent that asks for target: a
 // path of the own origin, or an address under a trusted origin, compared
 // exactly; ok is false for any other.

@@ -35,6 +35,12 @@ type Users struct {
 	Session func(r *http.Request) (caller Caller, ok bool, err error)
 	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
 	CSRF func(r *http.Request, caller Caller) error
+	// Origins are those, beside the own, whose pages may call with cookies, such as
+	// "https://app.example.com". Rows of users, and the public ones of Domain, answer
+	// them with the headers of CORS.
+	Origins []string
+	// Domain is the capability that verifies, as [Capability.Domain] spells it.
+	Domain string
 }
 
 // Machines verifies control-plane credentials. The control plane provides it;

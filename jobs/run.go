@@ -29,8 +29,8 @@ const (
 
 // Run works jobs until ctx ends. Then it takes no more, waits SoftStop for the runs under way, cancels the others and
 // gives them five seconds to return; jobs not done by then go back with their attempt refunded. It returns nil, or an
-// error when this queue already runs. Errors of the database are logged and tried again.
-func (q *Queue) Run(ctx context.Context) error {
+// error when this queue already runs or its database is closed. Other errors of the database are logged and tried again.
+func (q *Queue) Run(ctx context.Context) (fault error) {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("jobs: already running")
 	}
@@ -44,6 +44,10 @@ func (q *Queue) Run(ctx context.Context) error {
 			rescueAt = now.Add(rescueEvery)
 		}
 		next, err := q.fetch(ctx, c)
+		if errors.Is(err, database.ErrClosed) {
+			fault = err
+			break
+		}
 		if err != nil && ctx.Err() == nil {
 			q.log.ErrorContext(ctx, "jobs: cannot fetch", "error", err)
 		}
@@ -55,8 +59,10 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	q.running.Store(false)
 	c.stop()
-	q.tellOthers() // about jobs given back
-	return nil
+	if fault == nil {
+		q.tellOthers() // about jobs given back
+	}
+	return fault
 }
 
 // RunDue works, one after the other in the calling goroutine, what is due by the queue's clock, ticks of schedules and

@@ -52,6 +52,9 @@ func (row *row) serve(c echo.Context) error {
 	x := newExchange(row.m, row, c)
 	defer x.finish()
 	x.harden()
+	if x.cors() {
+		return nil
+	}
 	if err := x.run(); err != nil {
 		x.refuse(err)
 	}

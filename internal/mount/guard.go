@@ -3,6 +3,7 @@ package mount
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
@@ -83,7 +84,7 @@ func (x *exchange) ownPage(g capability.Guard, caller capability.Caller) error {
 	return x.m.Users.CSRF(x.r, caller)
 }
 
-// sameOrigin checks the Origin a browser sends with a WebSocket upgrade, which
+// sameOrigin checks for the own origin, or a trusted one, the Origin a browser sends with a WebSocket upgrade, which
 // the cross-origin protection passes because it is a GET. Where clients use
 // https, a page of plain http can be anybody's who sits on the way.
 func (x *exchange) sameOrigin() bool {
@@ -92,7 +93,7 @@ func (x *exchange) sameOrigin() bool {
 	if !ok && !x.m.secure {
 		host, ok = strings.CutPrefix(origin, "http://")
 	}
-	return origin == x.m.origin || ok && strings.EqualFold(host, x.r.Host)
+	return origin == x.m.origin || ok && strings.EqualFold(host, x.r.Host) || slices.Contains(x.m.Users.Origins, origin)
 }
 
 func safe(method string) bool {

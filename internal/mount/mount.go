@@ -93,6 +93,11 @@ func New(cfg Config) *Mount {
 	}
 	// The base URL is our own origin even when a proxy rewrites Host.
 	_ = m.cross.AddTrustedOrigin(m.origin)
+	if cfg.Users != nil {
+		for _, origin := range cfg.Users.Origins {
+			_ = m.cross.AddTrustedOrigin(origin) // checked by auth
+		}
+	}
 	for class, limit := range cfg.Limits {
 		m.limiters[class] = rate.New(limit, cfg.Now)
 	}

@@ -1,0 +1,86 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of the server of [Kit.Serve]. Bodies and answers have none here: the kit
+// paces its own, and uploads and sockets take their time.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	// shutdownGrace is how long requests under way may take once ctx has ended.
+	shutdownGrace = 15 * time.Second
+)
+
+// Serve listens on a TCP address such as "localhost:8080", serves the handler, k
+// itself where it is nil, and works on jobs as [Kit.Run] does, until ctx ends.
+// Then it takes no more requests, waits 15 seconds at most for those under way,
+// stops the jobs, and closes the kit as [Kit.Close] does, in this order. It
+// closes the kit also when it fails. It returns nil once ctx has ended and
+// everything has stopped. Databases that the caller has opened are the caller's
+// to close, afterwards.
+func (k *Kit) Serve(ctx context.Context, addr string, handler http.Handler) error {
+	err := k.serve(ctx, addr, handler)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	return errors.Join(err, k.Close(closing))
+}
+
+func (k *Kit) serve(ctx context.Context, addr string, handler http.Handler) error {
+	if k.closed.Load() {
+		return ErrClosed
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("kit: %w", err)
+	}
+	server := &http.Server{
+		Handler:           cmp.Or[http.Handler](handler, k),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(k.log.Handler(), slog.LevelWarn),
+	}
+	// Jobs go on until no request can enqueue one.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	serving, jobs := make(chan error, 1), make(chan error, 1)
+	go func() { serving <- server.Serve(listener) }()
+	go func() { jobs <- k.Run(working) }()
+	k.log.Info("serving", "address", listener.Addr().String())
+
+	var faults []error
+	running := true
+	select {
+	case <-ctx.Done():
+	case err := <-serving:
+		faults = append(faults, err)
+	case err := <-jobs:
+		faults, running = append(faults, err), false
+	}
+	faults = append(faults, shutDown(server))
+	if stop(); running {
+		faults = append(faults, <-jobs)
+	}
+	return errors.Join(faults...)
+}
+
+// shutDown waits for the requests under way, then cuts off what is left.
+func shutDown(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if err != nil {
+		err = fmt.Errorf("kit: requests were cut off: %w", errors.Join(err, server.Close()))
+	}
+	return err
+}
