@@ -52,7 +52,7 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 	if err := b.success(op, r); err != nil {
 		return nil, err
 	}
-	b.refuse(op, Refusals(row))
+	b.refuse(op, r, Refusals(row))
 	return op, nil
 }
 
@@ -208,8 +208,9 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		op.Responses["default"] = response{Description: "Written by the handler itself."}
 		return nil
 	case out == nil:
-		op.Responses["default"] = response{Description: "An answer, or a refusal with code and message.",
-			Content: map[string]media{jsonType: {anything()}}}
+		op.Responses["default"] = response{
+			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
+			Content:     map[string]media{jsonType: {anything()}}}
 		return nil
 	}
 	answer := response{Description: http.StatusText(r.Handle.Status())}

@@ -82,13 +82,17 @@ func bodyRefusals(r capability.Route) []*capability.Error {
 	}
 }
 
-// refuse adds one response for each status, with its codes.
-func (b *builder) refuse(op *operation, refusals []*capability.Error) {
+// refuse adds one response for each status, with its codes. A row without a
+// handler has codes of its own besides, so that no status is only of these.
+func (b *builder) refuse(op *operation, r capability.Route, refusals []*capability.Error) {
 	byStatus := make(map[int][]*capability.Error)
 	op.Codes = []string{}
 	for _, e := range refusals {
 		byStatus[e.Status] = append(byStatus[e.Status], e)
 		op.Codes = append(op.Codes, e.Code)
+	}
+	if !r.Handle.Valid() {
+		return
 	}
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
 		op.Responses[strconv.Itoa(status)] = ref{b.refusal(status, byStatus[status])}
