@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,13 @@ type Library struct {
 
 // AppName returns what the application is called in mails and by authenticators.
 func (a *Auth) AppName() string { return a.cfg.AppName }
+
+// LibraryRoutes returns the library's table, for documents. Paths are below the
+// base path.
+func (a *Auth) LibraryRoutes() []LibraryRoute { return slices.Clone(a.library.Routes) }
+
+// SessionCookieName returns the name of the session's cookie, its prefix included.
+func (a *Auth) SessionCookieName() string { return a.cookieName(sessionCookie) }
 
 // Record writes an event about a user, such as "auth/passkey_added", of the
 // caller of the request in ctx. It joins the transaction in ctx.

@@ -87,12 +87,13 @@ type None = struct{}
 
 // Handler is what a route runs; the constructors keep what documents need.
 type Handler struct {
-	status  int
-	in, out reflect.Type
-	list    bool
-	socket  bool
-	reply   func(*Call) (any, error)
-	raw     func(*Call) error
+	status   int
+	in, out  reflect.Type
+	list     bool
+	optional bool
+	socket   bool
+	reply    func(*Call) (any, error)
+	raw      func(*Call) error
 }
 
 // JSON decodes the body strictly into In, calls f and returns status with Out
@@ -120,6 +121,7 @@ func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 // OptionalJSON is JSON for a body that may be left out: f then gets the zero In.
 func OptionalJSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	h := JSON(status, f)
+	h.optional = true
 	given := h.reply
 	h.reply = func(c *Call) (any, error) {
 		body, err := c.Body()
@@ -174,6 +176,9 @@ func (h Handler) IsSocket() bool { return h.socket }
 
 // IsList reports whether the handler answers a page of a keyset list.
 func (h Handler) IsList() bool { return h.list }
+
+// IsOptional reports whether the request body may be left out.
+func (h Handler) IsOptional() bool { return h.optional }
 
 // Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }

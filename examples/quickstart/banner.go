@@ -22,6 +22,20 @@ func printRoutes(w io.Writer, db *database.DB) error {
 	return nil
 }
 
+// printOpenAPI writes the document of the composed routes.
+func printOpenAPI(w io.Writer, db *database.DB) error {
+	k, err := compose(db, nil, "http://localhost:8080", slog.New(slog.DiscardHandler), stores())
+	if err != nil {
+		return err
+	}
+	doc, err := k.OpenAPI()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(doc)
+	return err
+}
+
 // printBanner says what runs here and what to paste; it lists only what is composed.
 func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Duration) {
 	base := k.BaseURL()

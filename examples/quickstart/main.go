@@ -6,6 +6,7 @@
 //	go run ./examples/quickstart -db postgres://user:password@localhost/app
 //	go run ./examples/quickstart -s3 https://access:secret@s3.example.com/bucket
 //	go run ./examples/quickstart -routes
+//	go run ./examples/quickstart -openapi
 package main
 
 import (
@@ -67,6 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	dsn := flags.String("db", "", "database: empty for memory, a file, or a PostgreSQL URL")
 	objects := flags.String("s3", "", "objects: empty for a temporary directory, or the address of an S3 bucket")
 	routes := flags.Bool("routes", false, "print the composed route table and exit")
+	document := flags.Bool("openapi", false, "print the OpenAPI document and exit")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -79,6 +81,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer db.Close()
 	if *routes {
 		return printRoutes(stdout, db)
+	}
+	if *document {
+		return printOpenAPI(stdout, db)
 	}
 	kept, err := openBucket(*objects)
 	if err != nil {

@@ -138,3 +138,20 @@ func TestReadmeCommand(t *testing.T) {
 		t.Errorf("-routes prints\n%s", out)
 	}
 }
+
+func TestOpenAPIFlagPrintsTheDocument(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-openapi"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		OpenAPI string                     `json:"openapi"`
+		Paths   map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.OpenAPI != "3.1.0" || doc.Paths["/health"] == nil {
+		t.Errorf("got a document of version %q with %d paths, without /health or of another version", doc.OpenAPI, len(doc.Paths))
+	}
+}

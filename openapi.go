@@ -1,0 +1,48 @@
+package kit
+
+import (
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/mount"
+	"github.com/kitbackend/kit/openapi"
+)
+
+// OpenAPI returns the composed routes as an OpenAPI 3.1 document, those of the
+// sign-in library among them. It is computed at each call, from the route table
+// and the types of its handlers, without I/O; [openapi.Handler] serves it where
+// the application mounts it.
+func (k *Kit) OpenAPI() ([]byte, error) {
+	d := openapi.Description{Title: "Kit", Version: k.version, Server: k.BaseURL()}
+	if k.auth != nil {
+		d.SessionCookie = k.auth.SessionCookieName()
+	}
+	for _, e := range k.table {
+		if library := k.libraryRows(e); len(library) > 0 {
+			d.Rows = append(d.Rows, library...)
+			continue
+		}
+		_, limited := k.mount.Limits[e.Route.RateClass()]
+		d.Rows = append(d.Rows, openapi.Row{Capability: e.Domain, Route: e.Route, Limited: limited})
+	}
+	return d.JSON()
+}
+
+// libraryRows are the routes of the sign-in library, in place of the row that
+// hands them on.
+func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
+	prefix, ok := strings.CutSuffix(e.Route.Path, "/*")
+	if k.auth == nil || !ok || e.Route.Method != capability.Any || e.Domain != k.auth.Capability().Domain() {
+		return nil
+	}
+	for _, r := range k.auth.LibraryRoutes() {
+		summary := r.Summary
+		if summary == "" {
+			summary = "Of the sign-in library."
+		}
+		rows = append(rows, openapi.Row{Capability: e.Domain, Limited: true, Route: capability.Route{
+			Method: r.Method, Path: prefix + r.Path, Summary: summary,
+			Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate}})
+	}
+	return rows
+}

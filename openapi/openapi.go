@@ -1,0 +1,227 @@
+// Package openapi describes a route table as an OpenAPI 3.1 document, so that
+// nobody writes it by hand: guards become security schemes, the types that
+// handlers take and return become schemas, and every code a row can refuse with
+// is listed under its status.
+//
+// The document is a function of its rows: equal tables give equal bytes, and
+// computing it does no I/O. [kit.Kit.OpenAPI] describes a composed kit. Nothing
+// is mounted by itself; [Handler] serves a document where the application wants.
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Version is that of the specification that documents follow.
+const Version = "3.1.0"
+
+// Description is what a document is made of.
+type Description struct {
+	// Title and Version name the application's interface.
+	Title, Version string
+	// Server is where clients reach it, without a trailing slash.
+	Server string
+	// SessionCookie is the name of the cookie that proves a session; "" means
+	// kit_session.
+	SessionCookie string
+	Rows          []Row
+}
+
+// Row is a route with what the table alone does not tell.
+type Row struct {
+	// Capability is the domain of the part that serves the route, its tag.
+	Capability string
+	// Route may have no handler: its body and answer are then any JSON, as for
+	// the routes of the sign-in library.
+	Route capability.Route
+	// Limited reports whether the rate class of the route has a limit.
+	Limited bool
+}
+
+// JSON returns the document, indented, with all members in a fixed order. It
+// fails for a type that JSON cannot represent.
+func (d Description) JSON() ([]byte, error) {
+	b := &builder{schemas: newSchemas(), responses: make(map[string]any), tags: make(map[string]bool)}
+	paths := make(map[string]map[string]*operation)
+	ids := make(map[string]bool)
+	for _, row := range d.Rows {
+		path, params := template(row.Route.Path)
+		if paths[path] == nil {
+			paths[path] = make(map[string]*operation)
+		}
+		for _, method := range methods(row.Route.Method) {
+			key := strings.ToLower(method)
+			if paths[path][key] != nil {
+				continue // an earlier row of the table is the one that is served
+			}
+			op, err := b.operation(row, method, params)
+			if err != nil {
+				return nil, fmt.Errorf("openapi: %s %s: %w", method, row.Route.Path, err)
+			}
+			op.ID = unique(ids, op.ID)
+			paths[path][key] = op
+		}
+	}
+	doc := document{
+		OpenAPI: Version,
+		Info:    info{Title: d.Title, Version: d.Version, Description: about},
+		Paths:   paths,
+		Components: components{
+			Schemas: b.schemas.components, Responses: b.responses,
+			Headers: answerHeaders(), SecuritySchemes: schemes(d.SessionCookie),
+		},
+		Tags: b.tagList(),
+	}
+	if d.Server != "" {
+		doc.Servers = []server{{URL: d.Server}}
+	}
+	return encode(doc)
+}
+
+const about = "Every refusal has the form of the schema Refusal; clients decide by error.code. " +
+	"Every answer carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +
+	"Answers may gain members; request bodies with members that are not listed are refused."
+
+func encode(doc document) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// Handler serves a document, for GET and HEAD, to any origin: it holds nothing
+// that belongs to a user.
+func Handler(doc []byte) http.Handler {
+	length := strconv.Itoa(len(doc))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		h.Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		h.Set("Content-Length", length)
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("X-Content-Type-Options", "nosniff")
+		if r.Method == http.MethodGet {
+			_, _ = w.Write(doc) // the client has gone; there is nobody to tell
+		}
+	})
+}
+
+// methods lists the operations of a row; one that takes every method has five.
+func methods(method string) []string {
+	if method == capability.Any {
+		return []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	}
+	return []string{method}
+}
+
+// template writes a pattern as OpenAPI does; a final * becomes {rest}.
+func template(path string) (text string, params []string) {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		name, isParam := strings.CutPrefix(part, ":")
+		if part == "*" {
+			name, isParam = restParam, true
+		}
+		if isParam {
+			params = append(params, name)
+			parts[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(parts, "/"), params
+}
+
+const restParam = "rest"
+
+// unique returns the id, with a number where it is taken.
+func unique(taken map[string]bool, id string) string {
+	free := id
+	for n := 2; taken[free]; n++ {
+		free = id + strconv.Itoa(n)
+	}
+	taken[free] = true
+	return free
+}
+
+// The document, in the order in which it is written.
+type (
+	document struct {
+		OpenAPI    string                           `json:"openapi"`
+		Info       info                             `json:"info"`
+		Servers    []server                         `json:"servers,omitempty"`
+		Tags       []tag                            `json:"tags"`
+		Paths      map[string]map[string]*operation `json:"paths"`
+		Components components                       `json:"components"`
+	}
+	info struct {
+		Title       string `json:"title"`
+		Version     string `json:"version"`
+		Description string `json:"description"`
+	}
+	server struct {
+		URL string `json:"url"`
+	}
+	tag struct {
+		Name string `json:"name"`
+	}
+	components struct {
+		Schemas         map[string]*jsonschema.Schema `json:"schemas"`
+		Responses       map[string]any                `json:"responses"`
+		Headers         map[string]any                `json:"headers"`
+		SecuritySchemes map[string]any                `json:"securitySchemes"`
+	}
+	operation struct {
+		ID          string                `json:"operationId"`
+		Summary     string                `json:"summary,omitempty"`
+		Description string                `json:"description,omitempty"`
+		Tags        []string              `json:"tags"`
+		Security    []map[string][]string `json:"security"`
+		Parameters  []parameter           `json:"parameters,omitempty"`
+		Body        *requestBody          `json:"requestBody,omitempty"`
+		Responses   map[string]any        `json:"responses"`
+		Guard       string                `json:"x-kit-guard"`
+		Scope       string                `json:"x-kit-scope,omitempty"`
+		Rate        string                `json:"x-kit-rate"`
+		Socket      bool                  `json:"x-kit-socket,omitempty"`
+		MaxBody     int64                 `json:"x-kit-max-body,omitempty"`
+		Codes       []string              `json:"x-kit-codes"`
+	}
+	parameter struct {
+		Name        string             `json:"name"`
+		In          string             `json:"in"`
+		Required    bool               `json:"required,omitempty"`
+		Description string             `json:"description,omitempty"`
+		Schema      *jsonschema.Schema `json:"schema"`
+	}
+	requestBody struct {
+		Required bool             `json:"required,omitempty"`
+		Content  map[string]media `json:"content"`
+	}
+	media struct {
+		Schema *jsonschema.Schema `json:"schema"`
+	}
+	response struct {
+		Description string           `json:"description"`
+		Headers     map[string]ref   `json:"headers,omitempty"`
+		Content     map[string]media `json:"content,omitempty"`
+	}
+	ref struct {
+		Ref string `json:"$ref"`
+	}
+)

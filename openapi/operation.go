@@ -1,0 +1,271 @@
+package openapi
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// builder collects the components that operations share.
+type builder struct {
+	schemas   *schemas
+	responses map[string]any
+	tags      map[string]bool
+}
+
+func (b *builder) tagList() []tag {
+	var list []tag
+	for _, name := range slices.Sorted(maps.Keys(b.tags)) {
+		list = append(list, tag{name})
+	}
+	return list
+}
+
+func (b *builder) operation(row Row, method string, params []string) (*operation, error) {
+	r := row.Route
+	r.Method = method
+	b.tags[row.Capability] = true
+	op := &operation{
+		ID:          operationID(method, r.Path),
+		Summary:     strings.TrimSuffix(r.Summary, "."),
+		Description: describe(r),
+		Tags:        []string{row.Capability},
+		Security:    security(row),
+		Guard:       r.Guard.Strategy().String(),
+		Scope:       r.Guard.Scope(),
+		Rate:        r.RateClass(),
+		Socket:      r.Handle.IsSocket(),
+		Responses:   make(map[string]any),
+	}
+	row.Route = r
+	op.Parameters = parameters(r, params)
+	if err := b.body(op, r); err != nil {
+		return nil, err
+	}
+	if err := b.success(op, r); err != nil {
+		return nil, err
+	}
+	b.refuse(op, r, Refusals(row))
+	return op, nil
+}
+
+// describe says what the structure of the document cannot.
+func describe(r capability.Route) string {
+	var notes []string
+	if note := r.Guard.Note(); note != "" {
+		if r.Guard.Strategy() == capability.StrategyPublic {
+			note = "Public: " + note
+		}
+		notes = append(notes, note+".")
+	}
+	if r.Guard.Strategy() == capability.StrategySignedWebhook {
+		notes = append(notes, "The sender proves itself over the exact bytes of the body.")
+	}
+	if strings.HasSuffix(r.Path, "*") {
+		notes = append(notes, "The last parameter is the rest of the path and may hold slashes.")
+	}
+	if r.Handle.IsSocket() {
+		notes = append(notes, "This is a WebSocket upgrade; a page may give its access token as the subprotocol kit.bearer.TOKEN.")
+	}
+	return strings.Join(notes, " ")
+}
+
+// security lists the ways to prove who calls, any of which is enough.
+func security(row Row) []map[string][]string {
+	g := row.Route.Guard
+	bearer := map[string][]string{"bearer": {}}
+	session := map[string][]string{"session": {}}
+	if needsCSRF(row.Route) {
+		session["csrf"] = []string{}
+	}
+	switch g.Strategy() {
+	case capability.StrategyUser:
+		if g.Scope() != "" { // a session carries no scope
+			return []map[string][]string{{"bearer": {g.Scope()}}}
+		}
+		return []map[string][]string{bearer, session}
+	case capability.StrategyBearer:
+		return []map[string][]string{bearer}
+	case capability.StrategySession:
+		return []map[string][]string{session}
+	case capability.StrategyControlPlane:
+		if g.Scope() == "" {
+			return []map[string][]string{{"controlPlane": {}}}
+		}
+		return []map[string][]string{{"controlPlane": {g.Scope()}}}
+	case capability.StrategySignedWebhook:
+		if row.Capability == "kit" {
+			return []map[string][]string{{"signature": {}}}
+		}
+		return []map[string][]string{}
+	case capability.StrategyPublic:
+		if g.Identifies() {
+			return []map[string][]string{{}, bearer, session}
+		}
+		return []map[string][]string{}
+	default:
+		return []map[string][]string{}
+	}
+}
+
+// needsCSRF reports whether a cookie proves only with the CSRF token.
+func needsCSRF(r capability.Route) bool {
+	return r.Guard.CSRF() || r.Method != http.MethodGet && r.Method != http.MethodHead
+}
+
+func schemes(cookie string) map[string]any {
+	type scheme struct {
+		Type         string `json:"type"`
+		Scheme       string `json:"scheme,omitempty"`
+		BearerFormat string `json:"bearerFormat,omitempty"`
+		In           string `json:"in,omitempty"`
+		Name         string `json:"name,omitempty"`
+		Description  string `json:"description"`
+	}
+	return map[string]any{
+		"bearer":       scheme{Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's access token."},
+		"controlPlane": scheme{Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A machine credential that is good for one call, with exactly the scope of the route."},
+		"session":      scheme{Type: "apiKey", In: "cookie", Name: cmp.Or(cookie, "kit_session"), Description: "A user's session in a browser."},
+		"csrf":         scheme{Type: "apiKey", In: "header", Name: "X-CSRF-Token", Description: "Proves that a request with the session's cookie comes from the application's own page."},
+		"signature":    scheme{Type: "apiKey", In: "header", Name: "Kit-Signature", Description: "The sender's proof, t=SECONDS,v1=HEX, over the time and the exact bytes of the body."},
+	}
+}
+
+func answerHeaders() map[string]any {
+	type header struct {
+		Description string             `json:"description"`
+		Schema      *jsonschema.Schema `json:"schema"`
+	}
+	return map[string]any{
+		"Retry-After":          header{"When to try again, in seconds.", &jsonschema.Schema{Type: "integer"}},
+		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
+	}
+}
+
+const maxParam = 512
+
+func parameters(r capability.Route, names []string) []parameter {
+	var list []parameter
+	for _, name := range names {
+		schema := &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1)}
+		if name != restParam {
+			schema.MaxLength = jsonschema.Ptr(maxParam)
+		}
+		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: schema})
+	}
+	if r.Handle.IsList() {
+		list = append(list,
+			parameter{Name: "limit", In: "query", Description: "How many items at most; 50 where it is left out.",
+				Schema: &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(float64(capability.MaxLimit))}},
+			parameter{Name: "cursor", In: "query", Description: "The nextCursor of the page before.", Schema: &jsonschema.Schema{Type: "string"}})
+	}
+	if r.Idempotent {
+		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
+			Description: "The answer to the first request with this key is repeated for 24 hours.",
+			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255)}})
+	}
+	return list
+}
+
+const jsonType = "application/json"
+
+func (b *builder) body(op *operation, r capability.Route) error {
+	in, _ := r.Handle.Types()
+	content := map[string]media{}
+	switch {
+	case in == noneType || r.Handle.IsSocket(), in == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		return nil
+	case in != nil:
+		schema, err := b.schemas.of(in, request)
+		if err != nil {
+			return err
+		}
+		content[jsonType] = media{schema}
+	case r.Handle.IsRaw():
+		content["*/*"] = media{anything()}
+	default:
+		content[jsonType] = media{anything()}
+	}
+	op.Body = &requestBody{Required: in != nil && !r.Handle.IsOptional(), Content: content}
+	op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
+	return nil
+}
+
+func (b *builder) success(op *operation, r capability.Route) error {
+	_, out := r.Handle.Types()
+	switch {
+	case r.Handle.IsSocket():
+		op.Responses["101"] = response{Description: "The connection is a WebSocket."}
+		return nil
+	case r.Handle.IsRaw():
+		op.Responses["default"] = response{Description: "Written by the handler itself."}
+		return nil
+	case out == nil:
+		op.Responses["default"] = response{
+			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
+			Content:     map[string]media{jsonType: {anything()}}}
+		return nil
+	}
+	answer := response{Description: http.StatusText(r.Handle.Status())}
+	if r.Idempotent {
+		answer.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
+	}
+	if out != noneType {
+		schema, err := b.schemas.of(out, answered)
+		if err != nil {
+			return err
+		}
+		if r.Handle.IsList() {
+			schema = page(schema)
+		}
+		answer.Content = map[string]media{jsonType: {schema}}
+	}
+	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
+	return nil
+}
+
+// page is one page of a list.
+func page(item *jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type: "object",
+		Properties: map[string]*jsonschema.Schema{
+			"items":      {Type: "array", Items: item},
+			"nextCursor": {Types: []string{"string", "null"}, Description: "Where the next page begins; null on the last."},
+		},
+		PropertyOrder: []string{"items", "nextCursor"},
+		Required:      []string{"items", "nextCursor"},
+	}
+}
+
+// operationID is the method and the path in camel case: getLedgerBalanceByCurrency.
+func operationID(method, path string) string {
+	var id strings.Builder
+	id.WriteString(strings.ToLower(method))
+	for part := range strings.SplitSeq(path, "/") {
+		if name, ok := strings.CutPrefix(part, ":"); ok {
+			part = "by-" + name
+		} else if part == "*" {
+			part = restParam
+		}
+		id.WriteString(pascal(part))
+	}
+	return id.String()
+}
+
+// pascal joins the words of a text, each with a capital letter.
+func pascal(text string) string {
+	var out strings.Builder
+	for _, word := range strings.FieldsFunc(text, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9')
+	}) {
+		out.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return out.String()
+}

@@ -1,0 +1,160 @@
+package openapi
+
+import (
+	"cmp"
+	"hash/fnv"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Refusals lists what a row can refuse with, by status and code, each once: the
+// codes it declares, and those that follow from its guard, its body and its
+// rate class.
+func Refusals(row Row) []*capability.Error {
+	r := row.Route
+	list := []*capability.Error{capability.ErrInvalidRequest, capability.ErrInternal, capability.ErrUnavailable}
+	list = append(list, guardRefusals(r)...)
+	list = append(list, bodyRefusals(r)...)
+	if strings.Contains(r.Path, ":") || strings.HasSuffix(r.Path, "*") {
+		list = append(list, capability.ErrNotFound)
+	}
+	if row.Limited {
+		list = append(list, capability.ErrRateLimited)
+	}
+	if r.Idempotent {
+		list = append(list, capability.ErrIdempotencyConflict)
+	}
+	list = append(list, r.Refusals...)
+	slices.SortStableFunc(list, func(a, b *capability.Error) int {
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
+	})
+	return slices.CompactFunc(list, func(a, b *capability.Error) bool { return a.Code == b.Code && a.Status == b.Status })
+}
+
+func guardRefusals(r capability.Route) []*capability.Error {
+	g := r.Guard
+	switch g.Strategy() {
+	case capability.StrategyUser, capability.StrategySession, capability.StrategyBearer:
+		list := []*capability.Error{capability.ErrUnauthenticated}
+		if g.Strategy() != capability.StrategyBearer && (needsCSRF(r) || r.Handle.IsSocket()) {
+			list = append(list, capability.ErrCSRF)
+		}
+		if g.Scope() != "" || g.Note() != "" { // a condition is the handler's to decide
+			list = append(list, capability.ErrInsufficientScope)
+		}
+		return list
+	case capability.StrategyControlPlane:
+		list := []*capability.Error{capability.ErrNotConnected, capability.ErrInvalidCredential}
+		if g.Scope() != "" {
+			list = append(list, capability.ErrControlPlaneScope)
+		}
+		return list
+	case capability.StrategySignedWebhook:
+		return []*capability.Error{capability.ErrInvalidSignature}
+	case capability.StrategyPublic:
+		if g.CSRF() {
+			return []*capability.Error{capability.ErrCSRF}
+		}
+		return nil
+	default:
+		return nil
+	}
+}
+
+func bodyRefusals(r capability.Route) []*capability.Error {
+	in, _ := r.Handle.Types()
+	switch {
+	case in != nil && in != noneType:
+		return []*capability.Error{capability.ErrBodyTooLarge, capability.ErrUnsupportedMediaType}
+	case r.Guard.Strategy() == capability.StrategySignedWebhook, // its proof is over the body
+		r.Idempotent, // so is the fingerprint of a key
+		in == nil && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return []*capability.Error{capability.ErrBodyTooLarge}
+	default:
+		return nil
+	}
+}
+
+// refuse adds one response for each status, with its codes. A row without a
+// handler has codes of its own besides, so that no status is only of these.
+func (b *builder) refuse(op *operation, r capability.Route, refusals []*capability.Error) {
+	byStatus := make(map[int][]*capability.Error)
+	op.Codes = []string{}
+	for _, e := range refusals {
+		byStatus[e.Status] = append(byStatus[e.Status], e)
+		op.Codes = append(op.Codes, e.Code)
+	}
+	if !r.Handle.Valid() {
+		return
+	}
+	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
+		op.Responses[strconv.Itoa(status)] = ref{b.refusal(status, byStatus[status])}
+	}
+}
+
+// refusal makes the component of a status with these codes, once.
+func (b *builder) refusal(status int, refusals []*capability.Error) string {
+	var names []string
+	var codes []any
+	var text []string
+	for _, e := range refusals {
+		names, codes, text = append(names, pascal(e.Code)), append(codes, e.Code), append(text, e.Code+": "+e.Message)
+	}
+	name := componentName(status, names)
+	if b.responses[name] == nil {
+		answer := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {b.refusalSchema(codes)}}}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			answer.Headers = map[string]ref{"Retry-After": {"#/components/headers/Retry-After"}}
+		}
+		b.responses[name] = answer
+	}
+	return "#/components/responses/" + name
+}
+
+// componentName holds the codes, or, where they are many, a digest of them: it
+// stays the same when other routes change.
+func componentName(status int, names []string) string {
+	name := strings.Join(names, "-")
+	if len(names) > 2 {
+		digest := fnv.New64a()
+		_, _ = digest.Write([]byte(name)) // a hash does not fail
+		name = strconv.FormatUint(digest.Sum64(), 16)
+	}
+	return "Refused" + strconv.Itoa(status) + "-" + name
+}
+
+func (b *builder) refusalSchema(codes []any) *jsonschema.Schema {
+	if b.schemas.components[refusalName] == nil {
+		b.schemas.components[refusalName] = refusalBody()
+	}
+	code := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"code": {Type: "string", Enum: codes}}}
+	return &jsonschema.Schema{AllOf: []*jsonschema.Schema{
+		{Ref: schemaRef + refusalName},
+		{Type: "object", Properties: map[string]*jsonschema.Schema{"error": code}},
+	}}
+}
+
+const refusalName = "Refusal"
+
+func refusalBody() *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type: "object", Required: []string{"error"},
+		Properties: map[string]*jsonschema.Schema{"error": {
+			Type: "object", Required: []string{"code", "message", "requestId"},
+			Properties: map[string]*jsonschema.Schema{
+				"code":      {Type: "string", Description: "What clients decide by, of the form domain/reason."},
+				"message":   {Type: "string", Description: "A sentence for people."},
+				"requestId": {Type: "string", Description: "Names the request in the log."},
+				"details":   anything(),
+			},
+			PropertyOrder: []string{"code", "message", "requestId", "details"},
+		}},
+	}
+}

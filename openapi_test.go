@@ -1,0 +1,315 @@
+package kit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/openapi"
+)
+
+// documented is the part of an operation that these tests read.
+type documented struct {
+	OperationID string              `json:"operationId"`
+	Summary     string              `json:"summary"`
+	Tags        []string            `json:"tags"`
+	Responses   map[string]struct{} `json:"responses"`
+	Guard       string              `json:"x-kit-guard"`
+	Scope       string              `json:"x-kit-scope"`
+	Codes       []string            `json:"x-kit-codes"`
+}
+
+func composed(t *testing.T) *kittest.Kit {
+	return kittest.New(t, append(everything(), kit.WithEnvironment("development"), kit.WithVersion("test"))...)
+}
+
+func document(t *testing.T, k *kittest.Kit) ([]byte, map[string]map[string]documented) {
+	t.Helper()
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]documented `json:"paths"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return raw, doc.Paths
+}
+
+// golden compares with a file, or rewrites it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not what the route table says; if the change is meant, run go test -run %s -update .\n%s", path, t.Name(), diff)
+	}
+}
+
+func TestGoldenOpenAPI(t *testing.T) {
+	raw, _ := document(t, composed(t))
+	golden(t, "testdata/openapi.golden.json", string(raw))
+}
+
+func TestOpenAPIIsDeterministic(t *testing.T) {
+	k := composed(t)
+	first, _ := document(t, k)
+	again, _ := document(t, k)
+	other, _ := document(t, composed(t))
+	if !bytes.Equal(first, again) || !bytes.Equal(first, other) {
+		t.Error("the document of one table differs from call to call")
+	}
+}
+
+// TestOpenAPINeedsNoDatabase computes the document after the kit has closed.
+func TestOpenAPINeedsNoDatabase(t *testing.T) {
+	k := composed(t)
+	if err := k.Database().Close(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if raw, _ := document(t, k); len(raw) == 0 {
+		t.Error("the document is empty")
+	}
+	t.Logf("computed and read in %s", time.Since(start))
+}
+
+// TestOpenAPIHasEveryRoute looks for each row of the table, and for those of
+// the sign-in library in place of the row that hands them on.
+func TestOpenAPIHasEveryRoute(t *testing.T) {
+	k := composed(t)
+	_, paths := document(t, k)
+	has := func(method, pattern string) {
+		t.Helper()
+		list := []string{method}
+		if method == capability.Any {
+			list = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
+		}
+		for _, m := range list {
+			if _, ok := paths[braced(pattern)][strings.ToLower(m)]; !ok {
+				t.Errorf("the document lacks %s %s", m, pattern)
+			}
+		}
+	}
+	for _, r := range k.Routes() {
+		if r.Path != "/auth/*" {
+			has(r.Method, r.Path)
+		}
+	}
+	library := k.Auth().LibraryRoutes()
+	if len(library) == 0 {
+		t.Fatal("the sign-in library has no routes")
+	}
+	for _, r := range library {
+		has(r.Method, "/auth"+r.Path)
+	}
+}
+
+func braced(pattern string) string {
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
+		if name, ok := strings.CutPrefix(part, ":"); ok {
+			parts[i] = "{" + name + "}"
+		} else if part == "*" {
+			parts[i] = "{rest}"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+func TestOpenAPIReferencesResolve(t *testing.T) {
+	raw, paths := document(t, composed(t))
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	var walk func(value any)
+	walk = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, v := range value {
+				walk(v)
+			}
+		case map[string]any:
+			if target, ok := value["$ref"].(string); ok {
+				count++
+				if !resolves(doc, target) {
+					t.Errorf("%s does not resolve", target)
+				}
+			}
+			for _, v := range value {
+				walk(v)
+			}
+		}
+	}
+	if walk(doc); count == 0 {
+		t.Error("the document has no reference")
+	}
+	ids := make(map[string]bool)
+	for _, operations := range paths {
+		for _, op := range operations {
+			if ids[op.OperationID] {
+				t.Errorf("two operations are called %s", op.OperationID)
+			}
+			ids[op.OperationID] = true
+		}
+	}
+}
+
+func resolves(doc any, target string) bool {
+	for name := range strings.SplitSeq(strings.TrimPrefix(target, "#/"), "/") {
+		object, _ := doc.(map[string]any)
+		if doc = object[name]; doc == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// TestOpenAPIKnowsTheCodesOfRows holds rows to codes that follow from them, and
+// each code to the table of all.
+func TestOpenAPIKnowsTheCodesOfRows(t *testing.T) {
+	k := composed(t)
+	_, paths := document(t, k)
+	declared := make(map[string]bool)
+	for _, e := range refusals(k) {
+		declared[e.Code] = true
+	}
+	for path, operations := range paths {
+		for method, op := range operations {
+			for _, code := range op.Codes {
+				if !declared[code] {
+					t.Errorf("%s %s: %s is in no capability's table of refusals", method, path, code)
+				}
+			}
+			want := map[string]string{"user": "auth/unauthenticated", "control-plane": "controlplane/invalid_credential",
+				"signed-webhook": "kit/invalid_signature", "public": "kit/internal"}[op.Guard]
+			if !slices.Contains(op.Codes, want) {
+				t.Errorf("%s %s: a row with the guard %s lacks %s", method, path, op.Guard, want)
+			}
+		}
+	}
+}
+
+func TestOpenAPIHandler(t *testing.T) {
+	raw, _ := document(t, composed(t))
+	h := openapi.Handler(raw)
+	for method, want := range map[string]int{"GET": 200, "HEAD": 200, "POST": 405} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, "/openapi.json", nil))
+		if w.Code != want {
+			t.Errorf("%s: got %d, want %d", method, w.Code, want)
+		}
+		if method == "GET" && !bytes.Equal(w.Body.Bytes(), raw) {
+			t.Error("GET did not return the document")
+		}
+	}
+}
+
+// refusals are those of the kit and of all its capabilities, by code.
+func refusals(k *kittest.Kit) []*capability.Error {
+	list := capability.GeneralRefusals()
+	for _, c := range k.Capabilities() {
+		list = append(list, c.Refusals...)
+	}
+	slices.SortFunc(list, func(a, b *capability.Error) int { return strings.Compare(a.Code, b.Code) })
+	return slices.CompactFunc(list, func(a, b *capability.Error) bool { return a.Code == b.Code })
+}
+
+const generated = "<!-- Generated from the route table: go test -run TestDocs -update . -->\n\n"
+
+func TestDocsErrors(t *testing.T) {
+	var page strings.Builder
+	page.WriteString(generated + "# Refusals\n\n" +
+		"Every refusal is `{\"error\": {\"code\", \"message\", \"requestId\", \"details\"}}`, with `details` where they help to\n" +
+		"correct the call. Decide by `code`: it is stable, and the message is for people. A 429 or 503 carries\n" +
+		"`Retry-After`, in seconds: wait and send the same again. A 500 is logged under its `requestId`.\n" +
+		"In Go, compare with `errors.Is` against the exported value of the package.\n")
+	domain := ""
+	for _, e := range refusals(composed(t)) {
+		if d, _, _ := strings.Cut(e.Code, "/"); d != domain {
+			domain = d
+			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning |\n|---|---|---|\n", domain)
+		}
+		fmt.Fprintf(&page, "| `%s` | %d | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`))
+	}
+	golden(t, "docs/errors.md", page.String())
+}
+
+func TestDocsRoutes(t *testing.T) {
+	_, paths := document(t, composed(t))
+	var page strings.Builder
+	page.WriteString(generated + "# Routes\n\n" +
+		"The table of a kit with every capability at its default prefix, in the development environment. The\n" +
+		"OpenAPI document, `go run ./examples/quickstart -openapi`, has the bodies. Every route can refuse with\n" +
+		"`kit/invalid_request`, `kit/internal` and `kit/unavailable` besides the codes that are listed.\n")
+	byTag := make(map[string][]string)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
+			op := paths[path][method]
+			guard := op.Guard
+			if op.Scope != "" {
+				guard += " `" + op.Scope + "`"
+			}
+			byTag[op.Tags[0]] = append(byTag[op.Tags[0]], fmt.Sprintf("| `%s %s` | %s | %s | %s |\n",
+				strings.ToUpper(method), path, guard, strings.ReplaceAll(op.Summary, "|", `\|`), particular(op.Codes)))
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
+		fmt.Fprintf(&page, "\n## %s\n\n| Route | Guard | Summary | Refusals |\n|---|---|---|---|\n%s", tag, strings.Join(byTag[tag], ""))
+	}
+	golden(t, "docs/routes.md", page.String())
+}
+
+// particular leaves out the codes that every route has.
+func particular(codes []string) string {
+	var list []string
+	for _, code := range codes {
+		switch code {
+		case "kit/invalid_request", "kit/internal", "kit/unavailable":
+		default:
+			list = append(list, "`"+code+"`")
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// TestLLMs holds the index for language models to the files it names.
+func TestLLMs(t *testing.T) {
+	raw, err := os.ReadFile("llms.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		_, rest, ok := strings.Cut(line, "](")
+		path, _, closed := strings.Cut(rest, ")")
+		if !ok || !closed || strings.Contains(path, "://") {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("llms.txt names %s: %v", path, err)
+		}
+	}
+}
