@@ -49,6 +49,20 @@ func (c *transactionContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// Outside returns ctx without the transactions it carries, for work that begins after them, such as what AfterCommit
+// runs.
+func Outside(ctx context.Context) context.Context { return outside{ctx} }
+
+type outside struct{ context.Context }
+
+func (c outside) Value(key any) any {
+	value := c.Context.Value(key)
+	if _, ok := value.(*transaction); ok {
+		return nil
+	}
+	return value
+}
+
 func (d *DB) current(ctx context.Context) *transaction {
 	tx, _ := ctx.Value(d).(*transaction)
 	return tx

@@ -178,7 +178,7 @@ func (h *Hook[T]) Fire(ctx context.Context, event T) error {
 	}
 	if after := h.after.all(); len(after) > 0 {
 		database.AfterCommit(ctx, func() {
-			done := context.WithoutCancel(ctx)
+			done := database.Outside(context.WithoutCancel(ctx))
 			for _, f := range after {
 				h.run(done, f, event)
 			}
