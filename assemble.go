@@ -241,7 +241,13 @@ func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if keys.Ephemeral() {
+		k.sealer = keys
+		switch {
+		case !keys.Ephemeral():
+		case k.environment != capability.Development && k.bindings[0].db.Dialect() == database.PostgreSQL:
+			k.log.Warn("no master keys on PostgreSQL: what this run encrypts at rest opens in no other run and on no other node; " +
+				"set " + seal.Variable + ", for example to k1:$(openssl rand -base64 32)")
+		default:
 			k.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
 		}
 		return keys, nil
