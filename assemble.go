@@ -115,7 +115,7 @@ func (a *assembly) checkOptions() {
 		a.faults.Add("clock", nil, "is nil", "give a function like time.Now")
 		a.o.clock = time.Now
 	}
-	a.kit.clock, a.kit.internalPrefix = a.o.clock, a.o.internalPrefix
+	a.kit.clock, a.kit.internalPrefix, a.kit.devSecret = a.o.clock, a.o.internalPrefix, a.o.devSecret
 }
 
 // openDatabase opens SQLite in memory when the application gave no database.
@@ -175,7 +175,7 @@ func order(name string) int {
 func (b *binding) host(k *Kit) capability.Host {
 	return capability.Host{
 		DB: b.db, Jobs: b.queue, PubSub: k.bus, Log: k.log, Now: k.clock,
-		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix,
+		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix, DevelopmentSecret: k.devSecret,
 		Sealing: k.sealing, Hooks: k.hooks,
 	}
 }

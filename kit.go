@@ -74,6 +74,7 @@ type Kit struct {
 
 	clock          func() time.Time
 	internalPrefix string
+	devSecret      string
 	sealing        func() (capability.Sealer, error)
 	hooks          *hooks.Hooks
 
