@@ -115,7 +115,7 @@ func (a *assembly) checkOptions() {
 		a.faults.Add("clock", nil, "is nil", "give a function like time.Now")
 		a.o.clock = time.Now
 	}
-	a.kit.clock, a.kit.internalPrefix = a.o.clock, a.o.internalPrefix
+	a.kit.clock, a.kit.internalPrefix, a.kit.devSecret = a.o.clock, a.o.internalPrefix, a.o.devSecret
 }
 
 // openDatabase opens SQLite in memory when the application gave no database.
@@ -175,7 +175,7 @@ func order(name string) int {
 func (b *binding) host(k *Kit) capability.Host {
 	return capability.Host{
 		DB: b.db, Jobs: b.queue, PubSub: k.bus, Log: k.log, Now: k.clock,
-		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix,
+		Environment: k.environment, BaseURL: k.baseURL, InternalPrefix: k.internalPrefix, DevelopmentSecret: k.devSecret,
 		Sealing: k.sealing, Hooks: k.hooks,
 	}
 }
@@ -241,7 +241,13 @@ func (o *options) sealing(k *Kit) func() (capability.Sealer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if keys.Ephemeral() {
+		k.sealer = keys
+		switch {
+		case !keys.Ephemeral():
+		case k.environment != capability.Development && k.bindings[0].db.Dialect() == database.PostgreSQL:
+			k.log.Warn("no master keys on PostgreSQL: what this run encrypts at rest opens in no other run and on no other node; " +
+				"set " + seal.Variable + ", for example to k1:$(openssl rand -base64 32)")
+		default:
 			k.log.Info(seal.Variable + " is not set: what this run encrypts at rest does not open in the next one")
 		}
 		return keys, nil

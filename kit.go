@@ -78,6 +78,7 @@ type Kit struct {
 
 	clock          func() time.Time
 	internalPrefix string
+	devSecret      string
 	sealing        func() (capability.Sealer, error)
 	hooks          *hooks.Hooks
 
@@ -94,6 +95,8 @@ type Kit struct {
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
+	// sealer is set once a capability has asked for the master keys.
+	sealer capability.Sealer
 }
 
 // binding is a database with the job queue whose jobs commit with its rows.
@@ -158,6 +161,9 @@ func New(opts ...Option) (*Kit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), migrationTimeout)
 	defer cancel()
 	if err := k.Migrate(ctx); err != nil {
+		return nil, errors.Join(err, k.Close(context.Background()))
+	}
+	if err := k.checkMasterKeys(ctx); err != nil {
 		return nil, errors.Join(err, k.Close(context.Background()))
 	}
 	return k, nil

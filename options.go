@@ -32,6 +32,7 @@ type options struct {
 	proxies        []netip.Prefix
 	internalPrefix string
 	dispatchKey    []byte
+	devSecret      string
 	masterKeys     func(context.Context) (string, error)
 	skipMigrations bool
 	friends        bool // matchmaking is composed, with friends
@@ -90,6 +91,14 @@ func WithTrustedProxies(networks ...netip.Prefix) Option {
 // WithInternalPrefix moves the kit's own routes from /__kit.
 func WithInternalPrefix(prefix string) Option {
 	return func(o *options) { o.internalPrefix = prefix }
+}
+
+// WithDevelopmentSecret asks every request to what only development has, the
+// development sign-in and the mailbox, for a secret, as the query parameter
+// secret or the header X-Kit-Development-Secret: for a machine that others work
+// on, too. Without it requests of this machine need none.
+func WithDevelopmentSecret(secret string) Option {
+	return func(o *options) { o.devSecret = secret }
 }
 
 // WithDispatchKey sets the key that signs POST /__kit/workflows/:binding, at

@@ -292,7 +292,7 @@ type devLogin struct {
 // getDevLogin signs in as ?user=, created if absent; ?scope= goes into the
 // access token alone.
 func (a *Auth) getDevLogin(c *capability.Call, _ capability.None) (devLogin, error) {
-	if !local.FromThisMachine(c.Request()) || local.FromOtherSite(c.Request()) {
+	if !local.FromThisMachine(c.Request()) || local.FromOtherSite(c.Request()) || !a.host.DevelopmentAllowed(c.Request()) {
 		return devLogin{}, capability.ErrNotFound
 	}
 	query := c.Request().URL.Query()

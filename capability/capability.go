@@ -10,8 +10,10 @@ package capability
 
 import (
 	"context"
+	"crypto/subtle"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -47,6 +49,9 @@ type Host struct {
 	BaseURL *url.URL
 	// InternalPrefix is the prefix of the kit's own routes, by default "/__kit".
 	InternalPrefix string
+	// DevelopmentSecret, when set, must be in every request to what only
+	// development has; see [Host.DevelopmentAllowed].
+	DevelopmentSecret string
 	// Sealing returns what encrypts at rest under the master keys. A capability
 	// that seals calls it in New and joins the error to its faults, so that
 	// missing keys are found at assembly.
@@ -70,6 +75,20 @@ type Sealer interface {
 	Rewrap(context string, sealed []byte) (rewrapped []byte, changed bool, err error)
 	// Ephemeral reports whether the master key was made for this run only.
 	Ephemeral() bool
+}
+
+// DevelopmentHeader carries the secret of [Host.DevelopmentSecret].
+const DevelopmentHeader = "X-Kit-Development-Secret"
+
+// DevelopmentAllowed reports whether a request may use what only development has:
+// it knows DevelopmentSecret, as the query parameter secret or in
+// [DevelopmentHeader], or there is none.
+func (h Host) DevelopmentAllowed(r *http.Request) bool {
+	given := r.Header.Get(DevelopmentHeader)
+	if given == "" {
+		given = r.URL.Query().Get("secret")
+	}
+	return h.DevelopmentSecret == "" || subtle.ConstantTimeCompare([]byte(given), []byte(h.DevelopmentSecret)) == 1
 }
 
 // Development reports whether conveniences for local work may be mounted.

@@ -5,6 +5,7 @@ package kittest
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -27,7 +28,8 @@ type Kit struct {
 
 // New composes a kit and closes it when the test ends. Without WithDatabase it
 // runs on SQLite in memory, in the mode that runs every transaction twice, so
-// that a callback which cannot be repeated fails at once.
+// that a callback which cannot be repeated fails at once. The kit's warnings and
+// errors go to the test's output.
 func New(t testing.TB, opts ...kit.Option) *Kit {
 	t.Helper()
 	k, err := Compose(t, opts...)
@@ -50,7 +52,7 @@ func Compose(t testing.TB, opts ...kit.Option) (*Kit, error) {
 		kit.WithDatabase(db),
 		kit.WithClock(tk.Clock.Now),
 		kit.WithEnvironment("test"),
-		kit.WithLogger(slog.New(slog.DiscardHandler)),
+		kit.WithLogger(warnings(t)),
 	}
 	tk.Kit, err = kit.New(append(defaults, opts...)...)
 	if err != nil {
@@ -62,6 +64,34 @@ func Compose(t testing.TB, opts ...kit.Option) (*Kit, error) {
 		}
 	})
 	return tk, nil
+}
+
+// warnings returns a logger of warnings and errors into the test's output.
+func warnings(t testing.TB) *slog.Logger {
+	out := &output{to: t.Output()}
+	t.Cleanup(out.end)
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// output drops what is written once the test is over, which would panic.
+type output struct {
+	mu sync.Mutex
+	to io.Writer // nil at the end
+}
+
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.to == nil {
+		return len(line), nil
+	}
+	return o.to.Write(line)
+}
+
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.to = nil
 }
 
 // RunJobs works until no job and no tick of a schedule is due at the clock's

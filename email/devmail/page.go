@@ -19,7 +19,7 @@ func (b *Mailbox) Routes() []capability.Route {
 			Method: http.MethodGet, Path: path, Summary: summary,
 			Guard: capability.Public(capability.DevelopmentOnly),
 			Handle: capability.Raw(func(c *capability.Call) error {
-				if !local.FromThisMachine(c.Request()) || local.FromOtherSite(c.Request()) {
+				if !local.FromThisMachine(c.Request()) || local.FromOtherSite(c.Request()) || !b.host.DevelopmentAllowed(c.Request()) {
 					return capability.ErrNotFound
 				}
 				return show(c)

@@ -31,6 +31,9 @@ func (m *Mount) clientIP(r *http.Request) string {
 		host = r.RemoteAddr
 	}
 	if len(m.TrustedProxies) == 0 || !m.trusted(host) {
+		if len(r.Header["X-Forwarded-For"]) > 0 {
+			m.warnForwarded(host)
+		}
 		return host
 	}
 	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -78,6 +79,10 @@ type Mount struct {
 	tracer   trace.Tracer
 	duration metric.Float64Histogram
 	refusals metric.Int64Counter
+	// paths find a request that the application's router hands on at another mount
+	// path than the base URL's.
+	paths                       *Owned
+	forwardedOnce, misplaceOnce sync.Once
 }
 
 // New builds the router. The table has passed the checks of assembly.
@@ -101,6 +106,7 @@ func New(cfg Config) *Mount {
 	for class, limit := range cfg.Limits {
 		m.limiters[class] = rate.New(limit, cfg.Now)
 	}
+	m.paths = NewOwned("", paths(cfg.Entries))
 	m.instrument()
 	m.echo.HTTPErrorHandler = m.unrouted
 	for _, e := range cfg.Entries {
@@ -166,5 +172,6 @@ func (m *Mount) unrouted(err error, c echo.Context) {
 		refusal = capability.ErrMethodNotAllowed
 	}
 	x.harden()
+	m.warnMisplaced(x.r.URL.Path)
 	x.refuse(refusal)
 }
