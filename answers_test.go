@@ -1,0 +1,130 @@
+package kit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/kittest"
+)
+
+// TestAnswersAreThoseOfTheDocument calls every row as a caller that its guard
+// admits and as nobody: each status and body must be one the document allows.
+func TestAnswersAreThoseOfTheDocument(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls every route")
+	}
+	k := composed(t)
+	k.Anonymous().Get("/control-plane/ping") // connects
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := newAnswers(t, raw)
+	for _, r := range k.Routes() {
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			if checks.paths[braced(r.Path)][strings.ToLower(r.Method)] == nil {
+				t.Skip("answers any method, or is the library's")
+			}
+			k.Clock.Advance(time.Minute)
+			for _, caller := range []*kittest.Client{k.Anonymous(), admittedBy(k, r)} {
+				var body any
+				if r.Method != "GET" && r.Method != "HEAD" {
+					body = map[string]any{}
+				}
+				checks.check(t, r, caller.Do(r.Method, concrete(r.Path), body))
+			}
+		})
+	}
+}
+
+func admittedBy(k *kittest.Kit, r kit.Route) *kittest.Client {
+	switch {
+	case r.Guard == "control-plane":
+		return k.Machine(r.Scope)
+	case r.Guard == "user" && strings.Contains(r.Scope, ":"):
+		return k.User("ada", r.Scope)
+	case r.Guard == "user":
+		return k.User("ada")
+	default:
+		return k.Anonymous()
+	}
+}
+
+type answers struct {
+	paths      map[string]map[string]*answerable
+	responses  map[string]answer
+	components map[string]*jsonschema.Schema
+	resolved   map[*jsonschema.Schema]*jsonschema.Resolved
+}
+
+type answerable struct {
+	Responses map[string]answer `json:"responses"`
+}
+
+type answer struct {
+	Ref     string `json:"$ref"`
+	Content map[string]struct {
+		Schema *jsonschema.Schema `json:"schema"`
+	} `json:"content"`
+}
+
+// newAnswers reads a document; its components become the definitions of each schema.
+func newAnswers(t *testing.T, raw []byte) answers {
+	t.Helper()
+	var doc struct {
+		Paths      map[string]map[string]*answerable `json:"paths"`
+		Components struct {
+			Responses map[string]answer             `json:"responses"`
+			Schemas   map[string]*jsonschema.Schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(bytes.ReplaceAll(raw, []byte("#/components/schemas/"), []byte("#/$defs/")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return answers{doc.Paths, doc.Components.Responses, doc.Components.Schemas, make(map[*jsonschema.Schema]*jsonschema.Resolved)}
+}
+
+func (a answers) check(t *testing.T, r kit.Route, got *kittest.Response) {
+	t.Helper()
+	responses := a.paths[braced(r.Path)][strings.ToLower(r.Method)].Responses
+	_, written := responses["default"] // by the handler itself, as a page perhaps
+	if written && !strings.HasPrefix(got.Header.Get("Content-Type"), "application/json") {
+		return
+	}
+	allowed, ok := responses[strconv.Itoa(got.Status)]
+	if !ok {
+		if !written {
+			t.Errorf("the document has no answer %d: %s", got.Status, got.Body)
+		}
+		return
+	}
+	if name, ok := strings.CutPrefix(allowed.Ref, "#/components/responses/"); ok {
+		allowed = a.responses[name]
+	}
+	schema := allowed.Content["application/json"].Schema
+	if schema == nil || len(got.Body) == 0 {
+		return
+	}
+	resolved := a.resolved[schema]
+	if resolved == nil {
+		whole := *schema
+		whole.Defs = a.components
+		var err error
+		if resolved, err = whole.Resolve(nil); err != nil {
+			t.Fatal(err)
+		}
+		a.resolved[schema] = resolved
+	}
+	var value any
+	got.JSON(&value)
+	if err := resolved.Validate(value); err != nil {
+		t.Errorf("%d %s is not what the document says: %v", got.Status, got.Body, err)
+	}
+}
