@@ -30,8 +30,8 @@ type Route struct {
 	// Idempotent makes the route honour the Idempotency-Key header: the answer
 	// is stored in the transaction of the operation and repeated for 24 hours.
 	Idempotent bool
-	// Refusals are the codes of the capability's own domain that the handler can
-	// refuse with. Those of guard, body and rate limit follow from the row.
+	// Refusals are the codes that the handler can refuse with: of the capability's
+	// own domain, and general ones that do not follow from guard, body and limit.
 	Refusals []*Error
 	Handle   Handler
 }
