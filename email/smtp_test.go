@@ -444,7 +444,7 @@ func TestAiosmtpd(t *testing.T) {
 	s.wantState(later, email.Queued)
 	s.wantState(nobody, email.Bounced)
 	got, err := os.ReadFile(filepath.Join(dir, "ada@example.com"))
-	if err != nil || !bytes.Contains(got, []byte(s.job(sent).MessageID)) || !bytes.Contains(got, []byte("Subject: =?UTF-8?q?")) {
+	if err != nil || !bytes.Contains(got, []byte(s.job(sent).MessageID)) || !bytes.Contains(bytes.ToLower(got), []byte("subject: =?utf-8?q?")) {
 		t.Errorf("%v\n%s", err, got)
 	}
 }

@@ -196,6 +196,7 @@ func TestManifest(t *testing.T) {
 			`"tiers":[{"key":"fast","min":0},{"key":"slow","min":5}],"serverAuthoritative":false},` +
 			`{"key":"xp","store":"d1","direction":"desc","aggregation":"sum","window":"0 0 1 * *","retainDays":90,"trackActivity":false,"serverAuthoritative":true}]`,
 		"rank": `"live"`, "adminScope": `"leaderboard:admin"`, "submitScope": `"leaderboard:submit"`, "database": `"DB"`, "basePath": `"/leaderboard"`,
+		"lockStale": `"1h0m0s"`,
 	}
 	if diff := cmp.Diff(want, shown()); diff != "" {
 		t.Error(diff)
@@ -210,6 +211,7 @@ func TestManifest(t *testing.T) {
 	want = map[string]string{
 		"boards": `[{"key":"b","store":"d1","direction":"desc","aggregation":"best","trackActivity":false,"serverAuthoritative":true}]`,
 		"rank":   `{"materialize":"*/5 * * * *"}`, "adminScope": `"a"`, "submitScope": `"s"`, "database": `"GAMES"`, "basePath": `"/g"`,
+		"lockStale": `"1h0m0s"`,
 	}
 	if diff := cmp.Diff(want, shown()); diff != "" {
 		t.Error(diff)

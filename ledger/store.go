@@ -323,12 +323,12 @@ func (s store) emptyMemos(ctx context.Context, userID string, limit int) (int64,
 
 // countAccounts counts up to a bound.
 func (s store) countAccounts(ctx context.Context, most int) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_account LIMIT $1) AS some`, most).Scan(&n)
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_account LIMIT $1) AS n`, most).Scan(&n)
 	return n, err
 }
 
 func (s store) countOpenHolds(ctx context.Context, most int) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_hold WHERE status = 'open' LIMIT $1) AS some`, most).Scan(&n)
+	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM ledger_hold WHERE status = 'open' LIMIT $1) AS n`, most).Scan(&n)
 	return n, err
 }
 

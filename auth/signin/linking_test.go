@@ -157,6 +157,8 @@ func TestLinkSocial(t *testing.T) {
 		if got := decoded[object](native(other).ok()); got["status"] != true {
 			t.Errorf("got %v", got)
 		}
+		native(other).want(401, "INVALID_TOKEN") // a token counts once
+		p.claims = object{"sub": "subject-2", "email": "eve@example.com", "name": "Eve again"}
 		native(other).ok()
 
 		// Somebody else has signed in in the browser meanwhile.

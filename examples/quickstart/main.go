@@ -12,10 +12,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -95,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	rails := stores()
-	k, err := compose(db, kept, "http://"+reachable(*addr, listener), log, rails)
+	k, err := compose(db, kept, "http://"+reachable(*addr, listener), log, rails, keep(*dsn)...)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -142,8 +145,8 @@ func reachable(addr string, listener net.Listener) string {
 }
 
 // compose is the backend: every capability of the kit, in one call.
-func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.Logger, rails *paytest.Stores) (*kit.Kit, error) {
-	return kit.New(
+func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.Logger, rails *paytest.Stores, more ...kit.Option) (*kit.Kit, error) {
+	return kit.New(append([]kit.Option{
 		kit.WithDatabase(db),
 		kit.WithEnvironment(capability.Development),
 		kit.WithBaseURL(baseURL),
@@ -167,7 +170,26 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nim()}, Games: []multiplayer.Game{duel}}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
 			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &duel}}}),
-	)
+	}, more...)...)
+}
+
+// keep keeps master keys of a database in a file beside it, so that what one run
+// has sealed opens in the next. Keys in the environment come first.
+func keep(dsn string) []kit.Option {
+	if dsn == "" || strings.Contains(dsn, "://") || os.Getenv("KIT_MASTER_KEYS")+os.Getenv("KIT_MASTER_KEYS_FILE") != "" {
+		return nil
+	}
+	return []kit.Option{kit.WithMasterKeys(func(context.Context) (string, error) {
+		path := dsn + ".keys"
+		text, err := os.ReadFile(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return string(text), err
+		}
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+		made := "k1:" + base64.StdEncoding.EncodeToString(key)
+		return made, os.WriteFile(path, []byte(made), 0o600)
+	})}
 }
 
 // duel is rated by the rating game of the same key.
