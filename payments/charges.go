@@ -96,7 +96,7 @@ func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
 		return 0, nil
 	}
 	product := p.catalog.byKey[r.productKey]
-	if paid.ProductID != "" {
+	if paid.ProductID != "" && paid.ProductID != r.storeProduct {
 		if named, ok := p.catalog.find(r.rail, paid.ProductID, "", ""); ok {
 			product = named
 		}

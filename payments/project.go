@@ -125,10 +125,13 @@ func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 			return err
 		}
 	}
-	if c.move != nil && r.subject != c.claimed && c.move(r, c.now) {
-		r.subject = c.claimed
-		if err := p.store.moveMasks(ctx, r.id, r.subject); err != nil {
-			return err
+	if c.move != nil && r.subject != c.claimed {
+		p.project(c.rail, r, c.now) // whether it is active is for the facts just merged to say
+		if c.move(r, c.now) {
+			r.subject = c.claimed
+			if err := p.store.moveMasks(ctx, r.id, r.subject); err != nil {
+				return err
+			}
 		}
 	}
 	return p.keepCustomer(ctx, r)
@@ -203,7 +206,7 @@ func (p *Payments) project(rail *rail, r *row, now Instant) {
 			r.kind = KindSubscription
 		}
 	}
-	if r.facts.Acknowledge && r.acknowledged == ackNone {
+	if known && r.facts.Acknowledge && r.acknowledged == ackNone {
 		r.acknowledged = ackPending
 	}
 	r.p = Project(r.facts, p.terms(rail, product, r), now)

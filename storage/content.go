@@ -31,6 +31,8 @@ var inline = []string{
 var active = []string{
 	"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/xsl", "text/css", "text/cache-manifest",
 	"text/javascript", "application/javascript", "application/ecmascript", "text/ecmascript", "application/x-javascript",
+	"text/jscript", "text/livescript", "text/x-javascript", "text/x-ecmascript", "application/x-ecmascript",
+	"text/javascript1.0", "text/javascript1.1", "text/javascript1.2", "text/javascript1.3", "text/javascript1.4", "text/javascript1.5",
 	"text/vbscript", "text/x-component", "application/x-shockwave-flash", "application/wasm",
 	"message/rfc822", "multipart/related", "multipart/x-mixed-replace", "application/x-mimearchive",
 }

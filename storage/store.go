@@ -198,9 +198,10 @@ func (s store) setUpload(ctx context.Context, id, upload string) (bool, error) {
 	return n == 1, err
 }
 
-func (s store) setWritable(ctx context.Context, id string, until int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE storage_object SET writable_until = $2 WHERE id = $1 AND writable_until < $2`, id, until)
-	return err
+func (s store) setWritable(ctx context.Context, id string, until int64) (pending bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE storage_object SET writable_until = CASE WHEN writable_until < $2 THEN $2 ELSE writable_until END
+		WHERE id = $1 AND state = 'pending'`, id, until)
+	return n == 1, err
 }
 
 // setSize changes what a pending object has reserved.

@@ -303,8 +303,12 @@ func (s *Storage) singleProgress(ctx context.Context, o Object) (Progress, error
 		return progress, unavailable(err)
 	}
 	if s.served == nil {
-		if err := s.store.setWritable(ctx, o.ID, s.uploadEnd(o).UnixMilli()); err != nil {
+		pending, err := s.store.setWritable(ctx, o.ID, s.uploadEnd(o).UnixMilli())
+		if err != nil {
 			return progress, err
+		}
+		if !pending {
+			return progress, ErrNotFound
 		}
 	}
 	signed, err := s.signPut(ctx, o)

@@ -2,6 +2,7 @@ package support
 
 import (
 	"context"
+	"mime"
 	"path"
 	"strings"
 	"time"
@@ -100,10 +101,9 @@ const maxFileName = 200
 
 // mediaType keeps the type of a file where it has the form of one.
 func mediaType(text string) string {
-	text = strings.ToLower(line(text, 100))
-	kind, sub, ok := strings.Cut(text, "/")
-	if !ok || kind == "" || sub == "" || strings.ContainsAny(text, " ;\"<>()") {
+	kind, _, err := mime.ParseMediaType(line(text, 100))
+	if err != nil || !strings.Contains(kind, "/") {
 		return "application/octet-stream"
 	}
-	return text
+	return kind
 }

@@ -140,6 +140,11 @@ func (s *Support) destination(ctx context.Context, t Thread) (address, key strin
 	return s.addressOf(ctx, textOrNone(t.UserID))
 }
 
+// newMailID draws a message id for a message of a thread.
+func (s *Support) newMailID(t Thread) string {
+	return "<support." + strings.ToLower(rand.Text()) + "@" + s.mailDomain(t) + ">"
+}
+
 // mail queues the mail of a reply and notes what later answers refer to.
 func (s *Support) mail(ctx context.Context, t Thread, a Answer, address string, m *newMessage) error {
 	refs, err := s.store.mailIDs(ctx, t.ID, maxReferences)
@@ -151,7 +156,7 @@ func (s *Support) mail(ctx context.Context, t Thread, a Answer, address string, 
 	if len(refs) > 0 {
 		m.InReplyTo = &refs[len(refs)-1]
 	}
-	own := "<support." + strings.ToLower(rand.Text()) + "@" + s.mailDomain(t) + ">"
+	own := s.newMailID(t)
 	m.MessageID, m.refs = &own, refs
 	message := email.Message{
 		To: address, Subject: replySubject(t.Subject), Text: m.Text, HTML: a.HTML, MessageID: own, References: refs,

@@ -57,6 +57,9 @@ func (t *Testers) send(ctx context.Context, c Cohort, m *Member, kind MailKind, 
 			return ErrCopyNotAllowed.With(CopyFault{Rule: ruleOptOut, Field: "body"})
 		}
 	}
+	if err := t.retract(ctx, m); err != nil { // one mail waits at most, so that a withdrawal takes back all
+		return err
+	}
 	m.mailJob, err = t.peers.Email.Send(ctx, message)
 	return err
 }

@@ -160,14 +160,18 @@ func (s store) insertMember(ctx context.Context, m Member, now time.Time) (bool,
 	return n == 1, err
 }
 
-// update writes all of a member that changes.
+// update writes all of a member that changes. Somebody who has withdrawn stays so,
+// whatever a caller that read the row before wants to write.
 func (s store) update(ctx context.Context, m Member) error {
-	_, err := s.db.Exec(ctx, `UPDATE testers_member SET name = $2, state = $3, state_at = $4, lapse_reason = $5, user_id = $6,
+	n, err := s.db.Exec(ctx, `UPDATE testers_member SET name = $2, state = $3, state_at = $4, lapse_reason = $5, user_id = $6,
 			consent_at = $7, opted_in_on = $8, days_total = $9, last_seen_on = $10, last_session = $11, app_version = $12,
 			unreachable_on = $13, generation = $14, nudge_kind = $15, nudge_at = $16,
-			mail_job = $17 WHERE id = $1`,
+			mail_job = $17 WHERE id = $1 AND (state <> 'withdrawn' OR CAST($3 AS TEXT) = 'withdrawn')`,
 		m.ID, m.Name, string(m.State), m.stateAt, m.lapse, m.user, m.consent, m.optedOn, m.total, m.seen, textOrNone(m.LastSession),
 		textOrNone(m.AppVersion), m.noMail, m.generation, string(m.nudgeKind), m.nudgeAt, m.mailJob)
+	if err == nil && n == 0 {
+		return ErrWithdrawn
+	}
 	return err
 }
 

@@ -219,9 +219,18 @@ func (r *rail) voidedPage(ctx context.Context, a payments.Access, w payments.Win
 	return answer.Voided, answer.Pagination.Next, err
 }
 
+// The store lists voided purchases of 30 days. A page is small enough for each of
+// its purchases to be fetched within the deadline of a call.
+const (
+	historyAge  = 30 * 24 * time.Hour
+	historyPage = 20
+)
+
 // history reads the voided purchases of a window. Each is fetched, which tells
 // whose environment it is of; one that the store has forgotten is left out.
 func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
+	w.Limit = min(max(w.Limit, 1), historyPage)
+	w.Since = max(w.Since, payments.At(a.Now().Add(time.Hour-historyAge)))
 	voided, next, err := r.voidedPage(ctx, a, w)
 	if err != nil {
 		return payments.HistoryPage{}, err

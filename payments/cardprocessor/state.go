@@ -84,6 +84,7 @@ type invoice struct {
 	AmountPaid   int64     `json:"amount_paid"`
 	AmountDue    int64     `json:"amount_due"`
 	Subtotal     int64     `json:"subtotal"`
+	Reason       string    `json:"billing_reason"`
 	Currency     string    `json:"currency"`
 	Created      int64     `json:"created"`
 	Subscription reference `json:"subscription"`
@@ -153,7 +154,8 @@ type dispute struct {
 func seconds(s int64) payments.Instant { return payments.Instant(s * 1000) }
 
 // charges are the settled invoices of a subscription. An invoice over nothing is
-// a trial when there was nothing to discount either.
+// a trial when there was nothing to discount either, and so is one for a change
+// of plan that cost nothing: neither is worth a credit.
 func charges(s subscription, invoices []invoice) (list []payments.Charge, paidThrough payments.Instant) {
 	for _, in := range invoices {
 		if in.Status != "paid" {
@@ -172,7 +174,8 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 				c.ProductID, c.Quantity = string(line.Pricing.Details.Product), line.Quantity
 			}
 		}
-		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodEnd <= seconds(s.TrialEnd)
+		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodEnd <= seconds(s.TrialEnd) ||
+			in.Reason == "subscription_update" && in.AmountPaid == 0
 		paidThrough = max(paidThrough, c.PeriodEnd)
 		list = append(list, c)
 	}

@@ -9,9 +9,10 @@ import (
 
 // The types of what is sold.
 const (
-	typeRenewing    = "Auto-Renewable Subscription"
-	typeConsumable  = "Consumable"
-	typeNonRenewing = "Non-Renewing Subscription"
+	typeRenewing      = "Auto-Renewable Subscription"
+	typeConsumable    = "Consumable"
+	typeNonConsumable = "Non-Consumable"
+	typeNonRenewing   = "Non-Renewing Subscription"
 )
 
 // The statuses of a subscription; 2 is expired and 5 revoked.
@@ -62,9 +63,18 @@ type renewal struct {
 
 func (t transaction) shared() bool { return t.Ownership == "FAMILY_SHARED" }
 
-// key is the purchase that a transaction belongs to.
+// key is the purchase that a transaction belongs to. A restore of what is owned
+// for good has an id of its own.
 func (t transaction) key() string {
-	if t.Type == typeRenewing {
+	if t.Type == typeRenewing || t.Type == typeNonConsumable {
+		return t.OriginalID
+	}
+	return t.ID
+}
+
+// chargeID is what was paid for: a restored purchase was paid once.
+func (t transaction) chargeID() string {
+	if t.Type == typeNonConsumable {
 		return t.OriginalID
 	}
 	return t.ID
@@ -114,7 +124,7 @@ func fromTransaction(t transaction, reversals bool) []payments.Observation {
 	case reversals && t.shared():
 		taken.Revoke = &payments.Revoke{Reversed: true}
 	case reversals && t.period() != payments.PeriodTrial:
-		taken.Refunds = []payments.Refund{{ID: "refund", ChargeID: t.ID, Reversed: true}}
+		taken.Refunds = []payments.Refund{{ID: "refund", ChargeID: t.chargeID(), Reversed: true}}
 	default:
 		return []payments.Observation{bought}
 	}
@@ -130,7 +140,7 @@ func (t transaction) revoked() bool {
 // refund maps a revocation. A part of a subscription's price ends it as the whole
 // does; of consumables a part is a part.
 func refund(t transaction) payments.Refund {
-	r := payments.Refund{ID: "refund", ChargeID: t.ID, At: payments.Instant(t.RevocationDate), Full: true}
+	r := payments.Refund{ID: "refund", ChargeID: t.chargeID(), At: payments.Instant(t.RevocationDate), Full: true}
 	if t.RevocationType == "REFUND_PRORATED" && t.Percentage > 0 && t.Percentage < 100_000 {
 		r.AmountMinor = money.FromMilli(t.Price/100_000*t.Percentage+t.Price%100_000*t.Percentage/100_000, t.Currency)
 		if t.Type == typeConsumable {
@@ -142,7 +152,7 @@ func refund(t transaction) payments.Refund {
 
 func charge(t transaction) payments.Charge {
 	return payments.Charge{
-		ID: t.ID, At: payments.Instant(t.PurchaseDate), ProductID: t.ProductID,
+		ID: t.chargeID(), At: payments.Instant(t.PurchaseDate), ProductID: t.ProductID,
 		AmountMinor: money.FromMilli(t.Price, t.Currency), Currency: money.Currency(t.Currency), Quantity: t.Quantity,
 		Settled: true, Trial: t.period() == payments.PeriodTrial,
 		PeriodStart: payments.Instant(t.PurchaseDate), PeriodEnd: payments.Instant(t.ExpiresDate),

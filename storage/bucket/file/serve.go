@@ -144,6 +144,15 @@ func (b *Bucket) check(ctx context.Context, key string) error {
 }
 
 func (b *Bucket) putWhole(r *http.Request, c claims, body io.Reader) (etag string, err error) {
+	// One upload of a key at a time: its reservation covers its bytes once.
+	unlock, err := b.parts.lock(r.Context(), c.key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := b.Head(r.Context(), c.key); err == nil {
+		return "", bucket.ErrExists
+	}
 	sum := sha256.New()
 	_, err = b.write(r.Context(), c.key, func(f *os.File) error {
 		n, err := copyChunks(io.MultiWriter(f, sum), body)
