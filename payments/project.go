@@ -412,6 +412,7 @@ func (p *Payments) checkObservations(rail *rail, list []Observation) ([]Observat
 	if len(list) > maxObservations {
 		return nil, errors.New("payments: a rail returned too many observations at once")
 	}
+	list = slices.Clone(list) // a rail may keep its own
 	for i := range list {
 		o := &list[i]
 		o.Rail = rail.ID

@@ -341,16 +341,36 @@ func (p Space) Complete(ctx context.Context, ref Ref, parts []PartTag) (Object, 
 	if err != nil || o.State == StateReady {
 		return o, err
 	}
-	if o.multipart() {
-		err = p.s.assemble(ctx, o, parts)
-	} else {
-		err = p.s.arrived(ctx, o)
+	for try := 1; ; try++ {
+		if o.multipart() {
+			err = p.s.assemble(ctx, o, parts)
+		} else {
+			err = p.s.arrived(ctx, o)
+		}
+		if err == nil {
+			return p.commit(ctx, ref, true)
+		}
+		// Another caller may be completing it: its parts go while its bytes appear.
+		if now, failed := p.owned(ctx, ref); failed == nil && now.State == StateReady {
+			return now, nil
+		}
+		if try == completeTries || !o.multipart() || !errors.Is(err, ErrUploadIncomplete) && !errors.Is(err, ErrMultipartFailed) {
+			return Object{}, err
+		}
+		select {
+		case <-ctx.Done():
+			return Object{}, err
+		case <-time.After(completeWait):
+		}
 	}
-	if err != nil {
-		return Object{}, err
-	}
-	return p.commit(ctx, ref, true)
 }
+
+// How often a complete looks again for what another caller is completing, and
+// how long it waits before.
+const (
+	completeTries = 6
+	completeWait  = 20 * time.Millisecond
+)
 
 // arrived checks that the bytes of an upload are in the bucket.
 func (s *Storage) arrived(ctx context.Context, o Object) error {

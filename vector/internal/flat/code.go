@@ -109,7 +109,7 @@ func (c *coder) encode(b *block, vector, rest []float32) {
 
 // sureness is how many standard deviations an estimate may be below the score
 // it stands for, at least; see [Set.Train].
-const sureness = 3.2
+const sureness = 4.2
 
 // query is a query as the estimates take it.
 type query struct {
