@@ -1,7 +1,7 @@
 # Every target works on a fresh clone; `make help` lists them.
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help check fmt vet lint tidy race deps fuzz bench
+.PHONY: help check fmt vet cross lint tidy race deps fuzz bench
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -11,8 +11,10 @@ check: fmt vet lint tidy deps race ## everything a change must pass, beside go t
 fmt: ## refuse files that gofmt would change
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
 
-vet: ## go vet, for every system that the kit runs on
+vet: ## go vet
 	go vet ./...
+
+cross: ## go vet for the other systems that the kit runs on
 	GOOS=windows go vet ./...
 	GOOS=darwin go vet ./...
 	GOARCH=386 go vet ./...

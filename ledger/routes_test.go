@@ -3,8 +3,8 @@ package ledger_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
