@@ -102,7 +102,7 @@ func TestReadyKeepsFailuresAndDoesNotWaitForever(t *testing.T) {
 		t.Errorf("a caller that has gone still waits: %v", err)
 	}
 	close(leave)
-	<-done
+	_ = <-done
 }
 
 // addressed passes on where Serve listens.

@@ -259,6 +259,7 @@ func (p *Payments) Pricing(ctx context.Context, userID string) (Pricing, error) 
 			if len(out.Subscriptions) < maxPriced {
 				out.Subscriptions = append(out.Subscriptions, p.priced(r, p.priceNow(asking, r), now, false))
 			}
+		default:
 		}
 	}
 	return out, nil

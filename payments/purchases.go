@@ -341,6 +341,7 @@ func (p *Payments) movable(r *row, now Instant) bool {
 		return true
 	case RestoreMoveInactive:
 		return !r.at(now, !p.cfg.NoGraceAccess).Grants
+	default:
 	}
 	return false
 }

@@ -28,6 +28,7 @@ func (s Status) MoneyArrived() bool {
 	switch s {
 	case StatusActive, StatusCanceled, StatusExpired, StatusPaused:
 		return true
+	default:
 	}
 	return false
 }

@@ -44,7 +44,7 @@ type charge struct {
 	credited, clawedBack, owed int64
 	moves                      int64
 	retryAt                    Instant
-	fresh, changed             bool
+	changed                    bool
 }
 
 const purchaseColumns = `id, rail, transaction_id, environment, product_key, store_product_id, kind, subject_type, subject_id,
@@ -167,11 +167,6 @@ func (s store) saveCharge(ctx context.Context, r *row, c *charge) error {
 		string(r.rail), c.id, string(content(c.facts)), c.currency, c.userID, c.credited, c.clawedBack, c.owed, c.moves,
 		int64(c.retryAt), int64(r.updatedAt))
 	return err
-}
-
-// purchase returns one purchase without its charges.
-func (s store) purchase(ctx context.Context, purchaseID string) (*row, bool, error) {
-	return database.Get(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase WHERE id = $1`, purchaseID)
 }
 
 func (s store) find(ctx context.Context, rail RailID, transactionID string) (*row, bool, error) {

@@ -108,10 +108,10 @@ func (m *metered) Read(buf []byte) (int, error) {
 			return 0, failed
 		}
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns it as it is
+	if err != nil && err != io.EOF {
 		m.err = err
 	}
-	if err == io.EOF && m.fixed && m.n < m.o.Size { //nolint:errorlint // as above
+	if err == io.EOF && m.fixed && m.n < m.o.Size {
 		m.err = capability.ErrInvalidRequest.Saying("The object has %d bytes, not the %d that were given.", m.n, m.o.Size)
 		return n, m.err
 	}

@@ -195,7 +195,7 @@ func (r *seeker) Read(p []byte) (n int, err error) {
 	}
 	n, err = r.body.Read(p)
 	r.at += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns it as it is
+	if err != nil && err != io.EOF {
 		r.err = err
 	}
 	return n, err

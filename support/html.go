@@ -85,6 +85,7 @@ func (r *htmlReader) token(kind html.TokenType, token html.Token) {
 		r.start(kind, token, tag)
 	case html.EndTagToken:
 		r.end(tag)
+	default:
 	}
 }
 
@@ -114,6 +115,7 @@ func (r *htmlReader) start(kind html.TokenType, token html.Token, tag atom.Atom)
 	case atom.A:
 		r.link = attribute(token, "href")
 		r.linkText.Reset()
+	default:
 	}
 }
 
@@ -128,6 +130,7 @@ func (r *htmlReader) end(tag atom.Atom) {
 		r.quote = max(r.quote-1, 0)
 	case atom.A:
 		r.closeLink()
+	default:
 	}
 }
 

@@ -179,6 +179,7 @@ func (t *Testers) unreachable(ctx context.Context, members []Member) (map[string
 		switch s.Reason {
 		case email.HardBounce, email.SoftBounceLimit, email.Complaint, email.InvalidAddress:
 			noMail[key] = true
+		default:
 		}
 	}
 	return noMail, err

@@ -72,6 +72,7 @@ func (t *Testers) mailData(ctx context.Context, c Cohort, m Member, kind MailKin
 		next.kind = confirmLink
 	case MailStore:
 		next.kind = optInLink
+	default:
 	}
 	if next.kind != 0 {
 		if d.Link, err = t.url(ctx, next); err != nil {
@@ -93,7 +94,7 @@ func (t *Testers) mailData(ctx context.Context, c Cohort, m Member, kind MailKin
 
 // builtInMail writes the built-in mail of a kind.
 func builtInMail(d MailData) (subject, text string) {
-	body := ""
+	var body string
 	switch d.Kind {
 	case MailInvite:
 		subject = "Would you test " + d.Cohort + "?"

@@ -223,7 +223,7 @@ func (t *Testers) room(ctx context.Context, c Cohort) error {
 
 // find locks the member a reference names.
 func (t *Testers) find(ctx context.Context, cohortID string, ref Ref) (m Member, err error) {
-	found := false
+	var found bool
 	switch {
 	case (ref.Email == "") == (ref.MemberID == ""):
 		return m, capability.ErrInvalidRequest.Saying("Name one tester, by email or by memberId.")
@@ -272,6 +272,7 @@ func (t *Testers) Resend(ctx context.Context, ref Ref) (m Member, err error) {
 			if to = StateInvited; m.consent > 0 {
 				to = StateAccepted
 			}
+		default:
 		}
 		m.generation++
 		kind := MailInvite

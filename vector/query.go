@@ -214,6 +214,7 @@ func (q *question) nearest(view *flat.View, among flat.Bitmap) ([]found, bool) {
 			distance = 1 - score
 		case MetricEuclidean:
 			score = 1 / (1 + distance)
+		default:
 		}
 		list = append(list, found{hit.ID, hit.Revision, score, &distance})
 	}

@@ -70,7 +70,7 @@ func (l *library) signUp(c *call) (any, error) {
 				return err
 			}
 		}
-		return l.welcome(c, ctx, letter{Kind: kindVerify, Address: n.Email, targets: targets{Callback: in.CallbackURL}})
+		return l.welcome(ctx, c, letter{Kind: kindVerify, Address: n.Email, targets: targets{Callback: in.CallbackURL}})
 	})
 	switch {
 	case errors.Is(err, auth.ErrEmailTaken): // by one who was faster
@@ -92,7 +92,7 @@ func (l *library) signUp(c *call) (any, error) {
 
 // welcome mails to the address of a sign-up. Without anything that sends mail a
 // sign-up is refused only where its address must be proved.
-func (l *library) welcome(c *call, ctx context.Context, m letter) error {
+func (l *library) welcome(ctx context.Context, c *call, m letter) error {
 	if !l.auth.CanMail() && !l.cfg.RequireVerification {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
 	if !l.cfg.RequireVerification {
 		return nil, errUserExists
 	}
-	if err := l.welcome(c, c.Context(), letter{Kind: letterSignUp, Address: n.Email}); err != nil {
+	if err := l.welcome(c.Context(), c, letter{Kind: letterSignUp, Address: n.Email}); err != nil {
 		return nil, err
 	}
 	now := l.host.DB.Now(c.Context())

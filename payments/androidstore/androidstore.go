@@ -31,8 +31,9 @@ import (
 const (
 	// ID is the rail's.
 	ID = payments.RailAndroidStore
-	// BaseURL is where the API is, KeysURL the keys that tokens are signed with.
+	// BaseURL is where the API is.
 	BaseURL = "https://androidpublisher.googleapis.com"
+	// KeysURL is where the keys are that tokens are signed with.
 	KeysURL = "https://www.googleapis.com/oauth2/v3/certs"
 	// SubscriptionsURL is where people manage what they have subscribed to.
 	SubscriptionsURL = "https://play.google.com/store/account/subscriptions"

@@ -34,8 +34,9 @@ import (
 const (
 	// ID is the rail's.
 	ID = payments.RailIOSStore
-	// BaseURL and SandboxURL are where the API is.
-	BaseURL    = "https://api.storekit.apple.com"
+	// BaseURL is where the API is.
+	BaseURL = "https://api.storekit.apple.com"
+	// SandboxURL is where the API for tests is.
 	SandboxURL = "https://api.storekit-sandbox.apple.com"
 	// SubscriptionsURL is where people manage what they have subscribed to.
 	SubscriptionsURL = "https://apps.apple.com/account/subscriptions"

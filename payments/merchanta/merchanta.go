@@ -24,8 +24,9 @@ import (
 const (
 	// ID is the rail's.
 	ID = payments.RailMerchantA
-	// BaseURL and SandboxURL are where the API is.
-	BaseURL    = "https://api.paddle.com"
+	// BaseURL is where the API is.
+	BaseURL = "https://api.paddle.com"
+	// SandboxURL is where the API for tests is.
 	SandboxURL = "https://sandbox-api.paddle.com"
 	// Tolerance is how far the time of a signature may be from ours, both ways,
 	// when Options says nothing else; MaxTolerance bounds what it may say.

@@ -153,7 +153,7 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 		"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), maxPage))},
 	}
 	var result payments.HistoryPage
-	more := false
+	var more bool
 	if kind == "orders" {
 		more, err = r.pastOrders(ctx, a, w, query, &result)
 	} else {

@@ -27,8 +27,9 @@ import (
 const (
 	// ID is the rail's.
 	ID = payments.RailMerchantB
-	// BaseURL and SandboxURL are where the API is.
-	BaseURL    = "https://api.polar.sh"
+	// BaseURL is where the API is.
+	BaseURL = "https://api.polar.sh"
+	// SandboxURL is where the API for tests is.
 	SandboxURL = "https://sandbox-api.polar.sh"
 	// Version is the version of the API that requests are pinned to.
 	Version = "2026-10"

@@ -278,6 +278,7 @@ func (s *Stores) Complete(rail payments.RailID, sessionID string) error {
 		return s.deliver(rail, s.A.Complete(sessionID))
 	case payments.RailMerchantB:
 		return s.deliver(rail, s.B.Complete(sessionID))
+	default:
 	}
 	return ErrUnsupported
 }

@@ -299,7 +299,8 @@ func (s *Store) Dispute(token string) []script.Delivery { return s.void(token, 7
 func (s *Store) void(token string, reason int) []script.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	order, kind := "", 1
+	var order string
+	kind := 1
 	if sub := s.tokens[token]; sub != nil {
 		order = line(sub)["latestSuccessfulOrderId"].(string)
 	} else {

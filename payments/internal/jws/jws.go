@@ -28,8 +28,9 @@ const (
 )
 
 const (
-	// MaxSize bounds a token and MaxHeader its header, in bytes as they come.
-	MaxSize   = 128 << 10
+	// MaxSize bounds a token, in bytes as they come.
+	MaxSize = 128 << 10
+	// MaxHeader bounds its header.
 	MaxHeader = 24 << 10
 	// coordinate is the size of half an ES256 signature.
 	coordinate = 32

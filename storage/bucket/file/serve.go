@@ -205,7 +205,7 @@ func copyChunks(to io.Writer, from io.Reader) (n int64, err error) {
 			n += int64(m)
 		}
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF: //nolint:errorlint // of ReadFull itself
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
 			return n, nil
 		case err != nil:
 			return n, err

@@ -275,7 +275,7 @@ type counter struct {
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns it as it is
+	if err != nil && err != io.EOF {
 		c.err = err
 	}
 	return n, err

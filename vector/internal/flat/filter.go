@@ -98,7 +98,7 @@ func (v *View) Where(key int, match func(Value) bool) Bitmap {
 	last, matched := cell{}, match(Value{})
 	for number, b := range v.blocks {
 		for i, c := range b.columns[key] {
-			ok := false
+			var ok bool
 			switch {
 			case c.kind == Text:
 				ok = texts[int(c.number)]
