@@ -44,7 +44,6 @@ type charge struct {
 	credited, clawedBack, owed int64
 	moves                      int64
 	retryAt                    Instant
-	changed                    bool
 }
 
 const purchaseColumns = `id, rail, transaction_id, environment, product_key, store_product_id, kind, subject_type, subject_id,

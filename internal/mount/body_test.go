@@ -37,6 +37,7 @@ func ends(t *testing.T, conn net.Conn) int {
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}
+	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body)
 	if rest, err := io.ReadAll(reader); err != nil || len(rest) > 0 {
 		t.Errorf("the connection stays open after the answer: %q %v", rest, err)

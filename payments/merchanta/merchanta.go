@@ -29,8 +29,9 @@ const (
 	// SandboxURL is where the API for tests is.
 	SandboxURL = "https://sandbox-api.paddle.com"
 	// Tolerance is how far the time of a signature may be from ours, both ways,
-	// when Options says nothing else; MaxTolerance bounds what it may say.
-	Tolerance    = 5 * time.Second
+	// when Options says nothing else.
+	Tolerance = 5 * time.Second
+	// MaxTolerance bounds what Options may say.
 	MaxTolerance = 300 * time.Second
 
 	accountKey = "kit_account"
