@@ -170,7 +170,7 @@ func uncovered(e Effect, actor string, err error) error {
 	case errors.Is(err, ledger.ErrInsufficientFunds):
 		refused = capability.AsError(err)
 	case errors.As(err, &refused):
-		return fmt.Errorf("%w a %s of the model: %w", errRefused, e.Kind, err)
+		return capability.ErrInternal.Because(fmt.Errorf("%w a %s of the model: %w", errRefused, e.Kind, err))
 	default:
 		return err
 	}

@@ -210,7 +210,7 @@ func TestManifest(t *testing.T) {
 	want := map[string]string{
 		"games": `[{"key":"chess","algorithm":"elo","players":2,"pool":"chess","xp":{"win":30,"draw":20,"loss":10},` +
 			`"hideSkill":false,"sharedRoomCounts":false,"algoParams":{"initial":1500,"k":24}}]`,
-		"serverAuthoritative": `true`, "recordScope": `"rating:record"`, "database": `"DB"`, "basePath": `"/rating"`,
+		"serverAuthoritative": `true`, "recordScope": `"rating:record"`, "algorithms": `[]`, "database": `"DB"`, "basePath": `"/rating"`,
 	}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Error(diff)
