@@ -27,6 +27,7 @@ import (
 	"embed"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/jobs"
 )
@@ -110,8 +111,9 @@ func (a *Audit) health(ctx context.Context) (any, error) { return a.store.countW
 
 // Record writes an event in the transaction of ctx, or in one of its own when
 // ctx carries none. An event that breaks the grammar is a mistake of the
-// program: Record answers [ErrInvalidEvent] and the transaction fails with it.
-// A nil *Audit records nothing.
+// program: Record returns [ErrInvalidEvent] and the transaction fails with it.
+// On a control-plane row the event of a succeeded operation takes the place of
+// the one that the guard would write. A nil *Audit records nothing.
 func (a *Audit) Record(ctx context.Context, e Event) error {
 	if a == nil {
 		return nil
@@ -134,6 +136,9 @@ func (a *Audit) record(ctx context.Context, e Event, origin bool) (eventID strin
 		}
 		eventID = id.New(now)
 		entry.ID, entry.OccurredAt = eventID, capability.Millis(now.UnixMilli())
+		if info := capability.RequestInfoOf(ctx); info != nil && entry.Outcome == Succeeded {
+			database.AfterCommit(ctx, info.MarkRecorded)
+		}
 		return a.store.insert(ctx, entry, who)
 	})
 	return eventID, err

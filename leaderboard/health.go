@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 )
 
 const (
@@ -62,8 +61,7 @@ func (l *Leaderboard) histogram(ctx context.Context, b *board) (h Histogram, err
 		level--
 	}
 	shift := levelShift(level)
-	counts, err := l.store.tally(ctx, `SELECT bucket, n FROM leaderboard_count
-		WHERE window_id = $1 AND level = $2 AND bucket >= $3 AND bucket <= $4 AND n > 0`, window, level, first>>shift, last>>shift)
+	counts, err := l.store.filled(ctx, window, level, first>>shift, last>>shift)
 	if err != nil {
 		return h, err
 	}
@@ -94,21 +92,4 @@ func (h *Histogram) turn(end int64) {
 		from[n-1-i], entries[n-1-i] = 1-until, h.Entries[i]
 	}
 	h.From, h.Entries = from, entries
-}
-
-// extent returns the first and the last bucket with visible entries.
-func (s store) extent(ctx context.Context, window int64) (first, last int64, ok bool, err error) {
-	for _, end := range []struct {
-		order string
-		into  *int64
-	}{{"", &first}, {" DESC", &last}} {
-		var key int64
-		key, ok, err = database.Get(ctx, s.db, scanInt, `SELECT key FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0
-			ORDER BY key`+end.order+`, achieved_at`+end.order+`, user_id`+end.order+` LIMIT 1`, window)
-		if err != nil || !ok {
-			return 0, 0, false, err
-		}
-		*end.into = bucketOf(key)
-	}
-	return first, last, true, nil
 }

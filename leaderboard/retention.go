@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -68,21 +67,6 @@ func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error
 	return due, nil
 }
 
-func (s store) halfSwept(ctx context.Context, board string) ([]int64, error) {
-	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
-		WHERE board = $1 AND swept ORDER BY opened_at DESC LIMIT $2`, board, sweepChunk)
-}
-
-// windowsBefore returns when the windows opened before an instant, the newest
-// first, without the first few. Under another schedule than the board's they did
-// not close when it says, so then there are none.
-func (s store) windowsBefore(ctx context.Context, b *board, before int64, without int) ([]int64, error) {
-	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
-		WHERE board = $1 AND opened_at < $2 AND NOT swept
-			AND EXISTS (SELECT 1 FROM leaderboard_board WHERE key = $1 AND schedule = $5)
-		ORDER BY opened_at DESC LIMIT $3 OFFSET $4`, b.Key, before, sweepChunk, without, b.definition().Window)
-}
-
 // sweepWindow makes a window unknown, then deletes its rows, chunk by chunk,
 // then forgets it. One that was left half done is finished; one that another
 // node has finished is no more.
@@ -93,24 +77,16 @@ func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt in
 		if _, err = l.store.lock(ctx, board); err != nil {
 			return err
 		}
-		id, ok, err = database.Get(ctx, l.host.DB, scanInt, `UPDATE leaderboard_window SET swept = TRUE
-			WHERE board = $1 AND opened_at = $2 RETURNING id`, board, openedAt)
+		id, ok, err = l.store.markSwept(ctx, board, openedAt)
 		return err
 	})
 	if err != nil || !ok {
 		return err
 	}
-	for _, chunk := range []string{
-		`DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id IN
-			(SELECT user_id FROM leaderboard_entry WHERE window_id = $1 LIMIT $2)`,
-		`DELETE FROM leaderboard_count WHERE window_id = $1 AND (level, bucket) IN
-			(SELECT level, bucket FROM leaderboard_count WHERE window_id = $1 LIMIT $2)`,
-		`DELETE FROM leaderboard_range WHERE window_id = $1 AND (key, achieved_at, user_id) IN
-			(SELECT key, achieved_at, user_id FROM leaderboard_range WHERE window_id = $1 LIMIT $2)`,
-	} {
+	for _, chunk := range windowChunks {
 		for rows := int64(sweepChunk); rows == sweepChunk; {
 			began := l.host.Now()
-			if rows, err = l.host.DB.Exec(ctx, chunk, id, sweepChunk); err != nil {
+			if rows, err = l.store.removeChunk(ctx, chunk, id); err != nil {
 				return err
 			}
 			if err := l.pace(ctx, began); err != nil {
@@ -118,8 +94,7 @@ func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt in
 			}
 		}
 	}
-	_, err = l.host.DB.Exec(ctx, `DELETE FROM leaderboard_window WHERE id = $1`, id)
-	return err
+	return l.store.forgetWindow(ctx, id)
 }
 
 // longTime bounds a job that walks through whole boards.

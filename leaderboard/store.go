@@ -3,6 +3,7 @@ package leaderboard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/kitbackend/kit/database"
 )
@@ -307,5 +308,30 @@ func (s store) keepHidden(ctx context.Context, board, userID string, hidden int6
 	}
 	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_hidden (board, user_id, hidden) VALUES ($1, $2, $3)
 		ON CONFLICT (board, user_id) DO UPDATE SET hidden = excluded.hidden`, board, userID, hidden)
+	return err
+}
+
+// takeLock takes a lock that nobody holds, or whose holder has not renewed it
+// for as long as counts as dead, or renewed it that far ahead, by a wrong clock.
+func (s store) takeLock(ctx context.Context, name, token string, stale time.Duration) (taken bool, err error) {
+	now := s.db.Now(ctx)
+	rows, err := s.db.Exec(ctx, `INSERT INTO leaderboard_lock (name, token, renewed_at) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET token = excluded.token, renewed_at = excluded.renewed_at
+		WHERE leaderboard_lock.renewed_at <= $4 OR leaderboard_lock.renewed_at >= $5`,
+		name, token, now.UnixMilli(), now.Add(-stale).UnixMilli(), now.Add(stale).UnixMilli())
+	return rows == 1, err
+}
+
+func (s store) renewLock(ctx context.Context, name, token string) error {
+	rows, err := s.db.Exec(ctx, `UPDATE leaderboard_lock SET renewed_at = $3 WHERE name = $1 AND token = $2`,
+		name, token, s.db.Now(ctx).UnixMilli())
+	if err == nil && rows == 0 {
+		err = errLockLost
+	}
+	return err
+}
+
+func (s store) releaseLock(ctx context.Context, name, token string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM leaderboard_lock WHERE name = $1 AND token = $2`, name, token)
 	return err
 }

@@ -3,7 +3,10 @@ package ledger
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/queue"
 )
@@ -47,4 +50,85 @@ func (s store) run(ctx context.Context, calls []*call) int {
 		}
 	}
 	return len(calls)
+}
+
+// batch is the part of the ledger that a batch of operations sees and changes.
+type batch struct {
+	now      time.Time
+	accounts map[AccountKey]*Account // those ever opened
+	holds    map[string]*Hold
+	known    map[string]Transaction
+
+	stored  map[AccountKey]int64 // sequences of the accounts that were there before
+	rows    []Transaction        // new
+	opened  []*Hold              // new
+	settled []*Hold              // that were there before
+}
+
+// applyAll reads what all operations concern, decides them in memory by the
+// rules that hold alone too, and writes what has changed, an account once
+// however many operations moved it. It locks and writes in one order everywhere
+// (holds, accounts, new accounts, refs; each by key), so that transactions never
+// wait for each other in a circle.
+func (s store) applyAll(ctx context.Context, calls []*call) error {
+	b, err := s.load(ctx, calls)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		c.Out, c.Err = b.apply(c.Op)
+	}
+	return s.save(ctx, b)
+}
+
+// apply decides one operation on what those before it left.
+func (b *batch) apply(op *operation) (outcome, error) {
+	if op.settles() {
+		return b.settle(op)
+	}
+	if first, ok := b.known[op.ref]; ok {
+		return op.replay(first, b.known[op.ref+suffixIn])
+	}
+	payer, payee := b.accounts[AccountKey{op.payer, op.currency}], b.accounts[AccountKey{op.payee, op.currency}]
+	if err := op.judge(payer, payee); err != nil {
+		return outcome{}, err
+	}
+	if op.payee != "" && payee == nil {
+		payee = &Account{UserID: op.payee, Currency: op.currency, OpenedAt: capability.Time{Time: b.now}}
+		b.accounts[payee.key()] = payee
+	}
+	out := op.post(payer, payee, b.now)
+	if op.kind == KindHold {
+		hold := out.hold
+		b.holds[hold.Ref] = &hold
+		b.opened = append(b.opened, &hold)
+	}
+	b.add(out)
+	return out, nil
+}
+
+func (b *batch) settle(op *operation) (outcome, error) {
+	hold := b.holds[op.ref]
+	if err := op.judgeHold(hold); err != nil {
+		return outcome{}, err
+	}
+	account := b.accounts[AccountKey{hold.UserID, hold.Currency}]
+	if account == nil {
+		return outcome{}, errNoAccount
+	}
+	if !slices.Contains(b.opened, hold) {
+		b.settled = append(b.settled, hold)
+	}
+	out := op.settle(hold, account, b.now)
+	b.add(out)
+	return out, nil
+}
+
+func (b *batch) add(out outcome) {
+	for _, t := range out.rows {
+		if t.Ref != "" {
+			b.known[t.Ref] = t
+			b.rows = append(b.rows, t)
+		}
+	}
 }

@@ -241,3 +241,29 @@ func (s store) blockedBy(ctx context.Context, userID, after string, limit int) (
 		SELECT low AS other FROM matchmaking_friend WHERE high = $1 AND low > $2 AND high_blocks
 		ORDER BY other LIMIT $3`, userID, after, limit)
 }
+
+// clean removes expired rooms, invites, offers and old matches. Tickets are
+// kept for a day, for their last match.
+func (s store) clean(ctx context.Context, now int64) error {
+	for _, c := range []struct {
+		query  string
+		before int64
+	}{
+		{`DELETE FROM matchmaking_room WHERE session_id IN (
+			SELECT session_id FROM matchmaking_room WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
+		{`DELETE FROM matchmaking_invite WHERE id IN (
+			SELECT id FROM matchmaking_invite WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
+		{`DELETE FROM matchmaking_backfill WHERE session_id IN (
+			SELECT session_id FROM matchmaking_backfill WHERE expires_at <= $1 LIMIT $2)`, now},
+		{`DELETE FROM matchmaking_match WHERE id IN (
+			SELECT id FROM matchmaking_match WHERE created_at <= $1 ORDER BY id LIMIT $2)`, now - matchLifetime.Milliseconds()},
+		{`DELETE FROM matchmaking_ticket WHERE ticket_id IN (
+			SELECT ticket_id FROM matchmaking_ticket WHERE state <> 'waiting' AND enqueued_at <= $1 LIMIT $2) AND state <> 'waiting'`,
+			now - ticketMemory.Milliseconds()},
+	} {
+		if _, err := s.db.Exec(ctx, c.query, c.before, maxCleaned); err != nil {
+			return err
+		}
+	}
+	return nil
+}

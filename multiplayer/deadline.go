@@ -75,34 +75,5 @@ func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
 	return err
 }
 
-// sweep abandons what alarms have missed and removes what ended long ago.
-func (m *Multiplayer) sweep(ctx context.Context) error {
-	now := m.now()
-	if err := m.sweepOverdue(ctx, now); err != nil {
-		return err
-	}
-	for {
-		n, err := m.store.remove(ctx, now.Add(-m.cfg.Retention))
-		if err != nil || n == 0 {
-			return err
-		}
-	}
-}
-
-func (m *Multiplayer) sweepOverdue(ctx context.Context, now time.Time) error {
-	for after := ""; ; {
-		ids, err := m.store.overdue(ctx, now.Add(-overdueAfter), after)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		for _, id := range ids {
-			if err := m.end(ctx, id, now.UnixMilli()); err != nil {
-				m.log.Warn("multiplayer: a session was not abandoned", slog.String("session", id), slog.Any("error", err))
-			}
-		}
-		after = ids[len(ids)-1]
-	}
-}
-
 // now is the time in whole milliseconds, outside of every transaction.
 func (m *Multiplayer) now() time.Time { return m.host.DB.Now(context.Background()) }

@@ -121,7 +121,7 @@ func (r *Rating) Capability() capability.Capability {
 		Health:     r.health(),
 		Migrations: migrations,
 		Jobs: []jobs.Binding{
-			{Name: "RATING_SWEEP", Schedule: "41 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.store.sweep(ctx) }},
+			{Name: "RATING_SWEEP", Schedule: "41 * * * *", Run: r.sweep},
 			{Name: "RATING_COUNT", Schedule: "*/10 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return r.count(ctx) }},
 		},
 		Refusals: refusals(),

@@ -1,15 +1,18 @@
 package rating
 
-import "context"
+import (
+	"context"
+
+	"github.com/kitbackend/kit/jobs"
+)
 
 // sweepChunk bounds the keys that one statement removes.
 const sweepChunk = 1000
 
 // sweep removes the keys whose time has passed.
-func (s store) sweep(ctx context.Context) error {
+func (r *Rating) sweep(ctx context.Context, _ jobs.Job) error {
 	for {
-		rows, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE (game, key) IN
-			(SELECT game, key FROM rating_key WHERE expires_at <= $1 LIMIT $2)`, s.db.Now(ctx).UnixMilli(), sweepChunk)
+		rows, err := r.store.removeKeys(ctx, r.db.Now(ctx), sweepChunk)
 		if err != nil || rows < sweepChunk {
 			return err
 		}

@@ -269,3 +269,9 @@ func (s store) count(ctx context.Context, p *pool, from, below float64) (n int64
 		WHERE pool = $1 AND algorithm = $2 AND skill >= $3 AND skill < $4`, p.name, p.algorithm, from, below).Scan(&n)
 	return n, err
 }
+
+// removeKeys deletes some of the keys that expired before an instant.
+func (s store) removeKeys(ctx context.Context, now time.Time, limit int) (removed int64, err error) {
+	return s.db.Exec(ctx, `DELETE FROM rating_key WHERE (game, key) IN
+		(SELECT game, key FROM rating_key WHERE expires_at <= $1 LIMIT $2)`, now.UnixMilli(), limit)
+}

@@ -221,3 +221,27 @@ func (s store) closedWindows(ctx context.Context, board string, open int64, limi
 	return database.All(ctx, s.db, scanInt, `SELECT opened_at FROM leaderboard_window
 		WHERE board = $1 AND opened_at < $2 AND NOT swept ORDER BY opened_at DESC LIMIT CAST($3 AS BIGINT)`, board, open, limit)
 }
+
+// extent returns the first and the last bucket with visible entries.
+func (s store) extent(ctx context.Context, window int64) (first, last int64, ok bool, err error) {
+	for _, end := range []struct {
+		order string
+		into  *int64
+	}{{"", &first}, {" DESC", &last}} {
+		var key int64
+		key, ok, err = database.Get(ctx, s.db, scanInt, `SELECT key FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0
+			ORDER BY key`+end.order+`, achieved_at`+end.order+`, user_id`+end.order+` LIMIT 1`, window)
+		if err != nil || !ok {
+			return 0, 0, false, err
+		}
+		*end.into = bucketOf(key)
+	}
+	return first, last, true, nil
+}
+
+// filled returns the counts of the buckets of a level that have entries, from
+// one bucket up to another and with it.
+func (s store) filled(ctx context.Context, window int64, level int, first, last int64) (map[int64]int64, error) {
+	return s.tally(ctx, `SELECT bucket, n FROM leaderboard_count
+		WHERE window_id = $1 AND level = $2 AND bucket >= $3 AND bucket <= $4 AND n > 0`, window, level, first, last)
+}
