@@ -92,7 +92,7 @@ type Kit struct {
 	attachments support.Files
 	// prepare is what capabilities do once the schema is there.
 	prepare []func(context.Context) error
-	// listeners are what Run serves beside the jobs, until its context ends.
+	// listeners are what Run serves in addition to the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
 	// sealer is set once a capability has asked for the master keys.

@@ -190,7 +190,7 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// eraseKeys removes the answers kept under the user's idempotency keys.
+// eraseKeys removes the responses kept under the user's idempotency keys.
 func (k *Kit) eraseKeys(ctx context.Context, userID string) error {
 	for _, b := range k.bindings {
 		if err := mount.ForgetUser(ctx, b.db, userID); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds of the server of [Kit.Serve]. Bodies and answers have none here: the kit
+// Bounds of the server of [Kit.Serve]. Bodies and responses have none here: the kit
 // paces its own, and uploads and sockets take their time.
 const (
 	headerTimeout = 10 * time.Second

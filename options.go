@@ -59,7 +59,7 @@ func WithEnvironment(name string) Option { return func(o *options) { o.environme
 // in links. The default is http://localhost:8080; production needs https.
 func WithBaseURL(url string) Option { return func(o *options) { o.baseURL = url } }
 
-// WithVersion is the deployed version that GET /health answers; by default the
+// WithVersion is the deployed version that GET /health returns; by default the
 // version of the main module.
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
 

@@ -20,7 +20,7 @@ import (
 // ownName is the capability of the kit itself: its routes, refusals and jobs.
 const ownName = "kit"
 
-// Health is the answer of GET /health.
+// Health is the response of GET /health.
 type Health struct {
 	Status  string `json:"status"`
 	Version string `json:"version"`
@@ -62,7 +62,7 @@ func (k *Kit) getHealth(*capability.Call, capability.None) (Health, error) {
 // ServeHTTP returns a request of the root or of the mount path.
 func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeHTTP(w, r) }
 
-// Owns reports whether the kit answers this path, whatever the method. It is
+// Owns reports whether the kit serves this path, whatever the method. It is
 // computed from the route table. The path is as the application's router sees
 // it, the mount path of WithBaseURL included.
 func (k *Kit) Owns(path string) bool { return k.owned.Has(path) }
@@ -88,7 +88,7 @@ type Route struct {
 	Guard string
 	// Scope is the scope or condition of the row, or "-".
 	Scope string
-	// Capability is the name of the part that answers.
+	// Capability is the name of the part that serves it.
 	Capability string
 }
 

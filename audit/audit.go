@@ -4,7 +4,7 @@
 // An event is written in the transaction of the change it tells of, so there
 // is no event without the change and no change without the event. Events are
 // append-only: the database itself refuses to alter or remove them. What
-// identifies a person (IP address and user agent) lies in a row of its own that
+// identifies a person (IP address and user agent) is in a row of its own that
 // can be erased; the event keeps only a salted commitment to it.
 //
 // Committed events are sealed into hash chains by [Audit.Seal], which a job

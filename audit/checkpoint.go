@@ -69,7 +69,7 @@ func (c Checkpoint) hash() []byte {
 // each. Give it to [Audit.Verify].
 func (c Checkpoint) Anchor() Anchor { return Anchor{Checkpoint: c.Seq, Hash: c.hash()} }
 
-// Anchor is what a checkpoint was when it was signed, kept where whoever can
+// Anchor is what a checkpoint was when it was signed, kept where anyone who can
 // write to the database cannot: the number and hash of its line in the log.
 type Anchor struct {
 	Checkpoint int64

@@ -10,7 +10,7 @@ import (
 // grammar or a bound: a mistake of the program, so it has no code of its own.
 var ErrInvalidEvent = errors.New("audit: invalid event")
 
-// ErrNoKeys is what signing a checkpoint answers without master keys.
+// ErrNoKeys is what signing a checkpoint returns without master keys.
 var ErrNoKeys = errors.New("audit: checkpoints need master keys")
 
 // ErrEventNotFound is the refusal of a read of one event.

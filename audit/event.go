@@ -127,7 +127,7 @@ type Filter struct {
 	From, To time.Time
 }
 
-// OutcomeOf says how a call ended that answered with a refusal, nil for none:
+// OutcomeOf says how a call ended that was refused, nil for none:
 // refused by a rule, or, from status 500, failed.
 func OutcomeOf(refusal *capability.Error) Outcome {
 	switch {

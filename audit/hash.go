@@ -7,7 +7,7 @@ import (
 	"hash"
 )
 
-// personal is what identifies a person behind an event. It is kept beside the
+// personal is what identifies a person behind an event. It is kept apart from the
 // event, under a salt, so that it can be erased and the event's hash stands.
 type personal struct {
 	IP, UserAgent string

@@ -33,7 +33,7 @@ func (s store) insert(ctx context.Context, e Entry, who personal) error {
 			return err
 		}
 	}
-	// OR FAIL, for SQLite alone, halves the cost beside triggers: see 0002.
+	// OR FAIL, for SQLite alone, halves the cost with triggers: see 0002.
 	_, err := s.db.Exec(ctx, `INSERT /*pg --*/ OR FAIL
 			INTO audit_event (id, occurred_at, action, actor_kind, actor_id, actor_key_id,
 			subject_type, subject_id, targets, outcome, code, request_id, route, environment, detail, commitment, hash)

@@ -20,7 +20,7 @@ const (
 	Altered BreakKind = "altered"
 	// Missing: an event was removed, or the end of a chain.
 	Missing BreakKind = "missing"
-	// Inserted: an event or a link got in beside the sealer.
+	// Inserted: an event or a link was inserted without the sealer.
 	Inserted BreakKind = "inserted"
 	// Gap: a chain skips a number.
 	Gap BreakKind = "gap"
@@ -349,7 +349,7 @@ func (v *verification) queues(ctx context.Context) error {
 	return nil
 }
 
-// strays looks for what got in beside the sealer.
+// strays looks for what was inserted without the sealer.
 func (v *verification) strays(ctx context.Context) error {
 	for after := ""; ; {
 		n, last, stray, err := v.store.strays(ctx, after, verifyPage)

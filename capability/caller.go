@@ -35,7 +35,7 @@ type Users struct {
 	Session func(r *http.Request) (caller Caller, ok bool, err error)
 	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
 	CSRF func(r *http.Request, caller Caller) error
-	// Origins are those, beside the own, whose pages may call with cookies, such as
+	// Origins are those, besides its own, whose pages may call with cookies, such as
 	// "https://app.example.com". Rows of users, and the public ones of Domain, answer
 	// them with the headers of CORS.
 	Origins []string
@@ -52,7 +52,7 @@ type Machines struct {
 	Verify func(r *http.Request, body func() ([]byte, error)) (Caller, error)
 	// AllowOrigin reports whether a browser page of this origin may call.
 	AllowOrigin func(origin string) bool
-	// MaxAge is how long a browser may keep a preflight answer.
+	// MaxAge is how long a browser may cache a preflight response.
 	MaxAge time.Duration
 }
 

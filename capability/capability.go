@@ -120,10 +120,10 @@ type Capability struct {
 	// line of its own, applied after Migrations.
 	Parts []database.Migrations
 	Jobs  []jobs.Binding
-	// Refusals lists every code the capability can answer with.
+	// Refusals lists every code the capability can return.
 	Refusals []*Error
 	// Rewrap wraps what the capability has sealed with the first master key and
-	// answers how many values it changed.
+	// returns how many values it changed.
 	Rewrap func(context.Context) (changed int, err error)
 	// Export emits every record that the capability holds about a user, kind by
 	// kind. Required unless NoUserData says why there is none.

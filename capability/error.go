@@ -59,7 +59,7 @@ func (e *Error) Saying(format string, args ...any) *Error {
 	return &c
 }
 
-// The general refusals of the kit. Every capability may answer with them.
+// The general refusals of the kit. Every capability may return them.
 var (
 	ErrInvalidRequest       = NewError(400, "kit/invalid_request", "The request is not of the form this route takes.")
 	ErrNotFound             = NewError(404, "kit/not_found", "There is nothing at this path.")

@@ -72,7 +72,7 @@ type Items[T any] struct {
 	NextCursor *string `json:"nextCursor"`
 }
 
-// Paged cuts rows, read with a limit of page.Limit+1, to one page; keys answers
+// Paged cuts rows, read with a limit of page.Limit+1, to one page; keys returns
 // the sort keys (string or int64) of an item in the order After reads them.
 func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 	if len(rows) <= page.Limit {
@@ -87,7 +87,7 @@ func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 	return Items[T]{Items: rows, NextCursor: &next}
 }
 
-// Page reads ?limit= and ?cursor=, for handlers whose answer is more than a list.
+// Page reads ?limit= and ?cursor=, for handlers whose response is more than a list.
 func (c *Call) Page() (Page, error) {
 	limit := DefaultLimit
 	if text := c.Query("limit"); text != "" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Any is the method of a row that answers every method: one that
+// Any is the method of a row that takes every method: one that
 // hands a whole prefix to another handler.
 const Any = "ALL"
 
@@ -27,7 +27,7 @@ type Route struct {
 	// Rate names the rate class. Empty means "public" for public rows, "webhook"
 	// for signed ones, and of the others "read" for GET and HEAD, "write" else.
 	Rate string
-	// Idempotent makes the route honour the Idempotency-Key header: the answer
+	// Idempotent makes the route honour the Idempotency-Key header: the response
 	// is stored in the transaction of the operation and repeated for 24 hours.
 	Idempotent bool
 	// Refusals are the codes that the handler can refuse with: of the capability's
@@ -82,7 +82,7 @@ func Reserved(routes []Route, param string) []string {
 	return names
 }
 
-// None is the body of a request or answer that has none.
+// None is the body of a request or response that has none.
 type None = struct{}
 
 // Handler is what a route runs; the constructors keep what documents need.
@@ -157,8 +157,8 @@ func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
 		}}
 }
 
-// Raw lets f read the request and write the answer itself. An error returned
-// before anything was written is answered as a refusal.
+// Raw lets f read the request and write the response itself. An error returned
+// before anything was written is returned as a refusal.
 func Raw(f func(*Call) error) Handler { return Handler{raw: f} }
 
 // Socket is Raw for a WebSocket upgrade; the kit has checked the Origin of a
@@ -168,13 +168,13 @@ func Socket(f func(*Call) error) Handler { return Handler{raw: f, socket: true} 
 // Valid reports whether the handler came from a constructor.
 func (h Handler) Valid() bool { return h.reply != nil || h.raw != nil }
 
-// IsRaw reports whether the handler writes the answer itself.
+// IsRaw reports whether the handler writes the response itself.
 func (h Handler) IsRaw() bool { return h.raw != nil }
 
 // IsSocket reports whether the handler upgrades to a WebSocket.
 func (h Handler) IsSocket() bool { return h.socket }
 
-// IsList reports whether the handler answers a page of a keyset list.
+// IsList reports whether the handler returns a page of a keyset list.
 func (h Handler) IsList() bool { return h.list }
 
 // IsOptional reports whether the request body may be left out.
@@ -183,12 +183,12 @@ func (h Handler) IsOptional() bool { return h.optional }
 // Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }
 
-// Types returns the types of the request body and of the answer, nil for raw
-// handlers; of a list, the answer's type is that of one item.
+// Types returns the types of the request body and of the response, nil for raw
+// handlers; of a list, the response's type is that of one item.
 func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }
 
-// Reply runs a handler that answers a value; the kit writes it.
+// Reply runs a handler that returns a value; the kit writes it.
 func (h Handler) Reply(c *Call) (any, error) { return h.reply(c) }
 
-// Raw runs a handler that writes the answer itself.
+// Raw runs a handler that writes the response itself.
 func (h Handler) Raw(c *Call) error { return h.raw(c) }

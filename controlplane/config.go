@@ -28,7 +28,7 @@ type Config struct {
 	// AllowedOrigins are browser origins besides the issuer, each written
 	// scheme://host[:port]; they gate browsers only, never the token.
 	AllowedOrigins []string
-	// CORSMaxAgeSeconds is how long browsers may keep a preflight answer, 0 to
+	// CORSMaxAgeSeconds is how long browsers may cache a preflight response, 0 to
 	// 7200; nil means 600.
 	CORSMaxAgeSeconds *int
 	// Bootstrap is the first connection as `kit keygen` prints it: the JSON of a

@@ -3,13 +3,13 @@
 // credential a call, the service holds public keys only and lets verified
 // credentials reach the management routes of every capability.
 //
-// An environment has one connection. The first is made by whoever runs the
+// An environment has one connection. The first is made by the one who runs the
 // process, with [ControlPlane.Connect] or KIT_CONTROL_PLANE_CONNECTION, never
 // over HTTP; from then on its keys are replaced over HTTP, each new key signed
 // in by the one it replaces and each superseded key expired by its successor.
 //
 // What the package promises: nothing is believed before its signature
-// verifies; every failing step of verification answers the one code
+// verifies; every failing step of verification returns the one code
 // controlplane/invalid_credential and says why in the log only; a token id is
 // spent once, among all nodes and across restarts, and last of all steps, so
 // that a bad token cannot burn it; when the database cannot say, the answer is

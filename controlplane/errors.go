@@ -20,6 +20,6 @@ func refusals() []*capability.Error { return []*capability.Error{ErrKeyNotFound,
 // another connection.
 var ErrConnected = errors.New("controlplane: the environment has another connection; Reset replaces it")
 
-// ErrConnection is what [ControlPlane.Connect] and [ControlPlane.Reset] answer
+// ErrConnection is what [ControlPlane.Connect] and [ControlPlane.Reset] return
 // for an issuer or a key that cannot be used.
 var ErrConnection = errors.New("controlplane: unusable connection")

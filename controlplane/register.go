@@ -36,7 +36,7 @@ func (s *snapshot) key(id string) *Key {
 
 // register keeps the connection and its live keys in memory, so that only a
 // good signature costs a visit to the database. The rows are read again by the
-// first call after a second or a hint: at most once a second, whoever calls.
+// first call after a second or a hint: at most once a second, no matter who calls.
 type register struct {
 	read func(context.Context) (*snapshot, error)
 	now  func() time.Time

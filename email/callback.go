@@ -211,7 +211,7 @@ type view struct {
 }
 
 // refuse shows a bad token as a page, because people follow these links. Other
-// errors, nil meaning a bad target, are answered as everywhere.
+// errors, nil meaning a bad target, are returned as everywhere.
 func (e *Email) refuse(c *capability.Call, err error) error {
 	if err != nil && !ErrInvalidToken.Is(capability.AsError(err)) {
 		return err

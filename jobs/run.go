@@ -38,7 +38,7 @@ func (q *Queue) Run(ctx context.Context) (fault error) {
 	defer q.bus.Subscribe(topic, func([]byte) { signal(q.again) })()
 	var rescueAt time.Time
 	for tell := true; ctx.Err() == nil; {
-		q.planned.Store(math.MaxInt64) // whoever enqueues from here on wakes the loop
+		q.planned.Store(math.MaxInt64) // an enqueue from here on wakes the loop
 		if now := q.now(); !now.Before(rescueAt) {
 			q.rescueExpired(ctx)
 			rescueAt = now.Add(rescueEvery)

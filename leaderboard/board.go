@@ -67,7 +67,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.key, q.key), cmp.Compare(p.achievedAt, q.achievedAt), strings.Compare(p.userID, q.userID))
 }
 
-// next returns the first place behind p: no text lies between it and p's, as
+// next returns the first place behind p: no text sorts between it and p's, as
 // none has a NUL.
 func (p place) next() place {
 	p.userID += "\x01"

@@ -42,7 +42,7 @@ type Config struct {
 type Rank struct {
 	// Materialize is a cron expression, in UTC, at whose instants all ranks are
 	// written down; what is read is the rank of the last such walk. Empty
-	// means live: every read answers the rank of that moment.
+	// means live: every read returns the rank of that moment.
 	Materialize string
 }
 

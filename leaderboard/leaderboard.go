@@ -62,7 +62,7 @@ const Name = "leaderboard"
 const (
 	// MaxSegment is how many players one [Leaderboard.Segment] reads.
 	MaxSegment = 80
-	// MaxAround is how many entries one [Leaderboard.Around] answers.
+	// MaxAround is how many entries one [Leaderboard.Around] returns.
 	MaxAround = 200
 	// MaxClosed is how many closed windows of a board [Leaderboard.Boards] lists.
 	MaxClosed = 50
@@ -140,7 +140,7 @@ func (l *Leaderboard) close(ctx context.Context) (err error) {
 func (l *Leaderboard) Has(board string) bool { return l.boards[board] != nil }
 
 // Submit enters a score into the open window of a board and returns the
-// player's entry once that is durable; [Leaderboard.Me] answers its rank.
+// player's entry once that is durable; [Leaderboard.Me] returns its rank.
 // Refuses with leaderboard/board_not_found, leaderboard/score_rejected and
 // leaderboard/board_immutable.
 func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {

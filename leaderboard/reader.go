@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	readSize    = 64              // calls that one statement answers at most
+	readSize    = 64              // calls that one statement serves at most
 	readRows    = 1000            // rows of one for several players at most
 	readLeaders = 2               // statements of a kind at once on a board
 	readTime    = 5 * time.Second // for a statement

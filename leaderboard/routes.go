@@ -57,7 +57,7 @@ func (l *Leaderboard) routes() []capability.Route {
 	)
 }
 
-// boardsBody is the answer of the list of boards: all of them, on one page.
+// boardsBody is the response of the list of boards: all of them, on one page.
 type boardsBody struct {
 	Items      []Info  `json:"items"`
 	NextCursor *string `json:"nextCursor"`

@@ -27,7 +27,7 @@ const (
 	lastLevel = levels - 1
 )
 
-// bucketOf returns the bucket of the last level that a key lies in.
+// bucketOf returns the bucket of the last level that holds a key.
 func bucketOf(key int64) int64 {
 	if key < 0 {
 		return ^bucketOf(^key)
@@ -175,7 +175,7 @@ func scanInt(row database.Scanner) (n int64, err error) {
 }
 
 // rankChunk ranks the entries behind a place, of which there are ranked, and
-// answers the last one; more is false at the end of the window.
+// returns the last one; more is false at the end of the window.
 func (s store) rankChunk(ctx context.Context, board string, window int64, after place, ranked int64) (last place, more bool, err error) {
 	if _, err := s.lock(ctx, board); err != nil {
 		return last, false, err

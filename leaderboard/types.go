@@ -33,7 +33,7 @@ type Entry struct {
 	// AchievedAt is when the score became what it is. Submitting the same
 	// score again does not move it.
 	AchievedAt capability.Time `json:"achievedAt"`
-	// Tier is the key of the board's tier that the score lies in, if any.
+	// Tier is the key of the board's tier that the score is in, if any.
 	Tier string `json:"tier,omitempty"`
 	// Hidden reports that other players do not see the entry and that it does
 	// not count in their ranks.

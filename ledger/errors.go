@@ -7,7 +7,7 @@ import "github.com/kitbackend/kit/capability"
 var (
 	// ErrInsufficientFunds carries a [Shortfall] in its details.
 	ErrInsufficientFunds = capability.NewError(409, "ledger/insufficient_funds", "The available balance does not cover the amount.")
-	// ErrInvalidAmount also answers a credit or transfer that would take a
+	// ErrInvalidAmount also refuses a credit or transfer that would take a
 	// balance past [MaxAmount], and a capture of more than its hold.
 	ErrInvalidAmount    = capability.NewError(400, "ledger/invalid_amount", "An amount is a whole number of minor units from 1 to 9007199254740991.")
 	ErrAccountNotFound  = capability.NewError(404, "ledger/account_not_found", "This account was never opened.")
@@ -24,7 +24,7 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Shortfall says, beside [ErrInsufficientFunds], how much was missing.
+// Shortfall says, with [ErrInsufficientFunds], how much was missing.
 type Shortfall struct {
 	Available int64 `json:"available"`
 	Required  int64 `json:"required"`

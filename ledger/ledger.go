@@ -7,7 +7,7 @@
 //     balance passes [MaxAmount]: the storage itself refuses it, whatever runs
 //     at once.
 //   - A ref does its work once. It is unique over the whole ledger, holds
-//     included: the same call again answers what the first one did, marked
+//     included: the same call again returns what the first one did, marked
 //     Replayed; any other call under it is ledger/ref_conflict. So a call whose
 //     outcome is unknown is simply made again. Capture and release have no ref
 //     of their own: the second one of a hold is ledger/hold_not_open.
@@ -36,7 +36,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Ledger. Over HTTP users read their own
+// In process, any code that has the *Ledger. Over HTTP users read their own
 // accounts; an access token with the scope Config.AdminScope credits and
 // debits any account; the control plane reads all of them.
 package ledger

@@ -98,7 +98,7 @@ func (s store) lockAccount(ctx context.Context, key AccountKey) (*Account, error
 	return s.oneAccount(ctx, selectAccount+` /*pg FOR UPDATE */`, key)
 }
 
-// change moves the money of an operation, or answers false and moves nothing.
+// change moves the money of an operation, or returns false and moves nothing.
 func (s store) change(ctx context.Context, op *operation) (bool, error) {
 	balance, held := op.kind.moves(op.amount)
 	if op.kind != KindTransferOut {

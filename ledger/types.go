@@ -121,7 +121,7 @@ type Hold struct {
 	// SettledAt is when it was captured or released, zero while it is open.
 	SettledAt capability.Time
 	// Replayed reports that the ref was used before and nothing was done now;
-	// the hold is then shown as it was first answered: open.
+	// the hold is then shown as it was first returned: open.
 	Replayed bool
 }
 

@@ -56,7 +56,7 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 	return errors.Join(failed...)
 }
 
-// isRefusal reports whether trying again would answer the same.
+// isRefusal reports whether trying again would end the same.
 func isRefusal(err error) bool {
 	var refusal *capability.Error
 	return errors.As(err, &refusal) && refusal.Status < 500

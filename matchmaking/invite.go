@@ -48,7 +48,7 @@ type Invitee struct {
 }
 
 // SendInvite invites a user. While an invite of the two for this game waits, it
-// answers that one. Refuses with matchmaking/game_not_found,
+// returns that one. Refuses with matchmaking/game_not_found,
 // matchmaking/no_sessions, matchmaking/user_not_found,
 // matchmaking/invite_forbidden, matchmaking/limit_reached and kit/rate_limited.
 func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invitee) (Invite, error) {
@@ -257,7 +257,7 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 }
 
 // answerable locks an invite that is the user's to return. All invites of one
-// inviter are answered one after the other, so that they find one session.
+// inviter are accepted one after the other, so that they find one session.
 func (m *Matchmaking) answerable(ctx context.Context, inviteID, userID string) (Invite, error) {
 	if err := capability.CheckText("id", inviteID, 1, maxName); err != nil {
 		return Invite{}, err

@@ -14,7 +14,7 @@
 //     waited for a sweep may be taken, the nearest skill first.
 //   - A room code is used at most MaxUses times, each use is a seat, and both or
 //     neither are taken. Codes that were never given out, have expired or are
-//     used up are answered alike, and only some wrong ones a minute.
+//     used up get the same refusal, and only some wrong ones a minute.
 //   - Whom a user blocks, and who blocks a user, is to him as if he did not
 //     exist: no requests, invites, presence or matches. Only who gives out the code
 //     of a room, or offers free seats, may bring the two together.
@@ -30,7 +30,7 @@
 // Without auth every route refuses, as all user routes do, and user ids are
 // taken as they are. Without rating, and in a game without SkillPool, the queue
 // goes by region only. Without multiplayer, and in a game without Snapshot,
-// players are paired and the queue answers matched without a session id; rooms
+// players are paired and the queue returns matched without a session id; rooms
 // and invites are refused with matchmaking/no_sessions.
 //
 // # Who may call

@@ -356,7 +356,7 @@ func (p *presence) receive(payload []byte) {
 	}
 }
 
-// resync tells all users of this node again what waits for them, beside the
+// resync tells all users of this node again what waits for them, next to the
 // events that go on.
 func (p *presence) resync() {
 	p.mu.Lock()

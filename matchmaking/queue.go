@@ -214,7 +214,7 @@ func same(rows []player) bool {
 
 // standing returns how a player stands, and whether his ticket holds him: it
 // does while it waits, while the match forms, and for one sweep after that, so
-// that a repeated request meets the match it missed the answer of.
+// that a repeated request meets the match whose response it missed.
 func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held bool, q Queued, err error) {
 	now := m.now(ctx)
 	switch p.state {

@@ -85,7 +85,7 @@ func (m *Matchmaking) friendRoutes() []capability.Route {
 	}
 }
 
-// paced says in the answer's header when to come back, too.
+// paced says in the response's header when to come back, too.
 func paced(c *capability.Call, err error) error {
 	var refusal *capability.Error
 	if errors.As(err, &refusal) {

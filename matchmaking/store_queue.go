@@ -63,7 +63,7 @@ func (s store) match(ctx context.Context, matchID string) (Match, bool, error) {
 	return match, found, err
 }
 
-// lockMatch also answers the session that the players fill up, if any.
+// lockMatch also returns the session that the players fill up, if any.
 func (s store) lockMatch(ctx context.Context, matchID string) (match Match, backfill string, found bool, err error) {
 	return s.readMatch(ctx, selectMatch+` /*pg FOR UPDATE */`, matchID)
 }
@@ -98,7 +98,7 @@ func (s store) withdraw(ctx context.Context, sessionID string) error {
 }
 
 // waitingPlayers lists a queue, the longest waiting first, the players of a
-// ticket beside each other. It reads what a sweep needs.
+// ticket in one row. It reads what a sweep needs.
 func (s store) waitingPlayers(ctx context.Context, game string, limit int) ([]player, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (p player, err error) {
 		p.game = game

@@ -121,7 +121,7 @@ func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]lo
 }
 
 // advance is [session.advance] by the session's model; a fault of that is
-// logged here and answered as kit/internal.
+// logged here and returned as kit/internal.
 func (m *Multiplayer) advance(s *session, st step) (*session, []Effect, error) {
 	if s.broken != nil && !st.kind.ends() {
 		return nil, nil, s.broken
@@ -140,7 +140,7 @@ func (m *Multiplayer) blame(s *session, err error) {
 	}
 }
 
-// commit writes a batch in one transaction, or answers errStale when somebody
+// commit writes a batch in one transaction, or returns errStale when somebody
 // else was faster.
 func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 	after := *b.after

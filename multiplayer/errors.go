@@ -16,7 +16,7 @@ var (
 	ErrGameNotFound    = capability.NewError(404, "multiplayer/game_not_found", "There is no such game.")
 	ErrNotAMember      = capability.NewError(403, "multiplayer/not_a_member", "You are not a player of this session.")
 	ErrSessionFull     = capability.NewError(409, "multiplayer/session_full", "Every seat of this session is taken.")
-	// ErrInvalidMove is what the model answers to an action its rules forbid.
+	// ErrInvalidMove is what the model returns for an action its rules forbid.
 	ErrInvalidMove = capability.NewError(422, "multiplayer/invalid_move", "The rules do not allow this action.")
 	// ErrInvalidTransition carries a [Stale] in its details when the action
 	// expected another version.

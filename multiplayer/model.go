@@ -49,7 +49,7 @@ type Definition[C, S any] struct {
 	// JSON. revealed reports that the session is over and nothing needs to be
 	// hidden any more. It may change the state it got.
 	Redact func(c Context[C], s S, viewer string, revealed bool) any
-	// OnJoin and OnLeave, in table mode, answer the state after a player took or
+	// OnJoin and OnLeave, in table mode, return the state after a player took or
 	// left a seat: who joined is among c.Players, who left no longer is.
 	OnJoin, OnLeave func(c Context[C], s S, userID string) (S, []Effect, error)
 	// OnTimeout, optional, returns the state after the time for a turn has passed,
@@ -99,7 +99,7 @@ func (m Move) Decode(into any) error {
 
 // Illegal is the error by which a model refuses a move and tells the player
 // why: multiplayer/invalid_move. The text goes to that player, so it holds
-// nothing that is hidden from him. A model that answers
+// nothing that is hidden from him. A model that returns
 // [ErrInvalidTransition] refuses what is legal at another time. The text of any
 // other error is neither sent nor logged, as it may hold anything.
 func Illegal(format string, args ...any) error { return ErrInvalidMove.Saying(format, args...) }

@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-//   - An accepted action is durable when it is answered, is in the log once,
+//   - An accepted action is durable when it is acknowledged, is in the log once,
 //     and follows the one before without a gap, on any number of nodes. An
 //     action with an id counts once, however often it is sent.
 //   - The ledger effects of a transition, its log row, its deadline and, at the
@@ -239,7 +239,7 @@ func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, er
 	return m.show(s, userID)
 }
 
-// Start creates a session with players, or answers the one that has its id:
+// Start creates a session with players, or returns the one that has its id:
 // made from a game of the same key, with whichever players by now. Refuses with
 // kit/invalid_request, with kit/idempotency_conflict also once the session of
 // the id is removed, and with ledger/insufficient_funds, see [Uncovered].

@@ -87,7 +87,7 @@ func updateArgs(before, after *session) []any {
 		after.cursor, stateText(after), after.deadline, after.alarm, after.updatedAt, after.endedAt()}
 }
 
-// update writes the session over the version it was made from, or answers
+// update writes the session over the version it was made from, or returns
 // errStale and changes nothing.
 func (s store) update(ctx context.Context, before, after *session) error {
 	rows, err := s.db.Exec(ctx, updateSession, updateArgs(before, after)...)
@@ -171,7 +171,7 @@ func (e Effect) part() string {
 }
 
 // claim notes an effect; false when one of its ref and part was settled before,
-// which is then answered.
+// which is then returned.
 func (s store) claim(ctx context.Context, id string, e Effect, version int64) (claimed bool, first Effect, err error) {
 	data, err := json.Marshal(e)
 	if err != nil {

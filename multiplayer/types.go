@@ -90,7 +90,7 @@ type Team struct {
 // Action is what a player does.
 type Action struct {
 	// ID, chosen by the client and at most 64 visible ASCII characters, makes
-	// the action count once: the same again answers what the first one did.
+	// the action count once: the same again returns what the first one did.
 	// Empty means that a repetition is another action.
 	ID string
 	// Expect, unless zero, refuses the action when the session has another

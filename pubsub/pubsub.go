@@ -1,5 +1,5 @@
 // Package pubsub carries hints between the parts of a kit and between its nodes: "look again at this". A hint may be
-// lost, so the rows in the database are the truth and whoever needs certainty also reads them now and then.
+// lost, so the rows in the database are the truth and a caller that needs certainty also reads them now and then.
 //
 // The promises, the same on both drivers:
 //   - A hint published inside a transaction leaves after its commit, one of a rolled-back transaction never.

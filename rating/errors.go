@@ -24,7 +24,7 @@ var (
 )
 
 // ErrOtherAlgorithm says that a pool holds ratings by another algorithm than it
-// is configured for. It is a fault of the deployment, not an answer to clients.
+// is configured for. It is a fault of the deployment, not a response for clients.
 var ErrOtherAlgorithm = errors.New("rating: a changed algorithm needs a new pool")
 
 // ErrBroken says that the state of a player, or what an algorithm made of it,

@@ -180,7 +180,7 @@ func (r *Rating) friends(ctx context.Context, g *game, sides []Side[string]) ([]
 	return r.peers.Friends(ctx, playersOf(sides))
 }
 
-// once records an outcome, or answers what it did when its key was first used.
+// once records an outcome, or returns what it did when its key was first used.
 // The key is taken before any player is locked: a second call waits there.
 func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key string, record func() (Result, error)) (Result, error) {
 	if key == "" {

@@ -35,7 +35,7 @@ const (
 
 func gaussInitial(p gaussParams) gaussState { return gaussState{p.Mu, p.Sigma} }
 
-// gaussSkill is what a player's skill lies above with a certainty of 99.9 %.
+// gaussSkill is what a player's skill is above with a certainty of 99.9 %.
 func gaussSkill(_ gaussParams, s gaussState) float64 { return s.Mu - float64(3*s.Sigma) }
 
 func gaussRating(_ gaussParams, s gaussState) (float64, float64) { return s.Mu, s.Sigma }

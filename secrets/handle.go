@@ -14,7 +14,7 @@ const (
 	// CacheFor bounds how long a node works with a version after another node
 	// has replaced it; a hint usually makes it much shorter.
 	CacheFor = 30 * time.Second
-	// retryAfter is how long the last good version is answered before a provider
+	// retryAfter is how long the last good version is returned before a provider
 	// that failed is asked again.
 	retryAfter = 5 * time.Second
 	// readWithin bounds one refresh, however patient the caller is.
@@ -56,7 +56,7 @@ type known struct {
 
 // Get returns the current version, at most [CacheFor] old; while the provider
 // fails, the last one it gave. Call it for every use and do not keep what it
-// answers. It refuses with secrets/not_found while there is no version, with
+// returned. It refuses with secrets/not_found while there is no version, with
 // secrets/invalid_value when a provider that the kit does not write to holds
 // values that cannot be right, and with kit/unavailable when nothing was read yet.
 func (h *Handle) Get(ctx context.Context) (Data, error) {

@@ -11,7 +11,7 @@ const MaxPayload = 64 << 10
 // Provider keeps the versions of secrets. Names are those of secrets, also with
 // ".pending-" and the id of a rotation behind them. Errors, but for the two refusals below, say only that
 // and how the provider failed: never what it keeps, never what a server
-// answered. Package secretstest holds a provider to this.
+// returned. Package secretstest holds a provider to this.
 type Provider interface {
 	// Name is the provider's own, shown in the status: "sql", "vault", ...
 	Name() string

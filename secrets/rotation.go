@@ -255,7 +255,7 @@ func (s *Secrets) step(ctx context.Context, secret Secret, r Rotation) error {
 	}
 }
 
-// create stores the next version beside the current one.
+// create stores the next version next to the current one.
 func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
 	_, found, err := s.pending(ctx, r)
 	if err != nil {

@@ -37,7 +37,7 @@ type Secret struct {
 	// Every is how often a Rotator is started, at least [MinEvery]; 0 means on
 	// request only.
 	Every time.Duration
-	// Overlap is how long after a rotation [Handle.Previous] answers the version
+	// Overlap is how long after a rotation [Handle.Previous] returns the version
 	// before; 0 means [DefaultOverlap].
 	Overlap time.Duration
 }
@@ -61,7 +61,7 @@ type Rotator struct {
 	// Create makes the next blocks; current is nil for the first version. It is
 	// not called again once what it made is stored.
 	Create func(ctx context.Context, current Blocks) (Blocks, error)
-	// Set makes the system accept the next blocks beside the current ones.
+	// Set makes the system accept the next blocks as well as the current ones.
 	Set func(ctx context.Context, current, next Blocks) error
 	// Test uses the next blocks.
 	Test func(ctx context.Context, next Blocks) error

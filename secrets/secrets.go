@@ -8,7 +8,7 @@
 // is manual, with values an operator gives, or automatic, by a [Rotator] in four
 // steps that a durable job runs and resumes; one at a time for each secret.
 //
-// No value leaves this package but by [Value.Reveal]: no route answers one, no
+// No value leaves this package but by [Value.Reveal]: no route returns one, no
 // event, log line, error or printed struct holds one. Every rotation is
 // recorded by audit as it starts and as it ends, with who asked for it; that is
 // the only way a secret is written. Reads in process are not recorded: they

@@ -2,7 +2,7 @@
 // mints a credential for each call and calls a service with it. It needs no
 // part of the service; a customer's program imports this package alone.
 //
-// The same for a page of the issuer's origin is browser.js beside this file.
+// The same for a page of the issuer's origin is browser.js next to this file.
 package client
 
 import (

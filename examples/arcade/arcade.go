@@ -23,7 +23,7 @@ const (
 	bots      = 200
 )
 
-// arcade is the application's own capability, beside its games.
+// arcade is the application's own capability, apart from its games.
 type arcade struct{ k *kit.Kit }
 
 func newArcade(k *kit.Kit) *arcade { return &arcade{k} }

@@ -123,7 +123,7 @@ func options(baseURL string) []kit.Option {
 	}
 }
 
-// application is the page, with the kit's paths answered by the kit.
+// application is the page, with the kit's paths served by the kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

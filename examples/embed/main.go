@@ -1,4 +1,4 @@
-// Embed mounts one kit under an application's own router, beside its static
+// Embed mounts one kit under an application's own router, next to its static
 // files: net/http, chi or echo.
 //
 //	go run ./examples/embed -host nethttp

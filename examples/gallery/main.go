@@ -93,7 +93,7 @@ func options(baseURL string, objects bucket.Bucket) []kit.Option {
 	}
 }
 
-// application is the page, with the kit's paths answered by the kit.
+// application is the page, with the kit's paths served by the kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

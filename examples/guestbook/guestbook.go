@@ -16,7 +16,7 @@ import (
 // maxText bounds an entry, in characters.
 const maxText = 500
 
-// errInvalidText is answered when an entry is empty or too long.
+// errInvalidText is returned when an entry is empty or too long.
 var errInvalidText = capability.NewError(http.StatusBadRequest, "guestbook/invalid_text", "An entry has 1 to 500 characters.")
 
 //go:embed migrations

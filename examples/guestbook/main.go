@@ -1,4 +1,4 @@
-// Guestbook composes a capability of the application's own beside the kit's.
+// Guestbook composes a capability of the application's own next to the kit's.
 //
 //	go run ./examples/guestbook
 //	curl -c jar 'http://localhost:8080/__kit/dev-login?user=ada'

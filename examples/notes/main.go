@@ -97,7 +97,7 @@ func options(baseURL string, e vector.Embedder) []kit.Option {
 	}
 }
 
-// application is the page, with the kit's paths answered by the kit.
+// application is the page, with the kit's paths served by the kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {

@@ -173,7 +173,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 	}, more...)...)
 }
 
-// keep keeps master keys of a database in a file beside it, so that what one run
+// keep keeps master keys of a database in a file next to it, so that what one run
 // has sealed opens in the next. Keys in the environment come first.
 func keep(dsn string) []kit.Option {
 	if dsn == "" || strings.Contains(dsn, "://") || os.Getenv("KIT_MASTER_KEYS")+os.Getenv("KIT_MASTER_KEYS_FILE") != "" {

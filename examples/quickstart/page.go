@@ -16,7 +16,7 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// site is the sign-in page, with the kit's paths answered by the kit.
+// site is the sign-in page, with the kit's paths served by the kit.
 func site(k *kit.Kit) http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {

@@ -60,7 +60,7 @@ var (
 	ofOnce         = []string{"refund", "dispute", "win back"}
 )
 
-// handler is the shop's pages, with the kit's paths answered by the kit.
+// handler is the shop's pages, with the kit's paths served by the kit.
 func (s *shop) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.show)

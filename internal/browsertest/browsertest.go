@@ -294,7 +294,7 @@ func (p *Tab) Text(selector string) (text string) {
 	return text
 }
 
-// Picture keeps what the page looks like beside the test's other artifacts.
+// Picture keeps what the page looks like with the test's other artifacts.
 func (p *Tab) Picture(name string) {
 	p.b.t.Helper()
 	var shot struct{ Data string }

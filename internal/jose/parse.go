@@ -203,7 +203,7 @@ func (r *reader) end() error {
 	return nil
 }
 
-// isName keeps case variants of a name (EXP, Sub) from ever standing beside it.
+// isName keeps case variants of a name (EXP, Sub) from ever standing next to it.
 func isName(name string) bool {
 	for i := range len(name) {
 		c := name[i]

@@ -1,5 +1,5 @@
 // Package local tells requests of a developer at this machine from all others.
-// Routes that exist only in development answer nobody else.
+// Routes that exist only in development serve nobody else.
 package local
 
 import (

@@ -16,7 +16,7 @@ const (
 	defaultGrace = 5 * time.Second
 )
 
-// lingering is how long the connection of an answered request may stay open for
+// lingering is how long the connection of a finished request may stay open for
 // a body that nobody read.
 const lingering = 500 * time.Millisecond
 
@@ -34,7 +34,7 @@ type paced struct {
 }
 
 // pace replaces the body of a request by one that must arrive in time, and lets
-// the answer leave without it.
+// the response leave without it.
 func pace(w *echo.Response, r *http.Request, grace time.Duration) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -67,7 +67,7 @@ func (p *paced) end() {
 	_ = p.control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// release lets the answer leave without waiting for a body that nobody read:
+// release lets the response leave without waiting for a body that nobody read:
 // the connection closes, soon after at the latest.
 func (p *paced) release(h http.Header, r *http.Request) {
 	if p.ended || r.ContentLength >= 0 && p.read >= r.ContentLength {

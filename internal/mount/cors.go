@@ -98,7 +98,7 @@ func (x *exchange) fromTrusted() bool {
 	return x.m.Users != nil && slices.Contains(x.m.Users.Origins, x.r.Header.Get("Origin"))
 }
 
-// cors lets pages of the trusted origins read the answer of a row, and answers
+// cors lets pages of the trusted origins read the response of a row, and handles
 // their preflight where the row takes any method; done is true then.
 func (x *exchange) cors() (done bool) {
 	if !x.m.forPages(x.row.entry) || !x.fromTrusted() {

@@ -61,7 +61,7 @@ func (row *row) serve(c echo.Context) error {
 	return nil
 }
 
-// exchange is one request and its answer.
+// exchange is one request and its response.
 type exchange struct {
 	m       *Mount
 	row     *row // nil when no row matched
@@ -179,7 +179,7 @@ func (x *exchange) params() map[string]string {
 	return params
 }
 
-// finish turns a panic into an answer, then accounts for the request.
+// finish turns a panic into a response, then accounts for the request.
 func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if p == http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown

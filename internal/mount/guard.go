@@ -219,7 +219,7 @@ func (x *exchange) machine(g capability.Guard, call *capability.Call) (capabilit
 	return caller, nil
 }
 
-// record writes the decision about a verified machine before it is answered,
+// record writes the decision about a verified machine before the response leaves,
 // unless the operation has put its own event on the trail.
 func (x *exchange) record(refusal *capability.Error) error {
 	if x.m.Record == nil || x.recorded || refusal == nil && x.origin.Recorded() {

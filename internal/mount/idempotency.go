@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// KeyLifetime is how long an answer is repeated for its Idempotency-Key.
+// KeyLifetime is how long a response is repeated for its Idempotency-Key.
 const KeyLifetime = 24 * time.Hour
 
 const maxKey = 255
@@ -27,7 +27,7 @@ func Migrations() database.Migrations {
 	return database.Migrations{Name: "kit", FS: migrations}
 }
 
-// stored is the answer kept under a key.
+// stored is the response kept under a key.
 type stored struct {
 	hash   string
 	status int
@@ -35,7 +35,7 @@ type stored struct {
 }
 
 // once runs the handler at most once for a key of this route and caller. The
-// claim, the operation and the answer are one transaction: a refused or lost
+// claim, the operation and the response are one transaction: a refused or lost
 // call leaves nothing, and of two at once the second waits and repeats.
 func (x *exchange) once(key string, call *capability.Call) error {
 	if !validKey(key) {
@@ -150,7 +150,7 @@ func SweepKeys(ctx context.Context, db *database.DB) error {
 	}
 }
 
-// ForgetUser removes the answers kept under a user's keys.
+// ForgetUser removes the responses kept under a user's keys.
 func ForgetUser(ctx context.Context, db *database.DB, userID string) error {
 	_, err := db.Exec(ctx, `DELETE FROM kit_idempotency WHERE caller = $1`, "user "+userID)
 	return err

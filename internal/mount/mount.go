@@ -1,5 +1,5 @@
 // Package mount puts the route table under HTTP: it routes, enforces the
-// guard of each row, and turns values and refusals into answers. It is the
+// guard of each row, and turns values and refusals into responses. It is the
 // only package that knows the router.
 package mount
 
@@ -27,7 +27,7 @@ type Entry struct {
 	// Domain is the capability's name in codes and audit actions.
 	Domain string
 	Route  capability.Route
-	// DB is the capability's: the keys of an Idempotent route lie beside its rows.
+	// DB is the capability's: the keys of an Idempotent route are in the same database as its rows.
 	// nil means that of Config.
 	DB *database.DB
 }
@@ -37,7 +37,7 @@ type Config struct {
 	Entries  []Entry
 	Users    *capability.Users
 	Machines *capability.Machines
-	// Record writes what a control-plane guard decided before it is answered.
+	// Record writes what a control-plane guard decided before the response leaves.
 	Record Recorder
 	// DB holds the table of idempotency keys.
 	DB  *database.DB

@@ -24,7 +24,7 @@ func NewOwned(prefix string, paths []string) *Owned {
 	return o
 }
 
-// Has reports whether the kit answers this path, whatever the method. The path
+// Has reports whether the kit serves this path, whatever the method. The path
 // is as the application's router sees it, with or without the mount path.
 func (o *Owned) Has(path string) bool {
 	if inner, ok := under(o.prefix, path); ok {

@@ -29,7 +29,7 @@ func (x *exchange) handle(call *capability.Call) error {
 }
 
 // decided puts the outcome of a machine's call on the trail before it is
-// answered.
+// returned.
 func (x *exchange) decided(err error) error {
 	if err != nil || !x.machineRow() {
 		return x.refused(err)
@@ -105,7 +105,7 @@ type refusalFields struct {
 	Details   any    `json:"details,omitempty"`
 }
 
-// refuse returns an error. What is not a refusal is logged and answered as
+// refuse returns an error. What is not a refusal is logged and returned as
 // kit/internal: nothing about it leaves the process.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)
@@ -152,7 +152,7 @@ func (x *exchange) retryAfter(wait time.Duration) {
 	x.w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 }
 
-// Header values that every answer shares; a handler may replace them.
+// Header values that every response shares; a handler may replace them.
 var (
 	noSniff    = []string{"nosniff"}
 	noStore    = []string{"no-store"}
@@ -163,7 +163,7 @@ var (
 	hsts       = []string{"max-age=31536000"}
 )
 
-// harden sets the headers of every answer.
+// harden sets the headers of every response.
 func (x *exchange) harden() {
 	h := x.w.Header()
 	h["X-Request-Id"] = []string{x.origin.RequestID}

@@ -34,7 +34,7 @@ var (
 // Queue runs operations in batches. The first caller leads: it runs its own
 // operation at once, together with those that queued up while the batch before
 // was run, and hands the lead to the next in the queue. There is no goroutine
-// beside the callers', and a panic is that of the caller who leads. The zero
+// next to the callers', and a panic is that of the caller who leads. The zero
 // value needs Run and Size.
 type Queue[Op, Out any] struct {
 	// Run brings the first of the calls to their outcomes and returns how many,

@@ -18,7 +18,7 @@ func AddressKey(ip string) string {
 	return prefix.String()
 }
 
-// NetworkKey is the network an address lies in, which one party may have the
+// NetworkKey is the network that an address is in, which one party may have the
 // whole of: /24 of IPv4, /48 of IPv6.
 func NetworkKey(ip string) string {
 	addr, err := netip.ParseAddr(ip)

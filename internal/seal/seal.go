@@ -42,7 +42,7 @@ func (k *Keys) Seal(context string, plaintext []byte) []byte {
 	return newCipher(key).Seal(k.wrap(context, key), nil, plaintext, content(context))
 }
 
-// Open decrypts what [Keys.Seal] made for the same context, or answers [ErrNotOpened].
+// Open decrypts what [Keys.Seal] made for the same context, or returns [ErrNotOpened].
 func (k *Keys) Open(context string, sealed []byte) ([]byte, error) {
 	key, rest, err := k.unwrap(context, sealed)
 	if err != nil {

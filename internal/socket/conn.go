@@ -131,7 +131,7 @@ type refusal struct {
 const retryLater = time.Second
 
 // Refuse returns the frame of this id with an error; what is no refusal is
-// logged and answered as kit/internal.
+// logged and returned as kit/internal.
 func (c *Conn) Refuse(frameID string, err error) {
 	c.Send(c.refusal(frameID, err))
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// Protocol is the subprotocol that the kit answers to a client that offers
+// Protocol is the subprotocol that the kit returns to a client that offers
 // any. A browser, which cannot set headers, offers it next to its access token.
 const Protocol = "kit.v1"
 
@@ -180,7 +180,7 @@ func (g *Group) all(mark *bool) (all []*Conn) {
 	return all
 }
 
-// reserve takes a place before the upgrade, so that a refusal is an HTTP answer.
+// reserve takes a place before the upgrade, so that a refusal is an HTTP response.
 func (g *Group) reserve() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -472,7 +472,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 	return names
 }
 
-// clip keeps a hostile member name from filling the answer.
+// clip keeps a hostile member name from filling the response.
 func clip(name string) string {
 	const most = 80
 	if len(name) > most {

@@ -13,7 +13,7 @@
 // equal input: on other threads, and in a bubble of testing/synctest where the
 // clock shows another year. A model that reads the clock or a source of
 // randomness of its own, keeps something between calls or goes by the order of
-// a map answers other bytes sooner or later.
+// a map gives other bytes sooner or later.
 package modeltest
 
 import (
@@ -40,7 +40,7 @@ type Suite struct {
 	// encodes as JSON, good or bad, or nil to do nothing. r is its only source
 	// of chance.
 	Move func(v multiplayer.View, r *rand.Rand) any
-	// Hidden, optional, answers texts that must not be in what this player sees
+	// Hidden, optional, returns texts that must not be in what this player sees
 	// of the state before the end.
 	Hidden func(state json.RawMessage, viewer string) []string
 	// Games is how many games are played, 20 by default; Steps is how many

@@ -4,7 +4,7 @@
 // A secret is an entry of the engine whose data is an object of blocks, so that
 // an operator can read and write it with the server's own tools. Writes carry
 // check-and-set. The token is renewed when two thirds of its time are over.
-// What the server answers besides the entry is never passed on: it may quote
+// What the server returns besides the entry is never passed on: it may quote
 // the token or the secret.
 package vault
 
@@ -106,7 +106,7 @@ func (v *Vault) Name() string { return "vault" }
 // ReadOnly is false.
 func (v *Vault) ReadOnly() bool { return false }
 
-// entry is the answer to a read.
+// entry is the response to a read.
 type entry struct {
 	Data struct {
 		Data     json.RawMessage `json:"data"`
@@ -223,7 +223,7 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 	return nil
 }
 
-// refusal maps an answer that is no success.
+// refusal maps a response that is no success.
 func refusal(status int, text []byte) error {
 	switch {
 	case status == http.StatusOK || status == http.StatusNoContent:

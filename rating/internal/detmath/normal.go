@@ -59,7 +59,7 @@ func center(x float64) float64 {
 	return sum
 }
 
-// SymmetricQuantile is the x for which a standard normal variable lies between
+// SymmetricQuantile is the x for which a standard normal variable is between
 // -x and x with probability p, 0 <= p < 1.
 func SymmetricQuantile(p float64) float64 {
 	// Newton's steps come from below and grow the root, as the integral of the
