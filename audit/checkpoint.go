@@ -24,23 +24,6 @@ const (
 	checkpointEvents = 10_000
 )
 
-// Head is the last link of a shard's chain.
-type Head struct {
-	Shard, Seq int64
-	Hash       []byte
-}
-
-// Checkpoint says, signed with Ed25519, what the chains were at an instant.
-type Checkpoint struct {
-	Seq   int64
-	Heads []Head
-	// Prev is the SHA-256 of the checkpoint before, signature included.
-	Prev      []byte
-	KeyID     string
-	Signature []byte
-	createdAt int64
-}
-
 // CreatedAt is when the checkpoint was signed.
 func (c Checkpoint) CreatedAt() time.Time { return capability.Millis(c.createdAt).Time }
 
@@ -68,13 +51,6 @@ func (c Checkpoint) hash() []byte {
 // Anchor names a checkpoint from outside of the database: the log has one for
 // each. Give it to [Audit.Verify].
 func (c Checkpoint) Anchor() Anchor { return Anchor{Checkpoint: c.Seq, Hash: c.hash()} }
-
-// Anchor is what a checkpoint was when it was signed, kept where anyone who can
-// write to the database cannot: the number and hash of its line in the log.
-type Anchor struct {
-	Checkpoint int64
-	Hash       []byte
-}
 
 // String returns the number and the hash, as "12:9f86d0…".
 func (a Anchor) String() string { return fmt.Sprintf("%d:%x", a.Checkpoint, a.Hash) }

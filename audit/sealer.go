@@ -5,15 +5,6 @@ import "context"
 // sealBatch bounds the events one transaction seals.
 const sealBatch = 500
 
-// Seal is the place of an event in the chain of its shard. Hash covers shard,
-// number, event id, content hash and the hash before.
-type Seal struct {
-	Shard int64  `json:"shard"`
-	Seq   int64  `json:"seq"`
-	Prev  []byte `json:"prev"`
-	Hash  []byte `json:"hash"`
-}
-
 // Seal chains all committed events that wait for it and signs a checkpoint when
 // one is due: an hour after the last or 10,000 events later. It returns how many
 // events it sealed. Any number of nodes may call it at once: a shard that

@@ -11,8 +11,14 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// store is the trail's events; chain.go has what seals them.
+// store is the trail's events; store_chain.go has what seals them.
 type store struct{ db *database.DB }
+
+// insertEvent says OR FAIL on SQLite, which halves the cost with triggers: see 0002.
+var insertEvent = `INSERT ` + database.Text(`OR FAIL`, ``) + `
+	INTO audit_event (id, occurred_at, action, actor_kind, actor_id, actor_key_id,
+		subject_type, subject_id, targets, outcome, code, request_id, route, environment, detail, commitment, hash)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
 
 // insert writes an event and, where there is any, its personal data.
 func (s store) insert(ctx context.Context, e Entry, who personal) error {
@@ -33,11 +39,7 @@ func (s store) insert(ctx context.Context, e Entry, who personal) error {
 			return err
 		}
 	}
-	// OR FAIL, for SQLite alone, halves the cost with triggers: see 0002.
-	_, err := s.db.Exec(ctx, `INSERT /*pg --*/ OR FAIL
-			INTO audit_event (id, occurred_at, action, actor_kind, actor_id, actor_key_id,
-			subject_type, subject_id, targets, outcome, code, request_id, route, environment, detail, commitment, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+	_, err := s.db.Exec(ctx, insertEvent,
 		e.ID, e.OccurredAt.UnixMilli(), e.Action, string(e.Actor.Kind), e.Actor.ID, e.Actor.KeyID,
 		e.Subject.Type, e.Subject.ID, targets, string(e.Outcome), e.Code, e.RequestID, e.Route, e.Environment,
 		string(e.Detail), commitment, contentHash(e, targets, commitment))

@@ -26,7 +26,7 @@ type waitingEvent struct {
 // the transaction ends; ok is false when one is at it already.
 func (s store) lockShard(ctx context.Context, shard int64) (Head, bool, error) {
 	return database.Get(ctx, s.db, scanHead,
-		`SELECT shard, seq, hash FROM audit_shard WHERE shard = $1 /*pg FOR UPDATE SKIP LOCKED */`, shard)
+		`SELECT shard, seq, hash FROM audit_shard WHERE shard = $1 `+database.SkipLocked, shard)
 }
 
 // heads returns the last link of every shard, at one instant.
@@ -60,8 +60,8 @@ func (s store) appendSeals(ctx context.Context, shard int64, seals []link) error
 	}
 	if _, err := s.db.Exec(ctx, `INSERT INTO audit_seal (shard, seq, event_id, prev, hash)
 		SELECT CAST($1 AS BIGINT), CAST(n.value ->> 0 AS BIGINT), n.value ->> 1,
-			/*pg decode(n.value ->> 2, 'hex'), decode(n.value ->> 3, 'hex') --*/ unhex(n.value ->> 2), unhex(n.value ->> 3)
-		FROM /*pg jsonb_array_elements($2::jsonb) AS n (value) --*/ json_each($2) AS n`, shard, string(list)); err != nil {
+			`+database.Text(`unhex(n.value ->> 2), unhex(n.value ->> 3)`, `decode(n.value ->> 2, 'hex'), decode(n.value ->> 3, 'hex')`)+`
+		FROM `+database.Text(`json_each($2) AS n`, `jsonb_array_elements($2::jsonb) AS n (value)`), shard, string(list)); err != nil {
 		return err
 	}
 	if _, err := s.db.Exec(ctx, `DELETE FROM audit_unsealed WHERE shard = $1 AND event_id `+database.InList(2),

@@ -10,57 +10,11 @@ import (
 // verifyPage bounds what Verify holds in memory.
 const verifyPage = 500
 
-// BreakKind says what is wrong with a trail.
-type BreakKind string
-
-// The kinds of break.
-const (
-	// Altered: an event, or what identifies a person behind it, is not what was
-	// recorded.
-	Altered BreakKind = "altered"
-	// Missing: an event was removed, or the end of a chain.
-	Missing BreakKind = "missing"
-	// Inserted: an event or a link was inserted without the sealer.
-	Inserted BreakKind = "inserted"
-	// Gap: a chain skips a number.
-	Gap BreakKind = "gap"
-	// Reordered: a link does not follow from the one before.
-	Reordered BreakKind = "reordered"
-	// BadCheckpoint: a checkpoint's signature does not verify, one is missing, or
-	// the chains are not what one says.
-	BadCheckpoint BreakKind = "checkpoint"
-)
-
-// Break is the first place where a trail is not what was recorded. Shard and
-// Seq, EventID and Checkpoint are set where they apply.
-type Break struct {
-	Kind       BreakKind `json:"kind"`
-	Shard      int64     `json:"shard"`
-	Seq        int64     `json:"seq,omitempty"`
-	EventID    string    `json:"eventId,omitempty"`
-	Checkpoint int64     `json:"checkpoint,omitempty"`
-	Reason     string    `json:"reason"`
-}
-
 func (b *Break) String() string {
 	if b.Kind == BadCheckpoint {
 		return fmt.Sprintf("checkpoint %d: %s", b.Checkpoint, b.Reason)
 	}
 	return fmt.Sprintf("%s: shard %d, number %d, event %q: %s", b.Kind, b.Shard, b.Seq, b.EventID, b.Reason)
-}
-
-// Report is what Verify found.
-type Report struct {
-	// Sealed and Waiting events were found as they were recorded; of the sealed
-	// ones Erased have lost their personal data, as they may.
-	Sealed, Waiting, Erased int64
-	// Cut events were deleted by retention.
-	Cut int64
-	// Checkpoints verified; Unverified ones were signed by another run whose
-	// master key was made up, which happens outside of production only.
-	Checkpoints, Unverified int64
-	// Break is nil when the whole trail is sound.
-	Break *Break
 }
 
 // Verify reads the whole trail in small pages while others write to it, and

@@ -11,18 +11,6 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Connection is what the first trust rests on.
-type Connection struct {
-	// Issuer is the origin the customer signs as and calls from,
-	// scheme://host[:port]; empty means the service's own.
-	Issuer string `json:"issuer"`
-	// PublicKey is the first key.
-	PublicKey JWK `json:"publicKey"`
-}
-
-// JWK is an Ed25519 public key (RFC 8037): kty "OKP", crv "Ed25519" and x.
-type JWK = wire.JWK
-
 // How a connection came to be.
 const (
 	viaGo          = "go"

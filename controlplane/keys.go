@@ -11,43 +11,12 @@ import (
 	"github.com/kitbackend/kit/internal/jose"
 )
 
-// Status says what a key may do.
-type Status string
-
-// The active key is the head of the chain: it verifies and registers its
-// successor. A superseded key still verifies, until its successor expires it.
-const (
-	Active     Status = "active"
-	Superseded Status = "superseded"
-	Expired    Status = "expired"
-)
-
 const (
 	// maxLive bounds the keys that verify at one time.
 	maxLive = 16
 	// overdueAfter is how long a superseded key should stay at most.
 	overdueAfter = 30 * 24 * time.Hour
 )
-
-// Key is one public key of the connection.
-type Key struct {
-	ID        string `json:"id"`
-	Status    Status `json:"status"`
-	PublicKey JWK    `json:"publicKey"`
-	// Replaces is the key that signed this one in, nil for the first.
-	Replaces   *string         `json:"replaces"`
-	CreatedAt  capability.Time `json:"createdAt"`
-	AgeSeconds int64           `json:"ageSeconds"`
-	// SupersededAt and SupersededSeconds tell of the window in which this key
-	// and its successor both verify.
-	SupersededAt      *capability.Time `json:"supersededAt"`
-	SupersededSeconds *int64           `json:"supersededSeconds"`
-	ExpiredAt         *capability.Time `json:"expiredAt"`
-	// Overdue warns of a key superseded more than 30 days ago.
-	Overdue bool `json:"overdue"`
-
-	public ed25519.PublicKey
-}
 
 // aged fills in what depends on the time.
 func (k Key) aged(now time.Time) Key {
@@ -71,15 +40,6 @@ func (cp *ControlPlane) Keys(ctx context.Context) ([]Key, error) {
 		keys[i] = k.aged(now)
 	}
 	return keys, nil
-}
-
-// Registration brings in a new key.
-type Registration struct {
-	PublicKey JWK `json:"publicKey"`
-	// Proof is a token of typ kit-cp-proof+jwt signed by the new key, its kid
-	// the new key's id, over sub (the connection), replaces (the key that signs
-	// the request), jti (that of the request), iat and exp.
-	Proof string `json:"proof"`
 }
 
 // registerKey makes the new key the active one and supersedes the signer's.

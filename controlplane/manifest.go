@@ -15,49 +15,6 @@ const (
 	healthTimeout = 2 * time.Second
 )
 
-// Manifest says what the service composes and how to call it. No field is ever
-// left out.
-type Manifest struct {
-	Environment  string `json:"environment"`
-	ConnectionID string `json:"connectionId"`
-	// Version is the deployed version of the service.
-	Version      string  `json:"version"`
-	Capabilities []Entry `json:"capabilities"`
-	// GrantedScopes are those of the credential that asked, in its order.
-	GrantedScopes []string `json:"grantedScopes"`
-}
-
-// Entry is one composed capability.
-type Entry struct {
-	Name       string   `json:"name"`
-	Version    string   `json:"version"`
-	HealthKeys []string `json:"healthKeys"`
-	// Health holds a value of at most 2 KB for every health key, null where it
-	// could not be read; it is null as a whole where there are no keys.
-	Health      map[string]json.RawMessage `json:"health"`
-	ConfigKeys  []ConfigKey                `json:"configKeys"`
-	Config      map[string]any             `json:"config"`
-	AdminRoutes []AdminRoute               `json:"adminRoutes"`
-}
-
-// ConfigKey describes one configuration value.
-type ConfigKey struct {
-	Key string `json:"key"`
-	// Choices is empty for a key that is not enumerated.
-	Choices []string `json:"choices"`
-	Summary string   `json:"summary"`
-}
-
-// AdminRoute is one control-plane route.
-type AdminRoute struct {
-	Method string `json:"method"`
-	// Path is fully mounted, the mount path of the base URL included.
-	Path string `json:"path"`
-	// Scope is empty for ping alone.
-	Scope   string `json:"scope"`
-	Summary string `json:"summary"`
-}
-
 // manifest describes the composition to a verified caller.
 func (cp *ControlPlane) manifest(ctx context.Context, caller capability.Caller) (Manifest, error) {
 	reg, err := cp.connectionOf(ctx, caller)

@@ -37,15 +37,6 @@ func (cp *ControlPlane) routes() []capability.Route {
 // maxRegistration bounds the body that registers a key, in bytes.
 const maxRegistration = 8 << 10
 
-// Ping is what a verified caller learns at least.
-type Ping struct {
-	Environment  string `json:"environment"`
-	ConnectionID string `json:"connectionId"`
-	// KeyID is the key that signed the call.
-	KeyID   string `json:"keyId"`
-	Version string `json:"version"`
-}
-
 func (cp *ControlPlane) getPing(c *capability.Call, _ capability.None) (Ping, error) {
 	reg, err := cp.connectionOf(c.Context(), c.Caller)
 	return Ping{reg.environment, reg.id, c.Caller.KeyID, cp.peers.Version}, err

@@ -129,7 +129,7 @@ func (s store) prune(ctx context.Context, before time.Time, limit int) (latest i
 			err = row.Scan(&end)
 			return end, err
 		}, `DELETE FROM controlplane_spent WHERE jti IN (
-			SELECT jti FROM controlplane_spent WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 /*pg FOR UPDATE SKIP LOCKED */)
+			SELECT jti FROM controlplane_spent WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 `+database.SkipLocked+`)
 			RETURNING expires_at`, before.UnixMilli(), limit)
 		latest = slices.Max(append(ends, 0))
 		return err

@@ -25,6 +25,13 @@ func (d Dialect) String() string {
 	return "sqlite"
 }
 
+// What stands at the end of a SELECT whose rows the transaction is going to change: nothing on SQLite, which has one
+// writer. With SkipLocked it passes over rows that others hold.
+const (
+	ForUpdate  = "/*pg FOR UPDATE --*/ \n"
+	SkipLocked = "/*pg FOR UPDATE SKIP LOCKED --*/ \n"
+)
+
 // Text returns SQL that differs between the two databases: the first on SQLite, where it is one line, the second on
 // PostgreSQL. It may be a whole statement or a part of one.
 func Text(sqlite, postgres string) string {

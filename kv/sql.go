@@ -88,5 +88,5 @@ func (s *SQL) sweep(ctx context.Context, now time.Time) {
 		return
 	}
 	_, _ = s.db.Exec(ctx, `DELETE FROM kv_entry WHERE key IN (
-		SELECT key FROM kv_entry WHERE expires_at <= $1 LIMIT $2 /*pg FOR UPDATE SKIP LOCKED */)`, now.UnixMilli(), sweepLimit)
+		SELECT key FROM kv_entry WHERE expires_at <= $1 LIMIT $2 `+database.SkipLocked+`)`, now.UnixMilli(), sweepLimit)
 }

@@ -283,7 +283,8 @@ func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (
 
 // SetHidden says whether a player or an administrator hides a player. Refuses
 // with leaderboard/board_not_found, and with leaderboard/entry_not_found for
-// who has no entry in any window and is not hidden.
+// a user who has no entry in any window and is not hidden. What an administrator
+// does is audited.
 func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hider, hidden bool) (v Visibility, err error) {
 	b, err := l.board(board, userID)
 	if err != nil {
@@ -294,23 +295,48 @@ func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hi
 	}
 	err = l.change(ctx, func(ctx context.Context) error {
 		v, err = l.store.hide(ctx, b.Key, userID, by, hidden)
-		return err
+		if err != nil || by == Player {
+			return err
+		}
+		action := "leaderboard/player_shown"
+		if hidden {
+			action = "leaderboard/player_hidden"
+		}
+		return l.record(ctx, action, userID, View{Board: b.Key})
 	})
 	return v, err
 }
 
-// Remove deletes the entry of a player. A later submission makes a new one.
+// Remove deletes the entry of a player, which is audited. A later submission
+// makes a new one.
 // Refuses with leaderboard/board_not_found and leaderboard/entry_not_found.
 func (l *Leaderboard) Remove(ctx context.Context, in View, userID string) error {
 	v, err := l.view(ctx, in, userID)
 	if err != nil {
 		return err
 	}
-	err = l.change(ctx, func(ctx context.Context) error { return l.store.remove(ctx, v.Key, v.openedAt, userID) })
+	err = l.change(ctx, func(ctx context.Context) error {
+		if err := l.store.remove(ctx, v.Key, v.openedAt, userID); err != nil {
+			return err
+		}
+		return l.record(ctx, "leaderboard/entry_removed", userID, in)
+	})
 	if errors.Is(err, ErrEntryNotFound) {
 		return l.missing(ctx, v, err)
 	}
 	return err
+}
+
+// record puts on the trail what was done about a player in a view.
+func (l *Leaderboard) record(ctx context.Context, action, userID string, in View) error {
+	return l.audit.Record(ctx, audit.Event{Action: action, Subject: audit.Target{Type: "user", ID: userID},
+		Detail: done{in.Board, in.Window}})
+}
+
+// done is the detail of an audit event.
+type done struct {
+	Board  string `json:"board"`
+	Window string `json:"window,omitempty"`
 }
 
 // change runs in the caller's transaction, which a refusal leaves usable, or in one of its own.

@@ -1,11 +1,9 @@
 package leaderboard
 
 import (
-	"context"
 	"errors"
 	"strconv"
 
-	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -159,47 +157,15 @@ func (l *Leaderboard) putVisibility(c *capability.Call, body hiddenBody) (Visibi
 	return l.SetHidden(c.Context(), c.Param("board"), c.Caller.UserID, Player, hidden)
 }
 
-func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (v Visibility, err error) {
+func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (Visibility, error) {
 	hidden, err := body.value()
 	if err != nil {
 		return Visibility{}, err
 	}
-	action := "leaderboard/player_shown"
-	if hidden {
-		action = "leaderboard/player_hidden"
-	}
-	board := View{Board: c.Param("board")}
-	err = l.audited(c, action, board, func(ctx context.Context) error {
-		v, err = l.SetHidden(ctx, board.Board, c.Param("userId"), Administrator, hidden)
-		return err
-	})
-	return v, err
+	return l.SetHidden(c.Context(), c.Param("board"), c.Param("userId"), Administrator, hidden)
 }
 
 // deleteEntry removes from the open window, or from the one that is named.
-func (l *Leaderboard) deleteEntry(c *capability.Call, _ capability.None) (none capability.None, err error) {
-	v := viewOf(c)
-	return none, l.audited(c, "leaderboard/entry_removed", v, func(ctx context.Context) error {
-		return l.Remove(ctx, v, c.Param("userId"))
-	})
-}
-
-// audited does what an administrator asks for in a view and records who did, both or neither.
-func (l *Leaderboard) audited(c *capability.Call, action string, in View, do func(context.Context) error) error {
-	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		if err := do(ctx); err != nil {
-			return err
-		}
-		return l.audit.Record(ctx, audit.Event{
-			Action:  action,
-			Subject: audit.Target{Type: "user", ID: c.Param("userId")},
-			Detail:  done(in),
-		})
-	})
-}
-
-// done is the detail of an audit event.
-type done struct {
-	Board  string `json:"board"`
-	Window string `json:"window,omitempty"`
+func (l *Leaderboard) deleteEntry(c *capability.Call, _ capability.None) (capability.None, error) {
+	return capability.None{}, l.Remove(c.Context(), viewOf(c), c.Param("userId"))
 }

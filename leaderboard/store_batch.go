@@ -29,9 +29,8 @@ func (b *batcher) load(ctx context.Context, calls []*call) (*batch, error) {
 }
 
 var manyStatesSQL = stateSQL("n.value") + `
-	/*pg CROSS JOIN unnest((SELECT $7::text[])) AS n (value)
-		LEFT JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = n.value LIMIT 1) e ON true
-	--*/ CROSS JOIN json_each($7) AS n LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = n.value
+	` + database.Text(`CROSS JOIN json_each($7) AS n LEFT JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = n.value`, `CROSS JOIN unnest((SELECT $7::text[])) AS n (value)
+		LEFT JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = n.value LIMIT 1) e ON true`) + `
 	WHERE b.key = $1`
 
 // saveSQL writes entries and what follows from them, if the version of the board

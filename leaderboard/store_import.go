@@ -3,6 +3,8 @@ package leaderboard
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/kitbackend/kit/database"
 )
 
 // copyIn writes entries without counting them.
@@ -26,7 +28,7 @@ func (s store) copyIn(ctx context.Context, v view, rows [][6]any) error {
 		SELECT $1, value->>0, CAST(value->>1 AS BIGINT), CAST(value->>2 AS BIGINT), CAST(value->>3 AS BIGINT),
 			COALESCE((SELECT h.hidden FROM leaderboard_hidden h WHERE h.board = $2 AND h.user_id = value->>0), 0),
 			CAST(value->>4 AS BIGINT), CAST(value->>5 AS BIGINT), 0
-		FROM /*pg jsonb_array_elements($3::jsonb) --*/ json_each($3)
+		FROM `+database.Text(`json_each($3)`, `jsonb_array_elements($3::jsonb)`)+`
 		WHERE true`+onEntry, window, v.Key, string(list))
 	return err
 }

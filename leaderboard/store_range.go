@@ -21,11 +21,11 @@ func rangeSize(n int64) int64 { return max(maxRange, int64(math.Sqrt(float64(n))
 
 // rangeSQL joins to the place e the range that it is in, as r: the last one not
 // behind it in its bucket. There is none where the bucket is not cut.
-var rangeSQL = ` LEFT JOIN /*pg LATERAL --*/ leaderboard_range r ON e.ranged AND r.window_id = e.window_id AND (r.key, r.achieved_at, r.user_id) =
-	(SELECT s.key, s.achieved_at, s.user_id /*pg , GREATEST(s.n, 0) AS n */ FROM leaderboard_range s
+var rangeSQL = ` LEFT JOIN ` + database.Text(`leaderboard_range r ON e.ranged AND r.window_id = e.window_id AND (r.key, r.achieved_at, r.user_id) =`, `LATERAL`) + `
+	(SELECT s.key, s.achieved_at, s.user_id ` + database.Text(``, `, GREATEST(s.n, 0) AS n`) + ` FROM leaderboard_range s
 		WHERE s.window_id = e.window_id AND s.key >= e.first_key
 			AND (s.key, s.achieved_at, s.user_id) <= (` + boundSQL("e") + `)
-		ORDER BY s.key DESC, s.achieved_at DESC, s.user_id DESC LIMIT 1) /*pg AS r ON e.ranged */`
+		ORDER BY s.key DESC, s.achieved_at DESC, s.user_id DESC LIMIT 1) ` + database.Text(``, `AS r ON e.ranged`)
 
 // rangesAheadSQL counts the visible entries of the ranges before that of m in
 // its bucket.

@@ -78,10 +78,10 @@ var aheadSQL = func() string {
 		}
 		b.WriteString(") + ")
 	}
-	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM /*pg (SELECT o.key, o.achieved_at, o.user_id FROM */ leaderboard_entry o
+	b.WriteString(rangesAheadSQL + ` + (SELECT COUNT(*) FROM ` + database.Text(``, `(SELECT o.key, o.achieved_at, o.user_id FROM`) + ` leaderboard_entry o
 		WHERE o.window_id = m.window_id AND o.hidden = 0
 			AND (o.key, o.achieved_at, o.user_id) >= (m.from_key, m.from_at, m.from_user)
-			/*pg AND o.key <= m.key ORDER BY o.key, o.achieved_at, o.user_id LIMIT m.from_n) AS o WHERE --*/ AND
+			` + database.Text(`AND`, `AND o.key <= m.key ORDER BY o.key, o.achieved_at, o.user_id LIMIT m.from_n) AS o WHERE`) + `
 			(o.key, o.achieved_at, o.user_id) < (` + boundSQL("m") + `))`)
 	return b.String()
 }()

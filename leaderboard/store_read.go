@@ -71,8 +71,8 @@ var (
 // PostgreSQL plan it anew each time if nothing said that the number is small.
 func fewSQL(entries, order, n string) string {
 	order = ` ORDER BY key ` + order + `, achieved_at ` + order + `, user_id ` + order
-	return `/*pg SELECT * FROM ( */ ` + entries + order +
-		fmt.Sprintf(` /*pg LIMIT %d) AS few`, capability.MaxLimit+1) + order + ` */ LIMIT CAST(` + n + ` AS BIGINT)`
+	return database.Text(``, `SELECT * FROM (`) + entries + order + ` ` +
+		database.Text(``, fmt.Sprintf(`LIMIT %d) AS few`, capability.MaxLimit+1)+order) + `LIMIT CAST(` + n + ` AS BIGINT)`
 }
 
 // besideSQL is the n visible entries next to m on one side; of says what of m is

@@ -221,7 +221,7 @@ func (s store) repair(ctx context.Context, window int64, ranged bool, wrong []wr
 	}
 	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_count (window_id, level, bucket, n)
 		SELECT $1, CAST(value->>0 AS BIGINT), CAST(value->>1 AS BIGINT), CAST(value->>2 AS BIGINT)
-		FROM /*pg jsonb_array_elements($2::jsonb) --*/ json_each($2)
+		FROM `+database.Text(`json_each($2)`, `jsonb_array_elements($2::jsonb)`)+`
 		WHERE true ON CONFLICT (window_id, level, bucket) DO UPDATE SET n = excluded.n`, window, string(list)); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (s store) lock(ctx context.Context, op *operation) (payer, payee *Account, 
 }
 
 func (s store) lockAccount(ctx context.Context, key AccountKey) (*Account, error) {
-	return s.oneAccount(ctx, selectAccount+` /*pg FOR UPDATE */`, key)
+	return s.oneAccount(ctx, selectAccount+` `+database.ForUpdate, key)
 }
 
 // change moves the money of an operation, or returns false and moves nothing.
@@ -173,7 +173,7 @@ func (s store) insert(ctx context.Context, out outcome) error {
 // settle captures or releases a hold. Who changes its status first has won.
 func (s store) settle(ctx context.Context, op *operation) (outcome, error) {
 	hold, ok, err := database.Get(ctx, s.db, scanHold, `SELECT `+holdColumns+` FROM ledger_hold
-		WHERE ref = $1 /*pg FOR UPDATE */`, op.ref)
+		WHERE ref = $1 `+database.ForUpdate, op.ref)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -303,9 +303,8 @@ func (s store) many(ctx context.Context, keys []AccountKey) ([]Account, error) {
 
 // PostgreSQL would walk through the table, rather than look a few keys up, where
 // it does not know yet how large the table is.
-var manySQL = `SELECT ` + accountColumns + ` FROM /*pg jsonb_array_elements($1::jsonb) AS n (value), LATERAL (SELECT * FROM */ ledger_account
-	/*pg WHERE user_id = value->>0 AND currency = value->>1 LIMIT 1) AS a --*/ WHERE (user_id, currency) IN (SELECT value->>0, value->>1 FROM json_each($1))
-`
+var manySQL = `SELECT ` + accountColumns + ` FROM ` + database.Text(``, `jsonb_array_elements($1::jsonb) AS n (value), LATERAL (SELECT * FROM`) + ` ledger_account
+	` + database.Text(`WHERE (user_id, currency) IN (SELECT value->>0, value->>1 FROM json_each($1))`, `WHERE user_id = value->>0 AND currency = value->>1 LIMIT 1) AS a`)
 
 // openHolds lists refs of a user's open holds.
 func (s store) openHolds(ctx context.Context, userID string, limit int) ([]string, error) {

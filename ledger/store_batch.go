@@ -47,24 +47,26 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	return b, s.loadKnown(ctx, b, refs)
 }
 
+var lockHolds = `SELECT ` + holdColumns + ` FROM ledger_hold
+	WHERE ref = ` + database.Text(`$1`, `ANY($1::text[]) ORDER BY ref FOR UPDATE`)
+
 func (s store) loadHolds(ctx context.Context, b *batch, refs [][]any) error {
-	holds, err := readAll(ctx, s, scanHold, `SELECT `+holdColumns+` FROM ledger_hold
-		WHERE ref = /*pg ANY($1::text[]) ORDER BY ref FOR UPDATE --*/ $1
-	`, refs)
+	holds, err := readAll(ctx, s, scanHold, lockHolds, refs)
 	for _, hold := range holds {
 		b.holds[hold.Ref] = &hold
 	}
 	return err
 }
 
+var lockAccounts = `SELECT ` + accountColumns + ` FROM ledger_account WHERE (user_id, currency)
+	` + database.Text(`= ($1, $2)`, `IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY user_id, currency FOR UPDATE`)
+
 func (s store) loadAccounts(ctx context.Context, b *batch, keys map[AccountKey]bool) error {
 	rows := make([][]any, 0, len(keys))
 	for key := range keys {
 		rows = append(rows, []any{key.UserID, key.Currency})
 	}
-	accounts, err := readAll(ctx, s, scanAccount, `SELECT `+accountColumns+` FROM ledger_account WHERE (user_id, currency)
-		/*pg IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY user_id, currency FOR UPDATE --*/ = ($1, $2)
-	`, rows)
+	accounts, err := readAll(ctx, s, scanAccount, lockAccounts, rows)
 	for _, account := range accounts {
 		b.accounts[account.key()] = &account
 		b.stored[account.key()] = account.Sequence
@@ -72,11 +74,11 @@ func (s store) loadAccounts(ctx context.Context, b *batch, keys map[AccountKey]b
 	return err
 }
 
+var transactionsOf = `SELECT ` + columns + ` FROM ledger_transaction WHERE ref = ` + database.Text(`$1`, `ANY($1::text[])`)
+
 // loadKnown comes after the locks, so that it sees what they waited for.
 func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
-	const query = `SELECT ` + columns + ` FROM ledger_transaction WHERE ref = /*pg ANY($1::text[]) --*/ $1
-	`
-	known, err := readAll(ctx, s, scanTransaction, query, refs)
+	known, err := readAll(ctx, s, scanTransaction, transactionsOf, refs)
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
 			seconds = append(seconds, []any{t.Ref + suffixIn})
 		}
 	}
-	known, err = readAll(ctx, s, scanTransaction, query, seconds)
+	known, err = readAll(ctx, s, scanTransaction, transactionsOf, seconds)
 	for _, t := range known {
 		b.known[t.Ref] = t
 	}
@@ -128,45 +130,36 @@ func byKey(x, y []any) int {
 	return cmp.Or(strings.Compare(x[0].(string), y[0].(string)), strings.Compare(x[1].(string), y[1].(string)))
 }
 
-const insertAccounts = `INSERT INTO ledger_account (` + accountColumns + `)
-	/*pg SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) --*/ VALUES ($1, $2, $3, $4, $5, $6)
-`
+var insertAccounts = `INSERT INTO ledger_account (` + accountColumns + `)
+	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6)`, `SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])`)
 
-const updateAccounts = `UPDATE ledger_account AS a SET
-	/*pg balance = n.balance, held = n.held, sequence = n.sequence
+var updateAccounts = `UPDATE ledger_account AS a SET
+	` + database.Text(`balance = $3, held = $4, sequence = $5 WHERE user_id = $1 AND currency = $2`, `balance = n.balance, held = n.held, sequence = n.sequence
 		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS n (user_id, currency, balance, held, sequence)
-		WHERE a.user_id = n.user_id AND a.currency = n.currency
-	--*/ balance = $3, held = $4, sequence = $5 WHERE user_id = $1 AND currency = $2
-`
+		WHERE a.user_id = n.user_id AND a.currency = n.currency`)
 
-const insertTransactions = `INSERT INTO ledger_transaction (` + columns + `)
-	/*pg SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[],
-		$7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[])
-	--*/ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-`
+var insertTransactions = `INSERT INTO ledger_transaction (` + columns + `)
+	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[],
+		$7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[])`)
 
 func (t Transaction) row() []any {
 	return []any{t.Ref, t.UserID, t.Currency, t.Sequence, string(t.Kind), t.Amount, t.BalanceAfter, t.HeldAfter,
 		t.RelatedRef, t.Memo, t.CreatedAt.UnixMilli()}
 }
 
-const insertHolds = `INSERT INTO ledger_hold (ref, user_id, currency, amount, captured, status, created_at, settled_at)
-	/*pg SELECT ref, user_id, currency, amount, captured, status, created_at, NULLIF(settled_at, 0)
+var insertHolds = `INSERT INTO ledger_hold (ref, user_id, currency, amount, captured, status, created_at, settled_at)
+	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0))`, `SELECT ref, user_id, currency, amount, captured, status, created_at, NULLIF(settled_at, 0)
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
-			AS n (ref, user_id, currency, amount, captured, status, created_at, settled_at)
-	--*/ VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0))
-`
+			AS n (ref, user_id, currency, amount, captured, status, created_at, settled_at)`)
 
 func (h *Hold) row() []any {
 	return []any{h.Ref, h.UserID, h.Currency, h.Amount, h.Captured, string(h.Status), h.CreatedAt.UnixMilli(), h.settledMillis()}
 }
 
-const settleHolds = `UPDATE ledger_hold AS h SET
-	/*pg captured = n.captured, status = n.status, settled_at = n.settled_at
+var settleHolds = `UPDATE ledger_hold AS h SET
+	` + database.Text(`captured = $2, status = $3, settled_at = $4 WHERE ref = $1`, `captured = n.captured, status = n.status, settled_at = n.settled_at
 		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) AS n (ref, captured, status, settled_at)
-		WHERE h.ref = n.ref
-	--*/ captured = $2, status = $3, settled_at = $4 WHERE ref = $1
-`
+		WHERE h.ref = n.ref`)
 
 func (h *Hold) settledRow() []any {
 	return []any{h.Ref, h.Captured, string(h.Status), h.settledMillis()}

@@ -14,23 +14,6 @@ const (
 	maxRequests = 200
 )
 
-// What two users are to each other, seen by one of them.
-const (
-	FriendAccepted = "accepted"
-	FriendIncoming = "incoming" // the other one has asked
-	FriendOutgoing = "outgoing" // the other one has not answered
-)
-
-// Friend is another user.
-type Friend struct {
-	UserID string `json:"userId"`
-	State  string `json:"state"`
-	// Since is when they became friends, or the request was made.
-	Since capability.Time `json:"since"`
-	// Online is whether a friend has a presence socket.
-	Online bool `json:"online"`
-}
-
 // bond is what stands between two users.
 type bond struct {
 	low, high             string

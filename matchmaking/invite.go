@@ -28,25 +28,6 @@ const (
 	InviteAccepted = "accepted"
 )
 
-// Invite asks one user into a game with another.
-type Invite struct {
-	ID      string `json:"id"`
-	GameKey string `json:"gameKey"`
-	From    string `json:"from"`
-	To      string `json:"to"`
-	State   string `json:"state"`
-	// SessionID is set once the invite is accepted.
-	SessionID string          `json:"sessionId,omitempty"`
-	CreatedAt capability.Time `json:"createdAt"`
-	ExpiresAt capability.Time `json:"expiresAt"`
-}
-
-// Invitee names whom to invite, by one of the two.
-type Invitee struct {
-	UserID     string `json:"userId,omitempty"`
-	ScreenName string `json:"screenName,omitempty"`
-}
-
 // SendInvite invites a user. While an invite of the two for this game waits, it
 // returns that one. Refuses with matchmaking/game_not_found,
 // matchmaking/no_sessions, matchmaking/user_not_found,

@@ -33,33 +33,6 @@ const (
 	Failed = "failed"
 )
 
-// Queued says how a player stands in a queue.
-type Queued struct {
-	State  string `json:"state"`
-	Region string `json:"region"`
-	// Band is how far apart skills may be by now; nil: no bound.
-	Band *float64 `json:"band"`
-	// WaitedMs ends with the match.
-	WaitedMs int64 `json:"waitedMs"`
-	// SessionID is set when matched, where there are sessions.
-	SessionID string `json:"sessionId,omitempty"`
-	// MatchID is the match that was found, for [Matchmaking.Match].
-	MatchID string `json:"-"`
-}
-
-// Match is players that the sweep has put together.
-type Match struct {
-	ID      string
-	GameKey string
-	Region  string
-	// Players are the user ids in turn order.
-	Players []string
-	// State is [Forming], [Matched] or [Failed].
-	State string
-	// SessionID is empty while forming, and where there are no sessions.
-	SessionID string
-}
-
 // player is a row of matchmaking_ticket.
 type player struct {
 	game, userID, ticketID string
@@ -298,16 +271,6 @@ func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
 // one.
 func (m *Matchmaking) Match(ctx context.Context, matchID string) (match Match, ok bool, err error) {
 	return m.store.match(ctx, matchID)
-}
-
-// Backfill is free seats of a session that plays already: a table, as a rule.
-type Backfill struct {
-	GameKey   string
-	Region    string
-	SessionID string
-	Seats     int
-	// Skill is that of the players who are there, for a game with a SkillPool.
-	Skill float64
 }
 
 // Offer puts free seats into the queue: players who wait get them before a match

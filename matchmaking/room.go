@@ -12,19 +12,6 @@ import (
 // maxRooms bounds the rooms of one host whose codes are good.
 const maxRooms = 10
 
-// Room is a session that others join by a code.
-type Room struct {
-	Code      string          `json:"code"`
-	ExpiresAt capability.Time `json:"expiresAt"`
-	SessionID string          `json:"sessionId"`
-}
-
-// Joined says which session a code led to.
-type Joined struct {
-	SessionID string `json:"sessionId"`
-	GameKey   string `json:"gameKey"`
-}
-
 // OpenRoom creates a session that waits for players, seats the host and gives
 // out a code for it. Refuses with matchmaking/game_not_found,
 // matchmaking/no_sessions, matchmaking/limit_reached with 10 codes that are good,

@@ -57,7 +57,7 @@ func (s store) lockRoom(ctx context.Context, sessionID string, now int64) (room,
 	return database.Get(ctx, s.db, func(row database.Scanner) (r room, err error) {
 		return r, row.Scan(&r.sessionID, &r.game, &r.host, &r.usesLeft, &r.expiresAt)
 	}, `SELECT session_id, game, host, uses_left, expires_at FROM matchmaking_room
-		WHERE session_id = $1 AND expires_at > $2 /*pg FOR UPDATE */`, sessionID, now)
+		WHERE session_id = $1 AND expires_at > $2 `+database.ForUpdate, sessionID, now)
 }
 
 func (s store) insertGuest(ctx context.Context, sessionID, userID string) (first bool, err error) {
@@ -138,7 +138,7 @@ func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[s
 // lockInvite returns an invite with all those of its inviter locked.
 func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, error) {
 	list, err := database.All(ctx, s.db, scanInvite, `SELECT `+inviteColumns+` FROM matchmaking_invite
-		WHERE inviter = (SELECT inviter FROM matchmaking_invite WHERE id = $1) ORDER BY id /*pg FOR UPDATE */`, inviteID)
+		WHERE inviter = (SELECT inviter FROM matchmaking_invite WHERE id = $1) ORDER BY id `+database.ForUpdate, inviteID)
 	for _, v := range list {
 		if v.ID == inviteID {
 			return v, true, nil
@@ -185,7 +185,7 @@ func (s store) lockBond(ctx context.Context, x, y string) (bond, error) {
 			return nothing, err
 		}
 		b, found, err := database.Get(ctx, s.db, scanBond, `SELECT `+bondColumns+` FROM matchmaking_friend
-			WHERE low = $1 AND high = $2 /*pg FOR UPDATE */`, nothing.low, nothing.high)
+			WHERE low = $1 AND high = $2 `+database.ForUpdate, nothing.low, nothing.high)
 		if err != nil || found { // else it was removed in between
 			return b, err
 		}

@@ -37,7 +37,7 @@ func (s store) arrive(ctx context.Context, node, userID string) error {
 }
 
 var arriveAll = `INSERT INTO matchmaking_presence (user_id, node_id)
-	SELECT v.value, $2 FROM /*pg jsonb_array_elements_text($1::jsonb) AS v (value) --*/ json_each($1) AS v
+	SELECT v.value, $2 FROM ` + database.Text(`json_each($1) AS v`, `jsonb_array_elements_text($1::jsonb) AS v (value)`) + `
 	WHERE true ON CONFLICT DO NOTHING`
 
 func (s store) arriveAll(ctx context.Context, node string, users []string) error {

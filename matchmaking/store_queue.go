@@ -19,7 +19,7 @@ func (s store) player(ctx context.Context, game, userID string) (player, bool, e
 }
 
 var lockPlayers = `SELECT ` + playerColumns + ` FROM matchmaking_ticket WHERE game = $1 AND user_id ` + database.InList(2) +
-	` ORDER BY user_id /*pg FOR UPDATE */`
+	` ORDER BY user_id ` + database.ForUpdate
 
 // lockPlayers returns the rows of those who have one.
 func (s store) lockPlayers(ctx context.Context, game string, userIDs []string) ([]player, error) {
@@ -65,7 +65,7 @@ func (s store) match(ctx context.Context, matchID string) (Match, bool, error) {
 
 // lockMatch also returns the session that the players fill up, if any.
 func (s store) lockMatch(ctx context.Context, matchID string) (match Match, backfill string, found bool, err error) {
-	return s.readMatch(ctx, selectMatch+` /*pg FOR UPDATE */`, matchID)
+	return s.readMatch(ctx, selectMatch+` `+database.ForUpdate, matchID)
 }
 
 func (s store) readMatch(ctx context.Context, query, matchID string) (match Match, backfill string, found bool, err error) {
@@ -173,7 +173,7 @@ func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) 
 // until the transaction ends.
 func (s store) holds(ctx context.Context, game string, epoch int64) (bool, error) {
 	_, found, err := database.Get(ctx, s.db, scanCount, `SELECT epoch FROM matchmaking_sweeper
-		WHERE game = $1 AND epoch = $2 /*pg FOR UPDATE */`, game, epoch)
+		WHERE game = $1 AND epoch = $2 `+database.ForUpdate, game, epoch)
 	return found, err
 }
 
@@ -268,8 +268,7 @@ func (s store) insertMatches(ctx context.Context, game string, matches []found, 
 	}
 	_, err = s.db.Exec(ctx, `INSERT INTO matchmaking_match (id, game, region, players, backfill, state, session_id, created_at, tried_at)
 		SELECT v.id, $1, v.region, v.players, v.backfill, 'forming', '', $3, $3
-		FROM /*pg jsonb_to_recordset($2::jsonb) AS v (id TEXT, region TEXT, players TEXT, backfill TEXT) --*/ (SELECT value ->> 'id' AS id, value ->> 'region' AS region, value ->> 'players' AS players, value ->> 'backfill' AS backfill FROM json_each($2)) AS v
-		`, game, string(list), now)
+		FROM `+database.Text(`(SELECT value ->> 'id' AS id, value ->> 'region' AS region, value ->> 'players' AS players, value ->> 'backfill' AS backfill FROM json_each($2)) AS v`, `jsonb_to_recordset($2::jsonb) AS v (id TEXT, region TEXT, players TEXT, backfill TEXT)`), game, string(list), now)
 	return err
 }
 
@@ -289,7 +288,7 @@ func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, er
 func (s store) stale(ctx context.Context, game string, before, now int64, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `UPDATE matchmaking_match SET tried_at = $3 WHERE id IN (
 		SELECT id FROM matchmaking_match WHERE game = $1 AND state = 'forming' AND tried_at <= $2 ORDER BY tried_at LIMIT $4
-		/*pg FOR UPDATE SKIP LOCKED */) RETURNING id`, game, before, now, limit)
+		 `+database.SkipLocked+`) RETURNING id`, game, before, now, limit)
 }
 
 // settleMatch ends the forming of a match; nothing happens to one that has

@@ -46,7 +46,7 @@ func (s store) load(ctx context.Context, id string) (*session, error) {
 
 // lock is load for a caller's transaction, which nobody then overtakes.
 func (s store) lock(ctx context.Context, id string) (*session, error) {
-	return s.read(ctx, id, selectSession+` /*pg FOR UPDATE */`)
+	return s.read(ctx, id, selectSession+` `+database.ForUpdate)
 }
 
 func (s store) read(ctx context.Context, id, query string) (*session, error) {
@@ -281,7 +281,7 @@ func (s store) overdue(ctx context.Context, before time.Time, after string) ([]s
 func (s store) remove(ctx context.Context, before time.Time) (n int, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		over, err := database.All(ctx, s.db, scanSession, `SELECT `+columns+` FROM multiplayer_session
-			WHERE ended_at > 0 AND ended_at < $1 ORDER BY ended_at, id LIMIT $2 /*pg FOR UPDATE SKIP LOCKED */`,
+			WHERE ended_at > 0 AND ended_at < $1 ORDER BY ended_at, id LIMIT $2 `+database.SkipLocked,
 			before.UnixMilli(), sweepChunk)
 		if err != nil {
 			return err

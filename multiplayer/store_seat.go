@@ -19,7 +19,7 @@ func (s store) lockUser(ctx context.Context, userID string) error {
 }
 
 var setSeats = `INSERT INTO multiplayer_seat (user_id, session_id, live) SELECT v.value, $2, $3
-	FROM /*pg jsonb_array_elements_text($1::jsonb) AS v (value) --*/ json_each($1) AS v
+	FROM ` + database.Text(`json_each($1) AS v`, `jsonb_array_elements_text($1::jsonb) AS v (value)`) + `
 	WHERE true ON CONFLICT (user_id, session_id) DO UPDATE SET live = excluded.live`
 
 // setSeats notes that users have a seat, or no longer do.
@@ -73,7 +73,7 @@ func (s store) actionsOf(ctx context.Context, id, userID string, after int64, li
 func (s store) forget(ctx context.Context, userID string, ids []string) (removed int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		over, err := database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session WHERE ended_at > 0 AND id `+database.InList(1)+
-			` ORDER BY id /*pg FOR UPDATE */`, database.List(ids))
+			` ORDER BY id `+database.ForUpdate, database.List(ids))
 		if err != nil {
 			return err
 		}

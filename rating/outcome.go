@@ -8,73 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 )
 
 // maxKey bounds the key of an outcome, in bytes.
 const maxKey = 200
-
-// Outcome is how a game ended. One of Ranks and Teams is given.
-type Outcome struct {
-	// Ranks maps the user id of every player to a finishing place: 1 wins, ties
-	// share a place, nobody's place is beyond the number of players.
-	Ranks map[string]int
-	// Teams is the same for games between teams, which the algorithm must rate.
-	Teams []Team
-	// Key, optional and at most 200 bytes, makes the outcome count once: for
-	// [KeyLifetime] the same outcome of the same game under it returns what the
-	// first call did, another one is kit/idempotency_conflict.
-	Key string
-}
-
-// Team finishes as one.
-type Team struct {
-	// Place counts from 1, the winner's; ties share a place.
-	Place   int
-	UserIDs []string
-}
-
-// Standing is where a player stands in a pool, as one game shows it.
-type Standing struct {
-	// Skill is nil where the game hides it.
-	Skill *float64 `json:"skill,omitempty"`
-	// Rating and Deviation are the numbers that people know of the algorithm, such
-	// as 1500 and 350 of Glicko-2. They are nil where the game hides the skill, and
-	// where the algorithm has none.
-	Rating    *float64 `json:"rating,omitempty"`
-	Deviation *float64 `json:"deviation,omitempty"`
-	XP        int64    `json:"xp"`
-	// Level is empty below the lowest.
-	Level       string `json:"level,omitempty"`
-	GamesPlayed int64  `json:"gamesPlayed"`
-	// UpdatedAt is zero for a player who was never rated.
-	UpdatedAt capability.Time `json:"updatedAt,omitzero"`
-}
-
-// Player is a player's rating.
-type Player struct {
-	UserID string `json:"userId"`
-	Pool   string `json:"pool"`
-	Standing
-}
-
-// Result is what an outcome did.
-type Result struct {
-	Game string `json:"game"`
-	Pool string `json:"pool"`
-	// Players are ordered by place, then by user id; those of a team together.
-	Players []Change `json:"players"`
-	// Replayed says that the outcome had been recorded under its key before.
-	Replayed bool `json:"-"`
-}
-
-// Change is what an outcome did to one player.
-type Change struct {
-	UserID string   `json:"userId"`
-	Place  int      `json:"place"`
-	Before Standing `json:"before"`
-	After  Standing `json:"after"`
-}
 
 // sides checks an outcome of the game and brings it into its one order: sides
 // by place, then by their first user id; the players of a side by user id.
@@ -153,4 +92,25 @@ func fingerprint(sides []Side[string]) string {
 	}
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// event tells who played and how it ended; of many players the first ones.
+func event(result Result) audit.Event {
+	e := audit.Event{Action: "rating/outcome_recorded", Subject: audit.Target{Type: "game", ID: result.Game}}
+	places := make([]int, len(result.Players))
+	for i, p := range result.Players {
+		places[i] = p.Place
+		if i < audit.MaxTargets {
+			e.Targets = append(e.Targets, audit.Target{Type: "user", ID: p.UserID})
+		}
+	}
+	e.Detail = recorded{result.Pool, places}
+	return e
+}
+
+// recorded is the detail of an audit event: the places of its targets, and of
+// those there was no room for.
+type recorded struct {
+	Pool   string `json:"pool"`
+	Places []int  `json:"places"`
 }

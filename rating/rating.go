@@ -136,7 +136,7 @@ func (r *Rating) HasPool(name string) bool {
 	return ok
 }
 
-// Record rates the players of a game by how it ended. Refuses with
+// Record rates the players of a game by how it ended, which is audited. Refuses with
 // rating/game_not_found, rating/unsupported_player_count, kit/invalid_request
 // and kit/idempotency_conflict; the last fails the transaction it joined.
 func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, error) {
@@ -277,7 +277,10 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 			result.Players = append(result.Players, Change{UserID: id, Place: side.Place, Before: before, After: g.standing(row)})
 		}
 	}
-	return result, r.store.save(ctx, g.pool, rows)
+	if err := r.store.save(ctx, g.pool, rows); err != nil {
+		return Result{}, err
+	}
+	return result, r.peers.Audit.Record(ctx, event(result))
 }
 
 // updated is the algorithm's update, whose panic is an error.

@@ -1,9 +1,6 @@
 package rating
 
 import (
-	"context"
-
-	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -33,18 +30,11 @@ type outcomeBody struct {
 	Ranks map[string]int `json:"ranks"`
 }
 
-// postOutcome records an outcome and who reported it, both or neither.
-func (r *Rating) postOutcome(c *capability.Call, body outcomeBody) (result Result, err error) {
+func (r *Rating) postOutcome(c *capability.Call, body outcomeBody) (Result, error) {
 	if !r.mayRecord(c.Caller, body) {
-		return result, ErrRecordForbidden
+		return Result{}, ErrRecordForbidden
 	}
-	err = r.db.InTx(c.Context(), func(ctx context.Context) error {
-		if result, err = r.Record(ctx, c.Param("game"), Outcome{Ranks: body.Ranks}); err != nil {
-			return err
-		}
-		return r.peers.Audit.Record(ctx, event(result))
-	})
-	return result, err
+	return r.Record(c.Context(), c.Param("game"), Outcome{Ranks: body.Ranks})
 }
 
 // mayRecord admits the scope and, unless the server alone decides, the players.
@@ -54,27 +44,6 @@ func (r *Rating) mayRecord(caller capability.Caller, body outcomeBody) bool {
 	}
 	_, plays := body.Ranks[caller.UserID]
 	return !*r.cfg.ServerAuthoritative && plays
-}
-
-// event tells who played and how it ended; of many players the first ones.
-func event(result Result) audit.Event {
-	e := audit.Event{Action: "rating/outcome_recorded", Subject: audit.Target{Type: "game", ID: result.Game}}
-	places := make([]int, len(result.Players))
-	for i, p := range result.Players {
-		places[i] = p.Place
-		if i < audit.MaxTargets {
-			e.Targets = append(e.Targets, audit.Target{Type: "user", ID: p.UserID})
-		}
-	}
-	e.Detail = recorded{result.Pool, places}
-	return e
-}
-
-// recorded is the detail of an audit event: the places of its targets, and of
-// those there was no room for.
-type recorded struct {
-	Pool   string `json:"pool"`
-	Places []int  `json:"places"`
 }
 
 func (r *Rating) getMe(c *capability.Call, _ capability.None) (Player, error) {

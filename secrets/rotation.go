@@ -37,35 +37,6 @@ const (
 	stepFinish  = "finish"
 )
 
-// Status says how a rotation stands.
-type Status string
-
-// The statuses of a rotation.
-const (
-	Started   Status = "started"
-	Succeeded Status = "succeeded"
-	Failed    Status = "failed"
-)
-
-// Rotation is one entry of a secret's history. It never holds a value.
-type Rotation struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	// StartedBy is operator, schedule or application.
-	StartedBy string `json:"startedBy"`
-	Status    Status `json:"status"`
-	// Code is why a rotation failed.
-	Code string `json:"code,omitempty"`
-	// FromVersion is 0 when there was none; ToVersion while there is none.
-	FromVersion int64            `json:"fromVersion"`
-	ToVersion   int64            `json:"toVersion"`
-	StartedAt   capability.Time  `json:"startedAt"`
-	FinishedAt  *capability.Time `json:"finishedAt"`
-
-	step      string
-	steppedAt time.Time
-}
-
 // Rotate starts a rotation. Of a manual one the change holds the new blocks:
 // those given are replaced, nil ones removed, all others kept; it has usually
 // succeeded when Rotate returns, else a job goes on with it. Of an automatic
