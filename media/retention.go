@@ -21,15 +21,27 @@ const (
 
 func (m *Media) bindings() []jobs.Binding {
 	return []jobs.Binding{
-		{Name: process, Timeout: processTimeout, MaxAttempts: 2 * maxAttempts, Run: m.run},
+		{Name: process, Timeout: m.timeout(), MaxAttempts: 2 * maxAttempts, Run: m.run},
+		{Name: remake, Timeout: m.timeout(), MaxAttempts: 2 * maxAttempts, Run: m.runAgain},
 		{Name: "MEDIA_TIDY", Schedule: "*/20 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return m.tidy(ctx) }},
 	}
 }
 
-// tidy gives jobs to items that have lost theirs, and removes items whose upload
-// was given up.
+// timeout bounds one run of a job.
+func (m *Media) timeout() time.Duration {
+	if m.cfg.FFmpeg == "" {
+		return processTimeout
+	}
+	return processTimeout + m.cfg.FilmTimeout
+}
+
+// tidy gives jobs to items that have lost theirs and to those that were made by
+// another recipe, and removes items whose upload was given up.
 func (m *Media) tidy(ctx context.Context) error {
-	err := m.walk(ctx, StatusProcessing, stuck, func(ctx context.Context, i Item) error {
+	if err := m.remakeStale(ctx); err != nil {
+		return err
+	}
+	err := m.walk(ctx, StatusProcessing, stuck+m.timeout(), func(ctx context.Context, i Item) error {
 		_, err := m.jobs.Enqueue(ctx, process, payload{i.ID}, jobs.Key(i.ID))
 		return err
 	})

@@ -208,7 +208,7 @@ func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (con
 	if !slices.Contains(m.cfg.Kinds, kind) && !sound || i.wanted != "" && i.wanted != kind && !sound || object.Size > m.most(kind) {
 		return "", "", ErrUnsupportedType
 	}
-	if picture.Decodes(contentType) {
+	if picture.Describes(contentType) {
 		_, err = picture.Inspect(contentType, head, m.cfg.MaxPixels)
 	}
 	return contentType, kind, pictureRefusal(err)
