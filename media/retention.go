@@ -49,11 +49,19 @@ func (m *Media) tidy(ctx context.Context) error {
 		return err
 	}
 	return m.walk(ctx, StatusPending, abandoned, func(ctx context.Context, i Item) error {
-		_, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
-		if !errors.Is(err, storage.ErrNotFound) {
+		o, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			_, err = m.store.remove(ctx, i.ID)
+			return err
+		case err != nil || o.State != storage.StateReady:
 			return err
 		}
-		_, err = m.store.remove(ctx, i.ID)
+		// Its bytes are there, and what was to finalize it is not.
+		_, err = m.Finalize(ctx, i.OwnerID, i.ID, nil)
+		if _, refused := refusal(err); refused {
+			return nil
+		}
 		return err
 	})
 }
