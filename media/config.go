@@ -3,6 +3,10 @@ package media
 import (
 	"cmp"
 	"fmt"
+	"image"
+	"io"
+	"maps"
+	"os/exec"
 	"regexp"
 	"slices"
 	"time"
@@ -26,11 +30,26 @@ type Config struct {
 	// MaxBytes bounds every file, by default 2 GiB.
 	MaxBytes int64
 	// Strip says what is removed from the originals of pictures, by default "gps".
-	// JPEG, PNG and WebP are cleaned without touching a pixel; HEIC and AVIF files,
-	// films and sounds stay as they are.
+	// No pixel is touched. Films and sounds stay as they are.
 	Strip Strip
 	// DecodeTimeout bounds decoding one picture, by default 30 seconds.
 	DecodeTimeout time.Duration
+	// Decoders read more types of pictures, such as "image/heic": the module
+	// media/heic has one. What they take of memory and time is their own.
+	Decoders map[string]Decoder
+	// Vips is the vips program of libvips 8.13 or later, as a path or a name that
+	// PATH knows: it shrinks pictures in place of the decoders in Go, HEIC and AVIF
+	// too where it was built with them. "" runs none.
+	Vips string
+	// FFmpeg is the ffmpeg program, with ffprobe in the same directory. It makes of
+	// a film a picture, "poster" and the Derivatives, and "mp4", an MP4 of H.264 and
+	// AAC that plays while it loads, where the film is none. One film at a time is
+	// worked on by a process. "" runs none: films are kept as they are.
+	FFmpeg string
+	// FilmTimeout bounds the work on one film, by default 30 minutes, at most a day.
+	FilmTimeout time.Duration
+	// MaxFilm is the duration above which no MP4 is made, by default one hour.
+	MaxFilm time.Duration
 	// Analyzer describes pictures; nil does not.
 	Analyzer Analyzer
 	// BlockFlagged fails items that the analyzer flags, with
@@ -68,9 +87,16 @@ type Size struct {
 	Quality int `json:"quality"`
 }
 
+// Decoder reads a type of pictures that the kit does not know. It returns the
+// picture upright.
+type Decoder func(r io.Reader) (image.Image, error)
+
 const (
 	maxSizes = 8
 	maxSide  = 2500
+	// The names of what is made of films.
+	poster = "poster"
+	movie  = "mp4"
 )
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -91,6 +117,8 @@ func (c Config) withDefaults() Config {
 	c.MaxBytes = cmp.Or(c.MaxBytes, 2<<30)
 	c.Strip = cmp.Or(c.Strip, StripGPS)
 	c.DecodeTimeout = cmp.Or(c.DecodeTimeout, 30*time.Second)
+	c.FilmTimeout = cmp.Or(c.FilmTimeout, 30*time.Minute)
+	c.MaxFilm = cmp.Or(c.MaxFilm, time.Hour)
 	c.Database = cmp.Or(c.Database, "DB")
 	c.BasePath = cmp.Or(c.BasePath, "/media")
 	return c
@@ -106,6 +134,9 @@ func (c Config) validate(faults *capability.Faults) {
 	outside("maxImageBytes", c.MaxImageBytes, 1, 1<<30)
 	outside("maxBytes", c.MaxBytes, 1, 1<<40)
 	outside("decodeTimeoutMs", c.DecodeTimeout.Milliseconds(), 1, time.Minute.Milliseconds())
+	outside("filmTimeoutMs", c.FilmTimeout.Milliseconds(), 1000, (24 * time.Hour).Milliseconds())
+	outside("maxFilmMs", c.MaxFilm.Milliseconds(), 1, (24 * time.Hour).Milliseconds())
+	c.validatePrograms(faults)
 	if !slices.Contains([]Strip{StripGPS, StripAll, StripNone}, c.Strip) {
 		faults.Add("strip", c.Strip, "is not an amount of metadata", "use gps, all or none")
 	}
@@ -125,12 +156,31 @@ func (c Config) validate(faults *capability.Faults) {
 		if !nameForm.MatchString(d.Name) {
 			faults.Add(at("name"), d.Name, "is not a name", "use 1 to 32 lower case letters, digits, _ and -")
 		}
+		if d.Name == poster || d.Name == movie {
+			faults.Add(at("name"), d.Name, "is what films have", "choose another name")
+		}
 		if slices.ContainsFunc(c.Derivatives[:i], func(other Size) bool { return other.Name == d.Name }) {
 			faults.Add(at("name"), d.Name, "is declared twice", "declare each derivative once")
 		}
 		outside(at("width"), int64(d.Width), 1, maxSide)
 		outside(at("height"), int64(d.Height), 1, maxSide)
 		outside(at("quality"), int64(d.Quality), 1, 100)
+	}
+}
+
+func (c Config) validatePrograms(faults *capability.Faults) {
+	for key, name := range map[string]string{"vips": c.Vips, "ffmpeg": c.FFmpeg} {
+		if name == "" {
+			continue
+		}
+		if _, err := exec.LookPath(name); err != nil {
+			faults.Add(key, name, "is no program here", "install it, name its path, or leave it out")
+		}
+	}
+	for kind, decoder := range c.Decoders {
+		if decoder == nil || kindOf(kind) != KindImage || picture.Decodes(kind) {
+			faults.Add("decoders", kind, "has no use", "give a decoder to a type of pictures that the kit does not decode")
+		}
 	}
 }
 
@@ -144,6 +194,11 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "strip", Value: string(c.Strip), Choices: []string{string(StripGPS), string(StripAll), string(StripNone)},
 			Summary: "What is removed from the originals of pictures."},
 		{Key: "decodeTimeoutMs", Value: c.DecodeTimeout.Milliseconds(), Summary: "How long decoding a picture may take."},
+		{Key: "decoders", Value: slices.Sorted(maps.Keys(c.Decoders)), Summary: "The types of pictures that are decoded besides those the kit knows."},
+		{Key: "vips", Value: c.Vips, Summary: "The program that shrinks pictures; empty means none."},
+		{Key: "ffmpeg", Value: c.FFmpeg, Summary: "The program that makes pictures and MP4s of films; empty means none."},
+		{Key: "filmTimeoutMs", Value: c.FilmTimeout.Milliseconds(), Summary: "How long the work on a film may take."},
+		{Key: "maxFilmMs", Value: c.MaxFilm.Milliseconds(), Summary: "The duration above which no MP4 is made of a film."},
 		{Key: "analyzer", Value: c.Analyzer != nil, Summary: "Whether pictures are described."},
 		{Key: "blockFlagged", Value: c.BlockFlagged, Summary: "Whether flagged pictures are refused."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the rows."},

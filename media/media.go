@@ -67,13 +67,18 @@ type Media struct {
 	audit *audit.Audit
 	// memory bounds what all decoders hold, in units of four bytes.
 	memory *semaphore.Weighted
+	// film is held by what works on a film.
+	film *semaphore.Weighted
+	// recipe names the configuration that derivatives are made by.
+	recipe string
 }
 
 // inFlight is what all decoders of a process may hold: 600 MB. A picture that
 // takes more is decoded alone.
 const inFlight = 150_000_000
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New checks the configuration, all faults at once; beyond looking for the programs
+// it names, it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Media, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
@@ -85,7 +90,8 @@ func New(host capability.Host, cfg Config, peers Peers) (*Media, error) {
 		return nil, err
 	}
 	return &Media{cfg: cfg, host: host, db: host.DB, store: store{host.DB}, space: peers.Storage.Namespace(Name), jobs: host.Jobs,
-		hooks: host.Hooks, log: host.Log, audit: peers.Audit, memory: semaphore.NewWeighted(inFlight)}, nil
+		hooks: host.Hooks, log: host.Log, audit: peers.Audit, memory: semaphore.NewWeighted(inFlight),
+		film: semaphore.NewWeighted(1), recipe: cfg.recipe()}, nil
 }
 
 // Capability describes media to the kit.

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,6 +43,9 @@ type made struct {
 	original    *storage.Object // in place of the upload
 	derivatives []Derivative
 	staged      []string
+	// again is a ready item whose derivatives are made once more: its original and
+	// what was found in it stay.
+	again bool
 }
 
 func (m *Media) run(ctx context.Context, job jobs.Job) error {
@@ -49,7 +53,7 @@ func (m *Media) run(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &p); err != nil {
 		return jobs.Permanent(err)
 	}
-	i, ok, err := m.claim(ctx, p.ID)
+	i, ok, err := m.claim(ctx, p.ID, StatusProcessing)
 	if err != nil || !ok {
 		return err
 	}
@@ -69,12 +73,12 @@ func (m *Media) run(ctx context.Context, job jobs.Job) error {
 }
 
 // claim counts a run of an item that is to be processed.
-func (m *Media) claim(ctx context.Context, id string) (i Item, ok bool, err error) {
+func (m *Media) claim(ctx context.Context, id string, status Status) (i Item, ok bool, err error) {
 	err = m.db.InTx(ctx, func(ctx context.Context) error {
 		if i, ok, err = m.store.lockItem(ctx, id); err != nil || !ok {
 			return err
 		}
-		if ok = i.Status == StatusProcessing; !ok {
+		if ok = i.Status == status && (status == StatusProcessing || i.recipe != m.recipe); !ok {
 			return nil
 		}
 		i.attempts++
@@ -85,17 +89,8 @@ func (m *Media) claim(ctx context.Context, id string) (i Item, ok bool, err erro
 
 // failed decides what becomes of an item that could not be processed.
 func (m *Media) failed(ctx context.Context, i Item, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) { // the node stops, which is not the file's fault
-		ctx := context.WithoutCancel(ctx)
-		i.attempts--
-		return errors.Join(err, m.db.InTx(ctx, func(ctx context.Context) error {
-			now, found, err := m.store.lockItem(ctx, i.ID)
-			if err != nil || !found || now.Status != StatusProcessing {
-				return err
-			}
-			now.attempts = i.attempts
-			return m.store.update(ctx, now)
-		}))
+	if back, ok := m.refund(ctx, i, err); ok {
+		return back
 	}
 	if errors.Is(err, storage.ErrNotFound) {
 		return m.fail(ctx, i, ErrCorrupt, true)
@@ -110,21 +105,49 @@ func (m *Media) failed(ctx context.Context, i Item, err error) error {
 	return m.fail(context.WithoutCancel(ctx), i, ErrProcessingFailed, true)
 }
 
+// refund takes back a run that ended for no fault of the file: the node stops, or
+// it is busy with another film.
+func (m *Media) refund(ctx context.Context, i Item, err error) (error, bool) {
+	busy := errors.Is(err, errBusy)
+	if !busy && !errors.Is(ctx.Err(), context.Canceled) {
+		return nil, false
+	}
+	ctx = context.WithoutCancel(ctx)
+	failed := m.db.InTx(ctx, func(ctx context.Context) error {
+		now, found, err := m.store.lockItem(ctx, i.ID)
+		if err != nil || !found || now.Status != i.Status {
+			return err
+		}
+		now.attempts = i.attempts - 1
+		return m.store.update(ctx, now)
+	})
+	if busy && failed == nil {
+		return jobs.Snooze(turn), true
+	}
+	return errors.Join(err, failed), true
+}
+
 // make reads an item's file and stages what is made of it.
 func (m *Media) make(ctx context.Context, out *made) error {
 	switch {
-	case picture.Decodes(out.ContentType):
+	case picture.Describes(out.ContentType):
 		return m.makePicture(ctx, out)
 	case out.ContentType == "video/mp4" || out.ContentType == "video/quicktime" || out.ContentType == "audio/mp4":
 		if err := m.probe(ctx, out); err != nil {
 			return err
 		}
 	}
+	if m.cfg.FFmpeg != "" && out.Kind == KindVideo {
+		return m.makeFilm(ctx, out)
+	}
 	return m.checksum(ctx, out)
 }
 
 // checksum reads a file for its checksum only.
 func (m *Media) checksum(ctx context.Context, out *made) error {
+	if out.again {
+		return nil
+	}
 	content, err := m.space.Open(ctx, storage.ByID(out.ObjectID))
 	if err != nil {
 		return err
@@ -134,9 +157,15 @@ func (m *Media) checksum(ctx context.Context, out *made) error {
 	if _, err := io.Copy(sum, content); err != nil {
 		return err
 	}
-	out.source = hex.EncodeToString(sum.Sum(nil))
-	out.sum = out.source
+	out.summed(hex.EncodeToString(sum.Sum(nil)))
 	return nil
+}
+
+// summed notes the checksum of a file that is kept as it was uploaded.
+func (out *made) summed(sum string) {
+	if !out.again {
+		out.source, out.sum = sum, sum
+	}
 }
 
 // probe reads what a film says of itself.
@@ -163,7 +192,7 @@ func (m *Media) probe(ctx context.Context, out *made) error {
 // derivative described.
 func (m *Media) makePicture(ctx context.Context, out *made) error {
 	largest, err := m.shrink(ctx, out)
-	if err != nil || m.cfg.Analyzer == nil || largest == nil {
+	if err != nil || m.cfg.Analyzer == nil || largest == nil || out.again {
 		return err
 	}
 	return m.analyze(ctx, out, largest)
@@ -180,34 +209,58 @@ func (m *Media) shrink(ctx context.Context, out *made) ([]byte, error) {
 	if err != nil {
 		return nil, pictureRefusal(err)
 	}
-	weight := min(header.Weight+out.Size/2, inFlight) // the file is held twice
-	if err := m.memory.Acquire(ctx, weight); err != nil {
+	release, err := m.weigh(ctx, m.weight(out, header))
+	if err != nil {
 		return nil, err
 	}
-	defer m.memory.Release(weight)
+	defer release()
 	data, err := m.read(ctx, out.ObjectID, 0, out.Size)
 	if err != nil {
 		return nil, err
 	}
-	out.source = checksum(data)
 	base, err := m.decode(ctx, out, header, data)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.clean(ctx, out, data); err != nil {
+	if err := m.clean(ctx, out, data); err != nil || base == nil {
 		return nil, err
 	}
+	return m.show(ctx, out, base)
+}
+
+// weigh waits until there is room for what a decoder takes, in units of four bytes.
+func (m *Media) weigh(ctx context.Context, weight int64) (release func(), err error) {
+	weight = min(weight, inFlight)
+	if err := m.memory.Acquire(ctx, weight); err != nil {
+		return nil, err
+	}
+	return func() { m.memory.Release(weight) }, nil
+}
+
+// weight is what a picture takes: the file is held twice, the pixels once.
+func (m *Media) weight(out *made, header picture.Header) int64 {
+	if m.cfg.Vips != "" {
+		return out.Size/2 + max(header.Weight, maxSide*maxSide)
+	}
+	return out.Size/2 + header.Weight
+}
+
+// show stages everything that is shown of an upright picture.
+func (m *Media) show(ctx context.Context, out *made, base *image.RGBA) ([]byte, error) {
 	out.BlurHash, out.phash = picture.BlurHash(base), picture.Hash(base)
-	return m.derive(ctx, out, base)
+	return m.derive(ctx, out, base, m.cfg.Derivatives)
 }
 
 // clean stages the original without what is to be removed from it.
 func (m *Media) clean(ctx context.Context, out *made, data []byte) error {
+	if out.again {
+		return nil
+	}
 	clean, ok := picture.Clean(out.ContentType, data, picture.Strip(m.cfg.Strip))
 	if !ok {
 		return ErrCorrupt
 	}
-	if out.sum = checksum(clean); out.sum == out.source {
+	if out.source, out.sum = checksum(data), checksum(clean); out.sum == out.source {
 		return nil
 	}
 	o, err := m.stage(ctx, out, out.Filename, out.ContentType, clean)
@@ -221,33 +274,69 @@ func checksum(data []byte) string {
 }
 
 // decode decodes a picture and returns it upright and only as large as the
-// derivatives need.
+// derivatives need; nil where nothing here decodes its type.
 func (m *Media) decode(ctx context.Context, out *made, header picture.Header, data []byte) (*image.RGBA, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.DecodeTimeout, fmt.Errorf("media: decoding took longer than %s", m.cfg.DecodeTimeout))
 	defer cancel()
-	img, err := picture.Decode(ctx, out.ContentType, data)
+	exif := picture.ReadExif(picture.Metadata(out.ContentType, data))
+	orientation := exif.Orientation
+	var img image.Image
+	var err error
+	switch decoder := m.cfg.Decoders[out.ContentType]; {
+	case m.cfg.Vips != "":
+		var turned int
+		img, turned, err = m.viaVips(ctx, out.ContentType, header, data)
+		orientation = cmp.Or(turned, orientation)
+	case decoder != nil:
+		img, err = picture.DecodeWith(ctx, decoder, data)
+		orientation = 1
+	case picture.Decodes(out.ContentType):
+		img, err = picture.Decode(ctx, out.ContentType, data)
+	}
 	if err != nil {
 		return nil, pictureRefusal(err)
 	}
-	exif := picture.ReadExif(picture.Metadata(out.ContentType, data))
-	out.read(exif, header, m.cfg.Strip)
-	targets := make([]picture.Target, 0, len(m.cfg.Derivatives))
-	for _, d := range m.cfg.Derivatives {
-		targets = append(targets, d.target())
+	if !out.again {
+		out.read(exif, header, m.cfg.Strip)
 	}
-	if len(targets) == 0 {
-		targets = []picture.Target{{Width: hashed, Height: hashed}}
+	if img == nil {
+		return nil, nil
 	}
-	return picture.Base(img, exif.Orientation, targets), nil
+	base := picture.Base(img, orientation, targets(m.cfg.Derivatives))
+	if !picture.Decodes(out.ContentType) { // its own way of turning is in no EXIF block
+		out.turnAs(base)
+	}
+	return base, nil
+}
+
+// targets are the sizes to make, and one to hash where there are none.
+func targets(sizes []Size) []picture.Target {
+	if len(sizes) == 0 {
+		return []picture.Target{{Width: hashed, Height: hashed}}
+	}
+	list := make([]picture.Target, 0, len(sizes))
+	for _, s := range sizes {
+		list = append(list, s.target())
+	}
+	return list
 }
 
 // hashed is the size at which a picture is hashed that has no derivatives.
 const hashed = 128
 
+// turnAs exchanges the sides where an upright picture has them exchanged.
+func (out *made) turnAs(base *image.RGBA) {
+	if (out.Width > out.Height) != (base.Rect.Dx() > base.Rect.Dy()) && base.Rect.Dx() != base.Rect.Dy() {
+		out.Width, out.Height = out.Height, out.Width
+	}
+}
+
 // read takes over what the metadata says.
 func (out *made) read(exif picture.Exif, header picture.Header, strip Strip) {
 	out.Width, out.Height, out.Orientation = header.Width, header.Height, exif.Orientation
-	if exif.Orientation >= 5 {
+	if !picture.Decodes(out.ContentType) {
+		out.Orientation = 0
+	} else if exif.Orientation >= 5 {
 		out.Width, out.Height = header.Height, header.Width
 	}
 	if !exif.TakenAt.IsZero() {
@@ -264,9 +353,9 @@ func (s Size) target() picture.Target {
 }
 
 // derive stages the derivatives and returns the largest of them.
-func (m *Media) derive(ctx context.Context, out *made, base *image.RGBA) (largest []byte, err error) {
+func (m *Media) derive(ctx context.Context, out *made, base *image.RGBA, sizes []Size) (largest []byte, err error) {
 	area := 0
-	for _, size := range m.cfg.Derivatives {
+	for _, size := range sizes {
 		small := picture.Fit(base, size.target())
 		data, contentType, err := picture.Encode(small, size.Quality)
 		if err != nil {
@@ -305,8 +394,12 @@ func (m *Media) analyze(ctx context.Context, out *made, data []byte) error {
 
 // stage stores bytes that belong to an item when its transaction commits.
 func (m *Media) stage(ctx context.Context, out *made, name, contentType string, data []byte) (storage.Object, error) {
-	o, err := m.space.Stage(ctx, storage.Upload{OwnerID: out.OwnerID, Path: out.ID + "/" + name, Size: int64(len(data)),
-		ContentType: contentType, Visibility: storage.VisibilityPrivate}, bytes.NewReader(data))
+	return m.stageFrom(ctx, out, name, contentType, bytes.NewReader(data), int64(len(data)))
+}
+
+func (m *Media) stageFrom(ctx context.Context, out *made, name, contentType string, r io.Reader, size int64) (storage.Object, error) {
+	o, err := m.space.Stage(ctx, storage.Upload{OwnerID: out.OwnerID, Path: out.ID + "/" + name, Size: size,
+		ContentType: contentType, Visibility: storage.VisibilityPrivate}, r)
 	if err == nil {
 		out.staged = append(out.staged, o.ID)
 	}
@@ -330,7 +423,7 @@ func (m *Media) finish(ctx context.Context, out *made) error {
 		if err != nil {
 			return err
 		}
-		if !found || now.Status != StatusProcessing {
+		if !found || now.Status != out.Status || out.again && now.ObjectID != out.ObjectID {
 			return errGone
 		}
 		if err := m.commit(ctx, out); err != nil {
@@ -340,13 +433,18 @@ func (m *Media) finish(ctx context.Context, out *made) error {
 		if out.original != nil {
 			i.ObjectID, i.Size = out.original.ID, out.original.Size
 		}
-		ready := capability.Millis(m.db.Now(ctx).UnixMilli())
-		i.Status, i.ReadyAt = StatusReady, &ready
+		i.recipe, i.attempts = m.recipe, 0
+		if !out.again {
+			ready := capability.Millis(m.db.Now(ctx).UnixMilli())
+			i.Status, i.ReadyAt = StatusReady, &ready
+		}
 		if err := m.store.update(ctx, i); err != nil {
 			return err
 		}
-		if err := m.hooks.MediaReady.Fire(ctx, hooks.MediaReady{OwnerID: i.OwnerID, MediaID: i.ID}); err != nil {
-			return err
+		if !out.again {
+			if err := m.hooks.MediaReady.Fire(ctx, hooks.MediaReady{OwnerID: i.OwnerID, MediaID: i.ID}); err != nil {
+				return err
+			}
 		}
 		return jobs.Complete(ctx)
 	})
@@ -358,12 +456,23 @@ func (m *Media) finish(ctx context.Context, out *made) error {
 }
 
 // commit makes the staged objects those of the item. One at the same path takes
-// the place of what an earlier run or the upload left there.
+// the place of what an earlier run or the upload left there; other derivatives go.
 func (m *Media) commit(ctx context.Context, out *made) error {
+	before, err := m.store.derivatives(ctx, []string{out.ID})
+	if err != nil {
+		return err
+	}
 	for _, object := range out.staged {
 		if _, err := m.space.Commit(ctx, storage.ByID(object)); err != nil {
 			return err
 		}
+	}
+	old := make([]string, 0, len(before))
+	for _, d := range before {
+		old = append(old, d.objectID)
+	}
+	if _, err := m.space.DeleteAll(ctx, old); err != nil {
+		return err
 	}
 	if err := m.store.removeDerivatives(ctx, out.ID); err != nil {
 		return err

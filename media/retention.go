@@ -21,15 +21,27 @@ const (
 
 func (m *Media) bindings() []jobs.Binding {
 	return []jobs.Binding{
-		{Name: process, Timeout: processTimeout, MaxAttempts: 2 * maxAttempts, Run: m.run},
+		{Name: process, Timeout: m.timeout(), MaxAttempts: 2 * maxAttempts, Run: m.run},
+		{Name: remake, Timeout: m.timeout(), MaxAttempts: 2 * maxAttempts, Run: m.runAgain},
 		{Name: "MEDIA_TIDY", Schedule: "*/20 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return m.tidy(ctx) }},
 	}
 }
 
-// tidy gives jobs to items that have lost theirs, and removes items whose upload
-// was given up.
+// timeout bounds one run of a job.
+func (m *Media) timeout() time.Duration {
+	if m.cfg.FFmpeg == "" {
+		return processTimeout
+	}
+	return processTimeout + m.cfg.FilmTimeout
+}
+
+// tidy gives jobs to items that have lost theirs and to those that were made by
+// another recipe, and removes items whose upload was given up.
 func (m *Media) tidy(ctx context.Context) error {
-	err := m.walk(ctx, StatusProcessing, stuck, func(ctx context.Context, i Item) error {
+	if err := m.remakeStale(ctx); err != nil {
+		return err
+	}
+	err := m.walk(ctx, StatusProcessing, stuck+m.timeout(), func(ctx context.Context, i Item) error {
 		_, err := m.jobs.Enqueue(ctx, process, payload{i.ID}, jobs.Key(i.ID))
 		return err
 	})
@@ -37,11 +49,19 @@ func (m *Media) tidy(ctx context.Context) error {
 		return err
 	}
 	return m.walk(ctx, StatusPending, abandoned, func(ctx context.Context, i Item) error {
-		_, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
-		if !errors.Is(err, storage.ErrNotFound) {
+		o, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
+		switch {
+		case errors.Is(err, storage.ErrNotFound):
+			_, err = m.store.remove(ctx, i.ID)
+			return err
+		case err != nil || o.State != storage.StateReady:
 			return err
 		}
-		_, err = m.store.remove(ctx, i.ID)
+		// Its bytes are there, and what was to finalize it is not.
+		_, err = m.Finalize(ctx, i.OwnerID, i.ID, nil)
+		if _, refused := refusal(err); refused {
+			return nil
+		}
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package media_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,8 +12,10 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"math/bits"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +27,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
@@ -46,13 +50,36 @@ func memory(t *testing.T, cfg media.Config) *rig {
 
 func newRig(t testing.TB, db *database.DB, cfg media.Config, files storage.Config) *rig {
 	t.Helper()
+	files.Bucket = cmp.Or[bucket.Bucket](files.Bucket, file.New(t.TempDir()))
 	r := &rig{t: t}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.k.ServeHTTP(w, q) }))
 	t.Cleanup(server.Close)
-	files.Bucket = file.New(t.TempDir())
 	r.k = kittest.New(t, kit.WithDatabase(db), kit.WithBaseURL(server.URL), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
 		kit.WithStorage(files), kit.WithMedia(cfg))
 	return r
+}
+
+// rigOn is a rig on files that another has or had.
+func rigOn(t testing.TB, db *database.DB, dir string, cfg media.Config) *rig {
+	t.Helper()
+	return newRig(t, db, cfg, storage.Config{Bucket: file.New(dir)})
+}
+
+// composed is what the kit says of a configuration.
+func composed(t testing.TB, cfg media.Config) (*kittest.Kit, error) {
+	t.Helper()
+	return kittest.Compose(t, kit.WithAuth(auth.Config{}), kit.WithStorage(storage.Config{}), kit.WithMedia(cfg))
+}
+
+// distance counts the bits in which two hashes differ.
+func distance(t testing.TB, a, b string) int {
+	t.Helper()
+	x, err := strconv.ParseUint(a, 16, 64)
+	y, err2 := strconv.ParseUint(b, 16, 64)
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	return bits.OnesCount64(x ^ y)
 }
 
 // item is an item as clients see it.

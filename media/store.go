@@ -13,7 +13,7 @@ import (
 type store struct{ db *database.DB }
 
 const columns = `id, owner_id, kind, status, visibility, filename, content_type, size, object_id, source_sha256, sha256,
-	phash, width, height, caption, metadata, facts, error_code, attempts, created_at, updated_at, ready_at`
+	phash, width, height, caption, metadata, facts, error_code, attempts, created_at, updated_at, ready_at, recipe`
 
 // keptFacts are the facts as a row keeps them.
 type keptFacts struct {
@@ -26,7 +26,7 @@ func scanItem(row database.Scanner) (i Item, err error) {
 	var phash, created, updated, ready int64
 	if err := row.Scan(&i.ID, &i.OwnerID, &i.Kind, &i.Status, &i.Visibility, &i.Filename, &i.ContentType, &i.Size, &i.ObjectID,
 		&i.source, &i.sum, &phash, &i.Width, &i.Height, &i.Caption, &metadata, &facts, &i.failure, &i.attempts,
-		&created, &updated, &ready); err != nil {
+		&created, &updated, &ready, &i.recipe); err != nil {
 		return i, err
 	}
 	var kept keptFacts
@@ -90,7 +90,7 @@ func (s store) insert(ctx context.Context, i Item) error {
 		return err
 	}
 	_, err = s.db.Exec(ctx, `INSERT INTO media_item (`+columns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, 0, 0, $10, $11, $12, '', 0, $13, $13, 0)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', '', 0, 0, 0, $10, $11, $12, '', 0, $13, $13, 0, '')`,
 		i.ID, i.OwnerID, string(i.Kind), string(i.Status), string(i.Visibility), i.Filename, i.ContentType, i.Size, i.ObjectID,
 		i.Caption, metadata, facts, i.CreatedAt.UnixMilli())
 	return err
@@ -118,9 +118,9 @@ func (s store) update(ctx context.Context, i Item) error {
 	}
 	_, err = s.db.Exec(ctx, `UPDATE media_item SET kind = $2, status = $3, content_type = $4, size = $5, object_id = $6,
 		source_sha256 = $7, sha256 = $8, phash = $9, width = $10, height = $11, facts = $12, error_code = $13, attempts = $14,
-		updated_at = $15, ready_at = $16 WHERE id = $1`,
+		updated_at = $15, ready_at = $16, recipe = $17 WHERE id = $1`,
 		i.ID, string(i.Kind), string(i.Status), i.ContentType, i.Size, i.ObjectID, i.source, i.sum, int64(i.phash),
-		i.Width, i.Height, facts, i.failure, i.attempts, s.db.Now(ctx).UnixMilli(), ready)
+		i.Width, i.Height, facts, i.failure, i.attempts, s.db.Now(ctx).UnixMilli(), ready, i.recipe)
 	return err
 }
 
@@ -217,6 +217,15 @@ func (s store) derivatives(ctx context.Context, items []string) ([]owned, error)
 func (s store) unfinished(ctx context.Context, status Status, before int64, after string, limit int) ([]Item, error) {
 	return database.All(ctx, s.db, scanItem, `SELECT `+columns+` FROM media_item
 		WHERE status = $1 AND updated_at < $2 AND id > $3 ORDER BY id LIMIT $4`, string(status), before, after, limit)
+}
+
+// stale lists ready items that were made by another recipe, in no order that
+// matters.
+func (s store) stale(ctx context.Context, recipe string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		`SELECT id FROM (SELECT id FROM media_item WHERE status = 'ready' AND recipe < $1 ORDER BY recipe, id LIMIT $2) AS older
+		UNION ALL SELECT id FROM (SELECT id FROM media_item WHERE status = 'ready' AND recipe > $1 ORDER BY recipe, id LIMIT $2) AS newer`,
+		recipe, limit)
 }
 
 func (s store) ownedBy(ctx context.Context, owner, after string, limit int) ([]Item, error) {

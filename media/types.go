@@ -125,6 +125,7 @@ type Item struct {
 	phash       uint64
 	failure     string
 	attempts    int64
+	recipe      string // what the derivatives were made by
 }
 
 // Facts are what was found in the bytes.
@@ -153,7 +154,7 @@ type Location struct {
 	Longitude float64 `json:"longitude"`
 }
 
-// Derivative is a smaller picture made of an item.
+// Derivative is a smaller picture made of an item, or the MP4 of a film.
 type Derivative struct {
 	Name        string          `json:"name"`
 	ContentType string          `json:"contentType"`

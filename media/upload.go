@@ -52,6 +52,43 @@ func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
 	return Created{Item: i, Upload: &started.Upload}, nil
 }
 
+// Put keeps the Size bytes that r reads as an item and has it processed, for the
+// application itself, in one call. It moves bytes and so cannot be inside a
+// transaction. An item of the owner's with the same given checksum is returned in
+// its place. Refuses as Create and [Media.Finalize] do.
+func (m *Media) Put(ctx context.Context, n Upload, r io.Reader) (Item, error) {
+	i, err := m.draft(n)
+	if err != nil {
+		return Item{}, err
+	}
+	if n.SHA256 != "" && n.OnDuplicate != "allow" {
+		same, found, err := m.store.bySum(ctx, n.OwnerID, strings.ToLower(n.SHA256))
+		if err != nil {
+			return Item{}, err
+		}
+		if found {
+			return m.whole(ctx, same)
+		}
+	}
+	o, err := m.space.Stage(ctx, storage.Upload{OwnerID: n.OwnerID, Path: i.ID + "/" + i.Filename, Size: n.Size,
+		ContentType: n.ContentType, SHA256: n.SHA256, Metadata: n.Metadata, Visibility: storage.VisibilityPrivate}, r)
+	if err != nil {
+		return Item{}, err
+	}
+	i.ObjectID, i.ContentType, i.Metadata = o.ID, o.ContentType, o.Metadata
+	err = m.db.InTx(ctx, func(ctx context.Context) error {
+		if _, err := m.space.Commit(ctx, storage.ByID(o.ID)); err != nil {
+			return err
+		}
+		return m.add(ctx, &i)
+	})
+	if err != nil {
+		m.release(context.WithoutCancel(ctx), []string{o.ID})
+		return Item{}, err
+	}
+	return m.Finalize(ctx, i.OwnerID, i.ID, nil)
+}
+
 // draft checks what an upload says of itself; path, type, checksum and metadata are
 // checked by storage.
 func (m *Media) draft(n Upload) (i Item, err error) {
@@ -208,7 +245,7 @@ func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (con
 	if !slices.Contains(m.cfg.Kinds, kind) && !sound || i.wanted != "" && i.wanted != kind && !sound || object.Size > m.most(kind) {
 		return "", "", ErrUnsupportedType
 	}
-	if picture.Decodes(contentType) {
+	if picture.Describes(contentType) {
 		_, err = picture.Inspect(contentType, head, m.cfg.MaxPixels)
 	}
 	return contentType, kind, pictureRefusal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/storage/bucket"
 )
 
 // Update renames an object, changes who may read it or replaces its metadata; no
@@ -227,9 +228,14 @@ func (s *Storage) dispose(ctx context.Context, g garbage) error {
 		return err
 	}
 	if g.writableUntil > s.host.Now().UnixMilli() {
-		// An empty object in its place: addresses write only where nothing is. One
-		// that got in between is met again at the next try.
-		if _, err := s.bucket.Put(ctx, g.key, strings.NewReader(""), 0, octets); err != nil {
+		// An empty object in its place: addresses write only where nothing is. What
+		// got in between, from an address or from another node that removes the same,
+		// is met again at the next try.
+		_, err := s.bucket.Put(ctx, g.key, strings.NewReader(""), 0, octets)
+		if errors.Is(err, bucket.ErrExists) {
+			return s.store.deferGarbage(ctx, g.key, s.host.Now().Add(grace/6).UnixMilli())
+		}
+		if err != nil {
 			return err
 		}
 		return s.store.deferGarbage(ctx, g.key, g.writableUntil)

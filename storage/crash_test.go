@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -21,62 +22,105 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/postgres"
 	"github.com/kitbackend/kit/internal/processtest"
+	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/buckettest"
 	"github.com/kitbackend/kit/storage/bucket/file"
+	"github.com/kitbackend/kit/storage/bucket/s3"
 )
 
 const childVariable = "STORAGE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childVariable); dir != "" {
-		loadChild(dir)
+	if text := os.Getenv(childVariable); text != "" {
+		var at place
+		check(json.Unmarshal([]byte(text), &at))
+		loadChild(at)
 		return
 	}
 	os.Exit(m.Run())
 }
 
+// place is where a child works: rows in a SQLite file or PostgreSQL, bytes in a
+// directory or on S3.
+type place struct{ Dir, Postgres, S3, Prefix string }
+
 // TestKill kills a process with kill -9 while it uploads whole and in parts,
-// completes, replaces, deletes and sweeps, again and again on one directory.
+// completes, replaces, deletes and sweeps, again and again in one place. KIT_SOAK
+// makes it a hundred rounds of each.
 func TestKill(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := 3
 	if os.Getenv("KIT_SOAK") != "" {
 		rounds = 100
 	}
 	t.Setenv("KIT_MASTER_KEYS", "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
-	dir := t.TempDir()
-	total := 0
-	for range rounds {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), childVariable+"="+dir)
-		acknowledged := processtest.Kill(t, child, rand.IntN(60)+1)
-		total += len(acknowledged)
-		inspect(t, dir, acknowledged)
+	for name, where := range map[string]func(t *testing.T) place{
+		"directory": func(t *testing.T) place { return place{Dir: t.TempDir()} },
+		"s3": func(t *testing.T) place {
+			buckettest.S3(t) // makes the bucket
+			return place{Dir: t.TempDir(), S3: os.Getenv(buckettest.Variable), Prefix: buckettest.NewKey() + "/"}
+		},
+		"s3 and postgres": func(t *testing.T) place {
+			buckettest.S3(t)
+			address, _ := processtest.Database(t)
+			return place{Postgres: address, S3: os.Getenv(buckettest.Variable), Prefix: buckettest.NewKey() + "/"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := where(t)
+			text, err := json.Marshal(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total := 0
+			for range rounds {
+				child := exec.Command(os.Args[0])
+				child.Env = append(os.Environ(), childVariable+"="+string(text))
+				acknowledged := processtest.Kill(t, child, rand.IntN(60)+1)
+				total += len(acknowledged)
+				inspect(t, at, acknowledged)
+			}
+			t.Logf("%d operations acknowledged in %d rounds", total, rounds)
+		})
 	}
-	t.Logf("%d operations acknowledged in %d rounds", total, rounds)
 }
 
-// build composes storage on a directory, as a restart would.
-func build(dir string, now func() time.Time) (*kit.Kit, *database.DB, *file.Bucket, error) {
-	db, err := database.OpenFile(filepath.Join(dir, "kit.db"))
+// build composes storage in a place, as a restart would.
+func build(at place, now func() time.Time) (*kit.Kit, *database.DB, bucket.Bucket, error) {
+	db, err := at.database()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	b := file.New(filepath.Join(dir, "objects"))
+	var b bucket.Bucket = file.New(filepath.Join(at.Dir, "objects"))
+	if at.S3 != "" {
+		cfg, err := s3.Parse(at.S3)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		cfg.Prefix = at.Prefix
+		b = s3.New(cfg)
+	}
 	k, err := kit.New(kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithClock(now), kit.WithLogger(slog.New(slog.DiscardHandler)),
-		kit.WithStorage(storage.Config{Bucket: b, MultipartThresholdBytes: 1 << 20, PartSizeBytes: 5 << 20}))
+		kit.WithSecrets(secrets.Config{}), kit.WithStorage(storage.Config{Bucket: b, MultipartThresholdBytes: 1 << 20, PartSizeBytes: 5 << 20}))
 	return k, db, b, err
+}
+
+func (at place) database() (*database.DB, error) {
+	if at.Postgres != "" {
+		return postgres.Open(context.Background(), at.Postgres)
+	}
+	return database.OpenFile(filepath.Join(at.Dir, "kit.db"))
 }
 
 // inspect opens the directory two days later: what was acknowledged is there,
 // nothing else is, and rows, bytes and usage agree.
-func inspect(t *testing.T, dir string, acknowledged []string) {
+func inspect(t *testing.T, at place, acknowledged []string) {
 	t.Helper()
 	ctx := context.Background()
-	k, db, b, err := build(dir, func() time.Time { return time.Now().Add(48 * time.Hour) })
+	k, db, b, err := build(at, func() time.Time { return time.Now().Add(48 * time.Hour) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +156,7 @@ func inspect(t *testing.T, dir string, acknowledged []string) {
 			t.Errorf("%s is %s after its expiry", id, state)
 		}
 		keys[key], used = true, used+size
-		f, err := b.File(ctx, key)
+		f, err := b.Open(ctx, key, 0, -1)
 		if err != nil {
 			t.Errorf("%s has no bytes: %v", id, err)
 			continue
@@ -130,13 +174,19 @@ func inspect(t *testing.T, dir string, acknowledged []string) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	objects, err := b.List(ctx, "", 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range objects {
-		if !keys[o.Key] && o.Key != "kitbucketofthisdatabasekit" {
-			t.Errorf("%s has no row", o.Key)
+	for after := ""; ; {
+		objects, err := b.List(ctx, after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if !keys[o.Key] && o.Key != "kitbucketofthisdatabasekit" {
+				t.Errorf("%s has no row", o.Key)
+			}
+			after = o.Key
+		}
+		if len(objects) < 1000 {
+			break
 		}
 	}
 	if uploads, _, err := b.Uploads(ctx, "", 1000); err != nil || len(uploads) != 0 {
@@ -148,9 +198,9 @@ func inspect(t *testing.T, dir string, acknowledged []string) {
 }
 
 // loadChild works until it is killed and prints what was acknowledged.
-func loadChild(dir string) {
+func loadChild(at place) {
 	ctx := context.Background()
-	k, _, _, err := build(dir, time.Now)
+	k, _, _, err := build(at, time.Now)
 	check(err)
 	s, run := k.Storage(), os.Getpid()
 	done := func(verb, id string) { _, _ = os.Stdout.WriteString(verb + " " + id + "\n") }
@@ -192,9 +242,22 @@ func inParts(k *kit.Kit, n int) {
 	check(err)
 	for _, part := range started.Upload.Parts {
 		at := int64(part.PartNumber-1) * started.Upload.PartSize
+		r := httptest.NewRequest(http.MethodPut, part.URL, bytes.NewReader(body[at:at+part.Size]))
+		if !strings.Contains(r.URL.Path, "/_kit/storage/") { // S3 takes it itself
+			r.RequestURI = ""
+			for name, value := range part.Headers {
+				r.Header.Set(name, value)
+			}
+			response, err := http.DefaultClient.Do(r)
+			check(err)
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				log.Fatal(response.Status)
+			}
+			continue
+		}
 		w := httptest.NewRecorder()
-		k.ServeHTTP(w, httptest.NewRequest(http.MethodPut, part.URL, bytes.NewReader(body[at:at+part.Size])))
-		if w.Code != http.StatusOK {
+		if k.ServeHTTP(w, r); w.Code != http.StatusOK {
 			log.Fatal(w.Body)
 		}
 	}

@@ -45,6 +45,7 @@ func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, newRig(t, db, file.New(t.TempDir()), cfg)) })
 	if os.Getenv(buckettest.Variable) != "" {
 		t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), buckettest.S3(t), cfg)) })
+		t.Run("s3 and postgres", func(t *testing.T) { fn(t, newRig(t, databasetest.Postgres(t), buckettest.S3(t), cfg)) })
 	}
 }
 

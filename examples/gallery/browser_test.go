@@ -18,6 +18,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/internal/browsertest"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/storage"
 )
 
@@ -26,10 +27,13 @@ import (
 const drop = `
 	await until(() => $("#drop"))
 	const files = new DataTransfer()
-	if (kind === "pictures") for (const [name, from, to] of [["dawn.png", "#f6a55a", "#7b4b94"], ["sea.png", "#2d7dd2", "#97d8b2"], ["a long name of a picture of the forest.png", "#31572c", "#ecf39e"]]) {
+	const pictures = { pictures: [["dawn.png", "#f6a55a", "#7b4b94", 450, 150], ["sea.png", "#2d7dd2", "#97d8b2", 120, 380], ["a long name of a picture of the forest.png", "#ecf39e", "#31572c", 320, 240]],
+		copy: [["again.png", "#f6a55a", "#7b4b94", 450, 150]] }[kind]
+	if (pictures) for (const [name, from, to, x, y] of pictures) {
 		const canvas = Object.assign(document.createElement("canvas"), { width: 640, height: 480 }), c = canvas.getContext("2d")
+		if (kind === "copy") { canvas.width = 320; canvas.height = 240; c.scale(0.5, 0.5) }
 		const sky = c.createLinearGradient(0, 0, 640, 480); sky.addColorStop(0, from); sky.addColorStop(1, to)
-		c.fillStyle = sky; c.fillRect(0, 0, 640, 480); c.fillStyle = "#fffb"; c.beginPath(); c.arc(450, 150, 60, 0, 7); c.fill()
+		c.fillStyle = sky; c.fillRect(0, 0, 640, 480); c.fillStyle = "#fffb"; c.beginPath(); c.arc(x, y, 60, 0, 7); c.fill()
 		files.items.add(new File([await new Promise((r) => canvas.toBlob(r, "image/png"))], name, { type: "image/png" }))
 	} else files.items.add(new File([new Uint8Array(12 << 20).map((_, i) => i % 251)], "film.mp4", { type: "video/mp4" }))
 	document.dispatchEvent(Object.assign(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true })))`
@@ -63,7 +67,7 @@ func TestPauseAndResume(t *testing.T) {
 	}))
 	defer server.Close()
 	defer release()
-	k, err := kit.New(append(options(server.URL, objects), kit.WithLogger(slog.New(slog.DiscardHandler)))...)
+	k, err := kit.New(append(options(server.URL, objects, media.Config{}), kit.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +79,23 @@ func TestPauseAndResume(t *testing.T) {
 	if handler, err = application(k); err != nil {
 		t.Fatal(err)
 	}
+	running, stop := context.WithCancel(t.Context())
+	var jobs sync.WaitGroup
+	jobs.Go(func() { _ = k.Run(running) })
+	defer jobs.Wait()
+	defer stop()
 	page := b.Open(server.URL + "/")
 	page.Fill("#user", "ada")
 	page.Click("#login button")
 	page.Run(`const kind = "pictures";`+drop, nil)
-	page.Until(`document.querySelectorAll(".item img").length === 3 && [...document.querySelectorAll(".item img")].every((i) => i.naturalWidth === 640)`)
+	page.Until(`document.querySelectorAll(".item img").length === 3 && [...document.querySelectorAll(".item img")].every((i) => i.naturalWidth === 320)`)
+	page.Run(`const kind = "copy";`+drop, nil)
+	page.Until(`[...document.querySelectorAll(".item")].some((e) => e.textContent.includes("again.png") && e.querySelector(".alike").textContent === "Looks like dawn.png")`)
+	page.Until(`document.querySelectorAll(".item img").length === 4`)
+	page.Run(`document.querySelectorAll(".item .remove")[1].scrollIntoView()`, nil)
+	page.Picture("alike")
+	page.Run(`(await until(() => [...document.querySelectorAll(".item")].find((e) => e.textContent.includes("again.png")))).querySelector(".remove").click()`, nil)
+	page.Until(`document.querySelectorAll(".item img").length === 3`)
 
 	parts.Store(0)
 	held.Store(true)
@@ -168,7 +184,7 @@ func TestStoredScriptsDoNotRun(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	k, err := kit.New(append(options(server.URL, objects), kit.WithLogger(slog.New(slog.DiscardHandler)))...)
+	k, err := kit.New(append(options(server.URL, objects, media.Config{}), kit.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Gallery keeps pictures and files: drop them on the page, pause an upload, close
-// the tab, go on where it was, and share a link.
+// the tab, go on where it was, see what looks alike, and share a link.
 //
 //	go run ./examples/gallery
-//	go run ./examples/gallery -dir pictures
+//	go run ./examples/gallery -dir pictures -ffmpeg ffmpeg -vips vips
 //	go run ./examples/gallery -s3 https://access:secret@s3.example.com/bucket
 package main
 
@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
 	"github.com/kitbackend/kit/storage/bucket/file"
@@ -35,6 +36,9 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "address to listen on")
 	dir := flag.String("dir", "", "directory of the pictures: empty for a temporary one")
 	address := flag.String("s3", "", "address of an S3 bucket, in place of a directory")
+	var made media.Config
+	flag.StringVar(&made.FFmpeg, "ffmpeg", "", "the ffmpeg program: films get pictures")
+	flag.StringVar(&made.Vips, "vips", "", "the vips program: HEIC and AVIF get pictures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -42,7 +46,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	k, err := kit.New(options("http://"+*addr, objects)...)
+	k, err := kit.New(options("http://"+*addr, objects, made)...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,7 +82,7 @@ func open(dir, address string) (bucket.Bucket, error) {
 
 const mib = 1 << 20
 
-func options(baseURL string, objects bucket.Bucket) []kit.Option {
+func options(baseURL string, objects bucket.Bucket, made media.Config) []kit.Option {
 	return []kit.Option{
 		kit.WithEnvironment(capability.Development),
 		kit.WithBaseURL(baseURL),
@@ -90,6 +94,8 @@ func options(baseURL string, objects bucket.Bucket) []kit.Option {
 			PartSizeBytes:           5 * mib,
 			Quota:                   1024 * mib,
 		}),
+		kit.WithMedia(made),
+		kit.WithCapability(func(k *kit.Kit) (capability.Capability, error) { return gallery{k}.capability(), nil }),
 	}
 }
 

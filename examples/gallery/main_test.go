@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/media"
 )
 
 func TestPage(t *testing.T) {
@@ -13,11 +14,11 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := application(kittest.New(t, options("http://localhost:8080", objects)...).Kit)
+	h, err := application(kittest.New(t, options("http://localhost:8080", objects, media.Config{})...).Kit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/": "<title>Gallery</title>", "/app.js": "import", "/upload.js": "import", "/net.js": "export", "/style.css": ":root"} {
+	for path, want := range map[string]string{"/": "<title>Gallery</title>", "/app.js": "import", "/upload.js": "import", "/blurhash.js": "export", "/net.js": "export", "/style.css": ":root"} {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), want) {

@@ -1,5 +1,6 @@
 import { call, signIn } from "./net.js"
 import { Upload, left } from "./upload.js"
+import { placeholder } from "./blurhash.js"
 
 const $ = (id) => document.getElementById(id)
 const element = (tag, properties = {}, ...children) => {
@@ -39,8 +40,10 @@ const row = (upload) => {
   const cancel = element("button", { type: "button", className: "quiet cancel", textContent: "Cancel" })
   const at = element("div", { className: "upload" }, title, note, toggle, cancel, bar)
   const run = async () => {
+    const replaced = developed.get(upload.file.name)
     const object = await upload.run()
     if (!object) return
+    if (replaced) await call("DELETE", "/media/" + replaced).catch(() => {})
     at.remove()
     await refresh()
   }
@@ -62,36 +65,83 @@ const add = (files) => {
   for (const file of files) row(new Upload(user, file, null, () => {}))()
 }
 
-// picture is what stands for an object; a derivative would take its place here.
-const picture = (object) => {
+// picture is what stands for an object: its placeholder, then its thumbnail.
+const picture = (object, media) => {
   const link = element("a", { target: "_blank", rel: "noopener", href: "#", textContent: object.path.split(".").pop().slice(0, 5) })
   link.setAttribute("aria-label", "Open " + object.path)
-  const sign = () => call("GET", `/storage/${object.id}/url`)
-  if (object.contentType.startsWith("image/") && !object.contentType.includes("xml")) {
-    sign().then(({ url }) => {
-      const image = element("img", { src: url, alt: object.path })
-      image.onload = () => link.replaceChildren(image)
-    }, () => {})
+  const thumb = media?.derivatives.find((d) => d.name === "thumb")
+  if (thumb) {
+    link.replaceChildren(placeholder(media.blurhash))
+    const image = element("img", { src: thumb.url, alt: object.path })
+    image.onload = () => link.replaceChildren(image)
   }
   link.onclick = attempt(async (e) => {
     e.preventDefault()
     const page = window.open("", "_blank")
-    const { url } = await sign()
+    const { url } = await call("GET", `/storage/${object.id}/url`)
     if (page) page.location = url
   })
   return link
 }
 
+// developed are the items of media by the paths of their objects.
+const developed = new Map()
+
+const pictures = (object) => /^(image\/(?!.*xml)|video\/)/.test(object.contentType)
+
+// develop has media look at an object that was uploaded, once, and waits until it
+// has.
+const developing = new Map()
+const develop = (object) => {
+  if (!developing.has(object.id)) developing.set(object.id, look(object).finally(() => developing.delete(object.id)))
+  return developing.get(object.id)
+}
+
+const look = async (object) => {
+  const id = object.metadata.media ?? (await call("POST", "/gallery/pictures", { id: object.id })).item?.id
+  if (!id || id === "none") return null
+  for (;;) {
+    const { item } = await call("GET", "/media/" + id)
+    if (item.status === "ready" || item.status === "failed") return item
+    await new Promise((done) => setTimeout(done, 400))
+  }
+}
+
+// alike says which others look like a picture.
+const alike = async (media, note) => {
+  const { matches } = await call("POST", "/media/duplicates", { id: media.id })
+  if (!matches.length) return
+  note.textContent = (matches[0].exact ? "Same as " : "Looks like ") + matches.map((m) => m.item.filename).join(", ")
+  note.title = note.textContent
+  note.hidden = false
+}
+
 const item = (object) => {
   const share = element("button", { type: "button", className: "share", textContent: "Share", onclick: attempt(() => shareOf(object)) })
+  let media = null
   const remove = element("button", { type: "button", className: "remove", textContent: "Delete", onclick: attempt(async () => {
+    if (media) await call("DELETE", "/media/" + media.id)
     await call("DELETE", `/storage/${object.id}`)
     await refresh()
   }) })
-  const figure = element("figure", { className: "item" }, picture(object),
-    element("figcaption", {}, element("b", { textContent: object.path, title: object.path }), element("small", { textContent: bytes(object.size) })),
+  const note = element("small", { className: "alike", hidden: true })
+  let shown = picture(object)
+  const figure = element("figure", { className: "item" }, shown,
+    element("figcaption", {}, element("b", { textContent: object.path, title: object.path }), element("small", { textContent: bytes(object.size) }), note),
     element("div", { className: "row" }, share, remove))
   figure.dataset.id = object.id
+  if (pictures(object)) {
+    develop(object).then(async (found) => {
+      if (!found) return
+      media = found
+      developed.set(object.path, found.id)
+      if (found.status !== "ready") return
+      const fresh = picture(object, found)
+      shown.replaceWith(fresh)
+      shown = fresh
+      await alike(found, note)
+    }).catch(() => {}) // it stays without a thumbnail
+  }
   return figure
 }
 

@@ -165,7 +165,7 @@ func (t *track) read(b []byte, depth int) {
 		case "mdhd":
 			t.scale, t.duration, _ = times(body)
 		case "hdlr":
-			if len(body) >= 12 {
+			if len(body) >= 12 && depth == 1 { // deeper, QuickTime says how data is found
 				t.kind = printable(body[8:12])
 			}
 		case "stsd":
@@ -226,4 +226,28 @@ func printable(b []byte) string {
 		}
 	}
 	return string(b)
+}
+
+// StartsFast reports whether the movie box stands before the contents, so that the
+// file plays while it loads.
+func StartsFast(source Source, size int64) bool {
+	at := int64(0)
+	for range maxTop {
+		if at+8 > size {
+			return false
+		}
+		head, err := source(at, min(16, size-at))
+		if err != nil {
+			return false
+		}
+		name, _, length, ok := header(head, size-at)
+		if !ok || name == "mdat" {
+			return false
+		}
+		if name == "moov" {
+			return true
+		}
+		at += length
+	}
+	return false
 }

@@ -67,6 +67,16 @@ func shrink(img image.Image, ratio float64) *image.RGBA {
 	return out
 }
 
+// Enough returns the longer side of what is enough for all targets, whichever way
+// the picture is turned.
+func Enough(width, height int, targets []Target) int {
+	ratio := math.Inf(1)
+	for _, t := range targets {
+		ratio = min(ratio, t.ratio(width, height), t.ratio(height, width))
+	}
+	return size(max(width, height), ratio)
+}
+
 func size(side int, ratio float64) int { return max(1, int(math.Round(float64(side)/ratio))) }
 
 // box averages squares of factor by factor pixels. Those at the edges may be smaller.

@@ -33,6 +33,10 @@ func Metadata(contentType string, data []byte) []byte {
 		chunks(data, func(name string, body, _ []byte) { found = pick(found, name == "eXIf", body) })
 	case "image/webp":
 		riff(data, func(name string, body, _ []byte) { found = pick(found, name == "EXIF", named(body)) })
+	case "image/heic", "image/avif":
+		if items, _ := metadataItems(data); len(items) > 0 {
+			found = tiff(items[0])
+		}
 	}
 	return found
 }
@@ -55,6 +59,8 @@ func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 		return data, true
 	}
 	switch contentType {
+	case "image/heic", "image/avif":
+		return cleanHEIF(data, strip), true
 	case "image/jpeg":
 		return cleanJPEG(data, strip)
 	case "image/png":

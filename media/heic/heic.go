@@ -1,0 +1,26 @@
+// Package heic decodes the HEIC pictures of phones, for media.Config.Decoders:
+//
+//	media.Config{Decoders: map[string]media.Decoder{"image/heic": heic.Decode}}
+//
+// It is a module of its own because of what it brings: libheif and libde265 as
+// WebAssembly, which run without cgo inside the memory that WebAssembly gives them.
+// Where the system has libheif as a library, that one is loaded in their place;
+// the build tag nodynamic keeps to WebAssembly.
+package heic
+
+import (
+	"fmt"
+	"image"
+	"io"
+
+	"github.com/gen2brain/heic"
+)
+
+// Decode reads one picture, upright.
+func Decode(r io.Reader) (image.Image, error) {
+	img, err := heic.Decode(r)
+	if err != nil {
+		return nil, fmt.Errorf("heic: %w", err)
+	}
+	return img, nil
+}

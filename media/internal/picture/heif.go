@@ -1,0 +1,202 @@
+package picture
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Bounds of what is read of a HEIF file, which HEIC and AVIF are.
+const (
+	maxItems   = 4096
+	maxExtents = 16
+)
+
+// isHEIF reports whether a type has its pictures and metadata in boxes.
+func isHEIF(contentType string) bool {
+	return contentType == "image/heic" || contentType == "image/avif"
+}
+
+// boxes calls fn for the boxes in b; what is not whole ends it.
+func boxes(b []byte, fn func(name string, body []byte)) {
+	for len(b) >= 8 {
+		skip, length := 8, uint64(binary.BigEndian.Uint32(b))
+		switch {
+		case length == 0:
+			length = uint64(len(b))
+		case length == 1:
+			if len(b) < 16 {
+				return
+			}
+			skip, length = 16, binary.BigEndian.Uint64(b[8:])
+		}
+		if length < uint64(skip) || length > uint64(len(b)) {
+			return
+		}
+		fn(string(b[4:8]), b[skip:length])
+		b = b[length:]
+	}
+}
+
+// meta finds the box that describes the file.
+func meta(data []byte) (body []byte) {
+	boxes(data, func(name string, b []byte) {
+		if name == "meta" && body == nil && len(b) > 4 {
+			body = b[4:]
+		}
+	})
+	return body
+}
+
+// inspectHEIF reads the size of the largest picture of the file, which no decoder
+// goes beyond; it may have to be turned by a quarter.
+func inspectHEIF(head []byte) (width, height int) {
+	within := func(b []byte, name string) (body []byte) {
+		boxes(b, func(n string, b []byte) {
+			if n == name && body == nil {
+				body = b
+			}
+		})
+		return body
+	}
+	boxes(within(within(meta(head), "iprp"), "ipco"), func(name string, b []byte) {
+		if name != "ispe" || len(b) < 12 {
+			return
+		}
+		w, h := binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+		if uint64(w)*uint64(h) > uint64(width)*uint64(height) {
+			width, height = int(min(w, 1<<30)), int(min(h, 1<<30))
+		}
+	})
+	return width, height
+}
+
+// metadataItems are the items of a HEIF file that describe it, as parts of data.
+func metadataItems(data []byte) (exif, others [][]byte) {
+	kinds, places := map[uint32]string{}, map[uint32][][]byte{}
+	boxes(meta(data), func(name string, b []byte) {
+		switch name {
+		case "iinf":
+			readKinds(b, kinds)
+		case "iloc":
+			readPlaces(b, data, places)
+		}
+	})
+	for id, kind := range kinds {
+		switch kind {
+		case "Exif":
+			exif = append(exif, places[id]...)
+		case "mime":
+			others = append(others, places[id]...)
+		}
+	}
+	return exif, others
+}
+
+// readKinds reads which item is of which kind.
+func readKinds(b []byte, kinds map[uint32]string) {
+	skip := 6
+	if len(b) > 0 && b[0] > 0 {
+		skip = 8
+	}
+	if len(b) < skip {
+		return
+	}
+	boxes(b[skip:], func(name string, b []byte) {
+		switch {
+		case name != "infe" || len(b) < 12 || len(kinds) == maxItems:
+		case b[0] == 2:
+			kinds[uint32(binary.BigEndian.Uint16(b[4:]))] = string(b[8:12])
+		case b[0] == 3 && len(b) >= 14:
+			kinds[binary.BigEndian.Uint32(b[4:])] = string(b[10:14])
+		}
+	})
+}
+
+// cursor reads numbers one after the other; past the end they are zero.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) number(size int) (n uint64) {
+	if size > 8 || size > len(c.b) {
+		c.bad = true
+		return 0
+	}
+	for _, v := range c.b[:size] {
+		n = n<<8 | uint64(v)
+	}
+	c.b = c.b[size:]
+	return n
+}
+
+// readPlaces reads where the items are that are kept in the file itself.
+func readPlaces(b, data []byte, places map[uint32][][]byte) {
+	c := cursor{b: b}
+	version := c.number(1)
+	c.number(3)
+	sizes := c.number(2)
+	offsetSize, lengthSize, baseSize, indexSize := int(sizes>>12&15), int(sizes>>8&15), int(sizes>>4&15), int(sizes&15)
+	idSize := 2
+	if version == 2 {
+		idSize = 4
+	}
+	for range min(c.number(idSize), maxItems) {
+		id, method := uint32(c.number(idSize)), uint64(0)
+		if version > 0 {
+			method = c.number(2) & 15
+		} else {
+			indexSize = 0
+		}
+		c.number(2)
+		base := c.number(baseSize)
+		for range min(c.number(2), maxExtents) {
+			c.number(indexSize)
+			offset, length := base+c.number(offsetSize), c.number(lengthSize)
+			if c.bad {
+				return
+			}
+			if size := uint64(len(data)); method == 0 && offset < size && length <= size-offset {
+				places[id] = append(places[id], data[offset:offset+length])
+			}
+		}
+	}
+}
+
+// tiff cuts off what stands before the EXIF block of an item.
+func tiff(item []byte) []byte {
+	if len(item) < 4 {
+		return nil
+	}
+	skip := uint64(binary.BigEndian.Uint32(item)) + 4
+	if skip > uint64(len(item)) {
+		return nil
+	}
+	return item[skip:]
+}
+
+// cleanHEIF blanks what is to be removed where it stands, so that no offset of the
+// file changes.
+func cleanHEIF(data []byte, strip Strip) []byte {
+	out := bytes.Clone(data)
+	exif, others := metadataItems(out)
+	for _, item := range others {
+		for i := range item {
+			item[i] = ' '
+		}
+	}
+	for _, item := range exif {
+		block := tiff(item)
+		if strip == StripGPS {
+			if clean, ok := withoutPlace(block); ok {
+				copy(block, clean)
+				continue
+			}
+		}
+		clear(block)
+		if empty := upright(1); len(block) >= len(empty) {
+			copy(block, empty)
+		}
+	}
+	return out
+}
