@@ -262,6 +262,13 @@ func (v *View) id(at int32) string { return v.blocks[at/blockRows].ids[at%blockR
 
 func (v *View) revision(at int32) int64 { return v.blocks[at/blockRows].revisions[at%blockRows] }
 
+// Unit returns a vector in the direction of another, of length 1.
+func Unit(vector []float32) []float32 {
+	unit := append([]float32(nil), vector...)
+	normalize(unit)
+	return unit
+}
+
 // normalize makes the length of a vector 1 and returns what it was. Squares are added up as float64,
 // so neither 1e38 nor 1e-38 is lost.
 func normalize(x []float32) float64 {
