@@ -57,7 +57,8 @@ type block struct {
 	vectors   []float32 // of unit length under Cosine
 	columns   [][]cell
 	codes     []uint64
-	factors   []float32 // three a row; see coder.encode
+	factors   factors
+	packed    []byte    // the codes in whole groups; see pack
 }
 
 // Set is a growing set of vectors. It is safe for concurrent use.
@@ -218,7 +219,7 @@ func (b *block) clone() *block {
 	c := &block{
 		ids: b.ids[:len(b.ids):len(b.ids)], revisions: b.revisions[:len(b.revisions):len(b.revisions)],
 		vectors: b.vectors[:len(b.vectors):len(b.vectors)], codes: b.codes[:len(b.codes):len(b.codes)],
-		factors: b.factors[:len(b.factors):len(b.factors)],
+		factors: b.factors.clipped(), packed: b.packed[:len(b.packed):len(b.packed)],
 	}
 	for _, column := range b.columns {
 		c.columns = append(c.columns, column[:len(column):len(column)])
