@@ -109,20 +109,19 @@ func lowest(list []candidate) float32 {
 func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]float32) (rows int) {
 	blk := v.blocks[number]
 	rows = min(blockRows, v.n-number*blockRows)
-	done := 0
-	if mask.Count() >= rows/8 {
-		if q.table == nil {
-			q.estimate(out[:rows], blk.codes, blk.factors.along, blk.factors.scale)
-			return rows
+	switch many := mask.Count() >= rows/8; {
+	case many && q.table == nil:
+		q.estimate(out[:rows], blk.codes, blk.factors.along, blk.factors.scale)
+	case many:
+		for at := q.estimateTable(out[:rows], blk.packed, &blk.factors); at < rows; at++ {
+			out[at] = q.whole(blk.codes[at*q.words:][:q.words], &blk.factors, at)
 		}
-		done = q.estimateTable(out[:rows], blk.packed, &blk.factors)
-	}
-	for at := range mask.All() {
-		switch {
-		case at < done:
-		case q.table == nil:
+	case q.table == nil:
+		for at := range mask.All() {
 			q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors.along[at:], blk.factors.scale[at:])
-		default:
+		}
+	default:
+		for at := range mask.All() {
 			out[at] = q.whole(blk.codes[at*q.words:][:q.words], &blk.factors, at)
 		}
 	}
