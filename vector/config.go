@@ -27,6 +27,10 @@ type Config struct {
 	// 1 GiB; the partition used longest ago goes first. A full partition of
 	// every index must fit.
 	MemoryBytes int64
+	// Engine searches the vectors in the database: pgvector.New on PostgreSQL
+	// with that extension. By default, on every database, nodes search them in
+	// memory.
+	Engine Engine
 	// Database names the binding that holds the documents, by default "DB".
 	Database string
 	// BasePath is the mount prefix, by default "/vector".
@@ -74,6 +78,8 @@ type Index struct {
 	// MaxDocuments bounds a partition: by default 10,000 for each owner and
 	// 100,000 for a shared index.
 	MaxDocuments int64
+
+	maxComponent float32 // of the engine
 }
 
 var (
@@ -102,6 +108,9 @@ func (c Config) withDefaults() Config {
 			most = defaultMaxSharedDocuments
 		}
 		x.MaxDocuments = cmp.Or(x.MaxDocuments, most)
+		if c.Engine != nil {
+			x.maxComponent = c.Engine.MaxComponent(*x)
+		}
 	}
 	return c
 }
@@ -123,6 +132,11 @@ func (c Config) validate(faults *capability.Faults) {
 		}
 		seen[x.Name] = true
 		x.validate(faults, at, c.MemoryBytes)
+		if c.Engine != nil {
+			if err := c.Engine.Check(x); err != nil {
+				faults.Add(at("dimensions"), x.Dimensions, err.Error(), "leave the engine out, or change the index")
+			}
+		}
 	}
 }
 
@@ -179,6 +193,7 @@ func (c Config) keys() []capability.ConfigKey {
 	}
 	return []capability.ConfigKey{
 		{Key: "indexes", Value: indexes, Summary: "The indexes; a model is who embeds text, empty where callers bring vectors."},
+		{Key: "engine", Value: c.engine(), Summary: "What searches the vectors: the memory of each node, or the database."},
 		{Key: "memoryBytes", Value: c.MemoryBytes, Summary: "How much of the vectors a node keeps in memory."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the documents."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
@@ -190,4 +205,11 @@ func (x Index) model() string {
 		return ""
 	}
 	return x.Embedder.Model()
+}
+
+func (c Config) engine() string {
+	if c.Engine == nil {
+		return "memory"
+	}
+	return c.Engine.Name()
 }

@@ -33,7 +33,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkVector refuses what the metric cannot compare.
+// checkVector refuses what the metric or the engine cannot compare.
 func (x *Index) checkVector(field string, vector []float32) error {
 	if len(vector) != x.Dimensions {
 		return ErrDimensionMismatch.With(Mismatch{Want: x.Dimensions, Got: len(vector)})
@@ -41,6 +41,9 @@ func (x *Index) checkVector(field string, vector []float32) error {
 	var sum float64
 	for _, v := range vector {
 		sum += float64(v) * float64(v)
+		if x.maxComponent > 0 && (v > x.maxComponent || v < -x.maxComponent) {
+			return capability.ErrInvalidRequest.Saying("%s has a component beyond %v, the most that this index takes.", field, x.maxComponent)
+		}
 	}
 	switch {
 	case math.IsNaN(sum) || math.IsInf(sum, 0):
@@ -72,7 +75,32 @@ func checkMetadata(field string, metadata map[string]any) (string, error) {
 	if len(text) > MaxMetadata {
 		return "", capability.ErrInvalidRequest.Saying("%s has more than %d bytes.", field, MaxMetadata)
 	}
+	var back any
+	if err := json.Unmarshal(text, &back); err != nil { // as of a json.Number beyond float64
+		return "", capability.ErrInvalidRequest.Saying("%s has a number that is too large.", field).Because(err)
+	}
+	if hasNUL(back) {
+		return "", capability.ErrInvalidRequest.Saying("%s has a NUL character.", field)
+	}
 	return string(text), nil
+}
+
+// hasNUL reports whether a string in a JSON value has the one character that
+// PostgreSQL does not keep.
+func hasNUL(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return strings.Contains(v, "\x00")
+	case []any:
+		return slices.ContainsFunc(v, hasNUL)
+	case map[string]any:
+		for key, inner := range v {
+			if strings.Contains(key, "\x00") || hasNUL(inner) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // check refuses documents that are not of the form; ids are given to those
@@ -178,13 +206,27 @@ func (v *Vector) put(ctx context.Context, space Space, x *Index, rows []newDocum
 	p.documents += added
 	p.model = rows[0].Model
 	written := make([]Written, len(rows))
+	points := make([]Point, len(rows))
 	for i, row := range rows {
 		if err := v.store.put(ctx, p, row, now); err != nil {
 			return nil, err
 		}
 		written[i] = Written{ID: row.ID, Created: !known[row.ID], UpdatedAt: capability.Time{Time: now}}
+		points[i] = Point{row.ID, row.Vector, row.Metadata}
 	}
-	return written, v.store.save(ctx, p)
+	return written, v.save(ctx, x, p, points...)
+}
+
+// save ends a change of a partition: of documents that were put, and others that
+// were removed.
+func (v *Vector) save(ctx context.Context, x *Index, p partition, points ...Point) error {
+	if err := v.store.save(ctx, p); err != nil || v.cfg.Engine == nil {
+		return err
+	}
+	for i := range points {
+		points[i].Metadata = facts(points[i].Metadata)
+	}
+	return v.cfg.Engine.Put(ctx, v.db, p.forEngine(x), points)
 }
 
 // embedRows makes the vectors that rows lack.
@@ -304,14 +346,15 @@ func (v *Vector) remove(ctx context.Context, space Space, ids []string) (int64, 
 		return 0, err
 	}
 	p.documents -= n
-	return n, v.store.save(ctx, p)
+	return n, v.save(ctx, v.indexes[space.Index], p)
 }
 
 // UpdateMetadata replaces the metadata of a document and nothing else. Refuses
 // with vector/index_not_found, vector/document_not_found and
 // kit/invalid_request.
 func (v *Vector) UpdateMetadata(ctx context.Context, space Space, id string, metadata map[string]any) error {
-	if _, err := v.index(space); err != nil {
+	x, err := v.index(space)
+	if err != nil {
 		return err
 	}
 	text, err := checkMetadata("metadata", metadata)
@@ -336,8 +379,14 @@ func (v *Vector) UpdateMetadata(ctx context.Context, space Space, id string, met
 			return err
 		case !changed:
 			return ErrDocumentNotFound
+		case v.cfg.Engine == nil:
+			return v.store.save(ctx, p)
 		}
-		return v.store.save(ctx, p)
+		d, _, err := v.store.document(ctx, space, id)
+		if err != nil {
+			return err
+		}
+		return v.save(ctx, x, p, Point{id, d.Vector, d.Metadata})
 	})
 }
 

@@ -10,6 +10,9 @@ import (
 // KeepRemovals is keepRemovals.
 const KeepRemovals = keepRemovals
 
+// PreparePause is preparePause.
+const PreparePause = preparePause
+
 // ByFilter returns which of some metadata a filter keeps: as the engine sees it,
 // and as a walk through documents does.
 func ByFilter(f Filter, keys []string, metadata []map[string]any) (fast, slow []bool, err error) {

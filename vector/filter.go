@@ -33,6 +33,7 @@ type condition struct {
 	parts []condition
 	key   int // of Index.Filterable
 	test  func(flat.Value) bool
+	data  Condition // of a test
 }
 
 // filterParser counts conditions.
@@ -136,7 +137,12 @@ func (p *filterParser) tests(name string, value any) (condition, error) {
 		if err != nil {
 			return c, err
 		}
-		c.parts = append(c.parts, condition{key: key, test: test})
+		list, ok := operators[operator].([]any)
+		if !ok {
+			list = []any{operators[operator]}
+		}
+		data := Condition{Key: name, Operator: operator, Operands: plainValues(list)}
+		c.parts = append(c.parts, condition{key: key, test: test, data: data})
 	}
 	return c, nil
 }
@@ -202,8 +208,8 @@ func ordered(operator string, sign int) bool {
 
 func operandOf(name string, operand any) (flat.Value, error) {
 	v := valueOf(operand)
-	if v.Kind == flat.Other || v.Kind == flat.Absent || len(v.Text) > maxOperand {
-		return v, invalidFilter("%s is compared with strings of at most %d bytes, numbers and booleans.", name, maxOperand)
+	if v.Kind == flat.Other || v.Kind == flat.Absent || len(v.Text) > maxOperand || strings.Contains(v.Text, "\x00") {
+		return v, invalidFilter("%s is compared with strings of at most %d bytes without NUL, numbers and booleans.", name, maxOperand)
 	}
 	return v, nil
 }
@@ -228,6 +234,29 @@ func valueOf(value any) flat.Value {
 	default:
 		return flat.Value{Kind: flat.Other}
 	}
+}
+
+// plain is a value as engines take it: a string, a float64, a bool, or nil for
+// what equals nothing.
+func plain(value any) any {
+	switch v := valueOf(value); v.Kind {
+	case flat.Text:
+		return v.Text
+	case flat.Number:
+		return v.Number
+	case flat.Bool:
+		return v.Number == 1
+	default:
+		return nil
+	}
+}
+
+func plainValues(list []any) []any {
+	out := make([]any, len(list))
+	for i, value := range list {
+		out[i] = plain(value)
+	}
+	return out
 }
 
 // valuesOf returns what a document can be filtered by.
@@ -272,4 +301,19 @@ func (c *condition) holds(values []flat.Value) bool {
 	default:
 		return !slices.ContainsFunc(c.parts, func(part condition) bool { return !part.holds(values) })
 	}
+}
+
+// forEngine is the condition as an [Engine] takes it.
+func (c *condition) forEngine() *Condition {
+	if c == nil {
+		return nil
+	}
+	if c.group == "" {
+		return &c.data
+	}
+	out := &Condition{Group: c.group}
+	for i := range c.parts {
+		out.Parts = append(out.Parts, *c.parts[i].forEngine())
+	}
+	return out
 }

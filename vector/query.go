@@ -165,6 +165,16 @@ type found struct {
 
 // find returns the best ids; exact says that all were compared.
 func (v *Vector) find(ctx context.Context, space Space, p partition, q *question) (list []found, exact bool, err error) {
+	if v.cfg.Engine != nil {
+		list, exact, ready, err := v.findInDatabase(ctx, p, q)
+		if err != nil || ready {
+			return list, exact, err
+		}
+	}
+	return v.findInMemory(ctx, space, p, q)
+}
+
+func (v *Vector) findInMemory(ctx context.Context, space Space, p partition, q *question) (list []found, exact bool, err error) {
 	var view *flat.View
 	var among flat.Bitmap
 	if q.Mode != ModeText || q.filter != nil {
@@ -177,23 +187,16 @@ func (v *Vector) find(ctx context.Context, space Space, p partition, q *question
 	}
 	exact = true
 	if q.Mode != ModeText {
-		list, exact = q.nearest(view, among)
+		var hits []flat.Hit
+		hits, exact = view.Search(q.vector, q.wanted(), among, q.Precision == PrecisionExact)
+		list = q.scored(hits)
 	}
-	if q.Mode != ModeVector {
-		named, err := v.named(ctx, p, q, view, among)
-		if err != nil {
-			return nil, false, err
-		}
-		list = fuse(list, named)
-	}
-	if q.MinScore != nil {
-		list = slices.DeleteFunc(list, func(f found) bool { return f.score < *q.MinScore })
-	}
-	return list[:min(len(list), q.TopK)], exact, nil
+	list, err = v.withWords(ctx, p, q, list, func(ids []string) ([]string, error) { return view.Keep(ids, among), nil })
+	return list, exact, err
 }
 
-// nearest lists what is near the query's vector.
-func (q *question) nearest(view *flat.View, among flat.Bitmap) ([]found, bool) {
+// wanted is how many of the nearest a query looks at.
+func (q *question) wanted() int {
 	k := q.TopK
 	if q.DocumentID != "" {
 		k++ // itself
@@ -201,7 +204,11 @@ func (q *question) nearest(view *flat.View, among flat.Bitmap) ([]found, bool) {
 	if q.Mode == ModeHybrid {
 		k = max(k, fused)
 	}
-	hits, exact := view.Search(q.vector, k, among, q.Precision == PrecisionExact)
+	return k
+}
+
+// scored gives hits the scores and distances of the metric.
+func (q *question) scored(hits []flat.Hit) []found {
 	list := make([]found, 0, len(hits))
 	for _, hit := range hits {
 		if hit.ID == q.DocumentID {
@@ -218,11 +225,27 @@ func (q *question) nearest(view *flat.View, among flat.Bitmap) ([]found, bool) {
 		}
 		list = append(list, found{hit.ID, hit.Revision, score, &distance})
 	}
-	return list, exact
+	return list
+}
+
+// withWords fuses what is near with the documents that have the query's words,
+// of which keep returns those that the filter keeps; and cuts the list.
+func (v *Vector) withWords(ctx context.Context, p partition, q *question, list []found, keep func([]string) ([]string, error)) ([]found, error) {
+	if q.Mode != ModeVector {
+		named, err := v.named(ctx, p, q, keep)
+		if err != nil {
+			return nil, err
+		}
+		list = fuse(list, named)
+	}
+	if q.MinScore != nil {
+		list = slices.DeleteFunc(list, func(f found) bool { return f.score < *q.MinScore })
+	}
+	return list[:min(len(list), q.TopK)], nil
 }
 
 // named lists the documents that have the query's words.
-func (v *Vector) named(ctx context.Context, p partition, q *question, view *flat.View, among flat.Bitmap) ([]string, error) {
+func (v *Vector) named(ctx context.Context, p partition, q *question, keep func([]string) ([]string, error)) ([]string, error) {
 	if len(q.words.words) == 0 {
 		return nil, nil
 	}
@@ -231,11 +254,10 @@ func (v *Vector) named(ctx context.Context, p partition, q *question, view *flat
 		return v.store.byWords(ctx, p.id, q.words, limit)
 	}
 	ids, err := v.store.byWords(ctx, p.id, q.words, maxFound)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		ids, err = keep(ids)
 	}
-	ids = view.Keep(ids, among)
-	return ids[:min(len(ids), limit)], nil
+	return ids[:min(len(ids), limit)], err
 }
 
 // fuse adds up, for each document, the reciprocal of its rank in each list.

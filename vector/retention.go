@@ -14,6 +14,7 @@ const keepRemovals = 24 * time.Hour
 func (v *Vector) bindings() []jobs.Binding {
 	return []jobs.Binding{
 		{Name: "VECTOR_SWEEP", Schedule: "17 4 * * *", Run: func(ctx context.Context, _ jobs.Job) error { return v.sweep(ctx) }},
+		{Name: preparation, MaxAttempts: 50, Timeout: time.Hour, Run: v.runPreparation},
 		{Name: reembedding, MaxAttempts: 50, Timeout: time.Hour, Run: v.runReembedding},
 	}
 }

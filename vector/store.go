@@ -193,13 +193,32 @@ func (s store) changed(ctx context.Context, partition string, revision int64, id
 		r.Values = valuesOf(values, x.Filterable)
 		r.Vector = decodeVector(vector)
 		if len(r.Vector) != x.Dimensions {
-			return r, fmt.Errorf("vector: document %q of index %s has %d dimensions: the index is configured with %d",
-				r.ID, x.Name, len(r.Vector), x.Dimensions)
+			return r, errDimensions(r, x)
 		}
 		return r, nil
 	}
 	return database.All(ctx, s.db, scan, `SELECT id, revision, vector, metadata FROM vector_document
 		WHERE partition_id = $1 AND (revision, id) > ($2, $3) ORDER BY revision, id LIMIT $4`, partition, revision, id, limit)
+}
+
+// candidates reads the vectors of documents that an engine found.
+func (s store) candidates(ctx context.Context, partition string, ids []string, x *Index) ([]flat.Row, error) {
+	scan := func(row database.Scanner) (r flat.Row, err error) {
+		var vector []byte
+		err = row.Scan(&r.ID, &r.Revision, &vector)
+		r.Vector, r.Values = decodeVector(vector), make([]flat.Value, len(x.Filterable))
+		if err == nil && len(r.Vector) != x.Dimensions {
+			err = errDimensions(r, x)
+		}
+		return r, err
+	}
+	return database.All(ctx, s.db, scan, `SELECT id, revision, vector FROM vector_document
+		WHERE partition_id = $1 AND id `+database.InList(2), partition, database.List(ids))
+}
+
+func errDimensions(r flat.Row, x *Index) error {
+	return fmt.Errorf("vector: document %q of index %s has %d dimensions: the index is configured with %d",
+		r.ID, x.Name, len(r.Vector), x.Dimensions)
 }
 
 func (s store) removals(ctx context.Context, partition string, after int64, limit int) ([]flat.Removal, error) {

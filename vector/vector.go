@@ -33,6 +33,7 @@ import (
 	"context"
 	"embed"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -69,6 +70,7 @@ type Vector struct {
 	store   store
 	cache   *cache
 	audit   *audit.Audit
+	asked   map[string]*atomic.Int64 // for a preparation, by index: when
 }
 
 // New checks the configuration, all faults at once; it does no I/O.
@@ -76,14 +78,16 @@ func New(host capability.Host, cfg Config, peers Peers) (*Vector, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
 	cfg.validate(&faults)
+	cfg.checkEngine(host.DB.Dialect(), &faults)
 	faults.Join(bindRemotes(cfg, peers.Secrets))
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
 	v := &Vector{cfg: cfg, indexes: make(map[string]*Index, len(cfg.Indexes)), db: host.DB, jobs: host.Jobs,
-		now: host.Now, log: host.Log, store: store{host.DB}, audit: peers.Audit}
+		now: host.Now, log: host.Log, store: store{host.DB}, audit: peers.Audit, asked: make(map[string]*atomic.Int64)}
 	for i := range cfg.Indexes {
 		v.indexes[cfg.Indexes[i].Name] = &cfg.Indexes[i]
+		v.asked[cfg.Indexes[i].Name] = new(atomic.Int64)
 	}
 	v.cache = newCache(v.store, cfg.MemoryBytes)
 	return v, nil
@@ -100,6 +104,7 @@ func (v *Vector) Capability() capability.Capability {
 		Config:     v.cfg.keys(),
 		Health:     v.health(),
 		Migrations: migrations,
+		Parts:      v.cfg.parts(),
 		Jobs:       v.bindings(),
 		Refusals:   refusals(),
 		Export:     v.export,

@@ -21,6 +21,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/vector"
+	"github.com/kitbackend/kit/vector/pgvector"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -87,6 +88,11 @@ func open(t testing.TB, db *database.DB, cfg vector.Config, peers vector.Peers) 
 
 func each(t *testing.T, fn func(t *testing.T, n *node)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, open(t, db, config, vector.Peers{})) })
+	t.Run("pgvector", func(t *testing.T) {
+		cfg := config
+		cfg.Engine = pgvector.New(pgvector.Config{})
+		fn(t, open(t, withExtension(t), cfg, vector.Peers{}))
+	})
 }
 
 func TestCapability(t *testing.T) {

@@ -66,9 +66,27 @@ func hadamard(x []float32) {
 	}
 }
 
-// append adds the code of a vector to a block, and its four factors: a score
-// is about shift*factor0 + factor1*(the signs times the query), factor2 is the
-// number of set bits, and factor3 the distance from the mean.
+// factors are what a score is made of beside the signs: it is about
+// shift*along + scale*(the signs times the query).
+type factors struct {
+	along, scale, set []float32 // set is the number of set bits
+	distance          []float32 // from the mean
+}
+
+func (f *factors) append(along, scale, set, distance float64) {
+	f.along = append(f.along, float32(along))
+	f.scale = append(f.scale, float32(scale))
+	f.set = append(f.set, float32(set))
+	f.distance = append(f.distance, float32(distance))
+}
+
+// clipped are factors whose growth does not reach the original.
+func (f factors) clipped() factors {
+	n := len(f.along)
+	return factors{f.along[:n:n], f.scale[:n:n], f.set[:n:n], f.distance[:n:n]}
+}
+
+// append adds the code of a vector to a block, and its factors.
 func (c *coder) append(b *block, vector []float32) {
 	rest := make([]float32, 64*c.words)
 	c.encode(b, vector, rest)
@@ -104,7 +122,10 @@ func (c *coder) encode(b *block, vector, rest []float32) {
 	if c.metric == Euclidean {
 		along, scale = -square, 2*scale
 	}
-	b.factors = append(b.factors, float32(along), float32(scale), float32(set), float32(math.Sqrt(square)))
+	b.factors.append(along, scale, float64(set), math.Sqrt(square))
+	if rows := len(b.factors.along); useTables && rows%groupRows == 0 {
+		b.packed = pack(b.packed, b.codes[(rows-groupRows)*c.words:], c.words)
+	}
 }
 
 // sureness is how many standard deviations an estimate may be below the score
@@ -129,7 +150,10 @@ type query struct {
 	// At four bits.
 	planes            [][4]uint64
 	sum4, step4, low4 float64
-	loss4             float64 // squared
+	loss4             float64 // squared; of the table too
+
+	// At as many bits as the table has.
+	table []byte
 }
 
 // reach returns the estimate that stands for a score.
@@ -164,8 +188,12 @@ func (c *coder) prepare(vector []float32) *query {
 	}
 	q.length = math.Sqrt(square)
 	c.turn(rest)
-	q.takeSigns(rest, square)
 	q.takePlanes(rest)
+	if useTables {
+		q.takeTable(rest, square)
+	} else {
+		q.takeSigns(rest, square)
+	}
 	return q
 }
 
@@ -211,9 +239,8 @@ func (q *query) takePlanes(rest []float32) {
 // may reports whether a row with an estimate may reach what an estimate must
 // reach. The nearer a row is to the query, the surer are its signs: from the
 // angle at which it would just reach it follows how many may differ.
-func (q *query) may(estimate, reach float32, code []uint64, factors []float32) bool {
-	f := (*[4]float32)(factors)
-	along, scale, distance := float64(q.shift*f[0]), float64(f[1]), float64(f[3])
+func (q *query) may(estimate, reach float32, code []uint64, f *factors, at int) bool {
+	along, scale, distance := float64(q.shift*f.along[at]), float64(f.scale[at]), float64(f.distance[at])
 	target := float64(reach) - along
 	if target <= 0 || scale == 0 || distance == 0 || q.scale == 0 {
 		return true
@@ -226,5 +253,5 @@ func (q *query) may(estimate, reach float32, code []uint64, factors []float32) b
 		return false
 	}
 	loss := math.Sqrt(q.noise*q.length*q.length*(1-cosine*cosine) + q.loss4)
-	return q.product(code, f[2]) >= target/scale-q.sure*loss
+	return q.product(code, f.set[at]) >= target/scale-q.sure*loss
 }

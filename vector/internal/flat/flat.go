@@ -57,7 +57,8 @@ type block struct {
 	vectors   []float32 // of unit length under Cosine
 	columns   [][]cell
 	codes     []uint64
-	factors   []float32 // three a row; see coder.encode
+	factors   factors
+	packed    []byte    // the codes in whole groups; see pack
 }
 
 // Set is a growing set of vectors. It is safe for concurrent use.
@@ -218,7 +219,7 @@ func (b *block) clone() *block {
 	c := &block{
 		ids: b.ids[:len(b.ids):len(b.ids)], revisions: b.revisions[:len(b.revisions):len(b.revisions)],
 		vectors: b.vectors[:len(b.vectors):len(b.vectors)], codes: b.codes[:len(b.codes):len(b.codes)],
-		factors: b.factors[:len(b.factors):len(b.factors)],
+		factors: b.factors.clipped(), packed: b.packed[:len(b.packed):len(b.packed)],
 	}
 	for _, column := range b.columns {
 		c.columns = append(c.columns, column[:len(column):len(column)])
@@ -261,6 +262,13 @@ func (v *View) vector(at int) []float32 {
 func (v *View) id(at int32) string { return v.blocks[at/blockRows].ids[at%blockRows] }
 
 func (v *View) revision(at int32) int64 { return v.blocks[at/blockRows].revisions[at%blockRows] }
+
+// Unit returns a vector in the direction of another, of length 1.
+func Unit(vector []float32) []float32 {
+	unit := append([]float32(nil), vector...)
+	normalize(unit)
+	return unit
+}
 
 // normalize makes the length of a vector 1 and returns what it was. Squares are added up as float64,
 // so neither 1e38 nor 1e-38 is lost.

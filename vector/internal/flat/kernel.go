@@ -2,9 +2,9 @@ package flat
 
 import "math/bits"
 
-// dot multiplies two vectors of the same length. Four sums go on side by side,
+// dotGo multiplies two vectors of the same length. Four sums go on side by side,
 // so that one addition does not wait for another.
-func dot(a, b []float32) float32 {
+func dotGo(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	b = b[:len(a)]
 	i := 0
@@ -51,9 +51,9 @@ func dot64(a, b []float32) float64 {
 }
 
 // estimate writes the estimated scores of rows, of a query taken at one bit.
-func (q *query) estimate(out []float32, codes []uint64, factors []float32) {
+func (q *query) estimate(out []float32, codes []uint64, along, scale []float32) {
 	if q.words == 6 {
-		q.estimate6(out, codes, factors)
+		q.estimate6(out, codes, along, scale)
 		return
 	}
 	for i := range out {
@@ -63,22 +63,21 @@ func (q *query) estimate(out []float32, codes []uint64, factors []float32) {
 			x, y := (*[2]uint64)(row[j:]), (*[2]uint64)(q.signs[j:])
 			h += bits.OnesCount64(x[0]^y[0]) + bits.OnesCount64(x[1]^y[1])
 		}
-		f := (*[4]float32)(factors[4*i:])
-		out[i] = q.shift*f[0] + f[1]*(q.base-q.step*float32(h))
+		out[i] = q.shift*along[i] + scale[i]*(q.base-q.step*float32(h))
 	}
 }
 
 // estimate6 is for 384 dimensions, which are the most common.
-func (q *query) estimate6(out []float32, codes []uint64, factors []float32) {
+func (q *query) estimate6(out []float32, codes []uint64, along, scale []float32) {
 	y := (*[6]uint64)(q.signs)
 	y0, y1, y2, y3, y4, y5 := y[0], y[1], y[2], y[3], y[4], y[5]
 	shift, base, step := q.shift, q.base, q.step
+	along, scale = along[:len(out)], scale[:len(out)]
 	for i := range out {
 		x := (*[6]uint64)(codes[6*i:])
 		h := bits.OnesCount64(x[0]^y0) + bits.OnesCount64(x[1]^y1) + bits.OnesCount64(x[2]^y2) +
 			bits.OnesCount64(x[3]^y3) + bits.OnesCount64(x[4]^y4) + bits.OnesCount64(x[5]^y5)
-		f := (*[4]float32)(factors[4*i:])
-		out[i] = shift*f[0] + f[1]*(base-step*float32(h))
+		out[i] = shift*along[i] + scale[i]*(base-step*float32(h))
 	}
 }
 

@@ -109,12 +109,21 @@ func lowest(list []candidate) float32 {
 func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]float32) (rows int) {
 	blk := v.blocks[number]
 	rows = min(blockRows, v.n-number*blockRows)
-	if mask.Count() >= rows/8 {
-		q.estimate(out[:rows], blk.codes, blk.factors)
-		return rows
-	}
-	for at := range mask.All() {
-		q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors[4*at:])
+	switch many := mask.Count() >= rows/8; {
+	case many && q.table == nil:
+		q.estimate(out[:rows], blk.codes, blk.factors.along, blk.factors.scale)
+	case many:
+		for at := q.estimateTable(out[:rows], blk.packed, &blk.factors); at < rows; at++ {
+			out[at] = q.whole(blk.codes[at*q.words:][:q.words], &blk.factors, at)
+		}
+	case q.table == nil:
+		for at := range mask.All() {
+			q.estimate(out[at:at+1], blk.codes[at*q.words:], blk.factors.along[at:], blk.factors.scale[at:])
+		}
+	default:
+		for at := range mask.All() {
+			out[at] = q.whole(blk.codes[at*q.words:][:q.words], &blk.factors, at)
+		}
 	}
 	return rows
 }
@@ -126,8 +135,11 @@ func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, 
 	reach := q.reach(v.set.metric, b.least)
 	rows := min(blockRows, v.n-number*blockRows)
 	for at, estimate := range estimates[:rows] {
-		if estimate < reach || mask[at/64]>>(at%64)&1 == 0 ||
-			!q.may(estimate, reach, blk.codes[at*q.words:][:q.words], blk.factors[4*at:]) {
+		if estimate < reach || mask[at/64]>>(at%64)&1 == 0 {
+			continue
+		}
+		if q.table != nil && !q.mayTable(estimate, reach, &blk.factors, at) ||
+			q.table == nil && !q.may(estimate, reach, blk.codes[at*q.words:][:q.words], &blk.factors, at) {
 			continue
 		}
 		scored++

@@ -82,7 +82,7 @@ func (s *Set) Train() {
 		}
 		if i == len(s.blocks)-1 {
 			b = &block{ids: s.blocks[i].ids, revisions: s.blocks[i].revisions, vectors: s.blocks[i].vectors,
-				columns: s.blocks[i].columns, codes: b.codes, factors: b.factors}
+				columns: s.blocks[i].columns, codes: b.codes, factors: b.factors, packed: b.packed}
 		}
 		s.blocks[i] = b
 	}
@@ -94,7 +94,7 @@ func (s *Set) Train() {
 func (v *View) recode(c *coder, b *block, rest []float32) *block {
 	d := v.set.dimensions
 	coded := &block{ids: b.ids, revisions: b.revisions, vectors: b.vectors, columns: b.columns,
-		codes: make([]uint64, 0, c.words*len(b.ids)), factors: make([]float32, 0, 4*len(b.ids))}
+		codes: make([]uint64, 0, c.words*len(b.ids)), packed: make([]byte, 0, len(b.ids)/groupRows*groupBytes(c.words))}
 	for i := range b.ids {
 		c.encode(coded, b.vectors[i*d:][:d], rest)
 	}
@@ -126,7 +126,7 @@ func (v *View) noise() float64 {
 	rows := 0
 	for number, b := range v.blocks {
 		for i := range b.ids {
-			scale := float64(b.factors[4*i+1])
+			scale := float64(b.factors.scale[i])
 			if v.isDead(number*blockRows+i) || scale == 0 {
 				continue
 			}
