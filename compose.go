@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
@@ -287,6 +288,14 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 		option(o)
 		o.friends = !cfg.NoFriends
 	}
+}
+
+// WithEvents composes the outbox: what happens, as package hooks lists it, is told
+// to other services by signed web hooks.
+func WithEvents(cfg events.Config) Option {
+	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (*events.Events, error) {
+		return events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})
+	}, func(k *Kit, e *events.Events) { k.events = e })
 }
 
 // WithCapability composes a capability of the application's own. It is built

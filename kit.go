@@ -16,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
@@ -62,6 +63,7 @@ type Kit struct {
 	rating       *rating.Rating
 	multiplayer  *multiplayer.Multiplayer
 	matchmaking  *matchmaking.Matchmaking
+	events       *events.Events
 
 	capabilities []capability.Capability
 	table        []mount.Entry
@@ -131,6 +133,7 @@ var graph = []struct {
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
 	{matchmaking.Name, []string{audit.Name, multiplayer.Name}},
+	{events.Name, []string{audit.Name, email.Name, auth.Name, payments.Name, media.Name, multiplayer.Name}},
 }
 
 // New composes a backend. It checks all peers and configuration first and
@@ -255,6 +258,9 @@ func (k *Kit) Multiplayer() *multiplayer.Multiplayer { return k.multiplayer }
 
 // Matchmaking returns the composed capability, or nil.
 func (k *Kit) Matchmaking() *matchmaking.Matchmaking { return k.matchmaking }
+
+// Events returns the composed capability, or nil.
+func (k *Kit) Events() *events.Events { return k.events }
 
 // Database returns the binding DB, for the application's own rows: what runs
 // inside its InTx commits together with what capabilities write there.

@@ -12,6 +12,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/internal/mount"
 	"github.com/kitbackend/kit/jobs"
 )
@@ -173,6 +174,7 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 		if err != nil {
 			return fmt.Errorf("erasure by %s: %w", c.Name, err)
 		}
+		done.Removed += report[c.Name].Removed
 		report[c.Name] = done
 	}
 	if err := k.eraseKeys(ctx, userID); err != nil {
@@ -200,17 +202,21 @@ func (k *Kit) eraseKeys(ctx context.Context, userID string) error {
 	return nil
 }
 
-// erasing lists who erases, the last composed first and auth at the end.
+// erasing lists who erases, the last composed first and auth at the end. Events
+// comes once more behind it: the end of the account is an event too.
 func (k *Kit) erasing() (list []capability.Capability) {
-	var last []capability.Capability
+	var last, told []capability.Capability
 	for _, c := range slices.Backward(k.capabilities) {
 		switch {
 		case c.Erase == nil:
 		case c.Name == auth.Name:
 			last = append(last, c)
+		case c.Name == events.Name:
+			told = append(told, c)
+			list = append(list, c)
 		default:
 			list = append(list, c)
 		}
 	}
-	return append(list, last...)
+	return append(append(list, last...), told...)
 }

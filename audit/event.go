@@ -40,6 +40,9 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 	}
 	if entry.Actor == (Actor{}) {
 		entry.Actor = actorOf(origin)
+		if actor, ok := ctx.Value(actorKey{}).(Actor); ok {
+			entry.Actor = actor
+		}
 	}
 	if entry.Outcome == "" {
 		entry.Outcome = Succeeded
@@ -52,6 +55,14 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 		entry.Detail = detail
 	}
 	return entry, who, entry.check()
+}
+
+type actorKey struct{}
+
+// As returns a context whose events name an actor, unless they name one
+// themselves: for work that no request stands for, such as that of an operator.
+func As(ctx context.Context, actor Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
 }
 
 // actorOf returns the caller of a request, or the system outside of one.

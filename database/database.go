@@ -158,14 +158,17 @@ func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
 
 // Query returns the rows of a query. Outside a transaction it may only read.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	tx := d.current(ctx)
+	return d.query(ctx, d.current(ctx), func(ctx context.Context, conn Conn) (Cursor, error) { return conn.Query(ctx, query, args) })
+}
+
+func (d *DB) query(ctx context.Context, tx *transaction, start func(context.Context, Conn) (Cursor, error)) (*Rows, error) {
 	rows := &Rows{tx: tx}
 	if tx != nil {
 		tx.mu.Lock()
 		defer tx.mu.Unlock()
 	}
 	var err error
-	if rows.cursor, err = d.open(ctx, tx, query, args); err != nil {
+	if rows.cursor, err = d.open(ctx, tx, start); err != nil {
 		return nil, err
 	}
 	switch {
@@ -178,17 +181,17 @@ func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error
 }
 
 // open starts a query in tx, which is locked, or outside a transaction.
-func (d *DB) open(ctx context.Context, tx *transaction, query string, args []any) (Cursor, error) {
+func (d *DB) open(ctx context.Context, tx *transaction, start func(context.Context, Conn) (Cursor, error)) (Cursor, error) {
 	if tx == nil {
 		if err := d.outside(); err != nil {
 			return nil, err
 		}
-		return d.engine.Query(ctx, query, args)
+		return start(ctx, d.engine)
 	}
 	if err := tx.check(); err != nil {
 		return nil, err
 	}
-	cursor, err := tx.conn.Query(ctx, query, args)
+	cursor, err := start(ctx, tx.conn)
 	if err != nil {
 		tx.fail(err)
 	}

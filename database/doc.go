@@ -8,6 +8,8 @@
 // On SQLite transactions that come in at the same time share a commit, one disk sync for all; each still fails or
 // succeeds by itself, and returns when the shared commit is on the disk. One process may open a file.
 //
+// Code for database/sql joins a transaction by [DB.SQL].
+//
 // # Rules of callbacks
 //
 // A callback may run more than once: after a conflict or a deadlock on PostgreSQL, after a neighbour in a shared commit

@@ -39,3 +39,19 @@ type Cursor interface {
 	// Close ends the walk and returns what the database refused. It is called once.
 	Close() error
 }
+
+// SQLConn is what the Conn of a transaction has beside, so that [DB.SQL] can lend it.
+type SQLConn interface {
+	Conn
+	// QuerySQL is Query with a cursor that is a [SQLCursor].
+	QuerySQL(ctx context.Context, query string, args []any) (Cursor, error)
+}
+
+// SQLCursor walks rows for database/sql.
+type SQLCursor interface {
+	Cursor
+	// Columns returns the names of the columns.
+	Columns() []string
+	// Values returns the columns of the row as nil, bool, int64, float64, string, []byte or time.Time.
+	Values() ([]any, error)
+}

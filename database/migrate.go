@@ -34,8 +34,12 @@ type migration struct {
 var migrationName = regexp.MustCompile(`^((\d{4})_[a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql$`)
 
 // Migrate brings the schema up to date, set after set, each file in a transaction of its own. Nodes that start at once
-// wait for one another. It refuses file numbers with gaps or duplicates, files that changed after they were applied,
-// and a database that knows files which these sets do not, as that of a newer version would.
+// wait for one another. It refuses file numbers with gaps or duplicates, and files that changed after they were applied.
+//
+// A database may be newer: while a new version is rolled out, nodes of the old one run, and start, on its schema. So a
+// new file changes nothing that the version before reads or writes: it adds tables and indexes, and columns with a
+// default. One that must, such as one that drops what has not been used since file 0007, says so by the end of its name,
+// _needs_0007: then Migrate refuses on nodes that do not know file 0007.
 //
 // Table definitions are adapted: on SQLite every table becomes STRICT and BIGINT, SMALLINT, BOOLEAN, DOUBLE PRECISION
 // and BYTEA become the types SQLite has; on PostgreSQL TEXT columns get COLLATE "C", the order of bytes.
@@ -73,7 +77,7 @@ func (d *DB) Migrate(ctx context.Context, sets ...Migrations) error {
 		return err
 	}
 	for i, set := range sets {
-		for _, file := range files[i][len(applied[set.Name]):] {
+		for _, file := range files[i][min(len(files[i]), len(applied[set.Name])):] {
 			if err := d.apply(ctx, set, file); err != nil {
 				return fmt.Errorf("database: migration %s/%s: %w", set.Name, file.name, err)
 			}
@@ -155,11 +159,26 @@ func (m Migrations) verify(files []migration, applied map[string]string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(applied)) {
-		if !known[name] {
+		if !known[name] && !tolerated(name, len(files)) {
 			errs = append(errs, fmt.Errorf("database: migration %s/%s is applied but unknown to this version, which is older", m.Name, name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+var migrationNeeds = regexp.MustCompile(`_needs_(\d{4})$`)
+
+// tolerated reports whether a version with this many files may work on a database that has a file of a newer one.
+func tolerated(name string, files int) bool {
+	if number, err := strconv.Atoi(name[:min(len(name), 4)]); err != nil || number <= files {
+		return false
+	}
+	needs := migrationNeeds.FindStringSubmatch(name)
+	if needs == nil {
+		return true
+	}
+	least, _ := strconv.Atoi(needs[1])
+	return least <= files
 }
 
 func createMigrations(ctx context.Context, d *DB) error {

@@ -58,6 +58,39 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
+// While a new version is rolled out, nodes of the old one start on its schema,
+// unless it says that it needs more.
+func TestOlderCodeStartsOnANewerSchema(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		files := fstest.MapFS{}
+		migrate := func() error {
+			return db.Migrate(t.Context(), database.Migrations{Name: "rolling", FS: files})
+		}
+		add := func(name, text string) {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+			if err := migrate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add("0001_a.sql", "CREATE TABLE rolling (id TEXT);")
+		add("0002_b.sql", "ALTER TABLE rolling ADD COLUMN n BIGINT NOT NULL DEFAULT 0;")
+		delete(files, "0002_b.sql")
+		if err := migrate(); err != nil {
+			t.Fatalf("the version before does not start: %v", err)
+		}
+		files["0002_b.sql"] = &fstest.MapFile{Data: []byte("ALTER TABLE rolling ADD COLUMN n BIGINT NOT NULL DEFAULT 0;")}
+		add("0003_drop_needs_0002.sql", "ALTER TABLE rolling DROP COLUMN id;")
+		delete(files, "0003_drop_needs_0002.sql")
+		if err := migrate(); err != nil {
+			t.Fatalf("a version that knows what is needed does not start: %v", err)
+		}
+		delete(files, "0002_b.sql")
+		if err := migrate(); err == nil || !strings.Contains(err.Error(), "0003_drop_needs_0002 is applied but unknown") {
+			t.Errorf("a version that is too old: %v", err)
+		}
+	})
+}
+
 func TestMigrateRefuses(t *testing.T) {
 	good := map[string]string{"0001_a.sql": "CREATE TABLE a (id TEXT);", "0002_b.sql": "CREATE TABLE b (id TEXT);"}
 	with := func(name, text string) map[string]string {
@@ -81,7 +114,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{"a strange name", with("3_c.sql", "SELECT 1;"), "3_c.sql: want NNNN_name.sql"},
 		{"half a pair", with("0003_c.sqlite.sql", "SELECT 1;"), "0003_c: want either one file or a pair"},
 		{"a pair and a common file", with("0002_b.postgres.sql", "SELECT 1;"), "0002_b: want either one file or a pair"},
-		{"older code", without("0002_b.sql"), "0002_b is applied but unknown to this version"},
+		{"code without an earlier file", map[string]string{"0001_x.sql": "SELECT 1;"}, "0001_a is applied but unknown to this version"},
 		{"a renamed file", map[string]string{"0001_a.sql": good["0001_a.sql"], "0002_c.sql": good["0002_b.sql"]}, "0002_b is applied but unknown"},
 		{"SQL that fails", with("0003_c.sql", "CREATE TABLE c (id TEXT); CREATE TABLE a (id TEXT);"), "0003_c"},
 	}

@@ -27,7 +27,7 @@ func (r *Row) Scan(dest ...any) (err error) {
 		tx.mu.Lock()
 		defer tx.mu.Unlock()
 	}
-	cursor, err := r.db.open(r.ctx, tx, r.query, r.args)
+	cursor, err := r.db.open(r.ctx, tx, func(ctx context.Context, conn Conn) (Cursor, error) { return conn.Query(ctx, r.query, r.args) })
 	if err != nil {
 		return err
 	}

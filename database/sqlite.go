@@ -339,6 +339,11 @@ func (c sqliteConn) Query(ctx context.Context, query string, args []any) (Cursor
 	return cursor, nil
 }
 
+// QuerySQL is Query: every cursor can be lent.
+func (c sqliteConn) QuerySQL(ctx context.Context, query string, args []any) (Cursor, error) {
+	return c.Query(ctx, query, args)
+}
+
 func (c sqliteConn) query(ctx context.Context, query string, args []any) (*sqliteCursor, error) {
 	stmt, err := c.Prepare(query)
 	if err != nil {
@@ -374,6 +379,10 @@ func (c *sqliteCursor) Next() bool {
 }
 
 func (c *sqliteCursor) Scan(dest ...any) error { return c.stmt.Scan(dest) }
+
+func (c *sqliteCursor) Columns() []string { return c.stmt.Columns() }
+
+func (c *sqliteCursor) Values() ([]any, error) { return c.stmt.Values(), nil }
 
 // Close runs a writing statement to its end, because only there SQLite checks foreign keys.
 func (c *sqliteCursor) Close() error {

@@ -29,6 +29,7 @@ type transaction struct {
 	mu     sync.Mutex // held while a statement runs: a transaction has one connection
 	conn   Conn       // nil when no run is under way
 	rows   *Rows      // the last ones of this run
+	lent   *lending   // nil unless this run was lent to database/sql
 	now    time.Time
 	after  []func()
 	failed error // the first refused statement or joined callback: the transaction can only roll back
@@ -75,6 +76,7 @@ func (t *transaction) run(ctx context.Context, conn Conn, fn func(context.Contex
 		defer t.db.occupy(inCallback)()
 	}
 	defer func() {
+		t.endLending()
 		if failed := t.end(); err == nil && failed != nil {
 			err = fmt.Errorf("database: the callback went on after: %w", failed)
 		}

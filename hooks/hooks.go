@@ -60,18 +60,51 @@ func New() *Hooks {
 			h.OnPanic(hook, value)
 		}
 	}
-	h.UserCreated.init("user_created", report)
-	h.UserUpdated.init("user_updated", report)
-	h.UserDeleted.init("user_deleted", report)
-	h.SessionStarted.init("session_started", report)
-	h.SessionUsed.init("session_used", report)
-	h.SessionEnded.init("session_ended", report)
-	h.EntitlementsChanged.init("entitlements_changed", report)
-	h.MatchEnded.init("match_ended", report)
-	h.MailSuppressed.init("mail_suppressed", report)
-	h.MailUnsubscribed.init("mail_unsubscribed", report)
-	h.MediaReady.init("media_ready", report)
+	for _, hook := range h.list() {
+		hook.at.init(hook.name, report)
+	}
 	return h
+}
+
+// named is a hook and what it is called.
+type named struct {
+	name string
+	at   interface {
+		Any
+		init(name string, report func(string, any))
+	}
+}
+
+// list names every hook.
+func (h *Hooks) list() []named {
+	return []named{
+		{"user_created", &h.UserCreated},
+		{"user_updated", &h.UserUpdated},
+		{"user_deleted", &h.UserDeleted},
+		{"session_started", &h.SessionStarted},
+		{"session_used", &h.SessionUsed},
+		{"session_ended", &h.SessionEnded},
+		{"entitlements_changed", &h.EntitlementsChanged},
+		{"match_ended", &h.MatchEnded},
+		{"mail_suppressed", &h.MailSuppressed},
+		{"mail_unsubscribed", &h.MailUnsubscribed},
+		{"media_ready", &h.MediaReady},
+	}
+}
+
+// Any is a hook whose event may be of any type, for code that treats all alike.
+type Any interface {
+	// Name is that of the hook in lower case, such as "user_created".
+	Name() string
+	// InAny is [Hook.In] for functions that take any event.
+	InAny(f func(ctx context.Context, event any) error)
+}
+
+// Each calls f for every hook, in the order of the list.
+func (h *Hooks) Each(f func(Any)) {
+	for _, hook := range h.list() {
+		f(hook.at)
+	}
 }
 
 // UserCreated says that an account was made.
@@ -155,6 +188,14 @@ type Hook[T any] struct {
 }
 
 func (h *Hook[T]) init(name string, report func(string, any)) { h.name, h.report = name, report }
+
+// Name is that of the hook in lower case, such as "user_created".
+func (h *Hook[T]) Name() string { return h.name }
+
+// InAny is [Hook.In] for functions that take any event.
+func (h *Hook[T]) InAny(f func(ctx context.Context, event any) error) {
+	h.In(func(ctx context.Context, event T) error { return f(ctx, event) })
+}
 
 // In adds a function that runs inside the transaction of the change. Its error
 // refuses the operation and rolls everything back.

@@ -3,6 +3,10 @@ package hooks_test
 import (
 	"context"
 	"errors"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kitbackend/kit/database"
@@ -101,4 +105,20 @@ func count(t *testing.T, db *database.DB) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func TestEveryHookIsListed(t *testing.T) {
+	h := hooks.New()
+	var names []string
+	h.Each(func(hook hooks.Any) { names = append(names, hook.Name()) })
+	fields := reflect.TypeFor[hooks.Hooks]()
+	var want []string
+	for i := range fields.NumField() {
+		if fields.Field(i).Name != "OnPanic" {
+			want = append(want, strings.ToLower(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(fields.Field(i).Name, "${1}_$2")))
+		}
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("listed %v, want %v", names, want)
+	}
 }

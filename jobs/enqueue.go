@@ -115,7 +115,7 @@ func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time,
 // by itself and is not repeated should it fail. It joins the transaction in ctx. Nothing under the key is no error.
 func (q *Queue) CancelAlarm(ctx context.Context, binding, key string) error {
 	if !q.Has(binding) {
-		return ErrUnknownBinding
+		return fmt.Errorf("%w %s", ErrUnknownBinding, binding)
 	}
 	if err := checkKey(key); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (q *Queue) CancelAlarm(ctx context.Context, binding, key string) error {
 func (q *Queue) newRow(binding string, payload any) (row, error) {
 	b, ok := q.binding(binding)
 	if !ok {
-		return row{}, ErrUnknownBinding
+		return row{}, fmt.Errorf("%w %s", ErrUnknownBinding, binding)
 	}
 	text, err := json.Marshal(payload)
 	if err != nil {

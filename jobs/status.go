@@ -36,17 +36,53 @@ type Status struct {
 // Job returns the status of a job; ok is false when it never was or has been swept: completed and cancelled jobs after
 // a day, discarded ones after 14.
 func (q *Queue) Job(ctx context.Context, id string) (status Status, ok bool, err error) {
-	return database.Get(ctx, q.db, func(s database.Scanner) (Status, error) {
-		var v Status
-		var runAt, createdAt, finishedAt int64
-		err := s.Scan(&v.ID, &v.Binding, &v.Key, &v.State, &v.Attempt, &v.MaxAttempts, &runAt, &createdAt, &finishedAt, &v.LastError)
-		v.RunAt, v.CreatedAt = time.UnixMilli(runAt).UTC(), time.UnixMilli(createdAt).UTC()
-		if finishedAt > 0 {
-			v.FinishedAt = time.UnixMilli(finishedAt).UTC()
-		}
-		return v, err
-	}, `SELECT id, binding, key, state, attempt, max_attempts, run_at, created_at, finished_at, last_error
-		FROM kit_job WHERE id = $1`, id)
+	return database.Get(ctx, q.db, scanStatus, `SELECT `+statusColumns+` FROM kit_job WHERE id = $1`, id)
+}
+
+const statusColumns = `id, binding, key, state, attempt, max_attempts, run_at, created_at, finished_at, last_error`
+
+func scanStatus(s database.Scanner) (v Status, err error) {
+	var runAt, createdAt, finishedAt int64
+	err = s.Scan(&v.ID, &v.Binding, &v.Key, &v.State, &v.Attempt, &v.MaxAttempts, &runAt, &createdAt, &finishedAt, &v.LastError)
+	v.RunAt, v.CreatedAt = time.UnixMilli(runAt).UTC(), time.UnixMilli(createdAt).UTC()
+	if finishedAt > 0 {
+		v.FinishedAt = time.UnixMilli(finishedAt).UTC()
+	}
+	return v, err
+}
+
+// Filter selects jobs; zero fields select all.
+type Filter struct {
+	Binding string
+	State   State
+}
+
+// maxListed bounds one page of List.
+const maxListed = 200
+
+// List returns jobs, newest first: at most limit of those with an id below one, "" for the newest; a limit outside of
+// 1 to 200 becomes 200. It is for operators: where few jobs match it reads many.
+func (q *Queue) List(ctx context.Context, f Filter, below string, limit int) ([]Status, error) {
+	if limit < 1 || limit > maxListed {
+		limit = maxListed
+	}
+	return database.All(ctx, q.db, scanStatus, `SELECT `+statusColumns+` FROM kit_job
+		WHERE (CAST($1 AS TEXT) = '' OR binding = $1) AND (CAST($2 AS TEXT) = '' OR state = $2) AND (CAST($3 AS TEXT) = '' OR id < $3)
+		ORDER BY id DESC LIMIT $4`, f.Binding, string(f.State), below, limit)
+}
+
+// Retry makes a job due now and counts its attempts anew: one that was discarded or cancelled, or one that waits. ok is
+// false for any other, and for one whose key a newer job holds. It joins the transaction in ctx.
+func (q *Queue) Retry(ctx context.Context, id string) (ok bool, err error) {
+	now := q.now().UnixMilli()
+	n, err := q.db.Exec(ctx, `UPDATE kit_job SET state = 'available', holds_key = key <> '', run_at = $2, attempt = 0,
+			finished_at = 0
+		WHERE id = $1 AND state IN ('available', 'discarded', 'cancelled') AND NOT EXISTS (SELECT 1 FROM kit_job AS other
+			WHERE other.binding = kit_job.binding AND other.key = kit_job.key AND other.holds_key AND other.id <> kit_job.id)`, id, now)
+	if ok = n == 1; ok {
+		q.wake(ctx, now)
+	}
+	return ok, err
 }
 
 // Stats counts the jobs of all bindings.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kitbackend/kit/auth"
 )
 
 // Client calls the kit as somebody.
@@ -18,6 +20,13 @@ type Client struct {
 	handler http.Handler
 	// before puts the caller's proof on a request.
 	before func(*http.Request)
+	// after is what With changes of it.
+	after func(*http.Request)
+	// base is the base URL of the kit, whose own the session of a Browser is.
+	base    string
+	auth    *auth.Auth
+	session *auth.Session
+	jar     *jar // nil without Via
 }
 
 // Response is what came back.
@@ -53,10 +62,12 @@ func (k *Kit) Browser(userID string) *Client {
 	k.must(k.Auth().EnsureUser(ctx, userID))
 	session, err := k.Auth().CreateSession(ctx, userID)
 	k.must(err)
-	return k.client(func(r *http.Request) {
+	c := k.client(func(r *http.Request) {
 		r.AddCookie(k.Auth().SessionCookie(session))
 		r.Header.Set("X-CSRF-Token", k.Auth().CSRFToken(session))
 	})
+	c.auth, c.session = k.Auth(), &session
+	return c
 }
 
 // Bearing calls with this Authorization header.
@@ -65,7 +76,7 @@ func (k *Kit) Bearing(authorization string) *Client {
 }
 
 func (k *Kit) client(before func(*http.Request)) *Client {
-	return &Client{t: k.t, handler: k, before: before}
+	return &Client{t: k.t, handler: k, before: before, base: k.BaseURL()}
 }
 
 func (k *Kit) must(err error) {
@@ -78,14 +89,18 @@ func (k *Kit) must(err error) {
 // With returns a client that also sends a header, or, with an empty value,
 // leaves it out.
 func (c *Client) With(header, value string) *Client {
-	return &Client{t: c.t, handler: c.handler, before: func(r *http.Request) {
-		c.before(r)
+	with := *c
+	with.after = func(r *http.Request) {
+		if c.after != nil {
+			c.after(r)
+		}
 		if value == "" {
 			r.Header.Del(header)
 			return
 		}
 		r.Header.Set(header, value)
-	}}
+	}
+	return &with
 }
 
 // Get reads a path.
@@ -117,9 +132,18 @@ func (c *Client) Do(method, path string, body any) *Response {
 	if reader != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	if c.jar != nil {
+		c.jar.dress(r)
+	}
 	c.before(r)
+	if c.after != nil {
+		c.after(r)
+	}
 	rec := httptest.NewRecorder()
 	c.handler.ServeHTTP(rec, r)
+	if c.jar != nil {
+		c.jar.keep(rec.Header())
+	}
 	return &Response{Status: rec.Code, Header: rec.Header(), Body: rec.Body.Bytes(), t: c.t}
 }
 

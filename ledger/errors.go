@@ -29,3 +29,8 @@ type Shortfall struct {
 	Available int64 `json:"available"`
 	Required  int64 `json:"required"`
 }
+
+// noCurrency names what there is not.
+func noCurrency(code string) error {
+	return ErrCurrencyNotFound.Saying("There is no currency %.64q.", code)
+}

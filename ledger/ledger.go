@@ -329,7 +329,7 @@ func (l *Ledger) Accounts(ctx context.Context, f AccountFilter, page capability.
 
 func (l *Ledger) check(key AccountKey) error {
 	if _, ok := l.currencies[key.Currency]; !ok {
-		return ErrCurrencyNotFound
+		return noCurrency(key.Currency)
 	}
 	return capability.CheckUserID(key.UserID)
 }

@@ -73,7 +73,7 @@ func (op *operation) opened(payer, payee *Account) bool {
 func (op *operation) check(currencies map[string]Currency) error {
 	if !op.settles() {
 		if _, ok := currencies[op.currency]; !ok {
-			return ErrCurrencyNotFound
+			return noCurrency(op.currency)
 		}
 		if err := op.checkUsers(); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/outbound"
 )
 
 // TestLibrary opens the library to tests.
@@ -39,7 +40,7 @@ func (l *TestLibrary) Hurry(provider string, timeout time.Duration) {
 func (l *TestLibrary) Trim(ctx context.Context, keep int) error { return l.store.trimStates(ctx, keep) }
 
 // Public reports whether an address is one of the Internet.
-func Public(ip netip.Addr) bool { return public(ip) }
+func Public(ip netip.Addr) bool { return outbound.Public(ip) }
 
 // FetchClient is the client for a provider of these addresses.
 func FetchClient(addresses ...string) *http.Client { return newFetcher(addresses) }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kitbackend/kit/internal/outbound"
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
@@ -41,7 +42,7 @@ func newFetcher(addresses []string) *http.Client {
 		}
 	}
 	guarded := &net.Dialer{Timeout: fetchTimeout, Control: func(_, address string, _ syscall.RawConn) error {
-		if to, err := netip.ParseAddrPort(address); err != nil || !public(to.Addr()) {
+		if to, err := netip.ParseAddrPort(address); err != nil || !outbound.Public(to.Addr()) {
 			return fmt.Errorf("%w: %s is not a public address", errProviderDown, address)
 		}
 		return nil
@@ -65,27 +66,6 @@ func newFetcher(addresses []string) *http.Client {
 			IdleConnTimeout:        time.Minute,
 		}},
 	}
-}
-
-// reserved are the ranges that are not private by name and not public either.
-var reserved = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
-}
-
-// public reports whether an address is one of the Internet.
-func public(ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
-		return false
-	}
-	for _, prefix := range reserved {
-		if prefix.Contains(ip) {
-			return false
-		}
-	}
-	return true
 }
 
 // limited fails the reading of answers that are too large, whoever reads them.

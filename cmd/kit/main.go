@@ -1,10 +1,12 @@
-// Kit calls a service over its control plane, as the customer who holds a key.
+// Kit calls a service over its control plane, as the customer who holds a key, and
+// operates on its database, as the one who runs it.
 //
 //	kit keygen   -address URL -environment NAME -key FILE   draw the first key of a connection
 //	kit token    -key FILE METHOD URL [BODY]                mint the credential of one call
 //	kit call     -key FILE METHOD PATH [BODY]               make one call
 //	kit manifest -key FILE                                  show what the service composes
 //	kit routes   -key FILE                                  list its control-plane routes
+//	kit operate  -database DB -as NAME COMMAND              credit, disable, erase, retry; see package operate
 //
 // BODY is the text itself, @FILE, or - for standard input.
 package main
@@ -51,6 +53,7 @@ var commands = []command{
 	{"call", "METHOD PATH [BODY]", "make one call", (*program).call},
 	{"manifest", "", "show what the service composes", (*program).manifest},
 	{"routes", "", "list the control-plane routes", (*program).routes},
+	{"operate", "COMMAND", "work on the database: ledger, user, jobs", (*program).operate},
 }
 
 func (p *program) run(ctx context.Context, args []string) error {

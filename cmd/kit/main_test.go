@@ -18,8 +18,8 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// kit runs the command and returns what it printed.
-func kit(t *testing.T, stdin string, args ...string) (stdout string, err error) {
+// invoke runs the command and returns what it printed.
+func invoke(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := program{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs}
@@ -35,7 +35,7 @@ func TestStory(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key.json")
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := kit(t, "", args...)
+		out, err := invoke(t, "", args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{`{}`, "@" + file, "-"} {
-		_, err := kit(t, "{}", "call", "-key", key, "-scope", "keys:rotate", "POST", "/control-plane/keys", body)
+		_, err := invoke(t, "{}", "call", "-key", key, "-scope", "keys:rotate", "POST", "/control-plane/keys", body)
 		if err == nil || !strings.Contains(err.Error(), "kit/invalid_request") {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -95,7 +95,7 @@ func TestStory(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key.json")
-	if _, err := kit(t, "", "keygen", "-address", "http://localhost/control-plane", "-environment", "test", "-key", key); err != nil {
+	if _, err := invoke(t, "", "keygen", "-address", "http://localhost/control-plane", "-environment", "test", "-key", key); err != nil {
 		t.Fatal(err)
 	}
 	open := filepath.Join(dir, "open.json")
@@ -118,7 +118,7 @@ func TestMistakes(t *testing.T) {
 		"needs a method and an address": {"token", "-key", key, "GET"},
 		"flag provided but not defined": {"routes", "-verbose"},
 	} {
-		if _, err := kit(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := invoke(t, "", args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/kitbackend/kit/database"
@@ -209,6 +210,19 @@ func (c *conn) Query(ctx context.Context, query string, args []any) (database.Cu
 	return cursor{rows, c}, nil
 }
 
+// formats asks for the binary form of what Values decodes, and for text otherwise.
+var formats = pgx.QueryResultFormatsByOID{
+	pgtype.BoolOID: pgx.BinaryFormatCode, pgtype.ByteaOID: pgx.BinaryFormatCode,
+	pgtype.Int2OID: pgx.BinaryFormatCode, pgtype.Int4OID: pgx.BinaryFormatCode, pgtype.Int8OID: pgx.BinaryFormatCode, pgtype.OIDOID: pgx.BinaryFormatCode,
+	pgtype.Float4OID: pgx.BinaryFormatCode, pgtype.Float8OID: pgx.BinaryFormatCode,
+	pgtype.DateOID: pgx.BinaryFormatCode, pgtype.TimestampOID: pgx.BinaryFormatCode, pgtype.TimestamptzOID: pgx.BinaryFormatCode,
+}
+
+// QuerySQL is Query for [database.DB.SQL].
+func (c *conn) QuerySQL(ctx context.Context, query string, args []any) (database.Cursor, error) {
+	return c.Query(ctx, query, append([]any{formats}, args...))
+}
+
 func (c *conn) note(err error) error {
 	c.conflict = c.conflict || isConflict(err)
 	return classify(err)
@@ -223,4 +237,38 @@ type cursor struct {
 func (c cursor) Close() error {
 	c.Rows.Close()
 	return c.conn.note(c.Err())
+}
+
+func (c cursor) Columns() []string {
+	fields := c.FieldDescriptions()
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.Name
+	}
+	return names
+}
+
+// Values returns what came in binary form decoded, and text as it came.
+func (c cursor) Values() ([]any, error) {
+	types, fields, raw := c.Conn().TypeMap(), c.FieldDescriptions(), c.RawValues()
+	values := make([]any, len(raw))
+	for i, field := range fields {
+		if raw[i] == nil {
+			continue
+		}
+		if field.Format == pgx.TextFormatCode {
+			values[i] = string(raw[i])
+			continue
+		}
+		known, ok := types.TypeForOID(field.DataTypeOID)
+		if !ok {
+			return nil, fmt.Errorf("database: column %s is of an unknown type", field.Name)
+		}
+		value, err := known.Codec.DecodeDatabaseSQLValue(types, field.DataTypeOID, field.Format, raw[i])
+		if err != nil {
+			return nil, fmt.Errorf("database: column %s: %w", field.Name, err)
+		}
+		values[i] = value
+	}
+	return values, nil
 }

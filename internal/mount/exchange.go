@@ -22,6 +22,7 @@ import (
 const (
 	maxParam = 512
 	maxQuery = 8 << 10
+	maxAgent = 256
 )
 
 // row is one entry of the table as the router calls it.
@@ -83,7 +84,7 @@ func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 		RequestID: requestID(r.Header.Get("X-Request-Id"), x.start),
 		Method:    r.Method,
 		IP:        m.clientIP(r),
-		UserAgent: clip(r.UserAgent(), 256),
+		UserAgent: clip(r.UserAgent(), maxAgent),
 	}
 	if row != nil {
 		x.origin.Route = row.entry.Route.Path

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 
+	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -22,6 +23,24 @@ func (s *Stmt) Scan(dest []any) error {
 		}
 	}
 	return nil
+}
+
+// Columns returns the names of the columns.
+func (s *Stmt) Columns() []string {
+	names := make([]string, lib.Xsqlite3_column_count(s.c.tls, s.p))
+	for i := range names {
+		names[i] = libc.GoString(lib.Xsqlite3_column_name(s.c.tls, s.p, int32(i)))
+	}
+	return names
+}
+
+// Values returns the columns of the row as int64, float64, string, []byte or nil.
+func (s *Stmt) Values() []any {
+	values := make([]any, lib.Xsqlite3_data_count(s.c.tls, s.p))
+	for i := range values {
+		values[i] = s.value(int32(i))
+	}
+	return values
 }
 
 func (s *Stmt) scan(i int32, dest any) (err error) {

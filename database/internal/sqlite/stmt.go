@@ -86,10 +86,10 @@ func (c *Conn) prepare(query string) (*Stmt, error) {
 	s.readOnly = lib.Xsqlite3_stmt_readonly(c.tls, s.p) != 0
 	for i := range lib.Xsqlite3_bind_parameter_count(c.tls, s.p) {
 		name := libc.GoString(lib.Xsqlite3_bind_parameter_name(c.tls, s.p, i+1))
-		n, err := strconv.Atoi(strings.TrimPrefix(name, "$"))
+		n, err := strconv.Atoi(strings.TrimLeft(name, "$?")) // ?1 is what generators of code write
 		if err != nil || n < 1 {
 			s.finalize()
-			return nil, fmt.Errorf("sqlite: parameter %q, want $1 and so on", name)
+			return nil, fmt.Errorf("sqlite: parameter %q, want $1 or ?1 and so on", name)
 		}
 		s.params = append(s.params, n-1)
 		s.args = max(s.args, n)

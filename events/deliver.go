@@ -1,0 +1,293 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/secrets"
+)
+
+const (
+	deliverBinding = "EVENTS_DELIVER"
+	// deliverRuns bounds the runs that were cut off, as by a killed process; failed
+	// attempts are counted by the delivery.
+	deliverRuns = 100
+	// storeTimeout is what a run may take beside the attempt.
+	storeTimeout = time.Minute
+	// pauseAfter is how long a node leaves an endpoint alone after a failure, so
+	// that many deliveries do not wait for one that is down.
+	pauseAfter = 5 * time.Second
+	// maxAnswer is how much of an answer is read, in bytes: enough to use the
+	// connection again.
+	maxAnswer = 64 << 10
+	// maxWait bounds what Retry-After may ask for.
+	maxWait = 24 * time.Hour
+)
+
+// schedule is how long a delivery waits after each failed attempt, by the example
+// of the Standard Webhooks specification.
+var schedule = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+// Attempts is how often a delivery is tried, over about three days.
+const Attempts = 10
+
+// attempt is how one ended.
+type attempt struct {
+	status int
+	err    error // nil when the endpoint has taken the message
+	wait   time.Duration
+}
+
+// gone reports that the endpoint asks for no more messages.
+func (a attempt) gone() bool { return a.status == http.StatusGone }
+
+// runDelivery makes one attempt. The order of its steps lets it be killed
+// anywhere: at worst the endpoint is sent the message once more.
+func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
+	var t task
+	if err := json.Unmarshal(job.Payload, &t); err != nil {
+		return jobs.Permanent(err)
+	}
+	m, made, ok, err := e.store.pending(ctx, t.Endpoint, t.MessageID)
+	if err != nil || !ok {
+		return err // it was delivered, or the message is no more
+	}
+	to := e.endpoints[t.Endpoint]
+	if to == nil {
+		return e.giveUp(ctx, t, made, attempt{err: errors.New("no endpoint of this name is configured")})
+	}
+	status, _, err := e.store.endpoint(ctx, t.Endpoint)
+	if err != nil {
+		return err
+	}
+	if !status.DisabledAt.IsZero() {
+		return e.giveUp(ctx, t, made, attempt{err: errors.New("the endpoint was disabled")})
+	}
+	if left := to.paused(e.host.Now()); left > 0 {
+		return jobs.Snooze(left + rand.N(pauseAfter))
+	}
+	done := e.try(ctx, to, m)
+	if ctx.Err() != nil {
+		return ctx.Err() // the node stops, which says nothing about the endpoint
+	}
+	if done.err == nil {
+		return e.delivered(ctx, t, m, made+1, done)
+	}
+	to.failed(e.host.Now())
+	return e.failed(ctx, t, made+1, done)
+}
+
+func (e *endpoint) paused(now time.Time) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pause.Sub(now)
+}
+
+func (e *endpoint) failed(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pause = now.Add(pauseAfter)
+}
+
+// try posts a message.
+func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
+	body, err := json.Marshal(m.Message)
+	if err != nil {
+		return attempt{err: err}
+	}
+	keys, err := to.keys(ctx)
+	if err != nil {
+		return attempt{err: fmt.Errorf("there is no signing secret: %w", err)}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(body))
+	if err != nil {
+		return attempt{err: errors.New("the address is not one")}
+	}
+	at := strconv.FormatInt(e.host.Now().Unix(), 10)
+	r.Header = http.Header{
+		"Content-Type":      {"application/json"},
+		"User-Agent":        {"kit-events"},
+		"Webhook-Id":        {m.id},
+		"Webhook-Timestamp": {at},
+		"Webhook-Signature": {sign(keys, m.id, at, body)},
+	}
+	answer, err := to.client.Do(r)
+	if err != nil {
+		if at := new(url.Error); errors.As(err, &at) {
+			err = at.Err // the address may hold a token
+		}
+		return attempt{err: err}
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // the status has said all
+	done := attempt{status: answer.StatusCode}
+	if done.status < 200 || done.status > 299 {
+		done.err = fmt.Errorf("the endpoint answered %d", done.status)
+		done.wait = retryAfter(answer.Header.Get("Retry-After"), e.host.Now())
+	}
+	return done
+}
+
+// retryAfter reads seconds or a date, 0 when there is neither.
+func retryAfter(text string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxWait)
+}
+
+// sign returns the signatures of a message, one for each key.
+func sign(keys [][]byte, id, at string, body []byte) string {
+	list := make([]string, len(keys))
+	for i, key := range keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
+		list[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return strings.Join(list, " ")
+}
+
+// The secret of an endpoint, where the capability secrets keeps it.
+const (
+	secretBlock = "signing"
+	secretField = "secret"
+)
+
+func declaration(endpoint string) secrets.Secret {
+	return secrets.Secret{
+		Name:   Name + "-" + endpoint,
+		Blocks: []secrets.Block{{Name: secretBlock, Required: []string{secretField}}},
+		Check: func(blocks secrets.Blocks) error {
+			if fields, ok := blocks[secretBlock]; ok {
+				if _, err := signingKey(fields[secretField].Reveal()); err != nil {
+					return fmt.Errorf("The secret %w.", err) //nolint:staticcheck // it is shown as a sentence
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// keys returns what messages are signed with: the secret, and for a while after
+// its rotation the one before.
+func (e *endpoint) keys(ctx context.Context) ([][]byte, error) {
+	if e.handle == nil {
+		key, err := signingKey(e.Secret)
+		return [][]byte{key}, err
+	}
+	current, err := e.handle.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions := []secrets.Data{current}
+	if previous, ok, err := e.handle.Previous(ctx); err != nil {
+		return nil, err
+	} else if ok {
+		versions = append(versions, previous)
+	}
+	var keys [][]byte
+	for _, version := range versions {
+		fields, _ := version.Block(secretBlock)
+		key, err := signingKey(fields[secretField].Reveal())
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// delivered notes that the endpoint has taken a message.
+func (e *Events) delivered(ctx context.Context, t task, m message, made int64, done attempt) error {
+	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := e.store.settle(ctx, t, StateDelivered, made, done.status, "", e.host.DB.Now(ctx)); err != nil {
+			return err
+		}
+		if err := e.store.recover(ctx, t.Endpoint); err != nil {
+			return err
+		}
+		if m.Type == typeUserDeleted { // nothing is to be left of the user
+			return e.store.removeTold(ctx, t.MessageID)
+		}
+		return nil
+	})
+}
+
+// failed notes a failed attempt, and decides what becomes of the delivery and of
+// the endpoint.
+func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) error {
+	var state State
+	var reason string // why the endpoint is disabled
+	err := e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		now := e.host.DB.Now(ctx)
+		since, err := e.store.noteTrouble(ctx, t.Endpoint, now)
+		if err != nil {
+			return err
+		}
+		state, reason = StatePending, ""
+		switch {
+		case done.gone():
+			reason = "the endpoint answered 410"
+		case now.Sub(since) >= e.cfg.DisableAfter:
+			reason = fmt.Sprintf("every attempt has failed for %v", e.cfg.DisableAfter)
+		}
+		if made >= Attempts || reason != "" {
+			state = StateFailed
+		}
+		if err := e.store.settle(ctx, t, state, made, done.status, done.err.Error(), now); err != nil || reason == "" {
+			return err
+		}
+		return e.disable(ctx, t.Endpoint, reason)
+	})
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		e.host.Log.WarnContext(ctx, "events: endpoint disabled; fix it, then call Enable and Replay",
+			slog.String("endpoint", t.Endpoint), slog.String("reason", reason))
+	}
+	if state == StateFailed {
+		return nil
+	}
+	pause := schedule[min(made, int64(len(schedule)))-1]
+	pause += rand.N(pause/5 + 1)
+	return jobs.Snooze(max(pause, done.wait))
+}
+
+// giveUp ends a delivery that has not succeeded.
+func (e *Events) giveUp(ctx context.Context, t task, made int64, done attempt) error {
+	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
+		return e.store.settle(ctx, t, StateFailed, made, done.status, done.err.Error(), e.host.DB.Now(ctx))
+	})
+}
+
+// disable stops deliveries to an endpoint.
+func (e *Events) disable(ctx context.Context, endpoint, reason string) error {
+	if err := e.store.disable(ctx, endpoint, reason, e.host.DB.Now(ctx)); err != nil {
+		return err
+	}
+	return e.audit.Record(ctx, audit.Event{Action: "events/endpoint_disabled", Subject: audit.Target{Type: "endpoint", ID: endpoint},
+		Detail: map[string]string{"reason": reason}})
+}

@@ -1,0 +1,134 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/hooks"
+)
+
+// lifePage is how many messages an export or an erasure handles at once.
+const lifePage = 200
+
+// of lists the subjects that a person is.
+func of(person capability.Person) []string {
+	list := []string{person.ID}
+	for _, address := range person.Emails {
+		list = append(list, byMail(address))
+	}
+	return list
+}
+
+// exported is a message in an export.
+type exported struct {
+	ID string `json:"id"`
+	Message
+}
+
+// export emits the messages about a person; of a match only the person's own place.
+func (e *Events) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
+	return e.each(ctx, person, func(list []message) error {
+		for _, m := range list {
+			data, _, err := split(m, person.ID)
+			if err != nil {
+				return err
+			}
+			m.Data = data
+			if err := emit("message", exported{m.id, m.Message}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// erase removes the messages about a person. A match stays without the person's
+// place; a user.deleted that is still to be told stays until it is.
+func (e *Events) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
+	var done capability.Erasure
+	err := e.each(ctx, person, func(list []message) error {
+		var removed int64
+		waits := false
+		err := e.host.DB.InTx(ctx, func(ctx context.Context) error {
+			removed, waits = 0, false
+			for _, m := range list {
+				gone, err := e.eraseOne(ctx, person, m)
+				if err != nil {
+					return err
+				}
+				if removed++; !gone {
+					removed, waits = removed-1, true
+				}
+			}
+			return nil
+		})
+		done.Removed += removed
+		if waits {
+			done.Kept = []capability.Kept{{What: "the message user.deleted", Why: "other services are still to be told; it goes once they are"}}
+		}
+		return err
+	})
+	return done, err
+}
+
+func (e *Events) eraseOne(ctx context.Context, person capability.Person, m message) (gone bool, err error) {
+	if m.Type == typeUserDeleted {
+		if err := e.store.removeTold(ctx, m.id); err != nil {
+			return false, err
+		}
+		waits, err := e.store.exists(ctx, m.id)
+		return !waits, err
+	}
+	_, others, err := split(m, person.ID)
+	if err != nil {
+		return false, err
+	}
+	if others == nil {
+		return true, e.store.remove(ctx, []string{m.id})
+	}
+	return true, e.store.replace(ctx, m.id, string(others), person.ID)
+}
+
+// split returns what of a message's data is about the user, and what is about
+// others, nil where there is nothing.
+func split(m message, userID string) (own, others json.RawMessage, err error) {
+	if m.Type != typeMatchEnded {
+		return m.Data, nil, nil
+	}
+	var match hooks.MatchEnded
+	if err := json.Unmarshal(m.Data, &match); err != nil {
+		return nil, nil, err
+	}
+	rank := match.Ranks[userID]
+	if delete(match.Ranks, userID); len(match.Ranks) > 0 {
+		if others, err = json.Marshal(match); err != nil {
+			return nil, nil, err
+		}
+	}
+	match.Ranks = map[string]int{userID: rank}
+	own, err = json.Marshal(match)
+	return own, others, err
+}
+
+// each hands over the messages about a person, page by page, each once a subject.
+func (e *Events) each(ctx context.Context, person capability.Person, f func([]message) error) error {
+	for _, subject := range of(person) {
+		for after := ""; ; {
+			list, err := e.store.about(ctx, subject, after, lifePage)
+			if err != nil {
+				return err
+			}
+			if len(list) > 0 {
+				if err := f(list); err != nil {
+					return err
+				}
+				after = list[len(list)-1].id
+			}
+			if len(list) < lifePage {
+				break
+			}
+		}
+	}
+	return nil
+}

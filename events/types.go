@@ -1,0 +1,64 @@
+package events
+
+import (
+	"encoding/json"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// State says how far a delivery is.
+type State string
+
+// The states of a delivery.
+const (
+	StatePending   State = "pending"
+	StateDelivered State = "delivered"
+	// StateFailed was given up, or happened while the endpoint was disabled;
+	// [Events.Replay] sends it again.
+	StateFailed State = "failed"
+)
+
+// Delivery is the way of one message to one endpoint.
+type Delivery struct {
+	MessageID string          `json:"messageId"`
+	Endpoint  string          `json:"endpoint"`
+	Type      string          `json:"type"`
+	State     State           `json:"state"`
+	Attempts  int64           `json:"attempts"`
+	CreatedAt capability.Time `json:"createdAt"`
+	UpdatedAt capability.Time `json:"updatedAt"`
+	// LastStatus is the HTTP status of the last answer, 0 without one.
+	LastStatus int64  `json:"lastStatus,omitempty"`
+	LastError  string `json:"lastError,omitempty"`
+}
+
+// EndpointStatus is what is known of a configured endpoint.
+type EndpointStatus struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+	// FailingSince is when the first of the failures came that nothing good has
+	// followed; zero when the last delivery succeeded.
+	FailingSince capability.Time `json:"failingSince,omitzero"`
+	// DisabledAt is zero while the endpoint is served.
+	DisabledAt capability.Time `json:"disabledAt,omitzero"`
+	Reason     string          `json:"reason,omitempty"`
+	// Pending and Failed count deliveries, 10,000 at most.
+	Pending int64 `json:"pending"`
+	Failed  int64 `json:"failed"`
+}
+
+// Message is the body that an endpoint is sent.
+type Message struct {
+	// Type is one of [Types].
+	Type string `json:"type"`
+	// Timestamp is when the change was made.
+	Timestamp capability.Time `json:"timestamp"`
+	// Data is the event of package hooks.
+	Data json.RawMessage `json:"data"`
+}
+
+// message is a stored one.
+type message struct {
+	Message
+	id string
+}

@@ -1,0 +1,217 @@
+// Package operate is what an operator of a kit does from a shell: credit and
+// debit, lock a user out or erase one, look a ref of the ledger up, list jobs and
+// retry them.
+//
+// An application puts it into its own program, where all its hooks and
+// capabilities are, and so has commands that no HTTP route needs to offer:
+//
+//	if len(os.Args) > 1 && os.Args[1] == "operate" {
+//		return operate.Run(ctx, k, operate.Options{As: os.Getenv("USER"), Out: os.Stdout}, os.Args[2:])
+//	}
+//
+// The command cmd/kit runs the same on a database alone. What changes something is
+// recorded by audit, with the operator as the actor.
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/ledger"
+)
+
+// Options say who operates and where results go.
+type Options struct {
+	// As names the operator on the audit trail; required.
+	As string
+	// Out gets results as JSON.
+	Out io.Writer
+}
+
+// ErrUsage is the error of a command that was not understood; its text lists the
+// commands.
+var ErrUsage = errors.New(`the commands are:
+  ledger credit [-memo TEXT] USER CURRENCY AMOUNT REF
+  ledger debit  [-memo TEXT] USER CURRENCY AMOUNT REF
+  ledger find REF
+  user show|disable|enable|erase|erasure USER
+  jobs list [-state STATE] [-binding NAME] [-limit N]
+  jobs retry ID...`)
+
+// command is one verb.
+type command struct {
+	least, most int // arguments
+	run         func(*call) error
+}
+
+var commands = map[string]command{
+	"ledger credit": {4, 4, func(c *call) error { return c.move((*ledger.Ledger).StaffCredit) }},
+	"ledger debit":  {4, 4, func(c *call) error { return c.move((*ledger.Ledger).StaffDebit) }},
+	"ledger find":   {1, 1, (*call).find},
+	"user show":     {1, 1, (*call).show},
+	"user disable":  {1, 1, func(c *call) error { return c.lock(false) }},
+	"user enable":   {1, 1, func(c *call) error { return c.lock(true) }},
+	"user erase":    {1, 1, (*call).erase},
+	"user erasure":  {1, 1, (*call).erasure},
+	"jobs list":     {0, 0, (*call).jobs},
+	"jobs retry":    {1, 100, (*call).retry},
+}
+
+// call is one run of a command.
+type call struct {
+	ctx                  context.Context
+	k                    *kit.Kit
+	out                  io.Writer
+	args                 []string
+	memo, state, binding string
+	limit                int
+}
+
+// Run runs one command. Refusals are those of the operations; a command that was
+// not understood is [ErrUsage].
+func Run(ctx context.Context, k *kit.Kit, o Options, args []string) error {
+	if o.As == "" {
+		return errors.New("operate: the operator has no name")
+	}
+	if len(args) < 2 {
+		return ErrUsage
+	}
+	verb, known := commands[args[0]+" "+args[1]]
+	if !known {
+		return ErrUsage
+	}
+	c := &call{ctx: audit.As(ctx, audit.Actor{Kind: audit.Operator, ID: o.As}), k: k, out: o.Out}
+	flags := flag.NewFlagSet("operate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&c.memo, "memo", "", "")
+	flags.StringVar(&c.state, "state", "", "")
+	flags.StringVar(&c.binding, "binding", "", "")
+	flags.IntVar(&c.limit, "limit", 0, "")
+	if err := flags.Parse(args[2:]); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrUsage)
+	}
+	if c.args = flags.Args(); len(c.args) < verb.least || len(c.args) > verb.most {
+		return ErrUsage
+	}
+	return verb.run(c)
+}
+
+func (c *call) print(value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%s\n", text)
+	return err
+}
+
+var (
+	errNoLedger = errors.New("there is no ledger")
+	errNoAuth   = errors.New("there are no users: auth is not composed")
+)
+
+func (c *call) move(operation func(*ledger.Ledger, context.Context, ledger.Entry) (ledger.Transaction, error)) error {
+	if c.k.Ledger() == nil {
+		return errNoLedger
+	}
+	amount, err := strconv.ParseInt(c.args[2], 10, 64)
+	if err != nil {
+		return fmt.Errorf("the amount %q is no whole number of minor units", c.args[2])
+	}
+	t, err := operation(c.k.Ledger(), c.ctx, ledger.Entry{
+		UserID: c.args[0], Currency: c.args[1], Amount: amount, Ref: c.args[3], Memo: c.memo})
+	if err != nil {
+		return err
+	}
+	return c.print(t)
+}
+
+func (c *call) find() error {
+	if c.k.Ledger() == nil {
+		return errNoLedger
+	}
+	t, ok, err := c.k.Ledger().Find(c.ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("the ledger has no transaction under %q", c.args[0])
+	}
+	return c.print(t)
+}
+
+func (c *call) show() error {
+	if c.k.Auth() == nil {
+		return errNoAuth
+	}
+	user, err := c.k.Auth().User(c.ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	return c.print(user)
+}
+
+func (c *call) lock(open bool) error {
+	if c.k.Auth() == nil {
+		return errNoAuth
+	}
+	change := c.k.Auth().DisableUser
+	if open {
+		change = c.k.Auth().EnableUser
+	}
+	if err := change(c.ctx, c.args[0]); err != nil {
+		return err
+	}
+	return c.show()
+}
+
+// erase asks for the erasure; a job of the application does it.
+func (c *call) erase() error {
+	err := c.k.Database().InTx(c.ctx, func(ctx context.Context) error {
+		if err := c.k.EraseUser(ctx, c.args[0]); err != nil {
+			return err
+		}
+		return c.k.Audit().Record(ctx, audit.Event{Action: "kit/erasure_requested", Subject: audit.Target{Type: "user", ID: c.args[0]}})
+	})
+	if err != nil {
+		return err
+	}
+	return c.erasure()
+}
+
+func (c *call) erasure() error {
+	erasure, err := c.k.Erasure(c.ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	return c.print(erasure)
+}
+
+func (c *call) jobs() error {
+	list, err := c.k.ListJobs(c.ctx, jobs.Filter{Binding: c.binding, State: jobs.State(c.state)}, c.limit)
+	if err != nil {
+		return err
+	}
+	return c.print(list)
+}
+
+func (c *call) retry() error {
+	for _, id := range c.args {
+		ok, err := c.k.RetryJob(c.ctx, id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("job %s is not there, runs, is done, or has a newer one in its place", id)
+		}
+	}
+	return c.print(map[string]int{"retried": len(c.args)})
+}
