@@ -209,7 +209,7 @@ func (l *library) userOfAddress(c *call, mail string, n auth.NewUser) (user auth
 	n.Email, n.EmailVerified = mail, true
 	user, err = l.newUser(c, n)
 	if errors.Is(err, auth.ErrEmailTaken) { // by one who was faster: his next try finds it
-		err = errUnavailable.because(err)
+		err = errUnavailable.Because(err)
 	}
 	return user, true, err
 }

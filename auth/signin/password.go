@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -194,7 +195,7 @@ func (l *library) signInEmail(c *call) (any, error) {
 
 // signInPassword signs in who knows the password of an account, which was named
 // by its address or by its user name.
-func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *Error) (any, error) {
+func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *capability.Error) (any, error) {
 	target, err := l.target(in.CallbackURL, errInvalidCallbackURL)
 	if err != nil {
 		return nil, err

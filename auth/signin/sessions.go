@@ -161,7 +161,7 @@ func (l *library) getToken(c *call) (any, error) {
 		return nil, err
 	}
 	if session.Proof == auth.ProofAccessToken {
-		return nil, errUnauthorized.saying("Change the refresh token for another access token.")
+		return nil, errUnauthorized.Saying("Change the refresh token for another access token.")
 	}
 	token, err := l.auth.SessionAccessToken(c.Context(), session)
 	if err != nil {

@@ -58,7 +58,7 @@ var migrations embed.FS
 // library proves who users are. It is safe for concurrent use.
 type library struct {
 	host   capability.Host
-	auth   *auth.Auth
+	auth   *auth.LibraryHost
 	sealer capability.Sealer
 	cfg    Config
 	store  store
@@ -72,8 +72,8 @@ type library struct {
 }
 
 // New makes the library for auth.Config.Library.
-func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
-	return func(host capability.Host, a *auth.Auth) (auth.Library, error) {
+func New(cfg Config) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
+	return func(host capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		l, err := newLibrary(host, a, cfg)
 		if err != nil {
 			return auth.Library{}, err
@@ -82,7 +82,7 @@ func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
 	}
 }
 
-func newLibrary(host capability.Host, a *auth.Auth, cfg Config) (*library, error) {
+func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library, error) {
 	cfg = cfg.withDefaults()
 	sealer, err := cfg.validate(host)
 	if err != nil {
@@ -102,10 +102,10 @@ func (l *library) describe() auth.Library {
 	rows := make([]auth.LibraryRoute, len(l.routes))
 	for i, rt := range l.routes {
 		rows[i] = rt.LibraryRoute
+		rows[i].Handle = l.serve(rt.handle)
 	}
 	return auth.Library{
 		Name:       Name,
-		Handler:    l,
 		Routes:     rows,
 		Migrations: database.Migrations{Name: Name, FS: migrations},
 		Config:     l.cfg.keys(),

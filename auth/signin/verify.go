@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 func (l *library) verifyRoutes() []route {
@@ -88,7 +89,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 // readLetter reads what a link was asked for with.
 func readLetter(k link) (asked letter, err error) {
 	if err := json.Unmarshal([]byte(k.data), &asked); err != nil {
-		return asked, errInvalidToken.because(err)
+		return asked, errInvalidToken.Because(err)
 	}
 	return asked, nil
 }
@@ -104,7 +105,7 @@ func (l *library) postVerifyEmail(c *call) (any, error) {
 // unverifiable gives INVALID_TOKEN the status that it has at this route.
 func unverifiable(err error) error {
 	if errors.Is(err, errInvalidToken) {
-		return errInvalidToken.as(http.StatusUnauthorized).because(err)
+		return withStatus(errInvalidToken, http.StatusUnauthorized).Because(err)
 	}
 	return err
 }
@@ -176,7 +177,7 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 }
 
 // notFoundAs returns a refusal instead when a user is gone.
-func notFoundAs(err error, refusal *Error) error {
+func notFoundAs(err error, refusal *capability.Error) error {
 	if errors.Is(err, auth.ErrUserNotFound) {
 		return refusal
 	}
