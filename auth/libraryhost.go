@@ -15,4 +15,3 @@ func (a *LibraryHost) AppName() string { return a.cfg.AppName }
 func (a *LibraryHost) Record(ctx context.Context, action, userID string, detail any) error {
 	return a.record(ctx, action, userID, detail)
 }
-

@@ -87,6 +87,9 @@ func (l *library) verifyBackupCode(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
 	p, err := c.prover(in.TwoFactorToken)
 	if err != nil {
 		return nil, err

@@ -91,6 +91,9 @@ type prover struct {
 // proof reads a body that proves, and who sent it. Refuses as prover does.
 func (c *call) proof() (in proof, p prover, err error) {
 	if err = c.decode(&in); err == nil {
+		err = c.needs("code")
+	}
+	if err == nil {
 		p, err = c.prover(in.TwoFactorToken)
 	}
 	return in, p, err

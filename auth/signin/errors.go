@@ -24,6 +24,7 @@ func isOwn(err error) bool {
 // The refusals of every request.
 var (
 	errValidation           = capability.NewError(http.StatusBadRequest, "VALIDATION_ERROR", "The request is not of the form this route takes.")
+	errMalformed            = capability.NewError(http.StatusBadRequest, "BAD_REQUEST", "The body is not JSON.")
 	errUnauthorized         = capability.NewError(http.StatusUnauthorized, "UNAUTHORIZED", "Sign in first.")
 	errNotFound             = capability.NewError(http.StatusNotFound, "NOT_FOUND", "There is nothing at this path.")
 	errMethodNotAllowed     = capability.NewError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "The path exists, with other methods.")
@@ -84,7 +85,7 @@ var (
 	errTooManyAttempts         = capability.NewError(http.StatusForbidden, "TOO_MANY_ATTEMPTS", "Too many attempts")
 	errInvalidUsernamePassword = capability.NewError(http.StatusUnauthorized, "INVALID_USERNAME_OR_PASSWORD", "Invalid username or password")
 	errUsernameTaken           = capability.NewError(http.StatusBadRequest, "USERNAME_IS_ALREADY_TAKEN", "Username is already taken. Please try another.")
-	errUsernameTooShort        = capability.NewError(http.StatusUnprocessableEntity, "USERNAME_TOO_SHORT", "Username is too short")
+	errUsernameTooShort        = capability.NewError(http.StatusBadRequest, "USERNAME_TOO_SHORT", "Username is too short")
 	errUsernameTooLong         = capability.NewError(http.StatusBadRequest, "USERNAME_TOO_LONG", "Username is too long")
 	errInvalidUsername         = capability.NewError(http.StatusBadRequest, "INVALID_USERNAME", "Username is invalid")
 	errAnonymousTwice          = capability.NewError(http.StatusBadRequest, "ANONYMOUS_USERS_CANNOT_SIGN_IN_AGAIN_ANONYMOUSLY", "Anonymous users cannot sign in again anonymously")

@@ -71,10 +71,12 @@ func (l *library) serve(handle func(*call) (any, error)) func(http.ResponseWrite
 
 // decode reads the body into the pointer: JSON, or a form of plain fields. An
 // absent body is an empty object; members that nobody named are ignored, as
-// better-auth does. Refuses with VALIDATION_ERROR and UNSUPPORTED_MEDIA_TYPE.
+// better-auth does. Refuses with BAD_REQUEST, VALIDATION_ERROR and
+// UNSUPPORTED_MEDIA_TYPE.
 func (c *call) decode(into any) error {
 	body, err := io.ReadAll(c.r.Body) // auth has received and limited it
 	if err != nil || len(body) == 0 {
+		c.body = []byte("{}")
 		return err
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
@@ -90,14 +92,51 @@ func (c *call) decode(into any) error {
 	default:
 		return errUnsupportedMediaType
 	}
+	if !json.Valid(body) {
+		return errMalformed
+	}
 	if err := strictjson.Valid(body); err != nil {
 		return errValidation.Saying("%s", err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
+		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
+			return invalidField(wrong.Field, "is of another type").Because(err)
+		}
 		return errValidation.Because(err)
 	}
 	c.body = body
 	return nil
+}
+
+// invalidField is a VALIDATION_ERROR about a member of the body, which it names as
+// better-auth does.
+func invalidField(name, reason string) *capability.Error {
+	return errValidation.Saying("[body.%s] %s", name, reason)
+}
+
+// needs refuses a decoded body without one of the members. Refuses with
+// VALIDATION_ERROR, naming the first of them.
+func (c *call) needs(names ...string) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(c.body, &given); err != nil {
+		return errValidation.Because(err)
+	}
+	for _, name := range names {
+		if value, ok := given[name]; !ok || string(value) == "null" {
+			return invalidField(name, "is missing")
+		}
+	}
+	return nil
+}
+
+// addressAt is address of a member that better-auth checks with the body. Refuses
+// with VALIDATION_ERROR, naming the member.
+func addressAt(name, text string) (string, error) {
+	canonical, err := address(text)
+	if err != nil {
+		return "", invalidField(name, "is no e-mail address").Because(err)
+	}
+	return canonical, nil
 }
 
 // fields reads the application's fields of the body that was decoded. Refuses

@@ -58,7 +58,7 @@ func (l *library) sendMagicLink(c *call) (any, error) {
 	if l.cfg.DisableLinks {
 		return nil, errNotFound
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,9 @@ func (l *library) signUp(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
+	if err := c.needs("email", "password"); err != nil {
+		return nil, err
+	}
 	n, hash, err := l.readSignUp(c, &in)
 	if err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 		return n, "", errSignUpDisabled
 	}
 	n = auth.NewUser{Name: in.Name, Image: in.Image}
-	if n.Email, err = address(in.Email); err != nil {
+	if n.Email, err = addressAt("email", in.Email); err != nil {
 		return n, "", err
 	}
 	if err := checkProfile(in.Name, in.Image); err != nil {
@@ -117,7 +120,10 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 		return n, "", err
 	}
 	if l.cfg.Usernames {
-		if n.Username, err = l.freeUsername(c.Context(), in.Username, in.DisplayUsername); err != nil {
+		if n.Username, err = l.freeUsername(c.Context(), in.Username); err != nil {
+			return n, "", err
+		}
+		if n.DisplayUsername, err = displayUsername(in.DisplayUsername); err != nil {
 			return n, "", err
 		}
 	}
@@ -177,6 +183,9 @@ type signInBody struct {
 func (l *library) signInEmail(c *call) (any, error) {
 	var in signInBody
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("email", "password"); err != nil {
 		return nil, err
 	}
 	if l.cfg.DisablePasswords {
@@ -302,6 +311,9 @@ type changePasswordBody struct {
 func (l *library) changePassword(c *call) (any, error) {
 	var in changePasswordBody
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("newPassword"); err != nil {
 		return nil, err
 	}
 	user, session, err := c.user()

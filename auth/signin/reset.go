@@ -31,7 +31,7 @@ func (l *library) requestReset(c *call) (any, error) {
 	if l.cfg.DisablePasswords {
 		return nil, errPasswordDisabled
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,9 @@ func (l *library) resetPassword(c *call) (any, error) {
 		Token       string `json:"token"`
 	}
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("newPassword"); err != nil {
 		return nil, err
 	}
 	if in.Token == "" {

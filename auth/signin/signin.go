@@ -13,7 +13,8 @@
 //     of an address learns it all the same: sign-up says that it is taken, or,
 //     while addresses need verification, the next sign-in by that password does;
 //     so does a provider's account of an address without proof.
-//   - Links and codes are stored as hashes, good once and for minutes. A link
+//   - Links and codes are stored as hashes, good once and for minutes, but for the
+//     link that verifies an address: a second time it changes nothing. A link
 //     opened in a browser shows a button; only the button uses it up, so a mail
 //     scanner proves nothing and signs nobody in.
 //   - Proving an address that was not proved before by anything but the link or

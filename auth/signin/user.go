@@ -145,6 +145,9 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	if n.Username != "" {
 		patch.Username = &n.Username
 	}
+	if n.DisplayUsername != "" {
+		patch.DisplayUsername = &n.DisplayUsername
+	}
 	user, err := l.auth.UpdateUser(c.Context(), before.ID, patch)
 	if err != nil {
 		return user, err

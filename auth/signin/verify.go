@@ -26,7 +26,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +69,9 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 		return nil, err
 	}
 	if c.fromScript() {
+		if c.query("token") == "" {
+			return nil, errValidation.Saying("[query.token] is missing")
+		}
 		return l.verifyEmail(c, callback)
 	}
 	k, err := l.peek(c.Context(), c.query("token"), kindVerify, kindChange)
@@ -110,7 +113,8 @@ func unverifiable(err error) error {
 	return err
 }
 
-// verifyEmail uses a link up. It signs nobody in.
+// verifyEmail proves an address by a link. It signs nobody in, and a link that
+// only verifies is good until it expires: a second time it changes nothing.
 func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	session, signedIn, err := c.maybeSession()
 	if err != nil {
@@ -120,7 +124,10 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	var changed bool
 	var asked letter
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		k, err := l.take(ctx, c.query("token"), kindVerify, kindChange)
+		k, err := l.peek(ctx, c.query("token"), kindVerify, kindChange)
+		if err == nil && k.kind == kindChange {
+			k, err = l.take(ctx, c.query("token"), kindChange)
+		}
 		if err != nil {
 			return err
 		}
