@@ -3,7 +3,7 @@
 //
 // It never learns how a user proves himself. That is the library's part, see
 // [Library]: it returns everything under the base path that auth has no row for,
-// and calls [Auth.Enter] for whom it has proven. Another library can take the
+// and calls [LibraryHost.Enter] for whom it has proven. Another library can take the
 // place of the default one.
 //
 // A sign-in makes a session on a device. The session has two proofs, which end
@@ -51,7 +51,7 @@ var migrations embed.FS
 type Peers struct {
 	// Audit is told of sign-ins and revocations; nil records nothing.
 	Audit *audit.Audit
-	// Email sends the mails of sign-in unless Config.Mailer does; see [Auth.Mail].
+	// Email sends the mails of sign-in unless Config.Mailer does; see [LibraryHost.Mail].
 	Email *email.Email
 }
 
@@ -103,7 +103,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
 	if cfg.Library == nil {
 		return a, nil
 	}
-	if a.library, err = cfg.Library(host, a); err != nil {
+	if a.library, err = cfg.Library(host, &LibraryHost{a}); err != nil {
 		return nil, err
 	}
 	if err := limits.check(a.library.Routes); err != nil {

@@ -51,7 +51,7 @@ func (c *clock) advance(d time.Duration) {
 
 // node is one process of a deployment.
 type node struct {
-	*auth.Auth
+	*auth.LibraryHost
 	users capability.Users
 	trail *audit.Audit
 	clock *clock
@@ -99,9 +99,11 @@ func open(t testing.TB, db *database.DB, s setup) *node {
 	if n.trail, err = audit.New(n.host, audit.Config{}, audit.Peers{}); err != nil {
 		t.Fatal(err)
 	}
-	if n.Auth, err = auth.New(n.host, s.config, auth.Peers{Audit: n.trail}); err != nil {
+	a, err := auth.New(n.host, s.config, auth.Peers{Audit: n.trail})
+	if err != nil {
 		t.Fatal(err)
 	}
+	n.LibraryHost = &auth.LibraryHost{Auth: a}
 	n.users = n.Users()
 	for _, c := range []capability.Capability{n.trail.Capability(), n.Capability()} {
 		if err := db.Migrate(ctx, database.Migrations{Name: c.Name, FS: c.Migrations}); err != nil {

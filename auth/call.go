@@ -54,14 +54,15 @@ func (a *Auth) Call(w http.ResponseWriter, r *http.Request, path string, body an
 	}
 	inner.Body = http.NoBody
 	answer := httptest.NewRecorder()
-	if err := a.serveLibrary(answer, inner, func() ([]byte, error) { return raw, nil }); err != nil {
-		refusal := capability.AsError(err)
-		return Reply{Status: refusal.Status, Code: refusal.Code, Message: refusal.Message, Header: http.Header{}}, nil
-	}
-	reply := Reply{Status: answer.Code, Header: answer.Header(), Body: bytes.Clone(answer.Body.Bytes())}
+	refused := a.serveLibrary(answer, inner, func() ([]byte, error) { return raw, nil })
 	for _, cookie := range answer.Header()["Set-Cookie"] {
 		w.Header().Add("Set-Cookie", cookie)
 	}
+	if refused != nil {
+		refusal := LibraryRefusal(refused)
+		return Reply{Status: refusal.Status, Code: refusal.Code, Message: refusal.Message, Header: answer.Header()}, nil
+	}
+	reply := Reply{Status: answer.Code, Header: answer.Header(), Body: bytes.Clone(answer.Body.Bytes())}
 	if reply.Refused() && strings.HasPrefix(answer.Header().Get("Content-Type"), "application/json") {
 		var refusal struct{ Code, Message string }
 		if json.Unmarshal(reply.Body, &refusal) == nil {

@@ -54,7 +54,7 @@ type Config struct {
 	TrustedOrigins []string
 	// Library makes what signs users in. Without one users are signed in only in
 	// process, with [Auth.CreateSession].
-	Library func(host capability.Host, a *Auth) (Library, error)
+	Library func(host capability.Host, a *LibraryHost) (Library, error)
 	// Mailer sends the mails of sign-in; by default email when it is composed,
 	// and in development else the log.
 	Mailer Mailer

@@ -75,7 +75,9 @@ func sameSiteName(mode http.SameSite) string {
 }
 
 // CookieSameSite returns the mode of the cookies, for those of a library.
-func (a *Auth) CookieSameSite() http.SameSite {
+func (a *LibraryHost) CookieSameSite() http.SameSite { return a.sameSite() }
+
+func (a *Auth) sameSite() http.SameSite {
 	switch mode := a.cfg.Cookies.SameSite; mode {
 	case http.SameSiteStrictMode, http.SameSiteNoneMode:
 		return mode
@@ -126,7 +128,7 @@ func (a *Auth) refreshPath() string { return a.host.BaseURL.Path + a.cfg.BasePat
 func (a *Auth) cookie(s Session, name, value string) *http.Cookie {
 	c := &http.Cookie{
 		Name: a.cookieName(name), Value: value, Path: "/",
-		Secure: a.secure(), HttpOnly: true, SameSite: a.CookieSameSite(),
+		Secure: a.secure(), HttpOnly: true, SameSite: a.sameSite(),
 	}
 	if s.Remembered {
 		c.MaxAge = max(int(s.EndsAt.Sub(a.host.Now())/time.Second), 1)

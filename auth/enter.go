@@ -42,7 +42,7 @@ type Entered struct {
 // The cookies are set with the answer, unless the client wants none; inside a
 // transaction, when r carries its context, once that has committed. Refuses
 // with auth/user_not_found and auth/user_disabled.
-func (a *Auth) Enter(w http.ResponseWriter, r *http.Request, e Entry) (entered Entered, err error) {
+func (a *LibraryHost) Enter(w http.ResponseWriter, r *http.Request, e Entry) (entered Entered, err error) {
 	return a.enter(w, r, e, nil, nil)
 }
 
@@ -95,7 +95,7 @@ func (a *Auth) handOver(w http.ResponseWriter, r *http.Request, session Session,
 // browser that is signed in as several users: the library has proven that the
 // session is this browser's. The cookie that the session had is refused from
 // now on. Refuses with auth/session_not_found.
-func (a *Auth) Resume(w http.ResponseWriter, r *http.Request, sessionID string) (Entered, error) {
+func (a *LibraryHost) Resume(w http.ResponseWriter, r *http.Request, sessionID string) (Entered, error) {
 	secret := newSecret()
 	var session Session
 	err := a.host.DB.InTx(r.Context(), func(ctx context.Context) error {

@@ -282,7 +282,7 @@ func TestUseIsWrittenHourly(t *testing.T) {
 
 // What a session that is not remembered leaves in the browser ends with it.
 func TestNotRemembered(t *testing.T) {
-	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(_ capability.Host, a *auth.Auth) (auth.Library, error) {
+	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := a.Enter(w, r, auth.Entry{UserID: "ada", Method: "pwd"}); err != nil {
 				t.Error(err)

@@ -1,8 +1,13 @@
 package auth
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"net/http"
+	"strings"
 
-// The refusals of auth, beside the general ones of the guards.
+	"github.com/kitbackend/kit/capability"
+)
+
+// The refusals of auth, in addition to the general ones of the guards.
 var (
 	ErrUserNotFound    = capability.NewError(404, "auth/user_not_found", "There is no such user.")
 	ErrSessionNotFound = capability.NewError(404, "auth/session_not_found", "There is no such session.")
@@ -24,4 +29,80 @@ func refusals() []*capability.Error {
 		ErrUserNotFound, ErrSessionNotFound, ErrDeviceNotFound, ErrUserDisabled, ErrEmailTaken, ErrUsernameTaken,
 		ErrRefreshInvalid, ErrRefreshReused, ErrMailUnavailable,
 	}
+}
+
+// The refusals of a library's routes that do not depend on the library, with the
+// codes that clients of better-auth know.
+var (
+	errValidation         = capability.NewError(400, "VALIDATION_ERROR", "The request is not of the form this route takes.")
+	errUnauthorized       = capability.NewError(401, "UNAUTHORIZED", "Sign in first.")
+	errBanned             = capability.NewError(403, "BANNED_USER", "This account is disabled.")
+	errForeignPage        = capability.NewError(403, "INVALID_ORIGIN", "Invalid origin")
+	errNotFound           = capability.NewError(404, "NOT_FOUND", "There is nothing at this path.")
+	errMethodNotAllowed   = capability.NewError(405, "METHOD_NOT_ALLOWED", "The path exists, with other methods.")
+	errPayloadTooLarge    = capability.NewError(413, "PAYLOAD_TOO_LARGE", "The request body is over the limit.")
+	errMediaType          = capability.NewError(415, "UNSUPPORTED_MEDIA_TYPE", "The body must be application/json.")
+	errTooManyRequests    = capability.NewError(429, "TOO_MANY_REQUESTS", "Too many requests. Wait and try again.")
+	errInternal           = capability.NewError(500, "INTERNAL_SERVER_ERROR", "Something went wrong here. It was logged under the request id.")
+	errServiceUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The service cannot answer right now. Try again.")
+	errMailNotEnabled     = capability.NewError(503, "VERIFICATION_EMAIL_NOT_ENABLED", "Mail cannot be sent from here.")
+
+	errHumanityMissing     = capability.NewError(400, "MISSING_RESPONSE", "Missing CAPTCHA response")
+	errHumanityFailed      = capability.NewError(403, "VERIFICATION_FAILED", "Captcha verification failed")
+	errHumanityUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The check cannot answer right now. Try again.")
+)
+
+// libraryWords are the refusals of the kit in a library's words.
+var libraryWords = map[string]*capability.Error{
+	capability.ErrInvalidRequest.Code:       errValidation,
+	capability.ErrUnauthenticated.Code:      errUnauthorized,
+	capability.ErrCSRF.Code:                 errForeignPage,
+	capability.ErrNotFound.Code:             errNotFound,
+	capability.ErrMethodNotAllowed.Code:     errMethodNotAllowed,
+	capability.ErrBodyTooLarge.Code:         errPayloadTooLarge,
+	capability.ErrUnsupportedMediaType.Code: errMediaType,
+	capability.ErrRateLimited.Code:          errTooManyRequests,
+	capability.ErrUnavailable.Code:          errServiceUnavailable,
+	ErrUserDisabled.Code:                    errBanned,
+	ErrUserNotFound.Code:                    errUnauthorized,
+	ErrMailUnavailable.Code:                 errMailNotEnabled,
+}
+
+// LibraryRefusal returns err as a library's routes refuse it. A
+// [capability.Error] whose code has no slash, such as INVALID_EMAIL_OR_PASSWORD,
+// stays as it is; the general refusals of the kit get the codes of better-auth,
+// kit/invalid_request becoming VALIDATION_ERROR; anything else is
+// INTERNAL_SERVER_ERROR with err as its cause.
+func LibraryRefusal(err error) *capability.Error {
+	refusal := capability.AsError(err)
+	if !strings.Contains(refusal.Code, "/") {
+		return refusal
+	}
+	word, known := libraryWords[refusal.Code]
+	switch {
+	case !known:
+		return errInternal.Because(err)
+	case word == errValidation:
+		return word.Saying("%s", refusal.Message).Because(err)
+	default:
+		return word.Because(err)
+	}
+}
+
+// libraryRefusalBody is every refusal of the library's row, of the kit's checks in
+// front of it too, for clients that read code and those that read error.code.
+func libraryRefusalBody(h http.Header, err *capability.Error, requestID string) any {
+	type fields struct {
+		Code      string `json:"code"`
+		Message   string `json:"message"`
+		RequestID string `json:"requestId,omitempty"`
+	}
+	if wait := h.Get("Retry-After"); wait != "" {
+		h.Set("X-Retry-After", wait)
+	}
+	refusal := LibraryRefusal(err)
+	return struct {
+		fields
+		Error fields `json:"error"`
+	}{fields{Code: refusal.Code, Message: refusal.Message}, fields{refusal.Code, refusal.Message, requestID}}
 }

@@ -62,7 +62,7 @@ func Example() {
 // Another library takes the place of the default one: this one lets in whoever
 // knows the word of the day.
 func Example_library() {
-	wordOfTheDay := func(_ capability.Host, a *auth.Auth) (auth.Library, error) {
+	wordOfTheDay := func(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST "+a.BasePath()+"/sign-in/word", func(w http.ResponseWriter, r *http.Request) {
 			if err := a.OwnPage(r); err != nil {

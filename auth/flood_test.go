@@ -137,13 +137,13 @@ func TestAccountKeysAreBounded(t *testing.T) {
 	grown := heapOf(func() {
 		for i := range 2000 {
 			copy(long, fmt.Sprint(i))
-			a.AllowAccount("sign-in", string(long))
+			(&LibraryHost{a}).AllowAccount("sign-in", string(long))
 		}
 	})
 	if grown > 16<<20 {
 		t.Errorf("2000 keys take %d bytes", grown)
 	}
-	if _, ok := a.AllowAccount("sign-in", "ada"); !ok {
+	if _, ok := (&LibraryHost{a}).AllowAccount("sign-in", "ada"); !ok {
 		t.Error("another account suffers")
 	}
 }

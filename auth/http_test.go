@@ -117,7 +117,7 @@ func (a answer) decode(into any) {
 }
 
 // doorman is the smallest library: it believes whoever says who he is.
-func doorman(_ capability.Host, a *auth.Auth) (auth.Library, error) {
+func doorman(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 	answer := func(w http.ResponseWriter, v any, err error) {
 		if err != nil {
 			refusal := capability.AsError(err)

@@ -2,8 +2,8 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -21,17 +20,17 @@ import (
 const maxLibraryBody = 64 << 10
 
 // Library is what proves who somebody is: the other half of auth, as data. It
-// calls [Auth.Enter] for whom it has proven.
+// calls [LibraryHost.Enter] for whom it has proven.
 type Library struct {
 	// Name is shown in the manifest.
 	Name string
-	// Handler returns everything under the base path that auth has no row for,
-	// but HEAD. It sees the full path below the base URL and the body, read and
-	// limited to 64 KiB; [capability.RequestInfoOf] of the request's context tells the
-	// client's address and the request id.
-	Handler http.Handler
-	// Routes are its table: they carry its limits, and its documents.
+	// Routes are its table, which auth matches: the first row of a method and a path
+	// serves the request. HEAD is never served, so that looking at a link does not
+	// use it up.
 	Routes []LibraryRoute
+	// Handler, for a library that has a router of its own, serves the rows without a
+	// Handle and what matches no row. It sees the full path below the base URL.
+	Handler http.Handler
 	// Migrations are its schema, applied after that of auth. Rows of a user refer
 	// to auth_user (id) ON DELETE CASCADE.
 	Migrations database.Migrations
@@ -49,21 +48,12 @@ type Library struct {
 	Addresses func(ctx context.Context, userID string) ([]string, error)
 }
 
-// AppName returns what the application is called in mails and by authenticators.
-func (a *Auth) AppName() string { return a.cfg.AppName }
-
 // LibraryRoutes returns the library's table, for documents. Paths are below the
 // base path.
 func (a *Auth) LibraryRoutes() []LibraryRoute { return slices.Clone(a.library.Routes) }
 
 // SessionCookieName returns the name of the session's cookie, its prefix included.
 func (a *Auth) SessionCookieName() string { return a.cookieName(sessionCookie) }
-
-// Record writes an event about a user, such as "auth/passkey_added", of the
-// caller of the request in ctx. It joins the transaction in ctx.
-func (a *Auth) Record(ctx context.Context, action, userID string, detail any) error {
-	return a.record(ctx, action, userID, detail)
-}
 
 // LibraryRoute is a row of a library's table.
 type LibraryRoute struct {
@@ -83,6 +73,12 @@ type LibraryRoute struct {
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string
+	// Handle serves a request of the row: r.PathValue returns a parameter, r.Pattern
+	// is Path, the body is read and limited to 64 KiB, and [capability.RequestInfoOf]
+	// of the context tells the client's address and the request id. An error is
+	// refused as [LibraryRefusal] words it, unless something was written. nil: the
+	// library's Handler serves the row.
+	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
 // Humanity checks the response of a challenge such as a captcha, which the
@@ -95,83 +91,42 @@ const (
 	maxHumanity     = 8 << 10
 )
 
-// libraryTable finds the row of a request.
-type libraryTable struct {
-	routes   []LibraryRoute
-	segments [][]string
-	limiters map[string]*rate.Limiter
-	// wide are those of a /48 of IPv6, in which one party has 65,536 networks.
-	wide map[string]*rate.Limiter
-}
-
-func newLibraryTable(routes []LibraryRoute, limits limits) libraryTable {
-	t := libraryTable{routes: routes, limiters: make(map[string]*rate.Limiter), wide: make(map[string]*rate.Limiter)}
-	for _, r := range routes {
-		t.segments = append(t.segments, strings.Split(r.Path, "/"))
-		if limiter := limits.class(r.Rate); limiter != nil {
-			t.limiters[r.Rate] = limiter
-			t.wide[r.Rate] = limits.wide(r.Rate)
-		}
-	}
-	return t
-}
-
-// find returns the first row of a method and a path below the base path.
-func (t libraryTable) find(method, path string) (LibraryRoute, bool) {
-	parts := strings.Split(path, "/")
-	for i, r := range t.routes {
-		if (r.Method == method || r.Method == capability.Any) && matches(t.segments[i], parts) {
-			return r, true
-		}
-	}
-	return LibraryRoute{}, false
-}
-
-func matches(pattern, parts []string) bool {
-	for i, want := range pattern {
-		switch {
-		case want == "*" && i == len(pattern)-1:
-			return len(parts) > i
-		case i >= len(parts):
-			return false
-		case strings.HasPrefix(want, ":"):
-			if parts[i] == "" {
-				return false
-			}
-		case want != parts[i]:
-			return false
-		}
-	}
-	return len(pattern) == len(parts)
-}
-
-// anyLibrary hands a request to the library: what the kit keeps for itself is
-// refused first, then come the limits of the address and the humanity check.
+// anyLibrary hands a request to the library.
 func (a *Auth) anyLibrary(c *capability.Call) error {
-	return a.serveLibrary(c.Writer(), c.Request(), c.Body)
+	if err := a.serveLibrary(c.Writer(), c.Request(), c.Body); err != nil {
+		return LibraryRefusal(err)
+	}
+	return nil
 }
 
+// serveLibrary refuses what the kit keeps for itself first; then come the limits
+// of the address and the humanity check.
 func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() ([]byte, error)) error {
 	path := strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
-	if under(path, "/admin") || a.library.Handler == nil {
+	if under(path, "/admin") {
 		return capability.ErrNotFound
 	}
 	if r.Method == http.MethodHead { // a scanner looking at a link must not use it up
-		if _, ok := a.table.find(http.MethodGet, path); !ok {
+		if _, refusal := a.table.find(http.MethodGet, path); refusal != nil {
 			return capability.ErrNotFound
 		}
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	if route, ok := a.table.find(r.Method, path); ok {
-		if info := capability.RequestInfoOf(r.Context()); info != nil { // the log names the row that answered
-			info.Route = a.cfg.BasePath + route.Path
+	found, refusal := a.table.find(r.Method, path)
+	if refusal == nil {
+		if err := a.admit(w, r, found.route); err != nil {
+			return err
 		}
-		if wait, ok := a.table.allow(route, ipOf(r.Context())); !ok {
-			return refuseLibrary(w, r, wait, errTooManyRequests)
+	}
+	handle := found.route.Handle
+	if handle == nil {
+		if a.library.Handler == nil {
+			return cmp.Or(refusal, capability.ErrNotFound)
 		}
-		if refusal := a.checkHumanity(r, route); refusal != nil {
-			return refuseLibrary(w, r, 0, refusal)
+		handle = func(w http.ResponseWriter, r *http.Request) error {
+			a.library.Handler.ServeHTTP(w, r)
+			return nil
 		}
 	}
 	body, err := read()
@@ -179,8 +134,21 @@ func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() 
 		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	a.library.Handler.ServeHTTP(w, r)
-	return nil
+	found.tell(r)
+	return handle(w, r)
+}
+
+// admit names the row in the log, takes from its limit and asks the humanity
+// check.
+func (a *Auth) admit(w http.ResponseWriter, r *http.Request, route LibraryRoute) error {
+	if info := capability.RequestInfoOf(r.Context()); info != nil {
+		info.Route = a.cfg.BasePath + route.Path
+	}
+	if wait, ok := a.table.allow(route, ipOf(r.Context())); !ok {
+		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+		return capability.ErrRateLimited
+	}
+	return a.checkHumanity(r, route)
 }
 
 // under reports whether a path is a prefix or below it.
@@ -191,23 +159,8 @@ func under(path, prefix string) bool {
 
 func ipOf(ctx context.Context) string { return originOf(ctx).ip }
 
-func (t libraryTable) allow(route LibraryRoute, ip string) (wait time.Duration, ok bool) {
-	limiter := t.limiters[route.Rate]
-	if limiter == nil {
-		return 0, true
-	}
-	if wait, ok := limiter.Allow(rate.AddressKey(ip)); !ok {
-		return wait, false
-	}
-	network := rate.NetworkKey(ip)
-	if !strings.Contains(network, ":") {
-		return 0, true
-	}
-	return t.wide[route.Rate].Allow(network)
-}
-
 // checkHumanity asks the check about a route that sends. It fails closed.
-func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) *libraryRefusal {
+func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) error {
 	if a.cfg.Humanity == nil || route.Sends == "" {
 		return nil
 	}
@@ -225,50 +178,5 @@ func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) *libraryRefusa
 	case !human:
 		return errHumanityFailed
 	}
-	return nil
-}
-
-// libraryRefusal is what auth returns in front of the library, with the codes
-// that its clients know.
-type libraryRefusal struct {
-	status        int
-	code, message string
-}
-
-var (
-	errTooManyRequests     = &libraryRefusal{429, "TOO_MANY_REQUESTS", "Too many requests. Wait and try again."}
-	errHumanityMissing     = &libraryRefusal{400, "MISSING_RESPONSE", "Missing CAPTCHA response"}
-	errHumanityFailed      = &libraryRefusal{403, "VERIFICATION_FAILED", "Captcha verification failed"}
-	errHumanityUnavailable = &libraryRefusal{503, "SERVICE_UNAVAILABLE", "The check cannot answer right now. Try again."}
-)
-
-// refuseLibrary returns in the shape of the library's routes, which serves those
-// who read code and those who read error.code.
-func refuseLibrary(w http.ResponseWriter, r *http.Request, wait time.Duration, refusal *libraryRefusal) error {
-	type fields struct {
-		Code      string `json:"code"`
-		Message   string `json:"message"`
-		RequestID string `json:"requestId,omitempty"`
-	}
-	requestID := ""
-	if info := capability.RequestInfoOf(r.Context()); info != nil {
-		requestID = info.RequestID
-	}
-	body, err := json.Marshal(struct {
-		fields
-		Error fields `json:"error"`
-	}{fields{Code: refusal.code, Message: refusal.message}, fields{refusal.code, refusal.message, requestID}})
-	if err != nil {
-		return err
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	if refusal.status == http.StatusTooManyRequests || refusal.status == http.StatusServiceUnavailable {
-		seconds := strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1))
-		h.Set("Retry-After", seconds)
-		h.Set("X-Retry-After", seconds)
-	}
-	w.WriteHeader(refusal.status)
-	_, _ = w.Write(body) // the client has gone; there is nobody to tell
 	return nil
 }

@@ -2,14 +2,17 @@ package auth_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -18,7 +21,7 @@ import (
 // What the kit keeps for itself never reaches the library; everything else does.
 func TestCatchAll(t *testing.T) {
 	var seen []string
-	n := open(t, databasetest.Memory(t), setup{baseURL: "https://api.example.com/v1", config: auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) {
+	n := open(t, databasetest.Memory(t), setup{baseURL: "https://api.example.com/v1", config: auth.Config{Library: func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				seen = append(seen, r.Method+" "+r.URL.Path)
@@ -43,12 +46,12 @@ func TestCatchAll(t *testing.T) {
 		{"OPTIONS", "/auth/x", 418, "", true},
 		{"GET", "/auth/administration", 418, "", true},
 		{"GET", "/auth/devices/x", 418, "", true},
-		{"GET", "/auth/admin", 404, "kit/not_found", false},
-		{"GET", "/auth/admin/", 404, "kit/not_found", false},
-		{"GET", "/auth/admin/unknown", 404, "kit/not_found", false},
-		{"POST", "/auth/admin/users", 404, "kit/not_found", false},
-		{"GET", "/auth/admin%2Funknown", 404, "kit/not_found", false},
-		{"GET", "/auth/%61dmin/unknown", 404, "kit/not_found", false},
+		{"GET", "/auth/admin", 404, "NOT_FOUND", false},
+		{"GET", "/auth/admin/", 404, "NOT_FOUND", false},
+		{"GET", "/auth/admin/unknown", 404, "NOT_FOUND", false},
+		{"POST", "/auth/admin/users", 404, "NOT_FOUND", false},
+		{"GET", "/auth/admin%2Funknown", 404, "NOT_FOUND", false},
+		{"GET", "/auth/%61dmin/unknown", 404, "NOT_FOUND", false},
 		{"HEAD", "/auth/admin/users", 404, "", false},
 		{"HEAD", "/auth/link/secret", 200, "", false},
 		{"HEAD", "/auth/link/", 404, "", false},
@@ -69,23 +72,23 @@ func TestCatchAll(t *testing.T) {
 			t.Errorf("%s %s: the library saw %v", call.method, call.path, seen)
 		}
 	}
-	c.do("POST", "/auth/x", `"`+strings.Repeat("x", 64<<10)+`"`).want(413, "kit/body_too_large")
+	c.do("POST", "/auth/x", `"`+strings.Repeat("x", 64<<10)+`"`).want(413, "PAYLOAD_TOO_LARGE")
 }
 
 func TestWithoutALibrary(t *testing.T) {
 	n := open(t, databasetest.Memory(t), setup{})
-	n.client(t).do("POST", "/auth/sign-in/email", "{}").want(404, "kit/not_found")
+	n.client(t).do("POST", "/auth/sign-in/email", "{}").want(404, "NOT_FOUND")
 }
 
 func TestLibraryThatCannotBeMade(t *testing.T) {
 	broken := errors.New("broken")
 	host := open(t, databasetest.Memory(t), setup{}).host
-	_, err := auth.New(host, auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) { return auth.Library{}, broken }},
+	_, err := auth.New(host, auth.Config{Library: func(capability.Host, *auth.LibraryHost) (auth.Library, error) { return auth.Library{}, broken }},
 		auth.Peers{})
 	if !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	_, err = auth.New(host, auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) {
+	_, err = auth.New(host, auth.Config{Library: func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{Routes: []auth.LibraryRoute{{Method: "POST", Path: "/a", Rate: "auth-sing-in"}, {Method: "GET", Path: "/b", Rate: "read"}}}, nil
 	}}, auth.Peers{})
 	if fault := new(capability.Fault); !errors.As(err, &fault) || fault.Value != "POST /a" {
@@ -218,7 +221,7 @@ func TestRedirects(t *testing.T) {
 
 // Whoever has a /48 does not have 65,536 times the limit of a /64.
 func TestWideNetworksAreLimited(t *testing.T) {
-	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(capability.Host, *auth.Auth) (auth.Library, error) {
+	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{
 			Routes:  []auth.LibraryRoute{{Method: "POST", Path: "/sign-in/x", Rate: "auth-sign-in"}},
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
@@ -238,5 +241,56 @@ func TestWideNetworksAreLimited(t *testing.T) {
 	}
 	if passed != 3*16 {
 		t.Errorf("%d requests of one /48 passed, want %d", passed, 3*16)
+	}
+}
+
+// TestRefusalsInFrontOfTheLibrary: clients of the library read code and message at
+// the top of every refusal below its path, whoever refuses.
+func TestRefusalsInFrontOfTheLibrary(t *testing.T) {
+	library := func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
+		return auth.Library{Routes: []auth.LibraryRoute{
+			{Method: "POST", Path: "/broken", Handle: func(http.ResponseWriter, *http.Request) error { panic("broken") }},
+			{Method: "GET", Path: "/plain", Handle: func(http.ResponseWriter, *http.Request) error { return errors.New("disk full") }},
+			{Method: "GET", Path: "/own/:name", Handle: func(_ http.ResponseWriter, r *http.Request) error {
+				return capability.NewError(418, "NO_"+strings.ToUpper(r.PathValue("name")), r.Pattern)
+			}},
+		}}, nil
+	}
+	k, err := kit.New(kit.WithLogger(slog.New(slog.DiscardHandler)), kit.WithAuth(auth.Config{Library: library}), kit.WithRateLimit("auth", 8, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close(ctx)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		code               string
+	}{
+		{"GET", "/auth/own/tea", "", 418, "NO_TEA"},
+		{"GET", "/auth/plain", "", 500, "INTERNAL_SERVER_ERROR"},
+		{"POST", "/auth/broken", "{}", 500, "INTERNAL_SERVER_ERROR"},
+		{"POST", "/auth/broken", strings.Repeat("x", 65<<10), 413, "PAYLOAD_TOO_LARGE"},
+		{"GET", "/auth/plain?a=%zz", "", 400, "VALIDATION_ERROR"},
+		{"POST", "/auth/plain", "", 405, "METHOD_NOT_ALLOWED"},
+		{"GET", "/auth/nowhere", "", 404, "NOT_FOUND"},
+		{"GET", "/auth/admin/nowhere", "", 404, "NOT_FOUND"},
+		{"POST", "/auth/admin/users", "", 404, "NOT_FOUND"},
+		{"GET", "/auth/plain", "", 429, "TOO_MANY_REQUESTS"},
+	} {
+		r := httptest.NewRequestWithContext(ctx, c.method, "http://localhost:8080"+c.path, strings.NewReader(c.body))
+		w := httptest.NewRecorder()
+		k.ServeHTTP(w, r)
+		type fields struct{ Code, Message, RequestID string }
+		var got struct {
+			fields
+			Error fields
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status || got.Code != c.code || got.Message == "" ||
+			got.Error.Code != c.code || got.Error.Message != got.Message || got.Error.RequestID == "" {
+			t.Errorf("%s %s: %d %s, want %d %s at the top and in error", c.method, c.path, w.Code, w.Body, c.status, c.code)
+		}
+		if c.status == 429 && (w.Header().Get("X-Retry-After") == "" || w.Header().Get("X-Retry-After") != w.Header().Get("Retry-After")) {
+			t.Errorf("a limit does not say when to come back: %v", w.Header())
+		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 	cookieClass = "auth-cookie"
 )
 
-// accountLimits are the buckets of [Auth.AllowAccount], for each account.
+// accountLimits are the buckets of [LibraryHost.AllowAccount], for each account.
 var accountLimits = map[string]RateLimit{
 	"sign-in":         {Events: 10, Per: 10 * time.Minute},
 	"send":            {Events: 5, Per: 30 * time.Minute},
@@ -93,9 +93,9 @@ func (l limits) accounts() map[string]*rate.Limiter {
 	return buckets
 }
 
-// AccountLimit returns the limit of a bucket of [Auth.AllowAccount], for a library
+// AccountLimit returns the limit of a bucket of [LibraryHost.AllowAccount], for a library
 // that counts it over all nodes; on is false when it is switched off.
-func (a *Auth) AccountLimit(bucket string) (limit RateLimit, on bool) {
+func (a *LibraryHost) AccountLimit(bucket string) (limit RateLimit, on bool) {
 	limit, configured := a.cfg.RateLimits[bucket]
 	if !configured {
 		limit = accountLimits[bucket]
@@ -111,7 +111,7 @@ func (a *Auth) AccountLimit(bucket string) (limit RateLimit, on bool) {
 // address that was typed, whether or not there is a user of it; a caller who
 // must not be locked out by strangers puts what proves him known into it. What
 // is remembered is bounded and of this process.
-func (a *Auth) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
+func (a *LibraryHost) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
 	limiter := a.accounts[bucket]
 	if limiter == nil {
 		return 0, true

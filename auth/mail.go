@@ -66,7 +66,7 @@ type Mailer interface {
 // Mail sends a mail by Config.Mailer, or email when it is composed, or, in
 // development, shows it in the log. Refuses with auth/mail_unavailable where
 // there is none of them.
-func (a *Auth) Mail(ctx context.Context, m Mail) error {
+func (a *LibraryHost) Mail(ctx context.Context, m Mail) error {
 	if a.mailer == nil {
 		return ErrMailUnavailable
 	}
@@ -74,7 +74,7 @@ func (a *Auth) Mail(ctx context.Context, m Mail) error {
 }
 
 // CanMail reports whether anything sends mail.
-func (a *Auth) CanMail() bool { return a.mailer != nil }
+func (a *LibraryHost) CanMail() bool { return a.mailer != nil }
 
 // mailer chooses who sends mail; nil: nobody.
 func mailer(a *Auth) Mailer {

@@ -117,7 +117,7 @@ func TestWhoSendsMail(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return a.Mail(ctx, mail)
+			return (&LibraryHost{a}).Mail(ctx, mail)
 		}
 
 		own := new(kept)
@@ -143,7 +143,7 @@ func TestWhoSendsMail(t *testing.T) {
 		for _, environment := range []string{capability.Production, capability.Sandbox} {
 			if err := send(func(h *capability.Host, c *Config, _ *Peers) {
 				h.Environment, h.Log = environment, slog.New(slog.NewTextHandler(&log, nil))
-				c.Library = func(capability.Host, *Auth) (Library, error) { return Library{}, nil }
+				c.Library = func(capability.Host, *LibraryHost) (Library, error) { return Library{}, nil }
 			}); !errors.Is(err, ErrMailUnavailable) {
 				t.Errorf("%s: %v", environment, err)
 			}

@@ -17,7 +17,9 @@ func (a *Auth) BasePath() string { return a.cfg.BasePath }
 
 // TrustedOrigin reports whether an origin is the base URL's own or one of
 // Config.TrustedOrigins.
-func (a *Auth) TrustedOrigin(origin string) bool {
+func (a *LibraryHost) TrustedOrigin(origin string) bool { return a.trusts(origin) }
+
+func (a *Auth) trusts(origin string) bool {
 	return origin == a.ownOrigin() || slices.Contains(a.cfg.TrustedOrigins, origin)
 }
 
@@ -38,7 +40,7 @@ func (a *Auth) webOrigins() (origins []string) {
 // RedirectAllowed returns where a browser may be sent that asks for target: a
 // path of the own origin, or an address under a trusted origin, compared
 // exactly; ok is false for any other.
-func (a *Auth) RedirectAllowed(target string) (address string, ok bool) {
+func (a *LibraryHost) RedirectAllowed(target string) (address string, ok bool) {
 	if target == "" || len(target) > maxRedirect || strings.ContainsFunc(target, func(c rune) bool {
 		return c <= ' ' || c == '\\' || c == 0x7f || c >= 0x80 // browsers drop some and turn others into slashes
 	}) {
@@ -52,7 +54,7 @@ func (a *Auth) RedirectAllowed(target string) (address string, ok bool) {
 	case u.Scheme == "":
 		return target, u.Host == "" && target[0] == '/' && !strings.HasPrefix(target, "//")
 	case isWeb(u.Scheme):
-		return target, a.TrustedOrigin(u.Scheme + "://" + strings.ToLower(u.Host))
+		return target, a.trusts(u.Scheme + "://" + strings.ToLower(u.Host))
 	default:
 		return target, u.Opaque == "" && slices.Contains(a.cfg.TrustedOrigins, u.Scheme+"://")
 	}
@@ -67,7 +69,7 @@ func (a *Auth) OwnPage(r *http.Request) error {
 	}
 	// The check compares hosts: on https a page of plain http may be anybody's.
 	origin := r.Header.Get("Origin")
-	if a.secure() && strings.HasPrefix(origin, "http:") && !a.TrustedOrigin(origin) {
+	if a.secure() && strings.HasPrefix(origin, "http:") && !a.trusts(origin) {
 		return capability.ErrCSRF
 	}
 	return nil

@@ -71,7 +71,7 @@ func (c Config) validateProfile(faults *capability.Faults) {
 }
 
 // ProfileFields are the fields that the application adds to its users.
-func (a *Auth) ProfileFields() []ProfileField { return a.cfg.Profile }
+func (a *LibraryHost) ProfileFields() []ProfileField { return a.cfg.Profile }
 
 // withFields returns a profile with some fields set; nil removes one.
 func (c Config) withFields(profile, set map[string]any) (map[string]any, error) {

@@ -20,7 +20,7 @@ type Proof int
 const (
 	ProofNone Proof = iota
 	ProofCookie
-	// ProofSessionToken is the token of [Auth.SessionToken].
+	// ProofSessionToken is the token of [LibraryHost.SessionToken].
 	ProofSessionToken
 	// ProofAccessToken is a short-lived access token.
 	ProofAccessToken
@@ -37,7 +37,7 @@ const (
 // of its cookie, for clients that keep none: the token of better-auth's bearer
 // plugin. It is as good as the cookie, lives as long as the session, and is no
 // access token: the kit's own routes refuse it.
-func (a *Auth) SessionToken(s Session) (string, error) {
+func (a *LibraryHost) SessionToken(s Session) (string, error) {
 	raw := []byte(s.ID)
 	mac, err := a.sessionMAC(s, "session-token")
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *Auth) tokenSession(r *http.Request, token string) (Session, error) {
 	return a.used(r.Context(), session, now)
 }
 
-// freshVersion begins a proof of [Auth.FreshToken]: the instant it was made, a
+// freshVersion begins a proof of [LibraryHost.FreshToken]: the instant it was made, a
 // byte that is 1 for a second factor, and a MAC under the session's own key.
 const (
 	freshVersion = "ft1."
@@ -101,7 +101,7 @@ const (
 // that the user of a session has just proved who they are, by a second factor
 // or a passkey if factor is set. It is for clients that prove the session with
 // an access token, which alone changes nothing about how a user signs in.
-func (a *Auth) FreshToken(s Session, factor bool) (string, error) {
+func (a *LibraryHost) FreshToken(s Session, factor bool) (string, error) {
 	message := binary.BigEndian.AppendUint64(nil, uint64(a.host.Now().UnixMilli()))
 	message = append(message, flag(factor))
 	mac, err := a.sessionMAC(s, "fresh", message...)
@@ -120,8 +120,8 @@ func flag(on bool) byte {
 
 // Fresh reports whether the user of a session proved who they are less than age
 // ago, and whether by a second factor or a passkey. A request proved by an
-// access token counts only with a proof of [Auth.FreshToken].
-func (a *Auth) Fresh(r *http.Request, s Session, age time.Duration) (fresh, factor bool) {
+// access token counts only with a proof of [LibraryHost.FreshToken].
+func (a *LibraryHost) Fresh(r *http.Request, s Session, age time.Duration) (fresh, factor bool) {
 	now := a.host.Now()
 	within := func(at time.Time, age time.Duration) bool {
 		return !at.IsZero() && now.Sub(at) < age && at.Sub(now) <= leeway
@@ -156,7 +156,7 @@ func (a *Auth) freshProof(r *http.Request, s Session) (at time.Time, factor, ok 
 
 // Confirm notes that the user of a session has just proved who they are, by a
 // second factor or a passkey if factor is set. It joins the transaction in ctx.
-func (a *Auth) Confirm(ctx context.Context, sessionID string, factor bool) error {
+func (a *LibraryHost) Confirm(ctx context.Context, sessionID string, factor bool) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		return a.store.confirmSession(ctx, sessionID, factor, a.host.DB.Now(ctx))
 	})

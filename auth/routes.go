@@ -48,7 +48,7 @@ func (a *Auth) routes() []capability.Route {
 			Handle:  capability.JSON(200, a.adminRevokeDevices)},
 		capability.Route{Method: capability.Any, Path: "/*", Guard: capability.Public("the authentication library answers"),
 			Summary: "Sign-in, sign-out and all else of the authentication library.",
-			Rate:    "auth", MaxBody: maxLibraryBody,
+			Rate:    "auth", MaxBody: maxLibraryBody, RefusalBody: libraryRefusalBody,
 			Handle: capability.Raw(a.anyLibrary)},
 	)
 	if !a.host.Development() {

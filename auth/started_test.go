@@ -93,7 +93,7 @@ func TestSessionToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, err := a.SessionToken(session)
+		token, err := (&LibraryHost{a}).SessionToken(session)
 		if err != nil {
 			t.Fatal(err)
 		}

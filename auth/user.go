@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -50,9 +51,10 @@ type NewUser struct {
 	ID, Email     string
 	EmailVerified bool
 	Name, Image   string
-	// Username is kept as it is written, and compared in lower case.
-	Username  string
-	Anonymous bool
+	// Username is compared in lower case; DisplayUsername is how it is shown, by
+	// default as Username is written.
+	Username, DisplayUsername string
+	Anonymous                 bool
 	// Profile sets fields of Config.Profile.
 	Profile map[string]any
 }
@@ -64,7 +66,9 @@ type UserPatch struct {
 	EmailVerified *bool
 	Name, Image   *string
 	Username      *string
-	Anonymous     *bool
+	// DisplayUsername is how the username is shown; a new Username alone sets it, too.
+	DisplayUsername *string
+	Anonymous       *bool
 	// Profile sets fields of Config.Profile; nil removes one.
 	Profile map[string]any
 }
@@ -74,7 +78,7 @@ type UserPatch struct {
 // name has at most 256 bytes, a username 64, an image 2 KiB.
 func (a *Auth) CreateUser(ctx context.Context, n NewUser) (user User, err error) {
 	user = User{ID: n.ID, Email: n.Email, EmailVerified: n.EmailVerified, Name: n.Name, Image: n.Image,
-		Username: n.Username, DisplayUsername: n.Username, Anonymous: n.Anonymous}
+		Username: n.Username, DisplayUsername: cmp.Or(n.DisplayUsername, n.Username), Anonymous: n.Anonymous}
 	if user.Profile, err = a.cfg.withFields(nil, n.Profile); err != nil {
 		return User{}, err
 	}
@@ -328,6 +332,7 @@ func (p UserPatch) apply(user User) User {
 	set(&user.Image, p.Image)
 	set(&user.Username, p.Username)
 	set(&user.DisplayUsername, p.Username)
+	set(&user.DisplayUsername, p.DisplayUsername)
 	set(&user.Anonymous, p.Anonymous)
 	return user
 }
@@ -354,7 +359,7 @@ func (u *User) normalize() error {
 	for _, text := range []struct {
 		name, value string
 		limit       int
-	}{{"name", u.Name, maxName}, {"image", u.Image, maxImage}, {"username", u.Username, maxUsername}} {
+	}{{"name", u.Name, maxName}, {"image", u.Image, maxImage}, {"username", u.Username, maxUsername}, {"displayUsername", u.DisplayUsername, maxUsername}} {
 		if !isText(text.value, text.limit) {
 			return capability.ErrInvalidRequest.Saying("%s is UTF-8 text of at most %d bytes.", text.name, text.limit)
 		}

@@ -33,7 +33,11 @@ type Route struct {
 	// Refusals are the codes that the handler can refuse with: of the capability's
 	// own domain, and general ones that do not follow from guard, body and limit.
 	Refusals []*Error
-	Handle   Handler
+	// RefusalBody, when set, returns the body of a refusal of this row, also of the
+	// kit's own checks, for clients that read another shape than {"error": ...}. It
+	// encodes to JSON; headers that it adds are sent.
+	RefusalBody func(h http.Header, refusal *Error, requestID string) any
+	Handle      Handler
 }
 
 // RateClass returns the class the route is limited by.

@@ -70,13 +70,20 @@ func (l *library) updateUser(c *call) (any, error) {
 		if !l.cfg.Usernames {
 			return nil, errFieldNotAllowed
 		}
-		name, err := l.readUsername(*in.Username, orEmpty(in.DisplayUsername))
+		name, err := l.readUsername(*in.Username)
 		if err != nil {
 			return nil, err
 		}
 		patch.Username = &name
 	}
-	if patch.Name == nil && patch.Image == nil && patch.Username == nil && len(patch.Profile) == 0 {
+	if in.DisplayUsername != nil && l.cfg.Usernames {
+		display, err := displayUsername(*in.DisplayUsername)
+		if err != nil {
+			return nil, err
+		}
+		patch.DisplayUsername = &display
+	}
+	if patch.Name == nil && patch.Image == nil && patch.Username == nil && patch.DisplayUsername == nil && len(patch.Profile) == 0 {
 		return nil, errNoFields
 	}
 	if err := checkProfile(orEmpty(patch.Name), orEmpty(patch.Image)); err != nil {
@@ -114,7 +121,7 @@ func (l *library) changeEmail(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := address(in.NewEmail)
+	to, err := addressAt("newEmail", in.NewEmail)
 	if err != nil {
 		return nil, err
 	}

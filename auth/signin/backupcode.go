@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // Backup codes are ten of ten letters and digits, 50 bits each, none of which
@@ -86,11 +87,14 @@ func (l *library) verifyBackupCode(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
 	p, err := c.prover(in.TwoFactorToken)
 	if err != nil {
 		return nil, err
 	}
-	err = l.prove(c, p, func(ctx context.Context, factor twoFactor) (*Error, error) {
+	err = l.prove(c, p, func(ctx context.Context, factor twoFactor) (*capability.Error, error) {
 		return l.takeBackupCode(ctx, p.user, factor, in.Code)
 	})
 	if err != nil {
@@ -103,7 +107,7 @@ func (l *library) verifyBackupCode(c *call) (any, error) {
 	return l.proved(c, p, methodBackup, in.TrustDevice)
 }
 
-func (l *library) takeBackupCode(ctx context.Context, user auth.User, factor twoFactor, code string) (*Error, error) {
+func (l *library) takeBackupCode(ctx context.Context, user auth.User, factor twoFactor, code string) (*capability.Error, error) {
 	if len(factor.backupKey) == 0 {
 		return errBackupCodesNotEnabled, nil
 	}

@@ -12,11 +12,12 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // errNoPasskeys refuses passkeys where the base URL names an IP address: browsers
 // bind them to host names.
-var errNoPasskeys = newError(http.StatusBadRequest, "PASSKEYS_NOT_AVAILABLE", "Passkeys need a site with a host name.")
+var errNoPasskeys = capability.NewError(http.StatusBadRequest, "PASSKEYS_NOT_AVAILABLE", "Passkeys need a site with a host name.")
 
 // relyingParty is this site for a ceremony in a page of an origin. Refuses an
 // origin that auth does not trust, and with PASSKEYS_NOT_AVAILABLE.
@@ -31,7 +32,7 @@ func (l *library) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 		AttestationPreference: protocol.PreferNoAttestation,
 	})
 	if err != nil {
-		return nil, errNoPasskeys.because(err)
+		return nil, errNoPasskeys.Because(err)
 	}
 	return party, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 const (
@@ -90,6 +91,9 @@ type prover struct {
 // proof reads a body that proves, and who sent it. Refuses as prover does.
 func (c *call) proof() (in proof, p prover, err error) {
 	if err = c.decode(&in); err == nil {
+		err = c.needs("code")
+	}
+	if err == nil {
 		p, err = c.prover(in.TwoFactorToken)
 	}
 	return in, p, err
@@ -136,8 +140,8 @@ func (p prover) subject() string {
 // try and uses up what was right, and returns how it is wrong, or nil. Beside
 // what check answers it refuses with INVALID_TWO_FACTOR_COOKIE,
 // TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE and ACCOUNT_TEMPORARILY_LOCKED.
-func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor) (*Error, error)) error {
-	var refusal *Error
+func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor) (*capability.Error, error)) error {
+	var refusal *capability.Error
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
 		refusal, err = l.tryProof(ctx, p, check)
 		return err // a refused try is spent, so it commits
@@ -155,7 +159,7 @@ func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor
 }
 
 // untilUnlocked says how long the lock lasts.
-func (c *call) untilUnlocked(userID string, refusal *Error) error {
+func (c *call) untilUnlocked(userID string, refusal *capability.Error) error {
 	factor, _, err := c.l.store.twoFactor(c.Context(), userID)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (c *call) untilUnlocked(userID string, refusal *Error) error {
 	return refusal
 }
 
-func (l *library) tryProof(ctx context.Context, p prover, check func(context.Context, twoFactor) (*Error, error)) (*Error, error) {
+func (l *library) tryProof(ctx context.Context, p prover, check func(context.Context, twoFactor) (*capability.Error, error)) (*capability.Error, error) {
 	if err := l.store.lockUser(ctx, p.user.ID); err != nil {
 		return nil, err
 	}
@@ -198,7 +202,7 @@ func (l *library) tryProof(ctx context.Context, p prover, check func(context.Con
 
 // tryInSession is tryProof for a signed-in user. Wrong proofs count as those of
 // sign-ins do, but apart from them.
-func (l *library) tryInSession(ctx context.Context, p prover, factor twoFactor, check func(context.Context, twoFactor) (*Error, error)) (*Error, error) {
+func (l *library) tryInSession(ctx context.Context, p prover, factor twoFactor, check func(context.Context, twoFactor) (*capability.Error, error)) (*capability.Error, error) {
 	if left := time.UnixMilli(factor.sessionLocked).Sub(l.host.DB.Now(ctx)); left > 0 && left <= factorLock {
 		return errAccountTemporarilyLck, nil
 	}
@@ -223,12 +227,12 @@ func (l *library) tryInSession(ctx context.Context, p prover, factor twoFactor, 
 }
 
 // wrongProof reports whether a refusal means that somebody guessed.
-func wrongProof(refusal *Error) bool {
+func wrongProof(refusal *capability.Error) bool {
 	return refusal.Is(errInvalidCode) || refusal.Is(errInvalidBackupCode)
 }
 
 // mayTry spends one of the attempts of a challenge.
-func (l *library) mayTry(ctx context.Context, p prover, factor twoFactor) (*Error, error) {
+func (l *library) mayTry(ctx context.Context, p prover, factor twoFactor) (*capability.Error, error) {
 	if left := time.UnixMilli(factor.lockedUntil).Sub(l.host.DB.Now(ctx)); left > 0 && left <= factorLock { // else the clock was wrong
 		return errAccountTemporarilyLck, nil
 	}

@@ -69,7 +69,7 @@ func (l *library) sendCode(c *call) (any, error) {
 		return nil, err
 	}
 	if in.Type != codeSignIn && in.Type != codeVerify && in.Type != codeForget {
-		return nil, errValidation.saying("type is sign-in, email-verification or forget-password.")
+		return nil, invalidField("type", "is sign-in, email-verification or forget-password")
 	}
 	return l.mailCode(c, in.Type, in.Email)
 }
@@ -161,7 +161,7 @@ func (l *library) checkCode(c *call) (any, error) {
 		return nil, err
 	}
 	if in.Type != codeSignIn && in.Type != codeVerify && in.Type != codeForget {
-		return nil, errValidation.saying("type is sign-in, email-verification or forget-password.")
+		return nil, errValidation.Saying("type is sign-in, email-verification or forget-password.")
 	}
 	return success, l.tryCodeOf(c, in.Type, in.Email, in.OTP, nil)
 }
@@ -193,6 +193,9 @@ func (l *library) verifyEmailByCode(c *call) (any, error) {
 
 func (l *library) signInByCode(c *call) (any, error) {
 	in, err := l.readCode(c)
+	if err == nil {
+		err = c.needs("otp")
+	}
 	if err != nil {
 		return nil, err
 	}

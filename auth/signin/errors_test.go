@@ -23,10 +23,10 @@ func TestRefusalsOfTheKit(t *testing.T) {
 		{capability.ErrCSRF, 403, "INVALID_ORIGIN"},
 		{errHashingBusy, 503, "SERVICE_UNAVAILABLE"},
 		{capability.ErrInvalidRequest.Saying("A name."), 400, "VALIDATION_ERROR"},
-		{errInvalidOTP.because(errors.New("x")), 400, "INVALID_OTP"},
+		{errInvalidOTP.Because(errors.New("x")), 400, "INVALID_OTP"},
 		{errors.New("disk full"), 500, "INTERNAL_SERVER_ERROR"},
 	} {
-		got := asError(fmt.Errorf("while signing in: %w", c.err))
+		got := auth.LibraryRefusal(fmt.Errorf("while signing in: %w", c.err))
 		if got.Status != c.status || got.Code != c.code {
 			t.Errorf("%v is answered %d %s, want %d %s", c.err, got.Status, got.Code, c.status, c.code)
 		}

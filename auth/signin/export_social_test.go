@@ -15,8 +15,8 @@ import (
 type TestLibrary struct{ *library }
 
 // NewForTest is New that also hands out the library.
-func NewForTest(cfg Config, out **TestLibrary) func(capability.Host, *auth.Auth) (auth.Library, error) {
-	return func(host capability.Host, a *auth.Auth) (auth.Library, error) {
+func NewForTest(cfg Config, out **TestLibrary) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
+	return func(host capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		l, err := newLibrary(host, a, cfg)
 		if err != nil {
 			return auth.Library{}, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // freshHeader carries, in the answer to a proof, what shows for ten minutes that
@@ -125,7 +126,7 @@ func (c *call) factorProved(user auth.User, session auth.Session, code string) e
 	if code == "" {
 		return errSessionNotFresh
 	}
-	return c.l.prove(c, prover{user: user, session: session}, func(ctx context.Context, factor twoFactor) (*Error, error) {
+	return c.l.prove(c, prover{user: user, session: session}, func(ctx context.Context, factor twoFactor) (*capability.Error, error) {
 		if len(strings.TrimSpace(code)) == totpDigits {
 			return c.l.takeTOTP(ctx, user.ID, factor, code)
 		}

@@ -83,7 +83,7 @@ func (o *outbox) count() int {
 
 // app is a composed auth with the library, under HTTP.
 type app struct {
-	*auth.Auth
+	*auth.LibraryHost
 	t     testing.TB
 	db    *database.DB
 	queue *jobs.Queue
@@ -153,8 +153,9 @@ func openSealed(t testing.TB, db *database.DB, cfg auth.Config, at string, clock
 		cfg.Mailer = nil
 	}
 	cfg.TrustedOrigins = append([]string{pages, "myapp://"}, cfg.TrustedOrigins...)
-	a.Auth, err = auth.New(host, cfg, auth.Peers{Audit: trail})
+	made, err := auth.New(host, cfg, auth.Peers{Audit: trail})
 	must(t, err)
+	a.LibraryHost = &auth.LibraryHost{Auth: made}
 
 	a.Handler = mounted(t, host, a.Users(), trail.Capability(), a.Capability())
 	return a

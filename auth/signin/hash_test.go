@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/scrypt"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -167,7 +168,7 @@ func TestFullQueueRefuses(t *testing.T) {
 		}
 		synctest.Wait()
 		err := hold()
-		if refusal := asError(err); !errors.Is(err, capability.ErrUnavailable) || refusal.Status != 503 || refusal.Code != "SERVICE_UNAVAILABLE" {
+		if refusal := auth.LibraryRefusal(err); !errors.Is(err, capability.ErrUnavailable) || refusal.Status != 503 || refusal.Code != "SERVICE_UNAVAILABLE" {
 			t.Errorf("beyond the queue: %v", err)
 		}
 		if err := h.dummy(t.Context(), "password"); !errors.Is(err, capability.ErrUnavailable) {

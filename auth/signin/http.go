@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
@@ -28,13 +26,12 @@ type answered struct{}
 
 // call is one request on its way through a handler.
 type call struct {
-	l      *library
-	w      http.ResponseWriter
-	r      *http.Request
-	params map[string]string
-	known  *auth.Session
-	asked  bool
-	body   []byte // as JSON, once decoded
+	l     *library
+	w     http.ResponseWriter
+	r     *http.Request
+	known *auth.Session
+	asked bool
+	body  []byte // as JSON, once decoded
 }
 
 // Context is cancelled when the client goes away; it carries the request's
@@ -49,102 +46,97 @@ func (c *call) in(ctx context.Context) *call {
 }
 
 // param returns a path parameter.
-func (c *call) param(name string) string { return c.params[name] }
+func (c *call) param(name string) string { return c.r.PathValue(name) }
 
 // query returns the first value of a query parameter, or "".
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
-// ServeHTTP returns everything below the base path.
-func (l *library) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{l: l, w: w, r: r}
-	rt, err := l.find(c)
-	if err != nil {
-		c.refuse(err)
-		return
-	}
-	if err := c.checkOrigin(); err != nil {
-		c.refuse(err)
-		return
-	}
-	answer, err := rt.handle(c)
-	if err != nil {
-		c.refuse(err)
-		return
-	}
-	if _, done := answer.(answered); !done {
-		c.write(http.StatusOK, answer)
-	}
-}
-
-// find picks the row of a request and reads its path parameters.
-func (l *library) find(c *call) (route, error) {
-	path := strings.TrimPrefix(c.r.URL.Path, l.auth.BasePath())
-	known := false
-	for _, rt := range l.routes {
-		params, ok := match(rt.Path, path)
-		if !ok {
-			continue
+// serve is the row's handler as auth calls it.
+func (l *library) serve(handle func(*call) (any, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c := &call{l: l, w: w, r: r}
+		if err := c.checkOrigin(); err != nil {
+			return err
 		}
-		if rt.Method == c.r.Method {
-			c.params = params
-			return rt, nil
+		answer, err := handle(c)
+		if err != nil {
+			return err
 		}
-		known = true
-	}
-	if known {
-		return route{}, errMethodNotAllowed
-	}
-	return route{}, errNotFound
-}
-
-// match compares a path with a pattern of literal segments and
-// at most one :name parameter, which takes one non-empty segment.
-func match(pattern, path string) (params map[string]string, ok bool) {
-	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
-	if len(want) != len(got) {
-		return nil, false
-	}
-	for i, segment := range want {
-		name, isParam := strings.CutPrefix(segment, ":")
-		switch {
-		case isParam && got[i] != "":
-			params = map[string]string{name: got[i]}
-		case segment != got[i]:
-			return nil, false
+		if _, done := answer.(answered); done {
+			return nil
 		}
+		return c.write(http.StatusOK, answer)
 	}
-	return params, true
 }
 
 // decode reads the body into the pointer: JSON, or a form of plain fields. An
 // absent body is an empty object; members that nobody named are ignored, as
-// better-auth does. Refuses with VALIDATION_ERROR and UNSUPPORTED_MEDIA_TYPE.
+// better-auth does. Refuses with BAD_REQUEST, VALIDATION_ERROR and
+// UNSUPPORTED_MEDIA_TYPE.
 func (c *call) decode(into any) error {
 	body, err := io.ReadAll(c.r.Body) // auth has received and limited it
 	if err != nil || len(body) == 0 {
+		c.body = []byte("{}")
 		return err
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil {
-		return errUnsupportedMediaType.because(err)
+		return errUnsupportedMediaType.Because(err)
 	}
 	switch kind {
 	case "application/json":
 	case "application/x-www-form-urlencoded":
 		if body, err = formAsJSON(string(body)); err != nil {
-			return errValidation.because(err)
+			return errValidation.Because(err)
 		}
 	default:
 		return errUnsupportedMediaType
 	}
+	if !json.Valid(body) {
+		return errMalformed
+	}
 	if err := strictjson.Valid(body); err != nil {
-		return errValidation.saying("%s", err)
+		return errValidation.Saying("%s", err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return errValidation.because(err)
+		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
+			return invalidField(wrong.Field, "is of another type").Because(err)
+		}
+		return errValidation.Because(err)
 	}
 	c.body = body
 	return nil
+}
+
+// invalidField is a VALIDATION_ERROR about a member of the body, which it names as
+// better-auth does.
+func invalidField(name, reason string) *capability.Error {
+	return errValidation.Saying("[body.%s] %s", name, reason)
+}
+
+// needs refuses a decoded body without one of the members. Refuses with
+// VALIDATION_ERROR, naming the first of them.
+func (c *call) needs(names ...string) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(c.body, &given); err != nil {
+		return errValidation.Because(err)
+	}
+	for _, name := range names {
+		if value, ok := given[name]; !ok || string(value) == "null" {
+			return invalidField(name, "is missing")
+		}
+	}
+	return nil
+}
+
+// addressAt is address of a member that better-auth checks with the body. Refuses
+// with VALIDATION_ERROR, naming the member.
+func addressAt(name, text string) (string, error) {
+	canonical, err := address(text)
+	if err != nil {
+		return "", invalidField(name, "is no e-mail address").Because(err)
+	}
+	return canonical, nil
 }
 
 // fields reads the application's fields of the body that was decoded. Refuses
@@ -155,7 +147,7 @@ func (c *call) fields() (map[string]any, error) {
 	}
 	var body map[string]any
 	if err := json.Unmarshal(c.body, &body); err != nil {
-		return nil, errValidation.because(err)
+		return nil, errValidation.Because(err)
 	}
 	return c.l.editedFields(body)
 }
@@ -222,58 +214,17 @@ func (c *call) user() (auth.User, auth.Session, error) {
 }
 
 // write returns a value as JSON.
-func (c *call) write(status int, value any) {
+func (c *call) write(status int, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
-		c.refuse(err)
-		return
+		return err
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
-}
-
-// refusalBody is the shape of every refusal: what better-auth's clients read,
-// and what the kit's other routes answer.
-type refusalBody struct {
-	Code    string        `json:"code"`
-	Message string        `json:"message"`
-	Error   refusalFields `json:"error"`
-}
-
-type refusalFields struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	RequestID string `json:"requestId"`
-}
-
-// refuse returns an error. What is not a refusal is logged and answered as
-// INTERNAL_SERVER_ERROR: nothing about it leaves the process.
-func (c *call) refuse(err error) {
-	refusal := asError(err)
-	requestID := ""
-	if origin := capability.RequestInfoOf(c.Context()); origin != nil {
-		requestID = origin.RequestID
-	}
-	level := slog.LevelDebug
-	if refusal.Status >= http.StatusInternalServerError {
-		level = slog.LevelError
-	}
-	c.l.host.Log.Log(c.Context(), level, "sign-in refused", "code", refusal.Code, "error", err.Error(),
-		"requestId", requestID) // not the path: it may hold a token
-	h := c.w.Header()
-	if refusal.Status == http.StatusTooManyRequests || refusal.Status == http.StatusServiceUnavailable {
-		if h.Get("Retry-After") == "" {
-			h.Set("Retry-After", "1")
-		}
-		h.Set("X-Retry-After", h.Get("Retry-After"))
-	}
-	c.write(refusal.Status, refusalBody{
-		Code: refusal.Code, Message: refusal.Message,
-		Error: refusalFields{refusal.Code, refusal.Message, requestID},
-	})
+	return nil
 }
 
 // redirect sends the browser to a target that was checked, or that is ours.

@@ -58,7 +58,7 @@ func (l *library) sendMagicLink(c *call) (any, error) {
 	if l.cfg.DisableLinks {
 		return nil, errNotFound
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (l *library) userOfAddress(c *call, mail string, n auth.NewUser) (user auth
 	n.Email, n.EmailVerified = mail, true
 	user, err = l.newUser(c, n)
 	if errors.Is(err, auth.ErrEmailTaken) { // by one who was faster: his next try finds it
-		err = errUnavailable.because(err)
+		err = errUnavailable.Because(err)
 	}
 	return user, true, err
 }

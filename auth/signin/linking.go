@@ -44,7 +44,7 @@ const (
 func (r linkRefusal) Error() string { return "signin: " + string(r) }
 
 // reply is the refusal of a request that is no redirect.
-func (r linkRefusal) reply(linking bool) *Error {
+func (r linkRefusal) reply(linking bool) *capability.Error {
 	switch r {
 	case refusedNoEmail:
 		return errUserEmailNotFound
@@ -60,7 +60,7 @@ func (r linkRefusal) reply(linking bool) *Error {
 		}
 	default:
 	}
-	return errOAuthLink.saying("%s", strings.ReplaceAll(string(r), "_", " "))
+	return errOAuthLink.Saying("%s", strings.ReplaceAll(string(r), "_", " "))
 }
 
 // resolve returns the user that a provider's account signs in: the one it is

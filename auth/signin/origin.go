@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/kitbackend/kit/capability"
 )
 
 // checkOrigin is the defence against pages of others. A request that changes
@@ -96,7 +98,7 @@ func opened(r *http.Request) bool {
 
 // target checks where to send the browser afterwards: a relative path, or a
 // URL of an origin the application trusts. Empty stays empty.
-func (l *library) target(given string, refusal *Error) (string, error) {
+func (l *library) target(given string, refusal *capability.Error) (string, error) {
 	if given == "" {
 		return "", nil
 	}

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/kitbackend/kit/auth"
 )
 
 // page is a plain page with at most one button, which posts to the address the
@@ -98,7 +100,7 @@ func mask(address string) string {
 // gets it as JSON, the browser goes to the page that was named for it or sees
 // one of ours.
 func (c *call) fail(err error, target string) (any, error) {
-	refusal := asError(err)
+	refusal := auth.LibraryRefusal(err)
 	switch {
 	case refusal.Status >= http.StatusInternalServerError:
 		return nil, err

@@ -80,7 +80,7 @@ func (l *library) registerOptions(c *call) (any, error) {
 	}
 	attachment := protocol.AuthenticatorAttachment(c.query("authenticatorAttachment"))
 	if attachment != "" && attachment != protocol.Platform && attachment != protocol.CrossPlatform {
-		return nil, errValidation.saying("authenticatorAttachment is platform or cross-platform.")
+		return nil, errValidation.Saying("authenticatorAttachment is platform or cross-platform.")
 	}
 	party, err := l.relyingParty(l.ownOrigin())
 	if err != nil {
@@ -124,7 +124,7 @@ func (l *library) verifyRegistration(c *call) (any, error) {
 	}
 	response, err := protocol.ParseCredentialCreationResponseBytes(in.Response)
 	if err != nil {
-		return nil, errFailedToVerifyPasskey.because(err)
+		return nil, errFailedToVerifyPasskey.Because(err)
 	}
 	client := response.Response.CollectedClientData
 	asked, err := l.endCeremony(c, registration, client.Challenge)
@@ -136,14 +136,14 @@ func (l *library) verifyRegistration(c *call) (any, error) {
 	}
 	party, err := l.relyingParty(client.Origin)
 	if err != nil {
-		return nil, errFailedToVerifyPasskey.because(err)
+		return nil, errFailedToVerifyPasskey.Because(err)
 	}
 	made, err := party.CreateCredential(owner, webauthn.SessionData{
 		Challenge: client.Challenge, UserID: owner.WebAuthnID(), UserVerification: protocol.VerificationRequired,
 		RelyingPartyID: party.Config.RPID, CredParams: passkeyAlgorithms,
 	}, response)
 	if err != nil {
-		return nil, errFailedToVerifyPasskey.because(err)
+		return nil, errFailedToVerifyPasskey.Because(err)
 	}
 	p, err := l.addPasskey(c.Context(), owner.user, in.Name, made)
 	if err != nil {
@@ -233,7 +233,7 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 	}
 	response, err := protocol.ParseCredentialRequestResponseBytes(in.Response)
 	if err != nil {
-		return nil, errAuthenticationFailed.because(err)
+		return nil, errAuthenticationFailed.Because(err)
 	}
 	client := response.Response.CollectedClientData
 	asked, err := l.endCeremony(c, authentication, client.Challenge)
@@ -245,7 +245,7 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, errPasskeyNotFound.as(errAuthenticationFailed.Status)
+		return nil, withStatus(errPasskeyNotFound, errAuthenticationFailed.Status)
 	}
 	if asked != "" && asked != p.userID || asked == "" && len(response.Response.UserHandle) == 0 {
 		return nil, errAuthenticationFailed
@@ -288,7 +288,7 @@ func (l *library) usePasskey(c *call, user auth.User, p passkey, response *proto
 	client := response.Response.CollectedClientData
 	party, err := l.relyingParty(client.Origin)
 	if err != nil {
-		return errAuthenticationFailed.because(err)
+		return errAuthenticationFailed.Because(err)
 	}
 	owner := passkeyOwner{user, []passkey{p}}
 	used, err := party.ValidateLogin(owner, webauthn.SessionData{
@@ -296,7 +296,7 @@ func (l *library) usePasskey(c *call, user auth.User, p passkey, response *proto
 		RelyingPartyID: party.Config.RPID,
 	}, response)
 	if err != nil {
-		return errAuthenticationFailed.because(err)
+		return errAuthenticationFailed.Because(err)
 	}
 	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		counter := int64(used.Authenticator.SignCount)
@@ -343,7 +343,7 @@ func (l *library) updatePasskey(c *call) (any, error) {
 		return nil, err
 	}
 	if in.Name, err = passkeyName(in.Name); err != nil || in.Name == "" {
-		return nil, errValidation.saying("name is text of 1 to %d bytes.", maxPasskeyName)
+		return nil, errValidation.Saying("name is text of 1 to %d bytes.", maxPasskeyName)
 	}
 	var p passkey
 	var found bool
@@ -392,7 +392,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, misleads) {
-		return "", errValidation.saying("name is text of at most %d bytes.", maxPasskeyName)
+		return "", errValidation.Saying("name is text of at most %d bytes.", maxPasskeyName)
 	}
 	return name, nil
 }

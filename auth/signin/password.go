@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -44,6 +45,9 @@ type signedUp struct {
 func (l *library) signUp(c *call) (any, error) {
 	var in signUpBody
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("email", "password"); err != nil {
 		return nil, err
 	}
 	n, hash, err := l.readSignUp(c, &in)
@@ -106,7 +110,7 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 		return n, "", errSignUpDisabled
 	}
 	n = auth.NewUser{Name: in.Name, Image: in.Image}
-	if n.Email, err = address(in.Email); err != nil {
+	if n.Email, err = addressAt("email", in.Email); err != nil {
 		return n, "", err
 	}
 	if err := checkProfile(in.Name, in.Image); err != nil {
@@ -116,7 +120,10 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 		return n, "", err
 	}
 	if l.cfg.Usernames {
-		if n.Username, err = l.freeUsername(c.Context(), in.Username, in.DisplayUsername); err != nil {
+		if n.Username, err = l.freeUsername(c.Context(), in.Username); err != nil {
+			return n, "", err
+		}
+		if n.DisplayUsername, err = displayUsername(in.DisplayUsername); err != nil {
 			return n, "", err
 		}
 	}
@@ -178,6 +185,9 @@ func (l *library) signInEmail(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
+	if err := c.needs("email", "password"); err != nil {
+		return nil, err
+	}
 	if l.cfg.DisablePasswords {
 		return nil, errPasswordDisabled
 	}
@@ -194,7 +204,7 @@ func (l *library) signInEmail(c *call) (any, error) {
 
 // signInPassword signs in who knows the password of an account, which was named
 // by its address or by its user name.
-func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *Error) (any, error) {
+func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *capability.Error) (any, error) {
 	target, err := l.target(in.CallbackURL, errInvalidCallbackURL)
 	if err != nil {
 		return nil, err
@@ -301,6 +311,9 @@ type changePasswordBody struct {
 func (l *library) changePassword(c *call) (any, error) {
 	var in changePasswordBody
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("newPassword"); err != nil {
 		return nil, err
 	}
 	user, session, err := c.user()

@@ -370,6 +370,6 @@ func assemble(t *testing.T, providers ...signin.Provider) error {
 	a := openAuth(t, databasetest.Memory(t), auth.Config{})
 	_, err := signin.New(signin.Config{Providers: providers})(capability.Host{
 		DB: a.db, BaseURL: a.base, Now: a.clock.Now, Sealing: func() (capability.Sealer, error) { return nil, nil },
-	}, a.Auth)
+	}, a.LibraryHost)
 	return err
 }

@@ -55,7 +55,7 @@ func (l *library) current(ctx context.Context, a providerAccount) (tokens, error
 	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(l.host.Now()) < nearlyOver && t.Refresh != "" {
 		var err error
 		if t, err = l.renew(ctx, a.client, a.id, t, a.version); err != nil {
-			return tokens{}, errFailedToGetAccess.because(err)
+			return tokens{}, errFailedToGetAccess.Because(err)
 		}
 	}
 	if t.Access == "" {
@@ -118,7 +118,7 @@ func (l *library) refreshToken(c *call) (any, error) {
 	}
 	t, err := l.renew(c.Context(), a.client, a.id, a.tokens, a.version)
 	if err != nil {
-		return nil, errFailedToRefreshAccess.because(err)
+		return nil, errFailedToRefreshAccess.Because(err)
 	}
 	return refreshedToken{
 		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresAt: orNever(t.ExpiresAt),
@@ -138,7 +138,7 @@ func (l *library) accountInfo(c *call) (any, error) {
 	}
 	p, err := a.client.describe(c.Context(), t)
 	if err != nil {
-		return nil, errFailedToGetUserInfo.because(err)
+		return nil, errFailedToGetUserInfo.Because(err)
 	}
 	if p.Subject != a.accountID {
 		return nil, errFailedToGetUserInfo

@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"errors"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/internal/id"
@@ -32,7 +31,7 @@ func (l *library) requestReset(c *call) (any, error) {
 	if l.cfg.DisablePasswords {
 		return nil, errPasswordDisabled
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func (l *library) getReset(c *call) (any, error) {
 		return c.fail(asInvalid(err), callback)
 	}
 	if callback == "" {
-		return c.fail(errInvalidToken.saying("callbackURL is required"), "")
+		return c.fail(errInvalidToken.Saying("callbackURL is required"), "")
 	}
 	return c.redirect(withQuery(callback, "token", c.param("token")))
 }
@@ -66,6 +65,9 @@ func (l *library) resetPassword(c *call) (any, error) {
 		Token       string `json:"token"`
 	}
 	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("newPassword"); err != nil {
 		return nil, err
 	}
 	if in.Token == "" {
@@ -127,8 +129,8 @@ func (l *library) setPassword(ctx context.Context, user auth.User, hash string) 
 
 // asInvalid returns INVALID_TOKEN for whatever is wrong with a token.
 func asInvalid(err error) error {
-	if own := (*Error)(nil); errors.As(err, &own) {
-		return errInvalidToken.because(err)
+	if isOwn(err) {
+		return errInvalidToken.Because(err)
 	}
 	return err
 }

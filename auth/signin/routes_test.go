@@ -1,7 +1,10 @@
 package signin_test
 
 import (
+	"flag"
+	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,8 +26,9 @@ func TestRouteTable(t *testing.T) {
 	host := capability.Host{
 		Now: time.Now, BaseURL: base, DB: databasetest.Memory(t), Sealing: func() (capability.Sealer, error) { return nil, nil },
 	}
-	lib, err := signin.New(everything)(host, &auth.Auth{})
+	lib, err := signin.New(everything)(host, &auth.LibraryHost{Auth: &auth.Auth{}})
 	must(t, err)
+	goldenRows(t, lib.Routes)
 	byClass := map[string][]string{}
 	for _, r := range lib.Routes {
 		name := strings.TrimSpace(strings.Join([]string{r.Method, r.Path, r.Sends}, " "))
@@ -67,5 +71,26 @@ func TestRouteTable(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"SIGNIN_MAIL", "SIGNIN_SWEEP"}, []string{lib.Jobs[0].Name, lib.Jobs[1].Name}); diff != "" {
 		t.Error(diff)
+	}
+}
+
+var update = flag.Bool("update", false, "write testdata/routes.golden")
+
+// goldenRows compares the table with testdata/routes.golden, so that a change of a
+// row is seen in review.
+func goldenRows(t *testing.T, rows []auth.LibraryRoute) {
+	t.Helper()
+	var text strings.Builder
+	for _, r := range rows {
+		text.WriteString(strings.TrimSpace(fmt.Sprintf("%-4s %-42s %-12s %s", r.Method, r.Path, r.Rate, r.Sends)) + "\n")
+	}
+	const file = "testdata/routes.golden"
+	if *update {
+		must(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	}
+	golden, err := os.ReadFile(file)
+	must(t, err)
+	if diff := cmp.Diff(string(golden), text.String()); diff != "" {
+		t.Errorf("the table is not that of %s; -update writes it:\n%s", file, diff)
 	}
 }

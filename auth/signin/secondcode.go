@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // kindSecondFactor is the kind of a code that is mailed as a second factor.
@@ -78,7 +79,7 @@ func (l *library) verifySecondCode(c *call) (any, error) {
 	if err := l.mayMail(c, p); err != nil {
 		return nil, err
 	}
-	err = l.prove(c, p, func(ctx context.Context, _ twoFactor) (*Error, error) {
+	err = l.prove(c, p, func(ctx context.Context, _ twoFactor) (*capability.Error, error) {
 		return l.takeMailed(ctx, p, in.Code)
 	})
 	if err != nil {
@@ -88,7 +89,7 @@ func (l *library) verifySecondCode(c *call) (any, error) {
 }
 
 // takeMailed uses up a mailed code.
-func (l *library) takeMailed(ctx context.Context, p prover, digits string) (*Error, error) {
+func (l *library) takeMailed(ctx context.Context, p prover, digits string) (*capability.Error, error) {
 	mailed, found, err := l.store.tryCode(ctx, kindSecondFactor, p.subject(), anywhere)
 	if err != nil {
 		return nil, err

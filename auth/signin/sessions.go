@@ -20,6 +20,7 @@ func (l *library) sessionRoutes() []route {
 		post("/sign-out", rateWrite, l.signOut),
 		get("/token", rateRead, l.getToken),
 		get("/jwks", rateRead, l.getJWKS),
+		get("/.well-known/openid-configuration", rateRead, l.getDiscovery),
 	}
 }
 
@@ -97,6 +98,9 @@ func (l *library) revokeSession(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.needs("token"); err != nil {
+		return nil, err
+	}
 	sessions, err := l.auth.Sessions(c.Context(), session.UserID)
 	if err != nil {
 		return nil, err
@@ -161,13 +165,26 @@ func (l *library) getToken(c *call) (any, error) {
 		return nil, err
 	}
 	if session.Proof == auth.ProofAccessToken {
-		return nil, errUnauthorized.saying("Change the refresh token for another access token.")
+		return nil, errUnauthorized.Saying("Change the refresh token for another access token.")
 	}
 	token, err := l.auth.SessionAccessToken(c.Context(), session)
 	if err != nil {
 		return nil, err
 	}
 	return map[string]string{"token": token}, nil
+}
+
+// discovery tells who verifies access tokens what they need: the members of
+// OpenID Connect Discovery that apply to somebody who only issues tokens.
+type discovery struct {
+	Issuer     string   `json:"issuer"`
+	KeysURL    string   `json:"jwks_uri"`
+	Algorithms []string `json:"id_token_signing_alg_values_supported"`
+}
+
+func (l *library) getDiscovery(*call) (any, error) {
+	base := l.host.BaseURL.String()
+	return discovery{Issuer: base, KeysURL: base + l.auth.BasePath() + "/jwks", Algorithms: []string{"EdDSA"}}, nil
 }
 
 // getJWKS may be kept for a few minutes: keys are published before they sign.

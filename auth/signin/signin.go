@@ -13,7 +13,8 @@
 //     of an address learns it all the same: sign-up says that it is taken, or,
 //     while addresses need verification, the next sign-in by that password does;
 //     so does a provider's account of an address without proof.
-//   - Links and codes are stored as hashes, good once and for minutes. A link
+//   - Links and codes are stored as hashes, good once and for minutes, but for the
+//     link that verifies an address: a second time it changes nothing. A link
 //     opened in a browser shows a button; only the button uses it up, so a mail
 //     scanner proves nothing and signs nobody in.
 //   - Proving an address that was not proved before by anything but the link or
@@ -58,7 +59,7 @@ var migrations embed.FS
 // library proves who users are. It is safe for concurrent use.
 type library struct {
 	host   capability.Host
-	auth   *auth.Auth
+	auth   *auth.LibraryHost
 	sealer capability.Sealer
 	cfg    Config
 	store  store
@@ -72,8 +73,8 @@ type library struct {
 }
 
 // New makes the library for auth.Config.Library.
-func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
-	return func(host capability.Host, a *auth.Auth) (auth.Library, error) {
+func New(cfg Config) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
+	return func(host capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		l, err := newLibrary(host, a, cfg)
 		if err != nil {
 			return auth.Library{}, err
@@ -82,7 +83,7 @@ func New(cfg Config) func(capability.Host, *auth.Auth) (auth.Library, error) {
 	}
 }
 
-func newLibrary(host capability.Host, a *auth.Auth, cfg Config) (*library, error) {
+func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library, error) {
 	cfg = cfg.withDefaults()
 	sealer, err := cfg.validate(host)
 	if err != nil {
@@ -102,10 +103,10 @@ func (l *library) describe() auth.Library {
 	rows := make([]auth.LibraryRoute, len(l.routes))
 	for i, rt := range l.routes {
 		rows[i] = rt.LibraryRoute
+		rows[i].Handle = l.serve(rt.handle)
 	}
 	return auth.Library{
 		Name:       Name,
-		Handler:    l,
 		Routes:     rows,
 		Migrations: database.Migrations{Name: Name, FS: migrations},
 		Config:     l.cfg.keys(),

@@ -15,6 +15,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 func (l *library) socialRoutes() []route {
@@ -110,14 +113,14 @@ func (l *library) readSocial(c *call) (in socialBody, p *providerClient, to targ
 		return in, nil, to, errProviderNotFound
 	}
 	if len(in.Scopes) > maxScopes || slices.ContainsFunc(in.Scopes, func(s string) bool { return !scopeForm.MatchString(s) }) {
-		return in, nil, to, errValidation.saying("scopes are at most %d of printable characters.", maxScopes)
+		return in, nil, to, errValidation.Saying("scopes are at most %d of printable characters.", maxScopes)
 	}
 	if len(in.AdditionalParams) > maxParameters || len(in.LoginHint) > maxParameter {
-		return in, nil, to, errValidation.saying("There are at most %d additionalParams.", maxParameters)
+		return in, nil, to, errValidation.Saying("There are at most %d additionalParams.", maxParameters)
 	}
 	for name, value := range in.AdditionalParams {
 		if !parameterForm.MatchString(name) || len(value) > maxParameter || slices.Contains(reservedParameters, name) {
-			return in, nil, to, errValidation.saying("additionalParams cannot set %.64q.", name)
+			return in, nil, to, errValidation.Saying("additionalParams cannot set %.64q.", name)
 		}
 	}
 	to, err = l.readTargets(in)
@@ -128,7 +131,7 @@ func (l *library) readTargets(in socialBody) (to targets, err error) {
 	for _, t := range []struct {
 		into    *string
 		given   string
-		refusal *Error
+		refusal *capability.Error
 	}{
 		{&to.Callback, in.CallbackURL, errInvalidCallbackURL},
 		{&to.NewUser, in.NewUserCallbackURL, errInvalidNewUser},
@@ -206,7 +209,7 @@ func (l *library) begin(c *call, in socialBody, p *providerClient, pass passage,
 		redirect: l.callbackAddress(p), scopes: in.Scopes, parameters: in.AdditionalParams, loginHint: in.LoginHint,
 	})
 	if err != nil {
-		return nil, errUnavailable.because(err)
+		return nil, errUnavailable.Because(err)
 	}
 	data, err := json.Marshal(pass)
 	if err != nil {
@@ -413,7 +416,7 @@ func (l *library) failed(c *call, target, code string, err error) (any, error) {
 	case errors.As(err, &refusal):
 		code = string(refusal)
 	default:
-		known := asError(err)
+		known := auth.LibraryRefusal(err)
 		if known.Status >= http.StatusInternalServerError {
 			return nil, err
 		}
@@ -432,9 +435,9 @@ func (l *library) nativeIdentity(c *call, p *providerClient, t nativeToken) (ide
 	known, err := p.native(c.Context(), t.Token, t.Nonce)
 	switch {
 	case errors.Is(err, errProviderDown):
-		return identity{}, errUnavailable.because(err)
+		return identity{}, errUnavailable.Because(err)
 	case err != nil:
-		return identity{}, errInvalidToken.as(http.StatusUnauthorized).because(err)
+		return identity{}, withStatus(errInvalidToken, http.StatusUnauthorized).Because(err)
 	}
 	if err := l.spendToken(c, t.Token); err != nil {
 		return identity{}, err
@@ -455,7 +458,7 @@ func (l *library) spendToken(c *call, token string) error {
 		return err
 	})
 	if err == nil && !spent {
-		err = errInvalidToken.as(http.StatusUnauthorized)
+		err = withStatus(errInvalidToken, http.StatusUnauthorized)
 	}
 	return err
 }
@@ -506,7 +509,7 @@ func (l *library) oneTap(c *call) (any, error) {
 func asReply(err error, linking bool) error {
 	var refusal linkRefusal
 	if errors.As(err, &refusal) {
-		return refusal.reply(linking).because(err)
+		return refusal.reply(linking).Because(err)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 // What every authenticator application computes without being told: SHA-1, six
@@ -34,7 +35,7 @@ const maxIssuer = 128
 // the place of the one before when a code of it was right, and not before.
 func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error) {
 	if len(issuer) > maxIssuer {
-		return nil, errValidation.saying("issuer has at most %d bytes.", maxIssuer)
+		return nil, errValidation.Saying("issuer has at most %d bytes.", maxIssuer)
 	}
 	secret := newTOTPSecret()
 	sealed := l.sealer.Seal(totpContext(user.ID), secret)
@@ -90,7 +91,7 @@ func (l *library) verifyTOTP(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.prove(c, p, func(ctx context.Context, factor twoFactor) (*Error, error) {
+	err = l.prove(c, p, func(ctx context.Context, factor twoFactor) (*capability.Error, error) {
 		if p.waiting == nil && len(factor.pending) > 0 {
 			return l.confirmTOTP(ctx, p, factor, in.Code)
 		}
@@ -103,7 +104,7 @@ func (l *library) verifyTOTP(c *call) (any, error) {
 }
 
 // confirmTOTP puts the pending secret in force with its first code.
-func (l *library) confirmTOTP(ctx context.Context, p prover, factor twoFactor, code string) (*Error, error) {
+func (l *library) confirmTOTP(ctx context.Context, p prover, factor twoFactor, code string) (*capability.Error, error) {
 	step, ok, err := l.stepOf(ctx, p.user.ID, factor.pending, code, 0)
 	if err != nil || !ok {
 		return errInvalidCode, err
@@ -116,7 +117,7 @@ func (l *library) confirmTOTP(ctx context.Context, p prover, factor twoFactor, c
 }
 
 // takeTOTP uses up a code of the secret in force.
-func (l *library) takeTOTP(ctx context.Context, userID string, factor twoFactor, code string) (*Error, error) {
+func (l *library) takeTOTP(ctx context.Context, userID string, factor twoFactor, code string) (*capability.Error, error) {
 	if len(factor.totp) == 0 {
 		return errTOTPNotEnabled, nil
 	}

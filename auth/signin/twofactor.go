@@ -55,7 +55,7 @@ func (l *library) enableTwoFactor(c *call) (any, error) {
 	case methodMailed:
 		return l.enableMailed(c, user, session)
 	default:
-		return nil, errValidation.saying("method is totp or otp.")
+		return nil, errValidation.Saying("method is totp or otp.")
 	}
 }
 

@@ -112,11 +112,11 @@ func address(text string) (string, error) {
 // checkProfile refuses what a user cannot be called with VALIDATION_ERROR.
 func checkProfile(name, image string) error {
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, misleads) {
-		return errValidation.saying("name is text of at most %d bytes.", maxName)
+		return errValidation.Saying("name is text of at most %d bytes.", maxName)
 	}
 	if len(image) > maxImage || !utf8.ValidString(image) || strings.ContainsFunc(image, unicode.IsControl) ||
 		image != "" && !strings.HasPrefix(image, "https://") && !strings.HasPrefix(image, "http://") && image[0] != '/' {
-		return errValidation.saying("image is a URL of at most %d bytes.", maxImage)
+		return errValidation.Saying("image is a URL of at most %d bytes.", maxImage)
 	}
 	return nil
 }
@@ -144,6 +144,9 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	patch := auth.UserPatch{Email: &n.Email, EmailVerified: &n.EmailVerified, Name: &n.Name, Image: &n.Image, Anonymous: &no, Profile: n.Profile}
 	if n.Username != "" {
 		patch.Username = &n.Username
+	}
+	if n.DisplayUsername != "" {
+		patch.DisplayUsername = &n.DisplayUsername
 	}
 	user, err := l.auth.UpdateUser(c.Context(), before.ID, patch)
 	if err != nil {

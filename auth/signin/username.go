@@ -2,14 +2,22 @@ package signin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/kitbackend/kit/capability"
 )
 
 // Bounds of a user name, in characters.
 const (
 	minUsername = 3
 	maxUsername = 30
+	// maxDisplayUsername is in bytes.
+	maxDisplayUsername = 64
 )
 
 var usernameForm = regexp.MustCompile(`^[a-z0-9_.]+$`)
@@ -24,14 +32,10 @@ func (l *library) usernameRoutes() []route {
 	}
 }
 
-// readUsername reads a name that a user chose, or "", as it is to be written: as
-// it was typed, or as display says if that is the same name. Refuses with
+// readUsername reads a name that a user chose, or "". Refuses with
 // USERNAME_TOO_SHORT, USERNAME_TOO_LONG and INVALID_USERNAME.
-func (l *library) readUsername(text, display string) (string, error) {
+func (l *library) readUsername(text string) (string, error) {
 	name := strings.ToLower(text)
-	if strings.ToLower(display) == name {
-		text = display
-	}
 	switch {
 	case name == "":
 		return "", nil
@@ -46,11 +50,30 @@ func (l *library) readUsername(text, display string) (string, error) {
 	}
 }
 
+// lookedUp is readUsername of a name that somebody looks for: the codes are the
+// same, with the status that better-auth has there.
+func (l *library) lookedUp(text string) (string, error) {
+	name, err := l.readUsername(text)
+	if refusal := (*capability.Error)(nil); errors.As(err, &refusal) {
+		err = withStatus(refusal, http.StatusUnprocessableEntity)
+	}
+	return name, err
+}
+
+// displayUsername reads a user name as it is to be shown, which may be another
+// text. Refuses with VALIDATION_ERROR.
+func displayUsername(text string) (string, error) {
+	if len(text) > maxDisplayUsername || !utf8.ValidString(text) || strings.ContainsFunc(text, misleads) {
+		return "", invalidField("displayUsername", fmt.Sprintf("is text of at most %d bytes", maxDisplayUsername))
+	}
+	return text, nil
+}
+
 // freeUsername reads a name that nobody has. It is asked about before any
 // address, so that its answer tells nothing about one. Refuses with
 // USERNAME_IS_ALREADY_TAKEN too.
-func (l *library) freeUsername(ctx context.Context, text, display string) (string, error) {
-	name, err := l.readUsername(text, display)
+func (l *library) freeUsername(ctx context.Context, text string) (string, error) {
+	name, err := l.readUsername(text)
 	if err != nil || name == "" {
 		return "", err
 	}
@@ -65,12 +88,18 @@ func (l *library) signInUsername(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
+	if err := c.needs("username", "password"); err != nil {
+		return nil, err
+	}
 	if l.cfg.DisablePasswords {
 		return nil, errPasswordDisabled
 	}
-	name, err := l.readUsername(in.Username, "")
-	if err != nil || name == "" {
-		return nil, errInvalidUsernamePassword
+	name, err := l.lookedUp(in.Username)
+	if err == nil && name == "" {
+		err = errInvalidUsernamePassword
+	}
+	if err != nil {
+		return nil, err
 	}
 	user, found, err := l.auth.UserByUsername(c.Context(), name)
 	if err != nil {
@@ -86,7 +115,7 @@ func (l *library) isUsernameAvailable(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	name, err := l.readUsername(in.Username, "")
+	name, err := l.lookedUp(in.Username)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 )
 
 func (l *library) verifyRoutes() []route {
@@ -25,7 +26,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	to, err := address(in.Email)
+	to, err := addressAt("email", in.Email)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +69,9 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 		return nil, err
 	}
 	if c.fromScript() {
+		if c.query("token") == "" {
+			return nil, errValidation.Saying("[query.token] is missing")
+		}
 		return l.verifyEmail(c, callback)
 	}
 	k, err := l.peek(c.Context(), c.query("token"), kindVerify, kindChange)
@@ -88,7 +92,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 // readLetter reads what a link was asked for with.
 func readLetter(k link) (asked letter, err error) {
 	if err := json.Unmarshal([]byte(k.data), &asked); err != nil {
-		return asked, errInvalidToken.because(err)
+		return asked, errInvalidToken.Because(err)
 	}
 	return asked, nil
 }
@@ -104,12 +108,13 @@ func (l *library) postVerifyEmail(c *call) (any, error) {
 // unverifiable gives INVALID_TOKEN the status that it has at this route.
 func unverifiable(err error) error {
 	if errors.Is(err, errInvalidToken) {
-		return errInvalidToken.as(http.StatusUnauthorized).because(err)
+		return withStatus(errInvalidToken, http.StatusUnauthorized).Because(err)
 	}
 	return err
 }
 
-// verifyEmail uses a link up. It signs nobody in.
+// verifyEmail proves an address by a link. It signs nobody in, and a link that
+// only verifies is good until it expires: a second time it changes nothing.
 func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	session, signedIn, err := c.maybeSession()
 	if err != nil {
@@ -119,7 +124,10 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	var changed bool
 	var asked letter
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		k, err := l.take(ctx, c.query("token"), kindVerify, kindChange)
+		k, err := l.peek(ctx, c.query("token"), kindVerify, kindChange)
+		if err == nil && k.kind == kindChange {
+			k, err = l.take(ctx, c.query("token"), kindChange)
+		}
 		if err != nil {
 			return err
 		}
@@ -176,7 +184,7 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 }
 
 // notFoundAs returns a refusal instead when a user is gone.
-func notFoundAs(err error, refusal *Error) error {
+func notFoundAs(err error, refusal *capability.Error) error {
 	if errors.Is(err, auth.ErrUserNotFound) {
 		return refusal
 	}

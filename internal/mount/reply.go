@@ -129,14 +129,22 @@ func (x *exchange) refuse(err error) {
 			h.Set("Retry-After", "1")
 		}
 	}
-	body := refusalBody{refusalFields{refusal.Code, refusal.Message, x.origin.RequestID, refusal.Details}}
+	_ = x.write(refusal.Status, x.refusalBody(refusal))
+}
+
+func (x *exchange) refusalBody(refusal *capability.Error) []byte {
 	buf := new(bytes.Buffer)
+	if x.row != nil && x.row.entry.Route.RefusalBody != nil {
+		_ = encode(buf, x.row.entry.Route.RefusalBody(x.w.Header(), refusal, x.origin.RequestID))
+		return buf.Bytes()
+	}
+	body := refusalBody{refusalFields{refusal.Code, refusal.Message, x.origin.RequestID, refusal.Details}}
 	if encode(buf, body) != nil { // details that do not encode
 		body.Error.Details = nil
 		buf.Reset()
 		_ = encode(buf, body)
 	}
-	_ = x.write(refusal.Status, buf.Bytes())
+	return buf.Bytes()
 }
 
 // challenge is what RFC 6750 asks of a 401; it never says which step failed.
