@@ -55,8 +55,8 @@ type DB struct {
 	engine   Engine
 	clock    func() time.Time
 	testMode bool
-	occupied sync.Map     // in test mode: goroutines that occupy a part of the database, and how
-	full     atomic.Int64 // when a write last found the disk full, in unix ms
+	occupied sync.Map                  // in test mode: goroutines that occupy a part of the database, and how
+	disk     atomic.Pointer[diskFault] // of the last write that found the disk full or failing
 	closed   atomic.Bool
 }
 
@@ -104,10 +104,16 @@ func (d *DB) write(ctx context.Context, long bool, tx *transaction, fn func(cont
 	return d.noted(err)
 }
 
-// noted remembers that the disk was full.
+// diskFault is a write that the disk did not take.
+type diskFault struct {
+	err error
+	at  time.Time
+}
+
+// noted remembers what a disk did not take.
 func (d *DB) noted(err error) error {
-	if err != nil && errors.Is(err, ErrFull) {
-		d.full.Store(d.now().UnixMilli())
+	if err != nil && (errors.Is(err, ErrFull) || errors.Is(err, errDisk)) {
+		d.disk.Store(&diskFault{err, d.now()})
 	}
 	return err
 }
@@ -240,11 +246,11 @@ func (d *DB) Ping(ctx context.Context) error {
 	return d.engine.Ping(ctx)
 }
 
-// fullFor is how long [DB.Check] reports a disk that was found full: a small write may find room where others do not.
-const fullFor = 30 * time.Second
+// faultFor is how long [DB.Check] reports a write that the disk did not take: a small one may pass where others do not.
+const faultFor = 30 * time.Second
 
 // Check reports whether the database takes writes: it commits one that changes nothing. It fails where the disk was
-// full within the last 30 seconds, where a PostgreSQL server only reads, and where a SQLite file is damaged, as far as a
+// full or failing within the last 30 seconds, where a PostgreSQL server only reads, and where a SQLite file is damaged, as far as a
 // look of 100 milliseconds or a statement so far has shown. It costs a commit: ask no more than a few times a minute.
 func (d *DB) Check(ctx context.Context) error {
 	if err := d.outside(); err != nil {
@@ -253,8 +259,8 @@ func (d *DB) Check(ctx context.Context) error {
 	if err := d.noted(d.engine.Check(ctx)); err != nil {
 		return err
 	}
-	if full := d.full.Load(); full != 0 && d.now().UnixMilli()-full < fullFor.Milliseconds() {
-		return ErrFull
+	if fault := d.disk.Load(); fault != nil && d.now().Sub(fault.at).Abs() < faultFor {
+		return fault.err
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ var (
 )
 
 var (
+	errDisk        = errors.New("database: the disk fails")
 	errQueryWrites = errors.New("database: outside a transaction a query only reads; write with Exec or inside InTx")
 	errLeak        = errors.New("database: closed while rows or a Read were still in use")
 )

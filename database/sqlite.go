@@ -504,7 +504,9 @@ func classify(err error) error {
 	switch e.Code & 0xff {
 	case sqlite.Full:
 		return fmt.Errorf("%w: %w", ErrFull, err)
-	case sqlite.Busy, sqlite.CannotOpen, sqlite.IOError, sqlite.NoMemory:
+	case sqlite.IOError:
+		return fmt.Errorf("%w: %w: %w", ErrUnavailable, errDisk, err)
+	case sqlite.Busy, sqlite.CannotOpen, sqlite.NoMemory:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	violation := &ConstraintError{Err: e}

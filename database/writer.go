@@ -418,7 +418,7 @@ func (w *writer) commit() error {
 	w.rollback()
 	var e *sqlite.Error
 	if errors.As(err, &e) && e.Code&0xff == sqlite.IOError {
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, e) // the log may hold it although the disk refused
+		return fmt.Errorf("%w: %w: %w", ErrUnknownOutcome, errDisk, e) // the log may hold it although the disk refused
 	}
 	return err
 }

@@ -5,8 +5,9 @@
 // synchronous_commit says.
 //
 // A node that stands still in the middle of a transaction keeps its row locks for 5 seconds, then the server ends the
-// transaction; a statement waits 10 seconds for a lock, then it fails with [database.ErrUnavailable]. A caller whose
-// context ends has its statement stopped on the server.
+// transaction; a statement waits 8 seconds for a lock, then it fails with [database.ErrUnavailable]. So the other nodes
+// wait 10 seconds at most for what it had locked and queued for. A caller whose context ends has its statement stopped
+// on the server.
 package postgres
 
 import (
@@ -26,7 +27,7 @@ const (
 	defaultConnections = 16
 	connectTimeout     = 10 * time.Second
 	statementTimeout   = "30s" // of the server, for a statement that may not end; a migration has none
-	lockTimeout        = "10s" // of the server, for a statement that waits for another transaction; a migration has none
+	lockTimeout        = "8s"  // of the server, for a statement that waits for another transaction; a migration has none
 	idleTimeout        = "5s"  // of the server, for a transaction whose node has gone silent: its locks go with it
 	cancelAfter        = 50 * time.Millisecond
 	abandonAfter       = 5 * time.Second

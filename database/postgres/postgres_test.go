@@ -50,7 +50,7 @@ func TestSession(t *testing.T) {
 	for setting, want := range map[string]string{
 		"statement_timeout":                   "30s",
 		"idle_in_transaction_session_timeout": "5s",
-		"lock_timeout":                        "10s",
+		"lock_timeout":                        "8s",
 		"application_name":                    "kit",
 	} {
 		if got := text(t, db, `SELECT current_setting($1)`, setting); got != want {
