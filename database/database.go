@@ -61,7 +61,7 @@ type DB struct {
 }
 
 // New returns a DB on an engine, for packages that bring one; applications call [OpenMemory], [OpenFile] or
-// postgres.Open. Of the options it heeds [WithTestMode].
+// postgres.Open. Of the options only [WithTestMode] counts.
 func New(e Engine, opts ...Option) *DB {
 	var o options
 	for _, opt := range opts {

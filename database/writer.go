@@ -272,7 +272,7 @@ func (w *writer) repeat() {
 	w.again = slices.Concat(w.batch, w.again)
 }
 
-// commitBatch runs j and those that wait behind it, commits once, and returns. Answers wait for the commit even where
+// commitBatch runs j and those that wait behind it, commits once, and returns. Results wait for the commit even where
 // a callback failed, because it may have seen rows of its neighbours.
 func (w *writer) commitBatch(j *job) {
 	if err := w.script("BEGIN IMMEDIATE"); err != nil {

@@ -120,7 +120,7 @@ func (e *engine) transaction(ctx context.Context, o pgx.TxOptions, fn func(*conn
 }
 
 // commit calls fn, which commits, and adds ErrUnknownOutcome where the connection was lost on the way and the server
-// has not refused. (pgconn.SafeToRetry does not help: it also says yes when the answer was lost.)
+// has not refused. (pgconn.SafeToRetry does not help: it also says yes when the server's reply was lost.)
 func commit(c *pgx.Conn, fn func() error) error {
 	if c.IsClosed() {
 		return pgconn.ErrConnClosed

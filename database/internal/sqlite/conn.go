@@ -207,7 +207,7 @@ func (c *Conn) fail(rc int32) error {
 	return e
 }
 
-// progress is called by SQLite in the goroutine that runs the statement; an answer other than 0 interrupts it.
+// progress is called by SQLite in the goroutine that runs the statement; a result other than 0 interrupts it.
 func progress(_ *libc.TLS, db uintptr) int32 {
 	if c, ok := conns.Load(db); ok && c.(*Conn).expired() != nil {
 		return 1
@@ -217,7 +217,7 @@ func progress(_ *libc.TLS, db uintptr) int32 {
 
 var errNoMemory = &Error{Code: lib.SQLITE_NOMEM, Message: "out of memory"}
 
-// pointer is the address of C memory as a pointer; C memory lies outside the Go heap and does not move.
+// pointer is the address of C memory as a pointer; C memory is outside the Go heap and does not move.
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func bytesAt(p uintptr, n int) []byte { return unsafe.Slice((*byte)(pointer(p)), n) }
