@@ -1,12 +1,12 @@
 # Every target works on a fresh clone; `make help` lists them.
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help check fmt vet cross lint tidy race deps fuzz bench
+.PHONY: help check fmt vet cross lint tidy race deps fuzz soak bench
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-check: fmt vet lint tidy deps race ## everything a change must pass, beside go test ./...
+check: fmt vet cross lint tidy deps race ## everything a change must pass, beside go test ./...
 
 fmt: ## refuse files that gofmt would change
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }
@@ -35,6 +35,11 @@ race: ## the tests under the race detector (needs a C compiler)
 fuzz: ## each fuzz target for ten seconds
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
+
+SOAK := 10m
+
+soak: ## nodes killed and paused, full disks, slow bodies, wrong clocks: make soak SOAK=1h
+	KIT_TEST_SOAK=$(SOAK) go test -count=1 -v -timeout 0 ./internal/soak
 
 bench: ## the comparisons of bench/README.md
 	go test -run '^$$' -bench . -benchtime 2s ./bench

@@ -161,6 +161,7 @@ func (a *assembly) bind() {
 		queue := jobs.New(db, a.kit.bus, jobs.Options{Log: a.kit.log, Now: a.o.clock})
 		b := &binding{name: name, db: db, queue: queue}
 		b.waiting = cached(b.lag, a.o.clock)
+		b.check = cached(func(ctx context.Context) (any, error) { return nil, b.db.Check(ctx) }, a.o.clock)
 		a.kit.bindings = append(a.kit.bindings, b)
 	}
 }

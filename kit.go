@@ -108,6 +108,8 @@ type binding struct {
 	queue *jobs.Queue
 	// waiting fails when nobody takes the queue's jobs; it is kept like health.
 	waiting func(context.Context) (any, error)
+	// check fails when the database takes no writes; it is kept like health.
+	check func(context.Context) (any, error)
 }
 
 // graph is every capability of the kit in the order of building: a capability

@@ -31,7 +31,7 @@ type documented struct {
 	Codes       []string            `json:"x-kit-codes"`
 }
 
-func composed(t *testing.T) *kittest.Kit {
+func composed(t testing.TB) *kittest.Kit {
 	return kittest.New(t, append(everything(), kit.WithEnvironment("development"), kit.WithVersion("test"))...)
 }
 

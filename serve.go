@@ -176,14 +176,19 @@ func (b *binding) lag(ctx context.Context) (any, error) {
 	return nil, err
 }
 
-// Ready reports whether the kit can serve: every database answers, every health
-// aggregate could be read within the last 30 seconds, and no job has been due for
-// over a minute, which is so where nobody calls [Kit.Run]. It is for the
+// Ready reports whether the kit can serve: every database answers and within the
+// last 30 seconds took a write (see [database.DB.Check]), every health aggregate
+// could be read in that time, and no job has been due for over a minute, which
+// is so where nobody calls [Kit.Run]. It is for the
 // application's readiness probe. A failure is kept for 5 seconds.
 func (k *Kit) Ready(ctx context.Context) error {
 	var faults []error
 	for _, b := range k.bindings {
-		if err := b.db.Ping(ctx); err != nil {
+		err := b.db.Ping(ctx)
+		if err == nil {
+			_, err = b.check(ctx)
+		}
+		if err != nil {
 			faults = append(faults, fmt.Errorf("database %s: %w", b.name, err))
 		} else if _, err := b.waiting(ctx); err != nil {
 			faults = append(faults, fmt.Errorf("queue %s: %w", b.name, err))

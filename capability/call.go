@@ -53,7 +53,8 @@ func (c *Call) In(ctx context.Context) *Call {
 // Writer is for raw handlers.
 func (c *Call) Writer() http.ResponseWriter { return c.w }
 
-// RequestID names this request in the response's X-Request-Id and in the log.
+// RequestID names this request in the response's X-Request-Id and in the log: one
+// of the kit's own, or what a trusted proxy sent.
 func (c *Call) RequestID() string { return c.info.RequestID }
 
 // Param returns a path parameter, unescaped, never empty.

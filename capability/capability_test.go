@@ -3,6 +3,7 @@ package capability_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 )
 
 var errTaken = capability.NewError(409, "shop/taken", "It is taken.")
@@ -24,6 +26,11 @@ func TestErrorsCompareByCode(t *testing.T) {
 	}
 	if errTaken.Details != nil || errTaken.Message != "It is taken." {
 		t.Error("a copy changed the original")
+	}
+	for _, passing := range []error{database.ErrFull, database.ErrUnavailable, database.ErrUnknownOutcome, database.ErrConflict, database.ErrClosed} {
+		if got := capability.AsError(fmt.Errorf("ledger: %w", passing)); !got.Is(capability.ErrUnavailable) || got.Status != 503 || !errors.Is(got, passing) {
+			t.Errorf("%v becomes %v", passing, got)
+		}
 	}
 	if got := capability.AsError(io.ErrShortWrite); !got.Is(capability.ErrInternal) || !errors.Is(got, io.ErrShortWrite) {
 		t.Errorf("an unexpected error became %v", got)

@@ -3,6 +3,8 @@ package capability
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kitbackend/kit/database"
 )
 
 // Error is a refusal: a stable code of the form domain/reason, the HTTP status
@@ -91,11 +93,18 @@ func GeneralRefusals() []*Error {
 	}
 }
 
-// AsError finds the refusal in err; anything else is [ErrInternal] with err as its cause.
+// AsError finds the refusal in err. A database that cannot be used now, or whose
+// answer was lost, is [ErrUnavailable]; anything else is [ErrInternal]. Both have
+// err as their cause.
 func AsError(err error) *Error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
 		return refusal
+	}
+	for _, passing := range []error{database.ErrUnavailable, database.ErrUnknownOutcome, database.ErrConflict, database.ErrClosed} {
+		if errors.Is(err, passing) {
+			return ErrUnavailable.Because(err)
+		}
 	}
 	return ErrInternal.Because(err)
 }

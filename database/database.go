@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,12 +55,13 @@ type DB struct {
 	engine   Engine
 	clock    func() time.Time
 	testMode bool
-	occupied sync.Map // in test mode: goroutines that occupy a part of the database, and how
+	occupied sync.Map                  // in test mode: goroutines that occupy a part of the database, and how
+	disk     atomic.Pointer[diskFault] // of the last write that found the disk full or failing
 	closed   atomic.Bool
 }
 
 // New returns a DB on an engine, for packages that bring one; applications call [OpenMemory], [OpenFile] or
-// postgres.Open. Of the options it heeds [WithTestMode].
+// postgres.Open. Of the options only [WithTestMode] counts.
 func New(e Engine, opts ...Option) *DB {
 	var o options
 	for _, opt := range opts {
@@ -98,6 +100,20 @@ func (d *DB) write(ctx context.Context, long bool, tx *transaction, fn func(cont
 	err := d.engine.Write(ctx, long, func(ctx context.Context, conn Conn) error { return tx.run(ctx, conn, fn) })
 	if err == nil {
 		tx.finish()
+	}
+	return d.noted(err)
+}
+
+// diskFault is a write that the disk did not take.
+type diskFault struct {
+	err error
+	at  time.Time
+}
+
+// noted remembers what a disk did not take.
+func (d *DB) noted(err error) error {
+	if err != nil && (errors.Is(err, ErrFull) || errors.Is(err, errDisk)) {
+		d.disk.Store(&diskFault{err, d.now()})
 	}
 	return err
 }
@@ -148,7 +164,8 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (rows int64, e
 	if err := d.outside(); err != nil {
 		return 0, err
 	}
-	return d.engine.Exec(ctx, query, args)
+	rows, err = d.engine.Exec(ctx, query, args)
+	return rows, d.noted(err)
 }
 
 // QueryRow returns the first row of a query, which runs in [Row.Scan]. Outside a transaction it may only read.
@@ -232,6 +249,25 @@ func (d *DB) Ping(ctx context.Context) error {
 	return d.engine.Ping(ctx)
 }
 
+// faultFor is how long [DB.Check] reports a write that the disk did not take: a small one may pass where others do not.
+const faultFor = 30 * time.Second
+
+// Check reports whether the database takes writes: it commits one that changes nothing. It fails where the disk was
+// full or failing within the last 30 seconds, where a PostgreSQL server only reads, and where a SQLite file is damaged, as far as a
+// look of 100 milliseconds or a statement so far has shown. It costs a commit: ask no more than a few times a minute.
+func (d *DB) Check(ctx context.Context) error {
+	if err := d.outside(); err != nil {
+		return err
+	}
+	if err := d.noted(d.engine.Check(ctx)); err != nil {
+		return err
+	}
+	if fault := d.disk.Load(); fault != nil && d.now().Sub(fault.at).Abs() < faultFor {
+		return fault.err
+	}
+	return nil
+}
+
 // Backup writes a consistent copy of a SQLite database to path, which must not exist; writers go on meanwhile.
 // PostgreSQL returns [ErrUnsupported] and names pg_dump.
 func (d *DB) Backup(ctx context.Context, path string) error {
@@ -242,7 +278,7 @@ func (d *DB) Backup(ctx context.Context, path string) error {
 }
 
 // Listen calls fn for every notification on a PostgreSQL channel, and ready after every (re)connect, before which
-// notifications are lost. It returns when ctx ends or the DB is closed. SQLite answers [ErrUnsupported].
+// notifications are lost. It returns when ctx ends or the DB is closed. SQLite returns [ErrUnsupported].
 func (d *DB) Listen(ctx context.Context, channel string, ready func(), fn func(payload string)) error {
 	if err := d.outside(); err != nil {
 		return err
@@ -250,7 +286,7 @@ func (d *DB) Listen(ctx context.Context, channel string, ready func(), fn func(p
 	return d.engine.Listen(ctx, channel, ready, fn)
 }
 
-// Close ends the database; calls under way finish first, later ones answer [ErrClosed].
+// Close ends the database; calls under way finish first, later ones return [ErrClosed].
 func (d *DB) Close() error {
 	if d.closed.Swap(true) {
 		return nil

@@ -37,6 +37,11 @@
 // stand by themselves (WHERE ok), lists are [InList]. NULLs sort first on SQLite and last on PostgreSQL.
 // Text must be valid UTF-8 without NUL.
 //
-// Errors to tell apart are [ConstraintError], [ErrUnknownOutcome], [ErrConflict], [ErrClosed], [ErrUnsupported] and
-// those of the context.
+// Errors to tell apart are [ConstraintError], [ErrUnknownOutcome], [ErrConflict], [ErrUnavailable] and [ErrFull],
+// [ErrClosed], [ErrUnsupported] and those of the context.
+//
+// # Files
+//
+// SQLite files that this package makes give back free pages, while nothing is written, once they are a quarter of the
+// file and over 4 MiB. Older files keep theirs for new rows; a copy that [DB.Backup] makes is as small as it can be.
 package database

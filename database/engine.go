@@ -16,9 +16,11 @@ type Engine interface {
 	Read(ctx context.Context, fn func(context.Context, Conn) error) error
 	// Ping asks the database for a sign of life.
 	Ping(ctx context.Context) error
-	// Backup writes a consistent copy to path, or answers ErrUnsupported.
+	// Check fails where writes would: it commits one that changes nothing. It also looks for damage, for a moment.
+	Check(ctx context.Context) error
+	// Backup writes a consistent copy to path, or returns ErrUnsupported.
 	Backup(ctx context.Context, path string) error
-	// Listen calls fn for every notification until ctx ends or the engine is closed, or answers ErrUnsupported.
+	// Listen calls fn for every notification until ctx ends or the engine is closed, or returns ErrUnsupported.
 	Listen(ctx context.Context, channel string, ready func(), fn func(payload string)) error
 	// Close waits for the calls under way and releases everything. It is called once.
 	Close() error
@@ -30,7 +32,7 @@ type Conn interface {
 	Query(ctx context.Context, query string, args []any) (Cursor, error)
 }
 
-// Cursor walks the rows of one answer.
+// Cursor walks the rows of one result.
 type Cursor interface {
 	// Next goes to the next row; false at the end, and at an error, which Close returns.
 	Next() bool

@@ -2,6 +2,7 @@ package database
 
 import (
 	"errors"
+	"fmt"
 )
 
 // Errors which no repetition inside the package can turn into a success.
@@ -11,6 +12,12 @@ var (
 	ErrUnknownOutcome = errors.New("database: connection lost during commit, outcome unknown")
 	// ErrConflict reports that a transaction kept colliding with others until its runs were spent.
 	ErrConflict = errors.New("database: transaction conflict, retries spent")
+	// ErrUnavailable reports that the database cannot be used now, through no fault of the statement: the disk is full
+	// or cannot be written, the connection is lost, no connection is free, or another transaction holds a lock too
+	// long. The transaction had no effect. The same call may succeed later.
+	ErrUnavailable = errors.New("database: unavailable")
+	// ErrFull is the ErrUnavailable of a disk without room.
+	ErrFull = fmt.Errorf("%w: the disk is full", ErrUnavailable)
 	// ErrClosed reports a call on a closed DB.
 	ErrClosed = errors.New("database: closed")
 	// ErrUnsupported reports an operation that this database does not have.
@@ -18,6 +25,7 @@ var (
 )
 
 var (
+	errDisk        = errors.New("database: the disk fails")
 	errQueryWrites = errors.New("database: outside a transaction a query only reads; write with Exec or inside InTx")
 	errLeak        = errors.New("database: closed while rows or a Read were still in use")
 )

@@ -15,6 +15,9 @@ func lockFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errInUse
+		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -1,9 +1,13 @@
 package database
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
+
+// sharingViolation is ERROR_SHARING_VIOLATION.
+const sharingViolation = syscall.Errno(32)
 
 // lockFile opens the file shared with nobody, which ends with the process.
 func lockFile(path string) (*os.File, error) {
@@ -13,6 +17,9 @@ func lockFile(path string) (*os.File, error) {
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS,
 		syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if errors.Is(err, sharingViolation) {
+		return nil, errInUse
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ var errNoRow = errors.New("database: Scan without a row")
 // Scanner is what a scan function reads a row from: a [*Row] or [*Rows].
 type Scanner interface{ Scan(dest ...any) error }
 
-// Row is the answer of [DB.QueryRow]. The statement runs in Scan.
+// Row is the result of [DB.QueryRow]. The statement runs in Scan.
 type Row struct {
 	ctx   context.Context
 	db    *DB

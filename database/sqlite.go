@@ -3,13 +3,16 @@ package database
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kitbackend/kit/database/internal/sqlite"
@@ -29,8 +32,9 @@ func OpenMemory(opts ...Option) (*DB, error) {
 	return openSQLite(&sqliteEngine{uri: "file:/" + rand.Text(), memory: true}, options{readers: memoryReaders, vfs: "memdb"}, opts)
 }
 
-// OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if missing. One process
-// may have it open, once: a second OpenFile is refused by an OS lock on path + ".lock".
+// OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if missing. A file that
+// is empty is refused: it is what a copy that failed leaves. One process may have it open, once: a second OpenFile is
+// refused by an OS lock on path + ".lock".
 func OpenFile(path string, opts ...Option) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -40,8 +44,11 @@ func OpenFile(path string, opts ...Option) (*DB, error) {
 		path = target // one lock, however the file is called
 	}
 	lock, err := lockFile(path + ".lock")
-	if err != nil {
+	switch {
+	case errors.Is(err, errInUse):
 		return nil, fmt.Errorf("database: %s is in use: %w", path, err)
+	case err != nil:
+		return nil, fmt.Errorf("database: %s cannot be written: %w", path, err)
 	}
 	if err := create(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), lock.Close())
@@ -53,13 +60,55 @@ func fileURI(path string) string {
 	return "file:///" + strings.TrimPrefix((&url.URL{Path: filepath.ToSlash(path)}).EscapedPath(), "/")
 }
 
-// create makes the file with its final rights, and its name durable.
+var (
+	errInUse = errors.New("another process has it open")
+	errEmpty = errors.New("the file is empty: it was cut off, or something else made it; " +
+		"bring back a backup, or remove it to begin a new database")
+)
+
+// create makes the file with its final rights, and its name durable. It is never seen empty, whatever is killed when.
 func create(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Size() == 0:
+		return fmt.Errorf("%s: %w", path, errEmpty)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	made := path + ".new"
+	f, err := os.OpenFile(made, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), syncFolder(filepath.Dir(path)))
+	_, err = f.Write(emptyDatabase())
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(made, path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// pageSize is that of the files this package makes, SQLite's default.
+const pageSize = 4096
+
+// emptyDatabase returns the one page of a database without tables, as sqlite.org/fileformat.html describes it: with a
+// write-ahead log, and able to give back free pages, which a file cannot learn later.
+func emptyDatabase() []byte {
+	page := make([]byte, pageSize)
+	copy(page, "SQLite format 3\x00")
+	binary.BigEndian.PutUint16(page[16:], pageSize)
+	page[18], page[19] = 2, 2                        // written and read with a log
+	page[21], page[22], page[23] = 64, 32, 32        // fractions, fixed
+	binary.BigEndian.PutUint32(page[28:], 1)         // pages
+	binary.BigEndian.PutUint32(page[52:], 1)         // pages know who refers to them
+	binary.BigEndian.PutUint32(page[64:], 1)         // and are given back on demand
+	page[100] = 13                                   // a leaf of a table's tree
+	binary.BigEndian.PutUint16(page[105:], pageSize) // where its cells begin
+	return page
 }
 
 // sqliteEngine is SQLite: one connection that writes, a few that read.
@@ -72,6 +121,7 @@ type sqliteEngine struct {
 	writer  *writer
 	readers chan *sqlite.Conn // those not in use
 	closing chan struct{}
+	damage  atomic.Pointer[sqlite.Error] // what SQLite has said about a damaged file
 }
 
 func openSQLite(e *sqliteEngine, o options, opts []Option) (*DB, error) {
@@ -95,6 +145,7 @@ func (e *sqliteEngine) open(o options) error {
 	e.own, e.limit = o.testMode, o.limit
 	e.closing = make(chan struct{})
 	conn, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -8000;" +
+		"PRAGMA journal_size_limit = 67108864;" + // of a log that a long transaction has stretched
 		"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA synchronous = " + o.sync.String() +
 		"; PRAGMA temp_store = MEMORY") // a savepoint's journal would take a mapping of memory each time
 	if err != nil {
@@ -126,6 +177,7 @@ func (e *sqliteEngine) connect(pragmas string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
+	conn.Note(e.note)
 	err = conn.Script(context.Background(), "PRAGMA busy_timeout = 10000; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"+pragmas)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), conn.Close())
@@ -241,6 +293,61 @@ func (e *sqliteEngine) release(conn *sqlite.Conn) { e.readers <- conn }
 func (e *sqliteEngine) Ping(ctx context.Context) error {
 	_, err := e.Exec(ctx, "SELECT 1", nil)
 	return err
+}
+
+// note remembers damage for Check.
+func (e *sqliteEngine) note(refusal *sqlite.Error) {
+	if code := refusal.Code & 0xff; code == sqlite.Corrupt || code == sqlite.NotADatabase {
+		e.damage.Store(refusal)
+	}
+}
+
+// Check writes the first page as it is, and looks at the others.
+func (e *sqliteEngine) Check(ctx context.Context) error {
+	if e.memory {
+		return e.Ping(ctx)
+	}
+	err := e.writer.do(&job{ctx: ctx, fn: func(ctx context.Context, conn Conn) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("PRAGMA application_id = %d", e.writer.pragma("application_id")), nil)
+		return err
+	}})
+	if err == nil {
+		err = e.look(ctx)
+	}
+	if damage := e.damage.Load(); damage != nil {
+		return fmt.Errorf("database: the file is damaged: %w", damage)
+	}
+	return err
+}
+
+// lookFor is how long a look for damage may take, which reads the whole file if it is small.
+const lookFor = 100 * time.Millisecond
+
+func (e *sqliteEngine) look(ctx context.Context) error {
+	reader, err := e.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.release(reader)
+	reader.Until(time.Now().Add(lookFor))
+	defer reader.Until(time.Time{})
+	cursor, err := sqliteConn{reader}.Query(ctx, "PRAGMA quick_check(1)", nil)
+	if err != nil {
+		return err
+	}
+	found := "ok"
+	if cursor.Next() {
+		err = cursor.Scan(&found)
+	}
+	switch err := errors.Join(err, cursor.Close()); {
+	case errors.Is(err, sqlite.ErrDeadline):
+		return nil
+	case err != nil:
+		return err
+	case found != "ok":
+		e.damage.Store(&sqlite.Error{Code: sqlite.Corrupt, Message: found})
+	}
+	return nil
 }
 
 // Backup copies into a file of another name first, so that path never holds half a copy.
@@ -396,11 +503,20 @@ func (c *sqliteCursor) Close() error {
 	return c.err
 }
 
-// classify makes constraint violations a ConstraintError.
+// classify makes constraint violations a ConstraintError, and what has nothing to do with the statement
+// ErrUnavailable.
 func classify(err error) error {
 	e, ok := err.(*sqlite.Error)
 	if !ok {
 		return err
+	}
+	switch e.Code & 0xff {
+	case sqlite.Full:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case sqlite.IOError:
+		return fmt.Errorf("%w: %w: %w", ErrUnavailable, errDisk, err)
+	case sqlite.Busy, sqlite.CannotOpen, sqlite.NoMemory:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	violation := &ConstraintError{Err: e}
 	switch e.Code {

@@ -166,7 +166,7 @@ func TestStatementCache(t *testing.T) {
 		for range 2 {
 			for i := range int64(1200) {
 				if n := count(t, db, ctx, "SELECT "+string(rune('0'+i%10))+" + 0 * "+string(rune('0'+i/10%10))+" + 0 * "+string(rune('0'+i/100%10))+" -- "+string(rune('a'+i/1000))); n != i%10 {
-					t.Fatalf("query %d answers %d", i, n)
+					t.Fatalf("query %d returns %d", i, n)
 				}
 			}
 		}

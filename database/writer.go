@@ -18,13 +18,15 @@ const (
 	batchTime   = 100 * time.Millisecond // after which a batch takes no more
 	idleBefore  = 500 * time.Millisecond // a checkpoint
 	refuseEvery = time.Second            // while a transaction holds the database too long
+	spareFree   = 1024                   // free pages that a file may always keep
+	shrinkStep  = 512                    // pages given back at once, a few milliseconds of work
 )
 
 var (
-	errStuck = errors.New("database: another transaction has held the database too long; " +
-		"a callback that uses the database without its own context waits for itself")
-	errNoWriting = errors.New("database: rows or a Read have kept a database in memory from writing for too long; " +
-		"a write while rows are open waits for itself")
+	errStuck = fmt.Errorf("%w: another transaction has held the database too long; "+
+		"a callback that uses the database without its own context waits for itself", ErrUnavailable)
+	errNoWriting = fmt.Errorf("%w: rows or a Read have kept a database in memory from writing for too long; "+
+		"a write while rows are open waits for itself", ErrUnavailable)
 	errLost    = errors.New("database: the transaction was ended by SQLite")
 	errAborted = errors.New("database: the callback did not return") // never reaches a caller
 )
@@ -195,10 +197,38 @@ func (w *writer) wait() *job {
 		case <-idle:
 			_ = w.script("PRAGMA wal_checkpoint(PASSIVE)") // a failure leaves the work to the next
 			w.dirty, idle = false, nil
+			if w.shrink() {
+				w.dirty, idle = true, time.After(idleBefore)
+			}
 		case <-w.closing:
 			return w.poll()
 		}
 	}
+}
+
+// shrink gives a part of the file's free pages back to the system, where they are many, and reports whether it did.
+// Files from before databases could shrink keep theirs for the rows to come.
+func (w *writer) shrink() bool {
+	free, pages := w.pragma("freelist_count"), w.pragma("page_count")
+	if w.pragma("auto_vacuum") == 0 || free < spareFree || free < pages/4 {
+		return false
+	}
+	return w.script(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", min(free-pages/4+1, shrinkStep))) == nil
+}
+
+// pragma returns a setting or count of the database, 0 when it cannot be read.
+func (w *writer) pragma(name string) (value int64) {
+	cursor, err := w.tx.Query(context.Background(), "PRAGMA "+name, nil)
+	if err != nil {
+		return 0
+	}
+	if cursor.Next() {
+		err = cursor.Scan(&value)
+	}
+	if errors.Join(err, cursor.Close()) != nil {
+		return 0
+	}
+	return value
 }
 
 // poll returns the next job if there is one.
@@ -242,7 +272,7 @@ func (w *writer) repeat() {
 	w.again = slices.Concat(w.batch, w.again)
 }
 
-// commitBatch runs j and those that wait behind it, commits once, and returns. Answers wait for the commit even where
+// commitBatch runs j and those that wait behind it, commits once, and returns. Results wait for the commit even where
 // a callback failed, because it may have seen rows of its neighbours.
 func (w *writer) commitBatch(j *job) {
 	if err := w.script("BEGIN IMMEDIATE"); err != nil {
@@ -388,7 +418,7 @@ func (w *writer) commit() error {
 	w.rollback()
 	var e *sqlite.Error
 	if errors.As(err, &e) && e.Code&0xff == sqlite.IOError {
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err) // the log may hold it although the disk refused
+		return fmt.Errorf("%w: %w: %w", ErrUnknownOutcome, errDisk, e) // the log may hold it although the disk refused
 	}
 	return err
 }

@@ -24,17 +24,23 @@ type mounted struct {
 func mount(t *testing.T, cfg email.Config, opts ...kit.Option) *mounted {
 	t.Helper()
 	m := &mounted{t: t}
+	m.Kit = composedFor(t, &m.mail, cfg, opts...)
+	return m
+}
+
+// composedFor composes a kit with email alone, which it also puts where mail says.
+func composedFor(t testing.TB, mail **email.Email, cfg email.Config, opts ...kit.Option) *kittest.Kit {
+	t.Helper()
 	cfg.From = "Acme <hello@acme.example>"
-	m.Kit = kittest.New(t, append([]kit.Option{
+	return kittest.New(t, append([]kit.Option{
 		kit.WithBaseURL("https://app.example"),
 		kit.WithCapability(func(k *kit.Kit) (part capability.Capability, err error) {
-			if m.mail, err = email.New(k.Host(), cfg, email.Peers{}); err != nil {
+			if *mail, err = email.New(k.Host(), cfg, email.Peers{}); err != nil {
 				return part, err
 			}
-			return m.mail.Capability(), nil
+			return (*mail).Capability(), nil
 		}),
 	}, opts...)...)
-	return m
 }
 
 // delivered sends a message and returns it as it was kept.

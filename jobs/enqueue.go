@@ -80,7 +80,7 @@ func (q *Queue) Enqueue(ctx context.Context, binding string, payload any, opts .
 // SetAlarm makes a job of this binding and key due at the given instant, with this payload. It joins the transaction in
 // ctx. Whatever stood under the key is replaced: a job that waits, for its time or for a repetition, is moved and starts
 // counting attempts anew; one that is running is left to end by itself, is not repeated should it fail, and a new job
-// waits next to it. The key is required; refusals are those of Enqueue.
+// waits at the same time. The key is required; refusals are those of Enqueue.
 func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time, payload any) error {
 	r, err := q.newRow(binding, payload)
 	if err != nil {

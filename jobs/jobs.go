@@ -11,8 +11,9 @@
 //     agree within half a minute.
 //   - A failed run is repeated after a growing pause until MaxAttempts are spent, then the job is discarded.
 //   - Schedules are read in UTC and need no leader: each tick becomes one job over all nodes. Ticks missed while no node
-//     ran become one job, for the latest; a clock that jumps back repeats none. When a run takes longer than the
-//     interval, two ticks run at the same time.
+//     ran become one job, for the latest. When a run takes longer than the interval, two ticks run at the same time.
+//   - A clock that jumps back by less than an interval repeats no tick. After one that was further ahead a schedule goes
+//     on by itself, within an interval and an hour at most, and the log says so; ticks since then may run again.
 //   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others.
 //
 // Capabilities declare bindings and enqueue; the kit registers the bindings and calls Run.

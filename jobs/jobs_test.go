@@ -152,7 +152,7 @@ func TestRegisterReportsEveryFault(t *testing.T) {
 		t.Errorf("%d faults:\n%v", n, err)
 	}
 	if q.Has("GOOD") {
-		t.Error("a binding beside faults was registered")
+		t.Error("a binding was registered although others had faults")
 	}
 	if err := q.Register(jobs.Binding{Name: "GOOD", Run: run}); err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ func (q *Queue) Run(ctx context.Context) (fault error) {
 	defer q.bus.Subscribe(topic, func([]byte) { signal(q.again) })()
 	var rescueAt time.Time
 	for tell := true; ctx.Err() == nil; {
-		q.planned.Store(math.MaxInt64) // an enqueue from here on wakes the loop
-		if now := q.now(); !now.Before(rescueAt) {
+		q.planned.Store(math.MaxInt64) // an Enqueue from here on wakes the loop
+		if now := q.now(); !now.Before(rescueAt) || rescueAt.Sub(now) > rescueEvery {
 			q.rescueExpired(ctx)
 			rescueAt = now.Add(rescueEvery)
 		}

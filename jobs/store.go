@@ -134,12 +134,13 @@ func (q *Queue) release(ctx context.Context, id, token string, runAt int64, refu
 	return n == 1, err
 }
 
-// rescue puts jobs with an expired lease back; those without attempts left, and those that lost their key, end here.
+// rescue puts jobs with an expired lease back; those without attempts left, and those that lost their key, end here. A
+// lease that ends too late to be one is of a clock that was ahead.
 func (q *Queue) rescue(ctx context.Context, now int64) (rescued int64, err error) {
 	err = q.db.InTx(ctx, func(ctx context.Context) error {
 		rescued, err = q.db.Exec(ctx, `
 			WITH expired (job) AS MATERIALIZED (
-				SELECT id FROM kit_job WHERE state = 'running' AND lease_until <= $1
+				SELECT id FROM kit_job WHERE state = 'running' AND (lease_until <= $1 OR lease_until > $2)
 				ORDER BY lease_until LIMIT 1000 /*pg FOR UPDATE SKIP LOCKED */
 			)
 			UPDATE kit_job SET lease_token = '', lease_until = 0, last_error = 'lease expired',
@@ -147,7 +148,7 @@ func (q *Queue) rescue(ctx context.Context, now int64) (rescued int64, err error
 				state = CASE WHEN key <> '' AND NOT holds_key THEN 'cancelled'
 					WHEN attempt >= max_attempts THEN 'discarded' ELSE 'available' END,
 				finished_at = CASE WHEN key <> '' AND NOT holds_key OR attempt >= max_attempts THEN $1 ELSE 0 END
-			FROM expired WHERE id = job`, now)
+			FROM expired WHERE id = job`, now, now+(lease+maxDoubt).Milliseconds())
 		return err
 	})
 	return rescued, err
@@ -168,6 +169,12 @@ func (q *Queue) moveTick(ctx context.Context, binding string, born, tick int64) 
 		return false, err
 	}
 	n, err := q.db.Exec(ctx, `UPDATE kit_cron SET last_tick = $2 WHERE binding = $1 AND last_tick < $2`, binding, tick)
+	return n == 1, err
+}
+
+// resetTick moves the last tick of a schedule back, if it is still the one given.
+func (q *Queue) resetTick(ctx context.Context, binding string, last, tick int64) (moved bool, err error) {
+	n, err := q.db.Exec(ctx, `UPDATE kit_cron SET last_tick = $3 WHERE binding = $1 AND last_tick = $2`, binding, last, tick)
 	return n == 1, err
 }
 

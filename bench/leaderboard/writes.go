@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -107,13 +106,6 @@ func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err 
 	}
 	n := float64(calls.Load())
 	return n / time.Since(began).Seconds(), micros(cpuTime()-used) / n, nil
-}
-
-// cpuTime is what this process has used of the processors.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // fill gives every player a score on each board, and on the plain table.

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,7 +31,16 @@ const (
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
+	diskFull             = "53100"
+	queryCanceled        = "57014"
+	lockNotAvailable     = "55P03"
+	idleInTransaction    = "25P03"
+	readOnlyTransaction  = "25006" // a server that has become a standby
 )
+
+// away are the classes of codes that say that the server cannot work now: connection exceptions, insufficient
+// resources, operator intervention and system errors.
+var away = []string{"08", "53", "57P", "58"}
 
 var kinds = map[string]database.ConstraintKind{
 	"23505": database.Unique,
@@ -38,9 +51,10 @@ var kinds = map[string]database.ConstraintKind{
 
 // engine is PostgreSQL as [database.Engine].
 type engine struct {
-	pool    *pgxpool.Pool
-	closing context.Context // ended by close
-	close   context.CancelFunc
+	pool      *pgxpool.Pool
+	listening *pgx.ConnConfig // of connections that wait for notifications, where there is no statement to stop
+	closing   context.Context // ended by close
+	close     context.CancelFunc
 }
 
 func (e *engine) Dialect() database.Dialect { return database.PostgreSQL }
@@ -49,7 +63,7 @@ func (e *engine) Write(ctx context.Context, long bool, fn func(context.Context, 
 	return e.retry(ctx, func() (conflict bool, err error) {
 		err = e.transaction(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(c *conn) error {
 			if long {
-				if _, err := c.Exec(ctx, "SET LOCAL statement_timeout = 0", nil); err != nil {
+				if _, err := c.Exec(ctx, "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)", nil); err != nil {
 					return err
 				}
 			}
@@ -107,7 +121,7 @@ func (e *engine) transaction(ctx context.Context, o pgx.TxOptions, fn func(*conn
 }
 
 // commit calls fn, which commits, and adds ErrUnknownOutcome where the connection was lost on the way and the server
-// has not refused. (pgconn.SafeToRetry does not help: it also says yes when the answer was lost.)
+// has not refused. (pgconn.SafeToRetry does not help: it also says yes when the server's reply was lost.)
 func commit(c *pgx.Conn, fn func() error) error {
 	if c.IsClosed() {
 		return pgconn.ErrConnClosed
@@ -132,7 +146,7 @@ func (e *engine) Exec(ctx context.Context, query string, args []any) (rows int64
 			rows, err = (&conn{db: c}).Exec(ctx, query, args)
 			return err
 		})
-		return isConflict(err), err
+		return isConflict(err), e.classify(err)
 	})
 	return rows, err
 }
@@ -143,6 +157,12 @@ func (e *engine) Query(ctx context.Context, query string, args []any) (database.
 }
 
 func (e *engine) Ping(ctx context.Context) error { return e.classify(e.pool.Ping(ctx)) }
+
+// Check leaves a message in the server's log that nobody reads, which only a server that takes writes can.
+func (e *engine) Check(ctx context.Context) error {
+	_, err := e.Exec(ctx, "SELECT pg_logical_emit_message(true, 'kit', '')", nil)
+	return err
+}
 
 func (e *engine) Backup(context.Context, string) error {
 	return fmt.Errorf("%w: PostgreSQL is backed up by pg_dump or by archiving its log", database.ErrUnsupported)
@@ -173,9 +193,46 @@ func (e *engine) classify(err error) error {
 }
 
 func classify(err error) error {
+	if err == nil || errors.Is(err, database.ErrUnknownOutcome) || errors.Is(err, database.ErrUnavailable) {
+		return err
+	}
 	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && kinds[refusal.Code] != 0 {
-		return &database.ConstraintError{Kind: kinds[refusal.Code], Name: refusal.ConstraintName, Err: err}
+	if !errors.As(err, &refusal) {
+		if isLost(err) {
+			err = fmt.Errorf("%w: %w", database.ErrUnavailable, err)
+		}
+		return err
+	}
+	switch code := refusal.Code; {
+	case kinds[code] != 0:
+		return &database.ConstraintError{Kind: kinds[code], Name: refusal.ConstraintName, Err: err}
+	case code == diskFull:
+		return fmt.Errorf("%w: %w", database.ErrFull, err)
+	case code == lockNotAvailable, code == idleInTransaction, code == readOnlyTransaction, code == queryCanceled,
+		slices.ContainsFunc(away, func(class string) bool { return strings.HasPrefix(code, class) }):
+		return fmt.Errorf("%w: %w", database.ErrUnavailable, err)
+	}
+	return err
+}
+
+// isLost reports whether the server could not be asked. A caller that stopped waiting says nothing about the server.
+func isLost(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	case errors.As(err, &connect), errors.As(err, &network):
+		return true
+	}
+	return errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// cancelled adds the context's error to that of a statement which the server stopped because the context had ended.
+func cancelled(ctx context.Context, err error) error {
+	var refusal *pgconn.PgError
+	if err != nil && ctx.Err() != nil && errors.As(err, &refusal) && refusal.Code == queryCanceled {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return err
 }
@@ -196,18 +253,19 @@ type conn struct {
 
 func (c *conn) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	tag, err := c.db.Exec(ctx, database.Expand(query), args...)
+	err = c.note(ctx, err)
 	if tag.Select() {
-		return 0, c.note(err) // rows found, none changed
+		return 0, err // rows found, none changed
 	}
-	return tag.RowsAffected(), c.note(err)
+	return tag.RowsAffected(), err
 }
 
 func (c *conn) Query(ctx context.Context, query string, args []any) (database.Cursor, error) {
 	rows, err := c.db.Query(ctx, database.Expand(query), args...)
 	if err != nil {
-		return nil, c.note(err)
+		return nil, c.note(ctx, err)
 	}
-	return cursor{rows, c}, nil
+	return cursor{rows, c, ctx}, nil
 }
 
 // formats asks for the binary form of what Values decodes, and for text otherwise.
@@ -223,8 +281,11 @@ func (c *conn) QuerySQL(ctx context.Context, query string, args []any) (database
 	return c.Query(ctx, query, append([]any{formats}, args...))
 }
 
-func (c *conn) note(err error) error {
+func (c *conn) note(ctx context.Context, err error) error {
 	c.conflict = c.conflict || isConflict(err)
+	if cause := cancelled(ctx, err); cause != err { //nolint:errorlint // the same value or one around it
+		return cause
+	}
 	return classify(err)
 }
 
@@ -232,11 +293,12 @@ func (c *conn) note(err error) error {
 type cursor struct {
 	pgx.Rows
 	conn *conn
+	ctx  context.Context
 }
 
 func (c cursor) Close() error {
 	c.Rows.Close()
-	return c.conn.note(c.Err())
+	return c.conn.note(c.ctx, c.Err())
 }
 
 func (c cursor) Columns() []string {

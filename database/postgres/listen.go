@@ -37,7 +37,7 @@ func (e *engine) Listen(ctx context.Context, channel string, ready func(), fn fu
 
 // listen returns when the connection is lost or ctx ends.
 func (e *engine) listen(ctx context.Context, channel string, ready func(), fn func(payload string)) {
-	c, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
+	c, err := pgx.ConnectConfig(ctx, e.listening.Copy())
 	if err != nil {
 		return
 	}

@@ -3,6 +3,11 @@
 // Transactions are READ COMMITTED and run again, with a pause, when PostgreSQL reports a serialization failure or a
 // deadlock; callbacks lock rows in key order so that this stays rare. The commit is as durable as the server's
 // synchronous_commit says.
+//
+// A node that stands still in the middle of a transaction keeps its row locks for 5 seconds, then the server ends the
+// transaction; a statement waits 8 seconds for a lock, then it fails with [database.ErrUnavailable]. So the other nodes
+// wait 10 seconds at most for what it had locked and queued for. A caller whose context ends has its statement stopped
+// on the server.
 package postgres
 
 import (
@@ -11,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/kitbackend/kit/database"
@@ -20,7 +27,10 @@ const (
 	defaultConnections = 16
 	connectTimeout     = 10 * time.Second
 	statementTimeout   = "30s" // of the server, for a statement that may not end; a migration has none
-	idleTimeout        = "30s" // of the server, for a transaction whose node has gone silent
+	lockTimeout        = "8s"  // of the server, for a statement that waits for another transaction; a migration has none
+	idleTimeout        = "5s"  // of the server, for a transaction whose node has gone silent: its locks go with it
+	cancelAfter        = 50 * time.Millisecond
+	abandonAfter       = 5 * time.Second
 )
 
 // Option adjusts [Open].
@@ -61,6 +71,7 @@ func Open(ctx context.Context, url string, opts ...Option) (*database.DB, error)
 	for name, value := range map[string]string{
 		"application_name":                    "kit",
 		"statement_timeout":                   statementTimeout,
+		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleTimeout,
 	} {
 		if _, given := settings[name]; !given {
@@ -70,6 +81,8 @@ func Open(ctx context.Context, url string, opts ...Option) (*database.DB, error)
 	if o.schema != "" {
 		settings["search_path"] = pgx.Identifier{o.schema}.Sanitize()
 	}
+	listening := config.ConnConfig.Copy()
+	config.ConnConfig.BuildContextWatcherHandler = cancelling
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
@@ -78,10 +91,16 @@ func Open(ctx context.Context, url string, opts ...Option) (*database.DB, error)
 		pool.Close()
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	e := &engine{pool: pool}
+	e := &engine{pool: pool, listening: listening}
 	e.closing, e.close = context.WithCancel(context.Background())
 	if o.testMode {
 		return database.New(e, database.WithTestMode()), nil
 	}
 	return database.New(e), nil
+}
+
+// cancelling stops the statement of a caller that has gone on the server too, and keeps its connection: one that is
+// merely closed leaves a session behind, which works on until the statement ends.
+func cancelling(c *pgconn.PgConn) ctxwatch.Handler {
+	return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: abandonAfter}
 }

@@ -49,7 +49,8 @@ func TestSession(t *testing.T) {
 	db := databasetest.Postgres(t)
 	for setting, want := range map[string]string{
 		"statement_timeout":                   "30s",
-		"idle_in_transaction_session_timeout": "30s",
+		"idle_in_transaction_session_timeout": "5s",
+		"lock_timeout":                        "8s",
 		"application_name":                    "kit",
 	} {
 		if got := text(t, db, `SELECT current_setting($1)`, setting); got != want {
@@ -275,6 +276,133 @@ func TestConnectionLostDuringCommit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// setting returns the test database's URL with a setting of the session, in the schema of db.
+func setting(t *testing.T, db *database.DB, name, value string) *database.DB {
+	t.Helper()
+	u, err := url.Parse(os.Getenv("KIT_TEST_POSTGRES"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	other, err := postgres.Open(t.Context(), u.String(), postgres.WithSchema(text(t, db, `SELECT current_schema()`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	return other
+}
+
+// A node that stands still in a transaction loses it, and its locks, to the others.
+func TestLocksOfANodeThatStandsStillEnd(t *testing.T) {
+	db := databasetest.Postgres(t)
+	accounts(t, db)
+	still := setting(t, db, "idle_in_transaction_session_timeout", "200ms")
+	locked, proceed, ended := make(chan bool), make(chan bool), make(chan error, 1)
+	go func() {
+		ended <- still.InTx(t.Context(), func(ctx context.Context) error {
+			if _, err := still.Exec(ctx, `UPDATE account SET balance = 7 WHERE id = 'a'`); err != nil {
+				return err
+			}
+			close(locked)
+			<-proceed
+			_, err := still.Exec(ctx, `UPDATE account SET balance = 7 WHERE id = 'b'`)
+			return err
+		})
+	}()
+	<-locked
+	execute(t, db, `UPDATE account SET balance = balance + 1`) // waits until the server ends the other
+	close(proceed)
+	if err := <-ended; !errors.Is(err, database.ErrUnavailable) {
+		t.Errorf("the node that stood still: %v, want ErrUnavailable", err)
+	}
+	if got := text(t, db, `SELECT string_agg(balance::text, ' ') FROM account`); got != "1 1" {
+		t.Errorf("balances %s, want those of the other node alone", got)
+	}
+}
+
+func TestWaitingForALockEnds(t *testing.T) {
+	db := databasetest.Postgres(t)
+	accounts(t, db)
+	waiting := setting(t, db, "lock_timeout", "100ms")
+	err := db.InTx(t.Context(), func(ctx context.Context) error {
+		if _, err := db.Exec(ctx, `UPDATE account SET balance = 1`); err != nil {
+			return err
+		}
+		if _, err := waiting.Exec(t.Context(), `UPDATE account SET balance = 2`); !errors.Is(err, database.ErrUnavailable) {
+			t.Errorf("a statement that waits for a lock: %v, want ErrUnavailable", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Callers that go away leave no sessions behind that work on.
+func TestCancelledCallersLeaveNoSessions(t *testing.T) {
+	db, watch := databasetest.Postgres(t), databasetest.Postgres(t)
+	schema := text(t, db, `SELECT current_schema()`)
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				_, err := db.Exec(ctx, `SELECT $1::text, pg_sleep(20)`, schema)
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("a cancelled call: %v, want the context's error", err)
+				}
+			})
+		}
+		running := func() string {
+			return text(t, watch, `SELECT count(*)::text FROM pg_stat_activity WHERE query LIKE '%$1::text, pg_sleep(20)%'
+				AND state = 'active' AND pid <> pg_backend_pid()`)
+		}
+		for running() != "8" {
+		}
+		cancel()
+		group.Wait()
+		if got := running(); got != "0" {
+			t.Errorf("%s statements run on after their callers have gone", got)
+		}
+	}
+	execute(t, db, `SELECT 1`)
+}
+
+func TestLostServerIsUnavailable(t *testing.T) {
+	direct := databasetest.Postgres(t)
+	p := &proxy{word: "select 77", before: true}
+	db, err := postgres.Open(t.Context(), p.url(t, os.Getenv("KIT_TEST_POSTGRES")), postgres.WithSchema(text(t, direct, `SELECT current_schema()`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for name, use := range map[string]func() error{
+		"a query": func() error {
+			var n int
+			return db.QueryRow(t.Context(), `SELECT 77`).Scan(&n)
+		},
+		"a transaction": func() error {
+			return db.InTx(t.Context(), func(ctx context.Context) error {
+				_, err := db.Exec(ctx, `SELECT 77`)
+				return err
+			})
+		},
+		"a read": func() error {
+			return db.Read(t.Context(), func(ctx context.Context) error {
+				var n int
+				return db.QueryRow(ctx, `SELECT 77`).Scan(&n)
+			})
+		},
+	} {
+		p.armed.Store(true)
+		if err := use(); !errors.Is(err, database.ErrUnavailable) || errors.Is(err, database.ErrUnknownOutcome) {
+			t.Errorf("%s on a lost connection: %v, want ErrUnavailable", name, err)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 	r := c.Request()
 	x := &exchange{m: m, row: row, c: c, w: c.Response(), r: r, start: time.Now()}
 	x.origin = &capability.RequestInfo{
-		RequestID: requestID(r.Header.Get("X-Request-Id"), x.start),
+		RequestID: m.requestID(r, x.start),
 		Method:    r.Method,
 		IP:        m.clientIP(r),
 		UserAgent: clip(r.UserAgent(), maxAgent),
@@ -195,8 +195,13 @@ func (x *exchange) finish() {
 
 var errPanicked = errors.New("the handler panicked")
 
-// requestID keeps a sane identifier the caller or a proxy gave.
-func requestID(given string, now time.Time) string {
+// requestID keeps a sane identifier that a trusted proxy gave. Anybody else
+// could make one request look like another in the log.
+func (m *Mount) requestID(r *http.Request, now time.Time) string {
+	given := r.Header.Get("X-Request-Id")
+	if given == "" || !m.trusted(peer(r)) {
+		return id.New(now)
+	}
 	if len(given) < 8 || len(given) > 64 {
 		return id.New(now)
 	}

@@ -2,6 +2,7 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,10 +79,26 @@ func (x *exchange) ownPage(g capability.Guard, caller capability.Caller) error {
 	if safe(x.r.Method) && !g.CSRF() {
 		return nil
 	}
-	if err := x.m.cross.Check(x.r); err != nil {
+	if err := x.fromOutside(); err != nil {
 		return capability.ErrCSRF.Because(err)
 	}
 	return x.m.Users.CSRF(x.r, caller)
+}
+
+var errPlainPage = errors.New("the page was not loaded over https")
+
+// fromOutside refuses an unsafe request that a browser sent for a page of another
+// origin. By the Origin of old browsers alone, the standard library's check takes
+// pages of the same host over plain http for the own ones.
+func (x *exchange) fromOutside() error {
+	if x.m.secure && !safe(x.r.Method) {
+		origin := x.r.Header.Get("Origin")
+		trusted := x.m.Users != nil && slices.Contains(x.m.Users.Origins, origin)
+		if !trusted && strings.HasPrefix(strings.ToLower(origin), "http:") {
+			return errPlainPage
+		}
+	}
+	return x.m.cross.Check(x.r)
 }
 
 // sameOrigin checks for the own origin, or a trusted one, the Origin a browser sends with a WebSocket upgrade, which
@@ -170,7 +187,7 @@ func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
 func (x *exchange) anybody(g capability.Guard) (capability.Caller, error) {
 	public := capability.Caller{Strategy: capability.StrategyPublic}
 	if g.CSRF() {
-		if err := x.m.cross.Check(x.r); err != nil {
+		if err := x.fromOutside(); err != nil {
 			return public, capability.ErrCSRF.Because(err)
 		}
 	}

@@ -26,10 +26,7 @@ func (x *exchange) limit(key string) error {
 // clientIP is the peer's address, or, through trusted proxies only, the
 // nearest address in X-Forwarded-For that is not one of them.
 func (m *Mount) clientIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
+	host := peer(r)
 	if len(m.TrustedProxies) == 0 || !m.trusted(host) {
 		if len(r.Header["X-Forwarded-For"]) > 0 {
 			m.warnForwarded(host)
@@ -47,6 +44,15 @@ func (m *Mount) clientIP(r *http.Request) string {
 		if !m.trusted(host) {
 			break
 		}
+	}
+	return host
+}
+
+// peer is the address of the connection.
+func peer(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
 	}
 	return host
 }

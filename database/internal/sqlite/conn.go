@@ -24,7 +24,13 @@ const (
 
 // Result codes that callers tell apart: a primary code, and extended ones.
 const (
+	Busy                 = lib.SQLITE_BUSY
+	CannotOpen           = lib.SQLITE_CANTOPEN
+	Corrupt              = lib.SQLITE_CORRUPT
+	Full                 = lib.SQLITE_FULL
 	IOError              = lib.SQLITE_IOERR
+	NoMemory             = lib.SQLITE_NOMEM
+	NotADatabase         = lib.SQLITE_NOTADB
 	ConstraintUnique     = lib.SQLITE_CONSTRAINT_UNIQUE
 	ConstraintPrimaryKey = lib.SQLITE_CONSTRAINT_PRIMARYKEY
 	ConstraintCheck      = lib.SQLITE_CONSTRAINT_CHECK
@@ -84,6 +90,7 @@ type Conn struct {
 	cache    map[string]*Stmt
 	ctx      context.Context // of the statement that runs
 	deadline time.Time       // of the transaction that runs; zero: none
+	noted    func(*Error)    // gets every refusal; may be nil
 }
 
 // open connections by handle, for the progress handler
@@ -145,6 +152,9 @@ func (c *Conn) Close() error {
 // Until sets the time after which statements are refused or stopped; the zero time means never.
 func (c *Conn) Until(deadline time.Time) { c.deadline = deadline }
 
+// Note makes the connection hand every refusal to fn too.
+func (c *Conn) Note(fn func(*Error)) { c.noted = fn }
+
 // InTransaction reports whether a transaction is open. Some errors end it: SQLITE_FULL, IOERR, NOMEM, INTERRUPT.
 func (c *Conn) InTransaction() bool { return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0 }
 
@@ -191,10 +201,13 @@ func (c *Conn) fail(rc int32) error {
 	if rc&0xff == lib.SQLITE_INTERRUPT && c.ctx != nil {
 		e.cause = c.expired()
 	}
+	if c.noted != nil {
+		c.noted(e)
+	}
 	return e
 }
 
-// progress is called by SQLite in the goroutine that runs the statement; an answer other than 0 interrupts it.
+// progress is called by SQLite in the goroutine that runs the statement; a result other than 0 interrupts it.
 func progress(_ *libc.TLS, db uintptr) int32 {
 	if c, ok := conns.Load(db); ok && c.(*Conn).expired() != nil {
 		return 1
@@ -204,7 +217,7 @@ func progress(_ *libc.TLS, db uintptr) int32 {
 
 var errNoMemory = &Error{Code: lib.SQLITE_NOMEM, Message: "out of memory"}
 
-// pointer is the address of C memory as a pointer; C memory lies outside the Go heap and does not move.
+// pointer is the address of C memory as a pointer; C memory is outside the Go heap and does not move.
 func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
 func bytesAt(p uintptr, n int) []byte { return unsafe.Slice((*byte)(pointer(p)), n) }
