@@ -183,6 +183,24 @@ func (h Handler) IsOptional() bool { return h.optional }
 // Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }
 
+// Repeated is implemented by an answer of a row that creates something. Where
+// what was asked for was there already, the status of the answer is 200 instead
+// of the row's.
+type Repeated interface{ Repeated() bool }
+
+// StatusOf returns the status of success of an answer of the handler.
+func (h Handler) StatusOf(answer any) int {
+	if r, ok := answer.(Repeated); ok && r.Repeated() {
+		return http.StatusOK
+	}
+	return h.status
+}
+
+// MayRepeat reports whether answers of the handler are [Repeated].
+func (h Handler) MayRepeat() bool {
+	return h.out != nil && h.out.Implements(reflect.TypeFor[Repeated]())
+}
+
 // Types returns the types of the request body and of the answer, nil for raw
 // handlers; of a list, the answer's type is that of one item.
 func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }

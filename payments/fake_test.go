@@ -98,7 +98,7 @@ func (f *fake) rail(id payments.RailID) payments.Rail {
 			return m.Observations, err
 		},
 		Redeem: func(_ context.Context, _ payments.Access, s payments.Submission) ([]payments.Observation, error) {
-			return f.get(s.SignedTransaction + s.PurchaseToken + s.SessionID)
+			return f.get(s.SignedTransaction + s.TransactionID + s.PurchaseToken + s.SessionID)
 		},
 		Fetch: func(ctx context.Context, a payments.Access, ref payments.Ref) ([]payments.Observation, error) {
 			return f.get(ref.TransactionID)
