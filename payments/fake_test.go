@@ -1,6 +1,7 @@
 package payments_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,11 @@ type fake struct {
 	fail  error
 	acked []string
 	calls int
+	// ackFail is what acknowledging returns.
+	ackFail error
 }
+
+var errDown = errors.New("down")
 
 // message is the body of a delivery.
 type message struct {
@@ -123,8 +128,8 @@ func (f *fake) rail(id payments.RailID) payments.Rail {
 		r.Acknowledge = func(_ context.Context, _ payments.Access, ref payments.Ref) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if f.fail != nil {
-				return f.fail
+			if err := cmp.Or(f.fail, f.ackFail); err != nil {
+				return err
 			}
 			f.acked = append(f.acked, ref.TransactionID)
 			return nil

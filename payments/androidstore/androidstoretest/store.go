@@ -84,6 +84,13 @@ func (s *Store) OfTester(token string) {
 	s.tokens[token]["testPurchase"] = script.Object{}
 }
 
+// PaidFor makes a purchase one that money was paid for.
+func (s *Store) PaidFor(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens[token], "testPurchase")
+}
+
 // HideOrders takes away the right to read orders.
 func (s *Store) HideOrders() {
 	s.mu.Lock()
