@@ -35,6 +35,8 @@ type fake struct {
 	calls int
 	// ackFail is what acknowledging returns.
 	ackFail error
+	// onFetch returns what Fetch does instead of state.
+	onFetch func(payments.Ref) payments.Observation
 }
 
 var errDown = errors.New("down")
@@ -106,6 +108,9 @@ func (f *fake) rail(id payments.RailID) payments.Rail {
 			return f.get(s.SignedTransaction + s.TransactionID + s.PurchaseToken + s.SessionID)
 		},
 		Fetch: func(ctx context.Context, a payments.Access, ref payments.Ref) ([]payments.Observation, error) {
+			if f.onFetch != nil {
+				return []payments.Observation{f.onFetch(ref)}, nil
+			}
 			return f.get(ref.TransactionID)
 		},
 		History: func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {

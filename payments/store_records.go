@@ -243,7 +243,7 @@ func (s store) subjects(ctx context.Context, after Subject, limit int) ([]string
 
 // grantingOf and grantsOf read for a page of subjects of one type.
 func (s store) grantingOf(ctx context.Context, kind SubjectKind, ids []string) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
+	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
 		WHERE status IN ('active', 'canceled', 'in_grace') AND subject_type = $1 AND subject_id `+database.InList(2)+` ORDER BY id LIMIT 20000`,
 		string(kind), database.List(ids))
 }
