@@ -187,6 +187,24 @@ func (h Handler) IsOptional() bool { return h.optional }
 // Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }
 
+// Repeated is implemented by the response of a row that creates something. Where
+// what was asked for was there already, the status is 200 instead
+// of the row's.
+type Repeated interface{ Repeated() bool }
+
+// StatusOf returns the status of success of a value that the handler returned.
+func (h Handler) StatusOf(answer any) int {
+	if r, ok := answer.(Repeated); ok && r.Repeated() {
+		return http.StatusOK
+	}
+	return h.status
+}
+
+// MayRepeat reports whether responses of the handler are [Repeated].
+func (h Handler) MayRepeat() bool {
+	return h.out != nil && h.out.Implements(reflect.TypeFor[Repeated]())
+}
+
 // Types returns the types of the request body and of the response, nil for raw
 // handlers; of a list, the response's type is that of one item.
 func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }

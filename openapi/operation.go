@@ -228,6 +228,10 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		answer.Content = map[string]media{jsonType: {schema}}
 	}
 	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
+	if r.Handle.MayRepeat() {
+		answer.Description = http.StatusText(http.StatusOK)
+		op.Responses[strconv.Itoa(http.StatusOK)] = answer
+	}
 	return nil
 }
 

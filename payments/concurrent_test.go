@@ -68,7 +68,7 @@ func sameHistory(t *testing.T, kits []*shop) {
 		if n%8 == 0 {
 			user := kits[n%len(kits)].User("ada")
 			wait.Go(func() {
-				if r := user.Post("/payments/purchases", object{"rail": "ios_store", "signedTransaction": "k1"}); r.Status != 200 {
+				if r := user.Post("/payments/purchases", object{"rail": "ios_store", "signedTransaction": "k1"}); r.Status != 200 && r.Status != 201 {
 					failures <- fmt.Sprintf("submitted: %d %s", r.Status, r.Body)
 				}
 			})

@@ -541,7 +541,7 @@ func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
 			}
 			hit = true
 			if s.Type == "grant" {
-				err = p.store.endGrant(ctx, s.ID)
+				_, err = p.store.endGrant(ctx, s.ID)
 			} else {
 				err = p.store.addMask(ctx, mask{s.ID, key}, r.Subject, r.Reason)
 			}

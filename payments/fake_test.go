@@ -1,6 +1,7 @@
 package payments_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,13 @@ type fake struct {
 	fail  error
 	acked []string
 	calls int
+	// ackFail is what acknowledging returns.
+	ackFail error
+	// onFetch returns what Fetch does instead of state.
+	onFetch func(payments.Ref) payments.Observation
 }
+
+var errDown = errors.New("down")
 
 // message is the body of a delivery.
 type message struct {
@@ -98,9 +105,12 @@ func (f *fake) rail(id payments.RailID) payments.Rail {
 			return m.Observations, err
 		},
 		Redeem: func(_ context.Context, _ payments.Access, s payments.Submission) ([]payments.Observation, error) {
-			return f.get(s.SignedTransaction + s.PurchaseToken + s.SessionID)
+			return f.get(s.SignedTransaction + s.TransactionID + s.PurchaseToken + s.SessionID)
 		},
 		Fetch: func(ctx context.Context, a payments.Access, ref payments.Ref) ([]payments.Observation, error) {
+			if f.onFetch != nil {
+				return []payments.Observation{f.onFetch(ref)}, nil
+			}
 			return f.get(ref.TransactionID)
 		},
 		History: func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {
@@ -123,8 +133,8 @@ func (f *fake) rail(id payments.RailID) payments.Rail {
 		r.Acknowledge = func(_ context.Context, _ payments.Access, ref payments.Ref) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if f.fail != nil {
-				return f.fail
+			if err := cmp.Or(f.fail, f.ackFail); err != nil {
+				return err
 			}
 			f.acked = append(f.acked, ref.TransactionID)
 			return nil

@@ -180,7 +180,9 @@ func (p *Payments) Capability() capability.Capability {
 }
 
 func (p *Payments) jobs() []jobs.Binding {
-	bindings := []jobs.Binding{{Name: "PAYMENTS_SWEEP", Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error { return p.Sweep(ctx) }}}
+	bindings := []jobs.Binding{{Name: sweepBinding, Schedule: "17 * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+		return errors.Join(p.lapse(ctx), p.Sweep(ctx))
+	}}}
 	if p.cfg.NoReconcile {
 		return bindings
 	}

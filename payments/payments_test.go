@@ -65,7 +65,7 @@ func TestConsumableCreditsOnce(t *testing.T) {
 	coin.Charges = []payments.Charge{{ID: "k1", At: s.in(0), Quantity: 2, AmountMinor: 200, Settled: true}}
 	s.set(coin)
 	var submitted payments.Submitted
-	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(200, "").JSON(&submitted)
+	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(201, "").JSON(&submitted)
 	if submitted.Purchase.Status != payments.StatusActive || s.coins("ada") != 200 {
 		t.Fatalf("%+v, %d coins", submitted.Purchase, s.coins("ada"))
 	}

@@ -44,7 +44,13 @@ type change struct {
 	actor   audit.Actor
 	rows    map[string]*row
 	before  map[string]granted
-	now     Instant
+	// heirs are rows that were read because they replaced one of the others.
+	heirs map[string]bool
+	now   Instant
+}
+
+func (c *change) begin(now Instant) {
+	c.now, c.rows, c.before, c.heirs = now, make(map[string]*row), make(map[string]granted), make(map[string]bool)
 }
 
 // granted is what a row granted before it was changed.
@@ -60,7 +66,7 @@ type granted struct {
 // them to the database, in the transaction of ctx: statuses, charges, ledger,
 // entitlements and the events about them.
 func (p *Payments) apply(ctx context.Context, c *change, observations []Observation) error {
-	c.now, c.rows, c.before = At(p.host.DB.Now(ctx)), make(map[string]*row), make(map[string]granted)
+	c.begin(At(p.host.DB.Now(ctx)))
 	if err := p.lockRows(ctx, c, observations); err != nil {
 		return err
 	}
@@ -78,12 +84,58 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 			old.facts = old.facts.replaced(r.transactionID)
 		}
 	}
+	if err := p.lockHeirs(ctx, c); err != nil {
+		return err
+	}
+	bound := make(map[string]bool)
 	for _, transactionID := range sorted(c.rows) {
-		if err := p.bind(ctx, c, c.rows[transactionID]); err != nil {
+		if err := p.bindAfter(ctx, c, c.rows[transactionID], bound); err != nil {
 			return err
 		}
 	}
 	return p.settleRows(ctx, c)
+}
+
+// maxHeirs bounds how many purchases that follow each other are looked at.
+const maxHeirs = 16
+
+// lockHeirs reads what replaced the rows of a change and has no subject yet: it
+// was heard of before the purchase that it inherits from.
+func (p *Payments) lockHeirs(ctx context.Context, c *change) error {
+	next := sorted(c.rows)
+	for len(next) > 0 && len(c.heirs) < maxHeirs {
+		heir := c.rows[next[0]].facts.ReplacedBy
+		next = next[1:]
+		if heir == "" || c.rows[heir] != nil {
+			continue
+		}
+		if err := p.lockRow(ctx, c, heir); err != nil {
+			return err
+		}
+		if c.rows[heir].subject != (Subject{}) {
+			delete(c.rows, heir)
+			delete(c.before, heir)
+			continue
+		}
+		c.heirs[heir] = true
+		next = append(next, heir)
+	}
+	return nil
+}
+
+// bindAfter binds a purchase after those that it replaces, whose subject it
+// inherits.
+func (p *Payments) bindAfter(ctx context.Context, c *change, r *row, bound map[string]bool) error {
+	if bound[r.transactionID] {
+		return nil
+	}
+	bound[r.transactionID] = true
+	if l := r.facts.Lifecycle.Value; l != nil && c.rows[l.Replaces] != nil {
+		if err := p.bindAfter(ctx, c, c.rows[l.Replaces], bound); err != nil {
+			return err
+		}
+	}
+	return p.bind(ctx, c, r)
 }
 
 // lockRows reads the purchases that observations are about and those that they
@@ -125,7 +177,7 @@ func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 			return err
 		}
 	}
-	if c.move != nil && r.subject != c.claimed {
+	if c.move != nil && r.subject != c.claimed && !c.heirs[r.transactionID] {
 		p.project(c.rail, r, c.now) // whether it is active is for the facts just merged to say
 		if c.move(r, c.now) {
 			r.subject = c.claimed
@@ -173,7 +225,7 @@ func (p *Payments) settleRows(ctx context.Context, c *change) error {
 	for _, transactionID := range sorted(c.rows) {
 		r := c.rows[transactionID]
 		p.project(c.rail, r, c.now)
-		if c.checked {
+		if c.checked && !c.heirs[transactionID] {
 			r.checkedAt = c.now
 		}
 		r.updatedAt = c.now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -63,8 +64,17 @@ func (r *row) at(now Instant, grace bool) Projection {
 	if p.ChangesAt == 0 || now < p.ChangesAt {
 		return p
 	}
-	return Projection{Status: p.Then, Grants: p.Then.Grants(grace), MoneyArrived: p.Then.MoneyArrived(), AccessUntil: p.AccessUntil,
-		PeriodType: p.PeriodType, BillingIssueSince: p.BillingIssueSince}
+	then := Projection{Status: p.Then, Grants: p.Then.Grants(grace), MoneyArrived: p.Then.MoneyArrived(), AccessUntil: p.AccessUntil,
+		PeriodType: p.PeriodType, WillRenew: p.WillRenew && p.Then.mayRenew()}
+	l := r.facts.Lifecycle.Value
+	switch {
+	case p.Then == StatusPaused && l != nil:
+		then.ResumeAt = l.ResumeAt
+	case p.Then == StatusOnHold:
+		then.BillingIssueSince = p.BillingIssueSince
+	default:
+	}
+	return then
 }
 
 func (p *Payments) wire(r *row, now Instant, admin bool) Purchase {
@@ -100,11 +110,17 @@ type Submitted struct {
 	Created bool `json:"-"`
 }
 
+// Repeated reports whether the subject had the purchase before: then the status
+// of the answer is 200 instead of 201.
+func (s Submitted) Repeated() bool { return !s.Created }
+
 // Submit verifies what a client says it bought and gives it to the user's
-// subject. Again is the same. Refuses with payments/rail_not_enabled,
-// rail_not_configured, rail_unavailable, invalid_receipt, app_mismatch,
-// environment_mismatch, product_not_found, purchase_pending, purchase_claimed,
-// purchase_not_found and billing_denied.
+// subject, if it has none or that one; again is the same. A bare transaction id
+// gives nothing to anybody: it confirms a purchase that the store's account token
+// or an earlier proof gave to the subject. Refuses with
+// payments/rail_not_enabled, rail_not_configured, rail_unavailable,
+// invalid_receipt, app_mismatch, environment_mismatch, product_not_found,
+// purchase_pending, purchase_claimed, purchase_not_found and billing_denied.
 func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (Submitted, error) {
 	var none Submitted
 	subject, err := p.manager(ctx, userID)
@@ -133,7 +149,10 @@ func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (
 			return err
 		}
 		r := c.rows[first]
-		if r.subject != subject {
+		switch {
+		case r.subject == (Subject{}) && rail.Checkout == nil:
+			return ErrInvalidReceipt.Saying("A transaction id proves no possession. Submit the signed transaction.")
+		case r.subject != subject:
 			return ErrPurchaseClaimed
 		}
 		if s.ProductKey != "" && r.productKey != s.ProductKey {
@@ -154,10 +173,14 @@ func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (
 }
 
 // claimant returns the subject that a submission gives an unclaimed purchase to:
-// a store's proof is in the buyer's hands, a session's id can be in anybody's.
+// what a store signed, or its purchase token, is in the buyer's hands; the id of a
+// transaction or session can be in anybody's.
 func (p *Payments) claimant(ctx context.Context, rail *rail, subject Subject, s Submission) (Subject, error) {
 	if rail.Checkout == nil {
-		return subject, nil
+		if s.possessed() {
+			return subject, nil
+		}
+		return Subject{}, nil
 	}
 	owner, ok, err := p.store.checkoutSubject(ctx, rail.ID, s.SessionID)
 	if err != nil || !ok || owner != subject {
@@ -173,6 +196,9 @@ func (p *Payments) redeem(ctx context.Context, rail *rail, s Submission) ([]Obse
 		if err := capability.CheckText(name, text, 0, maxProof); err != nil {
 			return nil, err
 		}
+	}
+	if s.proofs() != 1 {
+		return nil, capability.ErrInvalidRequest.Saying("Give one of signedTransaction, transactionId, purchaseToken and sessionId.")
 	}
 	if rail.Redeem == nil {
 		return nil, ErrInvalidReceipt
@@ -209,7 +235,8 @@ func (p *Payments) ask(ctx context.Context, rail *rail, call func(context.Contex
 // proofs of their own look the caller's purchases up.
 type RestoreRequest struct {
 	Rail RailID
-	// Items has at most [MaxRestore] entries.
+	// Items has at most [MaxRestore] entries. One with a bare transaction id is
+	// restored only where the subject has it already.
 	Items []Submission
 }
 
@@ -274,7 +301,11 @@ func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject
 		case err != nil:
 			return err
 		}
-		if err := p.restoreOne(ctx, rail, subject, observations, i, true, out); err != nil {
+		c := &change{rail: rail}
+		if item.possessed() {
+			c.claimed, c.move = subject, p.movable
+		}
+		if err := p.restoreOne(ctx, c, subject, observations, i, out); err != nil {
 			return err
 		}
 	}
@@ -301,19 +332,16 @@ func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Su
 		byPurchase[o.TransactionID] = append(byPurchase[o.TransactionID], o)
 	}
 	for i, transactionID := range sorted(byPurchase) {
-		if err := p.restoreOne(ctx, rail, subject, byPurchase[transactionID], i, false, out); err != nil {
+		c := &change{rail: rail, claimed: subject}
+		if err := p.restoreOne(ctx, c, subject, byPurchase[transactionID], i, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restoreOne moves one purchase, proved by a store, to a subject.
-func (p *Payments) restoreOne(ctx context.Context, rail *rail, subject Subject, observations []Observation, index int, move bool, out *Restored) error {
-	c := &change{rail: rail, claimed: subject}
-	if move {
-		c.move = p.movable
-	}
+// restoreOne applies one purchase and notes whether the subject has it now.
+func (p *Payments) restoreOne(ctx context.Context, c *change, subject Subject, observations []Observation, index int, out *Restored) error {
 	first := observations[0].TransactionID
 	if err := p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.apply(ctx, c, observations) }); err != nil {
 		return err
@@ -321,6 +349,8 @@ func (p *Payments) restoreOne(ctx context.Context, rail *rail, subject Subject, 
 	p.afterApply(ctx, c)
 	r := c.rows[first]
 	switch {
+	case r.subject == (Subject{}):
+		out.Skipped = append(out.Skipped, Skipped{r.transactionID, index, ErrInvalidReceipt.Code})
 	case r.kind == KindConsumable && r.subject != subject:
 		out.Skipped = append(out.Skipped, Skipped{r.transactionID, index, "consumable"})
 	case r.subject != subject:
@@ -386,15 +416,18 @@ func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error
 	if err != nil {
 		return Purchase{}, err
 	}
-	c := &change{rail: rail, claimed: q.Subject, checked: true, move: func(r *row, _ Instant) bool { return r.transactionID == q.TransactionID }}
+	// A rail also finds a purchase by the id of one of its renewals.
+	named := observations[0].TransactionID
+	if slices.ContainsFunc(observations, func(o Observation) bool { return o.TransactionID == q.TransactionID }) {
+		named = q.TransactionID
+	}
+	c := &change{rail: rail, claimed: q.Subject, checked: true, move: func(r *row, _ Instant) bool { return r.transactionID == named }}
 	var repaired *row
 	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := p.apply(ctx, c, observations); err != nil {
 			return err
 		}
-		if repaired = c.rows[q.TransactionID]; repaired == nil {
-			repaired = c.rows[observations[0].TransactionID]
-		}
+		repaired = c.rows[named]
 		if err := p.unmask(ctx, repaired, q.Subject); err != nil {
 			return err
 		}

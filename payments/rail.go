@@ -133,11 +133,13 @@ type Ref struct {
 	CustomerID string
 }
 
-// Submission is what a client says it bought. Nothing in it is believed.
+// Submission is what a client says it bought: one of the first three, or SessionID.
+// Nothing in it is believed.
 type Submission struct {
 	// SignedTransaction is ios_store's.
 	SignedTransaction string
-	// TransactionID is ios_store's, where the client has no signed transaction.
+	// TransactionID is ios_store's, where the client has no signed transaction. It
+	// proves no possession.
 	TransactionID string
 	// PurchaseToken is android_store's, ProductID may accompany it.
 	PurchaseToken string
@@ -145,6 +147,19 @@ type Submission struct {
 	// SessionID is that of a checkout.
 	SessionID string
 }
+
+// proofs counts what a submission names; one is what it should be.
+func (s Submission) proofs() (n int) {
+	for _, text := range []string{s.SignedTransaction, s.TransactionID, s.PurchaseToken, s.SessionID} {
+		if text != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// possessed reports whether only the buyer's device has what was submitted.
+func (s Submission) possessed() bool { return s.SignedTransaction != "" || s.PurchaseToken != "" }
 
 // Window is what [Rail.History] is asked for.
 type Window struct {

@@ -287,14 +287,7 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 
 // project projects a purchase again without anything new from its rail.
 func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) error {
-	c := &change{rail: rail, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
-	err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error {
-		c.now, c.rows, c.before = At(w.p.host.DB.Now(ctx)), make(map[string]*row), make(map[string]granted)
-		if err := w.p.lockRow(ctx, c, transactionID); err != nil {
-			return err
-		}
-		return w.p.settleRows(ctx, c)
-	})
+	c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
 	w.count(part, c, transactionID)
 	return err
 }

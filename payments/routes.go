@@ -18,7 +18,7 @@ func (p *Payments) routes() []capability.Route {
 	routes := []capability.Route{
 		{Method: "POST", Path: "/purchases", Guard: user, MaxBody: smallBody, Summary: "Submit a receipt or signed transaction.",
 			Refusals: with(ErrInvalidReceipt, ErrAppMismatch, ErrEnvironmentMismatch, ErrProductNotFound, ErrPurchasePending, ErrPurchaseClaimed, ErrPurchaseNotFound, ErrBillingDenied),
-			Handle:   capability.JSON(200, p.postPurchase)},
+			Handle:   capability.JSON(201, p.postPurchase)},
 		{Method: "GET", Path: "/entitlements", Guard: user, Summary: "What the caller's subject is entitled to.",
 			Handle: capability.JSON(200, p.getEntitlements)},
 		{Method: "POST", Path: "/restore", Guard: user, Summary: "Give what a store vouches for to the caller's subject.",
@@ -76,9 +76,6 @@ type purchaseBody struct {
 
 func (p *Payments) postPurchase(c *capability.Call, b purchaseBody) (Submitted, error) {
 	s := Submission{SignedTransaction: b.SignedTransaction, TransactionID: b.TransactionID, PurchaseToken: b.PurchaseToken, ProductID: b.ProductID, SessionID: b.SessionID}
-	if s == (Submission{ProductID: b.ProductID}) {
-		return Submitted{}, capability.ErrInvalidRequest.Saying("Give signedTransaction, transactionId, purchaseToken or sessionId.")
-	}
 	return p.Submit(c.Context(), c.Caller.UserID, SubmitRequest{Rail: b.Rail, ProductKey: b.ProductKey, Submission: s})
 }
 

@@ -103,7 +103,7 @@ func TestCheckoutPortalPricing(t *testing.T) {
 	}
 	paid := s.pro(card, bought.SessionID, "")
 	s.set(paid)
-	ada.Post("/payments/purchases", object{"rail": "card_processor", "sessionId": bought.SessionID}).Want(200, "")
+	ada.Post("/payments/purchases", object{"rail": "card_processor", "sessionId": bought.SessionID}).Want(201, "")
 	s.wantEntitled("ada", "pro", true)
 	ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}).Want(409, "payments/already_subscribed")
 	ada.Post("/payments/portal", object{}).Want(201, "")
@@ -376,7 +376,7 @@ func TestOrganizations(t *testing.T) {
 		}
 		s.User("ada").Post("/payments/"+path, b).Want(403, "payments/billing_denied")
 	}
-	s.User("boss").Post("/payments/purchases", body).Want(200, "")
+	s.User("boss").Post("/payments/purchases", body).Want(201, "")
 	var e payments.Entitlements
 	s.User("ada").Get("/payments/entitlements").Want(200, "").JSON(&e)
 	if len(e.Entitlements) != 1 || e.Subject.ID != "acme" {

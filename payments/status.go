@@ -33,6 +33,11 @@ func (s Status) MoneyArrived() bool {
 	return false
 }
 
+// mayRenew reports whether a purchase of this status can be charged again.
+func (s Status) mayRenew() bool {
+	return s != StatusExpired && s != StatusNeverPaid && s != StatusRevoked
+}
+
 // Terms are what of rail, catalog and configuration decides about a status.
 type Terms struct {
 	Kind ProductKind
@@ -82,7 +87,7 @@ func Project(f Facts, t Terms, now Instant) Projection {
 	}
 	if l := f.Lifecycle.Value; l != nil {
 		p.PeriodType = l.PeriodType
-		p.WillRenew = l.WillRenew && p.Status != StatusExpired && p.Status != StatusNeverPaid && p.Status != StatusRevoked && f.ReplacedBy == ""
+		p.WillRenew = l.WillRenew && p.Status.mayRenew() && f.ReplacedBy == ""
 		if p.Status == StatusInGrace || p.Status == StatusOnHold {
 			p.BillingIssueSince = l.BillingIssueSince
 		}
@@ -124,9 +129,7 @@ func decide(f Facts, t Terms, now Instant) Projection {
 	case StateHold:
 		return ended(StatusOnHold, l)
 	case StatePaused:
-		p := ended(StatusPaused, l)
-		p.ResumeAt = l.ResumeAt
-		return p
+		return paused(l)
 	case StateEnded:
 		return ended(over, l)
 	case StatePending:
@@ -154,8 +157,16 @@ func ended(s Status, l *Lifecycle) Projection {
 	return p
 }
 
+// paused carries the end of the pause where the rail reported one.
+func paused(l *Lifecycle) Projection {
+	p := ended(StatusPaused, l)
+	p.ResumeAt = l.ResumeAt
+	return p
+}
+
 // running is what the rail says runs. A renewing purchase keeps granting for a
-// while past its period, since its renewal may be under way.
+// while past its period, since its renewal may be under way; one that is to be
+// paused is not renewed.
 func running(l *Lifecycle, t Terms, now Instant, over Status) Projection {
 	if t.Kind == KindOneTime && t.Duration > 0 {
 		return until(StatusActive, over, max(t.Start, l.PurchasedAt)+Instant(t.Duration.Milliseconds()), 0, now)
@@ -166,6 +177,12 @@ func running(l *Lifecycle, t Terms, now Instant, over Status) Projection {
 			end = l.CancelAt
 		}
 		return until(StatusCanceled, over, end, 0, now)
+	}
+	if l.PauseAt > 0 && l.EndedAt == 0 {
+		if now >= l.PauseAt {
+			return paused(l)
+		}
+		return until(StatusActive, StatusPaused, l.PauseAt, 0, now)
 	}
 	leeway := t.Leeway
 	if !l.WillRenew || l.EndedAt > 0 {

@@ -173,10 +173,20 @@ func (s store) find(ctx context.Context, rail RailID, transactionID string) (*ro
 		string(rail), transactionID)
 }
 
-// granting lists the purchases of a subject that may grant: time alone makes
-// none of the others grant.
+// grantingColumns are what decides about entitlements, without the facts.
+const grantingColumns = `id, rail, product_key, subject_id, status, COALESCE(changes_at, 0), COALESCE(access_until, 0), period_type, will_renew,
+	COALESCE(billing_issue_since, 0)`
+
+func scanGranting(s database.Scanner) (*row, error) {
+	r := &row{}
+	return r, s.Scan(&r.id, &r.rail, &r.productKey, &r.subject.ID, &r.p.Status, &r.p.ChangesAt, &r.p.AccessUntil, &r.p.PeriodType, &r.p.WillRenew,
+		&r.p.BillingIssueSince)
+}
+
+// granting lists the purchases of a subject that may grant, as far as that
+// matters: time alone makes none of the others grant.
 func (s store) granting(ctx context.Context, subject Subject) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
+	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
 		WHERE subject_type = $1 AND subject_id = $2 AND status IN ('active', 'canceled', 'in_grace') ORDER BY id LIMIT 10000`,
 		string(subject.Type), subject.ID)
 }

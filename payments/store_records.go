@@ -2,6 +2,7 @@ package payments
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/kitbackend/kit/database"
 )
@@ -25,10 +26,19 @@ func (s store) insertGrant(ctx context.Context, g grantRow) error {
 	return err
 }
 
-func (s store) endGrant(ctx context.Context, grantID string) error {
-	_, err := s.db.Exec(ctx, `UPDATE payments_grant SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL`, grantID, s.db.Now(ctx).UnixMilli())
-	return err
+// endGrant ends a grant; ok is false when it had ended before.
+func (s store) endGrant(ctx context.Context, grantID string) (ok bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE payments_grant SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL`, grantID, s.db.Now(ctx).UnixMilli())
+	return n == 1, err
 }
+
+// lapsedGrants lists grants whose time is over and whose end was not told of.
+func (s store) lapsedGrants(ctx context.Context, now Instant, limit int) ([]grantRow, error) {
+	return database.All(ctx, s.db, scanGrant, lapsedQuery, int64(now), limit)
+}
+
+const lapsedQuery = `SELECT ` + grantColumns + ` FROM payments_grant
+	WHERE revoked_at IS NULL AND expires_at <= $1 ORDER BY expires_at LIMIT $2`
 
 // masked returns what of a subject's purchases was taken away by hand.
 func (s store) masked(ctx context.Context, subject Subject) (map[mask]bool, error) {
@@ -122,9 +132,11 @@ func (s store) record(ctx context.Context, d delivered) error {
 func (s store) failedDeliveries(ctx context.Context, rail RailID, now Instant, limit int) ([]delivered, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (d delivered, err error) {
 		return d, row.Scan(&d.rail, &d.ID, &d.Type, &d.Environment, &d.At, &d.attempts, &d.Body)
-	}, `SELECT rail, delivery_id, type, environment, at, attempts, body FROM payments_delivery
-		WHERE retry_at IS NOT NULL AND retry_at <= $1 AND rail = $2 ORDER BY retry_at LIMIT $3`, int64(now), string(rail), limit)
+	}, failedQuery, int64(now), string(rail), limit)
 }
+
+const failedQuery = `SELECT rail, delivery_id, type, environment, at, attempts, body FROM payments_delivery
+	WHERE retry_at IS NOT NULL AND retry_at <= $1 AND rail = $2 ORDER BY retry_at LIMIT $3`
 
 func (s store) insertCheckout(ctx context.Context, checkoutID string, rail RailID, sessionID string, subject Subject, productKey string) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_checkout (id, rail, session_id, subject_type, subject_id, product_key, created_at)
@@ -187,14 +199,40 @@ type PurchaseFilter struct {
 // purchases lists newest first. The status counts as it is now, also where no
 // one has written it yet.
 func (s store) purchases(ctx context.Context, f PurchaseFilter, now Instant, before string, limit int) ([]*row, error) {
-	const rest = ` AND ($1 = '' OR rail = $1) AND ($2 = '' OR product_key = $2) AND ($3 = '' OR kind = $3)
-		AND ($4 = '' OR CASE WHEN changes_at <= $5 THEN status_then ELSE status END = $4) AND ($6 = '' OR id < $6) ORDER BY id DESC LIMIT $7`
-	args := []any{string(f.Rail), f.ProductKey, string(f.Kind), string(f.Status), int64(now), before, limit}
-	if f.Subject == (Subject{}) {
-		return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase WHERE id > ''`+rest, args...)
+	query, args := purchasesQuery(f, now, before, limit)
+	return database.All(ctx, s.db, scanRow, query, args...)
+}
+
+// purchasesQuery names only what narrows the list, so that it seeks in the index
+// of a filter. A status is looked for where it is written, and among the few rows
+// that time has changed since they were.
+func purchasesQuery(f PurchaseFilter, now Instant, before string, limit int) (query string, args []any) {
+	where := ` WHERE id > ''`
+	add := func(condition, value string) {
+		if value != "" {
+			args = append(args, value)
+			where += fmt.Sprintf(condition, len(args))
+		}
 	}
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase WHERE subject_type = $8 AND subject_id = $9`+rest,
-		append(args, string(f.Subject.Type), f.Subject.ID)...)
+	add(` AND subject_type = $%d`, string(f.Subject.Type))
+	add(` AND subject_id = $%d`, f.Subject.ID)
+	add(` AND rail = $%d`, string(f.Rail))
+	add(` AND product_key = $%d`, f.ProductKey)
+	add(` AND kind = $%d`, string(f.Kind))
+	add(` AND id < $%d`, before)
+	args = append(args, limit)
+	last := fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, len(args))
+	const list = `SELECT ` + purchaseColumns + ` FROM payments_purchase`
+	if f.Status == "" {
+		return list + where + last, args
+	}
+	args = append(args, string(f.Status), int64(now))
+	status, at := len(args)-1, len(args)
+	const part = `SELECT * FROM (SELECT * FROM payments_purchase%s AND %s%s) AS %s`
+	written := fmt.Sprintf(`status = $%d AND (changes_at IS NULL OR changes_at > $%d)`, status, at)
+	lapsed := fmt.Sprintf(`changes_at <= $%d AND status_then = $%d`, at, status)
+	both := fmt.Sprintf(part, where, written, last, "written") + ` UNION ALL ` + fmt.Sprintf(part, where, lapsed, last, "lapsed")
+	return `SELECT ` + purchaseColumns + ` FROM (` + both + `) AS found` + last, args
 }
 
 // subjects lists the ids of those who have or had something.
@@ -205,7 +243,7 @@ func (s store) subjects(ctx context.Context, after Subject, limit int) ([]string
 
 // grantingOf and grantsOf read for a page of subjects of one type.
 func (s store) grantingOf(ctx context.Context, kind SubjectKind, ids []string) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
+	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
 		WHERE status IN ('active', 'canceled', 'in_grace') AND subject_type = $1 AND subject_id `+database.InList(2)+` ORDER BY id LIMIT 20000`,
 		string(kind), database.List(ids))
 }
@@ -268,9 +306,11 @@ func (s store) runs(ctx context.Context, before string, limit int) ([]runRow, er
 
 // due lists purchases whose status has changed by itself.
 func (s store) due(ctx context.Context, rail RailID, now Instant, limit int) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
-		WHERE changes_at <= $1 AND rail = $2 ORDER BY changes_at, id LIMIT $3`, int64(now), string(rail), limit)
+	return database.All(ctx, s.db, scanRow, dueQuery, int64(now), string(rail), limit)
 }
+
+const dueQuery = `SELECT ` + purchaseColumns + ` FROM payments_purchase
+	WHERE changes_at <= $1 AND rail = $2 ORDER BY changes_at, id LIMIT $3`
 
 // unchecked lists what may still change at its rail and was not looked at since
 // an instant, longest ago first.
@@ -287,9 +327,11 @@ func (s store) unacknowledged(ctx context.Context, rail RailID, after string, li
 
 // owed lists the purchases of charges whose refund could not be taken back yet.
 func (s store) owed(ctx context.Context, rail RailID, now Instant, limit int) ([]string, error) {
-	return database.All(ctx, s.db, scanText, `SELECT p.transaction_id FROM payments_charge AS c JOIN payments_purchase AS p ON p.id = c.purchase_id
-		WHERE c.retry_at <= $1 AND c.rail = $2 ORDER BY c.retry_at LIMIT $3`, int64(now), string(rail), limit)
+	return database.All(ctx, s.db, scanText, owedQuery, int64(now), string(rail), limit)
 }
+
+const owedQuery = `SELECT p.transaction_id FROM payments_charge AS c JOIN payments_purchase AS p ON p.id = c.purchase_id
+	WHERE c.retry_at <= $1 AND c.rail = $2 ORDER BY c.retry_at LIMIT $3`
 
 // historyRow is how far the history of a rail was read.
 type historyRow struct {

@@ -271,6 +271,7 @@ func TestSubmitAtEveryStore(t *testing.T) {
 			body["purchaseToken"] = s.PurchaseToken
 		}
 		m.wantEntitled("ada", "pro", false)
+		m.User("ada").Post("/payments/purchases", body).Want(201, "")
 		m.User("ada").Post("/payments/purchases", body).Want(200, "")
 		m.wantEntitled("ada", "pro", true)
 		m.User("bob").Post("/payments/purchases", body).Want(409, "payments/purchase_claimed")

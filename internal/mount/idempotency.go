@@ -89,7 +89,7 @@ func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, 
 	}
 	var buf bytes.Buffer
 	err = encode(&buf, out)
-	return stored{status: h.Status(), answer: buf.String()}, err
+	return stored{status: h.StatusOf(out), answer: buf.String()}, err
 }
 
 // keys is the database that holds the keys of this route.

@@ -25,7 +25,7 @@ func (x *exchange) handle(call *capability.Call) error {
 	if err := x.decided(err); err != nil {
 		return err
 	}
-	return x.answer(h.Status(), out)
+	return x.answer(h.StatusOf(out), out)
 }
 
 // decided puts the outcome of a machine's call on the trail before it is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/internal/jws"
+	"github.com/kitbackend/kit/payments/internal/money"
 	"github.com/kitbackend/kit/payments/internal/outbound"
 )
 
@@ -130,7 +131,41 @@ func (r *rail) subscription(ctx context.Context, a payments.Access, token string
 	if err := r.get(ctx, a, "/purchases/subscriptionsv2/tokens/"+outbound.Segment(token), &s); err != nil {
 		return nil, err
 	}
-	return []payments.Observation{fromSubscription(token, s, version)}, nil
+	o := fromSubscription(token, s, version)
+	for i := range o.Charges {
+		if o.Lifecycle.PeriodType != payments.PeriodIntro {
+			break
+		}
+		if err := r.introduced(ctx, a, token, &o.Charges[i]); err != nil {
+			return nil, err
+		}
+	}
+	return []payments.Observation{o}, nil
+}
+
+// order is what of an order tells what was paid.
+type order struct {
+	Token string `json:"purchaseToken"`
+	Items []struct {
+		ProductID string  `json:"productId"`
+		Total     *amount `json:"total"`
+	} `json:"lineItems"`
+}
+
+// introduced sets what an introductory charge took, which only its order says. It
+// stays 0 where the credentials may not read orders.
+func (r *rail) introduced(ctx context.Context, a payments.Access, token string, c *payments.Charge) error {
+	var o order
+	_, found, err := r.call(ctx, a, http.MethodGet, "/orders/"+outbound.Segment(c.ID), nil, &o)
+	if err != nil || !found || o.Token != token {
+		return err
+	}
+	for _, item := range o.Items {
+		if item.ProductID == c.ProductID && item.Total != nil {
+			c.AmountMinor, c.Currency = item.Total.minor(), money.Currency(item.Total.Currency)
+		}
+	}
+	return nil
 }
 
 // product fetches what was bought once by its token.

@@ -1,6 +1,7 @@
 package androidstore_test
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"github.com/kitbackend/kit/payments"
@@ -17,6 +18,22 @@ func TestRail(t *testing.T) {
 func FuzzExpand(f *testing.F) {
 	clock := railtest.NewClock()
 	railtest.FuzzExpand(f, fixture(clock), clock)
+}
+
+// FuzzVerify draws notifications that a genuine push carries.
+func FuzzVerify(f *testing.F) {
+	clock := railtest.NewClock()
+	f.Add([]byte(`{"packageName":"com.example.app","eventTimeMillis":"1","subscriptionNotification":{"notificationType":4,"purchaseToken":"token-00000001"}}`))
+	f.Add([]byte(`{"packageName":"com.example.app","eventTimeMillis":1,"voidedPurchaseNotification":{"purchaseToken":"token-00000001","orderId":"GPA.1","productType":1,"refundType":2}}`))
+	f.Add([]byte(`{"packageName":"com.example.app","oneTimeProductNotification":{"notificationType":1,"purchaseToken":"token-00000001"}}`))
+	railtest.FuzzVerify(f, fixture(clock), clock, func(text []byte) ([]byte, bool) {
+		return script.Encode(script.Object{"message": script.Object{"data": base64.StdEncoding.EncodeToString(text), "messageId": "1"}}), true
+	})
+}
+
+func FuzzRedeem(f *testing.F) {
+	clock := railtest.NewClock()
+	railtest.FuzzRedeem(f, fixture(clock), clock)
 }
 
 func fixture(clock *railtest.Clock) railtest.Fixture {

@@ -176,3 +176,34 @@ func TestHistoryPricingPortalCancel(t *testing.T) {
 		t.Errorf("%+v: %v", p, err)
 	}
 }
+
+// TestIntroductoryAmount: what the first period cost is what its order says, and
+// nothing where the credentials may not read orders.
+func TestIntroductoryAmount(t *testing.T) {
+	clock, store, access := world()
+	offer := pro
+	offer.IntroMinor = 99
+	token, _ := store.Subscribe(offer)
+	fetch := func() payments.Observation {
+		t.Helper()
+		list, err := store.Rail().Fetch(t.Context(), access, payments.Ref{TransactionID: key(token), RawRef: token, Kind: sub})
+		if err != nil || len(list) != 1 || len(list[0].Charges) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0]
+	}
+	if o := fetch(); o.Charges[0].AmountMinor != 99 || o.Charges[0].Currency != "USD" || o.Lifecycle.PeriodType != payments.PeriodIntro || o.Price.AmountMinor != 999 {
+		t.Errorf("introduced: %+v, %+v", o.Charges[0], o.Price)
+	}
+	clock.Advance(30 * day)
+	store.Renew(token)
+	if o := fetch(); o.Charges[0].AmountMinor != 999 || o.Lifecycle.PeriodType == payments.PeriodIntro {
+		t.Errorf("renewed: %+v", o.Charges[0])
+	}
+	offer.IntroMinor = 99
+	token, _ = store.Subscribe(offer)
+	store.HideOrders()
+	if o := fetch(); o.Charges[0].AmountMinor != 0 || !o.Charges[0].Settled {
+		t.Errorf("without the right to read orders: %+v", o.Charges[0])
+	}
+}

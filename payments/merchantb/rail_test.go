@@ -22,6 +22,16 @@ func FuzzExpand(f *testing.F) {
 	railtest.FuzzExpand(f, fixture(clock), clock)
 }
 
+func FuzzVerify(f *testing.F) {
+	clock := railtest.NewClock()
+	railtest.FuzzVerify(f, fixture(clock), clock, nil)
+}
+
+func FuzzRedeem(f *testing.F) {
+	clock := railtest.NewClock()
+	railtest.FuzzRedeem(f, fixture(clock), clock)
+}
+
 func fixture(clock *railtest.Clock) railtest.Fixture {
 	store := merchantbtest.New(clock.Now, payments.EnvironmentProduction)
 	var bought string

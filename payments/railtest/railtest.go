@@ -467,13 +467,71 @@ func FuzzExpand(f *testing.F, fixture Fixture, clock *Clock) {
 	}
 	access := fixture.Access(clock)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		observations, err := fixture.Rail.Expand(t.Context(), access, payments.Delivery{ID: "1", Type: "x", Body: body})
+		fit(t, fixture, access, payments.Delivery{ID: "1", Type: "x", Body: body})
+	})
+}
+
+// fit expands a delivery: what it says must be fit to be recorded.
+func fit(t *testing.T, fixture Fixture, access payments.Access, d payments.Delivery) {
+	t.Helper()
+	observations, err := fixture.Rail.Expand(t.Context(), access, d)
+	if err != nil {
+		return
+	}
+	for _, o := range observations {
+		if o.TransactionID == "" || o.Version <= 0 {
+			t.Fatalf("an observation with transaction id %q and version %d", o.TransactionID, o.Version)
+		}
+	}
+}
+
+// FuzzVerify throws bodies with a genuine proof at a rail, as a sender whose
+// secret leaked could; seal makes a body of what is drawn, nil takes it as it is.
+// Without a secret the header is that of a genuine delivery.
+func FuzzVerify(f *testing.F, fixture Fixture, clock *Clock, seal func(text []byte) (body []byte, ok bool)) {
+	genuine := fixture.Deliver()
+	f.Add(genuine.Body)
+	f.Add(fixture.Unknown().Body)
+	for _, body := range hostileBodies() {
+		if len(body) < 1<<10 {
+			f.Add(body)
+		}
+	}
+	access := fixture.Access(clock)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if seal != nil {
+			sealed, ok := seal(body)
+			if !ok {
+				return
+			}
+			body = sealed
+		}
+		header := genuine.Header
+		if fixture.Sign != nil {
+			header = fixture.Sign(access.Credentials[fixture.SecretField].Reveal(), body, clock.Now())
+		}
+		d, err := fixture.Rail.Verify(t.Context(), access, header, body)
 		if err != nil {
 			return
 		}
-		for _, o := range observations {
-			if o.TransactionID == "" || o.Version <= 0 {
-				t.Fatalf("an observation with transaction id %q and version %d", o.TransactionID, o.Version)
+		if d.ID == "" || len(d.ID) > 200 || !bytes.Equal(d.Body, body) {
+			t.Fatalf("a delivery with id %q and a body of %d bytes of %d", d.ID, len(d.Body), len(body))
+		}
+		fit(t, fixture, access, d)
+	})
+}
+
+// FuzzRedeem throws what no store has given at a rail as each kind of proof: it
+// vouches for none of it.
+func FuzzRedeem(f *testing.F, fixture Fixture, clock *Clock) {
+	for _, text := range []string{"", "a.b.c", "eyJhbGciOiJFUzI1NiJ9.e30.AA", "token-1", "cs_1", "../../v1", "a\x00b", "1?expand=x"} {
+		f.Add(text)
+	}
+	access := fixture.Access(clock)
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, s := range []payments.Submission{{SignedTransaction: text}, {TransactionID: text}, {PurchaseToken: text}, {SessionID: text}} {
+			if observations, err := fixture.Rail.Redeem(t.Context(), access, s); err == nil {
+				t.Fatalf("%q is vouched for: %+v", text, observations)
 			}
 		}
 	})

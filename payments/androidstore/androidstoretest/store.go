@@ -41,6 +41,7 @@ type Store struct {
 	mu       sync.Mutex
 	tokens   map[string]script.Object
 	products map[string]script.Object
+	orders   map[string]script.Object
 	voided   []script.Object
 	acked    map[string]string // by token: what was told
 }
@@ -50,7 +51,7 @@ type Store struct {
 func New(now func() time.Time, environment payments.StoreEnvironment) *Store {
 	return &Store{
 		Google: sign.NewGoogle(), now: now, test: environment != payments.EnvironmentProduction, key: sign.RSAKey(),
-		tokens: make(map[string]script.Object), products: make(map[string]script.Object), acked: make(map[string]string),
+		tokens: make(map[string]script.Object), products: make(map[string]script.Object), orders: make(map[string]script.Object), acked: make(map[string]string),
 	}
 }
 
@@ -81,6 +82,20 @@ func (s *Store) OfTester(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens[token]["testPurchase"] = script.Object{}
+}
+
+// PaidFor makes a purchase one that money was paid for.
+func (s *Store) PaidFor(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens[token], "testPurchase")
+}
+
+// HideOrders takes away the right to read orders.
+func (s *Store) HideOrders() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.orders)
 }
 
 func stampOf(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -141,6 +156,14 @@ func (s *Store) subscribe(token string, p script.Purchase, state string) script.
 	sub := script.Object{
 		"kind": "androidpublisher#subscriptionPurchaseV2", "subscriptionState": state, "startTime": stampOf(s.now()),
 		"lineItems": []any{item}, "acknowledgementState": "ACKNOWLEDGEMENT_STATE_PENDING", "period": p.Period.String(),
+	}
+	if p.IntroMinor > 0 {
+		item["offerPhase"] = script.Object{"introductoryPrice": script.Object{}}
+		paid := p
+		paid.AmountMinor = p.IntroMinor
+		id := item["latestSuccessfulOrderId"].(string) // set above
+		s.orders[id] = script.Object{"orderId": id, "purchaseToken": token,
+			"lineItems": []any{script.Object{"productId": p.ProductID, "total": amount(paid)}}}
 	}
 	if p.AccountToken != "" {
 		sub["externalAccountIdentifiers"] = script.Object{"obfuscatedExternalAccountId": p.AccountToken}
@@ -340,7 +363,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Faults.Serve(w) {
 		return
 	}
-	path, ok := strings.CutPrefix(r.URL.Path, "/androidpublisher/v3/applications/"+Package+"/purchases/")
+	path, ok := strings.CutPrefix(r.URL.Path, "/androidpublisher/v3/applications/"+Package+"/")
 	if !ok || r.Header.Get("Authorization") != "Bearer scripted" {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
@@ -351,6 +374,15 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request, path string) {
+	if id, ok := strings.CutPrefix(path, "orders/"); ok {
+		if s.orders[id] == nil {
+			script.Reply(w, http.StatusForbidden, script.Object{"error": script.Object{"code": 403, "status": "PERMISSION_DENIED"}})
+			return
+		}
+		script.Reply(w, http.StatusOK, s.orders[id])
+		return
+	}
+	path = strings.TrimPrefix(path, "purchases/")
 	if path == "voidedpurchases" {
 		s.listVoided(w, r)
 		return

@@ -25,8 +25,11 @@ type Purchase struct {
 	// Period is that of a subscription, by default 30 days.
 	Period time.Duration
 	// Trial is how long it is free at first.
-	Trial    time.Duration
-	Quantity int64
+	Trial time.Duration
+	// IntroMinor is what the first period costs where the store knows introductory
+	// offers; 0 is the same as the others.
+	IntroMinor int64
+	Quantity   int64
 	// Consumable and NonRenewing say which kind of single purchase it is where the
 	// store knows kinds; Shared is a family member's.
 	Consumable, NonRenewing, Shared bool

@@ -1,0 +1,224 @@
+package payments_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/paytest"
+)
+
+// TestBareTransactionIDClaimsNothing: the id of a transaction stands on receipts
+// and in mails, so it gives a purchase to nobody. What the store signed does, and
+// the id confirms what one has.
+func TestBareTransactionIDClaimsNothing(t *testing.T) {
+	m := openMall(t)
+	p, err := m.stores.Buy(ios, paytest.Order{Product: m.products["pro"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := object{"rail": "ios_store", "transactionId": p.ID}
+	m.User("eve").Post("/payments/purchases", bare).Want(422, "payments/invalid_receipt")
+	out, err := m.Payments().Restore(t.Context(), "eve", payments.RestoreRequest{Rail: ios, Items: []payments.Submission{{TransactionID: p.ID}}})
+	if err != nil || len(out.Restored) != 0 || len(out.Skipped) != 1 || out.Skipped[0].Reason != "payments/invalid_receipt" {
+		t.Errorf("restored by a bare id: %+v, %v", out, err)
+	}
+	m.wantEntitled("eve", "pro", false)
+
+	signed := object{"rail": "ios_store", "signedTransaction": p.Submission().SignedTransaction}
+	m.User("ada").Post("/payments/purchases", signed).Want(201, "")
+	m.User("ada").Post("/payments/purchases", bare).Want(200, "")
+	m.User("eve").Post("/payments/purchases", bare).Want(409, "payments/purchase_claimed")
+	out, err = m.Payments().Restore(t.Context(), "eve", payments.RestoreRequest{Rail: ios, Items: []payments.Submission{{TransactionID: p.ID}}})
+	if err != nil || len(out.Restored) != 0 || out.Skipped[0].Reason != "claimed" {
+		t.Errorf("restored by a bare id: %+v, %v", out, err)
+	}
+	out, err = m.Payments().Restore(t.Context(), "ada", payments.RestoreRequest{Rail: ios, Items: []payments.Submission{{TransactionID: p.ID}}})
+	if err != nil || len(out.Restored) != 1 {
+		t.Errorf("one's own by a bare id: %+v, %v", out, err)
+	}
+	m.wantEntitled("ada", "pro", true)
+	m.wantEntitled("eve", "pro", false)
+
+	for name, body := range map[string]object{
+		"two proofs":      {"rail": "ios_store", "transactionId": p.ID, "signedTransaction": "x"},
+		"another's proof": {"rail": "ios_store", "transactionId": p.ID, "purchaseToken": "x"},
+		"no proof":        {"rail": "ios_store", "productId": "prod_pro"},
+	} {
+		t.Run(name, func(t *testing.T) { m.User("eve").Post("/payments/purchases", body).Want(400, "kit/invalid_request") })
+	}
+
+	// A bare id of a purchase whose account token is the caller's is a proof of the
+	// store's.
+	named := m.buy(ios, "map", "bob")
+	m.User("bob").Post("/payments/purchases", object{"rail": "ios_store", "transactionId": named.ID}).Want(200, "")
+}
+
+// TestRepairByTheIDOfARenewal: a rail knows a purchase by more than one id, and
+// the one that was found is given to the subject.
+func TestRepairByTheIDOfARenewal(t *testing.T) {
+	m := openMall(t)
+	p := m.buy(ios, "pro", "ada")
+	m.Clock.Advance(30 * day)
+	m.do("renew", p.Renew())
+	renewal := m.stores.IOS.Latest(p.ID)
+	if renewal == p.ID {
+		t.Fatal("the renewal has the id of the purchase")
+	}
+	m.Machine("payments:entitlements:grant").Post("/payments/entitlements/grant",
+		object{"rail": "ios_store", "transactionId": renewal, "subjectType": "user", "subjectId": "bob", "reason": "support"}).Want(201, "")
+	m.wantEntitled("bob", "pro", true)
+	m.wantEntitled("ada", "pro", false)
+	if got := m.only("bob", "pro"); got.TransactionID != p.ID {
+		t.Errorf("moved %s, want %s", got.TransactionID, p.ID)
+	}
+}
+
+// TestPauseThatWasAskedFor begins by itself, and ends when the rail says so.
+func TestPauseThatWasAskedFor(t *testing.T) {
+	s := open(t)
+	o := s.pro(card, "t1", "ada")
+	o.Lifecycle.PauseAt, o.Lifecycle.ResumeAt = o.Lifecycle.AccessUntil, s.in(60*day)
+	s.deliver(card, message{ID: "d1", Observations: []payments.Observation{o}})
+	if p := s.wantStatus(card, "t1", payments.StatusActive); p.ResumeAt != nil {
+		t.Errorf("resumeAt before the pause: %+v", p)
+	}
+	s.wantEntitled("ada", "pro", true)
+	s.Clock.Advance(30 * day)
+	for _, written := range []bool{false, true} {
+		if p := s.wantStatus(card, "t1", payments.StatusPaused); p.ResumeAt == nil || p.ResumeAt.At != o.Lifecycle.ResumeAt || p.GraceUntil != nil {
+			t.Errorf("paused, written %v: %+v", written, p)
+		}
+		s.wantEntitled("ada", "pro", false)
+		if err := s.Payments().Lapse(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Clock.Advance(30 * day)
+	s.wantStatus(card, "t1", payments.StatusPaused)
+	o.Version, o.Lifecycle.PauseAt, o.Lifecycle.ResumeAt, o.Lifecycle.AccessUntil = 2, 0, 0, s.in(30*day)
+	s.deliver(card, message{ID: "d2", Observations: []payments.Observation{o}})
+	s.wantStatus(card, "t1", payments.StatusActive)
+}
+
+// TestHeirInheritsInAnyOrder: a purchase that replaces another has its subject,
+// whichever of the two is heard of first, and whatever they are called.
+func TestHeirInheritsInAnyOrder(t *testing.T) {
+	s := open(t)
+	for n, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		for _, names := range []string{"abc", "cba"} {
+			t.Run(fmt.Sprint(order, names), func(t *testing.T) {
+				user := fmt.Sprint("user", n, names)
+				ids := make([]string, len(names))
+				for i := range ids {
+					ids[i] = fmt.Sprintf("%s-%c", user, names[i])
+				}
+				chain := []payments.Observation{s.pro(android, ids[0], user), s.pro(android, ids[1], ""), s.pro(android, ids[2], "")}
+				chain[1].Lifecycle.Replaces, chain[2].Lifecycle.Replaces = ids[0], ids[1]
+				for _, i := range order {
+					s.deliver(android, message{ID: ids[i], Observations: []payments.Observation{chain[i]}})
+				}
+				s.wantStatus(android, ids[0], payments.StatusExpired)
+				s.wantStatus(android, ids[1], payments.StatusExpired)
+				if p := s.wantStatus(android, ids[2], payments.StatusActive); p.Subject == nil || p.Subject.ID != user {
+					t.Errorf("the newest belongs to %v, want %s", p.Subject, user)
+				}
+				s.wantEntitled(user, "pro", true)
+			})
+		}
+	}
+}
+
+// TestGrantThatRunsOutIsTold: the hook hears of the end of a grant, once, and not
+// where something else gives the same.
+func TestGrantThatRunsOutIsTold(t *testing.T) {
+	s := open(t)
+	var told []hooks.EntitlementsChanged
+	s.Hooks().EntitlementsChanged.After(func(_ context.Context, e hooks.EntitlementsChanged) { told = append(told, e) })
+	for _, g := range []struct {
+		user  string
+		lasts time.Duration
+	}{{"ada", hour}, {"bob", hour}, {"bob", 2 * hour}} {
+		if _, err := s.Payments().Grant(t.Context(), payments.GrantRequest{Subject: subject(g.user), Entitlement: "vip", ExpiresAt: s.Clock.Now().Add(g.lasts), Reason: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(users ...string) {
+		t.Helper()
+		for range 2 {
+			if err := s.Payments().Lapse(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for _, e := range told {
+			if !slices.Equal(e.Revoked, []string{"vip"}) {
+				t.Errorf("told of %+v", e)
+			}
+			got = append(got, e.SubjectID)
+		}
+		if !slices.Equal(got, users) {
+			t.Errorf("told of %v, want %v", got, users)
+		}
+		told = nil
+	}
+	told = nil
+	want()
+	s.Clock.Advance(hour)
+	want("ada")
+	s.Clock.Advance(hour)
+	want("bob")
+}
+
+// TestReadsSeek: no list and no part of a run walks through the purchases.
+func TestReadsSeek(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		openWith(t, func(*payments.Config) {}, kit.WithDatabase(db))
+		const rows = 6000
+		if _, err := db.Exec(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+			INSERT INTO payments_purchase (id, rail, transaction_id, environment, product_key, store_product_id, kind, subject_type, subject_id, facts,
+				status, grants, status_then, period_type, will_renew, ownership, starts_at, quantity, acknowledged, created_at, updated_at, checked_at, changes_at)
+			SELECT 'p' || CAST(10000 + i AS TEXT), CASE WHEN i % 500 = 0 THEN 'ios_store' ELSE 'card_processor' END, CAST(i AS TEXT), 'sandbox',
+				CASE WHEN i % 400 = 0 THEN 'max' ELSE 'pro' END, 'x', CASE WHEN i % 300 = 0 THEN 'one_time' ELSE 'subscription' END, 'user', 'u' || CAST(i % 600 AS TEXT), '{}',
+				CASE WHEN i % 700 = 0 THEN 'paused' ELSE 'active' END, TRUE, 'expired', 'normal', TRUE, 'purchased', 0, 1, 'none', 0, 0, 0,
+				CASE WHEN i % 900 = 0 THEN 1 ELSE 1000000 END FROM n`, rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{`ANALYZE payments_purchase`, `ANALYZE payments_charge`, `ANALYZE payments_delivery`, `ANALYZE payments_grant`} {
+			if db.Dialect() == database.SQLite {
+				break // an application's database has no statistics
+			}
+			if _, err := db.Exec(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, args := payments.PurchasesQuery(payments.PurchaseFilter{}, 1000, "", 51)
+		if _, err := db.Exec(t.Context(), `EXPLAIN `+first, args...); err != nil { // planning reads once what is in no plan
+			t.Fatal(err)
+		}
+		for _, f := range []payments.PurchaseFilter{
+			{}, {Rail: ios}, {Rail: card}, {ProductKey: "max"}, {ProductKey: "pro"}, {Kind: payments.KindOneTime}, {Kind: payments.KindSubscription},
+			{Status: payments.StatusPaused}, {Status: payments.StatusExpired}, {Status: payments.StatusActive}, {Status: payments.StatusRefunded},
+			{Subject: subject("u7")}, {Subject: subject("u7"), Status: payments.StatusActive}, {Rail: ios, Status: payments.StatusExpired},
+		} {
+			for _, before := range []string{"", "p13000"} {
+				query, args := payments.PurchasesQuery(f, 1000, before, 51)
+				databasetest.Seeks(t, db, "found written lapsed (subquery-2) (subquery-4)", query, args...)
+			}
+		}
+		for query, index := range map[string]string{payments.DueQuery: "payments_purchase_lapsed", payments.OwedQuery: "payments_charge_retry", payments.FailedQuery: "payments_delivery_again"} {
+			if plan := databasetest.Seeks(t, db, "", query, 1000, "ios_store", 200); db.Dialect() == database.SQLite && !strings.Contains(plan, index) {
+				t.Errorf("the plan does not use %s:\n%s", index, plan)
+			}
+		}
+		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200)
+	})
+}

@@ -1,0 +1,17 @@
+package payments
+
+import "context"
+
+// PurchasesQuery is the statement of a list of purchases.
+var PurchasesQuery = purchasesQuery
+
+// The statements that a reconcile run reads with.
+const (
+	DueQuery    = dueQuery
+	OwedQuery   = owedQuery
+	FailedQuery = failedQuery
+	LapsedQuery = lapsedQuery
+)
+
+// Lapse is what the hourly job does about what ended by time.
+func (p *Payments) Lapse() error { return p.lapse(context.Background()) }
