@@ -117,7 +117,7 @@ func TestClosedTest(t *testing.T) {
 	for range 2 {
 		post("/day")
 	}
-	see(post("/nudge", "kind", "inactive"), "<td>inactive</td>")
+	see(post("/nudge", "kind", "inactive"), `<td data-label="reminded">inactive</td>`)
 	see(post("/reply", "thread", "x", "message", "y"), "There is no such thread.")
 }
 
