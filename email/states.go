@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 )
 
 // MaxStates is how many jobs one call of [Email.States] reads at most.
@@ -18,19 +17,4 @@ func (e *Email) States(ctx context.Context, ids []string) (map[string]State, err
 		return nil, capability.ErrInvalidRequest.Saying("At most %d jobs at once.", MaxStates)
 	}
 	return e.store.states(ctx, ids)
-}
-
-func (s store) states(ctx context.Context, ids []string) (map[string]State, error) {
-	type pair struct {
-		id    string
-		state State
-	}
-	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (p pair, err error) {
-		return p, row.Scan(&p.id, &p.state)
-	}, `SELECT id, state FROM email_job WHERE id `+database.InList(1), database.List(ids))
-	states := make(map[string]State, len(pairs))
-	for _, p := range pairs {
-		states[p.id] = p.state
-	}
-	return states, err
 }

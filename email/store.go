@@ -272,6 +272,32 @@ func (s store) softBounces(ctx context.Context, addressKey string, since time.Ti
 	return n, err
 }
 
+func (s store) states(ctx context.Context, ids []string) (map[string]State, error) {
+	type pair struct {
+		id    string
+		state State
+	}
+	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (p pair, err error) {
+		return p, row.Scan(&p.id, &p.state)
+	}, `SELECT id, state FROM email_job WHERE id `+database.InList(1), database.List(ids))
+	states := make(map[string]State, len(pairs))
+	for _, p := range pairs {
+		states[p.id] = p.state
+	}
+	return states, err
+}
+
+// softBouncing returns those of some addresses that mail bounced off since.
+func (s store) softBouncing(ctx context.Context, addressKeys []string, since time.Time) ([]string, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (key string, err error) { return key, row.Scan(&key) },
+		`SELECT DISTINCT j.address_key FROM email_job j JOIN email_event v ON v.job_id = j.id
+		WHERE j.address_key `+database.InList(1)+` AND j.created_at > $2 AND v.type = 'bounced' AND v.at > $3`,
+		database.List(addressKeys), since.Add(-bounceDelay).UnixMilli(), since.UnixMilli())
+}
+
+// bounceDelay is how much later than its mail a bounce comes at most.
+const bounceDelay = 7 * day
+
 func (s store) countJobs(ctx context.Context, state State) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT count(*) FROM email_job WHERE state = $1`, string(state)).Scan(&n)
 	return n, err

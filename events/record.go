@@ -77,6 +77,11 @@ func subjects(event any) []string {
 		return list
 	case hooks.MediaReady:
 		return []string{v.OwnerID}
+	case hooks.SupportReceived:
+		if v.UserID == "" {
+			return nil
+		}
+		return []string{v.UserID}
 	}
 	panic(fmt.Sprintf("events: nobody has said whom %T is about", event))
 }

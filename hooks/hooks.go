@@ -46,6 +46,9 @@ type Hooks struct {
 	MailUnsubscribed Hook[MailSuppressed]
 	// MediaReady runs when a media item was processed.
 	MediaReady Hook[MediaReady]
+	// SupportReceived runs when a message of a person, not of a program, becomes
+	// part of a thread.
+	SupportReceived Hook[SupportReceived]
 
 	// OnPanic is told of panics of functions that run after a commit; nil drops
 	// them. It is set before the kit serves.
@@ -89,6 +92,7 @@ func (h *Hooks) list() []named {
 		{"mail_suppressed", &h.MailSuppressed},
 		{"mail_unsubscribed", &h.MailUnsubscribed},
 		{"media_ready", &h.MediaReady},
+		{"support_received", &h.SupportReceived},
 	}
 }
 
@@ -176,6 +180,16 @@ type MailSuppressed struct {
 type MediaReady struct {
 	OwnerID string `json:"ownerId"`
 	MediaID string `json:"mediaId"`
+}
+
+// SupportReceived says in which thread somebody wrote.
+type SupportReceived struct {
+	ThreadID  string `json:"threadId"`
+	MessageID string `json:"messageId"`
+	// UserID is the writer, empty where that is not proven.
+	UserID string `json:"userId,omitempty"`
+	// Opened reports whether the message is the first of its thread.
+	Opened bool `json:"opened"`
 }
 
 // Hook is one thing that happens, with what is attached to it. Functions may be

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -74,7 +75,7 @@ func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, 
 		if _, err := s.store.insertMessage(ctx, m); err != nil {
 			return err
 		}
-		return s.classifyLater(ctx, threadID, now)
+		return s.received(ctx, hooks.SupportReceived{ThreadID: threadID, MessageID: m.ID, UserID: f.UserID, Opened: opened}, now)
 	})
 	if err != nil {
 		return ticket, false, err

@@ -28,6 +28,8 @@ type Config struct {
 	Guard Guard
 	// Authentication says whose word about a mail's origin counts.
 	Authentication Authentication
+	// Inbound takes mail over HTTP, signed; none by default.
+	Inbound Inbound
 	// Listen takes mail over SMTP or LMTP while the kit runs; without an address
 	// nothing listens.
 	Listen Listen
@@ -150,6 +152,7 @@ func (c Config) validate(peers Peers) error {
 	if g := c.Guard; g.MaxPerSenderPerHour < 1 || g.MaxPerHour < 1 {
 		faults.Add("guard.maxPerHour", g.MaxPerHour, "admits nothing", "use positive numbers")
 	}
+	c.Inbound.validate(&faults)
 	c.validateCategories(&faults)
 	c.validateListen(&faults)
 	return faults.Err()
@@ -200,6 +203,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "guard.maxPerSenderPerHour", Value: c.Guard.MaxPerSenderPerHour, Summary: "The most messages of one sender in an hour."},
 		{Key: "guard.maxPerHour", Value: c.Guard.MaxPerHour, Summary: "The most messages in an hour."},
 		{Key: "guard.archiveSpam", Value: !c.Guard.KeepSpam, Summary: "Whether messages judged spam are archived."},
+		{Key: "inbound", Value: c.Inbound.names(), Summary: "The senders that hand mail over by signed requests."},
 		{Key: "listen", Value: c.Listen.Address, Summary: "Where mail is taken over SMTP or LMTP; empty: nowhere."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the threads."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},

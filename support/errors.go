@@ -8,7 +8,7 @@ var (
 	ErrInvalidCategory = capability.NewError(422, "support/invalid_category", "There is no such category.")
 	// ErrRejected carries a [Rejection] in its details.
 	ErrRejected = capability.NewError(429, "support/rejected", "Too many messages. Wait and try again.")
-	// ErrUnparseable is met in process and at the listener only.
+	// ErrUnparseable is met where mail comes in, not by the app.
 	ErrUnparseable          = capability.NewError(422, "support/unparseable_message", "This is not a mail: it has no header that can be read.")
 	ErrClassificationFailed = capability.NewError(502, "support/classification_failed", "The model did not return a classification that can be used.")
 	ErrReplyFailed          = capability.NewError(409, "support/reply_failed", "The reply cannot be sent to this person.")

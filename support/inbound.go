@@ -14,6 +14,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -297,7 +298,8 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 		if err != nil {
 			return err
 		}
-		if thread != "" {
+		opened := thread == ""
+		if !opened {
 			err = s.store.inbound(ctx, thread, "", !in.automated, in.suspicious(), now)
 		} else {
 			thread = id.New(now)
@@ -318,7 +320,7 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 		if in.automated {
 			return nil
 		}
-		return s.classifyLater(ctx, thread, now)
+		return s.received(ctx, hooks.SupportReceived{ThreadID: thread, MessageID: m.ID, UserID: user, Opened: opened}, now)
 	})
 	if errors.Is(err, errStoredMeanwhile) {
 		receipt, _, err = s.before(ctx, in)
@@ -395,7 +397,11 @@ func (in *incoming) entitled(hit reference) bool {
 	return in.auth.aligned || !hit.thread.verified
 }
 
-// classifyLater has a thread judged once the transaction has committed.
-func (s *Support) classifyLater(ctx context.Context, threadID string, now time.Time) error {
-	return s.host.Jobs.SetAlarm(ctx, classifyBinding, threadID, now, threadID)
+// received tells of a person's message, and has its thread judged once the
+// transaction has committed.
+func (s *Support) received(ctx context.Context, e hooks.SupportReceived, now time.Time) error {
+	if err := s.host.Hooks.SupportReceived.Fire(ctx, e); err != nil {
+		return err
+	}
+	return s.host.Jobs.SetAlarm(ctx, classifyBinding, e.ThreadID, now, e.ThreadID)
 }

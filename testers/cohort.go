@@ -138,8 +138,11 @@ func (t *Testers) fill(ctx context.Context, c *Cohort, with Include) error {
 func (t *Testers) described(ctx context.Context, members []Member) ([]Member, error) {
 	now := t.db.Now(ctx)
 	windows := make(map[string]int)
-	noMail, err := t.unreachable(ctx, members)
+	reach, err := t.reach(ctx, members)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.countFeedback(ctx, members); err != nil {
 		return nil, err
 	}
 	for i := range members {
@@ -151,7 +154,7 @@ func (t *Testers) described(ctx context.Context, members []Member) ([]Member, er
 			}
 			windows[m.CohortID] = max(1, c.WindowDays)
 		}
-		t.describe(m, noMail[m.key], windows[m.CohortID], now)
+		t.describe(m, reach[m.key], windows[m.CohortID], now)
 	}
 	return members, nil
 }
@@ -164,31 +167,47 @@ func (t *Testers) one(ctx context.Context, m Member) (Member, error) {
 	return members[0], nil
 }
 
-// unreachable returns the addresses that mail does not get through to.
-func (t *Testers) unreachable(ctx context.Context, members []Member) (map[string]bool, error) {
-	noMail := make(map[string]bool)
+// How well mail gets through to a member: it does, it bounced of late, it does
+// not.
+const (
+	reachFull = 1.0
+	reachSoft = 0.5
+	reachNone = 0.0
+)
+
+// reach returns by address how well mail gets through.
+func (t *Testers) reach(ctx context.Context, members []Member) (map[string]float64, error) {
+	reach := make(map[string]float64, len(members))
 	var keys []string
 	for _, m := range members {
 		keys = append(keys, m.key)
+		reach[m.key] = reachFull
 	}
 	if len(keys) == 0 {
-		return noMail, nil
+		return reach, nil
+	}
+	soft, err := t.peers.Email.SoftBouncing(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for key := range soft {
+		reach[key] = reachSoft
 	}
 	held, err := t.peers.Email.HeldBack(ctx, email.List, keys...)
 	for key, s := range held {
 		switch s.Reason {
 		case email.HardBounce, email.SoftBounceLimit, email.Complaint, email.InvalidAddress:
-			noMail[key] = true
+			reach[key] = reachNone
 		default:
 		}
 	}
-	return noMail, err
+	return reach, err
 }
 
-func (t *Testers) describe(m *Member, noMail bool, window int, now time.Time) {
+func (t *Testers) describe(m *Member, reach float64, window int, now time.Time) {
 	today := dayOf(now)
 	switch {
-	case noMail:
+	case reach == reachNone:
 		m.Activity = PresenceUnreachable
 	case m.user == "":
 		m.Activity = PresenceNeverLinked
@@ -210,19 +229,16 @@ func (t *Testers) describe(m *Member, noMail bool, window int, now time.Time) {
 		m.LastNudge = &Nudged{m.nudgeKind, capability.Millis(m.nudgeAt)}
 	}
 	if m.State == StateOptedIn && m.user != "" {
-		m.Health = t.healthOf(*m, window, today)
+		m.Health = t.healthOf(*m, reach, window, today)
 	}
 }
 
 // healthOf weighs when the member was last seen, the streak, and whether mail
 // gets through.
-func (t *Testers) healthOf(m Member, window int, today int64) *int {
-	w, recency, reach := t.cfg.Health, 0.0, 1.0
+func (t *Testers) healthOf(m Member, reach float64, window int, today int64) *int {
+	w, recency := t.cfg.Health, 0.0
 	if m.seen > 0 {
 		recency = math.Pow(2, -float64(max(0, today-m.seen))/w.HalfLifeDays)
-	}
-	if m.Activity == PresenceUnreachable {
-		reach = 0
 	}
 	health := int(math.Round(100 * (w.Recency*recency + w.Streak*min(1, float64(m.StreakDays)/float64(window)) + w.Reach*reach)))
 	return &health

@@ -63,7 +63,7 @@ func (t *Testers) pass(ctx context.Context, cohortID string) error {
 		if err := t.makeUp(ctx, &c, dayOf(now)); err != nil {
 			return err
 		}
-		members, err := t.store.members(ctx, c.ID, MaxShown)
+		members, err := t.store.lockMembers(ctx, c.ID, MaxShown)
 		if err != nil {
 			return err
 		}

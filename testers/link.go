@@ -3,20 +3,14 @@ package testers
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"log/slog"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
-	"github.com/kitbackend/kit/internal/seal"
 )
 
 // linkKind says what a link is for. It is inside of the signature: a link of one
@@ -47,87 +41,7 @@ const (
 	tokenSize    = 3 + id.Len + 4 + 4 + hashSize
 	macSize      = 16
 	maxToken     = 256
-	maxKeys      = 255
 )
-
-// keyring holds the opened keys; the oldest hashes addresses, the newest signs.
-type keyring struct {
-	mu     sync.RWMutex
-	sorted []openKey
-}
-
-type openKey struct {
-	number byte
-	key    []byte
-}
-
-// opened returns the keys that open, oldest first, and makes one where none does.
-func (t *Testers) opened(ctx context.Context) ([]openKey, error) {
-	t.keys.mu.RLock()
-	keys := t.keys.sorted
-	t.keys.mu.RUnlock()
-	if len(keys) > 0 {
-		return keys, nil
-	}
-	err := t.db.InTx(ctx, func(ctx context.Context) error {
-		rows, err := t.store.sealedKeys(ctx)
-		if err != nil {
-			return err
-		}
-		if keys = t.open(rows); len(keys) > 0 {
-			return nil
-		}
-		if len(rows) > 0 {
-			t.host.Log.WarnContext(ctx, "testers: no key opens with the master keys, making a new one: earlier links and withdrawals of erased people do not hold",
-				slog.Int("unopened", len(rows)))
-		}
-		number := int64(1)
-		if len(rows) > 0 {
-			number = rows[len(rows)-1].number + 1
-		}
-		fresh := make([]byte, sha256.Size)
-		_, _ = rand.Read(fresh) // never fails: crypto/rand ends the process instead
-		added, err := t.store.insertKey(ctx, number, t.sealer.Seal(keyContext(number), fresh), t.db.Now(ctx))
-		if err != nil {
-			return err
-		}
-		if keys = []openKey{{byte(number), fresh}}; !added { // another node was first
-			if rows, err = t.store.sealedKeys(ctx); err != nil {
-				return err
-			}
-			keys = t.open(rows)
-		}
-		return nil
-	})
-	if err == nil {
-		database.AfterCommit(ctx, func() { t.keep(keys) })
-	}
-	return keys, err
-}
-
-func (t *Testers) keep(keys []openKey) {
-	t.keys.mu.Lock()
-	defer t.keys.mu.Unlock()
-	t.keys.sorted = keys
-}
-
-func (t *Testers) open(rows []sealedKey) (keys []openKey) {
-	for _, row := range rows {
-		key, err := t.sealer.Open(keyContext(row.number), row.sealed)
-		if err == nil && len(key) == sha256.Size && row.number <= maxKeys {
-			keys = append(keys, openKey{byte(row.number), key})
-		}
-	}
-	return keys
-}
-
-// keyContext binds a sealed key to its row.
-func keyContext(number int64) string { return "testers/key/" + strconv.FormatInt(number, 10) }
-
-// Rewrap wraps the keys with the first master key and returns how many it changed.
-func (t *Testers) Rewrap(ctx context.Context) (int, error) {
-	return seal.Column[int64]{Table: "testers_key", Key: "number", Column: "sealed", Context: keyContext}.Rewrap(ctx, t.db, t.sealer)
-}
 
 func mac(key []byte, what string, text []byte) []byte {
 	h := hmac.New(sha256.New, key)
@@ -138,7 +52,7 @@ func mac(key []byte, what string, text []byte) []byte {
 
 // hashes returns the keyed hashes of an address, the one that rows have first.
 func (t *Testers) hashes(ctx context.Context, addressKey string) ([]string, error) {
-	keys, err := t.opened(ctx)
+	keys, err := t.keys.opened(ctx)
 	var list []string
 	for _, k := range keys {
 		list = append(list, hex.EncodeToString(mac(k.key, "address", []byte(addressKey))))
@@ -148,7 +62,7 @@ func (t *Testers) hashes(ctx context.Context, addressKey string) ([]string, erro
 
 // url mints a link.
 func (t *Testers) url(ctx context.Context, l link) (string, error) {
-	keys, err := t.opened(ctx)
+	keys, err := t.keys.opened(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -187,20 +101,17 @@ func (t *Testers) read(ctx context.Context, want linkKind, text string) (link, e
 	if err != nil {
 		return link{}, ErrInvalidToken
 	}
-	keys, err := t.opened(ctx)
+	key, err := t.keys.find(ctx, head[1])
 	if err != nil {
 		return link{}, err
 	}
-	for _, k := range keys {
-		if k.number != head[1] || !hmac.Equal(sum, mac(k.key, "link", head)) {
-			continue
-		}
-		l := link{kind: want, memberID: string(head[3 : 3+id.Len]), hash: hex.EncodeToString(head[tokenSize-hashSize:])}
-		l.generation = int64(binary.BigEndian.Uint32(head[3+id.Len:]))
-		if expires := binary.BigEndian.Uint32(head[3+id.Len+4:]); expires > 0 {
-			l.expires = time.Unix(int64(expires), 0)
-		}
-		return l, nil
+	if key == nil || !hmac.Equal(sum, mac(key, "link", head)) {
+		return link{}, ErrInvalidToken
 	}
-	return link{}, ErrInvalidToken
+	l := link{kind: want, memberID: string(head[3 : 3+id.Len]), hash: hex.EncodeToString(head[tokenSize-hashSize:])}
+	l.generation = int64(binary.BigEndian.Uint32(head[3+id.Len:]))
+	if expires := binary.BigEndian.Uint32(head[3+id.Len+4:]); expires > 0 {
+		l.expires = time.Unix(int64(expires), 0)
+	}
+	return l, nil
 }

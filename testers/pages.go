@@ -7,6 +7,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -15,8 +17,11 @@ import (
 type Page struct {
 	// Page is confirm, confirmed, opt-in, opt-out, opted-out, closed, expired or
 	// invalid.
-	Page   string
-	Cohort string
+	Page string
+	// Language is what the browser asks for first, such as "de-AT"; "en" where it
+	// does not say.
+	Language string
+	Cohort   string
 	// Next is where the button leads on from "confirmed".
 	Next string
 	Days int
@@ -148,6 +153,7 @@ func (t *Testers) refuse(c *capability.Call, err error) error {
 
 func (t *Testers) show(c *capability.Call, status int, p Page) error {
 	var out bytes.Buffer
+	p.Language = language(c.Request().Header.Get("Accept-Language"))
 	if err := t.pages.Execute(&out, p); err != nil {
 		return err
 	}
@@ -160,6 +166,18 @@ func (t *Testers) show(c *capability.Call, status int, p Page) error {
 	c.Writer().WriteHeader(status)
 	_, _ = c.Writer().Write(out.Bytes()) // the reader has gone; there is nobody to tell
 	return nil
+}
+
+var languageForm = regexp.MustCompile(`^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}$`)
+
+// language is the first of an Accept-Language.
+func language(accept string) string {
+	first, _, _ := strings.Cut(accept, ",")
+	first, _, _ = strings.Cut(first, ";")
+	if first = strings.TrimSpace(first); languageForm.MatchString(first) {
+		return first
+	}
+	return "en"
 }
 
 // builtInPages submit to the address they are at, so that they need not know it.

@@ -18,7 +18,8 @@ func keysOf(person capability.Person) (keys []string) {
 	return keys
 }
 
-// Export emits a person's memberships and what happened to them.
+// Export emits a person's memberships, what happened to them, and which threads
+// of support the person wrote in.
 func (t *Testers) Export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	after := ""
 	for {
@@ -34,6 +35,9 @@ func (t *Testers) Export(ctx context.Context, person capability.Person, emit cap
 				return err
 			}
 			if err := t.exportEvents(ctx, m.ID, emit); err != nil {
+				return err
+			}
+			if err := t.exportFeedback(ctx, m.ID, emit); err != nil {
 				return err
 			}
 			after = m.ID
@@ -53,6 +57,22 @@ func (t *Testers) exportEvents(ctx context.Context, memberID string, emit capabi
 				return err
 			}
 			after = e.ID
+		}
+	}
+}
+
+func (t *Testers) exportFeedback(ctx context.Context, memberID string, emit capability.Emit) error {
+	below := ""
+	for {
+		threads, err := t.store.feedbackOf(ctx, memberID, below, personChunk)
+		if err != nil || len(threads) == 0 {
+			return err
+		}
+		for _, f := range threads {
+			if err := emit("tester_feedback", f); err != nil {
+				return err
+			}
+			below = f.ThreadID
 		}
 	}
 }

@@ -327,13 +327,13 @@ func (t *Testers) Remove(ctx context.Context, ref Ref) (m Member, err error) {
 func (t *Testers) follow(ctx context.Context, l link, userID string, act func(context.Context, Cohort, *Member, time.Time) error) (c Cohort, m Member, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
-		if m, err = t.valid(ctx, l, now); err != nil {
+		if m, err = t.valid(ctx, l, t.store.member, now); err != nil {
 			return err
 		}
 		if c, err = t.openCohort(ctx, m.CohortID); err != nil {
 			return err
 		}
-		if m, err = t.valid(ctx, l, now); err != nil { // again, under the cohort's lock
+		if m, err = t.valid(ctx, l, t.store.lockMember, now); err != nil { // again: visits and withdrawals lock members only
 			return err
 		}
 		if m.user == "" && userID != "" && act != nil {
@@ -350,9 +350,10 @@ func (t *Testers) follow(ctx context.Context, l link, userID string, act func(co
 	return c, m, err
 }
 
-// valid returns the member of a link that works.
-func (t *Testers) valid(ctx context.Context, l link, now time.Time) (Member, error) {
-	m, found, err := t.store.member(ctx, l.memberID)
+// valid returns the member of a link that works, by one of the store's ways to
+// read it.
+func (t *Testers) valid(ctx context.Context, l link, read func(context.Context, string) (Member, bool, error), now time.Time) (Member, error) {
+	m, found, err := read(ctx, l.memberID)
 	switch {
 	case err != nil:
 		return m, err

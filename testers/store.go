@@ -110,10 +110,18 @@ func (s store) memberByAddress(ctx context.Context, cohortID, key string) (Membe
 		WHERE cohort_id = $1 AND address_key = $2 /*pg FOR UPDATE */`, cohortID, key)
 }
 
+const membersOfCohort = `SELECT ` + memberColumns + ` FROM testers_member WHERE cohort_id = $1
+	ORDER BY CASE WHEN state IN ('removed', 'withdrawn') THEN 1 ELSE 0 END, id LIMIT $2`
+
 // members lists a cohort's, those on the roster first.
 func (s store) members(ctx context.Context, cohortID string, limit int) ([]Member, error) {
-	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE cohort_id = $1
-		ORDER BY CASE WHEN state IN ('removed', 'withdrawn') THEN 1 ELSE 0 END, id LIMIT $2`, cohortID, limit)
+	return database.All(ctx, s.db, scanMember, membersOfCohort, cohortID, limit)
+}
+
+// lockMembers lists as members does, for a transaction that is going to change
+// some.
+func (s store) lockMembers(ctx context.Context, cohortID string, limit int) ([]Member, error) {
+	return database.All(ctx, s.db, scanMember, membersOfCohort+` /*pg FOR UPDATE */`, cohortID, limit)
 }
 
 func (s store) counts(ctx context.Context, cohortID string) (map[State]int, error) {
@@ -224,6 +232,37 @@ func (s store) snapshots(ctx context.Context, cohortID string, from int64) ([]Sn
 	}, `SELECT day, opted_in FROM testers_snapshot WHERE cohort_id = $1 AND day >= $2 ORDER BY day`, cohortID, from)
 }
 
+// insertFeedback notes a thread of a member.
+func (s store) insertFeedback(ctx context.Context, memberID, threadID string, now time.Time) error {
+	_, err := s.db.Exec(ctx, `INSERT INTO testers_feedback (member_id, thread_id, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		memberID, threadID, now.UnixMilli())
+	return err
+}
+
+// feedbackOf lists the threads of a member below an id, newest first.
+func (s store) feedbackOf(ctx context.Context, memberID, below string, limit int) ([]Feedback, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (f Feedback, err error) {
+		var at int64
+		err = row.Scan(&f.MemberID, &f.ThreadID, &at)
+		f.At = capability.Millis(at)
+		return f, err
+	}, `SELECT member_id, thread_id, at FROM testers_feedback
+		WHERE member_id = $1 AND (CAST($2 AS TEXT) = '' OR thread_id < $2) ORDER BY thread_id DESC LIMIT $3`, memberID, below, limit)
+}
+
+// feedbackCounts counts the threads of members.
+func (s store) feedbackCounts(ctx context.Context, memberIDs []string) (map[string]int, error) {
+	counts := make(map[string]int)
+	_, err := database.All(ctx, s.db, func(row database.Scanner) (struct{}, error) {
+		var memberID string
+		var n int
+		err := row.Scan(&memberID, &n)
+		counts[memberID] = n
+		return struct{}{}, err
+	}, `SELECT member_id, count(*) FROM testers_feedback WHERE member_id `+database.InList(1)+` GROUP BY member_id`, database.List(memberIDs))
+	return counts, err
+}
+
 func (s store) bury(ctx context.Context, hash string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_tombstone (address_hash, at) VALUES ($1, $2) ON CONFLICT DO NOTHING`, hash, now.UnixMilli())
 	return err
@@ -245,6 +284,10 @@ func (s store) sealedKeys(ctx context.Context) ([]sealedKey, error) {
 		`SELECT number, sealed FROM testers_key ORDER BY number`)
 }
 
+func (s store) lastKey(ctx context.Context) (number int64, err error) {
+	return number, s.db.QueryRow(ctx, `SELECT COALESCE(max(number), 0) FROM testers_key`).Scan(&number)
+}
+
 func (s store) insertKey(ctx context.Context, number int64, sealed []byte, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO testers_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		number, sealed, now.UnixMilli())
@@ -261,7 +304,8 @@ func (s store) membersOfPerson(ctx context.Context, userID string, keys []string
 func (s store) deleteMember(ctx context.Context, id string) (n int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		n = 0
-		for _, statement := range []string{`DELETE FROM testers_event WHERE member_id = $1`, `DELETE FROM testers_member WHERE id = $1`} {
+		for _, statement := range []string{`DELETE FROM testers_event WHERE member_id = $1`,
+			`DELETE FROM testers_feedback WHERE member_id = $1`, `DELETE FROM testers_member WHERE id = $1`} {
 			rows, err := s.db.Exec(ctx, statement, id)
 			if err != nil {
 				return err

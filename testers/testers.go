@@ -34,6 +34,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -58,16 +59,15 @@ type Peers struct {
 // Testers keeps the rosters. It is safe for concurrent use, from several
 // processes on PostgreSQL.
 type Testers struct {
-	host   capability.Host
-	cfg    Config
-	peers  Peers
-	db     *database.DB
-	store  store
-	sealer capability.Sealer
-	keys   keyring
-	pages  *template.Template
-	terms  []string
-	hosts  []string
+	host  capability.Host
+	cfg   Config
+	peers Peers
+	db    *database.DB
+	store store
+	keys  keyring
+	pages *template.Template
+	terms []string
+	hosts []string
 }
 
 // New checks the configuration; it does no I/O.
@@ -83,7 +83,8 @@ func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
-	t := &Testers{host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB}, sealer: sealer, pages: cfg.Pages}
+	t := &Testers{host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB}, pages: cfg.Pages}
+	t.keys = keyring{host: host, store: t.store, sealer: sealer, reload: rate.New(reloads, host.Now)}
 	if t.pages == nil {
 		t.pages = builtInPages
 	}
@@ -100,8 +101,8 @@ func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
 	return t, nil
 }
 
-// attach has sign-ins count as use of the app, and unsubscribing from all mail
-// as withdrawing.
+// attach has sign-ins count as use of the app, unsubscribing from all mail as
+// withdrawing, and messages to support as feedback.
 func (t *Testers) attach(h *hooks.Hooks) {
 	seen := func(_ context.Context, s hooks.Session) { // whose context carries the transaction that is over
 		ctx, cancel := context.WithTimeout(context.Background(), visitTimeout)
@@ -113,6 +114,7 @@ func (t *Testers) attach(h *hooks.Hooks) {
 	h.SessionStarted.After(seen)
 	h.SessionUsed.After(seen)
 	h.MailUnsubscribed.In(t.unsubscribed)
+	h.SupportReceived.In(t.received)
 }
 
 // visitTimeout bounds how long noting a visit may delay a sign-in.

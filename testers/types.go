@@ -73,14 +73,17 @@ type Member struct {
 	LapseReason *string `json:"lapseReason"`
 	UserID      *string `json:"userId"`
 	// Dates are UTC days, such as "2026-11-21".
-	OptedInOn   *string          `json:"optedInOn"`
-	LastSeenOn  *string          `json:"lastSeenOn"`
-	StreakDays  int              `json:"streakDays"`
-	AppVersion  *string          `json:"appVersion"`
-	LastSession *string          `json:"lastSession"`
-	LastNudge   *Nudged          `json:"lastNudge"`
-	StateSince  capability.Time  `json:"stateSince"`
-	ConsentAt   *capability.Time `json:"consentAt"`
+	OptedInOn   *string `json:"optedInOn"`
+	LastSeenOn  *string `json:"lastSeenOn"`
+	StreakDays  int     `json:"streakDays"`
+	AppVersion  *string `json:"appVersion"`
+	LastSession *string `json:"lastSession"`
+	LastNudge   *Nudged `json:"lastNudge"`
+	// FeedbackThreads counts the threads of support that the member wrote in;
+	// [Testers.ListFeedback] lists them.
+	FeedbackThreads int              `json:"feedbackThreads"`
+	StateSince      capability.Time  `json:"stateSince"`
+	ConsentAt       *capability.Time `json:"consentAt"`
 
 	key, hash, lapse, user       string
 	mailJob                      string

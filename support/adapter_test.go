@@ -1,0 +1,198 @@
+package support_test
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	mimeform "mime/multipart"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/support"
+)
+
+const (
+	relaySecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+	mailgunKey  = "key-0123456789abcdef"
+)
+
+// adapters composes support with both routes of inbound mail.
+func adapters(t *testing.T) *kittest.Kit {
+	return desk(t, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey}, Guard: support.Guard{MaxRawBytes: 4096}})
+}
+
+// relay hands a mail over as Standard Webhooks says.
+func relay(k *kittest.Kit, secret, body string, age time.Duration) *kittest.Response {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("msg_1." + stamp + "." + body))
+	return k.Anonymous().With("Content-Type", "application/json").With("Webhook-Id", "msg_1").With("Webhook-Timestamp", stamp).
+		With("Webhook-Signature", "v1,AAAA v1,"+base64.StdEncoding.EncodeToString(h.Sum(nil))).Post("/support/inbound/relay", body)
+}
+
+func relayed(to, raw string) string {
+	body, _ := json.Marshal(map[string]any{"from": "grace@customer.example", "to": []string{to}, "raw": []byte(raw)})
+	return string(body)
+}
+
+func TestMailByARelay(t *testing.T) {
+	k := adapters(t)
+	raw := mail("grace@customer.example", "Refund", "I was charged twice.")
+	body := relayed(inbox, raw)
+	for i, want := range []support.Outcome{support.OutcomeStored, support.OutcomeDuplicate} {
+		if r := relay(k, relaySecret, body, 0).Want(200, ""); object(t, r)["outcome"] != string(want) {
+			t.Errorf("delivery %d: %s, want %s", i, r.Body, want)
+		}
+	}
+	relay(k, relaySecret, relayed("others@example.com", raw), 0).Want(200, "")
+	if got := thread(t, k, newest(t, k)); got.Subject != "Refund" || count(t, k) != 1 {
+		t.Errorf("stored %q, %d threads", got.Subject, count(t, k))
+	}
+	relay(k, "whsec_"+base64.StdEncoding.EncodeToString([]byte("of somebody else, and long")), body, 0).Want(401, "kit/invalid_signature")
+	for _, age := range []time.Duration{6 * time.Minute, -6 * time.Minute} {
+		relay(k, relaySecret, body, age).Want(401, "kit/invalid_signature")
+	}
+	k.Anonymous().With("Content-Type", "application/json").Post("/support/inbound/relay", body).Want(401, "kit/invalid_signature")
+	relay(k, relaySecret, "{", 0).Want(400, "kit/invalid_request")
+	relay(k, relaySecret, relayed(inbox, strings.Repeat("x", 5000)), 0).Want(413, "kit/body_too_large")
+	relay(k, relaySecret, relayed(inbox, "no header"), 0).Want(422, "support/unparseable_message")
+	for range 20 {
+		if r := relay(k, relaySecret, body, 0); r.Status == 429 {
+			r.Want(429, "support/rejected")
+			return
+		}
+	}
+	t.Error("a relay goes around the guard")
+}
+
+func TestMailByMailgun(t *testing.T) {
+	k := adapters(t)
+	post := func(key, subject string, age time.Duration, multi bool) *kittest.Response {
+		stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
+		h := hmac.New(sha256.New, []byte(key))
+		h.Write([]byte(stamp + "token"))
+		form := url.Values{"timestamp": {stamp}, "token": {"token"}, "signature": {hex.EncodeToString(h.Sum(nil))},
+			"sender": {"grace@customer.example"}, "recipient": {"x@other.example, " + inbox}, "body-mime": {mail("grace@customer.example", subject, "Hello.")}}
+		kind, body := "application/x-www-form-urlencoded", form.Encode()
+		if multi {
+			var buffer bytes.Buffer
+			w := mimeform.NewWriter(&buffer)
+			for name, values := range form {
+				_ = w.WriteField(name, values[0])
+			}
+			_ = w.Close()
+			kind, body = w.FormDataContentType(), buffer.String()
+		}
+		return k.Anonymous().With("Content-Type", kind).Post("/support/inbound/mailgun/mime", body)
+	}
+	post(mailgunKey, "One", 0, false).Want(200, "")
+	post(mailgunKey, "Three", 0, true).Want(200, "")
+	if n := count(t, k); n != 2 {
+		t.Errorf("%d threads, want 2", n)
+	}
+	post("key-of-somebody-else", "Two", 0, false).Want(401, "kit/invalid_signature")
+	post(mailgunKey, "Two", 6*time.Minute, false).Want(401, "kit/invalid_signature")
+	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/mailgun/mime", "x").Want(401, "kit/invalid_signature")
+}
+
+// TestAdaptersAreOff finds no route where no key is configured.
+func TestAdaptersAreOff(t *testing.T) {
+	k := desk(t, support.Config{})
+	for _, path := range []string{"/support/inbound/relay", "/support/inbound/mailgun/mime"} {
+		k.Anonymous().Post(path, "{}").Want(404, "kit/not_found")
+	}
+}
+
+var floodMails = flag.Int("mails", 1000, "how many mails TestAFloodCostsWhatTheGuardSays sends")
+
+// TestAFloodCostsWhatTheGuardSays sends many mails of one sender within an hour:
+// as many as the guard admits are stored, and the rest leaves nothing.
+func TestAFloodCostsWhatTheGuardSays(t *testing.T) {
+	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
+		stored, rejected := 0, 0
+		start := time.Now()
+		for i := range *floodMails {
+			raw := mail("flood@a.example", "x", "y", fmt.Sprintf("Message-ID: <%d@a.example>", i))
+			_, err := k.Support().Receive(t.Context(), support.Envelope{From: "flood@a.example", To: []string{inbox}}, []byte(raw))
+			switch capability.AsError(err).Code {
+			case "support/rejected":
+				rejected++
+			default:
+				if err != nil {
+					t.Fatal(err)
+				}
+				stored++
+			}
+		}
+		t.Logf("%d mails in %s, %d stored", *floodMails, time.Since(start).Round(time.Millisecond), stored)
+		if n := count(t, k); stored != 20 || rejected != *floodMails-20 || n != 20 {
+			t.Errorf("%d stored in %d threads, %d rejected; want 20 and the rest", stored, n, rejected)
+		}
+		if ran := k.RunJobs(); ran > 40 {
+			t.Errorf("%d jobs ran, want those of 20 mails", ran)
+		}
+		if _, err := k.Support().Receive(t.Context(), support.Envelope{From: "grace@customer.example", To: []string{inbox}},
+			[]byte(mail("grace@customer.example", "Help", "Help me."))); err != nil {
+			t.Errorf("another sender meanwhile: %v", err)
+		}
+	})
+}
+
+// TestThreadingShapes answers a thread as mail programs and lists do.
+func TestThreadingShapes(t *testing.T) {
+	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 1000}})
+	first := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Help", "Help me.", "Message-ID: <CAF+first=x@mail.gmail.com>"))
+	reply, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: first.ThreadID, Message: "How?"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := *reply.MessageID, "<CAF+first=x@mail.gmail.com>"
+	n := 0
+	for name, headers := range map[string][]string{
+		"Gmail":                    {"References: " + theirs + " " + ours, "In-Reply-To: " + ours},
+		"Outlook":                  {"References: " + theirs + "\r\n " + ours, "In-Reply-To: " + ours, "Thread-Topic: Help", "Thread-Index: AdXyz0"},
+		"Outlook, no references":   {"In-Reply-To: " + ours},
+		"Exchange, from the phone": {"References: <AM0PR01@eurprd01.prod.outlook.com>," + ours, "In-Reply-To: <AM0PR01@eurprd01.prod.outlook.com>"},
+		"Apple Mail":               {"In-Reply-To: " + ours, "References: " + ours},
+		"old programs":             {"In-Reply-To: Your message of \"Sat, 21 Nov 2026 12:00:00 +0000\" " + ours},
+		"several parents":          {"In-Reply-To: <other@x.example> " + ours},
+		"references only":          {"References: " + ours},
+		"the first mail only":      {"References: " + theirs},
+		"a tab, and no space":      {"References:\t" + theirs + "\t" + ours},
+		"a long history":           {"References: " + strings.Repeat("<old@x.example> ", 60) + ours},
+	} {
+		n++
+		k.Clock.Advance(time.Minute)
+		raw := mail("Grace <grace@customer.example>", "AW: something else", "Reply "+name, append(headers, fmt.Sprintf("Message-ID: <shape%d@x.example>", n))...)
+		if got := receive(t, k, "grace@customer.example", raw); got.ThreadID != first.ThreadID {
+			t.Errorf("%s: the reply opened a thread", name)
+		}
+	}
+	list := mail("grace@customer.example", "[acme-users] Help", "On the list.", "List-Id: <users.acme.example>", "Precedence: list", "In-Reply-To: "+ours,
+		"Message-ID: <list@x.example>")
+	if got := receive(t, k, "users-bounces@acme.example", list); got.ThreadID != first.ThreadID {
+		t.Error("a person's mail over a list opened a thread")
+	} else if detail := thread(t, k, got.ThreadID); !detail.Messages[len(detail.Messages)-1].Automated {
+		t.Error("a list's mail is not marked")
+	}
+	for name, headers := range map[string][]string{
+		"the same subject": nil, "Thread-Topic": {"Thread-Topic: Help", "Thread-Index: AdXyz0"}, "an id in the text": {"X-Thread: " + ours},
+		"an id without brackets": {"In-Reply-To: " + strings.Trim(ours, "<>")},
+	} {
+		n++
+		raw := mail("grace@customer.example", "Re: Help", ours, append(headers, fmt.Sprintf("Message-ID: <shape%d@x.example>", n))...)
+		if got := receive(t, k, "grace@customer.example", raw); got.ThreadID == first.ThreadID {
+			t.Errorf("%s: threaded", name)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package testers_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/testers"
+)
+
+// TestLinksAndVisitsAtOnce follows a link, or passes daily, while the member uses
+// the app: neither takes back what the other wrote.
+func TestLinksAndVisitsAtOnce(t *testing.T) {
+	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
+		ctx := context.Background()
+		for i := range 8 {
+			address := fmt.Sprintf("p%d@example.com", i)
+			m := invite(t, k, address)
+			confirm, _ := links(t, k, address)
+			user, err := k.Auth().CreateUser(ctx, auth.NewUser{Email: address, EmailVerified: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := make(chan struct{})
+			var wg sync.WaitGroup
+			together := func(run func() error) {
+				wg.Go(func() {
+					<-at
+					if err := run(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			together(func() error { return k.Testers().Seen(ctx, user.ID, testers.Visit{AppVersion: "1.0"}) })
+			together(func() error {
+				if r := k.Anonymous().Get(confirm + "?go=1"); r.Status != 200 {
+					return fmt.Errorf("confirm: %d", r.Status)
+				}
+				return nil
+			})
+			together(func() error { return k.Testers().Daily(ctx) })
+			close(at)
+			wg.Wait()
+			if got := member(t, k, m.ID); got.State != testers.StateAccepted || got.AppVersion == nil || got.UserID == nil {
+				t.Fatalf("round %d: %s, seen on %v: want accepted, and the visit noted", i, got.State, got.LastSeenOn)
+			}
+		}
+	})
+}
+
+// TestThePassAndVisitsAtOnce has the pass note that mail does not get through
+// while the member uses the app.
+func TestThePassAndVisitsAtOnce(t *testing.T) {
+	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
+		ctx := context.Background()
+		users := make(map[string]string)
+		for i := range 8 {
+			address := fmt.Sprintf("p%d@example.com", i)
+			m := join(t, k, address)
+			user, err := k.Auth().CreateUser(ctx, auth.NewUser{Email: address, EmailVerified: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			users[m.ID] = user.ID
+			if _, _, err := k.Email().Suppress(ctx, address, "list", "bounces"); err != nil {
+				t.Fatal(err)
+			}
+			bounce(t, k, address)
+		}
+		at := make(chan struct{})
+		var wg sync.WaitGroup
+		for _, userID := range users {
+			wg.Go(func() {
+				<-at
+				if err := k.Testers().Seen(ctx, userID, testers.Visit{AppVersion: "2.0"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Go(func() {
+			<-at
+			if err := k.Testers().Daily(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		close(at)
+		wg.Wait()
+		for memberID := range users {
+			if got := member(t, k, memberID); got.AppVersion == nil {
+				t.Errorf("the pass took back the visit of %s", got.Email)
+			}
+		}
+	})
+}
