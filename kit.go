@@ -95,6 +95,8 @@ type Kit struct {
 	// listeners are what Run serves beside the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
+	// unmeter takes the gauges of telemetry back.
+	unmeter func() error
 	// sealer is set once a capability has asked for the master keys.
 	sealer capability.Sealer
 }

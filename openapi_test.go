@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -312,4 +314,95 @@ func TestLLMs(t *testing.T) {
 			t.Errorf("llms.txt names %s: %v", path, err)
 		}
 	}
+}
+
+var readsQuery = regexp.MustCompile(`(?:c\.Query|instant)\((?:c, )?"([A-Za-z]+)"\)`)
+
+// TestQueriesAreDeclared holds what the handlers of a capability read from the
+// query against what its rows declare.
+func TestQueriesAreDeclared(t *testing.T) {
+	for _, c := range composed(t).Capabilities() {
+		declared := map[string]bool{}
+		for _, r := range c.Routes {
+			for _, q := range r.Query {
+				declared[q.Name] = true
+			}
+		}
+		folder := strings.ReplaceAll(c.Name, "-", "")
+		files, err := filepath.Glob(folder + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files, %v", folder, err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range readsQuery.FindAllStringSubmatch(string(raw), -1) {
+				if !declared[name[1]] && !strings.HasSuffix(file, "_test.go") {
+					t.Errorf("%s reads ?%s=, which no row of %s declares in Query", file, name[1], c.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestProvokedRefusalsAreDocumented compares what the rows of the whole suite
+// have refused with, which package internal/provoked records where
+// KIT_TEST_REFUSALS names a folder, with what the document says of them. What is
+// documented and was not provoked is listed in the log.
+func TestProvokedRefusalsAreDocumented(t *testing.T) {
+	folder := os.Getenv("KIT_TEST_PROVOKED")
+	if folder == "" {
+		t.Skip("KIT_TEST_PROVOKED names no folder with the records of a run")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no records in %s: %v", folder, err)
+	}
+	provoked := make(map[string]bool) // method, path and code
+	anywhere := make(map[string]bool) // code
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			if f := strings.Fields(line); len(f) == 4 {
+				provoked[f[0]+" "+f[1]+" "+f[3]], anywhere[f[3]] = true, true
+			}
+		}
+	}
+	k := composed(t)
+	_, paths := document(t, k)
+	rows, both, missing := 0, 0, []string{}
+	for _, c := range k.Capabilities() {
+		for _, r := range c.Routes {
+			op, ok := paths[braced(r.Path)][strings.ToLower(r.Method)]
+			if !ok || strings.HasSuffix(r.Path, "*") {
+				continue
+			}
+			rows++
+			prefix := r.Method + " " + r.Path + " "
+			for line := range provoked {
+				if code, ok := strings.CutPrefix(line, prefix); ok && !slices.Contains(op.Codes, code) {
+					t.Errorf("%s%s was provoked and is not in the document: declare it in Refusals of the row", prefix, code)
+				}
+			}
+			for _, e := range r.Refusals {
+				if provoked[prefix+e.Code] {
+					both++
+				} else {
+					missing = append(missing, prefix+e.Code)
+				}
+			}
+		}
+	}
+	for _, e := range capability.GeneralRefusals() {
+		if !anywhere[e.Code] {
+			missing = append(missing, e.Code+" on no row at all")
+		}
+	}
+	slices.Sort(missing)
+	t.Logf("%d rows; %d declared refusals were provoked over HTTP, %d were not:\n%s", rows, both, len(missing), strings.Join(missing, "\n"))
 }

@@ -199,8 +199,14 @@ type (
 		Scope       string                `json:"x-kit-scope,omitempty"`
 		Rate        string                `json:"x-kit-rate"`
 		Socket      bool                  `json:"x-kit-socket,omitempty"`
+		Frames      *frames               `json:"x-kit-frames,omitempty"`
 		MaxBody     int64                 `json:"x-kit-max-body,omitempty"`
 		Codes       []string              `json:"x-kit-codes"`
+	}
+	// frames are those of a socket besides error, ping and pong.
+	frames struct {
+		Sends []*jsonschema.Schema `json:"sends"`
+		Takes []*jsonschema.Schema `json:"takes,omitempty"`
 	}
 	parameter struct {
 		Name        string             `json:"name"`

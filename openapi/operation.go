@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,10 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 		Responses:   make(map[string]any),
 	}
 	row.Route = r
+	var err error
+	if op.Frames, err = b.frames(r); err != nil {
+		return nil, err
+	}
 	op.Parameters = parameters(r, params)
 	if err := b.body(op, r); err != nil {
 		return nil, err
@@ -160,11 +165,12 @@ func parameters(r capability.Route, names []string) []parameter {
 		}
 		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: schema})
 	}
+	query := r.Query
 	if r.Handle.IsList() {
-		list = append(list,
-			parameter{Name: "limit", In: "query", Description: "How many items at most; 50 where it is left out.",
-				Schema: &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(float64(capability.MaxLimit))}},
-			parameter{Name: "cursor", In: "query", Description: "The nextCursor of the page before.", Schema: &jsonschema.Schema{Type: "string"}})
+		query = append(slices.Clone(query), capability.LimitParam, capability.CursorParam)
+	}
+	for _, q := range query {
+		list = append(list, parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: querySchema(q)})
 	}
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
@@ -172,6 +178,47 @@ func parameters(r capability.Route, names []string) []parameter {
 			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255)}})
 	}
 	return list
+}
+
+func querySchema(q capability.Param) *jsonschema.Schema {
+	schema := &jsonschema.Schema{Type: "string", Enum: choices(q.Choices)}
+	switch {
+	case q.Format == "integer":
+		schema = &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(float64(capability.MaxLimit))}
+	case q.Format != "":
+		schema.Format = q.Format
+	}
+	return schema
+}
+
+func choices(values []string) (list []any) {
+	for _, v := range values {
+		list = append(list, v)
+	}
+	return list
+}
+
+// frames describes what a socket sends and takes: one of these, told apart by type.
+func (b *builder) frames(r capability.Route) (*frames, error) {
+	if !r.Handle.IsSocket() {
+		return nil, nil
+	}
+	sends, takes := r.Handle.Frames()
+	var f frames
+	for _, side := range []struct {
+		types []reflect.Type
+		into  *[]*jsonschema.Schema
+		way   direction
+	}{{sends, &f.Sends, answered}, {takes, &f.Takes, request}} {
+		for _, t := range side.types {
+			schema, err := b.schemas.of(t, side.way)
+			if err != nil {
+				return nil, err
+			}
+			*side.into = append(*side.into, schema)
+		}
+	}
+	return &f, nil
 }
 
 const jsonType = "application/json"

@@ -191,3 +191,11 @@ func (x Index) model() string {
 	}
 	return x.Embedder.Model()
 }
+
+// Choices lists the values, for documents.
+func (Metric) Choices() []string {
+	return []string{string(MetricCosine), string(MetricDot), string(MetricEuclidean)}
+}
+
+// Choices lists the values, for documents.
+func (Scope) Choices() []string { return []string{string(ScopeOwner), string(ScopeShared)} }
