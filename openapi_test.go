@@ -2,6 +2,7 @@ package kit_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
@@ -64,7 +65,7 @@ func golden(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
+	if diff := gocmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s is not what the route table says; if the change is meant, run go test -run %s -update .\n%s", path, t.Name(), diff)
 	}
 }
@@ -249,15 +250,53 @@ func TestDocsErrors(t *testing.T) {
 		"correct the call. Decide by `code`: it is stable, and the message is for people. A 429 or 503 carries\n" +
 		"`Retry-After`, in seconds: wait and send the same again. A 500 is logged under its `requestId`.\n" +
 		"In Go, compare with `errors.Is` against the exported value of the package.\n")
+	todo := advice(t)
 	domain := ""
 	for _, e := range refusals(composed(t)) {
 		if d, _, _ := strings.Cut(e.Code, "/"); d != domain {
 			domain = d
-			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning |\n|---|---|---|\n", domain)
+			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning | What to do |\n|---|---|---|---|\n", domain)
 		}
-		fmt.Fprintf(&page, "| `%s` | %d | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`))
+		fmt.Fprintf(&page, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`), cmp.Or(todo[e.Code], generally(e.Status)))
 	}
 	golden(t, "docs/errors.md", page.String())
+}
+
+// advice is what to do about a code, from testdata/advice.tsv, whose codes all
+// exist.
+func advice(t *testing.T) map[string]string {
+	t.Helper()
+	known := make(map[string]bool)
+	for _, e := range refusals(composed(t)) {
+		known[e.Code] = true
+	}
+	todo := make(map[string]string)
+	for line := range strings.Lines(read(t, "testdata/advice.tsv")) {
+		code, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if !ok || !known[code] || todo[code] != "" {
+			t.Errorf("testdata/advice.tsv: %q names no code, or one twice", line)
+		}
+		todo[code] = text
+	}
+	return todo
+}
+
+// generally is what to do about a code that has no advice of its own.
+func generally(status int) string {
+	switch status {
+	case 404, 410:
+		return "Read what there is, and use an id of it."
+	case 403:
+		return "Nothing from this caller: another one may."
+	case 409:
+		return "Read the present state and decide anew."
+	case 429, 503:
+		return "Wait as long as `Retry-After` says and send the same again."
+	case 500, 502, 504:
+		return "Try again later; the log has the cause under the request id."
+	default:
+		return "Correct what the message names, and do not repeat it as it is."
+	}
 }
 
 func TestDocsRoutes(t *testing.T) {

@@ -175,7 +175,7 @@ func parameters(r capability.Route, names []string) []parameter {
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
 			Description: "The answer to the first request with this key is repeated for 24 hours.",
-			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255)}})
+			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
 }

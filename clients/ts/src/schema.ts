@@ -3534,7 +3534,8 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         AuditActor: {
-            kind: string;
+            /** @enum {string} */
+            kind: "user" | "control-plane" | "system" | "job" | "webhook" | "operator" | "anonymous";
             id?: string;
             keyId?: string;
         };
@@ -3547,7 +3548,8 @@ export interface components {
             actor: components["schemas"]["AuditActor"];
             subject: components["schemas"]["AuditTarget"] | null;
             targets: components["schemas"]["AuditTarget"][];
-            outcome: string;
+            /** @enum {string} */
+            outcome: "succeeded" | "refused" | "failed";
             code?: string;
             requestId?: string;
             route?: string;
@@ -3576,7 +3578,8 @@ export interface components {
             actor: components["schemas"]["AuditActor"];
             subject: components["schemas"]["AuditTarget"] | null;
             targets: components["schemas"]["AuditTarget"][];
-            outcome: string;
+            /** @enum {string} */
+            outcome: "succeeded" | "refused" | "failed";
             code?: string;
             requestId?: string;
             route?: string;
@@ -3698,7 +3701,8 @@ export interface components {
         };
         ControlplaneKey: {
             id: string;
-            status: string;
+            /** @enum {string} */
+            status: "active" | "superseded" | "expired";
             publicKey: components["schemas"]["WireJWK"];
             replaces: string | null;
             /** Format: date-time */
@@ -3744,8 +3748,10 @@ export interface components {
         };
         EmailJob: {
             id: string;
-            state: string;
-            category: string;
+            /** @enum {string} */
+            state: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "suppressed" | "failed" | "cancelled";
+            /** @enum {string} */
+            category: "transactional" | "list";
             to: string;
             subject: string;
             template: string | null;
@@ -3771,8 +3777,10 @@ export interface components {
         };
         EmailJobDetail: {
             id: string;
-            state: string;
-            category: string;
+            /** @enum {string} */
+            state: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "suppressed" | "failed" | "cancelled";
+            /** @enum {string} */
+            category: "transactional" | "list";
             to: string;
             subject: string;
             template: string | null;
@@ -3807,8 +3815,10 @@ export interface components {
         };
         EmailSuppression: {
             address: string;
-            scope: string;
-            reason: string;
+            /** @enum {string} */
+            scope: "all" | "list";
+            /** @enum {string} */
+            reason: "hard_bounce" | "soft_bounce_limit" | "complaint" | "unsubscribe" | "manual" | "invalid";
             source: string;
             jobId: string | null;
             note: string | null;
@@ -3819,7 +3829,8 @@ export interface components {
         };
         EmailSuppressionBodyInput: {
             address: string;
-            scope?: string;
+            /** @enum {string} */
+            scope?: "all" | "list";
             note?: string;
         };
         KitHealth: {
@@ -3856,8 +3867,10 @@ export interface components {
         };
         LeaderboardInfo: {
             key: string;
-            direction: string;
-            aggregation: string;
+            /** @enum {string} */
+            direction: "desc" | "asc";
+            /** @enum {string} */
+            aggregation: "best" | "latest" | "sum";
             window: string | null;
             open?: string;
             /** Format: date-time */
@@ -3942,7 +3955,8 @@ export interface components {
             currency: string;
             /** Format: int64 */
             sequence: number;
-            kind: string;
+            /** @enum {string} */
+            kind: "credit" | "debit" | "transfer_out" | "transfer_in" | "hold" | "capture" | "release";
             /** Format: int64 */
             amount: number;
             /** Format: int64 */
@@ -3961,6 +3975,15 @@ export interface components {
             since: string;
             online: boolean;
         };
+        MatchmakingFriendRequested: {
+            type: string;
+            from: string;
+        };
+        MatchmakingFriendsOnline: {
+            type: string;
+            online: string[];
+            offline: string[];
+        };
         MatchmakingInvite: {
             id: string;
             gameKey: string;
@@ -3973,11 +3996,22 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        MatchmakingInvited: {
+            type: string;
+            inviteId: string;
+            gameKey: string;
+            from: string;
+        };
         MatchmakingInviteeInput: {
             userId?: string;
             screenName?: string;
         };
         MatchmakingJoined: {
+            sessionId: string;
+            gameKey: string;
+        };
+        MatchmakingMatchFound: {
+            type: string;
             sessionId: string;
             gameKey: string;
         };
@@ -4035,9 +4069,12 @@ export interface components {
         };
         MediaItem: {
             id: string;
-            kind: string;
-            status: string;
-            visibility: string;
+            /** @enum {string} */
+            kind: "image" | "video" | "audio" | "other";
+            /** @enum {string} */
+            status: "pending" | "processing" | "ready" | "failed";
+            /** @enum {string} */
+            visibility: "private" | "public";
             filename: string;
             contentType: string;
             /** Format: int64 */
@@ -4116,13 +4153,35 @@ export interface components {
             /** Format: int64 */
             size: number;
             sha256?: string;
-            kind?: string;
-            visibility?: string;
+            /** @enum {string} */
+            kind?: "image" | "video" | "audio" | "other";
+            /** @enum {string} */
+            visibility?: "private" | "public";
             caption?: string;
             metadata?: {
                 [key: string]: string;
             };
             onDuplicate?: string;
+        };
+        MultiplayerAckFrame: {
+            type: string;
+            id: string;
+            /** Format: int64 */
+            version: number;
+        };
+        MultiplayerActionFrameInput: {
+            type: string;
+            id: string;
+            /** Format: int64 */
+            expect: number;
+            /** @description Any JSON value. */
+            data?: unknown;
+        };
+        MultiplayerClosedFrame: {
+            type: string;
+            /** @enum {string} */
+            phase: "open" | "active" | "resolved" | "abandoned";
+            result: components["schemas"]["MultiplayerResult"] | null;
         };
         MultiplayerFairness: {
             algorithm: string;
@@ -4131,10 +4190,39 @@ export interface components {
             cursor: number;
             seed: string | null;
         };
+        MultiplayerHelloFrame: {
+            type: string;
+            /** Format: int64 */
+            v: number;
+            sessionId: string;
+            you: string;
+            /** Format: int64 */
+            version: number;
+            /** Format: int64 */
+            heartbeatMs: number;
+            resume: boolean;
+            /** Format: int64 */
+            ts: number;
+        };
+        MultiplayerOperation: {
+            op: string;
+            path: string;
+            /** @description Any JSON value. */
+            value?: unknown;
+        };
+        MultiplayerPatchFrame: {
+            type: string;
+            /** Format: int64 */
+            from: number;
+            /** Format: int64 */
+            to: number;
+            ops: components["schemas"]["MultiplayerOperation"][];
+        };
         MultiplayerResult: {
             sessionId: string;
             game: string;
-            phase: string;
+            /** @enum {string} */
+            phase: "open" | "active" | "resolved" | "abandoned";
             players: string[];
             ranks?: {
                 [key: string]: number;
@@ -4147,6 +4235,11 @@ export interface components {
             fairness: components["schemas"]["MultiplayerFairness"];
             rating?: components["schemas"]["RatingChange"][];
         };
+        MultiplayerResumeFrameInput: {
+            type: string;
+            /** Format: int64 */
+            version: number;
+        };
         MultiplayerTeam: {
             /** Format: int64 */
             place: number;
@@ -4156,8 +4249,10 @@ export interface components {
             id: string;
             game: string;
             kind: string;
-            mode: string;
-            phase: string;
+            /** @enum {string} */
+            mode: "match" | "table";
+            /** @enum {string} */
+            phase: "open" | "active" | "resolved" | "abandoned";
             /** Format: int64 */
             version: number;
             players: string[];
@@ -4171,6 +4266,12 @@ export interface components {
             state: unknown;
             result: components["schemas"]["MultiplayerResult"] | null;
         };
+        MultiplayerViewFrame: {
+            type: string;
+            /** Format: int64 */
+            version: number;
+            view: components["schemas"]["MultiplayerView"];
+        };
         PaymentsBought: {
             rail: string;
             checkoutId: string;
@@ -4180,7 +4281,8 @@ export interface components {
             expiresAt: string | null;
         };
         PaymentsCatalog: {
-            billingSubject: string;
+            /** @enum {string} */
+            billingSubject: "user" | "organization";
             rails: components["schemas"]["PaymentsCatalogRail"][];
             manualEntitlements: string[];
             products: components["schemas"]["PaymentsProduct"][];
@@ -4207,13 +4309,15 @@ export interface components {
             rail: string;
             externalId: string;
             code: string;
-            kind: string;
+            /** @enum {string} */
+            kind: "percentage" | "fixed";
             /** Format: int64 */
             percentBasisPoints?: number;
             /** Format: int64 */
             amountMinor?: number;
             currency?: string;
-            duration: string;
+            /** @enum {string} */
+            duration: "once" | "forever" | "repeating";
             /** Format: int64 */
             months?: number;
             /** Format: int64 */
@@ -4227,13 +4331,15 @@ export interface components {
         PaymentsDiscountBodyInput: {
             rail: string;
             code: string;
-            kind: string;
+            /** @enum {string} */
+            kind: "percentage" | "fixed";
             /** Format: int64 */
             percentBasisPoints?: number;
             /** Format: int64 */
             amountMinor?: number;
             currency?: string;
-            duration: string;
+            /** @enum {string} */
+            duration: "once" | "forever" | "repeating";
             /** Format: int64 */
             months?: number;
             /** Format: int64 */
@@ -4248,7 +4354,8 @@ export interface components {
             /** Format: date-time */
             expiresAt: string | null;
             inGrace: boolean;
-            periodType: string;
+            /** @enum {string} */
+            periodType: "normal" | "intro" | "trial" | "promotional";
             willRenew: boolean;
             /** Format: date-time */
             billingIssueSince: string | null;
@@ -4274,7 +4381,8 @@ export interface components {
             expiresAt: string | null;
         };
         PaymentsGrantBodyInput: {
-            subjectType: string;
+            /** @enum {string} */
+            subjectType: "user" | "organization";
             subjectId: string;
             entitlement?: string;
             /** Format: date-time */
@@ -4316,7 +4424,8 @@ export interface components {
         };
         PaymentsProduct: {
             key: string;
-            kind: string;
+            /** @enum {string} */
+            kind: "subscription" | "one_time" | "consumable";
             entitlements: string[];
             /** Format: int64 */
             duration?: number;
@@ -4330,22 +4439,27 @@ export interface components {
             rail: string;
             transactionId: string;
             productKey: string;
-            kind: string;
-            status: string;
+            /** @enum {string} */
+            kind: "subscription" | "one_time" | "consumable";
+            /** @enum {string} */
+            status: "active" | "in_grace" | "on_hold" | "canceled" | "expired" | "never_paid" | "refunded" | "revoked" | "paused";
             grants: boolean;
             moneyArrived: boolean;
-            storeEnvironment: string;
+            /** @enum {string} */
+            storeEnvironment: "production" | "sandbox" | "other";
             /** Format: date-time */
             accessUntil: string | null;
             /** Format: date-time */
             graceUntil: string | null;
             /** @description Any JSON value. */
             resumeAt?: unknown;
-            periodType: string;
+            /** @enum {string} */
+            periodType: "normal" | "intro" | "trial" | "promotional";
             willRenew: boolean;
             /** Format: date-time */
             billingIssueSince: string | null;
-            ownership: string;
+            /** @enum {string} */
+            ownership: "purchased" | "family_shared";
             /** Format: int64 */
             quantity: number;
             subject?: components["schemas"]["PaymentsSubject"];
@@ -4387,7 +4501,8 @@ export interface components {
             entitlements: components["schemas"]["PaymentsEntitlement"][];
         };
         PaymentsRevokeBodyInput: {
-            subjectType: string;
+            /** @enum {string} */
+            subjectType: "user" | "organization";
             subjectId: string;
             entitlement?: string;
             grantId?: string;
@@ -4397,7 +4512,8 @@ export interface components {
         PaymentsRun: {
             id: string;
             trigger: string;
-            status: string;
+            /** @enum {string} */
+            status: "running" | "succeeded" | "partial" | "failed";
             /** Format: date-time */
             startedAt: string;
             /** Format: date-time */
@@ -4421,10 +4537,12 @@ export interface components {
             id: string;
             rail?: string;
             productKey?: string;
-            status?: string;
+            /** @enum {string} */
+            status?: "active" | "in_grace" | "on_hold" | "canceled" | "expired" | "never_paid" | "refunded" | "revoked" | "paused";
             /** Format: date-time */
             expiresAt: string | null;
-            periodType?: string;
+            /** @enum {string} */
+            periodType?: "normal" | "intro" | "trial" | "promotional";
             willRenew: boolean;
             /** Format: date-time */
             billingIssueSince?: string;
@@ -4435,7 +4553,8 @@ export interface components {
             priceId?: string;
         };
         PaymentsSubject: {
-            type: string;
+            /** @enum {string} */
+            type: "user" | "organization";
             id: string;
         };
         PaymentsSubmitted: {
@@ -4446,7 +4565,8 @@ export interface components {
             purchaseId: string;
             rail: string;
             productKey: string;
-            status: string;
+            /** @enum {string} */
+            status: "active" | "in_grace" | "on_hold" | "canceled" | "expired" | "never_paid" | "refunded" | "revoked" | "paused";
             currency: string;
             /** Format: int64 */
             amountMinor: number;
@@ -4539,7 +4659,8 @@ export interface components {
             id: string;
             name: string;
             startedBy: string;
-            status: string;
+            /** @enum {string} */
+            status: "started" | "succeeded" | "failed";
             code?: string;
             /** Format: int64 */
             fromVersion: number;
@@ -4567,7 +4688,8 @@ export interface components {
         };
         StorageChangeInput: {
             path?: string | null;
-            visibility?: string | null;
+            /** @enum {string|null} */
+            visibility?: "private" | "public" | null;
             metadata?: {
                 [key: string]: string;
             };
@@ -4577,7 +4699,8 @@ export interface components {
         };
         StorageCopyToInput: {
             path: string;
-            visibility?: string;
+            /** @enum {string} */
+            visibility?: "private" | "public";
         };
         StorageLink: {
             url: string;
@@ -4595,8 +4718,10 @@ export interface components {
             /** Format: int64 */
             size: number;
             contentType: string;
-            visibility: string;
-            state: string;
+            /** @enum {string} */
+            visibility: "private" | "public";
+            /** @enum {string} */
+            state: "pending" | "ready";
             etag: string;
             sha256: string | null;
             metadata: {
@@ -4627,7 +4752,8 @@ export interface components {
             };
         };
         StoragePlan: {
-            mode: string;
+            /** @enum {string} */
+            mode: "single" | "multipart";
             method?: string;
             url?: string;
             headers?: {
@@ -4643,7 +4769,8 @@ export interface components {
             expiresAt: string;
         };
         StorageProgress: {
-            mode: string;
+            /** @enum {string} */
+            mode: "single" | "multipart";
             uploadId: string | null;
             /** Format: int64 */
             partSize: number;
@@ -4681,7 +4808,8 @@ export interface components {
             /** Format: int64 */
             size?: number | null;
             contentType?: string;
-            visibility?: string;
+            /** @enum {string} */
+            visibility?: "private" | "public";
             sha256?: string;
             metadata?: {
                 [key: string]: string;
@@ -4731,8 +4859,10 @@ export interface components {
         SupportMessage: {
             id: string;
             threadId: string;
-            direction: string;
-            channel: string;
+            /** @enum {string} */
+            direction: "inbound" | "outbound";
+            /** @enum {string} */
+            channel: "email" | "app";
             from: string | null;
             text: string;
             html: string | null;
@@ -4762,16 +4892,21 @@ export interface components {
         SupportThread: {
             id: string;
             subject: string;
-            channel: string;
-            state: string;
+            /** @enum {string} */
+            channel: "email" | "app";
+            /** @enum {string} */
+            state: "open" | "archived";
             declaredCategory: string | null;
             category: string;
-            priority: string;
-            sentiment: string;
+            /** @enum {string} */
+            priority: "urgent" | "normal" | "low";
+            /** @enum {string} */
+            sentiment: "angry" | "frustrated" | "neutral" | "positive";
             summary: string;
             /** Format: double */
             confidence: number;
-            classifiedBy: string;
+            /** @enum {string} */
+            classifiedBy: "none" | "model" | "fallback" | "staff";
             /** Format: date-time */
             classifiedAt: string | null;
             userId: string | null;
@@ -4795,16 +4930,21 @@ export interface components {
         SupportThreadDetail: {
             id: string;
             subject: string;
-            channel: string;
-            state: string;
+            /** @enum {string} */
+            channel: "email" | "app";
+            /** @enum {string} */
+            state: "open" | "archived";
             declaredCategory: string | null;
             category: string;
-            priority: string;
-            sentiment: string;
+            /** @enum {string} */
+            priority: "urgent" | "normal" | "low";
+            /** @enum {string} */
+            sentiment: "angry" | "frustrated" | "neutral" | "positive";
             summary: string;
             /** Format: double */
             confidence: number;
-            classifiedBy: string;
+            /** @enum {string} */
+            classifiedBy: "none" | "model" | "fallback" | "staff";
             /** Format: date-time */
             classifiedAt: string | null;
             userId: string | null;
@@ -4829,8 +4969,10 @@ export interface components {
         SupportTicket: {
             id: string;
             subject: string;
-            channel: string;
-            state: string;
+            /** @enum {string} */
+            channel: "email" | "app";
+            /** @enum {string} */
+            state: "open" | "archived";
             declaredCategory: string | null;
             /** Format: int64 */
             messageCount: number;
@@ -4842,8 +4984,10 @@ export interface components {
         SupportTicketDetail: {
             id: string;
             subject: string;
-            channel: string;
-            state: string;
+            /** @enum {string} */
+            channel: "email" | "app";
+            /** @enum {string} */
+            state: "open" | "archived";
             declaredCategory: string | null;
             /** Format: int64 */
             messageCount: number;
@@ -4855,7 +4999,8 @@ export interface components {
         };
         SupportTicketMessage: {
             id: string;
-            direction: string;
+            /** @enum {string} */
+            direction: "inbound" | "outbound";
             text: string;
             attachments: components["schemas"]["SupportAttachment"][];
             /** Format: date-time */
@@ -4870,7 +5015,8 @@ export interface components {
         TestersCohort: {
             id: string;
             name: string;
-            status: string;
+            /** @enum {string} */
+            status: "open" | "closed";
             /** Format: int64 */
             targetSize: number;
             /** Format: int64 */
@@ -4941,8 +5087,10 @@ export interface components {
             cohortId: string;
             email: string;
             name: string;
-            state: string;
-            activity: string;
+            /** @enum {string} */
+            state: "invited" | "accepted" | "opted_in" | "lapsed" | "removed" | "withdrawn";
+            /** @enum {string} */
+            activity: "unreachable" | "never_linked" | "active" | "inactive";
             /** Format: int64 */
             health: number | null;
             lapseReason: string | null;
@@ -4968,8 +5116,10 @@ export interface components {
         };
         TestersMembership: {
             cohortId: string;
-            state: string;
-            activity: string;
+            /** @enum {string} */
+            state: "invited" | "accepted" | "opted_in" | "lapsed" | "removed" | "withdrawn";
+            /** @enum {string} */
+            activity: "unreachable" | "never_linked" | "active" | "inactive";
             optedInOn: string | null;
             /** Format: int64 */
             streakDays: number;
@@ -5046,7 +5196,8 @@ export interface components {
         };
         VectorAnswer: {
             items: components["schemas"]["VectorMatch"][];
-            mode: string;
+            /** @enum {string} */
+            mode: "vector" | "text" | "hybrid";
             exact: boolean;
             /** Format: int64 */
             tookMs: number;
@@ -5081,11 +5232,13 @@ export interface components {
             filter?: {
                 [key: string]: unknown;
             };
-            mode?: string;
+            /** @enum {string} */
+            mode?: "vector" | "text" | "hybrid";
             /** Format: double */
             minScore?: number | null;
             include?: string[];
-            precision?: string;
+            /** @enum {string} */
+            precision?: "default" | "exact";
         };
         VectorStored: {
             id: string;
@@ -7193,7 +7346,11 @@ export type $defs = Record<string, never>;
 export interface operations {
     getKitDevLogin: {
         parameters: {
-            query?: never;
+            query: {
+                user: string;
+                scope?: string;
+                secret?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7575,6 +7732,15 @@ export interface operations {
     getAuditEvents: {
         parameters: {
             query?: {
+                namespace?: string;
+                action?: string;
+                actorKind?: "user" | "control-plane" | "system" | "job" | "webhook" | "operator" | "anonymous";
+                actorId?: string;
+                subjectType?: string;
+                subjectId?: string;
+                outcome?: "succeeded" | "refused" | "failed";
+                from?: string;
+                to?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -7657,6 +7823,7 @@ export interface operations {
     getAuthAdminDevices: {
         parameters: {
             query?: {
+                userId?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -7723,6 +7890,7 @@ export interface operations {
     getAuthAdminUsers: {
         parameters: {
             query?: {
+                query?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -9541,6 +9709,12 @@ export interface operations {
     getEmailJobs: {
         parameters: {
             query?: {
+                state?: "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "suppressed" | "failed" | "cancelled";
+                to?: string;
+                template?: string;
+                category?: "transactional" | "list";
+                since?: string;
+                until?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -9632,6 +9806,9 @@ export interface operations {
     getEmailSuppressions: {
         parameters: {
             query?: {
+                q?: string;
+                reason?: "hard_bounce" | "soft_bounce_limit" | "complaint" | "unsubscribe" | "manual" | "invalid";
+                scope?: "all" | "list";
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -9817,7 +9994,12 @@ export interface operations {
     };
     getLeaderboardByBoardAround: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The key of a window; without it the open one. */
+                window?: string;
+                /** @description How many entries; 11 where it is left out. */
+                limit?: string;
+            };
             header?: never;
             path: {
                 board: string;
@@ -9906,7 +10088,10 @@ export interface operations {
     };
     getLeaderboardByBoardMe: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The key of a window; without it the open one. */
+                window?: string;
+            };
             header?: never;
             path: {
                 board: string;
@@ -10002,6 +10187,8 @@ export interface operations {
     getLeaderboardByBoardTop: {
         parameters: {
             query?: {
+                /** @description The key of a window; without it the open one. */
+                window?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -10717,6 +10904,8 @@ export interface operations {
     getMedia: {
         parameters: {
             query?: {
+                kind?: "image" | "video" | "audio" | "other";
+                status?: "pending" | "processing" | "ready" | "failed";
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -11166,6 +11355,7 @@ export interface operations {
     getPaymentsAdminDiscounts: {
         parameters: {
             query?: {
+                rail?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -11297,6 +11487,11 @@ export interface operations {
     getPaymentsAdminPurchases: {
         parameters: {
             query?: {
+                rail?: string;
+                status?: "active" | "in_grace" | "on_hold" | "canceled" | "expired" | "never_paid" | "refunded" | "revoked" | "paused";
+                productKey?: string;
+                subjectType?: "user" | "organization";
+                subjectId?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -11366,6 +11561,11 @@ export interface operations {
     getPaymentsAdminSubscriptions: {
         parameters: {
             query?: {
+                rail?: string;
+                status?: "active" | "in_grace" | "on_hold" | "canceled" | "expired" | "never_paid" | "refunded" | "revoked" | "paused";
+                productKey?: string;
+                subjectType?: "user" | "organization";
+                subjectId?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -12014,7 +12214,14 @@ export interface operations {
     };
     getStorage: {
         parameters: {
-            query?: never;
+            query?: {
+                prefix?: string;
+                delimiter?: string;
+                /** @description How many items at most; 50 where it is left out. */
+                limit?: number;
+                /** @description The nextCursor of the page before. */
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -12331,7 +12538,12 @@ export interface operations {
     };
     getStorageByIdParts: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description How many items at most; 50 where it is left out. */
+                limit?: number;
+                /** @description The nextCursor of the page before. */
+                cursor?: string;
+            };
             header?: never;
             path: {
                 id: string;
@@ -12584,6 +12796,15 @@ export interface operations {
     getSupportThreads: {
         parameters: {
             query?: {
+                state?: "open" | "archived";
+                category?: string;
+                priority?: "urgent" | "normal" | "low";
+                sentiment?: "angry" | "frustrated" | "neutral" | "positive";
+                channel?: "email" | "app";
+                flag?: string;
+                assignee?: string;
+                userId?: string;
+                q?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -12786,6 +13007,9 @@ export interface operations {
     getTestersCohorts: {
         parameters: {
             query?: {
+                /** @description members, forecast or both, separated by a comma. */
+                include?: string;
+                id?: string;
                 /** @description How many items at most; 50 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
@@ -12820,7 +13044,9 @@ export interface operations {
     };
     getTestersConfirmByToken: {
         parameters: {
-            query?: never;
+            query?: {
+                go?: string;
+            };
             header?: never;
             path: {
                 token: string;
@@ -12914,7 +13140,9 @@ export interface operations {
     };
     getTestersOptInByToken: {
         parameters: {
-            query?: never;
+            query?: {
+                go?: string;
+            };
             header?: never;
             path: {
                 token: string;
@@ -13060,7 +13288,9 @@ export interface operations {
     };
     getTestersStatus: {
         parameters: {
-            query?: never;
+            query?: {
+                appVersion?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -13121,7 +13351,9 @@ export interface operations {
     };
     getVectorByIndexDocumentsById: {
         parameters: {
-            query?: never;
+            query?: {
+                include?: "vector";
+            };
             header?: never;
             path: {
                 index: string;

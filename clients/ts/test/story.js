@@ -82,7 +82,7 @@ export async function calls(kit, base) {
   must(refused instanceof kit.KitError && refused.code === "ledger/currency_not_found" && refused.status === 404 && refused.requestId,
     "the refusal is " + JSON.stringify(refused))
   const made = []
-  const idempotencyKey = "client " + Math.random()
+  const idempotencyKey = "client-" + Math.random()
   for (let i = 0; i < 2; i++)
     made.push(await client.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey }))
   must(made[0].id === made[1].id, "one key made two sessions")
