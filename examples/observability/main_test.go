@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/kitbackend/kit/email"
 )
 
 func get(t *testing.T, server *httptest.Server, path string) string {
@@ -55,6 +57,9 @@ func TestScrape(t *testing.T) {
 	})
 	get(t, server, "/health")
 	get(t, server, "/ledger/coins") // refused
+	if _, err := k.Email().Send(t.Context(), email.Message{To: "ada@example.org", Subject: "Hello", Text: "Hello"}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := k.Jobs().RunDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}

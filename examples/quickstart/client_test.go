@@ -86,14 +86,20 @@ func startClientSite(t *testing.T, dist string) string {
 	return base
 }
 
-// TestClientInNode plays a match, buys, uploads over a line that is cut, and
-// outlives its access token.
-func TestClientInNode(t *testing.T) {
+// TestClient compiles the typed client and lets it play a match, buy, upload over
+// a line that is cut, and outlive its access token.
+func TestClient(t *testing.T) {
+	dist := buildClient(t)
+	t.Run("Node", func(t *testing.T) { inNode(t, dist) })
+	t.Run("Browser", func(t *testing.T) { inBrowser(t, dist) })
+}
+
+func inNode(t *testing.T, dist string) {
+	t.Helper()
 	node := os.Getenv("KIT_TEST_NODE")
 	if node == "" {
 		t.Skip("KIT_TEST_NODE is not set")
 	}
-	dist := buildClient(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	script, err := filepath.Abs(clientFolder + "/test/node.mjs")
@@ -104,11 +110,11 @@ func TestClientInNode(t *testing.T) {
 	}
 }
 
-// TestClientInBrowser does the same in a browser, and then lets two tabs of one
-// user find their tokens ended at once.
-func TestClientInBrowser(t *testing.T) {
+// inBrowser does the same in a browser, and then lets two tabs of one user find
+// their tokens ended at once.
+func inBrowser(t *testing.T, dist string) {
+	t.Helper()
 	browser := browsertest.Start(t)
-	dist := buildClient(t)
 	base := startClientSite(t, dist)
 	page := browser.Open(base + "/")
 	page.Run(`

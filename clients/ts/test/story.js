@@ -71,7 +71,7 @@ export async function upload(kit, base) {
   const resumed = client.upload(file, { id: left.id })
   must((await resumed.run())?.state === "ready", "it was not taken up again")
   const paths = []
-  for (const { path } of (await client.get("/storage")).objects ?? []) paths.push(path)
+  for (const { path } of (await client.get("/storage", { query: { prefix: "" } })).items) paths.push(path)
   must(paths.includes("film.mp4") && paths.includes("again.mp4"), "the list lacks one: " + paths)
 }
 
