@@ -145,12 +145,12 @@ func schemes(cookie string) map[string]any {
 
 func answerHeaders() map[string]any {
 	type header struct {
-		Description string             `json:"description"`
-		Schema      *jsonschema.Schema `json:"schema"`
+		Description string   `json:"description"`
+		Schema      *written `json:"schema"`
 	}
 	return map[string]any{
-		"Retry-After":          header{"When to try again, in seconds.", &jsonschema.Schema{Type: "integer"}},
-		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
+		"Retry-After":          header{"When to try again, in seconds.", &written{Type: "integer"}},
+		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
@@ -163,19 +163,19 @@ func parameters(r capability.Route, names []string) []parameter {
 		if name != restParam {
 			schema.MaxLength = jsonschema.Ptr(maxParam)
 		}
-		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: schema})
+		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: (*written)(schema)})
 	}
 	query := r.Query
 	if r.Handle.IsList() {
 		query = append(slices.Clone(query), capability.LimitParam, capability.CursorParam)
 	}
 	for _, q := range query {
-		list = append(list, parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: querySchema(q)})
+		list = append(list, parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: (*written)(querySchema(q))})
 	}
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
 			Description: "The answer to the first request with this key is repeated for 24 hours.",
-			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
+			Schema:      &written{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
 }
@@ -207,7 +207,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 	var f frames
 	for _, side := range []struct {
 		types []reflect.Type
-		into  *[]*jsonschema.Schema
+		into  *[]*written
 		way   direction
 	}{{sends, &f.Sends, answered}, {takes, &f.Takes, request}} {
 		for _, t := range side.types {
@@ -215,7 +215,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 			if err != nil {
 				return nil, err
 			}
-			*side.into = append(*side.into, schema)
+			*side.into = append(*side.into, (*written)(schema))
 		}
 	}
 	return &f, nil
@@ -234,11 +234,11 @@ func (b *builder) body(op *operation, r capability.Route) error {
 		if err != nil {
 			return err
 		}
-		content[jsonType] = media{schema}
+		content[jsonType] = media{(*written)(schema)}
 	case r.Handle.IsRaw():
-		content["*/*"] = media{anything()}
+		content["*/*"] = media{(*written)(anything())}
 	default:
-		content[jsonType] = media{anything()}
+		content[jsonType] = media{(*written)(anything())}
 	}
 	op.Body = &requestBody{Required: in != nil && !r.Handle.IsOptional(), Content: content}
 	op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
@@ -257,7 +257,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	case out == nil:
 		op.Responses["default"] = response{
 			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
-			Content:     map[string]media{jsonType: {anything()}}}
+			Content:     map[string]media{jsonType: {(*written)(anything())}}}
 		return nil
 	}
 	answer := response{Description: http.StatusText(r.Handle.Status())}
@@ -272,7 +272,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		answer.Content = map[string]media{jsonType: {schema}}
+		answer.Content = map[string]media{jsonType: {(*written)(schema)}}
 	}
 	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
 	return nil
