@@ -299,6 +299,7 @@ func (a *assembly) finish() error {
 		DB: k.bindings[0].db, Log: k.log, Now: a.o.clock, BaseURL: k.baseURL,
 		Limits: a.o.limits, TrustedProxies: a.o.proxies,
 	})
+	k.meter()
 	return nil
 }
 

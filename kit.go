@@ -97,6 +97,8 @@ type Kit struct {
 	// listeners are what Run serves in addition to the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
+	// unmeter takes the gauges of telemetry back.
+	unmeter func() error
 	// sealer is set once a capability has asked for the master keys.
 	sealer capability.Sealer
 }
@@ -178,13 +180,7 @@ func New(opts ...Option) (*Kit, error) {
 // of composition. Several nodes may call it at once.
 func (k *Kit) Migrate(ctx context.Context) error {
 	for _, b := range k.bindings {
-		sets := []database.Migrations{jobs.Migrations(), kv.Migrations(), mount.Migrations()}
-		for _, c := range k.capabilities {
-			if c.Database == b.db {
-				sets = append(sets, c.Lines()...)
-			}
-		}
-		if err := b.db.Migrate(ctx, sets...); err != nil {
+		if err := b.db.Migrate(ctx, k.migrations(b)...); err != nil {
 			return err
 		}
 	}
@@ -194,6 +190,34 @@ func (k *Kit) Migrate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// PendingMigrations lists what [Kit.Migrate] would apply, such as
+// "DB ledger/0003_sequence". It changes nothing. Its error says also when a
+// database is that of a newer version, or a migration has changed.
+func (k *Kit) PendingMigrations(ctx context.Context) ([]string, error) {
+	var list []string
+	for _, b := range k.bindings {
+		names, err := b.db.Pending(ctx, k.migrations(b)...)
+		if err != nil {
+			return list, err
+		}
+		for _, name := range names {
+			list = append(list, b.name+" "+name)
+		}
+	}
+	return list, nil
+}
+
+// migrations are all that a database has, in the order of composition.
+func (k *Kit) migrations(b *binding) []database.Migrations {
+	sets := []database.Migrations{jobs.Migrations(), kv.Migrations(), mount.Migrations()}
+	for _, c := range k.capabilities {
+		if c.Database == b.db {
+			sets = append(sets, c.Lines()...)
+		}
+	}
+	return sets
 }
 
 // Rewrap wraps everything that the capabilities have sealed with the first
@@ -267,6 +291,15 @@ func (k *Kit) Events() *events.Events { return k.events }
 // Database returns the binding DB, for the application's own rows: what runs
 // inside its InTx commits together with what capabilities write there.
 func (k *Kit) Database() *database.DB { return k.bindings[0].db }
+
+// Databases returns every database binding by its name, "DB" among them.
+func (k *Kit) Databases() map[string]*database.DB {
+	all := make(map[string]*database.DB, len(k.bindings))
+	for _, b := range k.bindings {
+		all[b.name] = b.db
+	}
+	return all
+}
 
 // Host returns what a capability of the application's own runs on.
 func (k *Kit) Host() capability.Host { return k.bindings[0].host(k) }

@@ -2,17 +2,20 @@ package kit_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
@@ -62,7 +65,7 @@ func golden(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
+	if diff := gocmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s is not what the route table says; if the change is meant, run go test -run %s -update .\n%s", path, t.Name(), diff)
 	}
 }
@@ -247,15 +250,53 @@ func TestDocsErrors(t *testing.T) {
 		"correct the call. Decide by `code`: it is stable, and the message is for people. A 429 or 503 carries\n" +
 		"`Retry-After`, in seconds: wait and send the same again. A 500 is logged under its `requestId`.\n" +
 		"In Go, compare with `errors.Is` against the exported value of the package.\n")
+	todo := advice(t)
 	domain := ""
 	for _, e := range refusals(composed(t)) {
 		if d, _, _ := strings.Cut(e.Code, "/"); d != domain {
 			domain = d
-			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning |\n|---|---|---|\n", domain)
+			fmt.Fprintf(&page, "\n## %s\n\n| Code | Status | Meaning | What to do |\n|---|---|---|---|\n", domain)
 		}
-		fmt.Fprintf(&page, "| `%s` | %d | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`))
+		fmt.Fprintf(&page, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "|", `\|`), cmp.Or(todo[e.Code], generally(e.Status)))
 	}
 	golden(t, "docs/errors.md", page.String())
+}
+
+// advice is what to do about a code, from testdata/advice.tsv, whose codes all
+// exist.
+func advice(t *testing.T) map[string]string {
+	t.Helper()
+	known := make(map[string]bool)
+	for _, e := range refusals(composed(t)) {
+		known[e.Code] = true
+	}
+	todo := make(map[string]string)
+	for line := range strings.Lines(read(t, "testdata/advice.tsv")) {
+		code, text, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if !ok || !known[code] || todo[code] != "" {
+			t.Errorf("testdata/advice.tsv: %q names no code, or one twice", line)
+		}
+		todo[code] = text
+	}
+	return todo
+}
+
+// generally is what to do about a code that has no advice of its own.
+func generally(status int) string {
+	switch status {
+	case 404, 410:
+		return "Read what there is, and use an id of it."
+	case 403:
+		return "Nothing from this caller: another one may."
+	case 409:
+		return "Read the present state and decide anew."
+	case 429, 503:
+		return "Wait as long as `Retry-After` says and send the same again."
+	case 500, 502, 504:
+		return "Try again later; the log has the cause under the request id."
+	default:
+		return "Correct what the message names, and do not repeat it as it is."
+	}
 }
 
 func TestDocsRoutes(t *testing.T) {
@@ -312,4 +353,95 @@ func TestLLMs(t *testing.T) {
 			t.Errorf("llms.txt names %s: %v", path, err)
 		}
 	}
+}
+
+var readsQuery = regexp.MustCompile(`(?:c\.Query|instant)\((?:c, )?"([A-Za-z]+)"\)`)
+
+// TestQueriesAreDeclared holds what the handlers of a capability read from the
+// query against what its rows declare.
+func TestQueriesAreDeclared(t *testing.T) {
+	for _, c := range composed(t).Capabilities() {
+		declared := map[string]bool{}
+		for _, r := range c.Routes {
+			for _, q := range r.Query {
+				declared[q.Name] = true
+			}
+		}
+		folder := strings.ReplaceAll(c.Name, "-", "")
+		files, err := filepath.Glob(folder + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files, %v", folder, err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range readsQuery.FindAllStringSubmatch(string(raw), -1) {
+				if !declared[name[1]] && !strings.HasSuffix(file, "_test.go") {
+					t.Errorf("%s reads ?%s=, which no row of %s declares in Query", file, name[1], c.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestProvokedRefusalsAreDocumented compares what the rows of the whole suite
+// have refused with, which package internal/provoked records where
+// KIT_TEST_REFUSALS names a folder, with what the document says of them. What is
+// documented and was not provoked is listed in the log.
+func TestProvokedRefusalsAreDocumented(t *testing.T) {
+	folder := os.Getenv("KIT_TEST_PROVOKED")
+	if folder == "" {
+		t.Skip("KIT_TEST_PROVOKED names no folder with the records of a run")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no records in %s: %v", folder, err)
+	}
+	provoked := make(map[string]bool) // method, path and code
+	anywhere := make(map[string]bool) // code
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			if f := strings.Fields(line); len(f) == 4 {
+				provoked[f[0]+" "+f[1]+" "+f[3]], anywhere[f[3]] = true, true
+			}
+		}
+	}
+	k := composed(t)
+	_, paths := document(t, k)
+	rows, both, missing := 0, 0, []string{}
+	for _, c := range k.Capabilities() {
+		for _, r := range c.Routes {
+			op, ok := paths[braced(r.Path)][strings.ToLower(r.Method)]
+			if !ok || strings.HasSuffix(r.Path, "*") {
+				continue
+			}
+			rows++
+			prefix := r.Method + " " + r.Path + " "
+			for line := range provoked {
+				if code, ok := strings.CutPrefix(line, prefix); ok && !slices.Contains(op.Codes, code) {
+					t.Errorf("%s%s was provoked and is not in the document: declare it in Refusals of the row", prefix, code)
+				}
+			}
+			for _, e := range r.Refusals {
+				if provoked[prefix+e.Code] {
+					both++
+				} else {
+					missing = append(missing, prefix+e.Code)
+				}
+			}
+		}
+	}
+	for _, e := range capability.GeneralRefusals() {
+		if !anywhere[e.Code] {
+			missing = append(missing, e.Code+" on no row at all")
+		}
+	}
+	slices.Sort(missing)
+	t.Logf("%d rows; %d declared refusals were provoked over HTTP, %d were not:\n%s", rows, both, len(missing), strings.Join(missing, "\n"))
 }

@@ -10,16 +10,27 @@ import (
 	"testing"
 )
 
-// TestReadmeSnippets holds that every Go snippet of the README is part of a
-// program or example that go test ./... compiles and runs.
-func TestReadmeSnippets(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// pages are those that people wrote: the README and the guides.
+func pages(t *testing.T) (list []string) {
+	t.Helper()
+	guides, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, page := range append([]string{"README.md"}, guides...) {
+		if !strings.HasPrefix(read(t, page), generated) {
+			list = append(list, page)
+		}
+	}
+	return list
+}
+
+// TestReadmeSnippets holds that every Go snippet of the README and the guides is
+// part of a program or example that go test ./... compiles and runs.
+func TestReadmeSnippets(t *testing.T) {
 	var code strings.Builder
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasPrefix(path, "examples/") && strings.HasSuffix(path, ".go") || path == "example_test.go") {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (strings.HasPrefix(path, "examples/") && strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "example_test.go") && !strings.Contains(path, "/")) {
 			raw, err := os.ReadFile(path)
 			code.WriteString(flatten(raw))
 			return err
@@ -29,20 +40,22 @@ func TestReadmeSnippets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(readme, -1)
-	if len(blocks) == 0 {
-		t.Fatal("no snippets found")
-	}
-	for _, block := range blocks {
-		if !strings.Contains(code.String(), flatten(block[1])) {
-			t.Errorf("no program or example holds this snippet:\n%s", block[1])
+	found := 0
+	for _, page := range pages(t) {
+		for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
+			if found++; !strings.Contains(code.String(), flatten([]byte(block[1]))) {
+				t.Errorf("%s: no program or example holds this snippet:\n%s", page, block[1])
+			}
 		}
+	}
+	if found == 0 {
+		t.Fatal("no snippets found")
 	}
 }
 
 // TestReadmeLinks holds that what the README and the other pages link to exists.
 func TestReadmeLinks(t *testing.T) {
-	for _, page := range []string{"README.md", "DESIGN.md", "SECURITY.md", "bench/README.md"} {
+	for _, page := range append(pages(t), "DESIGN.md", "SECURITY.md", "bench/README.md") {
 		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -254,6 +254,9 @@ func (k *Kit) Close(ctx context.Context) error {
 			faults = append(faults, c.Close(ctx))
 		}
 	}
+	if k.unmeter != nil {
+		faults = append(faults, k.unmeter())
+	}
 	if k.ownBus {
 		faults = append(faults, k.bus.Close())
 	}

@@ -121,3 +121,13 @@ var (
 	actorKinds    = []ActorKind{User, ControlPlane, System, Job, Webhook, Operator, Anonymous}
 	outcomes      = []Outcome{Succeeded, Refused, Failed}
 )
+
+// Choices lists the values, for documents.
+func (ActorKind) Choices() []string {
+	return []string{string(User), string(ControlPlane), string(System), string(Job), string(Webhook), string(Operator), string(Anonymous)}
+}
+
+// Choices lists the values, for documents.
+func (Outcome) Choices() []string {
+	return []string{string(Succeeded), string(Refused), string(Failed)}
+}

@@ -14,6 +14,7 @@ func (a *Audit) routes() []capability.Route {
 			Method: http.MethodGet, Path: "/events",
 			Guard:   capability.ControlPlane("audit:events:read"),
 			Summary: "Lists events, newest first, without their detail.",
+			Query:   []capability.Param{{Name: "namespace"}, {Name: "action"}, {Name: "actorKind", Choices: ActorKind("").Choices()}, {Name: "actorId"}, {Name: "subjectType"}, {Name: "subjectId"}, {Name: "outcome", Choices: Outcome("").Choices()}, {Name: "from", Format: "date-time"}, {Name: "to", Format: "date-time"}},
 			Handle:  capability.List(a.getEvents),
 		},
 		capability.Route{

@@ -12,6 +12,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/mount"
+	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
 )
 
 // serve puts a node's routes under HTTP, with a machine that says its scopes in

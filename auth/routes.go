@@ -28,6 +28,7 @@ func (a *Auth) routes() []capability.Route {
 			Handle:   capability.JSON(200, a.postRevokeDevice)},
 		capability.Route{Method: "GET", Path: "/admin/users", Guard: users,
 			Summary: "List users; ?query= is the beginning of an address or name.",
+			Query:   []capability.Param{{Name: "query"}},
 			Handle:  capability.List(a.adminUsers)},
 		capability.Route{Method: "GET", Path: "/admin/users/:userId", Guard: users,
 			Summary:  "One user with his live sessions.",
@@ -35,6 +36,7 @@ func (a *Auth) routes() []capability.Route {
 			Handle:   capability.JSON(200, a.adminUser)},
 		capability.Route{Method: "GET", Path: "/admin/devices", Guard: devices,
 			Summary: "List devices; ?userId= names whose.",
+			Query:   []capability.Param{{Name: "userId"}},
 			Handle:  capability.List(a.adminDevices)},
 		capability.Route{Method: "POST", Path: "/admin/sessions/revoke", Guard: capability.ControlPlane("auth:sessions:revoke"),
 			Summary:  "End one session.",
@@ -58,6 +60,7 @@ func (a *Auth) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/dev-login", Guard: capability.Public(capability.DevelopmentOnly),
 			Summary: "Signs in as any user, from the same machine.",
 			Rate:    "auth", Refusals: []*capability.Error{capability.ErrNotFound},
+			Query:  []capability.Param{{Name: "user", Required: true}, {Name: "scope"}, {Name: "secret"}},
 			Handle: capability.JSON(200, a.getDevLogin)},
 	)...)
 }

@@ -37,8 +37,28 @@ type Route struct {
 	// kit's own checks, for clients that read another shape than {"error": ...}. It
 	// encodes to JSON; headers that it adds are sent.
 	RefusalBody func(h http.Header, refusal *Error, requestID string) any
-	Handle      Handler
+	// Query are the parameters that the handler reads from the query; those of a
+	// [List] are added to them.
+	Query  []Param
+	Handle Handler
 }
+
+// Param is a parameter of the query, for documents: the handler checks it.
+type Param struct {
+	Name, Summary string
+	Required      bool
+	// Choices lists the allowed values of an enumerated one.
+	Choices []string
+	// Format is that of JSON Schema, such as "date-time", for a text that has one,
+	// or "integer".
+	Format string
+}
+
+// What a handler that reads pages by itself takes; see [Call.Page].
+var (
+	LimitParam  = Param{Name: "limit", Summary: "How many items at most; 50 where it is left out.", Format: "integer"}
+	CursorParam = Param{Name: "cursor", Summary: "The nextCursor of the page before."}
+)
 
 // RateClass returns the class the route is limited by.
 func (r Route) RateClass() string {
@@ -96,6 +116,8 @@ type Handler struct {
 	list     bool
 	optional bool
 	socket   bool
+	sends    []reflect.Type
+	takes    []reflect.Type
 	reply    func(*Call) (any, error)
 	raw      func(*Call) error
 }
@@ -168,6 +190,22 @@ func Raw(f func(*Call) error) Handler { return Handler{raw: f} }
 // Socket is Raw for a WebSocket upgrade; the kit has checked the Origin of a
 // cookie-proved request before f runs.
 func Socket(f func(*Call) error) Handler { return Handler{raw: f, socket: true} }
+
+// Sends names the types of the frames that a socket sends, as values, for documents.
+func (h Handler) Sends(frames ...any) Handler { h.sends = typesOf(frames); return h }
+
+// Takes names the types of the frames that a socket takes, as values, for documents.
+func (h Handler) Takes(frames ...any) Handler { h.takes = typesOf(frames); return h }
+
+func typesOf(values []any) (types []reflect.Type) {
+	for _, v := range values {
+		types = append(types, reflect.TypeOf(v))
+	}
+	return types
+}
+
+// Frames returns the types of the frames of a socket.
+func (h Handler) Frames() (sends, takes []reflect.Type) { return h.sends, h.takes }
 
 // Valid reports whether the handler came from a constructor.
 func (h Handler) Valid() bool { return h.reply != nil || h.raw != nil }

@@ -169,3 +169,8 @@ func (cp *ControlPlane) checkProof(reg connection, caller capability.Caller, key
 func ceremony(action, keyID string) audit.Event {
 	return audit.Event{Action: action, Subject: audit.Target{Type: "key", ID: keyID}}
 }
+
+// Choices lists the values, for documents.
+func (Status) Choices() []string {
+	return []string{string(Active), string(Superseded), string(Expired)}
+}

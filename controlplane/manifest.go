@@ -23,19 +23,27 @@ func (cp *ControlPlane) manifest(ctx context.Context, caller capability.Caller) 
 	}
 	m := Manifest{
 		Environment: reg.environment, ConnectionID: reg.id, Version: cp.peers.Version,
-		Capabilities: []Entry{}, GrantedScopes: []string{},
+		GrantedScopes: []string{},
 	}
 	for _, scope := range caller.Scopes {
 		if !slices.Contains(m.GrantedScopes, scope) {
 			m.GrantedScopes = append(m.GrantedScopes, scope)
 		}
 	}
-	for _, c := range cp.peers.Composed() {
-		e := describe(c, cp.host.BaseURL.Path)
-		e.Health = readHealth(ctx, c.Health)
-		m.Capabilities = append(m.Capabilities, e)
-	}
+	m.Capabilities = Describe(ctx, cp.peers.Composed(), cp.host.BaseURL.Path)
 	return m, nil
+}
+
+// Describe returns the manifest's entries of capabilities, with the health read
+// now; paths of routes begin with the mount path.
+func Describe(ctx context.Context, composed []capability.Capability, mountPath string) []Entry {
+	entries := []Entry{}
+	for _, c := range composed {
+		e := describe(c, mountPath)
+		e.Health = readHealth(ctx, c.Health)
+		entries = append(entries, e)
+	}
+	return entries
 }
 
 func describe(c capability.Capability, mountPath string) Entry {

@@ -47,6 +47,32 @@ func (d *DB) Migrate(ctx context.Context, sets ...Migrations) error {
 	if d.InTransaction(ctx) {
 		return errors.New("database: Migrate inside a transaction")
 	}
+	files, err := d.filesOf(sets)
+	if err != nil {
+		return err
+	}
+	if err := d.exclusive(ctx, createMigrations); err != nil {
+		return fmt.Errorf("database: migrate: %w", err)
+	}
+	applied, err := d.applied(ctx)
+	if err != nil {
+		return fmt.Errorf("database: migrate: %w", err)
+	}
+	if err := verifyAll(sets, files, applied); err != nil {
+		return err
+	}
+	for i, set := range sets {
+		for _, file := range files[i][min(len(files[i]), len(applied[set.Name])):] {
+			if err := d.apply(ctx, set, file); err != nil {
+				return fmt.Errorf("database: migration %s/%s: %w", set.Name, file.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// filesOf returns the files of every set.
+func (d *DB) filesOf(sets []Migrations) ([][]migration, error) {
 	files := make([][]migration, len(sets))
 	seen := map[string]bool{}
 	var errs []error
@@ -60,30 +86,45 @@ func (d *DB) Migrate(ctx context.Context, sets ...Migrations) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := d.exclusive(ctx, createMigrations); err != nil {
-		return fmt.Errorf("database: migrate: %w", err)
-	}
-	applied, err := d.applied(ctx)
-	if err != nil {
-		return fmt.Errorf("database: migrate: %w", err)
-	}
+	return files, errors.Join(errs...)
+}
+
+func verifyAll(sets []Migrations, files [][]migration, applied map[string]map[string]string) error {
+	var errs []error
 	for i, set := range sets {
 		errs = append(errs, set.verify(files[i], applied[set.Name]))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// Pending lists what [DB.Migrate] would apply, as set/name in its order. It changes nothing and refuses what Migrate
+// refuses.
+func (d *DB) Pending(ctx context.Context, sets ...Migrations) ([]string, error) {
+	files, err := d.filesOf(sets)
+	if err != nil {
+		return nil, err
 	}
-	for i, set := range sets {
-		for _, file := range files[i][min(len(files[i]), len(applied[set.Name])):] {
-			if err := d.apply(ctx, set, file); err != nil {
-				return fmt.Errorf("database: migration %s/%s: %w", set.Name, file.name, err)
-			}
+	var there bool
+	if err := d.QueryRow(ctx, Text(`SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'kit_migrations'`,
+		`SELECT to_regclass('kit_migrations') IS NOT NULL`)).Scan(&there); err != nil {
+		return nil, fmt.Errorf("database: pending migrations: %w", err)
+	}
+	applied := map[string]map[string]string{}
+	if there {
+		if applied, err = d.applied(ctx); err != nil {
+			return nil, fmt.Errorf("database: pending migrations: %w", err)
 		}
 	}
-	return nil
+	if err := verifyAll(sets, files, applied); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, set := range sets {
+		for _, file := range files[i][min(len(files[i]), len(applied[set.Name])):] {
+			names = append(names, set.Name+"/"+file.name)
+		}
+	}
+	return names, nil
 }
 
 // files returns the files for a dialect in the order of their numbers.

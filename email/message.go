@@ -177,3 +177,6 @@ func (m Message) header(name string) (string, bool) {
 	}
 	return "", false
 }
+
+// Choices lists the values, for documents.
+func (Category) Choices() []string { return []string{string(Transactional), string(List)} }

@@ -296,3 +296,8 @@ func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err er
 	})
 	return detail, err
 }
+
+// Choices lists the values, for documents.
+func (State) Choices() []string {
+	return []string{string(Queued), string(Sending), string(Sent), string(Delivered), string(Bounced), string(Complained), string(Suppressed), string(Failed), string(Cancelled)}
+}

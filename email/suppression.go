@@ -263,3 +263,11 @@ func (e *Email) subject(ctx context.Context, addressKey string) (subject, error)
 	hash, err := e.pseudonym(ctx, addressKey)
 	return subject{addressKey, hash}, err
 }
+
+// Choices lists the values, for documents.
+func (Scope) Choices() []string { return []string{string(ScopeAll), string(ScopeList)} }
+
+// Choices lists the values, for documents.
+func (Reason) Choices() []string {
+	return []string{string(HardBounce), string(SoftBounceLimit), string(Complaint), string(Unsubscribed), string(Manual), string(InvalidAddress)}
+}

@@ -54,6 +54,7 @@ func (q *Queue) Enqueue(ctx context.Context, binding string, payload any, opts .
 	if err != nil {
 		return "", err
 	}
+	r.trace = traceOf(ctx)
 	for _, opt := range opts {
 		opt(&r)
 	}
@@ -92,7 +93,7 @@ func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time,
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	r.Key, r.runAt = key, at.UnixMilli()
+	r.Key, r.runAt, r.trace = key, at.UnixMilli(), traceOf(ctx)
 	return q.db.InTx(ctx, func(ctx context.Context) error {
 		for range maxTries {
 			set, err := q.upsert(ctx, r)

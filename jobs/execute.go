@@ -74,7 +74,9 @@ func (q *Queue) execute(ctx context.Context, r *run) {
 	defer cancel()
 	go q.keep(runCtx, r, lose)
 
+	end := q.observe(&runCtx, r)
 	pause, err := q.call(runCtx, r)
+	end(err)
 	log := q.log.With("binding", r.Binding, "job", r.ID, "attempt", r.Attempt)
 	if r.completed.Load() {
 		if err != nil {

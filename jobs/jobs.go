@@ -74,6 +74,8 @@ type Queue struct {
 	softStop time.Duration
 	born     time.Time
 
+	telemetry telemetry
+
 	mu       sync.RWMutex
 	bindings map[string]Binding
 	sealed   bool // Run or RunDue was called
@@ -107,6 +109,7 @@ func New(db *database.DB, bus *pubsub.Bus, opts Options) *Queue {
 	}
 	q := &Queue{
 		db: db, bus: bus, log: opts.Log, now: opts.Now, workers: opts.Workers, softStop: opts.SoftStop, born: opts.Now(),
+		telemetry: newTelemetry(),
 		bindings: map[string]Binding{}, news: make(chan struct{}, 1), again: make(chan struct{}, 1),
 	}
 	if err := q.Register(q.sweepBinding()); err != nil {

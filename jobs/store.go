@@ -12,27 +12,28 @@ type row struct {
 	Job
 	runAt, createdAt int64
 	maxAttempts      int
+	trace            string
 }
 
 // insert adds a job unless its key is held.
 func (q *Queue) insert(ctx context.Context, r row) (added bool, err error) {
 	n, err := q.db.Exec(ctx, `
-		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at)
-		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8)
+		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, trace)
+		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8, $9)
 		ON CONFLICT (binding, key) WHERE holds_key DO NOTHING`,
-		r.ID, r.Binding, r.Key, r.Key != "", string(r.Payload), r.runAt, r.maxAttempts, r.createdAt)
+		r.ID, r.Binding, r.Key, r.Key != "", string(r.Payload), r.runAt, r.maxAttempts, r.createdAt, r.trace)
 	return n == 1, err
 }
 
 // upsert adds a job or moves the available one that holds its key.
 func (q *Queue) upsert(ctx context.Context, r row) (set bool, err error) {
 	n, err := q.db.Exec(ctx, `
-		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at)
-		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8)
+		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, trace)
+		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8, $9)
 		ON CONFLICT (binding, key) WHERE holds_key DO UPDATE SET payload = excluded.payload, run_at = excluded.run_at,
-			attempt = 0, max_attempts = excluded.max_attempts, last_error = ''
+			trace = excluded.trace, attempt = 0, max_attempts = excluded.max_attempts, last_error = ''
 		WHERE kit_job.state = 'available'`,
-		r.ID, r.Binding, r.Key, true, string(r.Payload), r.runAt, r.maxAttempts, r.createdAt)
+		r.ID, r.Binding, r.Key, true, string(r.Payload), r.runAt, r.maxAttempts, r.createdAt, r.trace)
 	return n == 1, err
 }
 
@@ -90,7 +91,7 @@ func (q *Queue) claim(ctx context.Context, binding string, limit int, token stri
 			)
 			UPDATE kit_job SET state = 'running', attempt = attempt + 1, lease_token = $4, lease_until = $5
 			FROM due WHERE id = job
-			RETURNING id, binding, key, payload, attempt, max_attempts, run_at`,
+			RETURNING id, binding, key, payload, attempt, max_attempts, run_at, trace`,
 			binding, now, limit, token, until)
 		return err
 	})
@@ -101,11 +102,12 @@ type claimedJob struct {
 	Job
 	maxAttempts int
 	runAt       int64
+	trace       string
 }
 
 func scanClaimed(s database.Scanner) (c claimedJob, err error) {
 	var payload string
-	err = s.Scan(&c.ID, &c.Binding, &c.Key, &payload, &c.Attempt, &c.maxAttempts, &c.runAt)
+	err = s.Scan(&c.ID, &c.Binding, &c.Key, &payload, &c.Attempt, &c.maxAttempts, &c.runAt, &c.trace)
 	c.Payload = []byte(payload)
 	return c, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/client"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
 )
 
 // Kit is a composed kit under test.

@@ -273,3 +273,9 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}
 }
+
+// Choices lists the values, for documents.
+func (Direction) Choices() []string { return []string{string(Descending), string(Ascending)} }
+
+// Choices lists the values, for documents.
+func (Aggregation) Choices() []string { return []string{string(Best), string(Latest), string(Sum)} }

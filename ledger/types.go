@@ -167,3 +167,11 @@ type Balance struct {
 	// Available is Balance less Held.
 	Available int64 `json:"available"`
 }
+
+// Choices lists the values, for documents.
+func (Kind) Choices() []string {
+	return []string{string(KindCredit), string(KindDebit), string(KindTransferOut), string(KindTransferIn), string(KindHold), string(KindCapture), string(KindRelease)}
+}
+
+// Choices lists the values, for documents.
+func (HoldStatus) Choices() []string { return []string{string(HoldOpen), string(HoldCaptured), string(HoldReleased)} }

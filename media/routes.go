@@ -19,6 +19,7 @@ func (m *Media) routes() []capability.Route {
 			Handle:  capability.JSON(201, m.postItem)},
 		capability.Route{Method: "GET", Path: "", Guard: user,
 			Summary: "The caller's items, the newest first.",
+			Query:   []capability.Param{{Name: "kind", Choices: Kind("").Choices()}, {Name: "status", Choices: Status("").Choices()}},
 			Handle:  capability.List(m.getItems)},
 		capability.Route{Method: "POST", Path: "/duplicates", Guard: user, MaxBody: smallBody, Rate: "read",
 			Summary:  "The caller's items that are the same or look alike.",

@@ -235,3 +235,13 @@ type Match struct {
 	Distance int  `json:"distance"`
 	Exact    bool `json:"exact"`
 }
+
+// Choices lists the values, for documents.
+func (Kind) Choices() []string {
+	return []string{string(KindImage), string(KindVideo), string(KindAudio), string(KindOther)}
+}
+
+// Choices lists the values, for documents.
+func (Status) Choices() []string {
+	return []string{string(StatusPending), string(StatusProcessing), string(StatusReady), string(StatusFailed)}
+}

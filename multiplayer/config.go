@@ -252,3 +252,6 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}
 }
+
+// Choices lists the values, for documents.
+func (Mode) Choices() []string { return []string{string(Match), string(Table)} }

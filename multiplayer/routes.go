@@ -40,7 +40,8 @@ func (m *Multiplayer) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/sessions/:id/socket", Guard: user,
 			Summary:  "Play over a WebSocket.",
 			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember},
-			Handle:   capability.Socket(m.socket)},
+			Handle: capability.Socket(m.socket).Sends(helloFrame{}, viewFrame{}, patchFrame{}, ackFrame{}, closedFrame{}).
+				Takes(actionFrame{}, resumeFrame{})},
 	)
 }
 

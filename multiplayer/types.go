@@ -138,3 +138,8 @@ type Session struct {
 	// TurnDeadline is as in [View].
 	TurnDeadline *capability.Time
 }
+
+// Choices lists the values, for documents.
+func (Phase) Choices() []string {
+	return []string{string(Open), string(Active), string(Resolved), string(Abandoned)}
+}

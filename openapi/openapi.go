@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -76,7 +74,7 @@ func (d Description) JSON() ([]byte, error) {
 		Info:    info{Title: d.Title, Version: d.Version, Description: about},
 		Paths:   paths,
 		Components: components{
-			Schemas: b.schemas.components, Responses: b.responses,
+			Schemas: b.schemas.written(), Responses: b.responses,
 			Headers: answerHeaders(), SecuritySchemes: schemes(d.SessionCookie),
 		},
 		Tags: b.tagList(),
@@ -181,10 +179,10 @@ type (
 		Name string `json:"name"`
 	}
 	components struct {
-		Schemas         map[string]*jsonschema.Schema `json:"schemas"`
-		Responses       map[string]any                `json:"responses"`
-		Headers         map[string]any                `json:"headers"`
-		SecuritySchemes map[string]any                `json:"securitySchemes"`
+		Schemas         map[string]*written `json:"schemas"`
+		Responses       map[string]any      `json:"responses"`
+		Headers         map[string]any      `json:"headers"`
+		SecuritySchemes map[string]any      `json:"securitySchemes"`
 	}
 	operation struct {
 		ID          string                `json:"operationId"`
@@ -199,22 +197,28 @@ type (
 		Scope       string                `json:"x-kit-scope,omitempty"`
 		Rate        string                `json:"x-kit-rate"`
 		Socket      bool                  `json:"x-kit-socket,omitempty"`
+		Frames      *frames               `json:"x-kit-frames,omitempty"`
 		MaxBody     int64                 `json:"x-kit-max-body,omitempty"`
 		Codes       []string              `json:"x-kit-codes"`
 	}
+	// frames are those of a socket besides error, ping and pong.
+	frames struct {
+		Sends []*written `json:"sends"`
+		Takes []*written `json:"takes,omitempty"`
+	}
 	parameter struct {
-		Name        string             `json:"name"`
-		In          string             `json:"in"`
-		Required    bool               `json:"required,omitempty"`
-		Description string             `json:"description,omitempty"`
-		Schema      *jsonschema.Schema `json:"schema"`
+		Name        string   `json:"name"`
+		In          string   `json:"in"`
+		Required    bool     `json:"required,omitempty"`
+		Description string   `json:"description,omitempty"`
+		Schema      *written `json:"schema"`
 	}
 	requestBody struct {
 		Required bool             `json:"required,omitempty"`
 		Content  map[string]media `json:"content"`
 	}
 	media struct {
-		Schema *jsonschema.Schema `json:"schema"`
+		Schema *written `json:"schema"`
 	}
 	response struct {
 		Description string           `json:"description"`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -132,6 +133,41 @@ func TestOperationIDsAreUnique(t *testing.T) {
 	for _, want := range []string{"getThingsById", "getThingsById2", "getThingsById3"} {
 		if got := unique(ids, operationID("GET", "/things/:id")); got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestWrittenSchemasAreThoseOfTheLibrary holds the one-pass writer to what the
+// library writes: a member that it forgot would be missing in one of them.
+func TestWrittenSchemasAreThoseOfTheLibrary(t *testing.T) {
+	s := newSchemas()
+	for _, way := range []direction{answered, request} {
+		if _, err := s.of(reflect.TypeFor[tree](), way); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, route := range []capability.Route{
+		{Method: "GET", Path: "/things/:id", Guard: capability.User(), Idempotent: true, Query: []capability.Param{
+			{Name: "at", Format: "date-time"}, {Name: "kind", Choices: []string{"a", "b"}}, capability.LimitParam}},
+	} {
+		for i, p := range parameters(route, []string{"id", restParam}) {
+			s.components[p.Name+string(rune('0'+i))] = (*jsonschema.Schema)(p.Schema)
+		}
+	}
+	s.components[refusalName] = refusalBody()
+	s.components["Odd"] = &jsonschema.Schema{Description: "\"quoted\" <b> \u00e9\n", AnyOf: []*jsonschema.Schema{{Type: "null"}, {Ref: "#/x"}}}
+	for name, schema := range s.components {
+		var want, got any
+		library, err := json.Marshal(schema)
+		if err != nil || json.Unmarshal(library, &want) != nil {
+			t.Fatal(name, err)
+		}
+		own, err := json.Marshal((*written)(schema))
+		if err != nil || json.Unmarshal(own, &got) != nil {
+			t.Fatalf("%s: %v\n%s", name, err, own)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }

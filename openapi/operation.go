@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,10 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 		Responses:   make(map[string]any),
 	}
 	row.Route = r
+	var err error
+	if op.Frames, err = b.frames(r); err != nil {
+		return nil, err
+	}
 	op.Parameters = parameters(r, params)
 	if err := b.body(op, r); err != nil {
 		return nil, err
@@ -140,12 +145,12 @@ func schemes(cookie string) map[string]any {
 
 func answerHeaders() map[string]any {
 	type header struct {
-		Description string             `json:"description"`
-		Schema      *jsonschema.Schema `json:"schema"`
+		Description string   `json:"description"`
+		Schema      *written `json:"schema"`
 	}
 	return map[string]any{
-		"Retry-After":          header{"When to try again, in seconds.", &jsonschema.Schema{Type: "integer"}},
-		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
+		"Retry-After":          header{"When to try again, in seconds.", &written{Type: "integer"}},
+		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
@@ -158,20 +163,62 @@ func parameters(r capability.Route, names []string) []parameter {
 		if name != restParam {
 			schema.MaxLength = jsonschema.Ptr(maxParam)
 		}
-		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: schema})
+		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: (*written)(schema)})
 	}
+	query := r.Query
 	if r.Handle.IsList() {
-		list = append(list,
-			parameter{Name: "limit", In: "query", Description: "How many items at most; 50 where it is left out.",
-				Schema: &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(float64(capability.MaxLimit))}},
-			parameter{Name: "cursor", In: "query", Description: "The nextCursor of the page before.", Schema: &jsonschema.Schema{Type: "string"}})
+		query = append(slices.Clone(query), capability.LimitParam, capability.CursorParam)
+	}
+	for _, q := range query {
+		list = append(list, parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: (*written)(querySchema(q))})
 	}
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
 			Description: "The answer to the first request with this key is repeated for 24 hours.",
-			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255)}})
+			Schema:      &written{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
+}
+
+func querySchema(q capability.Param) *jsonschema.Schema {
+	schema := &jsonschema.Schema{Type: "string", Enum: choices(q.Choices)}
+	switch {
+	case q.Format == "integer":
+		schema = &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(float64(capability.MaxLimit))}
+	case q.Format != "":
+		schema.Format = q.Format
+	}
+	return schema
+}
+
+func choices(values []string) (list []any) {
+	for _, v := range values {
+		list = append(list, v)
+	}
+	return list
+}
+
+// frames describes what a socket sends and takes: one of these, told apart by type.
+func (b *builder) frames(r capability.Route) (*frames, error) {
+	if !r.Handle.IsSocket() {
+		return nil, nil
+	}
+	sends, takes := r.Handle.Frames()
+	var f frames
+	for _, side := range []struct {
+		types []reflect.Type
+		into  *[]*written
+		way   direction
+	}{{sends, &f.Sends, answered}, {takes, &f.Takes, request}} {
+		for _, t := range side.types {
+			schema, err := b.schemas.of(t, side.way)
+			if err != nil {
+				return nil, err
+			}
+			*side.into = append(*side.into, (*written)(schema))
+		}
+	}
+	return &f, nil
 }
 
 const jsonType = "application/json"
@@ -187,11 +234,11 @@ func (b *builder) body(op *operation, r capability.Route) error {
 		if err != nil {
 			return err
 		}
-		content[jsonType] = media{schema}
+		content[jsonType] = media{(*written)(schema)}
 	case r.Handle.IsRaw():
-		content["*/*"] = media{anything()}
+		content["*/*"] = media{(*written)(anything())}
 	default:
-		content[jsonType] = media{anything()}
+		content[jsonType] = media{(*written)(anything())}
 	}
 	op.Body = &requestBody{Required: in != nil && !r.Handle.IsOptional(), Content: content}
 	op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
@@ -210,7 +257,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	case out == nil:
 		op.Responses["default"] = response{
 			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
-			Content:     map[string]media{jsonType: {anything()}}}
+			Content:     map[string]media{jsonType: {(*written)(anything())}}}
 		return nil
 	}
 	answer := response{Description: http.StatusText(r.Handle.Status())}
@@ -225,7 +272,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		answer.Content = map[string]media{jsonType: {schema}}
+		answer.Content = map[string]media{jsonType: {(*written)(schema)}}
 	}
 	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
 	if r.Handle.MayRepeat() {

@@ -95,11 +95,17 @@ func (s *schemas) of(t reflect.Type, way direction) (*jsonschema.Schema, error) 
 	}
 }
 
+// enumerated is a text with a fixed set of values.
+type enumerated interface{ Choices() []string }
+
 // plain is the schema of a number, a string or a boolean.
 func plain(t reflect.Type) (*jsonschema.Schema, error) {
 	schema, err := jsonschema.ForType(t, nil)
 	if err != nil {
 		return nil, err
+	}
+	if e, ok := reflect.Zero(t).Interface().(enumerated); ok {
+		schema.Enum = choices(e.Choices())
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -210,6 +216,9 @@ func nullable(schema *jsonschema.Schema) *jsonschema.Schema {
 	switch {
 	case schema.Type != "":
 		schema.Types, schema.Type = []string{schema.Type, "null"}, ""
+		if schema.Enum != nil {
+			schema.Enum = append(schema.Enum, nil)
+		}
 		return schema
 	case schema.Ref != "":
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{schema, {Type: "null"}}}

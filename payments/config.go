@@ -330,3 +330,8 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}
 }
+
+// Choices lists the values, for documents.
+func (SubjectKind) Choices() []string {
+	return []string{string(SubjectUser), string(SubjectOrganization)}
+}

@@ -514,3 +514,8 @@ func (p *Payments) Runs(ctx context.Context, page capability.Page) (capability.I
 	}
 	return capability.Paged(page, list, func(r Run) []any { return []any{r.ID} }), nil
 }
+
+// Choices lists the values, for documents.
+func (RunStatus) Choices() []string {
+	return []string{string(RunRunning), string(RunSucceeded), string(RunPartial), string(RunFailed)}
+}

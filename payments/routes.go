@@ -45,15 +45,18 @@ func (p *Payments) adminRoutes(with func(...*capability.Error) []*capability.Err
 	return []capability.Route{
 		{Method: "GET", Path: "/admin/catalog", Guard: scope("catalog:read"), Summary: "The catalog.", Handle: capability.JSON(200, p.adminCatalog)},
 		{Method: "GET", Path: "/admin/purchases", Guard: scope("purchases:read"), Summary: "List purchases, newest first.",
-			Refusals: []*capability.Error{ErrSubjectKind}, Handle: capability.List(p.adminPurchases)},
+			Refusals: []*capability.Error{ErrSubjectKind}, Query: purchaseFilters,
+			Handle: capability.List(p.adminPurchases)},
 		{Method: "GET", Path: "/admin/subscriptions", Guard: scope("subscriptions:read"), Summary: "List subscriptions with what they pay, newest first.",
-			Refusals: []*capability.Error{ErrSubjectKind}, Handle: capability.List(p.adminSubscriptions)},
+			Refusals: []*capability.Error{ErrSubjectKind}, Query: purchaseFilters,
+			Handle: capability.List(p.adminSubscriptions)},
 		{Method: "GET", Path: "/admin/entitlements", Guard: scope("entitlements:read"), Summary: "List subjects with what they are entitled to.",
 			Handle: capability.List(p.adminEntitlements)},
 		{Method: "GET", Path: "/admin/entitlements/:subjectType/:subjectId", Guard: scope("entitlements:read"), Summary: "What one subject is entitled to.",
 			Refusals: []*capability.Error{ErrSubjectKind}, Handle: capability.JSON(200, p.adminEntitlementsOf)},
 		{Method: "GET", Path: "/admin/reconcile-runs", Guard: scope("reconcile:read"), Summary: "List reconcile runs, newest first.", Handle: capability.List(p.adminRuns)},
-		{Method: "GET", Path: "/admin/discounts", Guard: scope("discounts:read"), Summary: "List discounts, newest first.", Handle: capability.List(p.adminDiscounts)},
+		{Method: "GET", Path: "/admin/discounts", Guard: scope("discounts:read"), Summary: "List discounts, newest first.", Query: []capability.Param{{Name: "rail"}},
+			Handle: capability.List(p.adminDiscounts)},
 		{Method: "POST", Path: "/admin/discounts", Guard: scope("discounts:create"), MaxBody: smallBody, Summary: "Create a discount at a rail.",
 			Refusals: with(ErrDiscountUnsupported, ErrDiscountConflict, ErrProductNotFound, ErrProductUnavailable), Handle: capability.JSON(201, p.postDiscount)},
 		{Method: "POST", Path: "/entitlements/grant", Guard: scope("entitlements:grant"), MaxBody: smallBody,
@@ -175,6 +178,9 @@ func (p *Payments) adminCatalog(c *capability.Call, _ capability.None) (Catalog,
 	}
 	return out, nil
 }
+
+var purchaseFilters = []capability.Param{{Name: "rail"}, {Name: "status", Choices: Status("").Choices()}, {Name: "productKey"},
+	{Name: "subjectType", Choices: SubjectKind("").Choices()}, {Name: "subjectId"}}
 
 func filter(c *capability.Call) (PurchaseFilter, error) {
 	f := PurchaseFilter{Rail: RailID(c.Query("rail")), Status: Status(c.Query("status")), ProductKey: c.Query("productKey"),

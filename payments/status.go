@@ -223,3 +223,8 @@ func inGrace(f Facts, l *Lifecycle, now Instant) Projection {
 	p.GrantsUntil, p.ChangesAt, p.Then = p.GraceUntil, p.GraceUntil, StatusOnHold
 	return p
 }
+
+// Choices lists the values, for documents.
+func (Status) Choices() []string {
+	return []string{string(StatusActive), string(StatusInGrace), string(StatusOnHold), string(StatusCanceled), string(StatusExpired), string(StatusNeverPaid), string(StatusRefunded), string(StatusRevoked), string(StatusPaused)}
+}

@@ -243,3 +243,38 @@ const (
 	DurationForever   DiscountDuration = "forever"
 	DurationRepeating DiscountDuration = "repeating"
 )
+
+// Choices lists the values, for documents.
+func (StoreEnvironment) Choices() []string {
+	return []string{string(EnvironmentProduction), string(EnvironmentSandbox), string(EnvironmentOther)}
+}
+
+// Choices lists the values, for documents.
+func (ProductKind) Choices() []string {
+	return []string{string(KindSubscription), string(KindOneTime), string(KindConsumable)}
+}
+
+// Choices lists the values, for documents.
+func (Ownership) Choices() []string {
+	return []string{string(OwnershipPurchased), string(OwnershipFamilyShared)}
+}
+
+// Choices lists the values, for documents.
+func (PeriodType) Choices() []string {
+	return []string{string(PeriodNormal), string(PeriodIntro), string(PeriodTrial), string(PeriodPromo)}
+}
+
+// Choices lists the values, for documents.
+func (State) Choices() []string {
+	return []string{string(StateActive), string(StatePending), string(StateGrace), string(StateHold), string(StatePaused), string(StateEnded), string(StateAbandoned)}
+}
+
+// Choices lists the values, for documents.
+func (DiscountKind) Choices() []string {
+	return []string{string(DiscountPercentage), string(DiscountFixed)}
+}
+
+// Choices lists the values, for documents.
+func (DiscountDuration) Choices() []string {
+	return []string{string(DurationOnce), string(DurationForever), string(DurationRepeating)}
+}

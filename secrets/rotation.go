@@ -485,3 +485,6 @@ func (s Secret) due(stored Stored, last []Rotation) time.Time {
 	}
 	return due
 }
+
+// Choices lists the values, for documents.
+func (Status) Choices() []string { return []string{string(Started), string(Succeeded), string(Failed)} }

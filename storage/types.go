@@ -274,3 +274,14 @@ type Content struct {
 	Object
 	io.ReadCloser
 }
+
+// Choices lists the values, for documents.
+func (Visibility) Choices() []string {
+	return []string{string(VisibilityPrivate), string(VisibilityPublic)}
+}
+
+// Choices lists the values, for documents.
+func (State) Choices() []string { return []string{string(StatePending), string(StateReady)} }
+
+// Choices lists the values, for documents.
+func (Mode) Choices() []string { return []string{string(ModeSingle), string(ModeMultipart)} }

@@ -312,3 +312,29 @@ type Answer struct {
 	// Actor is who replied, by default the caller of the request in the context.
 	Actor string
 }
+
+// Choices lists the values, for documents.
+func (Priority) Choices() []string {
+	return []string{string(PriorityUrgent), string(PriorityNormal), string(PriorityLow)}
+}
+
+// Choices lists the values, for documents.
+func (Sentiment) Choices() []string {
+	return []string{string(SentimentAngry), string(SentimentFrustrated), string(SentimentNeutral), string(SentimentPositive)}
+}
+
+// Choices lists the values, for documents.
+func (Direction) Choices() []string {
+	return []string{string(DirectionInbound), string(DirectionOutbound)}
+}
+
+// Choices lists the values, for documents.
+func (Channel) Choices() []string { return []string{string(ChannelEmail), string(ChannelApp)} }
+
+// Choices lists the values, for documents.
+func (State) Choices() []string { return []string{string(StateOpen), string(StateArchived)} }
+
+// Choices lists the values, for documents.
+func (Classifier) Choices() []string {
+	return []string{string(ClassifierNone), string(ClassifierModel), string(ClassifierFallback), string(ClassifierStaff)}
+}

@@ -292,3 +292,16 @@ type Skipped struct {
 type Visit struct {
 	AppVersion, SessionID string
 }
+
+// Choices lists the values, for documents.
+func (State) Choices() []string {
+	return []string{string(StateInvited), string(StateAccepted), string(StateOptedIn), string(StateLapsed), string(StateRemoved), string(StateWithdrawn)}
+}
+
+// Choices lists the values, for documents.
+func (Status) Choices() []string { return []string{string(StatusOpen), string(StatusClosed)} }
+
+// Choices lists the values, for documents.
+func (Presence) Choices() []string {
+	return []string{string(PresenceUnreachable), string(PresenceNeverLinked), string(PresenceActive), string(PresenceInactive)}
+}

@@ -213,3 +213,11 @@ func (c Config) engine() string {
 	}
 	return c.Engine.Name()
 }
+
+// Choices lists the values, for documents.
+func (Metric) Choices() []string {
+	return []string{string(MetricCosine), string(MetricDot), string(MetricEuclidean)}
+}
+
+// Choices lists the values, for documents.
+func (Scope) Choices() []string { return []string{string(ScopeOwner), string(ScopeShared)} }

@@ -129,3 +129,13 @@ type Answer struct {
 	Exact  bool  `json:"exact"`
 	TookMS int64 `json:"tookMs"`
 }
+
+// Choices lists the values, for documents.
+func (Mode) Choices() []string {
+	return []string{string(ModeVector), string(ModeText), string(ModeHybrid)}
+}
+
+// Choices lists the values, for documents.
+func (Precision) Choices() []string {
+	return []string{string(PrecisionDefault), string(PrecisionExact)}
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
+	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
 	"github.com/kitbackend/kit/internal/seal"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/pubsub"

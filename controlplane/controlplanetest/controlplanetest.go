@@ -16,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/client"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/mount"
+	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/kv"

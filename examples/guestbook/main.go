@@ -1,18 +1,18 @@
 // Guestbook composes a capability of the application's own next to the kit's.
 //
-//	go run ./examples/guestbook
+//	go run ./examples/guestbook serve
+//	go run ./examples/guestbook doctor
 //	curl -c jar 'http://localhost:8080/__kit/dev-login?user=ada'
 //	curl http://localhost:8080/guestbook/entries
 package main
 
 import (
 	"log"
-	"net/http"
-	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/kitcmd"
 )
 
 func main() {
@@ -20,8 +20,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: "localhost:8080", Handler: k, ReadHeaderTimeout: 10 * time.Second}
-	log.Fatal(server.ListenAndServe())
+	kitcmd.Main(k)
 }
 
 func options() []kit.Option {

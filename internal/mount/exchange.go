@@ -2,10 +2,12 @@ package mount
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,10 +33,15 @@ type row struct {
 	entry  Entry
 	name   string // span name
 	action string // audit action of a control-plane row
+	labels context.Context
+	tally  tally
 }
 
 func newRow(m *Mount, e Entry) *row {
-	return &row{m: m, entry: e, name: "HTTP " + e.Route.Method + " " + e.Route.Path, action: Action(e)}
+	r := &row{m: m, entry: e, name: "HTTP " + e.Route.Method + " " + e.Route.Path, action: Action(e)}
+	r.labels = r.labelled()
+	m.counts.rows = append(m.counts.rows, r)
+	return r
 }
 
 // Action names a control-plane call in the audit trail: the capability's
@@ -50,6 +57,8 @@ func Action(e Entry) string {
 }
 
 func (row *row) serve(c echo.Context) error {
+	pprof.SetGoroutineLabels(row.labels)
+	defer pprof.SetGoroutineLabels(c.Request().Context())
 	x := newExchange(row.m, row, c)
 	defer x.finish()
 	x.harden()

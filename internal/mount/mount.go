@@ -79,6 +79,7 @@ type Mount struct {
 	tracer   trace.Tracer
 	duration metric.Float64Histogram
 	refusals metric.Int64Counter
+	counts   counters
 	// paths find a request that the application's router hands on at another mount
 	// path than the base URL's.
 	paths                       *Owned

@@ -63,6 +63,7 @@ func (x *exchange) observe() {
 	if x.refusal != nil {
 		code = x.refusal.Code
 	}
+	x.m.counts.add(x.row, x.w.Status, took, code)
 	if x.span.IsRecording() {
 		x.span.SetAttributes(x.attributes(code)...)
 		if x.w.Status >= 500 {

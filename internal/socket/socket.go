@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/rate"
@@ -79,6 +81,7 @@ type Group struct {
 	mu     sync.Mutex
 	users  map[string][]*Conn // oldest first
 	open   int
+	meter  metric.Int64UpDownCounter // the same over all groups of the process
 	closed bool
 	cut    bool           // nobody waits for peers any more
 	wg     sync.WaitGroup // every goroutine of every connection
@@ -95,8 +98,13 @@ func NewGroup(o Options) *Group {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	meter, err := otel.Meter("github.com/kitbackend/kit").Int64UpDownCounter("kit.sockets.open",
+		metric.WithDescription("Sockets that are open on this node."))
+	if err != nil {
+		otel.Handle(err)
+	}
 	return &Group{
-		o: o, limiter: rate.New(framesPerSecond, time.Now), users: make(map[string][]*Conn),
+		o: o, meter: meter, limiter: rate.New(framesPerSecond, time.Now), users: make(map[string][]*Conn),
 		upgrader: websocket.Upgrader{
 			Subprotocols:    []string{Protocol},
 			ReadBufferSize:  1 << 10,
@@ -188,6 +196,7 @@ func (g *Group) reserve() error {
 		return capability.ErrUnavailable.Saying("This node takes no more sockets. Try again.")
 	}
 	g.open++
+	g.meter.Add(context.Background(), 1)
 	g.wg.Add(1)
 	return nil
 }
@@ -196,6 +205,7 @@ func (g *Group) release() {
 	g.mu.Lock()
 	g.open--
 	g.mu.Unlock()
+	g.meter.Add(context.Background(), -1)
 	g.wg.Done()
 }
 

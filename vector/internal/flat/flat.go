@@ -58,7 +58,7 @@ type block struct {
 	columns   [][]cell
 	codes     []uint64
 	factors   factors
-	packed    []byte    // the codes in whole groups; see pack
+	packed    []byte // the codes in whole groups; see pack
 }
 
 // Set is a growing set of vectors. It is safe for concurrent use.

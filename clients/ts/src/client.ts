@@ -1,0 +1,220 @@
+import { Credential, type Credentials } from "./credential.js"
+import { KitError } from "./error.js"
+import { Presence, type PresenceEvent } from "./presence.js"
+import type { paths } from "./schema.js"
+import { Session, type SessionEvents } from "./session.js"
+import type { SocketState } from "./socket.js"
+import { Upload, type UploadOptions } from "./upload.js"
+
+export type { Credentials, Tokens } from "./credential.js"
+
+type Method = "get" | "post" | "put" | "patch" | "delete"
+
+/** The paths that take a method. */
+export type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths]
+
+type Operation<M extends Method, P extends keyof paths> = NonNullable<paths[P][M]>
+type Json<T> = T extends { content: { "application/json": infer B } } ? B : never
+type Answers<O> = O extends { responses: infer R } ? R : never
+type Success<R> = { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : S extends 204 ? void : never }[keyof R]
+
+/** What a call returns; unknown where the document does not say. */
+export type Output<M extends Method, P extends keyof paths> =
+  [Success<Answers<Operation<M, P>>>] extends [never] ? unknown : Success<Answers<Operation<M, P>>>
+
+/** What a call sends. */
+export type Body<M extends Method, P extends keyof paths> =
+  Operation<M, P> extends { requestBody?: infer B } ? Json<NonNullable<B>> : never
+
+type Parameters<O> = O extends { parameters: infer R } ? R : never
+type Member<T, K extends string> = T extends { [N in K]?: infer V } ? NonNullable<V> : never
+
+/** The query parameters of a call. */
+export type Query<M extends Method, P extends keyof paths> = Member<Parameters<Operation<M, P>>, "query">
+
+interface Common {
+  /** Sent as Idempotency-Key. true draws one, so that the client may repeat the call after a lost answer. */
+  idempotencyKey?: string | true
+  headers?: Record<string, string>
+  signal?: AbortSignal
+}
+
+type Needs<K extends string, V> = [V] extends [never] ? { [N in K]?: never } : { [N in K]: V }
+type May<K extends string, V> = [V] extends [never] ? { [N in K]?: never } : { [N in K]?: V }
+
+/** The rest of a call: path parameters are required where the path has them. */
+export type Options<M extends Method, P extends keyof paths> = Common &
+  Needs<"path", Member<Parameters<Operation<M, P>>, "path">> &
+  May<"query", Query<M, P>>
+
+type Arguments<M extends Method, P extends keyof paths> = Record<never, never> extends Options<M, P>
+  ? [options?: Options<M, P>]
+  : [options: Options<M, P>]
+
+type BodyArguments<M extends Method, P extends keyof paths> = [Body<M, P>] extends [never]
+  ? [body?: unknown, ...rest: Arguments<M, P>]
+  : [body: Body<M, P>, ...rest: Arguments<M, P>]
+
+/** The paths of lists. */
+export type ListPath = { [P in PathOf<"get">]: Output<"get", P> extends { items: unknown[]; nextCursor: unknown } ? P : never }[PathOf<"get">]
+
+/** One item of a list. */
+export type Item<P extends ListPath> = Output<"get", P> extends { items: (infer T)[] } ? T : never
+
+export interface ClientOptions {
+  /** Where the kit is, such as "https://example.com/api"; the page's origin by default. */
+  baseUrl?: string
+  /**
+   * How calls prove the user: "cookie" for pages of the kit's own origin or of a
+   * trusted one, or tokens that the client keeps and renews.
+   */
+  credentials?: Credentials
+  /** How often what may be repeated is repeated, by default 2. */
+  retries?: number
+  fetch?: typeof fetch
+  webSocket?: typeof WebSocket
+}
+
+interface Untyped extends Common {
+  path?: Record<string, unknown> | undefined
+  query?: Record<string, unknown> | undefined
+}
+
+/** A typed client of one kit as one user. */
+export class Client {
+  readonly baseUrl: string
+  readonly credential: Credential
+  readonly fetch: typeof fetch
+  readonly WebSocket: typeof WebSocket
+  private readonly retries: number
+
+  constructor(options: ClientOptions = {}) {
+    this.baseUrl = (options.baseUrl ?? globalThis.location?.origin ?? "").replace(/\/+$/, "")
+    this.fetch = options.fetch ?? ((...given) => globalThis.fetch(...given))
+    this.WebSocket = options.webSocket ?? globalThis.WebSocket
+    this.retries = options.retries ?? 2
+    this.credential = new Credential(this.baseUrl, options.credentials ?? "cookie", this.fetch)
+  }
+
+  get<P extends PathOf<"get">>(path: P, ...[options]: Arguments<"get", P>): Promise<Output<"get", P>> {
+    return this.call("GET", path, undefined, options as Untyped) as Promise<Output<"get", P>>
+  }
+
+  post<P extends PathOf<"post">>(path: P, ...[body, options]: BodyArguments<"post", P>): Promise<Output<"post", P>> {
+    return this.call("POST", path, body, options as Untyped) as Promise<Output<"post", P>>
+  }
+
+  put<P extends PathOf<"put">>(path: P, ...[body, options]: BodyArguments<"put", P>): Promise<Output<"put", P>> {
+    return this.call("PUT", path, body, options as Untyped) as Promise<Output<"put", P>>
+  }
+
+  patch<P extends PathOf<"patch">>(path: P, ...[body, options]: BodyArguments<"patch", P>): Promise<Output<"patch", P>> {
+    return this.call("PATCH", path, body, options as Untyped) as Promise<Output<"patch", P>>
+  }
+
+  delete<P extends PathOf<"delete">>(path: P, ...[options]: Arguments<"delete", P>): Promise<Output<"delete", P>> {
+    return this.call("DELETE", path, undefined, options as Untyped) as Promise<Output<"delete", P>>
+  }
+
+  /** Reads a list to its end, page by page. */
+  async *list<P extends ListPath>(path: P, ...[options]: Arguments<"get", P>): AsyncGenerator<Item<P>, void, undefined> {
+    const given = (options ?? {}) as Untyped
+    for (let cursor: string | undefined; ; ) {
+      const query = cursor === undefined ? given.query : { ...given.query, cursor }
+      const page = (await this.call("GET", path, undefined, { ...given, query })) as { items: Item<P>[]; nextCursor: string | null }
+      yield* page.items
+      if (page.nextCursor === null) return
+      cursor = page.nextCursor
+    }
+  }
+
+  /** Follows a game session; the line comes back by itself. */
+  session(id: string, events: SessionEvents): Session {
+    return new Session(this, id, events)
+  }
+
+  /** Listens to matches, invites and friends. */
+  presence(onEvent: (event: PresenceEvent) => void, onState?: (state: SocketState) => void): Presence {
+    return new Presence(this, onEvent, onState)
+  }
+
+  /** Uploads a file, in parts where it is large; options.id takes an upload up again. */
+  upload(file: Blob, options: UploadOptions = {}): Upload {
+    return new Upload(this, file, options)
+  }
+
+  /** Calls a path by its template, without types. */
+  async call(method: string, template: string, body?: unknown, options: Untyped = {}): Promise<unknown> {
+    const url = this.baseUrl + expand(template, options.path) + search(options.query)
+    const key = options.idempotencyKey === true ? crypto.randomUUID() : options.idempotencyKey
+    const repeatable = method === "GET" || key !== undefined
+    let renewed = false
+    for (let attempt = 0; ; attempt++) {
+      const headers = new Headers(options.headers)
+      if (body !== undefined) headers.set("Content-Type", "application/json")
+      if (key !== undefined) headers.set("Idempotency-Key", key)
+      let failure: KitError
+      const proof = await this.credential.prove(headers, method)
+      try {
+        const answer = await this.fetch(url, {
+          method, headers, credentials: this.credential.mode,
+          ...(body !== undefined && { body: JSON.stringify(body) }),
+          ...(options.signal && { signal: options.signal }),
+        })
+        if (answer.ok) return await content(answer)
+        failure = await KitError.of(answer)
+      } catch (cause) {
+        if (options.signal?.aborted) throw cause
+        failure = cause instanceof KitError ? cause : KitError.network(cause)
+      }
+      if (failure.code === "auth/unauthenticated" && !renewed) {
+        renewed = true
+        if (await this.credential.renew(proof)) continue
+      }
+      if (!repeatable || !failure.temporary || attempt >= this.retries) throw failure
+      await pause(failure.retryAfterMs ?? 200 * 2 ** attempt * (0.5 + Math.random()), options.signal)
+    }
+  }
+
+  /** Opens a socket of the kit; in a page with the token among its protocols. */
+  async open(path: string): Promise<WebSocket> {
+    const token = await this.credential.token()
+    return new this.WebSocket(this.baseUrl.replace(/^http/, "ws") + path, token ? ["kit.v1", "kit.bearer." + token] : ["kit.v1"])
+  }
+}
+
+export const createClient = (options: ClientOptions = {}): Client => new Client(options)
+
+async function content(answer: Response): Promise<unknown> {
+  if (answer.status === 204) return undefined
+  const text = await answer.text()
+  if (!/^application\/([a-z.+-]+\+)?json\b/.test(answer.headers.get("Content-Type") ?? "")) return text
+  return text === "" ? undefined : JSON.parse(text)
+}
+
+// expand fills the parameters of a path in.
+export function expand(template: string, values: Record<string, unknown> = {}): string {
+  return template.replace(/\{([^}]+)\}/g, (_, name: string) => {
+    const value = values[name]
+    if (value === undefined || value === "") throw new TypeError(`${template} needs ${name}`)
+    const text = String(value)
+    return name === "rest" ? text.split("/").map(encodeURIComponent).join("/") : encodeURIComponent(text)
+  })
+}
+
+function search(query: Record<string, unknown> = {}): string {
+  const list = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== null) list.set(name, String(value))
+  const text = list.toString()
+  return text && "?" + text
+}
+
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason)
+    const timer = setTimeout(() => { signal?.removeEventListener("abort", stop); resolve() }, ms)
+    const stop = () => { clearTimeout(timer); reject(signal?.reason) }
+    signal?.addEventListener("abort", stop, { once: true })
+  })
+}
+

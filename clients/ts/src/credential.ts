@@ -1,0 +1,100 @@
+/** What a program keeps that holds the tokens itself. */
+export interface Tokens {
+  accessToken: string
+  /** Left out where the refresh token is in a cookie. */
+  refreshToken?: string
+}
+
+/**
+ * "cookie": the session's cookies prove. Tokens: the access token proves, and is
+ * renewed by the refresh token, or by its cookie where there is none. With
+ * renew the application gets new ones itself; undefined gives up.
+ */
+export type Credentials =
+  | "cookie"
+  | (Tokens & {
+      /** Called with each new pair; keep it where the next start finds it. */
+      onRenewed?: (tokens: Tokens) => void
+      renew?: () => Promise<Tokens | undefined>
+    })
+
+/** Proves who calls, and renews the proof once for all that wait for it. */
+export class Credential {
+  private renewing: Promise<boolean> | undefined
+
+  constructor(
+    private readonly baseUrl: string,
+    private readonly given: Credentials,
+    private readonly fetch: typeof globalThis.fetch,
+  ) {}
+
+  /** What fetch does with cookies. */
+  get mode(): RequestCredentials {
+    if (this.given !== "cookie") return "omit"
+    return "include"
+  }
+
+  /** The access token, undefined where cookies prove. */
+  async token(): Promise<string | undefined> {
+    return this.given === "cookie" ? undefined : this.given.accessToken
+  }
+
+  /** Puts the proof on a request and returns which one it was. */
+  async prove(headers: Headers, method: string): Promise<string | undefined> {
+    const token = await this.token()
+    if (token !== undefined) headers.set("Authorization", "Bearer " + token)
+    else if (method !== "GET" && method !== "HEAD") {
+      const csrf = csrfToken()
+      if (csrf) headers.set("X-CSRF-Token", csrf)
+    }
+    return token
+  }
+
+  /** Replaces a refused proof; false where there is nothing to replace it with. */
+  renew(refused: string | undefined): Promise<boolean> {
+    if (this.given === "cookie") return Promise.resolve(false)
+    if (this.given.accessToken !== refused) return Promise.resolve(true) // somebody else did
+    this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined })
+    return this.renewing
+  }
+
+  // locked lets one tab of a browser renew at a time: the cookie is of all.
+  private locked(rotate: () => Promise<boolean>): Promise<boolean> {
+    const locks = globalThis.navigator?.locks
+    if (!locks || this.given === "cookie" || this.given.refreshToken !== undefined) return rotate()
+    return locks.request("kit-renew " + this.baseUrl, rotate) as unknown as Promise<boolean>
+  }
+
+  private async rotate(): Promise<boolean> {
+    const kept = this.given
+    if (kept === "cookie") return false
+    let next: Tokens | undefined
+    if (kept.renew) next = await kept.renew().catch(() => undefined)
+    else {
+      const headers: Record<string, string> = {}
+      const csrf = csrfToken()
+      if (csrf) headers["X-CSRF-Token"] = csrf
+      if (kept.refreshToken !== undefined) headers["Content-Type"] = "application/json"
+      const answer = await this.fetch(this.baseUrl + "/auth/token/rotate", {
+        method: "POST", headers, credentials: kept.refreshToken === undefined ? "include" : "omit",
+        ...(kept.refreshToken !== undefined && { body: JSON.stringify({ refreshToken: kept.refreshToken }) }),
+      }).catch(() => undefined)
+      if (answer?.ok) next = (await answer.json()) as Tokens
+    }
+    if (!next) return false
+    kept.accessToken = next.accessToken
+    if (next.refreshToken !== undefined) kept.refreshToken = next.refreshToken
+    kept.onRenewed?.({ accessToken: kept.accessToken, ...(kept.refreshToken !== undefined && { refreshToken: kept.refreshToken }) })
+    return true
+  }
+}
+
+// csrfToken is in a cookie that the page may read; its prefix depends on https.
+function csrfToken(): string | undefined {
+  const all = globalThis.document?.cookie ?? ""
+  for (const pair of all.split("; ")) {
+    const at = pair.indexOf("=")
+    if (/^(__Host-|__Secure-)?kit_csrf$/.test(pair.slice(0, at))) return decodeURIComponent(pair.slice(at + 1))
+  }
+  return undefined
+}

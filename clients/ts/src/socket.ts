@@ -1,0 +1,118 @@
+import type { Client } from "./client.js"
+
+/** What the line of a socket is doing. */
+export type SocketState = "open" | "lost" | "ended"
+
+interface Frame { type: string; [member: string]: unknown }
+
+const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
+
+// The silence after which the server is asked for a sign of life, and how long
+// it has for one, in milliseconds.
+const quiet = 20_000
+const patience = 5_000
+
+/** A WebSocket that comes back until it is stopped or the server ends it. */
+export class Socket {
+  private ws: WebSocket | undefined
+  private backoff = 250
+  private stopped = false
+  private waiting: ReturnType<typeof setTimeout> | undefined
+  private silence: ReturnType<typeof setTimeout> | undefined
+  private token: string | undefined
+
+  constructor(
+    private readonly client: Client,
+    private readonly path: string,
+    private readonly onFrame: (frame: Frame) => void,
+    private readonly onState: (state: SocketState, code?: number) => void,
+  ) {
+    globalThis.addEventListener?.("online", this.wake)
+    globalThis.addEventListener?.("offline", this.cut)
+    void this.connect()
+  }
+
+  send(frame: object): void {
+    if (this.ws?.readyState === 1) this.ws.send(JSON.stringify(frame))
+  }
+
+  stop(): void {
+    this.stopped = true
+    clearTimeout(this.waiting)
+    clearTimeout(this.silence)
+    globalThis.removeEventListener?.("online", this.wake)
+    globalThis.removeEventListener?.("offline", this.cut)
+    this.detach()
+  }
+
+  private readonly wake = () => {
+    if (this.waiting === undefined) return
+    clearTimeout(this.waiting)
+    void this.connect()
+  }
+
+  private readonly cut = () => { if (!this.stopped && this.waiting === undefined) this.lost() }
+
+  private async connect(): Promise<void> {
+    this.waiting = undefined
+    this.token = await this.client.credential.token()
+    const ws = await this.client.open(this.path)
+    if (this.stopped) return ws.close()
+    this.ws = ws
+    let opened = false
+    ws.onopen = () => { opened = true; this.backoff = 250; this.heard(); this.onState("open") }
+    ws.onmessage = ({ data }) => {
+      this.heard()
+      const frame = JSON.parse(String(data)) as Frame
+      if (frame.type === "ping") this.send({ type: "pong" })
+      else if (frame.type !== "pong") this.onFrame(frame)
+    }
+    ws.onclose = (event) => void this.closed(event.code, event.reason, opened)
+    this.heard()
+  }
+
+  // heard puts off the moment at which silence means that the line is dead.
+  private heard(): void {
+    clearTimeout(this.silence)
+    this.silence = setTimeout(() => {
+      this.send({ type: "ping" })
+      this.silence = setTimeout(() => this.lost(), patience)
+    }, quiet)
+  }
+
+  // lost gives a dead line up at once: its own end would come in minutes.
+  private lost(): void {
+    this.detach()
+    void this.closed(0, "", true)
+  }
+
+  private detach(): void {
+    const ws = this.ws
+    if (!ws) return
+    ws.onopen = ws.onmessage = ws.onclose = null
+    ws.close()
+  }
+
+  private async closed(reason: number, text: string, opened: boolean): Promise<void> {
+    clearTimeout(this.silence)
+    if (this.stopped) return
+    if (reason === code.ended || reason === code.notMember || reason === code.superseded) {
+      this.stop()
+      this.onState("ended", reason)
+      return
+    }
+    this.onState("lost", reason)
+    let wait = this.backoff * (0.5 + Math.random())
+    this.backoff = Math.min(this.backoff * 2, 15_000)
+    if (reason === code.restart || reason === code.later) {
+      try { wait = (JSON.parse(text) as { retryAfterMs: number }).retryAfterMs } catch { /* the reason is optional */ }
+    }
+    this.waiting = setTimeout(() => void this.again(reason === code.unauthenticated || !opened), wait)
+  }
+
+  // A page cannot see why a handshake was refused: the token may have ended.
+  private async again(doubtful: boolean): Promise<void> {
+    if (doubtful && this.token !== undefined) await this.client.credential.renew(this.token)
+    if (!this.stopped) await this.connect()
+  }
+}

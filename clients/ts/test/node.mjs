@@ -1,0 +1,29 @@
+// node.mjs DIST BASE: the stories in Node.
+import { pathToFileURL } from "node:url"
+import { stories } from "./story.js"
+
+const [dist, base] = process.argv.slice(2)
+const kit = await import(pathToFileURL(dist + "/index.js"))
+for (const [name, story] of Object.entries(stories)) {
+  try {
+    await story(kit, base)
+  } catch (error) {
+    console.error(name, error)
+    process.exit(1)
+  }
+}
+
+// The refresh token that a program keeps is rotated when the token has ended.
+const login = await fetch(base + "/__kit/dev-login?user=native")
+const cookie = login.headers.getSetCookie().find((c) => c.includes("kit_refresh"))
+const renewed = []
+const credentials = { accessToken: (await login.json()).accessToken, refreshToken: cookie.split(";")[0].split("=")[1], onRenewed: (t) => renewed.push(t) }
+const native = kit.createClient({ baseUrl: base, credentials })
+await fetch(base + "/test/expire", { method: "POST" })
+const both = await Promise.all([native.get("/ledger/{currency}", { path: { currency: "coins" } }), native.get("/auth/devices")])
+if (!both[0].currency || renewed.length !== 1 || !renewed[0].refreshToken) {
+  console.error("renewed", renewed, both)
+  process.exit(1)
+}
+console.log("done")
+process.exit(0)

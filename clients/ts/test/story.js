@@ -1,0 +1,101 @@
+// What the typed client does against a running quickstart, in Node and in a
+// browser alike. Each story throws where something is not as it should be.
+
+const must = (ok, what) => { if (!ok) throw new Error(what) }
+
+/** Signs in as anybody, and again when the token has ended. */
+export async function signIn({ createClient }, base, name) {
+  const enter = async () => {
+    const answer = await fetch(`${base}/__kit/dev-login?user=${name}`, { credentials: "omit" })
+    const { accessToken } = await answer.json()
+    return { accessToken }
+  }
+  return createClient({ baseUrl: base, credentials: { ...(await enter()), renew: enter } })
+}
+
+/** Two players meet in the queue and play to the end. */
+export async function play(kit, base) {
+  const players = await Promise.all(["player1", "player2"].map((name) => signIn(kit, base, name)))
+  const ends = players.map(async (player, seat) => {
+    let found
+    const met = new Promise((resolve) => { found = resolve })
+    const presence = player.presence((event) => { if (event.type === "match_found") found(event.sessionId) })
+    await player.post("/matchmaking/games/{game}/queue", {}, { path: { game: "duel" } })
+    const id = await met
+    presence.stop()
+    return new Promise((resolve, reject) => {
+      let acting = -1
+      const session = player.session(id, {
+        onView: async (view) => {
+          if (view.phase !== "active" || view.version === acting || view.players[view.state.turn] !== view.you) return
+          acting = view.version
+          try { await session.act({ take: Math.min(3, view.state.stones) }) } catch (error) { reject(error) }
+        },
+        onEnd: (end) => { session.stop(); resolve({ end, view: session.view, seat }) },
+        onError: reject,
+      })
+    })
+  })
+  for (const { end, view } of await Promise.all(ends)) {
+    must(end.phase === "resolved", "the match ended as " + end.phase)
+    must(view.state.stones === 0 && end.result, "the last view is not the end")
+  }
+}
+
+/** Buys at a scripted store, and sees what it unlocks. */
+export async function buy(kit, base) {
+  const client = await signIn(kit, base, "buyer")
+  const bought = await fetch(base + "/buy", { method: "POST", body: new URLSearchParams({ user: "buyer" }), credentials: "omit" })
+  must(bought.status === 204, "the store did not sell")
+  for (let tries = 0; ; tries++) {
+    const list = JSON.stringify(await client.get("/payments/entitlements"))
+    if (/"key":"pro"[^}]*"active":true/.test(list)) return
+    must(tries < 100, "nothing was unlocked: " + list)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+/** Uploads a file whose connection is cut, and again from where another left it. */
+export async function upload(kit, base) {
+  const client = await signIn(kit, base, "uploader")
+  const bytes = new Uint8Array(11 << 20).map((_, i) => i % 251)
+  const file = new Blob([bytes], { type: "video/mp4" })
+  let last = 0
+  const first = client.upload(file, { path: "film.mp4", onProgress: (sent, size) => { must(sent <= size, "sent more than there is"); last = sent } })
+  const object = await first.run()
+  must(object?.state === "ready" && object.size === bytes.length, "the upload is not whole: " + JSON.stringify(object))
+  must(last === bytes.length, "the progress ended at " + last)
+
+  const left = client.upload(file, { path: "again.mp4", atOnce: 1, onProgress: (sent) => { if (sent > 0) left.pause() } })
+  must((await left.run()) === undefined && left.state === "paused", "it was not paused")
+  const resumed = client.upload(file, { id: left.id })
+  must((await resumed.run())?.state === "ready", "it was not taken up again")
+  const paths = []
+  for (const { path } of (await client.get("/storage", { query: { prefix: "" } })).items) paths.push(path)
+  must(paths.includes("film.mp4") && paths.includes("again.mp4"), "the list lacks one: " + paths)
+}
+
+/** Refusals have a code; lists are read to their end; a key counts once. */
+export async function calls(kit, base) {
+  const client = await signIn(kit, base, "caller")
+  const refused = await client.get("/ledger/{currency}", { path: { currency: "pounds" } }).catch((error) => error)
+  must(refused instanceof kit.KitError && refused.code === "ledger/currency_not_found" && refused.status === 404 && refused.requestId,
+    "the refusal is " + JSON.stringify(refused))
+  const made = []
+  const idempotencyKey = "client-" + Math.random()
+  for (let i = 0; i < 2; i++)
+    made.push(await client.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey }))
+  must(made[0].id === made[1].id, "one key made two sessions")
+  for (const name of ["one", "two", "three"]) {
+    const friend = await signIn(kit, base, "friend-" + name)
+    await friend.post("/matchmaking/friends/{userId}/request", undefined, { path: { userId: "caller" } })
+    await client.post("/matchmaking/friends/{userId}/accept", undefined, { path: { userId: "friend-" + name } })
+  }
+  let friends = 0
+  for await (const friend of client.list("/matchmaking/friends", { query: { limit: 2 } })) friends += friend ? 1 : 0
+  must(friends === 3, "the list has " + friends)
+  const nowhere = kit.createClient({ baseUrl: "http://127.0.0.1:9", retries: 0, credentials: { accessToken: "" } })
+  must((await nowhere.get("/health").catch((error) => error)).code === "network", "no answer is no KitError")
+}
+
+export const stories = { calls, play, buy, upload }

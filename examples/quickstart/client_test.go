@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/browsertest"
+)
+
+const clientFolder = "../../clients/ts"
+
+// buildClient compiles the typed client and returns the folder of its modules.
+func buildClient(t *testing.T) string {
+	t.Helper()
+	npm := os.Getenv("KIT_TEST_CLIENTS")
+	if npm == "" {
+		t.Skip("KIT_TEST_CLIENTS names no folder with node_modules that has typescript")
+	}
+	out := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(out, "package.json"), []byte(`{"type": "module"}`), 0o600))
+	tsc := exec.CommandContext(t.Context(), filepath.Join(npm, "node_modules/.bin/tsc"), "-p", clientFolder, "--outDir", out)
+	if text, err := tsc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
+// startClientSite serves the quickstart and the client's modules. The first
+// bytes of every upload's first part are read, then the line is cut. A POST of
+// /test/expire moves the clock past the life of every access token.
+func startClientSite(t *testing.T, dist string) string {
+	t.Helper()
+	db, err := database.OpenMemory()
+	check(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	var ahead atomic.Int64
+	var handler http.Handler
+	var cuts atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/test/expire":
+			ahead.Add(int64(20 * time.Minute))
+		case r.Method == http.MethodPut && cuts.Add(1)%5 == 1:
+			_, _ = io.CopyN(io.Discard, r.Body, 64<<10)
+			panic(http.ErrAbortHandler)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	base := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+	rails := stores()
+	k, err := compose(db, nil, base, slog.New(slog.DiscardHandler), rails,
+		kit.WithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
+	check(t, err)
+	check(t, rails.Connect(t.Context(), k))
+	files := http.StripPrefix("/client/", http.FileServerFS(os.DirFS(dist)))
+	tests := http.StripPrefix("/client/test/", http.FileServerFS(os.DirFS(clientFolder+"/test")))
+	paths := http.NewServeMux()
+	paths.Handle("POST /buy", buy(k, rails))
+	paths.Handle("GET /client/", files)
+	paths.Handle("GET /client/test/", tests)
+	paths.Handle("/", site(k))
+	handler = paths
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- k.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		check(t, <-ran)
+		check(t, k.Close(context.Background()))
+		server.Close()
+	})
+	return base
+}
+
+// TestClient compiles the typed client and lets it play a match, buy, upload over
+// a line that is cut, and outlive its access token.
+func TestClient(t *testing.T) {
+	dist := buildClient(t)
+	t.Run("Node", func(t *testing.T) { inNode(t, dist) })
+	t.Run("Browser", func(t *testing.T) { inBrowser(t, dist) })
+}
+
+func inNode(t *testing.T, dist string) {
+	t.Helper()
+	node := os.Getenv("KIT_TEST_NODE")
+	if node == "" {
+		t.Skip("KIT_TEST_NODE is not set")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	script, err := filepath.Abs(clientFolder + "/test/node.mjs")
+	check(t, err)
+	text, err := exec.CommandContext(ctx, node, "--experimental-websocket", script, dist, startClientSite(t, dist)).CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(text), "done\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// inBrowser does the same in a browser, and then lets two tabs of one user find
+// their tokens ended at once.
+func inBrowser(t *testing.T, dist string) {
+	t.Helper()
+	browser := browsertest.Start(t)
+	base := startClientSite(t, dist)
+	page := browser.Open(base + "/")
+	page.Run(`
+		const kit = await import("/client/index.js")
+		const { stories } = await import("/client/test/story.js")
+		for (const [name, story] of Object.entries(stories)) await story(kit, location.origin)
+		const answer = await fetch("/__kit/dev-login?user=tabs") // with cookies
+		window.client = kit.createClient({ credentials: { accessToken: (await answer.json()).accessToken, onRenewed: () => { window.renewed = (window.renewed ?? 0) + 1 } } })
+		await window.client.get("/auth/devices")`, nil)
+
+	other := browser.Open(base + "/")
+	other.Run(`
+		const kit = await import("/client/index.js")
+		window.client = kit.createClient({ credentials: { accessToken: "", onRenewed: () => { window.renewed = (window.renewed ?? 0) + 1 } } })
+		await window.client.get("/auth/devices")
+		await fetch("/test/expire", { method: "POST" })`, nil)
+	const thrice = `window.calls = Promise.all([1, 2, 3].map(() => window.client.get("/auth/devices")))`
+	other.Run(thrice+"; return 0", nil)
+	page.Run("await ("+thrice+")", nil)
+	other.Run("await window.calls", nil)
+	var renewed, again int
+	page.Run(`return window.renewed`, &renewed)
+	other.Run(`return window.renewed`, &again)
+	if renewed != 1 || again != 2 {
+		t.Errorf("the tabs renewed %d and %d times, want 1 and 2", renewed, again)
+	}
+
+	// Cookies alone prove too, with the CSRF token of the page.
+	page.Run(`
+		const kit = await import("/client/index.js")
+		const cookies = kit.createClient()
+		const made = await cookies.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey: true })
+		if (!made.id) throw new Error("no session")`, nil)
+}

@@ -1,0 +1,235 @@
+package kit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/jobs"
+	"github.com/kitbackend/kit/kitcmd"
+	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket/s3"
+)
+
+// The snippets of docs/*.md are taken from here and from the other examples.
+
+func composeShop(db *database.DB) (*kit.Kit, error) {
+	return kit.New(
+		kit.WithDatabase(db),
+		kit.WithEnvironment("sandbox"),
+		kit.WithAudit(audit.Config{}),
+		kit.WithEmail(email.Config{}),
+		kit.WithAuth(auth.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+	)
+}
+
+// Every fault of a composition is reported at once, with what to do.
+func Example_faults() {
+	_, err := kit.New(
+		kit.WithEnvironment("production"),
+		kit.WithBaseURL("http://example.com"),
+		kit.WithLedger(ledger.Config{}),
+	)
+	var fault *capability.Fault
+	if errors.As(err, &fault) {
+		fmt.Println(fault.Key, fault.Reason)
+	}
+	// Output: baseURL is plain http in production
+}
+
+// A hook runs inside the transaction of the change: what it writes commits with
+// the account, and its error refuses the sign-up.
+func Example_hooks() {
+	ctx := context.Background()
+	k := composing(kit.WithAuth(auth.Config{}), kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}))
+	defer k.Close(ctx)
+	k.Hooks().UserCreated.In(func(ctx context.Context, e hooks.UserCreated) error {
+		_, err := k.Ledger().Credit(ctx, ledger.Entry{UserID: e.UserID, Currency: "coins", Amount: 20, Ref: "welcome:" + e.UserID})
+		return err
+	})
+	user, err := k.Auth().CreateUser(ctx, auth.NewUser{Email: "ada@example.org"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	balance, _ := k.Ledger().Balance(ctx, user.ID, "coins")
+	fmt.Println(balance.Balance)
+	// Output: 20
+}
+
+// reports is a capability of an application's own with a durable job.
+func reports(k *kit.Kit) (capability.Capability, error) {
+	host := k.Host()
+	return capability.Capability{
+		Name: "reports", Version: "1.0.0", Database: host.DB, Prefix: "/reports", NoUserData: "reports hold sums alone",
+		Routes: capability.Mount("/reports",
+			capability.Route{Method: "POST", Path: "", Guard: capability.UserWithScope("reports:make"), Summary: "Ask for a report.",
+				Handle: capability.JSON(http.StatusAccepted, func(c *capability.Call, _ capability.None) (map[string]string, error) {
+					id, err := host.Jobs.Enqueue(c.Context(), "REPORTS_MAKE", c.Caller.UserID)
+					return map[string]string{"job": id}, err
+				})}),
+		Jobs: []jobs.Binding{{Name: "REPORTS_MAKE", Schedule: "0 6 * * *", Run: func(ctx context.Context, job jobs.Job) error {
+			host.Log.InfoContext(ctx, "made", "job", job.ID)
+			return nil
+		}}},
+	}, nil
+}
+
+func TestReportsSnippet(t *testing.T) {
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithCapability(reports))
+	k.User("ada", "reports:make").Post("/reports", nil).Want(202, "")
+	k.User("bob").Post("/reports", nil).Want(403, "auth/insufficient_scope")
+	if k.RunJobs() == 0 {
+		t.Error("no job ran")
+	}
+}
+
+// The application's own test: a clock that stands still, users, mail and jobs.
+func TestShopSnippet(t *testing.T) {
+	coins := ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}
+	k := kittest.New(t, kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithLedger(coins))
+	ada := k.User("ada")
+	ada.Get("/ledger/coins").Want(200, "")
+	ada.Get("/ledger/pounds").Want(404, "ledger/currency_not_found")
+
+	k.Anonymous().With("Origin", k.BaseURL()).Post("/auth/sign-up/email",
+		map[string]string{"name": "Bob", "email": "bob@example.org", "password": "correct horse battery"}).Want(200, "")
+	mail := k.LastMail("bob@example.org") // runs the jobs
+	if mail.Subject == "" {
+		t.Error("no subject")
+	}
+	k.Clock.Advance(24 * time.Hour)
+	k.RunJobs() // what is scheduled has come due
+}
+
+// The same store on every database that the application runs on.
+func TestOnEachSnippet(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := kittest.New(t, kit.WithDatabase(db), kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}))
+		if _, err := k.Ledger().Credit(t.Context(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 5, Ref: "gift:1"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// openProduction is what differs in production.
+func openProduction(ctx context.Context) (*database.DB, storage.Config, error) {
+	db, err := postgres.Open(ctx, os.Getenv("DATABASE_URL"), postgres.WithConnections(20))
+	if err != nil {
+		return nil, storage.Config{}, err
+	}
+	objects, err := s3.Parse(os.Getenv("BUCKET_URL"))
+	if err != nil {
+		return nil, storage.Config{}, errors.Join(err, db.Close())
+	}
+	return db, storage.Config{Bucket: s3.New(objects)}, nil
+}
+
+func TestProductionSnippet(t *testing.T) {
+	url := os.Getenv("KIT_TEST_POSTGRES")
+	if url == "" {
+		t.Skip("KIT_TEST_POSTGRES is not set")
+	}
+	t.Setenv("DATABASE_URL", url)
+	t.Setenv("BUCKET_URL", "http://key:secret@localhost:9000/bucket")
+	db, _, err := openProduction(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// readiness is for the probe of a load balancer.
+func readiness(k *kit.Kit) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := k.Ready(r.Context()); err != nil {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+func TestReadinessSnippet(t *testing.T) {
+	if got := status(readiness(kittest.New(t).Kit), "/ready"); got != 200 {
+		t.Errorf("got %d", got)
+	}
+}
+
+// TestRestoreDrill is the drill of docs/production.md on a file: a copy made
+// while the application runs is opened elsewhere, and everything is proven there.
+func TestRestoreDrill(t *testing.T) {
+	db := databasetest.File(t)
+	k, err := composeShop(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Ledger().Credit(t.Context(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 5, Ref: "gift:1"}); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := kitcmd.Run(t.Context(), k, []string{"shop", "backup", folder}, io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := database.OpenFile(filepath.Join(folder, "DB.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	for _, command := range []string{"migrate", "verify", "doctor"} {
+		again, err := composeShop(restored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err = kitcmd.Run(t.Context(), again, []string{"shop", command}, &out, io.Discard)
+		if command != "doctor" && err != nil || out.Len() == 0 { // doctor finds that a test has no master keys
+			t.Errorf("%s: %v\n%s", command, err, &out)
+		}
+	}
+}
+
+// importUsers moves users of another backend; one that is there already stays.
+func importUsers(ctx context.Context, k *kit.Kit, rows []auth.NewUser) (moved int, err error) {
+	for _, row := range rows {
+		_, err := k.Auth().CreateUser(ctx, row)
+		if errors.Is(err, auth.ErrEmailTaken) {
+			continue
+		}
+		if err != nil {
+			return moved, err
+		}
+		moved++
+	}
+	return moved, nil
+}
+
+func TestImportUsersSnippet(t *testing.T) {
+	k := kittest.New(t, kit.WithAuth(auth.Config{}))
+	rows := []auth.NewUser{{Email: "ada@example.org", Name: "Ada"}, {Email: "bob@example.org"}}
+	for _, want := range []int{2, 0} {
+		if moved, err := importUsers(t.Context(), k.Kit, rows); err != nil || moved != want {
+			t.Errorf("moved %d, %v, want %d", moved, err, want)
+		}
+	}
+}

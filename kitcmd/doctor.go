@@ -1,0 +1,382 @@
+package kitcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/kv"
+	"github.com/kitbackend/kit/payments"
+)
+
+// Status says how a [Check] went.
+type Status string
+
+// The statuses of a check. A warning may be meant so; a failure is not.
+const (
+	StatusOK      Status = "ok"
+	StatusWarning Status = "warning"
+	StatusFailure Status = "failure"
+)
+
+// Check is one thing that doctor has looked at.
+type Check struct {
+	// Name says what was looked at, such as "database DB" or "secrets".
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	// Finding says what is so, in a sentence without its full stop.
+	Finding string `json:"finding"`
+	// Fix says what to do; empty where nothing is to be done.
+	Fix string `json:"fix,omitempty"`
+}
+
+// maxSkew is how far the clock of a database server may be from the process's.
+const maxSkew = 2 * time.Second
+
+// oldSecret is the age from which a credential should be looked at.
+const oldSecret = 365 * 24 * time.Hour
+
+// maxLag is how long a due job may have waited.
+const maxLag = time.Minute
+
+func (p *program) doctor(flags *flag.FlagSet) action {
+	mailTo := flags.String("mail", "", "queue a test message to this `address`")
+	return func(ctx context.Context, _ []string) error {
+		e := &examination{program: p, ctx: ctx, checks: []Check{}, mailTo: *mailTo}
+		e.all()
+		var found error
+		for _, c := range e.checks {
+			if c.Status == StatusFailure {
+				found = ErrFound
+			}
+		}
+		if done, err := p.printJSON(e.checks); done {
+			return errors.Join(err, found)
+		}
+		for _, c := range e.checks {
+			fmt.Fprintf(p.stdout, "%-8s %s: %s\n", c.Status, c.Name, c.Finding)
+			if c.Fix != "" {
+				fmt.Fprintf(p.stdout, "         %s\n", c.Fix)
+			}
+		}
+		return found
+	}
+}
+
+// examination collects checks.
+type examination struct {
+	*program
+	ctx    context.Context
+	checks []Check
+	mailTo string
+}
+
+func (e *examination) ok(name, finding string) {
+	e.checks = append(e.checks, Check{name, StatusOK, finding, ""})
+}
+
+func (e *examination) warn(name, finding, fix string) {
+	e.checks = append(e.checks, Check{name, StatusWarning, finding, fix})
+}
+
+func (e *examination) fail(name, finding, fix string) {
+	e.checks = append(e.checks, Check{name, StatusFailure, finding, fix})
+}
+
+func (e *examination) all() {
+	e.environment()
+	for _, name := range e.names() {
+		e.database(name, e.kit.Databases()[name])
+	}
+	migrated := e.migrations()
+	e.masterKeys()
+	if migrated { // what follows needs tables
+		for _, name := range e.names() {
+			e.writable(name, e.kit.Databases()[name])
+		}
+		e.secrets()
+		e.health()
+		e.jobs()
+		e.mail()
+	}
+	e.origins()
+	e.returnURLs()
+}
+
+func (e *examination) production() bool { return e.kit.Environment() == capability.Production }
+
+func (e *examination) environment() {
+	base, err := url.Parse(e.kit.BaseURL())
+	if err != nil {
+		e.fail("environment", err.Error(), "give WithBaseURL the address that clients use")
+		return
+	}
+	host := base.Hostname()
+	local := host == "localhost" || host == "127.0.0.1" || host == "::1"
+	if e.kit.Environment() == capability.Sandbox && !local {
+		e.warn("environment", "it is "+capability.Sandbox+" at "+e.kit.BaseURL(), "set KIT_ENVIRONMENT=production where real users are")
+		return
+	}
+	if e.production() && local {
+		e.fail("environment", "it is production at "+e.kit.BaseURL()+", where no client reaches it", "give WithBaseURL the address that clients use")
+		return
+	}
+	e.ok("environment", e.kit.Environment()+" at "+e.kit.BaseURL()+", version "+e.kit.Version())
+}
+
+// database looks whether it answers, and whose clock it has.
+func (e *examination) database(name string, db *database.DB) {
+	name = "database " + name
+	if err := db.Ping(e.ctx); err != nil {
+		e.fail(name, "it does not answer: "+err.Error(), "look at its address, credentials and server")
+		return
+	}
+	if skew, err := skewOf(e.ctx, db); err != nil {
+		e.fail(name, "its clock cannot be read: "+err.Error(), "look at the database server")
+	} else if skew.Abs() > maxSkew {
+		e.fail(name, fmt.Sprintf("its clock is %v from that of this machine", skew.Round(time.Millisecond)),
+			"keep both machines on time, with chrony or systemd-timesyncd")
+	} else {
+		e.ok(name, db.Dialect().String()+" answers, its clock agrees")
+	}
+}
+
+// skewOf is how far the server's clock is from that of this process; SQLite has
+// none of its own.
+func skewOf(ctx context.Context, db *database.DB) (time.Duration, error) {
+	if db.Dialect() != database.PostgreSQL {
+		return 0, nil
+	}
+	before := time.Now()
+	var millis int64
+	if err := db.QueryRow(ctx, `SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`).Scan(&millis); err != nil {
+		return 0, err
+	}
+	middle := before.Add(time.Since(before) / 2)
+	return time.UnixMilli(millis).Sub(middle), nil
+}
+
+func (e *examination) writable(name string, db *database.DB) {
+	name = "writes to " + name
+	if err := kv.NewSQL(db).Put(e.ctx, "kit/doctor", []byte("1"), time.Minute); err != nil {
+		e.fail(name, "it cannot be written: "+err.Error(), "give its user the right to, and its disk space")
+		return
+	}
+	e.ok(name, "a key was written")
+}
+
+func (e *examination) migrations() bool {
+	missing, err := e.kit.PendingMigrations(e.ctx)
+	switch {
+	case err != nil:
+		e.fail("migrations", err.Error(), "run the version that wrote this database, or a newer one")
+	case len(missing) > 0:
+		e.fail("migrations", fmt.Sprintf("%d are missing, the first is %s", len(missing), missing[0]), "run migrate")
+	default:
+		e.ok("migrations", "the databases are up to date")
+	}
+	return err == nil && len(missing) == 0
+}
+
+func (e *examination) masterKeys() {
+	seals := false
+	for _, c := range e.kit.Capabilities() {
+		seals = seals || c.Rewrap != nil
+	}
+	if !seals {
+		return
+	}
+	sealer, err := e.kit.Host().Sealing()
+	const fix = "set KIT_MASTER_KEYS, for example to k1:$(openssl rand -base64 32), and keep a copy outside of the machine"
+	switch {
+	case err != nil:
+		e.fail("master keys", err.Error(), fix)
+	case sealer.Ephemeral() && e.kit.Environment() != capability.Development:
+		e.fail("master keys", "there are none: what this run encrypts opens in no other", fix)
+	case sealer.Ephemeral():
+		e.warn("master keys", "there are none: what this run encrypts opens in no other", fix)
+	default:
+		e.ok("master keys", "they are set")
+	}
+}
+
+func (e *examination) secrets() {
+	if e.kit.Secrets() == nil {
+		return
+	}
+	for page := capability.NewPage(capability.MaxLimit, ""); ; {
+		items, err := e.kit.Secrets().Status(e.ctx, page)
+		if err != nil {
+			e.fail("secrets", "they cannot be read: "+err.Error(), "look at the provider of secrets")
+			return
+		}
+		for _, s := range items.Items {
+			name := "secret " + s.Name
+			var partial []string
+			present := false
+			for _, b := range s.Blocks {
+				present = present || b.Present
+				if len(b.Missing) > 0 {
+					partial = append(partial, b.Name+" lacks "+strings.Join(b.Missing, " and "))
+				}
+			}
+			put := "give its values with PUT " + e.path("secrets", "/secrets") + "/" + s.Name
+			switch {
+			case s.Problem != "":
+				e.fail(name, s.Problem, "look at the provider "+s.Provider)
+			case len(partial) > 0:
+				e.fail(name, "is not whole: "+strings.Join(partial, "; "), put)
+			case !present:
+				e.warn(name, "has no values", put)
+			case s.NextDueAt != nil && s.NextDueAt.Before(time.Now().Add(-24*time.Hour)):
+				e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "look at its last rotation, and that jobs run")
+			case s.LastRotatedAt != nil && time.Since(s.LastRotatedAt.Time) > oldSecret:
+				e.warn(name, "is of "+s.LastRotatedAt.Format(time.DateOnly), "rotate it")
+			default:
+				e.ok(name, "is whole")
+			}
+		}
+		if items.NextCursor == nil {
+			return
+		}
+		page = capability.NewPage(capability.MaxLimit, *items.NextCursor)
+	}
+}
+
+// path is where a capability is mounted.
+func (e *examination) path(name, otherwise string) string {
+	for _, c := range e.kit.Capabilities() {
+		if c.Name == name {
+			return cmp.Or(c.Prefix, otherwise)
+		}
+	}
+	return otherwise
+}
+
+func (e *examination) health() {
+	if err := e.kit.Ready(e.ctx); err != nil {
+		e.fail("health", strings.ReplaceAll(err.Error(), "\n", "; "), "see what it says; doctor reads what GET of a readiness probe reads")
+		return
+	}
+	e.ok("health", "every aggregate can be read")
+}
+
+// jobs looks whether somebody works and whether the schedules have been kept.
+func (e *examination) jobs() {
+	stats, err := e.kit.Jobs().Stats(e.ctx)
+	if err != nil {
+		e.fail("jobs", err.Error(), "look at the database")
+		return
+	}
+	scheduled := 0
+	for _, c := range e.kit.Capabilities() {
+		for _, b := range c.Jobs {
+			if b.Schedule != "" {
+				scheduled++
+			}
+		}
+	}
+	switch {
+	case stats.Lag > maxLag:
+		e.fail("jobs", fmt.Sprintf("one has been due for %v and nobody took it", stats.Lag.Round(time.Second)), "call Run or Serve on one node at least")
+	case stats.Discarded > 0:
+		e.warn("jobs", fmt.Sprintf("%d were given up within the last 14 days", stats.Discarded), "read their last error in kit_job, where state is discarded")
+	default:
+		e.ok("jobs", fmt.Sprintf("%d wait, %d run, none is late; %d bindings have a schedule", stats.Available, stats.Running, scheduled))
+	}
+}
+
+func (e *examination) mail() {
+	if e.kit.Email() == nil {
+		if e.kit.Auth() != nil && !e.kit.Auth().CanMail() {
+			e.warn("mail", "nothing sends the mails of sign-in", "compose WithEmail, or give auth.Config a Mailer")
+		}
+		return
+	}
+	providers, _ := e.config("email", "providers").([]string)
+	from, _ := e.config("email", "from").(string)
+	switch {
+	case len(providers) == 0 && e.production():
+		e.fail("mail", "it has no provider", "give email.Config Providers")
+	case len(providers) == 0:
+		e.warn("mail", "it is kept in the mailbox, nothing is sent", "give email.Config Providers where mail is to arrive")
+	default:
+		e.ok("mail", "from "+from+" by "+strings.Join(providers, ", then "))
+	}
+	if e.mailTo == "" {
+		return
+	}
+	if _, err := e.kit.Email().Send(e.ctx, email.Message{To: e.mailTo, Subject: "A test of the mail of " + e.kit.BaseURL(),
+		Text: "This message was asked for by doctor. That it arrived is all there is to it."}); err != nil {
+		e.fail("test mail", err.Error(), "see the code in docs/errors.md")
+		return
+	}
+	e.ok("test mail", "queued to "+e.mailTo+"; it goes out where jobs run")
+}
+
+// config is a value of a capability's manifest.
+func (e *examination) config(name, key string) any {
+	for _, c := range e.kit.Capabilities() {
+		if c.Name != name {
+			continue
+		}
+		for _, k := range c.Config {
+			if k.Key == key {
+				return k.Value
+			}
+		}
+	}
+	return nil
+}
+
+// origins looks at whose pages may act as users.
+func (e *examination) origins() {
+	if e.kit.Auth() == nil {
+		return
+	}
+	list, _ := e.config("auth", "trustedOrigins").([]string)
+	bad := false
+	for _, origin := range list {
+		if u, err := url.Parse(origin); e.production() && err == nil && u.Scheme == "http" {
+			bad = true
+			e.fail("origin "+origin, "is plain http in production: who is on the line acts as its users", "serve the page over https, or take the origin out of TrustedOrigins")
+		}
+	}
+	if !bad {
+		e.ok("origins", fmt.Sprintf("%d others than the kit's own may act as users", len(list)))
+	}
+}
+
+func (e *examination) returnURLs() {
+	urls, ok := e.config("payments", "returnURLs").(map[payments.RailID]payments.ReturnURLs)
+	if !ok {
+		return
+	}
+	base, err := url.Parse(e.kit.BaseURL())
+	if err != nil {
+		return
+	}
+	for _, rail := range slices.Sorted(maps.Keys(urls)) {
+		u := urls[rail]
+		for _, address := range []string{u.Success, u.Cancel, u.Portal} {
+			target, err := url.Parse(address)
+			if err != nil || address == "" || target.Hostname() == base.Hostname() {
+				continue
+			}
+			if e.kit.Auth() == nil || !e.kit.Auth().TrustedOrigin(target.Scheme+"://"+target.Host) {
+				e.warn("return address of "+string(rail), address+" is neither at the base URL nor at a trusted origin", "check that it is a page of yours")
+			}
+		}
+	}
+	e.ok("return addresses", fmt.Sprintf("of %d rails", len(urls)))
+}

@@ -1,0 +1,168 @@
+// Package kitcmd gives an application a command line over its composition: one
+// line in main, after [kit.New].
+//
+//	func main() {
+//		k, err := kit.New(kit.WithLedger(coins))
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		kitcmd.Main(k)
+//	}
+//
+// The commands are serve, routes, errors, openapi, manifest, migrate, doctor,
+// backup, verify and rewrap; each takes -json and prints one JSON value then.
+// They act as who runs the process: nothing is asked of a network. Commands of
+// the application's own join them with [WithCommand].
+package kitcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/kitbackend/kit"
+)
+
+// ErrFound is what [Run] returns when a command ran and found faults, which it
+// has printed: doctor, verify and backup.
+var ErrFound = errors.New("kitcmd: faults were found")
+
+// Option adjusts [Main] and [Run].
+type Option func(*program)
+
+// WithHandler is what serve serves, such as the application's router with the
+// kit mounted in it; without it the kit itself.
+func WithHandler(h http.Handler) Option { return func(p *program) { p.handler = h } }
+
+// WithCommand adds a command of the application's own, or replaces one of the
+// kit's. It gets the arguments behind its name.
+func WithCommand(name, summary string, run func(ctx context.Context, args []string) error) Option {
+	return func(p *program) {
+		own := command{name: name, summary: summary, prepare: func(*program, *flag.FlagSet) action { return run }}
+		if i := slices.IndexFunc(p.commands, func(c command) bool { return c.name == name }); i >= 0 {
+			p.commands[i] = own
+			return
+		}
+		p.commands = append(p.commands, own)
+	}
+}
+
+// Main runs the command that the arguments of the process name, closes the kit
+// and ends the process: with status 0, with 1 after an error or a finding, with
+// 2 when it was called wrongly. An interrupt or a SIGTERM ends what runs.
+func Main(k *kit.Kit, opts ...Option) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := Run(ctx, k, os.Args, os.Stdout, os.Stderr, opts...)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case errors.Is(err, ErrFound):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Run is Main for tests and for programs with a main of their own: args begins
+// with the program's name, and the error says what to exit with. It closes the
+// kit.
+func Run(ctx context.Context, k *kit.Kit, args []string, stdout, stderr io.Writer, opts ...Option) error {
+	p := &program{kit: k, stdout: stdout, stderr: stderr, name: "app", commands: slices.Clone(commands)}
+	for _, opt := range opts {
+		opt(p)
+	}
+	if len(args) > 0 {
+		p.name, args = filepath.Base(args[0]), args[1:]
+	}
+	return errors.Join(p.run(ctx, args), k.Close(context.WithoutCancel(ctx)))
+}
+
+// program is one run of the command line.
+type program struct {
+	kit            *kit.Kit
+	handler        http.Handler
+	name           string
+	stdout, stderr io.Writer
+	commands       []command
+	json           bool
+}
+
+// action is what runs once the flags are parsed.
+type action = func(ctx context.Context, args []string) error
+
+// command is one verb: it declares flags and returns what runs after parsing.
+type command struct {
+	name, arguments, summary string
+	prepare                  func(*program, *flag.FlagSet) action
+}
+
+var commands = []command{
+	{"serve", "", "serve requests and work on jobs until interrupted", (*program).serve},
+	{"routes", "", "list the route table", (*program).routes},
+	{"errors", "", "list every code that a refusal can carry", (*program).errors},
+	{"openapi", "", "print the OpenAPI document", (*program).openapi},
+	{"manifest", "", "show what is composed, its configuration and health", (*program).manifest},
+	{"migrate", "", "bring the databases up to date", (*program).migrate},
+	{"doctor", "", "check the installation and say what to do", (*program).doctor},
+	{"backup", "FOLDER", "copy the databases while the application runs", (*program).backup},
+	{"verify", "", "prove ledger, boards, audit trail and storage", (*program).verify},
+	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
+}
+
+func (p *program) run(ctx context.Context, args []string) error {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		p.usage()
+		return flag.ErrHelp
+	}
+	i := slices.IndexFunc(p.commands, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		p.usage()
+		return fmt.Errorf("there is no command %q", args[0])
+	}
+	c := p.commands[i]
+	flags := flag.NewFlagSet(p.name+" "+c.name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(p.stderr, "usage: %s %s [flags] %s\n", p.name, c.name, c.arguments)
+		flags.PrintDefaults()
+	}
+	flags.BoolVar(&p.json, "json", false, "print one JSON value")
+	run := c.prepare(p, flags)
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	if c.arguments == "" && flags.NArg() > 0 && slices.ContainsFunc(commands, func(o command) bool { return o.name == c.name }) {
+		flags.Usage()
+		return fmt.Errorf("%s takes no arguments", c.name)
+	}
+	return run(ctx, flags.Args())
+}
+
+func (p *program) usage() {
+	fmt.Fprintf(p.stderr, "usage: %s COMMAND [flags] [arguments]\n", p.name)
+	for _, c := range p.commands {
+		fmt.Fprintf(p.stderr, "  %-9s %-7s %s\n", c.name, c.arguments, c.summary)
+	}
+}
+
+// printJSON prints a value, when -json was given, and reports whether it did.
+func (p *program) printJSON(value any) (done bool, err error) {
+	if !p.json {
+		return false, nil
+	}
+	enc := json.NewEncoder(p.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return true, enc.Encode(value)
+}

@@ -1,0 +1,268 @@
+package kitcmd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/controlplane"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/kitcmd"
+	"github.com/kitbackend/kit/leaderboard"
+	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/secrets"
+	"github.com/kitbackend/kit/storage"
+)
+
+func compose(t *testing.T, db *database.DB, more ...kit.Option) *kit.Kit {
+	t.Helper()
+	k, err := kit.New(append([]kit.Option{
+		kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithVersion("1.2.3"),
+		kit.WithLogger(slog.New(slog.DiscardHandler)),
+		kit.WithMasterKeys(func(context.Context) (string, error) {
+			return "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", nil
+		}),
+		kit.WithAudit(audit.Config{}), kit.WithSecrets(secrets.Config{}), kit.WithControlPlane(controlplane.Config{}),
+		kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithStorage(storage.Config{}),
+		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
+			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+	}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// run returns what a command printed, as text and as JSON.
+func run(t *testing.T, db *database.DB, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := kitcmd.Run(t.Context(), compose(t, db), append([]string{"app"}, args...), &out, io.Discard)
+	return out.String(), err
+}
+
+func TestCommandsOnBothDatabases(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := compose(t, db)
+		if _, err := k.Ledger().Credit(t.Context(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 5, Ref: "welcome:ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for command, want := range map[string]string{
+			"routes":   "/ledger/:currency/credit",
+			"errors":   "ledger/insufficient_funds",
+			"openapi":  `"openapi": "3.1.0"`,
+			"manifest": "ledger",
+			"migrate":  "",
+			"verify":   "1 accounts, 1 transactions",
+			"doctor":   "",
+			"rewrap":   "0",
+		} {
+			t.Run(command, func(t *testing.T) {
+				text, err := run(t, db, command)
+				if err != nil || !strings.Contains(text, want) {
+					t.Errorf("%v\n%s", err, text)
+				}
+				text, err = run(t, db, command, "-json")
+				var value any
+				if err != nil || json.Unmarshal([]byte(text), &value) != nil {
+					t.Errorf("-json: %v\n%s", err, text)
+				}
+			})
+		}
+	})
+}
+
+func checks(t *testing.T, text string) map[string]kitcmd.Check {
+	t.Helper()
+	var list []kitcmd.Check
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	byName := make(map[string]kitcmd.Check)
+	for _, c := range list {
+		byName[c.Name] = c
+		if c.Status != kitcmd.StatusOK && c.Fix == "" {
+			t.Errorf("%s: %s is said without what to do", c.Name, c.Finding)
+		}
+	}
+	return byName
+}
+
+func TestMigrateSaysWhatItDoes(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		with := func(args ...string) (string, error) {
+			var out bytes.Buffer
+			err := kitcmd.Run(t.Context(), compose(t, db, kit.WithoutMigrations()), append([]string{"app"}, args...), &out, io.Discard)
+			return out.String(), err
+		}
+		text, err := with("doctor", "-json")
+		if c := checks(t, text)["migrations"]; !errors.Is(err, kitcmd.ErrFound) || c.Status != kitcmd.StatusFailure || c.Fix != "run migrate" {
+			t.Errorf("doctor of an empty database: %v, %+v", err, c)
+		}
+		for _, dry := range []bool{true, false} {
+			args := []string{"migrate"}
+			if dry {
+				args = append(args, "-dry")
+			}
+			text, err := with(args...)
+			if err != nil || !strings.Contains(text, "DB ledger/0001_") {
+				t.Errorf("dry %v: %v\n%s", dry, err, text)
+			}
+		}
+		if text, err := with("migrate"); err != nil || text != "the databases are up to date\n" {
+			t.Errorf("again: %v\n%s", err, text)
+		}
+	})
+}
+
+func TestDoctorSaysWhatToDo(t *testing.T) {
+	db := databasetest.Memory(t)
+	text, err := run(t, db, "doctor", "-json", "-mail", "ada@example.org")
+	if err != nil {
+		t.Errorf("a sound installation: %v", err)
+	}
+	found := checks(t, text)
+	for name, want := range map[string]kitcmd.Status{
+		"database DB": kitcmd.StatusOK, "writes to DB": kitcmd.StatusOK, "migrations": kitcmd.StatusOK, "master keys": kitcmd.StatusOK,
+		"environment": kitcmd.StatusOK, "jobs": kitcmd.StatusOK, "health": kitcmd.StatusOK, "test mail": kitcmd.StatusOK,
+		"mail": kitcmd.StatusWarning, "origins": kitcmd.StatusOK,
+	} {
+		if found[name].Status != want {
+			t.Errorf("%s: got %+v, want %s", name, found[name], want)
+		}
+	}
+	if _, err := db.Exec(t.Context(), `UPDATE kit_job SET run_at = 1`); err != nil {
+		t.Fatal(err)
+	}
+	text, err = run(t, db, "doctor", "-json")
+	if c := checks(t, text)["jobs"]; !errors.Is(err, kitcmd.ErrFound) || c.Status != kitcmd.StatusFailure {
+		t.Errorf("a mail that nobody sends: %v, %+v", err, c)
+	}
+}
+
+func TestVerifyFindsWhatWasChanged(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := compose(t, db)
+		ctx := t.Context()
+		if _, err := k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 5, Ref: "welcome:ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(ctx, `UPDATE ledger_account SET balance = 6`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Storage().Put(ctx, storage.Upload{OwnerID: "ada", Path: "a.txt", Size: 1, ContentType: "text/plain",
+			Visibility: storage.VisibilityPrivate}, strings.NewReader("a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Close(ctx); err != nil { // the folder of this kit's objects goes with it
+			t.Fatal(err)
+		}
+		text, err := run(t, db, "verify", "-json")
+		var proofs []struct {
+			Name     string
+			Findings []string
+		}
+		if json.Unmarshal([]byte(text), &proofs) != nil || !errors.Is(err, kitcmd.ErrFound) {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		for _, p := range proofs {
+			if wrong := p.Name == "ledger" || p.Name == "storage"; wrong != (len(p.Findings) > 0) {
+				t.Errorf("%s: %q", p.Name, p.Findings)
+			}
+		}
+	})
+}
+
+func TestBackupCanBeOpened(t *testing.T) {
+	db := databasetest.File(t)
+	folder := filepath.Join(t.TempDir(), "copies")
+	if text, err := run(t, db, "backup", folder); err != nil || !strings.Contains(text, "DB.db") {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	copied, err := database.OpenFile(filepath.Join(folder, "DB.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+	if text, err := run(t, copied, "migrate"); err != nil || !strings.Contains(text, "up to date") {
+		t.Errorf("the copy: %v\n%s", err, text)
+	}
+	if _, err := run(t, db, "backup", folder); err == nil || errors.Is(err, kitcmd.ErrFound) {
+		t.Errorf("a copy was written over another: %v", err)
+	}
+}
+
+func TestBackupOfPostgresNamesItsTool(t *testing.T) {
+	text, err := run(t, databasetest.Postgres(t), "backup", "-json", t.TempDir())
+	if !errors.Is(err, kitcmd.ErrFound) || !strings.Contains(text, "pg_dump") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	db := databasetest.Memory(t)
+	for want, args := range map[string][]string{
+		"help requested":                {},
+		"there is no command":           {"dance"},
+		"takes no arguments":            {"routes", "all"},
+		"backup needs a folder":         {"backup"},
+		"flag provided but not defined": {"routes", "-verbose"},
+	} {
+		if _, err := run(t, db, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+}
+
+func TestServeAndOwnCommands(t *testing.T) {
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	asked := make(chan struct{}, 1)
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} })
+	k := compose(t, databasetest.Memory(t))
+	go func() {
+		served <- kitcmd.Run(ctx, k, []string{"app", "serve", "-addr", addr}, io.Discard, io.Discard, kitcmd.WithHandler(handler))
+	}()
+	for {
+		if resp, err := http.Get("http://" + addr); err == nil {
+			_ = resp.Body.Close()
+			break
+		}
+	}
+	<-asked
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	var got []string
+	own := kitcmd.WithCommand("greet", "say hello", func(_ context.Context, args []string) error { got = args; return os.ErrExist })
+	err = kitcmd.Run(t.Context(), compose(t, databasetest.Memory(t)), []string{"app", "greet", "ada"}, io.Discard, io.Discard, own)
+	if !errors.Is(err, os.ErrExist) || len(got) != 1 || got[0] != "ada" {
+		t.Errorf("%v %v", got, err)
+	}
+}

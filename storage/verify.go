@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kitbackend/kit/storage/bucket"
+)
+
+// MaxFindings bounds the findings in a [Report].
+const MaxFindings = 100
+
+// Report is what [Storage.Verify] looked at and found.
+type Report struct {
+	// Objects is how many complete objects have been looked at.
+	Objects int64
+	// Findings is empty when every one has its bytes.
+	Findings []Finding
+}
+
+// Finding is one object that is not what its row says.
+type Finding struct {
+	// Object is its id.
+	Object string
+	Reason string
+}
+
+// Verify holds every complete object against the bucket: its bytes are there and
+// as many as the row says. It changes nothing, reads no bytes, and may run while
+// others upload and delete.
+func (s *Storage) Verify(ctx context.Context) (Report, error) {
+	var report Report
+	for after := ""; ; {
+		rows, err := s.store.readyBetween(ctx, after, highest, s.host.Now().UnixMilli()+1, chunk)
+		if err != nil {
+			return report, err
+		}
+		for _, o := range rows {
+			after = o.key
+			reason, err := s.held(ctx, o)
+			if err != nil {
+				return report, fmt.Errorf("storage: verify: %w", err)
+			}
+			report.Objects++
+			if reason != "" && len(report.Findings) < MaxFindings {
+				report.Findings = append(report.Findings, Finding{o.ID, reason})
+			}
+		}
+		if len(rows) < chunk {
+			return report, nil
+		}
+	}
+}
+
+// held returns what is wrong with an object, "" where nothing is.
+func (s *Storage) held(ctx context.Context, o Object) (reason string, err error) {
+	info, err := s.bucket.Head(ctx, o.key)
+	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		// A deletion after the row was read is no fault.
+		if _, found, err := s.store.byKey(ctx, o.key); err != nil || !found {
+			return "", err
+		}
+		return "its bytes are not in the bucket", nil
+	case err != nil:
+		return "", err
+	case info.Size != o.Size:
+		return fmt.Sprintf("the bucket has %d bytes of it, its row says %d", info.Size, o.Size), nil
+	default:
+		return "", nil
+	}
+}
