@@ -11,7 +11,7 @@ import (
 // kit's own carry: id, client address and user agent.
 func (m *Mount) Identify(r *http.Request) (*http.Request, *capability.RequestInfo) {
 	info := &capability.RequestInfo{
-		RequestID: requestID(r.Header.Get("X-Request-Id"), time.Now()),
+		RequestID: m.requestID(r, time.Now()),
 		Method:    r.Method,
 		Route:     r.Pattern,
 		IP:        m.clientIP(r),
