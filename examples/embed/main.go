@@ -36,7 +36,7 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("%s host: pages at http://%s/, the kit at http://%s/api", *host, *addr, *addr)
-	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	log.Fatal(server.ListenAndServe())
 }
 

@@ -9,14 +9,12 @@ package main
 import (
 	"context"
 	"embed"
-	"errors"
 	"flag"
 	"io/fs"
 	"log"
 	"net/http"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
@@ -54,17 +52,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		_ = k.Run(ctx)
-		_ = server.Shutdown(context.Background())
-	}()
 	log.Printf("open http://%s/", *addr)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		log.Fatal(err)
-	}
-	if err := k.Close(context.Background()); err != nil {
-		log.Fatal(err)
+	if err := k.Serve(ctx, *addr, handler); err != nil {
+		log.Print(err)
 	}
 }
 

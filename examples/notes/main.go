@@ -21,7 +21,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
@@ -66,16 +65,8 @@ func serve(addr string, opts []kit.Option) error {
 	if err != nil {
 		return errors.Join(err, k.Close(context.Background()))
 	}
-	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		_ = k.Run(ctx)
-		_ = server.Shutdown(context.Background())
-	}()
 	log.Printf("open http://%s/", addr)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(err, k.Close(context.Background()))
-	}
-	return k.Close(context.Background())
+	return k.Serve(ctx, addr, handler)
 }
 
 // embedder is nil, which is hashing-v1, unless a model is named.

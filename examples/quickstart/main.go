@@ -230,10 +230,10 @@ func serve(ctx context.Context, k *kit.Kit, rails *paytest.Stores, listener net.
 	server := &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	working := make(chan error, 1)
 	go func() {
-		working <- k.Run(ctx)
+		worked := k.Run(ctx)
 		stopping, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = server.Shutdown(stopping)
+		working <- errors.Join(worked, server.Shutdown(stopping))
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

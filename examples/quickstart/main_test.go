@@ -7,11 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kitbackend/kit/kittest"
 )
 
 // start runs the program on a free port and returns its banner's lines by name.
@@ -82,6 +85,25 @@ func TestStory(t *testing.T) {
 }
 
 // TestBannerLines pastes what the banner prints into a shell.
+// TestPagesAreOnlyRead sends the site what no browser asks a page for.
+func TestPagesAreOnlyRead(t *testing.T) {
+	k := kittest.New(t)
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{{http.MethodGet, "/", 200}, {http.MethodConnect, "/", 405}, {http.MethodPost, "/", 405}, {http.MethodGet, "/%ff%fe", 404}} {
+		r, err := http.NewRequestWithContext(t.Context(), c.method, "http://localhost"+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := httptest.NewRecorder()
+		site(k.Kit).ServeHTTP(rec, r)
+		if rec.Code != c.status {
+			t.Errorf("%s %s: %d, want %d", c.method, c.path, rec.Code, c.status)
+		}
+	}
+}
+
 func TestBannerLines(t *testing.T) {
 	if os.Getenv("KIT_TEST_CURL") == "" {
 		t.Skip("KIT_TEST_CURL is not set")

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/kitbackend/kit"
 )
@@ -24,6 +25,14 @@ func site(k *kit.Kit) http.Handler {
 	}
 	pages := http.FileServerFS(files)
 	return k.Before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			http.Error(w, "pages are only read", http.StatusMethodNotAllowed)
+			return
+		}
+		if !utf8.ValidString(r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")

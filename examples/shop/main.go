@@ -12,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"log"
-	"net/http"
 	"os"
 	"os/signal"
 	"time"
@@ -36,17 +35,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: *addr, Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		_ = s.kit.Run(ctx)
-		_ = server.Shutdown(context.Background())
-	}()
 	log.Printf("open http://%s/", *addr)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		log.Fatal(err)
-	}
-	if err := s.kit.Close(context.Background()); err != nil {
-		log.Fatal(err)
+	if err := s.kit.Serve(ctx, *addr, s.handler()); err != nil {
+		log.Print(err)
 	}
 }
 
