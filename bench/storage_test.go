@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +24,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
@@ -60,7 +64,10 @@ func BenchmarkStorageBytes(b *testing.B) {
 	get := func(b *testing.B, h http.Handler, address string) {
 		handler = h
 		b.SetBytes(objectSize)
+		before, n := spent(), 0
+		defer func() { b.ReportMetric(float64((spent()-before).Microseconds())/1000/float64(max(n, 1)), "cpu-ms/op") }()
 		for b.Loop() {
+			n++
 			response, err := http.Get(address)
 			if err != nil {
 				b.Fatal(err)
@@ -76,6 +83,9 @@ func BenchmarkStorageBytes(b *testing.B) {
 	b.Run("download/ServeFile", func(b *testing.B) {
 		get(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, plain) }), server.URL)
 	})
+	if nginx := os.Getenv("KIT_TEST_NGINX"); nginx != "" {
+		b.Run("download/nginx", func(b *testing.B) { get(b, nil, serveByNginx(b, nginx, plain)) })
+	}
 	b.Run("upload/signed", func(b *testing.B) {
 		handler = k
 		b.SetBytes(objectSize)
@@ -148,6 +158,109 @@ func BenchmarkStorageRows(b *testing.B) {
 			}
 		})
 	})
+}
+
+// serveByNginx runs nginx on the directory of a file and returns the file's address.
+func serveByNginx(b *testing.B, program, served string) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	address, dir := l.Addr().String(), b.TempDir()
+	_ = l.Close()
+	config := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/errors;\nevents {}\nhttp { access_log off; sendfile on;"+
+		" client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;"+
+		" server { listen %[2]s; root %[3]s; } }", dir, address, filepath.Dir(served))
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(program, "-c", file, "-p", dir, "-e", filepath.Join(dir, "errors"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for range 100 {
+		if c, err := net.Dial("tcp", address); err == nil {
+			_ = c.Close()
+			return "http://" + address + "/" + filepath.Base(served)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.Fatal("nginx does not listen")
+	return ""
+}
+
+// listed is a bucket that has n more objects than it keeps.
+type listed struct {
+	bucket.Bucket
+	n    int
+	heap uint64 // the most that was in use at a page
+}
+
+// List implements [bucket.Bucket]. A key is its number in letters.
+func (l *listed) List(_ context.Context, after string, limit int) (page []bucket.Object, err error) {
+	from := 0
+	for _, c := range after {
+		from = from*10 + int(c-'a')
+	}
+	if after != "" {
+		from++
+	}
+	for i := from; i < l.n && len(page) < limit; i++ {
+		key := []byte(fmt.Sprintf("%026d", i))
+		for j := range key {
+			key[j] += 'a' - '0'
+		}
+		page = append(page, bucket.Object{Key: string(key)})
+	}
+	if from%50_000 == 0 || from%50_000 == 1 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		l.heap = max(l.heap, m.HeapInuse)
+	}
+	return page, nil
+}
+
+// BenchmarkStorageSweep sweeps a bucket whose objects all have rows, of growing sizes:
+// memory is the same.
+func BenchmarkStorageSweep(b *testing.B) {
+	sizes := []int{10_000, 100_000, 1_000_000}
+	if testing.Short() {
+		sizes = sizes[:1]
+	}
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			db := databasetest.File(b)
+			objects := &listed{Bucket: file.New(b.TempDir()), n: n}
+			k, err := kit.New(kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithLogger(slog.New(slog.DiscardHandler)),
+				kit.WithStorage(storage.Config{Bucket: objects}))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = k.Close(context.Background()) })
+			letters := "printf('%026d', i)"
+			for digit := range 10 {
+				letters = fmt.Sprintf("replace(%s, '%d', '%c')", letters, digit, 'a'+digit)
+			}
+			for from := 0; from < n; from += 10_000 {
+				if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT $1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1 + 10000)
+				INSERT INTO storage_object SELECT 'o' || i, '', 'ada', 'p' || i, `+letters+`, 'ready', 1, 'text/plain', 'private',
+					'', '{}', '', 0, TRUE, 1, 1, 1, 0, 0 FROM n`, from); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				swept, err := k.Storage().Sweep(b.Context())
+				if err != nil || swept != (storage.Swept{}) {
+					b.Fatal(swept, err)
+				}
+			}
+			b.ReportMetric(float64(objects.heap)/(1<<20), "heap-MB")
+		})
+	}
 }
 
 // BenchmarkStorageListing reads the first and the last page of a prefix with a

@@ -30,12 +30,21 @@ func tool(t testing.TB, variable string) string {
 // the file.
 func output(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), args[len(args)-1])
-	cmd := exec.Command(name, append(args[:len(args)-1:len(args)-1], file)...)
-	if text, err := cmd.CombinedOutput(); err != nil {
+	dir := t.TempDir()
+	return outputIn(t, dir, name, append(args[:len(args)-1:len(args)-1], filepath.Join(dir, args[len(args)-1]))...)
+}
+
+// outputIn runs a program that writes one file of a directory, and returns it.
+func outputIn(t testing.TB, dir, name string, args ...string) []byte {
+	t.Helper()
+	if text, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v %s", name, args, err, text)
 	}
-	data, err := os.ReadFile(file)
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, files[0].Name()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -22,6 +23,7 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/kittest"
@@ -323,3 +325,5 @@ func asJSON(t testing.TB, v any) string {
 }
 
 func has(text, part string) bool { return strings.Contains(text, part) }
+
+func isRefusal(err error, want *capability.Error) bool { return errors.Is(err, want) }

@@ -16,6 +16,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -326,31 +327,56 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestHashesTellPicturesApart prints how many copies are found and how many
-// others are taken for one.
-func TestHashesTellPicturesApart(t *testing.T) {
-	const pictures, near = 120, 8
-	hashes := make([]uint64, pictures)
-	found, wrong := 0, 0
-	for i := range hashes {
-		img := drawn(160, 120, uint64(i))
-		hashes[i] = Hash(img)
-		copied := decoded(t, jpegOf(shrink(img, 1.6), 40))
-		if bits.OnesCount64(hashes[i]^Hash(copied)) <= near {
-			found++
+// alike hashes pictures and copies of them, re-encoded, made smaller, recompressed
+// and made brighter, and counts the pairs that are found.
+func alike(t testing.TB, pictures, width int) (hashed int, precision, recall float64) {
+	const near, copies = 8, 4
+	type look struct {
+		hash uint64
+		of   int
+	}
+	var looks []look
+	for i := range pictures {
+		img := drawn(width, width*3/4, uint64(i))
+		looks = append(looks, look{Hash(img), i})
+		for _, data := range [copies][]byte{jpegOf(img, 90), jpegOf(shrink(img, 1.6), 85), jpegOf(img, 35), jpegOf(shrink(brighter(img), 1.3), 60)} {
+			looks = append(looks, look{Hash(decoded(t, data)), i})
 		}
 	}
-	for i := range hashes {
-		for j := range i {
-			if bits.OnesCount64(hashes[i]^hashes[j]) <= near {
-				wrong++
+	found, right := 0, 0
+	for i, a := range looks {
+		for _, b := range looks[:i] {
+			if bits.OnesCount64(a.hash^b.hash) <= near {
+				found++
+				if a.of == b.of {
+					right++
+				}
 			}
 		}
 	}
-	pairs := pictures * (pictures - 1) / 2
-	t.Logf("recall %.3f of %d smaller, recompressed copies; %d of %d pairs taken for copies", float64(found)/pictures, pictures, wrong, pairs)
-	if found < pictures*98/100 || wrong > pairs/500 {
-		t.Errorf("found %d of %d copies, and %d of %d pairs wrongly", found, pictures, wrong, pairs)
+	pairs := pictures * (copies + 1) * copies / 2
+	return len(looks), float64(right) / float64(found), float64(right) / float64(pairs)
+}
+
+func brighter(img *image.RGBA) *image.RGBA {
+	out := image.NewRGBA(img.Rect)
+	for i, v := range img.Pix {
+		out.Pix[i] = uint8(min(255, int(v)*11/10))
+	}
+	return out
+}
+
+// TestHashesTellPicturesApart prints how many copies are found and how many of
+// what is found are copies. KIT_SOAK makes it 10,000 pictures.
+func TestHashesTellPicturesApart(t *testing.T) {
+	pictures := 60
+	if os.Getenv("KIT_SOAK") != "" {
+		pictures = 2000
+	}
+	n, precision, recall := alike(t, pictures, 128)
+	t.Logf("%d pictures: precision %.4f, recall %.4f of pairs", n, precision, recall)
+	if recall < 0.98 || precision < 0.9 {
+		t.Errorf("precision %.3f, want 0.9, and recall %.3f, want 0.98", precision, recall)
 	}
 	if Hash(image.NewGray(image.Rect(0, 0, 9, 9))) != 0 {
 		t.Error("want no hash of one colour")
@@ -380,6 +406,7 @@ func FuzzClean(f *testing.F) {
 	f.Add(jpegWith(jpegOf(img, 50), tagged(binary.BigEndian, 2)))
 	f.Add(pngWith(pngOf(img), tagged(binary.BigEndian, 2)))
 	f.Add([]byte("RIFF\x16\x00\x00\x00WEBPVP8X\x01\x00\x00\x00\x0c\x00EXIF\x00\x00\x00\x00"))
+	f.Add(heifWith(tagged(binary.BigEndian, 2)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kind := Sniff(data)
 		for _, strip := range []Strip{StripGPS, StripAll} {
@@ -397,17 +424,63 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// BenchmarkThumbnail makes one of 640 pixels from 12 MP, decoding and encoding
-// included.
-func BenchmarkThumbnail(b *testing.B) {
-	data := jpegOf(drawn(4000, 3000, 1), 90)
-	for b.Loop() {
-		img, err := Decode(context.Background(), "image/jpeg", data)
-		if err != nil {
-			b.Fatal(err)
+// heifBox is one of a HEIF file.
+func heifBox(name string, bodies ...[]byte) []byte {
+	body := bytes.Join(bodies, nil)
+	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(body)+8)), name...), body...)
+}
+
+// heifWith is a HEIF file of 30 by 20 with an EXIF block and a packet of XMP, and
+// without any picture.
+func heifWith(block []byte) []byte {
+	const xmp = "<x:xmpmeta>GPS</x:xmpmeta>"
+	item := func(id byte, kind string) []byte {
+		return heifBox("infe", []byte{2, 0, 0, 0, 0, id, 0, 0}, []byte(kind), []byte{0})
+	}
+	build := func(at uint32) []byte {
+		place := func(id byte, at, length uint32) []byte {
+			b := []byte{0, id, 0, 0, 0, 1}
+			return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, at), length)
 		}
-		if _, _, err := Encode(Fit(Base(img, 1, []Target{{Width: 640, Height: 640}}), Target{Width: 640, Height: 640}), 80); err != nil {
-			b.Fatal(err)
+		exif := uint32(4 + len(block))
+		return bytes.Join([][]byte{
+			heifBox("ftyp", []byte("heic"), make([]byte, 4)),
+			heifBox("meta", make([]byte, 4), heifBox("iinf", []byte{0, 0, 0, 0, 0, 2}, item(1, "Exif"), item(2, "mime")),
+				heifBox("iprp", heifBox("ipco", heifBox("ispe", make([]byte, 4), []byte{0, 0, 0, 30, 0, 0, 0, 20}))),
+				heifBox("iloc", []byte{0, 0, 0, 0, 0x44, 0, 0, 2}, place(1, at, exif), place(2, at+exif, uint32(len(xmp))))),
+			heifBox("mdat", make([]byte, 4), block, []byte(xmp)),
+		}, nil)
+	}
+	length := len(build(0))
+	return build(uint32(length - len(xmp) - len(block) - 4))
+}
+
+func TestHEIFIsMeasuredAndCleaned(t *testing.T) {
+	data := heifWith(tagged(binary.BigEndian, 6))
+	const kind = "image/heic"
+	if Sniff(data) != kind {
+		t.Fatalf("%q", Sniff(data))
+	}
+	if h, err := Inspect(kind, data, 600); err != nil || h.Width != 30 || h.Height != 20 {
+		t.Errorf("%+v %v", h, err)
+	}
+	if _, err := Inspect(kind, data, 599); !errors.Is(err, ErrTooManyPixels) {
+		t.Errorf("%v, want too many pixels", err)
+	}
+	if _, err := Inspect(kind, data[:30], 600); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%v, want a file without a size refused", err)
+	}
+	if exif := ReadExif(Metadata(kind, data)); exif.Location == nil || exif.TakenAt.IsZero() {
+		t.Fatalf("%+v", exif)
+	}
+	for strip, timed := range map[Strip]bool{StripNone: true, StripGPS: true, StripAll: false} {
+		clean, ok := Clean(kind, data, strip)
+		exif := ReadExif(Metadata(kind, clean))
+		if !ok || len(clean) != len(data) || exif.TakenAt.IsZero() == timed {
+			t.Errorf("%s: %v %+v", strip, ok, exif)
+		}
+		if strip != StripNone && (exif.Location != nil || bytes.Contains(clean, []byte("GPS"))) {
+			t.Errorf("%s leaves the place", strip)
 		}
 	}
 }
