@@ -65,7 +65,13 @@ type answers struct {
 }
 
 type answerable struct {
-	Responses map[string]answer `json:"responses"`
+	Responses  map[string]answer `json:"responses"`
+	Parameters []struct {
+		Name   string
+		In     string
+		Schema *jsonschema.Schema
+	} `json:"parameters"`
+	RequestBody answer `json:"requestBody"`
 }
 
 type answer struct {

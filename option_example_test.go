@@ -21,6 +21,7 @@ import (
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
@@ -255,6 +256,16 @@ func ExampleWithMatchmaking() {
 	queued, err := k.Matchmaking().Status(ctx, "darts", "ada")
 	fmt.Println(queued.State, err)
 	// Output: waiting <nil>
+}
+
+func ExampleWithEvents() {
+	ctx := context.Background()
+	k := composing(kit.WithAuth(auth.Config{}), kit.WithEvents(events.Config{Endpoints: []events.Endpoint{
+		{Name: "crm", URL: "https://crm.example.com/hook", Secret: "whsec_" + strings.Repeat("A", 32)}}}))
+	defer k.Close(ctx)
+	endpoints, err := k.Events().Endpoints(ctx)
+	fmt.Println(endpoints[0].Name, err)
+	// Output: crm <nil>
 }
 
 func ExampleWithCapability() {

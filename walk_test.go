@@ -1,0 +1,179 @@
+package kit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/kittest"
+)
+
+// walkSteps is how many calls of each row the walker makes.
+const walkSteps = 6
+
+// TestWalkStaysWithinTheDocument calls every row with bodies and queries drawn
+// from their schemas, some of them spoilt, on things that earlier calls made:
+// each status and body must be one the document allows.
+func TestWalkStaysWithinTheDocument(t *testing.T) {
+	k := composed(t)
+	k.Anonymous().Get("/control-plane/ping") // connects
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := newAnswers(t, raw)
+	seed := uint64(time.Now().UnixNano())
+	w := &walker{Rand: rand.New(rand.NewPCG(seed, 1)), answers: checks, ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	for range walkSteps {
+		for _, r := range k.Routes() {
+			op := checks.paths[braced(r.Path)][strings.ToLower(r.Method)]
+			if op == nil || strings.HasSuffix(r.Path, "*") || strings.HasSuffix(r.Path, "/socket") || strings.HasSuffix(r.Path, "/presence") {
+				continue
+			}
+			k.Clock.Advance(time.Second)
+			path := w.path(r.Path, op)
+			body := w.body(op)
+			got := admittedBy(k, r).Do(r.Method, path, body)
+			checks.check(t, r, got)
+			w.remember(got)
+			if t.Failed() {
+				t.Fatalf("%s %s %v", r.Method, path, body)
+			}
+		}
+	}
+}
+
+type walker struct {
+	*rand.Rand
+	answers answers
+	ids     []string
+}
+
+// path fills parameters in with ids that answers have had, and adds a query.
+func (w *walker) path(pattern string, op *answerable) string {
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, ":") {
+			parts[i] = url.PathEscape(w.ids[w.IntN(len(w.ids))])
+		}
+	}
+	query := url.Values{}
+	for _, p := range op.Parameters {
+		if p.In == "query" && w.IntN(3) == 0 {
+			query.Set(p.Name, fmt.Sprint(w.value(p.Schema, 0)))
+		}
+	}
+	return strings.Join(parts, "/") + "?" + query.Encode()
+}
+
+func (w *walker) body(op *answerable) any {
+	schema := op.RequestBody.Content["application/json"].Schema
+	if schema == nil {
+		return nil
+	}
+	return w.value(schema, 0)
+}
+
+// maxDepth bounds drawn values.
+const maxDepth = 5
+
+// value draws one that the schema allows, or now and then one it does not.
+func (w *walker) value(s *jsonschema.Schema, depth int) any {
+	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
+		s = w.answers.components[name]
+	}
+	if len(s.AnyOf) > 0 {
+		return w.value(s.AnyOf[w.IntN(len(s.AnyOf))], depth)
+	}
+	if w.IntN(25) == 0 {
+		return []any{nil, true, -1, "", strings.Repeat("x", 3000), map[string]any{}, []any{}}[w.IntN(7)]
+	}
+	if len(s.Enum) > 0 {
+		return s.Enum[w.IntN(len(s.Enum))]
+	}
+	kind := s.Type
+	if len(s.Types) > 0 {
+		kind = s.Types[w.IntN(len(s.Types))]
+	}
+	switch kind {
+	case "integer":
+		return []int{0, 1, 2, 50, 1 << 40}[w.IntN(5)]
+	case "number":
+		return w.Float64() * 100
+	case "boolean":
+		return w.IntN(2) == 0
+	case "null":
+		return nil
+	case "array":
+		list := []any{}
+		for range w.IntN(3) {
+			if depth < maxDepth {
+				list = append(list, w.value(s.Items, depth+1))
+			}
+		}
+		return list
+	case "object":
+		return w.object(s, depth)
+	case "string":
+		if s.Format == "date-time" {
+			return "2026-11-22T12:00:00.000Z"
+		}
+		return append([]string{"hello", "ada@example.org", "https://example.com/x", "text/plain"}, w.ids...)[w.IntN(4+len(w.ids))]
+	default:
+		return map[string]any{"take": 1}
+	}
+}
+
+func (w *walker) object(s *jsonschema.Schema, depth int) any {
+	value := map[string]any{}
+	if depth > maxDepth {
+		return value
+	}
+	for _, name := range sorted(s.Properties) {
+		if slices.Contains(s.Required, name) || w.IntN(2) == 0 {
+			value[name] = w.value(s.Properties[name], depth+1)
+		}
+	}
+	if s.AdditionalProperties != nil && len(s.Properties) == 0 && s.AdditionalProperties.Not == nil {
+		value["a"] = w.value(s.AdditionalProperties, depth+1)
+	}
+	return value
+}
+
+// sorted keeps a walk of one seed the same.
+func sorted(properties map[string]*jsonschema.Schema) []string {
+	names := make([]string, 0, len(properties))
+	for name := range properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// remember keeps the ids of an answer for later paths.
+func (w *walker) remember(got *kittest.Response) {
+	if got.Status >= 300 || len(got.Body) == 0 || got.Body[0] != '{' {
+		return
+	}
+	var value map[string]any
+	got.JSON(&value)
+	for name, v := range value {
+		if text, ok := v.(string); ok && text != "" && len(text) < 100 && (name == "id" || strings.HasSuffix(name, "Id") || name == "code" || name == "token") {
+			w.ids = append(w.ids, text)
+		}
+	}
+	if over := len(w.ids) - 60; over > 0 {
+		w.ids = append(w.ids[:6:6], w.ids[6+over:]...)
+	}
+}
