@@ -98,11 +98,6 @@ func TestMigrateRefuses(t *testing.T) {
 		m[name] = text
 		return m
 	}
-	without := func(name string) map[string]string {
-		m := maps.Clone(good)
-		delete(m, name)
-		return m
-	}
 	tests := []struct {
 		name  string
 		files map[string]string

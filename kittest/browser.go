@@ -6,9 +6,11 @@ import (
 	"path"
 	"strings"
 	"sync"
-
-	"github.com/kitbackend/kit/auth"
 )
+
+// csrfCookie ends the name of the cookie that scripts read the CSRF token from,
+// whatever prefix the application chose.
+const csrfCookie = "csrf"
 
 // Via returns the caller on the application's own router, as a browser with one
 // tab: cookies of answers are kept and sent again, requests say that they come
@@ -22,7 +24,8 @@ func (c *Client) Via(handler http.Handler) *Client {
 	if err != nil {
 		c.t.Fatalf("kittest: %v", err)
 	}
-	via := &Client{t: c.t, handler: handler, base: c.base, before: c.before, jar: &jar{cookies: make(map[string]*http.Cookie)}}
+	via := *c
+	via.handler, via.jar = handler, &jar{cookies: make(map[string]*http.Cookie)}
 	if c.session != nil {
 		cookie := c.auth.SessionCookie(*c.session)
 		via.jar.cookies[cookie.Name] = cookie
@@ -30,7 +33,7 @@ func (c *Client) Via(handler http.Handler) *Client {
 		via.before = func(*http.Request) {}
 	}
 	via.jar.origin = base.Scheme + "://" + base.Host
-	return via
+	return &via
 }
 
 // Form submits a form of a page, as browsers do: the fields in the body, no
@@ -73,7 +76,7 @@ func (j *jar) dress(r *http.Request) {
 		if inside := strings.TrimSuffix(cookie.Path, "/"); inside == "" || r.URL.Path == inside || strings.HasPrefix(r.URL.Path, inside+"/") {
 			r.AddCookie(&http.Cookie{Name: name, Value: cookie.Value})
 		}
-		if strings.HasSuffix(name, auth.CSRFCookieSuffix) {
+		if strings.HasSuffix(name, csrfCookie) {
 			token = cookie.Value
 		}
 	}
