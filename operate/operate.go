@@ -2,14 +2,9 @@
 // debit, lock a user out or erase one, look a ref of the ledger up, list jobs and
 // retry them.
 //
-// An application puts it into its own program, where all its hooks and
-// capabilities are, and so has commands that no HTTP route needs to offer:
-//
-//	if len(os.Args) > 1 && os.Args[1] == "operate" {
-//		return operate.Run(ctx, k, operate.Options{As: os.Getenv("USER"), Out: os.Stdout}, os.Args[2:])
-//	}
-//
-// The command cmd/kit runs the same on a database alone. What changes something is
+// The command operate of package kitcmd runs it in the application's own program,
+// where all its hooks and capabilities are, and so offers what no HTTP route needs
+// to. The command cmd/kit runs the same on a database alone. What changes something is
 // recorded by audit, with the operator as the actor.
 package operate
 
