@@ -145,12 +145,10 @@ func ExampleKit_Identify() {
 	defer k.Close(context.Background())
 	page := k.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		info := capability.RequestInfoOf(r.Context())
-		fmt.Println(info.IP, info.RequestID)
+		fmt.Println(info.IP, info.RequestID != "", info.Caller.UserID == "")
 	}))
-	r := httptest.NewRequest("GET", "/hello", nil)
-	r.Header.Set("X-Request-Id", "example-request-1")
-	page.ServeHTTP(httptest.NewRecorder(), r)
-	// Output: 192.0.2.1 example-request-1
+	page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/hello", nil))
+	// Output: 192.0.2.1 true true
 }
 
 // Outbound events: other services hear of what happens by signed web hooks.
