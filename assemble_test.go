@@ -18,6 +18,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/leaderboard"
@@ -63,6 +64,7 @@ func everything() []kit.Option {
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{
 			{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: &multiplayer.Game{Kind: "race"}}}}),
+		kit.WithEvents(events.Config{}),
 	}
 }
 

@@ -2,7 +2,10 @@ package kit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,6 +76,11 @@ func (c checker) capability(part capability.Capability) {
 	if part.Database == nil && (part.Migrations != nil || len(part.Parts) > 0) {
 		c.fault(part.Name, "database", nil, "is missing, though there are migrations", "set Database to the DB of the host")
 	}
+	for _, line := range part.Lines() {
+		if none(line.FS) {
+			c.fault(part.Name, "migrations", line.Name, "holds no files", "embed them: //go:embed migrations/*.sql")
+		}
+	}
 	for _, r := range part.Routes {
 		c.route(part, r)
 	}
@@ -85,6 +93,18 @@ func (c checker) capability(part capability.Capability) {
 	c.health(part)
 	c.refusals(part)
 	c.life(part)
+}
+
+// none reports whether a line of migrations is empty, as one embedded from another
+// folder is.
+func none(files fs.FS) bool {
+	found := errors.New("found")
+	return files == nil || fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && path.Ext(name) == ".sql" {
+			return found
+		}
+		return err
+	}) != found
 }
 
 // life requires that the capability can export and erase a user's data, or says

@@ -103,6 +103,14 @@ func (k *Kit) EraseUser(ctx context.Context, userID string) error {
 	if err := capability.CheckUserID(userID); err != nil {
 		return err
 	}
+	err := k.requestErasure(ctx, userID)
+	if errors.Is(err, auth.ErrUserNotFound) && !k.Database().InTransaction(ctx) {
+		return k.requestErasure(ctx, userID) // the account ended meanwhile: there is nobody to lock out
+	}
+	return err
+}
+
+func (k *Kit) requestErasure(ctx context.Context, userID string) error {
 	db := k.Database()
 	return db.InTx(ctx, func(ctx context.Context) error {
 		_, err := db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report) VALUES ($1, $2, '')

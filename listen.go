@@ -29,20 +29,32 @@ const (
 // everything has stopped. Databases that the caller has opened are the caller's
 // to close, afterwards.
 func (k *Kit) Serve(ctx context.Context, addr string, handler http.Handler) error {
-	err := k.serve(ctx, addr, handler)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	return errors.Join(err, k.Close(closing))
-}
-
-func (k *Kit) serve(ctx context.Context, addr string, handler http.Handler) error {
 	if k.closed.Load() {
 		return ErrClosed
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("kit: %w", err)
+		return errors.Join(fmt.Errorf("kit: %w", err), k.shutDown(ctx))
 	}
+	return k.ServeListener(ctx, listener, handler)
+}
+
+// ServeListener is [Kit.Serve] on a listener of the caller's, which it closes.
+func (k *Kit) ServeListener(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	if k.closed.Load() {
+		return errors.Join(ErrClosed, listener.Close())
+	}
+	return errors.Join(k.serve(ctx, listener, handler), k.shutDown(ctx))
+}
+
+// shutDown closes the kit, within bounds, also once ctx has ended.
+func (k *Kit) shutDown(ctx context.Context) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	return k.Close(closing)
+}
+
+func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           cmp.Or[http.Handler](handler, k),
 		ReadHeaderTimeout: headerTimeout,

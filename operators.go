@@ -33,7 +33,7 @@ func (k *Kit) RetryJob(ctx context.Context, id string) (ok bool, err error) {
 // ListJobs lists the jobs of all databases, see [jobs.Queue.List]: by database,
 // at most limit of each.
 func (k *Kit) ListJobs(ctx context.Context, f jobs.Filter, limit int) ([]jobs.Status, error) {
-	var all []jobs.Status
+	all := []jobs.Status{}
 	for _, b := range k.bindings {
 		list, err := b.queue.List(ctx, f, "", limit)
 		if err != nil {

@@ -158,7 +158,7 @@ func (a *Auth) close(context.Context) error {
 
 // Users returns how the guards of user routes verify their callers.
 func (a *Auth) Users() capability.Users {
-	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf, Origins: a.webOrigins(), Domain: Name}
+	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf, CSRFToken: a.heldToken, Origins: a.webOrigins(), Domain: Name}
 }
 
 // userIDForm is what identifies a user: it stands in keys, paths and logs.

@@ -190,6 +190,15 @@ func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
 	return nil
 }
 
+// heldToken returns the CSRF token that the request's cookie holds.
+func (a *Auth) heldToken(r *http.Request) string {
+	cookie, err := r.Cookie(a.cookieName(csrfCookie))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
 // csrfToken is keyed by the cookie itself: who can make it already has the
 // session, it needs no row and holds on every node.
 func csrfToken(secret []byte, sessionID string) string {

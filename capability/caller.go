@@ -35,6 +35,9 @@ type Users struct {
 	Session func(r *http.Request) (caller Caller, ok bool, err error)
 	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
 	CSRF func(r *http.Request, caller Caller) error
+	// CSRFToken returns the token that the browser has for its session, "" for none:
+	// a page of another host cannot read it from the cookie. May be nil.
+	CSRFToken func(r *http.Request) string
 	// Origins are those, besides its own, whose pages may call with cookies, such as
 	// "https://app.example.com". Rows of users, and the public ones of Domain, answer
 	// them with the headers of CORS.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
@@ -298,6 +299,9 @@ func (e *examination) jobs() {
 
 func (e *examination) mail() {
 	if e.kit.Email() == nil {
+		if e.kit.Auth() != nil && !(&auth.LibraryHost{Auth: e.kit.Auth()}).CanMail() {
+			e.warn("mail", "nothing sends the mails of sign-in", "compose WithEmail, or give auth.Config a Mailer")
+		}
 		return
 	}
 	providers, _ := e.config("email", "providers").([]string)
@@ -363,7 +367,6 @@ func (e *examination) returnURLs() {
 	if err != nil {
 		return
 	}
-	trusted, _ := e.config("auth", "trustedOrigins").([]string)
 	for _, rail := range slices.Sorted(maps.Keys(urls)) {
 		u := urls[rail]
 		for _, address := range []string{u.Success, u.Cancel, u.Portal} {
@@ -371,7 +374,7 @@ func (e *examination) returnURLs() {
 			if err != nil || address == "" || target.Hostname() == base.Hostname() {
 				continue
 			}
-			if !slices.Contains(trusted, target.Scheme+"://"+target.Host) {
+			if e.kit.Auth() == nil || !(&auth.LibraryHost{Auth: e.kit.Auth()}).TrustedOrigin(target.Scheme+"://"+target.Host) {
 				e.warn("return address of "+string(rail), address+" is neither at the base URL nor at a trusted origin", "check that it is a page of yours")
 			}
 		}

@@ -118,6 +118,7 @@ var commands = []command{
 	{"backup", "FOLDER", "copy the databases while the application runs", (*program).backup},
 	{"verify", "", "prove ledger, boards, audit trail and storage", (*program).verify},
 	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
+	{"operate", "COMMAND", "credit, lock out, erase, retry jobs; see package operate", (*program).operate},
 }
 
 func (p *program) run(ctx context.Context, args []string) error {

@@ -266,3 +266,14 @@ func TestServeAndOwnCommands(t *testing.T) {
 		t.Errorf("%v %v", got, err)
 	}
 }
+
+func TestOperateIsPartOfTheApplication(t *testing.T) {
+	db := databasetest.Memory(t)
+	text, err := run(t, db, "operate", "-as", "grace", "ledger", "credit", "ada", "coins", "5", "gift:1")
+	if err != nil || !strings.Contains(text, `"balanceAfter": 5`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if _, err := run(t, db, "operate", "-as", "grace", "ledger"); err == nil || !strings.Contains(err.Error(), "the commands are") {
+		t.Errorf("half a command: %v", err)
+	}
+}

@@ -2,14 +2,9 @@
 // debit, lock a user out or erase one, look a ref of the ledger up, list jobs and
 // retry them.
 //
-// An application puts it into its own program, where all its hooks and
-// capabilities are, and so has commands that no HTTP route needs to offer:
-//
-//	if len(os.Args) > 1 && os.Args[1] == "operate" {
-//		return operate.Run(ctx, k, operate.Options{As: os.Getenv("USER"), Out: os.Stdout}, os.Args[2:])
-//	}
-//
-// The command cmd/kit runs the same on a database alone. What changes something is
+// The command operate of package kitcmd runs it in the application's own program,
+// where all its hooks and capabilities are, and so offers what no HTTP route needs
+// to. The command cmd/kit runs the same on a database alone. What changes something is
 // recorded by audit, with the operator as the actor.
 package operate
 
@@ -24,6 +19,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/ledger"
 )
@@ -156,7 +152,29 @@ func (c *call) show() error {
 	if err != nil {
 		return err
 	}
-	return c.print(user)
+	return c.print(account{user.ID, user.Email, capability.Time{Time: user.CreatedAt}, capability.Time{Time: user.DisabledAt}})
+}
+
+// account is what operators see of a user.
+type account struct {
+	ID        string          `json:"id"`
+	Email     string          `json:"email,omitempty"`
+	CreatedAt capability.Time `json:"createdAt"`
+	// DisabledAt is absent while the user may sign in.
+	DisabledAt capability.Time `json:"disabledAt,omitzero"`
+}
+
+// job is what operators see of one.
+type job struct {
+	ID          string          `json:"id"`
+	Binding     string          `json:"binding"`
+	Key         string          `json:"key,omitempty"`
+	State       jobs.State      `json:"state"`
+	Attempt     int             `json:"attempt"`
+	MaxAttempts int             `json:"maxAttempts"`
+	RunAt       capability.Time `json:"runAt"`
+	FinishedAt  capability.Time `json:"finishedAt,omitzero"`
+	LastError   string          `json:"lastError,omitempty"`
 }
 
 func (c *call) lock(open bool) error {
@@ -200,7 +218,12 @@ func (c *call) jobs() error {
 	if err != nil {
 		return err
 	}
-	return c.print(list)
+	seen := make([]job, len(list))
+	for i, j := range list {
+		seen[i] = job{j.ID, j.Binding, j.Key, j.State, j.Attempt, j.MaxAttempts,
+			capability.Time{Time: j.RunAt}, capability.Time{Time: j.FinishedAt}, j.LastError}
+	}
+	return c.print(seen)
 }
 
 func (c *call) retry() error {

@@ -32,7 +32,7 @@ func (c *call) checkOrigin() error {
 	case origin == "" || origin == "null":
 		return errMissingOrigin
 	case !c.l.auth.TrustedOrigin(origin):
-		return errInvalidOrigin
+		return errInvalidOrigin.Saying("Invalid origin: pages of %s, and of auth.Config.TrustedOrigins, may call", c.l.ownOrigin())
 	default:
 		return nil
 	}

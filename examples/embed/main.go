@@ -7,13 +7,15 @@
 package main
 
 import (
+	"context"
 	"embed"
 	"flag"
 	"fmt"
 	"io/fs"
 	"log"
 	"net/http"
-	"time"
+	"os"
+	"os/signal"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v4"
@@ -31,17 +33,20 @@ func main() {
 	host := flag.String("host", "nethttp", "router of the application: nethttp, chi or echo")
 	addr := flag.String("addr", "localhost:8080", "address to listen on")
 	flag.Parse()
-	handler, err := application(*host, "http://"+*addr)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	k, handler, err := application(*host, "http://"+*addr)
 	if err != nil {
 		log.Fatal(err)
 	}
 	log.Printf("%s host: pages at http://%s/, the kit at http://%s/api", *host, *addr, *addr)
-	server := &http.Server{Addr: *addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	log.Fatal(server.ListenAndServe())
+	if err := k.Serve(ctx, *addr, handler); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // application is a router of the application's choice with the kit under /api.
-func application(host, origin string) (http.Handler, error) {
+func application(host, origin string) (*kit.Kit, http.Handler, error) {
 	k, err := kit.New(
 		kit.WithBaseURL(origin+"/api"), // the path is where the kit is mounted
 		kit.WithEnvironment(capability.Development),
@@ -49,27 +54,27 @@ func application(host, origin string) (http.Handler, error) {
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 	)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files, err := fs.Sub(static, "static")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pages := http.FileServerFS(files)
 	switch host {
 	case "nethttp":
-		return k.Before(pages), nil // what the kit owns first, computed from its routes
+		return k, k.Before(pages), nil // what the kit owns first, computed from its routes
 	case "chi":
 		r := chi.NewRouter()
 		r.Mount("/api", k)
 		r.Handle("/*", pages)
-		return r, nil
+		return k, r, nil
 	case "echo":
 		e := echo.New()
 		e.Any("/api/*", echo.WrapHandler(k))
 		e.Any("/*", echo.WrapHandler(pages))
-		return e, nil
+		return k, e, nil
 	default:
-		return nil, fmt.Errorf("no host %q: use nethttp, chi or echo", host)
+		return nil, nil, fmt.Errorf("no host %q: use nethttp, chi or echo", host)
 	}
 }

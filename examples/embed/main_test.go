@@ -10,7 +10,7 @@ import (
 func TestHosts(t *testing.T) {
 	for _, host := range []string{"nethttp", "chi", "echo"} {
 		t.Run(host, func(t *testing.T) {
-			h, err := application(host, "http://localhost:8080")
+			_, h, err := application(host, "http://localhost:8080")
 			if err != nil {
 				t.Fatal(err)
 			}

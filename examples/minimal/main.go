@@ -2,8 +2,8 @@
 package main
 
 import (
+	"context"
 	"log"
-	"net/http"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
@@ -18,5 +18,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err) // every fault of the composition at once
 	}
-	log.Fatal(http.ListenAndServe("localhost:8080", k))
+	log.Fatal(k.Serve(context.Background(), "localhost:8080", k)) // requests and jobs
 }

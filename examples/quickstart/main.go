@@ -110,7 +110,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return errors.Join(err, listener.Close(), k.Close(context.Background()))
 	}
 	printBanner(stderr, k, name, keyFile, time.Since(started))
-	return errors.Join(serve(ctx, k, rails, listener), k.Close(context.Background()))
+	paths := http.NewServeMux()
+	paths.Handle("POST /buy", buy(k, rails))
+	paths.Handle("/", site(k))
+	return k.ServeListener(ctx, listener, paths)
 }
 
 // connect makes a control-plane key for this run, in place of that of the run
@@ -220,23 +223,4 @@ func openBucket(address string) (bucket.Bucket, error) {
 		return nil, err
 	}
 	return s3.New(cfg), nil
-}
-
-// serve returns requests and works on jobs until ctx ends, then lets both finish.
-func serve(ctx context.Context, k *kit.Kit, rails *paytest.Stores, listener net.Listener) error {
-	paths := http.NewServeMux()
-	paths.Handle("POST /buy", buy(k, rails))
-	paths.Handle("/", site(k))
-	server := &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	working := make(chan error, 1)
-	go func() {
-		worked := k.Run(ctx)
-		stopping, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		working <- errors.Join(worked, server.Shutdown(stopping))
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return <-working
 }

@@ -15,7 +15,7 @@ import (
 // What pages of the trusted origins of auth may send and read.
 const (
 	pageHeaders    = "Content-Type, Authorization, X-CSRF-Token, Idempotency-Key, X-Kit-Fresh, X-Kit-Client, X-Captcha-Response"
-	pageExposed    = "X-Request-Id, Retry-After, Idempotency-Replayed, Set-Auth-Token, Set-Auth-Jwt"
+	pageExposed    = "X-Request-Id, Retry-After, Idempotency-Replayed, Set-Auth-Token, Set-Auth-Jwt, X-CSRF-Token"
 	pageAnyMethods = "GET, POST, PUT, PATCH, DELETE"
 	pageMaxAge     = 10 * time.Minute
 )
@@ -111,6 +111,17 @@ func (x *exchange) cors() (done bool) {
 	x.shareWithPage()
 	x.w.Header().Set("Access-Control-Expose-Headers", pageExposed)
 	return false
+}
+
+// tellToken gives a page of a trusted origin the CSRF token of its session, which
+// it cannot read from the cookie of another host.
+func (x *exchange) tellToken() {
+	if x.m.Users.CSRFToken == nil || !slices.Contains(x.m.Users.Origins, x.r.Header.Get("Origin")) {
+		return
+	}
+	if token := x.m.Users.CSRFToken(x.r); token != "" {
+		x.w.Header().Set("X-CSRF-Token", token)
+	}
 }
 
 func (x *exchange) shareWithPage() {

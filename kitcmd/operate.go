@@ -1,0 +1,18 @@
+package kitcmd
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"os"
+
+	"github.com/kitbackend/kit/operate"
+)
+
+// operate is what an operator does, with all that the application composes.
+func (p *program) operate(flags *flag.FlagSet) action {
+	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
+	return func(ctx context.Context, args []string) error {
+		return operate.Run(ctx, p.kit, operate.Options{As: *as, Out: p.stdout}, args)
+	}
+}
