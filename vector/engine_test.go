@@ -1,12 +1,15 @@
 package vector_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -23,7 +26,7 @@ func withExtension(t testing.TB) *database.DB {
 	if url == "" {
 		t.Skip("KIT_TEST_PGVECTOR is not set")
 	}
-	db, err := postgres.Open(t.Context(), url, postgres.WithConnections(1), postgres.WithTestMode())
+	db, err := postgres.Open(t.Context(), url, postgres.WithConnections(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,16 +54,20 @@ func cloud(dice *rand.Rand, n, d int) [][]float32 {
 // TestEngineIndex: an index finds what comparing all finds, with filters of every
 // width, on vector and halfvec, for each metric.
 func TestEngineIndex(t *testing.T) {
-	for metric, width := range map[vector.Metric]int{vector.MetricCosine: 2100, vector.MetricDot: 8, vector.MetricEuclidean: 12} {
-		t.Run(string(metric), func(t *testing.T) {
-			ctx, db, n := t.Context(), withExtension(t), 300
-			cfg := vector.Config{Engine: pgvector.New(pgvector.Config{ExactBelow: 100, Scanned: 100}), Indexes: []vector.Index{
+	for _, c := range []struct {
+		metric   vector.Metric
+		n, width int
+	}{{vector.MetricCosine, 200, 16}, {vector.MetricDot, 200, 8}, {vector.MetricEuclidean, 200, 12}, {vector.MetricCosine, 40, 2100}} {
+		metric, n, width := c.metric, c.n, c.width
+		t.Run(fmt.Sprint(metric, width), func(t *testing.T) {
+			ctx, db := t.Context(), withExtension(t)
+			cfg := vector.Config{Engine: pgvector.New(pgvector.Config{ExactBelow: 20, Scanned: 100}), Indexes: []vector.Index{
 				{Name: "many", Dimensions: width, Metric: metric, VectorsOnly: true, Filterable: []string{"n"}}}}
 			v, space := open(t, db, cfg, vector.Peers{}), vector.Space{Index: "many", OwnerID: "ada"}
 			rows := cloud(rand.New(rand.NewPCG(1, 2)), n, width)
-			for first := 0; first < n; first += 100 {
+			for first := 0; first < n; first += 40 {
 				var list []vector.Document
-				for i, row := range rows[first : first+100] {
+				for i, row := range rows[first : first+40] {
 					list = append(list, vector.Document{ID: fmt.Sprintf("%03d", first+i), Vector: row, Metadata: map[string]any{"n": first + i}})
 				}
 				must(v.Upsert(ctx, space, list...))(t)
@@ -89,7 +96,7 @@ func TestEngineIndex(t *testing.T) {
 			if float64(found) < 0.995*float64(all) {
 				t.Errorf("found %d of %d", found, all)
 			}
-			for _, keeps := range []int{3, 30, 250} {
+			for _, keeps := range []int{3, 30, n} {
 				asked := vector.Query{Vector: rows[7], TopK: 10, Filter: vector.Filter{"n": map[string]any{"gte": n - keeps}}}
 				near := must(v.Query(ctx, space, asked))(t)
 				asked.Precision = vector.PrecisionExact
@@ -151,6 +158,53 @@ func TestEngineCatchesUp(t *testing.T) {
 	}
 	finds("b", "c", "d")
 	prepared(3)
+}
+
+// TestEngineFilters holds filters in SQL to the plain evaluation of them.
+func TestEngineFilters(t *testing.T) {
+	ctx, db := t.Context(), withExtension(t)
+	cfg := vector.Config{Engine: pgvector.New(pgvector.Config{}), Indexes: []vector.Index{
+		{Name: "x", Dimensions: 2, VectorsOnly: true, Filterable: []string{"a", "b"}}}}
+	v, space := open(t, db, cfg, vector.Peers{}), vector.Space{Index: "x", OwnerID: "ada"}
+	values := []any{"", "x", "X", "\u00e9", "1", 1.0, -1.5, 1e300, 0.0, true, false, nil, []any{1.0}, map[string]any{"a": 1.0}}
+	var list []vector.Document
+	for i := range 60 {
+		metadata := map[string]any{}
+		if i%(len(values)+1) < len(values) {
+			metadata["a"] = values[i%(len(values)+1)]
+		}
+		if i%5 > 0 {
+			metadata["b"] = values[(i*7+i/5)%len(values)]
+		}
+		list = append(list, vector.Document{ID: fmt.Sprint(i), Vector: []float32{1, float32(i)}, Metadata: metadata})
+	}
+	must(v.Upsert(ctx, space, list...))(t)
+	for _, text := range []string{`{"a":"x"}`, `{"a":1}`, `{"a":true}`, `{"a":{"ne":"x"}}`, `{"a":{"exists":true}}`, `{"a":{"exists":false}}`,
+		`{"a":{"gt":"X"}}`, `{"a":{"lte":"x"}}`, `{"a":{"gte":-1.5,"lt":1e300}}`, `{"a":{"gt":-1e308}}`, `{"a":{"in":["x",1,true,"1"]}}`,
+		`{"a":{"nin":["x",1,true]}}`, `{"or":[{"a":"1"},{"b":{"gt":0}}]}`, `{"not":{"a":{"lt":"z"},"b":{"ne":false}}}`, `{"a":-0}`,
+		`{"and":[{"a":{"exists":true}},{"not":{"b":{"exists":true}}}]}`, `{"a":"'; DROP TABLE vector_point --"}`, `{"b":{"gt":"\\"}}`} {
+		var filter vector.Filter
+		if err := json.Unmarshal([]byte(text), &filter); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, d := range list {
+			if keeps(filter, d.Metadata) {
+				want = append(want, d.ID)
+			}
+		}
+		slices.Sort(want)
+		got := ids(must(v.Query(ctx, space, vector.Query{Vector: []float32{1, 1}, TopK: 100, Filter: filter}))(t))
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s keeps %v, want %v", text, got, want)
+		}
+	}
+	for _, metadata := range []map[string]any{{"a": "x\x00"}, {"a": []any{"\x00"}}, {"a": map[string]any{"\x00": 1}}, {"a": json.Number("1e999")}} {
+		_, err := v.Upsert(ctx, space, vector.Document{Vector: []float32{1, 1}, Metadata: metadata})
+		equal(t, errors.Is(err, capability.ErrInvalidRequest), true)
+	}
+	_, err := v.Query(ctx, space, vector.Query{Vector: []float32{1, 1}, Filter: vector.Filter{"a": "x\x00"}})
+	equal(t, errors.Is(err, capability.ErrInvalidRequest), true)
 }
 
 // TestEngineElsewhere: an engine of PostgreSQL is refused on SQLite.

@@ -2,8 +2,11 @@ package vector_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
@@ -62,6 +65,43 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	})
+}
+
+var requestID = regexp.MustCompile(`"requestId":"[^"]*"`)
+
+// TestForeign: a document of another is as one that does not exist, on every
+// route: the same body, in about the same time.
+func TestForeign(t *testing.T) {
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithVector(config))
+	ada, bob := k.User("ada"), k.User("bob")
+	for i := range 20 {
+		ada.Post("/vector/notes/documents", object{"id": fmt.Sprintf("a%d", i), "text": "a note of ada"}).Want(200, "")
+	}
+	bob.Post("/vector/notes/documents", object{"id": "own", "text": "a note of bob"}).Want(200, "")
+	for name, ask := range map[string]func(id string) *kittest.Response{
+		"get":    func(id string) *kittest.Response { return bob.Get("/vector/notes/documents/" + id) },
+		"delete": func(id string) *kittest.Response { return bob.Do("DELETE", "/vector/notes/documents/"+id, nil) },
+		"query":  func(id string) *kittest.Response { return bob.Post("/vector/notes/query", object{"documentId": id}) },
+	} {
+		var foreign, missing []time.Duration
+		timed := func(list *[]time.Duration, id string) string {
+			began := time.Now()
+			answer := ask(id).Want(404, "vector/document_not_found")
+			*list = append(*list, time.Since(began))
+			return requestID.ReplaceAllString(string(answer.Body), "")
+		}
+		for range 60 {
+			if a, b := timed(&foreign, "a7"), timed(&missing, "z7"); a != b {
+				t.Fatalf("%s: a foreign document gives %s, a missing one %s", name, a, b)
+			}
+		}
+		slices.Sort(foreign)
+		slices.Sort(missing)
+		if a, b := foreign[30], missing[30]; a > 3*b || b > 3*a {
+			t.Errorf("%s: a foreign document takes %v, a missing one %v", name, a, b)
+		}
+	}
+	ada.Get("/vector/notes/documents/a7").Want(200, "")
 }
 
 // TestHTTPRefuses produces every code that a client can meet.

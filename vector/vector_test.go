@@ -342,6 +342,9 @@ func TestRefusals(t *testing.T) {
 			"words without text": {Vector: slices.Repeat([]float32{1}, 384), Mode: vector.ModeHybrid},
 			"words and vector":   {Text: "x", Vector: slices.Repeat([]float32{1}, 384), Mode: vector.ModeText},
 			"filter":             {Text: "x", Filter: vector.Filter{"unknown": 1}},
+			"NaN":                {Vector: append(slices.Repeat([]float32{1}, 383), nan)},
+			"infinite":           {Vector: append(slices.Repeat([]float32{1}, 383), -inf)},
+			"zero":               {Vector: make([]float32, 384)},
 		} {
 			if _, err := n.Query(ctx, notes, q); !errors.Is(err, capability.ErrInvalidRequest) {
 				t.Errorf("%s: %v", name, err)

@@ -25,43 +25,41 @@ type Value struct {
 	Number float64 // of a Bool 0 or 1
 }
 
-// cell is a value in a column; a text is its number in the dictionary.
-type cell struct {
-	kind   Kind
-	number float64
-}
-
-// dictionary numbers texts. Its words are appended only, so a View keeps them.
+// dictionary numbers the different values under a key. They are appended only,
+// so a View keeps them.
 type dictionary struct {
-	words   []string
-	numbers map[string]int
+	values  []Value
+	numbers map[Value]uint32
+	parent  *dictionary // of a clone
 }
 
-func newDictionary() *dictionary { return &dictionary{numbers: make(map[string]int)} }
-
-func (d *dictionary) clone() *dictionary {
-	c := newDictionary()
-	for _, word := range d.words {
-		c.number(word)
+func newDictionaries(keys int) []*dictionary {
+	list := make([]*dictionary, keys)
+	for i := range list {
+		list[i] = &dictionary{numbers: make(map[Value]uint32)}
 	}
-	return c
+	return list
 }
 
-func (d *dictionary) number(word string) int {
-	n, ok := d.numbers[word]
+// clone returns a dictionary that the original does not grow with; the original
+// does not change while the clone does.
+func (d *dictionary) clone() *dictionary {
+	return &dictionary{values: d.values[:len(d.values):len(d.values)], numbers: make(map[Value]uint32), parent: d}
+}
+
+func (d *dictionary) number(v Value) uint32 {
+	if d.parent != nil {
+		if n, ok := d.parent.numbers[v]; ok {
+			return n
+		}
+	}
+	n, ok := d.numbers[v]
 	if !ok {
-		n = len(d.words)
-		d.words = append(d.words, word)
-		d.numbers[word] = n
+		n = uint32(len(d.values))
+		d.values = append(d.values, v)
+		d.numbers[v] = n
 	}
 	return n
-}
-
-func (d *dictionary) cell(v Value) cell {
-	if v.Kind == Text {
-		return cell{Text, float64(d.number(v.Text))}
-	}
-	return cell{v.Kind, v.Number}
 }
 
 // Bitmap is a set of rows of a View.
@@ -88,30 +86,23 @@ func (v *View) All() Bitmap {
 }
 
 // Where returns the rows whose value under a key matches. The function is
-// called once for each different text, and for each other value.
+// called once for each different value.
 func (v *View) Where(key int, match func(Value) bool) Bitmap {
-	texts := make([]bool, len(v.words))
-	for i, word := range v.words {
-		texts[i] = match(Value{Kind: Text, Text: word})
+	matches := make([]uint64, len(v.values[key]))
+	for i, value := range v.values[key] {
+		if match(value) {
+			matches[i] = 1
+		}
 	}
 	out := make(Bitmap, (v.n+63)/64)
-	last, matched := cell{}, match(Value{})
 	for number, b := range v.blocks {
-		for i, c := range b.columns[key] {
-			var ok bool
-			switch {
-			case c.kind == Text:
-				ok = texts[int(c.number)]
-			case c == last:
-				ok = matched
-			default:
-				last, matched = c, match(Value{Kind: c.kind, Number: c.number})
-				ok = matched
+		column := b.columns[key]
+		for w := 0; w*64 < len(column); w++ {
+			var word uint64
+			for i, c := range column[w*64 : min(w*64+64, len(column))] {
+				word |= matches[c] << i
 			}
-			if ok {
-				at := number*blockRows + i
-				out[at/64] |= 1 << (at % 64)
-			}
+			out[number*blockRows/64+w] = word
 		}
 	}
 	return out.and(v.All())

@@ -54,8 +54,8 @@ type Removal struct {
 type block struct {
 	ids       []string
 	revisions []int64
-	vectors   []float32 // of unit length under Cosine
-	columns   [][]cell
+	vectors   []float32  // of unit length under Cosine
+	columns   [][]uint32 // numbers of the dictionaries
 	codes     []uint64
 	factors   factors
 	packed    []byte // the codes in whole groups; see pack
@@ -75,7 +75,7 @@ type Set struct {
 	shared bool // a View has dead
 	buried int
 	bytes  int64
-	dict   *dictionary
+	dicts  []*dictionary // one for each key
 	coder  *coder
 
 	view atomic.Pointer[View]
@@ -93,12 +93,12 @@ type View struct {
 	live   int
 	dead   []uint64
 	coder  *coder
-	words  []string // of the dictionary
+	values [][]Value // of the dictionaries
 }
 
 // New returns an empty set of vectors of a length, with a number of filterable keys.
 func New(metric Metric, dimensions, keys int) *Set {
-	s := &Set{metric: metric, dimensions: dimensions, keys: keys, rows: make(map[string]int32), dict: newDictionary()}
+	s := &Set{metric: metric, dimensions: dimensions, keys: keys, rows: make(map[string]int32), dicts: newDictionaries(keys)}
 	s.Publish()
 	return s
 }
@@ -143,7 +143,7 @@ func (s *Set) bury(at int32) {
 
 func (s *Set) append(row *Row) {
 	if s.n%blockRows == 0 {
-		s.blocks = append(s.blocks, &block{columns: make([][]cell, s.keys)})
+		s.blocks = append(s.blocks, &block{columns: make([][]uint32, s.keys)})
 	}
 	if s.n%64 == 0 {
 		s.dead = append(s.dead, 0) // beyond what a View reads
@@ -157,14 +157,18 @@ func (s *Set) append(row *Row) {
 		normalize(b.vectors[at:])
 	}
 	for key := range b.columns {
-		b.columns[key] = append(b.columns[key], s.dict.cell(row.Values[key]))
+		known := len(s.dicts[key].values)
+		b.columns[key] = append(b.columns[key], s.dicts[key].number(row.Values[key]))
+		if len(s.dicts[key].values) > known {
+			s.bytes += int64(120 + len(row.Values[key].Text))
+		}
 	}
 	if s.coder != nil {
 		s.coder.append(b, b.vectors[at:])
 	}
 	s.rows[row.ID] = int32(s.n)
 	s.n++
-	s.bytes += int64(4*s.dimensions + 16*s.keys + len(row.ID) + 100 + s.dimensions/8 + 12)
+	s.bytes += int64(4*s.dimensions + 4*s.keys + len(row.ID) + 100 + s.dimensions/4 + 16)
 }
 
 // Publish shows to readers what Apply has done.
@@ -175,11 +179,14 @@ func (s *Set) Publish() {
 }
 
 func (s *Set) publish() {
-	v := &View{set: s, n: s.n, live: s.n - s.buried, dead: s.dead, coder: s.coder, words: s.dict.words}
+	v := &View{set: s, n: s.n, live: s.n - s.buried, dead: s.dead, coder: s.coder, values: make([][]Value, s.keys)}
+	for key, d := range s.dicts {
+		v.values[key] = d.values
+	}
 	v.blocks = append(make([]*block, 0, len(s.blocks)), s.blocks...)
 	if last := len(v.blocks) - 1; last >= 0 { // which goes on growing
 		tail := *s.blocks[last]
-		tail.columns = append([][]cell(nil), tail.columns...)
+		tail.columns = append([][]uint32(nil), tail.columns...)
 		v.blocks[last] = &tail
 	}
 	s.shared = true
@@ -194,7 +201,10 @@ func (s *Set) With(rows []Row, removals []Removal) *View {
 	v := s.View()
 	private := &Set{metric: s.metric, dimensions: s.dimensions, keys: s.keys, rows: make(map[string]int32),
 		blocks: append([]*block(nil), v.blocks...), n: v.n, dead: append([]uint64(nil), v.dead[:(v.n+63)/64]...),
-		buried: v.n - v.live, dict: s.dict.clone(), coder: v.coder}
+		buried: v.n - v.live, coder: v.coder}
+	for _, d := range s.dicts {
+		private.dicts = append(private.dicts, d.clone())
+	}
 	if last := len(private.blocks) - 1; last >= 0 {
 		private.blocks[last] = private.blocks[last].clone()
 	}
