@@ -39,6 +39,7 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/jobs"
 )
 
 // Name is the capability's name.
@@ -154,6 +155,17 @@ func (a *Auth) close(context.Context) error {
 	a.revoked.close()
 	a.confirms.close()
 	return nil
+}
+
+func (a *Auth) jobs() []jobs.Binding {
+	return []jobs.Binding{{Name: "AUTH_SWEEP", Schedule: "23 3 * * *", Run: a.runSweep}}
+}
+
+func (a *Auth) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "users", Read: func(ctx context.Context) (any, error) { return a.store.countUsers(ctx) }},
+		{Key: "sessions", Read: func(ctx context.Context) (any, error) { return a.store.countSessions(ctx, a.host.Now()) }},
+	}
 }
 
 // Users returns how the guards of user routes verify their callers.
