@@ -3,19 +3,19 @@
 //
 // It never learns how a user proves himself. That is the library's part, see
 // [Library]: it returns everything under the base path that auth has no row for,
-// and calls [LibraryHost.Enter] for whom it has proven. Another library can take the
+// and calls [LibraryHost.Enter] for a user it has proven. Another library can take the
 // place of the default one.
 //
 // A sign-in makes a session on a device. The session has two proofs, which end
 // with it: a cookie, for the pages of the own origin, and a refresh token, for
-// whoever wants access tokens. It ends when it has not been used for
+// clients that want access tokens. It ends when it has not been used for
 // Config.SessionIdle, at the latest Config.SessionAbsolute after it began. Using
 // either proof moves the idle end; that of a cookie is written down once an
 // hour, or ten times in a shorter Config.SessionIdle. Cookies last as long as the session can: only the row decides when it
 // ends.
 //
 // An access token is a JWT (RFC 9068) of at most one hour, signed with a key
-// that lies sealed in the database; it alone carries scopes, and only the
+// that is kept sealed in the database; it alone carries scopes, and only the
 // application grants them, in process, with [Auth.IssueToken]. What is revoked
 // is refused at once in this process and within a second on every other node.
 // A refresh token is changed for its successor with every use; who presents one
@@ -39,6 +39,7 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/jobs"
 )
 
 // Name is the capability's name.
@@ -154,6 +155,17 @@ func (a *Auth) close(context.Context) error {
 	a.revoked.close()
 	a.confirms.close()
 	return nil
+}
+
+func (a *Auth) jobs() []jobs.Binding {
+	return []jobs.Binding{{Name: "AUTH_SWEEP", Schedule: "23 3 * * *", Run: a.runSweep}}
+}
+
+func (a *Auth) health() []capability.HealthKey {
+	return []capability.HealthKey{
+		{Key: "users", Read: func(ctx context.Context) (any, error) { return a.store.countUsers(ctx) }},
+		{Key: "sessions", Read: func(ctx context.Context) (any, error) { return a.store.countSessions(ctx, a.host.Now()) }},
+	}
 }
 
 // Users returns how the guards of user routes verify their callers.

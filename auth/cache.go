@@ -12,7 +12,7 @@ const (
 	cacheShards = 64
 	// cacheBytes bounds the cache: about 40,000 tokens of 500 bytes.
 	cacheBytes = 32 << 20
-	// entryBytes is what an entry takes beside its token, about.
+	// entryBytes is what an entry takes in addition to its token, about.
 	entryBytes = 320
 )
 

@@ -34,7 +34,7 @@ type Config struct {
 	// SessionAbsolute is how long a session lasts at most, however much it is
 	// used: at least SessionIdle, at most 400 days; by default 180 days.
 	SessionAbsolute time.Duration
-	// ReuseGrace is how long a refresh token that was just rotated still answers
+	// ReuseGrace is how long a refresh token that was just rotated still returns
 	// its successor, for tabs that race and returns that got lost; at most 5
 	// minutes, by default 10 seconds. Negative means none: any reuse ends the
 	// session.
@@ -46,7 +46,7 @@ type Config struct {
 	BasePath string
 	// AppName is what mails call the application; by default the host's name.
 	AppName string
-	// TrustedOrigins are the origins, beside the base URL's own, whose pages may use
+	// TrustedOrigins are the origins, in addition to the base URL's own, whose pages may use
 	// the library's routes and those of users, with cookies, and may be redirected
 	// to: "https://app.example.com", or "myapp://" for the links of an installed
 	// application. Pages of a trusted origin act as the user: name none that others
@@ -169,11 +169,11 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "accessTokenTTL", Value: c.AccessTokenTTL.String(), Summary: "How long an access token is good for."},
 		{Key: "sessionIdle", Value: c.SessionIdle.String(), Summary: "How long a session lasts without being used."},
 		{Key: "sessionAbsolute", Value: c.SessionAbsolute.String(), Summary: "How long a session lasts at most."},
-		{Key: "reuseGrace", Value: max(c.ReuseGrace, 0).String(), Summary: "How long a rotated refresh token still answers its successor."},
+		{Key: "reuseGrace", Value: max(c.ReuseGrace, 0).String(), Summary: "How long a rotated refresh token still returns its successor."},
 		{Key: "signingKeyTTL", Value: c.SigningKeyTTL.String(), Summary: "How long a key signs before the next one does."},
 		{Key: "basePath", Value: c.BasePath, Summary: "The mount prefix."},
 		{Key: "appName", Value: c.AppName, Summary: "What mails call the application."},
-		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, beside the own origin."},
+		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, in addition to the own origin."},
 		{Key: "cookieName", Value: cmp.Or(c.Cookies.Session, strings.TrimPrefix(sessionCookie, hostPrefix)), Summary: "The session cookie, without its prefix."},
 		{Key: "cookieSecurePrefix", Value: c.Cookies.SecurePrefix, Summary: "Whether cookies have the prefix __Secure- in place of __Host-."},
 		{Key: "cookieSameSite", Value: sameSiteName(c.Cookies.SameSite), Summary: "With which requests browsers send the cookies."},

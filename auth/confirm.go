@@ -13,7 +13,7 @@ const (
 	confirmTimeout = 5 * time.Second
 )
 
-// confirmer notes that the answers of rotations have arrived, beside the
+// confirmer notes that the answers of rotations have arrived, apart from the
 // requests that show it, which do not wait for it.
 type confirmer struct {
 	store store

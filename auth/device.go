@@ -2,25 +2,10 @@ package auth
 
 import (
 	"context"
-	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 )
-
-// Device is a browser or an installed application in which a user is signed in.
-// It comes with a sign-in and goes with its last session.
-type Device struct {
-	ID     string
-	UserID string
-	// Name is what the application called it, or "".
-	Name string
-	// IP and UserAgent are those it was last seen with.
-	IP, UserAgent string
-	CreatedAt     time.Time
-	// LastSeenAt is as exact as Session.UpdatedAt.
-	LastSeenAt time.Time
-}
 
 // Devices lists devices with a live session by id, in the order they came; an
 // empty user means everybody's. Refuses with kit/invalid_request for a cursor

@@ -11,32 +11,6 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Entry is a proven sign-in.
-type Entry struct {
-	UserID string
-	// Method says how the user proved himself, as amr values separated by
-	// spaces: pwd, otp, magic, oauth:<provider>, passkey, anon; "pwd totp" with a
-	// second factor.
-	Method string
-	// Remember keeps the session when the browser ends.
-	Remember bool
-	// Factor says that a second factor or a passkey was among the proofs.
-	Factor bool
-	// DeviceName is what the application calls the device, at most 256 bytes.
-	DeviceName string
-}
-
-// Entered is what the client of a fresh session gets.
-type Entered struct {
-	Session     Session
-	AccessToken string
-	// RefreshToken is in a cookie already, unless the client asked for it in the
-	// body; see [BodyTransport].
-	RefreshToken string
-	// CSRFToken is in a readable cookie too.
-	CSRFToken string
-}
-
 // Enter makes the session of a proven sign-in, on the device of the session that
 // the request already has, if it is one of the same user, else on a new one.
 // The cookies are set with the answer, unless the client wants none; inside a

@@ -29,14 +29,6 @@ func (a *Auth) UsersByID(ctx context.Context, ids []string) (map[string]User, er
 	return users, err
 }
 
-// PublicProfile is what a user shows to everybody: both are under the user's
-// control.
-type PublicProfile struct {
-	ID    string `json:"id"`
-	Name  string `json:"name"`
-	Image string `json:"image"`
-}
-
 // Profiles reads what users show to everybody, as [Auth.UsersByID] does. Disabled
 // and deleted users are left out.
 func (a *Auth) Profiles(ctx context.Context, ids []string) (map[string]PublicProfile, error) {

@@ -103,7 +103,7 @@ func (a *LibraryHost) AccountLimit(bucket string) (limit RateLimit, on bool) {
 	return limit, limit.Events > 0
 }
 
-// AllowAccount takes a token of an account's bucket, beside the limit of the
+// AllowAccount takes a token of an account's bucket, in addition to the limit of the
 // address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes), "verify" (10 in
 // 10 minutes), and for new users "sign-up" (20 an hour) of an address and
 // "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may replace. Refused, it returns how

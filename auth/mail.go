@@ -163,7 +163,7 @@ func compose(m Mail, appName string) (email.Message, error) {
 	return email.Message{To: m.To, Subject: c.Subject, Text: body, HTML: html.String(), UserID: m.UserID}, nil
 }
 
-// greeting keeps a name only when it can be no advertisement: whoever signs up
+// greeting keeps a name only when it can be no advertisement: a stranger who signs up
 // with a stranger's address chooses what the stranger is called.
 func greeting(name string) string {
 	if utf8.RuneCountInString(name) > 40 || strings.ContainsAny(name, "/:.@<>\n\r") {

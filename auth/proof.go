@@ -13,19 +13,6 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// Proof says what of a request proved a session.
-type Proof int
-
-// The proofs of a session. The zero value is a session that was read by its id.
-const (
-	ProofNone Proof = iota
-	ProofCookie
-	// ProofSessionToken is the token of [LibraryHost.SessionToken].
-	ProofSessionToken
-	// ProofAccessToken is a short-lived access token.
-	ProofAccessToken
-)
-
 // A session token is sessionTokenVersion and, in base64url, the session's id
 // and a MAC under the session's own key: it lives as long as the session does.
 const (

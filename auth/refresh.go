@@ -33,13 +33,6 @@ type refreshState struct {
 	confirmed bool
 }
 
-// Rotated is what a refresh token was changed for.
-type Rotated struct {
-	Session      Session
-	AccessToken  string
-	RefreshToken string
-}
-
 // Rotate changes a refresh token for its successor and an access token. Within
 // Config.ReuseGrace every caller gets the same successor, and so does, later,
 // one whose answer got lost: who comes back with the old token before anybody

@@ -80,7 +80,7 @@ func (r *revocations) add(sessions []string, until int64) {
 
 // refresh makes sure that the rows were read within the last second and after
 // the last hint. Where they cannot be read nobody passes. In a transaction it
-// reads nothing, since what is read there may be rolled back: whoever proves a
+// reads nothing, since what is read there may be rolled back: a caller that proves a
 // caller in one reads the row of the session itself.
 func (r *revocations) refresh(ctx context.Context, now time.Time) error {
 	if r.fresh(now) || r.store.db.InTransaction(ctx) {

@@ -23,40 +23,6 @@ const (
 	maxSessions = 1000
 )
 
-// Session is a sign-in of a user on a device.
-type Session struct {
-	ID       string
-	UserID   string
-	DeviceID string
-	// Methods say how the user proved himself, as amr values of RFC 8176 and of
-	// the library.
-	Methods []string
-	// Remembered sessions survive the end of the browser.
-	Remembered bool
-	// IP and UserAgent are those of the last use that was written down.
-	IP, UserAgent string
-	// CreatedAt is when the user signed in.
-	CreatedAt time.Time
-	// ConfirmedAt is when the user last proved who they are in this session, and
-	// FactorAt when by a second factor or a passkey; zero: never.
-	ConfirmedAt, FactorAt time.Time
-	// Proof is what proved the session to [Auth.Current].
-	Proof Proof
-	// Renewed reports whether this request moved the idle end.
-	Renewed bool
-	// UpdatedAt is the last use, exact to an hour or a tenth of Config.SessionIdle.
-	UpdatedAt time.Time
-	// ExpiresAt is when the session ends unless it is used; EndsAt is when it
-	// ends whatever happens.
-	ExpiresAt, EndsAt time.Time
-
-	refresh refreshState
-	usedDay int64
-	// secret returns the cookie's content, known only to who made the session.
-	// It is a function because fmt and slog print whatever a struct holds.
-	secret func() []byte
-}
-
 // origin is where a session comes from.
 type origin struct{ ip, userAgent string }
 

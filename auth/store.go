@@ -46,8 +46,13 @@ func (s store) sweepDevices(ctx context.Context, before time.Time, limit int) (i
 		AND NOT EXISTS (SELECT 1 FROM auth_session WHERE device_id = auth_device.id) ORDER BY id LIMIT $2)`, before.UnixMilli(), limit)
 }
 
-func (s store) count(ctx context.Context, query string, args ...any) (n int64, err error) {
-	return n, s.db.QueryRow(ctx, query, args...).Scan(&n)
+func (s store) countUsers(ctx context.Context) (n int64, err error) {
+	return n, s.db.QueryRow(ctx, `SELECT count(*) FROM auth_user`).Scan(&n)
+}
+
+// countSessions counts those that have not ended.
+func (s store) countSessions(ctx context.Context, now time.Time) (n int64, err error) {
+	return n, s.db.QueryRow(ctx, `SELECT count(*) FROM auth_session WHERE expires_at > $1`, now.UnixMilli()).Scan(&n)
 }
 
 // revocation is a row of auth_revocation; until is in milliseconds.

@@ -116,7 +116,7 @@ func (a *Auth) tokenTTL(s Session) time.Duration {
 	return max(min(a.cfg.AccessTokenTTL, s.ExpiresAt.Sub(a.host.Now())), time.Second)
 }
 
-// rotatedToken is one whose use confirms that the refresh token beside it has
+// rotatedToken is one whose use confirms that the refresh token issued with it has
 // arrived.
 func (a *Auth) rotatedToken(ctx context.Context, s Session) (string, error) {
 	scopes, err := a.scopesOf(ctx, s.UserID)

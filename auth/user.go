@@ -23,56 +23,6 @@ const (
 	maxUsername = 64
 )
 
-// User is an end user. Times are UTC with milliseconds.
-type User struct {
-	ID string
-	// Email is in its canonical form; empty: none.
-	Email         string
-	EmailVerified bool
-	// Name is what the user wants to be called.
-	Name string
-	// Image is the address of a picture.
-	Image string
-	// Username is unique and lower case; empty: none.
-	Username string
-	// DisplayUsername is the username as the user writes it.
-	DisplayUsername string
-	// Profile holds the fields of Config.Profile that are set.
-	Profile map[string]any
-	// Anonymous means that the user has not said who he is.
-	Anonymous            bool
-	CreatedAt, UpdatedAt time.Time
-	// DisabledAt is when the user was locked out; zero: he is not.
-	DisabledAt time.Time
-}
-
-// NewUser is what a user begins with. An empty ID is drawn.
-type NewUser struct {
-	ID, Email     string
-	EmailVerified bool
-	Name, Image   string
-	// Username is compared in lower case; DisplayUsername is how it is shown, by
-	// default as Username is written.
-	Username, DisplayUsername string
-	Anonymous                 bool
-	// Profile sets fields of Config.Profile.
-	Profile map[string]any
-}
-
-// UserPatch changes what is not nil. An empty Email or Username removes it; a
-// changed Email is unverified unless EmailVerified says otherwise.
-type UserPatch struct {
-	Email         *string
-	EmailVerified *bool
-	Name, Image   *string
-	Username      *string
-	// DisplayUsername is how the username is shown; a new Username alone sets it, too.
-	DisplayUsername *string
-	Anonymous       *bool
-	// Profile sets fields of Config.Profile; nil removes one.
-	Profile map[string]any
-}
-
 // CreateUser makes a user. Refuses with auth/email_taken, auth/username_taken,
 // and kit/invalid_request for an id that is taken and for text out of bounds: a
 // name has at most 256 bytes, a username 64, an image 2 KiB.

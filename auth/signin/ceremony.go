@@ -58,7 +58,7 @@ func (l *library) beginCeremony(c *call, kind, userID string, challenge protocol
 }
 
 // endCeremony uses a challenge up, whatever becomes of what was signed, and
-// answers whose passkey it is for, "" for anybody's. Refuses with
+// returns whose passkey it is for, "" for anybody's. Refuses with
 // CHALLENGE_NOT_FOUND.
 func (l *library) endCeremony(c *call, kind, challenge string) (userID string, err error) {
 	if !auth.BodyTransport(c.r) && c.cookie(ceremonyCookie) != challenge {

@@ -61,7 +61,7 @@ func (l *library) challenge(c *call, user auth.User, method string, remember boo
 	return out, true, nil
 }
 
-// methods are those that count beside a first factor; backup codes always do.
+// methods are those that count after a first factor; backup codes always do.
 func (f twoFactor) methods(first string) []string {
 	methods := []string{}
 	if len(f.totp) > 0 {
@@ -91,9 +91,6 @@ type prover struct {
 // proof reads a body that proves, and who sent it. Refuses as prover does.
 func (c *call) proof() (in proof, p prover, err error) {
 	if err = c.decode(&in); err == nil {
-		err = c.needs("code")
-	}
-	if err == nil {
 		p, err = c.prover(in.TwoFactorToken)
 	}
 	return in, p, err
@@ -137,8 +134,8 @@ func (p prover) subject() string {
 }
 
 // prove lets somebody try a proof; check runs in the transaction that counts the
-// try and uses up what was right, and returns how it is wrong, or nil. Beside
-// what check answers it refuses with INVALID_TWO_FACTOR_COOKIE,
+// try and uses up what was right, and returns how it is wrong, or nil. Besides
+// what check returns it refuses with INVALID_TWO_FACTOR_COOKIE,
 // TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE and ACCOUNT_TEMPORARILY_LOCKED.
 func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor) (*capability.Error, error)) error {
 	var refusal *capability.Error

@@ -139,7 +139,7 @@ func (l *library) emailChanged(ctx context.Context, before auth.User, to string)
 	return l.send(ctx, m)
 }
 
-// undoChange gives a user the old address back. Whoever changed it may have set
+// undoChange gives a user the old address back. The one who changed it may have set
 // other ways in since: those go, and so do all sessions. It runs in a
 // transaction.
 func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) (auth.User, error) {

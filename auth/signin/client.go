@@ -39,7 +39,7 @@ func (c *call) knownTo(userID string) (bool, error) {
 }
 
 // rememberClient has the account know this client. One that another account knows
-// becomes another client: whoever signs in there now is not to be known here.
+// becomes another client: the next to sign in there is not to be known here.
 func (c *call) rememberClient(user auth.User) error {
 	secret := c.clientSecret()
 	others, err := c.l.store.clientOfOthers(c.Context(), user.ID, hashToken(secret))

@@ -45,7 +45,7 @@ type Config struct {
 	// Anonymous lets anybody in as a user of his own without a proof. Guards
 	// then know that it is the same visitor, and nothing else about him.
 	Anonymous bool
-	// Usernames gives users a name to sign in by, beside their address.
+	// Usernames gives users a name to sign in by, in addition to their address.
 	Usernames bool
 	// OneTimeTokens lets a signed-in page hand its sign-in to another client.
 	OneTimeTokens bool

@@ -40,7 +40,7 @@ func newProviderClient(p Provider, now func() time.Time) *providerClient {
 // authorization is what one request to sign in asks of the provider.
 type authorization struct {
 	state, verifier, nonce, redirect string
-	scopes                           []string // beside those of the provider
+	scopes                           []string // in addition to those of the provider
 	parameters                       map[string]string
 	loginHint                        string
 }

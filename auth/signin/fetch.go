@@ -68,7 +68,7 @@ func newFetcher(addresses []string) *http.Client {
 	}
 }
 
-// limited fails the reading of answers that are too large, whoever reads them.
+// limited fails the reading of answers that are too large, for every reader.
 type limited struct{ next http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -104,7 +104,7 @@ func fetchJSON(ctx context.Context, client *http.Client, address, accessToken st
 		return fmt.Errorf("%w: %w", errProviderDown, err)
 	}
 	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "kit") // GitHub answers no request without one
+	request.Header.Set("User-Agent", "kit") // GitHub serves no request without one
 	if accessToken != "" {
 		request.Header.Set("Authorization", "Bearer "+accessToken)
 	}

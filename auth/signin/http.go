@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// route is one row of the table: what the kit has to know about it, and what
-// answers it. The handler's value is written as JSON, unless it is answered.
+// route is one row of the table: what the kit has to know about it, and its
+// handler. The handler's value is written as JSON, unless it is answered.
 type route struct {
 	auth.LibraryRoute
 	handle func(*call) (any, error)

@@ -84,7 +84,7 @@ func (c *call) mail(ctx context.Context, what mails, mailbox string, known bool,
 	}
 }
 
-// mailTo is mail for whoever asks, to the address of the letter.
+// mailTo is mail for any caller, to the address of the letter.
 func (c *call) mailTo(ctx context.Context, what mails, m letter) error {
 	user, _, err := c.l.auth.UserByEmail(ctx, m.Address)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestMagicLink(t *testing.T) {
 func TestMagicLinkRefusals(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})
 	page := a.browser()
-	page.post("/sign-in/magic-link", object{"email": "x"}).want(400, "INVALID_EMAIL")
+	page.post("/sign-in/magic-link", object{"email": "x"}).want(400, "VALIDATION_ERROR")
 	page.post("/sign-in/magic-link", object{"email": "a@example.com", "callbackURL": "//evil.example"}).want(403, "INVALID_CALLBACK_URL")
 	page.post("/sign-in/magic-link", object{"email": "a@example.com", "newUserCallbackURL": "//evil.example"}).want(403, "INVALID_NEW_USER_CALLBACK_URL")
 	page.post("/sign-in/magic-link", object{"email": "a@example.com", "errorCallbackURL": "//evil.example"}).want(403, "INVALID_ERROR_CALLBACK_URL")

@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 )
 
-// oneTimeTTL is how long a token is good for that hands a sign-in on.
+// oneTimeTTL is how long a token is valid that hands a sign-in on.
 const oneTimeTTL = 3 * time.Minute
 
 // methodOneTime is among the amr values of a session that was handed on.

@@ -313,11 +313,11 @@ func (l *library) changePassword(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	if err := c.needs("newPassword"); err != nil {
-		return nil, err
-	}
 	user, session, err := c.user()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.needs("newPassword"); err != nil {
 		return nil, err
 	}
 	old, err := l.provePassword(c, user, in.CurrentPassword)

@@ -3,16 +3,15 @@ package signin
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/kitbackend/kit/secrets"
 )
@@ -67,8 +66,7 @@ func Apple(clientID string, key AppleKey) Provider {
 	}
 }
 
-// secret signs the client secret of Apple's token endpoint: a JWT with ES256
-// (RFC 7518, 3.4).
+// secret signs the client secret of Apple's token endpoint: a JWT with ES256.
 func (k AppleKey) secret(clientID string, now time.Time) (string, error) {
 	block, _ := pem.Decode([]byte(k.PEM.Reveal()))
 	if block == nil {
@@ -82,27 +80,22 @@ func (k AppleKey) secret(clientID string, now time.Time) (string, error) {
 	if !ok || key.Curve != elliptic.P256() {
 		return "", errors.New("the key is not of the curve P-256")
 	}
-	input := segment(map[string]any{"alg": "ES256", "kid": k.KeyID}) + "." + segment(map[string]any{
+	claims, err := json.Marshal(map[string]any{
 		"iss": k.TeamID, "sub": clientID, "aud": "https://appleid.apple.com",
 		"iat": now.Unix(), "exp": now.Add(appleSecretLife).Unix(),
 	})
-	digest := sha256.Sum256([]byte(input))
-	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
 	if err != nil {
 		return "", err
 	}
-	var signature [64]byte
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return input + "." + base64.RawURLEncoding.EncodeToString(signature[:]), nil
-}
-
-func segment(value map[string]any) string {
-	text, err := json.Marshal(value)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, new(jose.SignerOptions).WithHeader("kid", k.KeyID))
 	if err != nil {
-		panic(err) // strings and integers alone
+		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(text)
+	signed, err := signer.Sign(claims)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 // GitHub is sign-in with GitHub. The address is the user's primary one, as far

@@ -278,7 +278,7 @@ func TestOneMailboxIsOneAccount(t *testing.T) {
 		a := open(t, db, signin.Config{})
 		a.signedUp(ada)
 		for _, spelling := range []string{"ada@example.org.", "ada@example.org。", "ada@example.org．"} {
-			a.browser().post("/sign-up/email", object{"email": spelling, "password": password}).want(400, "INVALID_EMAIL")
+			a.browser().post("/sign-up/email", object{"email": spelling, "password": password}).want(400, "VALIDATION_ERROR")
 		}
 		for _, spelling := range []string{" ADA@example.org", "ada@EXAMPLE.org", "ada@ｅxample.org", "Ada <ada@example.org>"} {
 			a.browser().post("/sign-up/email", object{"email": spelling, "password": password}).want(422, "USER_ALREADY_EXISTS_USE_ANOTHER_EMAIL")

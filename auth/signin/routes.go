@@ -22,7 +22,7 @@ const (
 	sendsCode = "otp"
 )
 
-// table is every route, in the order of the files that answer them.
+// table is every route, in the order of the files of their handlers.
 func (l *library) table() []route {
 	return slices.Concat(
 		l.statusRoutes(),
@@ -51,7 +51,7 @@ func post(path, rate string, handle func(*call) (any, error)) route {
 	return route{auth.LibraryRoute{Method: http.MethodPost, Path: path, Rate: rate}, handle}
 }
 
-// sends marks a route that sends a link or a code to an address, whoever asks.
+// sends marks a route that sends a link or a code to an address for any caller.
 func (r route) sends(what string) route {
 	r.Sends = what
 	return r

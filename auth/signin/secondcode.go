@@ -79,6 +79,9 @@ func (l *library) verifySecondCode(c *call) (any, error) {
 	if err := l.mayMail(c, p); err != nil {
 		return nil, err
 	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
 	err = l.prove(c, p, func(ctx context.Context, _ twoFactor) (*capability.Error, error) {
 		return l.takeMailed(ctx, p, in.Code)
 	})

@@ -2,8 +2,8 @@
 // somebody is, by password, by a link or a code in a mail, by another provider,
 // by a passkey or by a second factor, and has auth make the session.
 //
-// It returns below auth's base path with the paths, bodies and codes of
-// better-auth, so that its clients work. Everybody may call; whoever changes
+// It serves routes below auth's base path with the paths, bodies and codes of
+// better-auth, so that its clients work. Everybody may call; a caller that changes
 // something with a cookie must do so from a page whose origin auth trusts.
 //
 // What it promises:
@@ -19,7 +19,7 @@
 //     scanner proves nothing and signs nobody in.
 //   - Proving an address that was not proved before by anything but the link or
 //     code of the sign-up itself removes what was set before: password, linked
-//     accounts, factors, sessions. Whoever registered a foreign address first
+//     accounts, factors, sessions. One who registered a foreign address first
 //     keeps nothing.
 //   - Guessing is limited for each address at an account, and for clients that the
 //     account knows apart from all others: a browser by a cookie, an application by

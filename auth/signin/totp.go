@@ -91,6 +91,9 @@ func (l *library) verifyTOTP(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
 	err = l.prove(c, p, func(ctx context.Context, factor twoFactor) (*capability.Error, error) {
 		if p.waiting == nil && len(factor.pending) > 0 {
 			return l.confirmTOTP(ctx, p, factor, in.Code)

@@ -36,7 +36,7 @@ type wireUser struct {
 	fields map[string]any
 }
 
-// MarshalJSON puts the application's fields beside those of better-auth.
+// MarshalJSON puts the application's fields next to those of better-auth.
 func (u wireUser) MarshalJSON() ([]byte, error) {
 	type plain wireUser
 	own, err := json.Marshal(plain(u))
@@ -156,7 +156,7 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	return user, err
 }
 
-// reclaim gives an account to whoever has just proved its address, which nobody
+// reclaim gives an account to the one who has just proved its address, which nobody
 // had before: how one could get in until now is removed, and so is who got in.
 // It runs in a transaction.
 func (l *library) reclaim(ctx context.Context, user auth.User) (auth.User, error) {

@@ -50,7 +50,7 @@ func TestVerifyEmail(t *testing.T) {
 		a.scan(link)
 		a.browser().navigating().get(link).page(true)
 		a.browser().pressing().do("POST", link, nil).lead(pages + "/welcome")
-		a.browser().pressing().do("POST", link, nil).lead(pages + "/welcome?error=INVALID_TOKEN")
+		a.browser().pressing().do("POST", link, nil).lead(pages + "/welcome") // once more changes nothing
 		page.post("/sign-in/email", object{"email": "ada@example.com", "password": password}).ok()
 		if user := page.user(); user["emailVerified"] != true {
 			t.Errorf("%v", user)
@@ -70,8 +70,11 @@ func TestVerifyEmailByScript(t *testing.T) {
 	if got := decoded[object](page.get(token).ok()); got["status"] != true {
 		t.Errorf("%v", got)
 	}
-	page.get(token).want(401, "INVALID_TOKEN")
-	page.get("/verify-email").want(401, "INVALID_TOKEN")
+	if got := decoded[object](page.get(token).ok()); got["status"] != true { // an effect of React's StrictMode runs twice
+		t.Errorf("the same call again: %v", got)
+	}
+	page.get("/verify-email?token=x").want(401, "INVALID_TOKEN")
+	page.get("/verify-email").want(400, "VALIDATION_ERROR")
 	page.get(token+"&callbackURL="+url.QueryEscape("https://evil.example")).want(403, "INVALID_CALLBACK_URL")
 
 	page = a.signedUp("bob@example.com")
