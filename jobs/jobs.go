@@ -110,7 +110,7 @@ func New(db *database.DB, bus *pubsub.Bus, opts Options) *Queue {
 	q := &Queue{
 		db: db, bus: bus, log: opts.Log, now: opts.Now, workers: opts.Workers, softStop: opts.SoftStop, born: opts.Now(),
 		telemetry: newTelemetry(),
-		bindings: map[string]Binding{}, news: make(chan struct{}, 1), again: make(chan struct{}, 1),
+		bindings:  map[string]Binding{}, news: make(chan struct{}, 1), again: make(chan struct{}, 1),
 	}
 	if err := q.Register(q.sweepBinding()); err != nil {
 		panic(err) // a constant
