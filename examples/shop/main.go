@@ -63,7 +63,8 @@ func open(ctx context.Context, baseURL string, opts ...kit.Option) (*shop, error
 	return &shop{kit: k, stores: stores, bought: make(map[string][]*bought)}, nil
 }
 
-// products are one of each kind, sold everywhere.
+// products are one of each kind, and what a membership upgrades to, sold
+// everywhere.
 func products() []payments.Product {
 	everywhere := func(key string) map[payments.RailID]payments.StoreIDs {
 		ids := make(map[payments.RailID]payments.StoreIDs)
@@ -74,6 +75,7 @@ func products() []payments.Product {
 	}
 	return []payments.Product{
 		{Key: "membership", Kind: payments.KindSubscription, Entitlements: []string{"members"}, Store: everywhere("membership")},
+		{Key: "patronage", Kind: payments.KindSubscription, Entitlements: []string{"members", "patrons"}, Store: everywhere("patronage")},
 		{Key: "map", Kind: payments.KindOneTime, Entitlements: []string{"map"}, Store: everywhere("map")},
 		{Key: "coins", Kind: payments.KindConsumable, Credit: &payments.Credit{Currency: "coins", Amount: 100}, Store: everywhere("coins")},
 	}

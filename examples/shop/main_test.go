@@ -90,6 +90,23 @@ func TestShop(t *testing.T) {
 			t.Errorf("%s: %d from the members' page on hold, want 403", rail, status)
 		}
 		n++
+		if body := post("/buy", url.Values{"rail": {rail}, "product": {"membership"}}); strings.Contains(body, `data-key="patrons"`) {
+			t.Errorf("%s: a patron without an upgrade", rail)
+		}
+		if body := post("/act", url.Values{"n": {itoa(n)}, "do": {"upgrade"}}); !strings.Contains(body, `data-key="patrons"`) {
+			t.Errorf("%s: no patron after an upgrade", rail)
+		}
+		if body := post("/act", url.Values{"n": {itoa(n)}, "do": {"refund"}}); strings.Contains(body, `data-key="patrons"`) {
+			t.Errorf("%s: a patron after a refund", rail)
+		}
+		n++
+	}
+	family := url.Values{"rail": {"ios_store"}, "product": {"map"}, "shared": {"on"}}
+	if body := post("/buy", family); !strings.Contains(body, `data-key="map"`) {
+		t.Error("what the family shares does not grant")
+	}
+	if body := post("/act", url.Values{"n": {itoa(n)}, "do": {"unshare"}}); strings.Contains(body, `data-key="map"`) {
+		t.Error("what the family took back grants")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -52,12 +53,15 @@ var acts = map[string]func(*paytest.Purchase) error{
 	"refund":   (*paytest.Purchase).Refund,
 	"dispute":  (*paytest.Purchase).ChargeBack,
 	"win back": (*paytest.Purchase).WinBack,
+	"upgrade":  func(p *paytest.Purchase) error { return p.Upgrade(products()[1]) },
+	"unshare":  (*paytest.Purchase).Unshare,
 }
 
 // Buttons of a subscription and of what is bought once.
 var (
-	ofSubscription = []string{"renew", "grace", "hold", "recover", "pause", "resume", "cancel", "expire", "refund", "dispute", "win back"}
+	ofSubscription = []string{"renew", "grace", "hold", "recover", "pause", "resume", "cancel", "expire", "refund", "dispute", "win back", "upgrade"}
 	ofOnce         = []string{"refund", "dispute", "win back"}
+	ofFamily       = []string{"unshare"}
 )
 
 // handler is the shop's pages, with the kit's paths served by the kit.
@@ -131,7 +135,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 			s.back(w, r, err)
 			return
 		}
-		p, err := s.stores.Buy(rail, paytest.Order{Product: product, AccountToken: token})
+		p, err := s.stores.Buy(rail, paytest.Order{Product: product, AccountToken: token, Shared: r.FormValue("shared") != ""})
 		if err == nil {
 			s.mu.Lock()
 			s.bought[user] = append(s.bought[user], &bought{Purchase: p})
@@ -219,6 +223,9 @@ func (s *shop) fill(r *http.Request, v *view) error {
 		p := purchaseView{N: i, Rail: b.Rail, Product: b.Order.Product.Key, Said: b.said, Acts: ofOnce}
 		if b.Order.Product.Kind == payments.KindSubscription {
 			p.Acts = ofSubscription
+		}
+		if b.Order.Shared {
+			p.Acts = append(slices.Clone(p.Acts), ofFamily...)
 		}
 		v.Purchases = append(v.Purchases, p)
 	}
