@@ -370,6 +370,9 @@ func brighter(img *image.RGBA) *image.RGBA {
 // what is found are copies. KIT_SOAK makes it 10,000 pictures.
 func TestHashesTellPicturesApart(t *testing.T) {
 	pictures := 60
+	if testing.Short() {
+		pictures = 12
+	}
 	if os.Getenv("KIT_SOAK") != "" {
 		pictures = 2000
 	}
