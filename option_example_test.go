@@ -62,7 +62,7 @@ func status(h http.Handler, path string, header ...string) int {
 // is one that nobody has shown.
 func TestEveryOptionHasAnExample(t *testing.T) {
 	var examples string
-	for _, file := range []string{"example_test.go", "option_example_test.go"} {
+	for _, file := range []string{"example_test.go", "option_example_test.go", "firsthour_example_test.go"} {
 		examples += read(t, file)
 	}
 	for _, file := range []string{"options.go", "compose.go"} {

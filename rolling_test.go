@@ -117,7 +117,7 @@ func TestMigrationsAreKindToTheVersionBefore(t *testing.T) {
 // release may bring: a table, an index, and a column with a default in every table
 // that is there. The node that runs goes on, and starts again.
 func TestOlderNodeRunsAndRestartsOnANewerSchema(t *testing.T) {
-	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+	older := func(t *testing.T, db *database.DB) {
 		running := lived(t, db, new(syncBuffer))
 		var newer []database.Migrations
 		for _, line := range lines(running) {
@@ -146,7 +146,9 @@ func TestOlderNodeRunsAndRestartsOnANewerSchema(t *testing.T) {
 		}
 		works(t, running, "running")
 		works(t, kittest.New(t, append(everything(), kit.WithDatabase(db))...), "restarted")
-	})
+	}
+	t.Run("memory", func(t *testing.T) { older(t, databasetest.Memory(t)) })
+	t.Run("postgres", func(t *testing.T) { older(t, databasetest.Postgres(t)) })
 }
 
 func joined(texts map[string]string) string {

@@ -34,7 +34,7 @@ func TestHosts(t *testing.T) {
 			}
 		})
 	}
-	if _, err := application("gin", ""); err == nil {
+	if _, _, err := application("gin", ""); err == nil {
 		t.Error("an unknown host is taken")
 	}
 }

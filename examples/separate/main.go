@@ -7,7 +7,7 @@
 // Then open http://localhost:5173. In production the page is static files on
 // https://app.example.com, say, and the kit https://api.example.com: one site, so
 // that cookies go along. An application on a phone has no origin: it sends
-// "Authorization: Bearer" and the token of the answer's header Set-Auth-Token.
+// "Authorization: Bearer" and the token that signing in has returned.
 package main
 
 import (
