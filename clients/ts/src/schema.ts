@@ -238,6 +238,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/.well-known/openid-configuration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Of the sign-in library
+         * @description Public: the authentication library answers.
+         */
+        get: operations["getAuthWellKnownOpenidConfiguration"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/account-info": {
         parameters: {
             query?: never;
@@ -5102,6 +5122,8 @@ export interface components {
             appVersion: string | null;
             lastSession: string | null;
             lastNudge: components["schemas"]["TestersNudged"] | null;
+            /** Format: int64 */
+            feedbackThreads: number;
             /** Format: date-time */
             stateSince: string;
             /** Format: date-time */
@@ -7798,6 +7820,26 @@ export interface operations {
             404: components["responses"]["Refused404-AuditEventNotFound-KitNotFound"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
+        };
+    };
+    getAuthWellKnownOpenidConfiguration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
         };
     };
     getAuthAccountInfo: {
@@ -11793,6 +11835,15 @@ export interface operations {
         responses: {
             /** @description OK */
             200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaymentsSubmitted"];
+                };
+            };
+            /** @description Created */
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
