@@ -153,7 +153,7 @@ func (w *walker) object(s *jsonschema.Schema, depth int) any {
 	if depth > maxDepth {
 		return value
 	}
-	for _, name := range sorted(s.Properties) {
+	for _, name := range propertyNames(s.Properties) {
 		if slices.Contains(s.Required, name) || w.IntN(2) == 0 {
 			value[name] = w.value(s.Properties[name], depth+1)
 		}
@@ -164,8 +164,8 @@ func (w *walker) object(s *jsonschema.Schema, depth int) any {
 	return value
 }
 
-// sorted keeps a walk of one seed the same.
-func sorted(properties map[string]*jsonschema.Schema) []string {
+// propertyNames keeps a walk of one seed the same.
+func propertyNames(properties map[string]*jsonschema.Schema) []string {
 	names := make([]string, 0, len(properties))
 	for name := range properties {
 		names = append(names, name)
