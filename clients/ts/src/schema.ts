@@ -5682,6 +5682,26 @@ export interface components {
             };
         };
         /**
+         * @description auth/device_not_found: There is no such device.
+         *
+         *     auth/user_not_found: There is no such user.
+         *
+         *     kit/not_found: There is nothing at this path.
+         */
+        "Refused404-1d9c932a659db94d": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "auth/device_not_found" | "auth/user_not_found" | "kit/not_found";
+                    };
+                };
+            };
+        };
+        /**
          * @description kit/not_found: There is nothing at this path.
          *
          *     matchmaking/game_not_found: There is no such game.
@@ -8019,7 +8039,7 @@ export interface operations {
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
-            404: components["responses"]["Refused404-KitNotFound"];
+            404: components["responses"]["Refused404-1d9c932a659db94d"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             500: components["responses"]["Refused500-KitInternal"];
@@ -8049,7 +8069,7 @@ export interface operations {
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
-            404: components["responses"]["Refused404-KitNotFound"];
+            404: components["responses"]["Refused404-AuthUserNotFound-KitNotFound"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -13143,7 +13163,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersInviteResult"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound"];
@@ -13176,7 +13196,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersNudgeResult"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
@@ -13294,7 +13314,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersMember"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
@@ -13326,7 +13346,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersMember"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
