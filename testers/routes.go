@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/email"
 )
 
 func (t *Testers) routes() []capability.Route {
@@ -36,18 +37,18 @@ func (t *Testers) routes() []capability.Route {
 		capability.Route{Method: "POST", Path: "/invite", Guard: write, MaxBody: 64 << 10,
 			Summary: "Invite up to 100 people.",
 			Refusals: []*capability.Error{ErrCohortNotFound, ErrCohortClosed, ErrNotConfigured, ErrAlreadyThere,
-				ErrWithdrawn, ErrRosterFull}, Handle: capability.JSON(http.StatusCreated, t.postInvite)},
+				ErrWithdrawn, ErrRosterFull, email.ErrInvalidAddress}, Handle: capability.JSON(http.StatusCreated, t.postInvite)},
 		capability.Route{Method: "POST", Path: "/resend", Guard: write, MaxBody: 4 << 10,
 			Summary: "Mail a tester the next step again.",
 			Refusals: []*capability.Error{ErrCohortNotFound, ErrCohortClosed, ErrNotConfigured, ErrMemberNotFound,
-				ErrWithdrawn, ErrAlreadyThere}, Handle: capability.JSON(http.StatusAccepted, t.postResend)},
+				ErrWithdrawn, ErrAlreadyThere, email.ErrInvalidAddress}, Handle: capability.JSON(http.StatusAccepted, t.postResend)},
 		capability.Route{Method: "POST", Path: "/remove", Guard: write, MaxBody: 4 << 10,
 			Summary:  "Take a tester off the roster.",
-			Refusals: []*capability.Error{ErrCohortNotFound, ErrMemberNotFound}, Handle: capability.JSON(http.StatusOK, t.postRemove)},
+			Refusals: []*capability.Error{ErrCohortNotFound, ErrMemberNotFound, email.ErrInvalidAddress}, Handle: capability.JSON(http.StatusOK, t.postRemove)},
 		capability.Route{Method: "POST", Path: "/nudge", Guard: capability.ControlPlane("testers:nudge:send"), MaxBody: 64 << 10,
 			Summary: "Remind testers.",
 			Refusals: []*capability.Error{ErrCohortNotFound, ErrCohortClosed, ErrNotConfigured, ErrMemberNotFound, ErrWithdrawn,
-				ErrNudgeCooldown, ErrCopyNotAllowed}, Handle: capability.JSON(http.StatusAccepted, t.postNudge)},
+				ErrNudgeCooldown, ErrCopyNotAllowed, email.ErrInvalidAddress}, Handle: capability.JSON(http.StatusAccepted, t.postNudge)},
 	)
 }
 

@@ -238,6 +238,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/.well-known/openid-configuration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Of the sign-in library
+         * @description Public: the authentication library answers.
+         */
+        get: operations["getAuthWellKnownOpenidConfiguration"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/account-info": {
         parameters: {
             query?: never;
@@ -5102,6 +5122,8 @@ export interface components {
             appVersion: string | null;
             lastSession: string | null;
             lastNudge: components["schemas"]["TestersNudged"] | null;
+            /** Format: int64 */
+            feedbackThreads: number;
             /** Format: date-time */
             stateSince: string;
             /** Format: date-time */
@@ -5655,6 +5677,26 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "auth/csrf" | "auth/insufficient_scope" | "leaderboard/submit_forbidden";
+                    };
+                };
+            };
+        };
+        /**
+         * @description auth/device_not_found: There is no such device.
+         *
+         *     auth/user_not_found: There is no such user.
+         *
+         *     kit/not_found: There is nothing at this path.
+         */
+        "Refused404-1d9c932a659db94d": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "auth/device_not_found" | "auth/user_not_found" | "kit/not_found";
                     };
                 };
             };
@@ -7800,6 +7842,26 @@ export interface operations {
             503: components["responses"]["Refused503-KitUnavailable"];
         };
     };
+    getAuthWellKnownOpenidConfiguration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+        };
+    };
     getAuthAccountInfo: {
         parameters: {
             query?: never;
@@ -7977,7 +8039,7 @@ export interface operations {
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
-            404: components["responses"]["Refused404-KitNotFound"];
+            404: components["responses"]["Refused404-1d9c932a659db94d"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             500: components["responses"]["Refused500-KitInternal"];
@@ -8007,7 +8069,7 @@ export interface operations {
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
-            404: components["responses"]["Refused404-KitNotFound"];
+            404: components["responses"]["Refused404-AuthUserNotFound-KitNotFound"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11800,6 +11862,15 @@ export interface operations {
                     "application/json": components["schemas"]["PaymentsSubmitted"];
                 };
             };
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaymentsSubmitted"];
+                };
+            };
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf-PaymentsBillingDenied"];
@@ -13092,7 +13163,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersInviteResult"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound"];
@@ -13125,7 +13196,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersNudgeResult"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
@@ -13243,7 +13314,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersMember"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
@@ -13275,7 +13346,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersMember"];
                 };
             };
-            400: components["responses"]["Refused400-KitInvalidRequest"];
+            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
