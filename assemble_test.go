@@ -59,7 +59,7 @@ func everything() []kit.Option {
 		kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes"}}}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),
-		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{race()}, Games: []multiplayer.Game{{Key: "duel", Kind: "race"}}}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{

@@ -216,14 +216,14 @@ func ExampleWithTesters() {
 func ExampleWithLeaderboard() {
 	ctx := context.Background()
 	k := composing(kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
-		{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}))
+		{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}))
 	defer k.Close(ctx)
 	for user, score := range map[string]int64{"ada": 70, "bob": 40} {
 		if _, err := k.Leaderboard().Submit(ctx, leaderboard.Submission{Board: "arcade", UserID: user, Score: score}); err != nil {
 			log.Fatal(err)
 		}
 	}
-	top, err := k.Leaderboard().Top(ctx, leaderboard.View{Board: "arcade"}, capability.NewPage(1, ""))
+	top, err := k.Leaderboard().ListTop(ctx, leaderboard.View{Board: "arcade"}, capability.NewPage(1, ""))
 	fmt.Println(top.Items[0].UserID, err)
 	// Output: ada <nil>
 }
@@ -287,7 +287,7 @@ func ExampleWithNamedDatabase() {
 	}
 	defer events.Close()
 	k := composing(kit.WithNamedDatabase("EVENTS", events), kit.WithLeaderboard(leaderboard.Config{Database: "EVENTS",
-		Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}))
+		Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}))
 	defer k.Close(ctx)
 	fmt.Println(len(k.Databases()), k.Databases()["EVENTS"] == events)
 	// Output: 2 true

@@ -231,7 +231,7 @@ func TestRun(t *testing.T) {
 func TestIdempotencyKeysLieBesideTheRows(t *testing.T) {
 	games := databasetest.Memory(t)
 	boards := leaderboard.Config{Database: "GAMES", Boards: []leaderboard.Board{
-		{Key: "xp", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum}}}
+		{Key: "xp", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum}}}
 	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithLedger(coins()), kit.WithNamedDatabase("GAMES", games), kit.WithLeaderboard(boards))
 	keys := func(db *database.DB) (n int) {
 		if err := db.QueryRow(t.Context(), `SELECT COUNT(*) FROM kit_idempotency`).Scan(&n); err != nil {

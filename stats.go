@@ -125,7 +125,7 @@ func (k *Kit) meter() {
 		for name, queue := range stats.Jobs {
 			database := attribute.String("database", name)
 			o.ObserveFloat64(lag, queue.Lag.Seconds(), metric.WithAttributes(database))
-			for state, n := range map[jobs.State]int64{jobs.Available: queue.Available, jobs.Running: queue.Running, jobs.Discarded: queue.Discarded} {
+			for state, n := range map[jobs.State]int64{jobs.StateAvailable: queue.Available, jobs.StateRunning: queue.Running, jobs.StateDiscarded: queue.Discarded} {
 				o.ObserveInt64(waiting, n, metric.WithAttributes(database, attribute.String("state", string(state))))
 			}
 		}

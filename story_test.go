@@ -169,7 +169,7 @@ func TestManagementReadsAreAudited(t *testing.T) {
 		k.Machine("ledger:transactions:read").Get("/ledger/admin/accounts/ada/coins/transactions").Want(200, "")
 		k.Anonymous().Get("/ledger/admin/accounts").Want(401, "controlplane/invalid_credential")
 
-		events, err := k.Audit().Events(context.Background(), audit.Filter{}, capability.NewPage(50, ""))
+		events, err := k.Audit().ListEvents(context.Background(), audit.Filter{}, capability.NewPage(50, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -136,7 +136,7 @@ func (a *Audit) record(ctx context.Context, e Event, origin bool) (eventID strin
 		}
 		eventID = id.New(now)
 		entry.ID, entry.OccurredAt = eventID, capability.Millis(now.UnixMilli())
-		if info := capability.RequestInfoOf(ctx); info != nil && entry.Outcome == Succeeded {
+		if info := capability.RequestInfoOf(ctx); info != nil && entry.Outcome == OutcomeSucceeded {
 			database.AfterCommit(ctx, info.MarkRecorded)
 		}
 		return a.store.insert(ctx, entry, who)
@@ -165,7 +165,7 @@ func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, er
 // Events lists the trail, newest first. The personal data of an event is
 // empty where it never was or has been erased. A cursor of another list is
 // refused with kit/invalid_request.
-func (a *Audit) Events(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {
+func (a *Audit) ListEvents(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Entry]{}, err

@@ -37,7 +37,7 @@ func open(t testing.TB, db *database.DB) *audit.Audit {
 
 func events(t testing.TB, a *audit.Audit, f audit.Filter) []audit.Entry {
 	t.Helper()
-	page, err := a.Events(context.Background(), f, capability.NewPage(200, ""))
+	page, err := a.ListEvents(context.Background(), f, capability.NewPage(200, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +74,9 @@ func TestRecordKeepsEveryFact(t *testing.T) {
 		}
 		want := []audit.Entry{{
 			OccurredAt: capability.Time{Time: start}, Action: "ledger/credited",
-			Actor:   audit.Actor{Kind: audit.User, ID: "ada"},
+			Actor:   audit.Actor{Kind: audit.ActorUser, ID: "ada"},
 			Subject: audit.Target{Type: "account", ID: "ada"}, Targets: []audit.Target{{Type: "currency", ID: "coins"}},
-			Outcome: audit.Succeeded, RequestID: "request-1", Route: "POST /ledger/:currency/credit",
+			Outcome: audit.OutcomeSucceeded, RequestID: "request-1", Route: "POST /ledger/:currency/credit",
 			Environment: "sandbox", Detail: json.RawMessage(`{"amount":5,"ref":"a\u0000b"}`),
 			IP: "203.0.113.7", UserAgent: "Firefox",
 		}}
@@ -140,12 +140,12 @@ func TestActorOfTheContext(t *testing.T) {
 		caller capability.Caller
 		want   audit.Actor
 	}{
-		{capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"}, audit.Actor{Kind: audit.User, ID: "ada"}},
-		{capability.Caller{Strategy: capability.StrategySession, UserID: "ada"}, audit.Actor{Kind: audit.User, ID: "ada"}},
-		{capability.Caller{Strategy: capability.StrategyControlPlane, KeyID: "k_1"}, audit.Actor{Kind: audit.ControlPlane, KeyID: "k_1"}},
-		{capability.Caller{Strategy: capability.StrategySignedWebhook}, audit.Actor{Kind: audit.Webhook}},
-		{capability.Caller{Strategy: capability.StrategyPublic}, audit.Actor{Kind: audit.Anonymous}},
-		{capability.Caller{}, audit.Actor{Kind: audit.Anonymous}},
+		{capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"}, audit.Actor{Kind: audit.ActorUser, ID: "ada"}},
+		{capability.Caller{Strategy: capability.StrategySession, UserID: "ada"}, audit.Actor{Kind: audit.ActorUser, ID: "ada"}},
+		{capability.Caller{Strategy: capability.StrategyControlPlane, KeyID: "k_1"}, audit.Actor{Kind: audit.ActorControlPlane, KeyID: "k_1"}},
+		{capability.Caller{Strategy: capability.StrategySignedWebhook}, audit.Actor{Kind: audit.ActorWebhook}},
+		{capability.Caller{Strategy: capability.StrategyPublic}, audit.Actor{Kind: audit.ActorAnonymous}},
+		{capability.Caller{}, audit.Actor{Kind: audit.ActorAnonymous}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.caller.Strategy.String(), func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestActorOfTheContext(t *testing.T) {
 		if err := a.Record(context.Background(), audit.Event{Action: "test/done"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := events(t, a, audit.Filter{})[0].Actor; got != (audit.Actor{Kind: audit.System}) {
+		if got := events(t, a, audit.Filter{})[0].Actor; got != (audit.Actor{Kind: audit.ActorSystem}) {
 			t.Errorf("actor %v", got)
 		}
 	})
@@ -185,9 +185,9 @@ func TestGrammar(t *testing.T) {
 		"digit first":          func(e *audit.Event) { e.Action = "2fa/enabled" },
 		"unknown actor kind":   func(e *audit.Event) { e.Actor = audit.Actor{Kind: "robot", ID: "r2"} },
 		"actor without kind":   func(e *audit.Event) { e.Actor = audit.Actor{ID: "ada"} },
-		"user without id":      func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.User} },
-		"actor id too long":    func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.User, ID: long} },
-		"actor id with NUL":    func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.User, ID: "a\x00"} },
+		"user without id":      func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.ActorUser} },
+		"actor id too long":    func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.ActorUser, ID: long} },
+		"actor id with NUL":    func(e *audit.Event) { e.Actor = audit.Actor{Kind: audit.ActorUser, ID: "a\x00"} },
 		"subject without type": func(e *audit.Event) { e.Subject = audit.Target{ID: "ada"} },
 		"subject without id":   func(e *audit.Event) { e.Subject = audit.Target{Type: "user"} },
 		"subject type":         func(e *audit.Event) { e.Subject = audit.Target{Type: "User", ID: "ada"} },
@@ -216,8 +216,8 @@ func TestGrammar(t *testing.T) {
 	t.Run("limits are inside", func(t *testing.T) {
 		e := audit.Event{
 			Action:  strings.Repeat("n", 32) + "/" + strings.Repeat("v", 64),
-			Actor:   audit.Actor{Kind: audit.Operator, ID: long[1:]},
-			Outcome: audit.Refused, Code: "test/refused",
+			Actor:   audit.Actor{Kind: audit.ActorOperator, ID: long[1:]},
+			Outcome: audit.OutcomeRefused, Code: "test/refused",
 			Detail: strings.Repeat("x", audit.MaxDetail-2),
 		}
 		if err := a.Record(context.Background(), e); err != nil {
@@ -238,10 +238,10 @@ func TestEventsFilterAndPage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ada, board := audit.Actor{Kind: audit.User, ID: "ada"}, audit.Target{Type: "board", ID: "weekly"}
+		ada, board := audit.Actor{Kind: audit.ActorUser, ID: "ada"}, audit.Target{Type: "board", ID: "weekly"}
 		record(audit.Event{Action: "ledger/credited", Actor: ada})
 		record(audit.Event{Action: "ledger2/credited"})
-		record(audit.Event{Action: "ledger/debited", Outcome: audit.Refused, Code: "ledger/insufficient_funds"})
+		record(audit.Event{Action: "ledger/debited", Outcome: audit.OutcomeRefused, Code: "ledger/insufficient_funds"})
 		record(audit.Event{Action: "leaderboard/submitted", Actor: ada, Subject: board})
 
 		tests := []struct {
@@ -252,9 +252,9 @@ func TestEventsFilterAndPage(t *testing.T) {
 			{"all, newest first", audit.Filter{}, []string{"leaderboard/submitted", "ledger/debited", "ledger2/credited", "ledger/credited"}},
 			{"namespace", audit.Filter{Namespace: "ledger"}, []string{"ledger/debited", "ledger/credited"}},
 			{"action", audit.Filter{Action: "ledger/debited"}, []string{"ledger/debited"}},
-			{"actor", audit.Filter{ActorKind: audit.User, ActorID: "ada"}, []string{"leaderboard/submitted", "ledger/credited"}},
+			{"actor", audit.Filter{ActorKind: audit.ActorUser, ActorID: "ada"}, []string{"leaderboard/submitted", "ledger/credited"}},
 			{"subject", audit.Filter{Subject: board}, []string{"leaderboard/submitted"}},
-			{"outcome", audit.Filter{Outcome: audit.Refused}, []string{"ledger/debited"}},
+			{"outcome", audit.Filter{Outcome: audit.OutcomeRefused}, []string{"ledger/debited"}},
 			{"nothing", audit.Filter{Namespace: "ledger", ActorID: "bob"}, nil},
 		}
 		for _, tt := range tests {
@@ -265,7 +265,7 @@ func TestEventsFilterAndPage(t *testing.T) {
 				}
 				cursor := ""
 				for {
-					page, err := a.Events(context.Background(), tt.filter, capability.NewPage(1, cursor))
+					page, err := a.ListEvents(context.Background(), tt.filter, capability.NewPage(1, cursor))
 					if err != nil {
 						t.Fatal(err)
 					}

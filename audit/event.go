@@ -17,11 +17,11 @@ import (
 func OutcomeOf(refusal *capability.Error) Outcome {
 	switch {
 	case refusal == nil:
-		return Succeeded
+		return OutcomeSucceeded
 	case refusal.Status >= 500:
-		return Failed
+		return OutcomeFailed
 	default:
-		return Refused
+		return OutcomeRefused
 	}
 }
 
@@ -45,7 +45,7 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 		}
 	}
 	if entry.Outcome == "" {
-		entry.Outcome = Succeeded
+		entry.Outcome = OutcomeSucceeded
 	}
 	if e.Detail != nil {
 		detail, err := json.Marshal(e.Detail)
@@ -68,18 +68,18 @@ func As(ctx context.Context, actor Actor) context.Context {
 // actorOf returns the caller of a request, or the system outside of one.
 func actorOf(origin *capability.RequestInfo) Actor {
 	if origin == nil {
-		return Actor{Kind: System}
+		return Actor{Kind: ActorSystem}
 	}
 	caller := origin.Caller
 	switch caller.Strategy {
 	case capability.StrategyUser, capability.StrategyBearer, capability.StrategySession:
-		return Actor{Kind: User, ID: caller.UserID}
+		return Actor{Kind: ActorUser, ID: caller.UserID}
 	case capability.StrategyControlPlane:
-		return Actor{Kind: ControlPlane, ID: caller.ConnectionID, KeyID: caller.KeyID}
+		return Actor{Kind: ActorControlPlane, ID: caller.ConnectionID, KeyID: caller.KeyID}
 	case capability.StrategySignedWebhook:
-		return Actor{Kind: Webhook}
+		return Actor{Kind: ActorWebhook}
 	default:
-		return Actor{Kind: Anonymous}
+		return Actor{Kind: ActorAnonymous}
 	}
 }
 
@@ -90,7 +90,7 @@ func (e Entry) check() error {
 		return fmt.Errorf("%w: action %q is not of the form namespace/verb without hyphens", ErrInvalidEvent, e.Action)
 	case !slices.Contains(actorKinds, e.Actor.Kind):
 		return fmt.Errorf("%w: %s: actor kind %q", ErrInvalidEvent, e.Action, e.Actor.Kind)
-	case !storable(e.Actor.ID) || !storable(e.Actor.KeyID) || e.Actor.Kind == User && e.Actor.ID == "":
+	case !storable(e.Actor.ID) || !storable(e.Actor.KeyID) || e.Actor.Kind == ActorUser && e.Actor.ID == "":
 		return fmt.Errorf("%w: %s: actor %q", ErrInvalidEvent, e.Action, e.Actor)
 	case e.Subject != (Target{}) && !e.Subject.valid():
 		return fmt.Errorf("%w: %s: subject %q", ErrInvalidEvent, e.Action, e.Subject)
@@ -98,7 +98,7 @@ func (e Entry) check() error {
 		return fmt.Errorf("%w: %s: targets %.300q", ErrInvalidEvent, e.Action, e.Targets)
 	case !slices.Contains(outcomes, e.Outcome):
 		return fmt.Errorf("%w: %s: outcome %q", ErrInvalidEvent, e.Action, e.Outcome)
-	case e.Outcome == Succeeded && e.Code != "" || !storable(e.Code):
+	case e.Outcome == OutcomeSucceeded && e.Code != "" || !storable(e.Code):
 		return fmt.Errorf("%w: %s: code %q beside outcome %s", ErrInvalidEvent, e.Action, e.Code, e.Outcome)
 	case len(e.Detail) > MaxDetail:
 		return fmt.Errorf("%w: %s: detail of %d bytes, the limit is %d", ErrInvalidEvent, e.Action, len(e.Detail), MaxDetail)
@@ -118,16 +118,16 @@ func storable(text string) bool {
 var (
 	actionPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}/[a-z][a-z0-9_]{0,63}$`)
 	wordPattern   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
-	actorKinds    = []ActorKind{User, ControlPlane, System, Job, Webhook, Operator, Anonymous}
-	outcomes      = []Outcome{Succeeded, Refused, Failed}
+	actorKinds    = []ActorKind{ActorUser, ActorControlPlane, ActorSystem, ActorJob, ActorWebhook, ActorOperator, ActorAnonymous}
+	outcomes      = []Outcome{OutcomeSucceeded, OutcomeRefused, OutcomeFailed}
 )
 
 // Choices lists the values, for documents.
 func (ActorKind) Choices() []string {
-	return []string{string(User), string(ControlPlane), string(System), string(Job), string(Webhook), string(Operator), string(Anonymous)}
+	return []string{string(ActorUser), string(ActorControlPlane), string(ActorSystem), string(ActorJob), string(ActorWebhook), string(ActorOperator), string(ActorAnonymous)}
 }
 
 // Choices lists the values, for documents.
 func (Outcome) Choices() []string {
-	return []string{string(Succeeded), string(Refused), string(Failed)}
+	return []string{string(OutcomeSucceeded), string(OutcomeRefused), string(OutcomeFailed)}
 }

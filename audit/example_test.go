@@ -29,7 +29,7 @@ func Example() {
 		// ... change something ...
 		return trail.Record(ctx, audit.Event{
 			Action:  "shop/order_placed",
-			Actor:   audit.Actor{Kind: audit.User, ID: "ada"},
+			Actor:   audit.Actor{Kind: audit.ActorUser, ID: "ada"},
 			Subject: audit.Target{Type: "order", ID: "42"},
 		})
 	})
@@ -37,7 +37,7 @@ func Example() {
 		panic(err)
 	}
 
-	events, err := trail.Events(ctx, audit.Filter{Namespace: "shop"}, capability.NewPage(10, ""))
+	events, err := trail.ListEvents(ctx, audit.Filter{Namespace: "shop"}, capability.NewPage(10, ""))
 	if err != nil {
 		panic(err)
 	}

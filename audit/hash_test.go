@@ -25,7 +25,7 @@ func TestHashFollowsFromTheStoredRow(t *testing.T) {
 		requested := capability.WithRequestInfo(ctx, &capability.RequestInfo{RequestID: "r", IP: "203.0.113.7", UserAgent: "Firefox"})
 		for _, ctx := range []context.Context{ctx, requested} {
 			err := a.Record(ctx, Event{Action: "test/done", Subject: Target{"user", "ada"},
-				Targets: []Target{{"user", "bob"}}, Outcome: Refused, Code: "test/no", Detail: "für"})
+				Targets: []Target{{"user", "bob"}}, Outcome: OutcomeRefused, Code: "test/no", Detail: "für"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,7 +61,7 @@ func (a *Audit) getEvents(c *capability.Call, page capability.Page) (capability.
 	if err != nil {
 		return capability.Items[summary]{}, err
 	}
-	events, err := a.Events(c.Context(), filter, page)
+	events, err := a.ListEvents(c.Context(), filter, page)
 	if err != nil {
 		return capability.Items[summary]{}, err
 	}

@@ -23,9 +23,9 @@ func TestReadingOverHTTP(t *testing.T) {
 	ctx := capability.WithRequestInfo(context.Background(), &capability.RequestInfo{IP: "203.0.113.7", UserAgent: "canary-agent"})
 	start := k.Clock.Now()
 	for i, e := range []audit.Event{
-		{Action: "shop/ordered", Actor: audit.Actor{Kind: audit.User, ID: "ada"}, Subject: audit.Target{Type: "order", ID: "1"}, Detail: "canary-detail"},
+		{Action: "shop/ordered", Actor: audit.Actor{Kind: audit.ActorUser, ID: "ada"}, Subject: audit.Target{Type: "order", ID: "1"}, Detail: "canary-detail"},
 		{Action: "shop/shipped", Subject: audit.Target{Type: "order", ID: "1"}},
-		{Action: "shop/refused", Outcome: audit.Refused, Code: "shop/sold_out"},
+		{Action: "shop/refused", Outcome: audit.OutcomeRefused, Code: "shop/sold_out"},
 	} {
 		k.Clock.Advance(time.Duration(i) * time.Hour)
 		if err := k.Audit().Record(ctx, e); err != nil {
@@ -70,7 +70,7 @@ func TestReadingOverHTTP(t *testing.T) {
 		k.Machine("audit:events:read").Get("/audit/events?"+query).Want(400, "kit/invalid_request")
 	}
 
-	events, err := k.Audit().Events(context.Background(), audit.Filter{Action: "shop/ordered"}, capability.NewPage(1, ""))
+	events, err := k.Audit().ListEvents(context.Background(), audit.Filter{Action: "shop/ordered"}, capability.NewPage(1, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,9 @@ type Event struct {
 	Subject Target
 	// Targets are the others concerned, at most [MaxTargets].
 	Targets []Target
-	// Outcome says how it ended; empty means [Succeeded].
+	// Outcome says how it ended; empty means [OutcomeSucceeded].
 	Outcome Outcome
-	// Code is the refusal's code where Outcome is not [Succeeded].
+	// Code is the refusal's code where Outcome is not [OutcomeSucceeded].
 	Code string
 	// Detail is any JSON value of at most [MaxDetail] bytes. It can never be
 	// erased, so it names people by their ids only.
@@ -44,13 +44,13 @@ type ActorKind string
 
 // The kinds of actor.
 const (
-	User         ActorKind = "user"
-	ControlPlane ActorKind = "control-plane"
-	System       ActorKind = "system"
-	Job          ActorKind = "job"
-	Webhook      ActorKind = "webhook"
-	Operator     ActorKind = "operator"
-	Anonymous    ActorKind = "anonymous"
+	ActorUser         ActorKind = "user"
+	ActorControlPlane ActorKind = "control-plane"
+	ActorSystem       ActorKind = "system"
+	ActorJob          ActorKind = "job"
+	ActorWebhook      ActorKind = "webhook"
+	ActorOperator     ActorKind = "operator"
+	ActorAnonymous    ActorKind = "anonymous"
 )
 
 // Actor is the party that acted.
@@ -76,9 +76,9 @@ type Outcome string
 
 // The outcomes: done, refused by a rule, or failed for a technical reason.
 const (
-	Succeeded Outcome = "succeeded"
-	Refused   Outcome = "refused"
-	Failed    Outcome = "failed"
+	OutcomeSucceeded Outcome = "succeeded"
+	OutcomeRefused   Outcome = "refused"
+	OutcomeFailed    Outcome = "failed"
 )
 
 // Entry is an event as the trail holds it.
@@ -160,20 +160,20 @@ type BreakKind string
 
 // The kinds of break.
 const (
-	// Altered: an event, or what identifies a person behind it, is not what was
+	// BreakAltered: an event, or what identifies a person behind it, is not what was
 	// recorded.
-	Altered BreakKind = "altered"
-	// Missing: an event was removed, or the end of a chain.
-	Missing BreakKind = "missing"
-	// Inserted: an event or a link was inserted without the sealer.
-	Inserted BreakKind = "inserted"
-	// Gap: a chain skips a number.
-	Gap BreakKind = "gap"
-	// Reordered: a link does not follow from the one before.
-	Reordered BreakKind = "reordered"
-	// BadCheckpoint: a checkpoint's signature does not verify, one is missing, or
+	BreakAltered BreakKind = "altered"
+	// BreakMissing: an event was removed, or the end of a chain.
+	BreakMissing BreakKind = "missing"
+	// BreakInserted: an event or a link was inserted without the sealer.
+	BreakInserted BreakKind = "inserted"
+	// BreakGap: a chain skips a number.
+	BreakGap BreakKind = "gap"
+	// BreakReordered: a link does not follow from the one before.
+	BreakReordered BreakKind = "reordered"
+	// BreakCheckpoint: a checkpoint's signature does not verify, one is missing, or
 	// the chains are not what one says.
-	BadCheckpoint BreakKind = "checkpoint"
+	BreakCheckpoint BreakKind = "checkpoint"
 )
 
 // Break is the first place where a trail is not what was recorded. Shard and

@@ -11,7 +11,7 @@ import (
 const verifyPage = 500
 
 func (b *Break) String() string {
-	if b.Kind == BadCheckpoint {
+	if b.Kind == BreakCheckpoint {
 		return fmt.Sprintf("checkpoint %d: %s", b.Checkpoint, b.Reason)
 	}
 	return fmt.Sprintf("%s: shard %d, number %d, event %q: %s", b.Kind, b.Shard, b.Seq, b.EventID, b.Reason)
@@ -82,11 +82,11 @@ func (v *verification) anchored(ctx context.Context) error {
 			return err
 		}
 		if !found {
-			v.broken(Break{Kind: BadCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it was logged and the trail does not have it"})
+			v.broken(Break{Kind: BreakCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it was logged and the trail does not have it"})
 			return nil
 		}
 		if !bytes.Equal(c.hash(), anchor.Hash) {
-			v.broken(Break{Kind: BadCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it is not the one that was logged"})
+			v.broken(Break{Kind: BreakCheckpoint, Checkpoint: anchor.Checkpoint, Reason: "it is not the one that was logged"})
 			return nil
 		}
 	}
@@ -100,7 +100,7 @@ func (v *verification) cut(ctx context.Context) error {
 		return nil
 	}
 	bad := func(checkpoint int64, reason string) error {
-		v.broken(Break{Kind: BadCheckpoint, Checkpoint: checkpoint, Reason: reason})
+		v.broken(Break{Kind: BreakCheckpoint, Checkpoint: checkpoint, Reason: reason})
 		return nil
 	}
 	p, found, err := v.store.proof(ctx)
@@ -132,11 +132,11 @@ func (v *verification) cut(ctx context.Context) error {
 // chains follows every shard from its cut to its head.
 func (v *verification) chains(ctx context.Context) error {
 	if len(v.heads) == 0 {
-		v.broken(Break{Kind: Missing, Reason: "the heads of all chains are gone"})
+		v.broken(Break{Kind: BreakMissing, Reason: "the heads of all chains are gone"})
 	}
 	for i, head := range v.heads {
 		if head.Shard != int64(i) {
-			v.broken(Break{Kind: Missing, Shard: int64(i), Reason: "the head of the chain is gone"})
+			v.broken(Break{Kind: BreakMissing, Shard: int64(i), Reason: "the head of the chain is gone"})
 			return nil
 		}
 		if err := v.chain(ctx, head); err != nil || v.report.Break != nil {
@@ -174,9 +174,9 @@ func (v *verification) chain(ctx context.Context, head Head) error {
 	}
 	switch {
 	case last.Seq < head.Seq:
-		v.broken(Break{Kind: Missing, Shard: head.Shard, Seq: last.Seq + 1, Reason: "the chain ends before its head"})
+		v.broken(Break{Kind: BreakMissing, Shard: head.Shard, Seq: last.Seq + 1, Reason: "the chain ends before its head"})
 	case !bytes.Equal(last.Hash, head.Hash):
-		v.broken(Break{Kind: Missing, Shard: head.Shard, Seq: head.Seq, Reason: "the head is not the last link of the chain"})
+		v.broken(Break{Kind: BreakMissing, Shard: head.Shard, Seq: head.Seq, Reason: "the head is not the last link of the chain"})
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (v *verification) covered(ctx context.Context, cut Head) error {
 		}
 	}
 	if last.Seq < cut.Seq || !bytes.Equal(last.Hash, cut.Hash) {
-		v.broken(Break{Kind: Missing, Shard: cut.Shard, Seq: last.Seq + 1, Reason: "what is left under the cut does not lead to it"})
+		v.broken(Break{Kind: BreakMissing, Shard: cut.Shard, Seq: last.Seq + 1, Reason: "what is left under the cut does not lead to it"})
 	}
 	return nil
 }
@@ -242,15 +242,15 @@ func checkLink(last Head, l link, e record, found bool) *Break {
 	case l.seq != last.Seq+1:
 		b.Seq = last.Seq + 1
 		b.EventID = ""
-		return fault(Gap, "the chain skips a number")
+		return fault(BreakGap, "the chain skips a number")
 	case !bytes.Equal(l.prev, last.Hash):
-		return fault(Reordered, "the link does not follow from the one before")
+		return fault(BreakReordered, "the link does not follow from the one before")
 	case !found:
-		return fault(Missing, "the event is gone")
+		return fault(BreakMissing, "the event is gone")
 	case reason != "":
-		return fault(Altered, reason)
+		return fault(BreakAltered, reason)
 	case !bytes.Equal(l.hash, sealHash(last.Shard, l.seq, l.eventID, e.Hash, l.prev)):
-		return fault(Altered, "the link is not over this event")
+		return fault(BreakAltered, "the link is not over this event")
 	}
 	return nil
 }
@@ -286,10 +286,10 @@ func (v *verification) queues(ctx context.Context) error {
 				e, found := events[id]
 				switch reason := e.fault(); {
 				case !found:
-					v.broken(Break{Kind: Missing, Shard: head.Shard, EventID: id, Reason: "the event waited for a seal and is gone"})
+					v.broken(Break{Kind: BreakMissing, Shard: head.Shard, EventID: id, Reason: "the event waited for a seal and is gone"})
 					return nil
 				case reason != "":
-					v.broken(Break{Kind: Altered, Shard: head.Shard, EventID: id, Reason: reason})
+					v.broken(Break{Kind: BreakAltered, Shard: head.Shard, EventID: id, Reason: reason})
 					return nil
 				}
 				v.report.Waiting++
@@ -311,7 +311,7 @@ func (v *verification) strays(ctx context.Context) error {
 			return err
 		}
 		if stray != "" {
-			v.broken(Break{Kind: Inserted, EventID: stray, Reason: "the event is neither sealed nor waiting"})
+			v.broken(Break{Kind: BreakInserted, EventID: stray, Reason: "the event is neither sealed nor waiting"})
 			return nil
 		}
 		if n < verifyPage {
@@ -321,7 +321,7 @@ func (v *verification) strays(ctx context.Context) error {
 	}
 	l, found, err := v.store.strayLink(ctx)
 	if found {
-		v.broken(Break{Kind: Inserted, Shard: l.Shard, Seq: l.Seq, Reason: "the link is in no chain"})
+		v.broken(Break{Kind: BreakInserted, Shard: l.Shard, Seq: l.Seq, Reason: "the link is in no chain"})
 	}
 	return err
 }
@@ -351,7 +351,7 @@ func (v *verification) checkpoints(ctx context.Context) error {
 				return err
 			}
 			if reason != "" {
-				v.broken(Break{Kind: BadCheckpoint, Checkpoint: last.Seq + 1, Reason: reason})
+				v.broken(Break{Kind: BreakCheckpoint, Checkpoint: last.Seq + 1, Reason: reason})
 				return nil
 			}
 			for _, h := range c.Heads {
@@ -366,7 +366,7 @@ func (v *verification) checkpoints(ctx context.Context) error {
 		}
 	}
 	for _, cut := range uncovered {
-		v.broken(Break{Kind: BadCheckpoint, Shard: cut.Shard, Checkpoint: last.Seq, Reason: "the trail is cut where no checkpoint lies"})
+		v.broken(Break{Kind: BreakCheckpoint, Shard: cut.Shard, Checkpoint: last.Seq, Reason: "the trail is cut where no checkpoint lies"})
 		break
 	}
 	return nil

@@ -168,13 +168,13 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 		// seq is the number at fault where the break is in a chain.
 		seq int64
 	}{
-		"altered event": {func(tr *trail, l []link) { tr.exec(forge, l[2].eventID) }, Altered, 3},
+		"altered event": {func(tr *trail, l []link) { tr.exec(forge, l[2].eventID) }, BreakAltered, 3},
 		"altered time": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_event SET occurred_at = occurred_at - 1 WHERE id = $1`, l[2].eventID)
-		}, Altered, 3},
+		}, BreakAltered, 3},
 		"altered to no JSON": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_event SET detail = '{', targets = '[' WHERE id = $1`, l[0].eventID)
-		}, Altered, 1},
+		}, BreakAltered, 1},
 		"altered with its hash": {func(tr *trail, l []link) {
 			tr.exec(forge, l[2].eventID)
 			records, err := tr.store.records(context.Background(), []string{l[2].eventID})
@@ -183,14 +183,14 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			}
 			e := records[l[2].eventID]
 			tr.exec(`UPDATE audit_event SET hash = $2 WHERE id = $1`, e.ID, contentHash(e.Entry, e.targets, e.commitment))
-		}, Altered, 3},
+		}, BreakAltered, 3},
 		"altered with the whole chain": {func(tr *trail, l []link) {
 			tr.exec(forge, l[2].eventID)
 			tr.rewrite()
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"altered personal data": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_personal SET ip = '198.51.100.1' WHERE event_id = $1`, l[1].eventID)
-		}, Altered, 2},
+		}, BreakAltered, 2},
 		"invented personal data": {func(tr *trail, _ []link) {
 			if err := tr.Record(context.Background(), Event{Action: "test/done", Subject: Target{"board", "weekly"}}); err != nil {
 				tr.t.Fatal(err)
@@ -198,81 +198,81 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			tr.exec(`INSERT INTO audit_unsealed SELECT (SELECT max(shard) FROM audit_seal), max(id) FROM audit_event WHERE true
 				ON CONFLICT DO NOTHING`)
 			tr.exec(`INSERT INTO audit_personal (event_id, salt, ip, user_agent) SELECT max(id), $1, '', '' FROM audit_event`, []byte(hash[:16]))
-		}, Altered, 0},
-		"removed event": {func(tr *trail, l []link) { tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[1].eventID) }, Missing, 2},
+		}, BreakAltered, 0},
+		"removed event": {func(tr *trail, l []link) { tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[1].eventID) }, BreakMissing, 2},
 		"removed first event": {func(tr *trail, l []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[0].eventID)
 			tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, l[0].eventID)
-		}, Gap, 1},
+		}, BreakGap, 1},
 		"removed event and link": {func(tr *trail, l []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[1].eventID)
 			tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, l[1].eventID)
-		}, Gap, 2},
+		}, BreakGap, 2},
 		"removed with the whole chain rewritten": {func(tr *trail, l []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[1].eventID)
 			tr.rewrite()
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"removed end": {func(tr *trail, l []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[4].eventID)
 			tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, l[4].eventID)
-		}, Missing, 5},
+		}, BreakMissing, 5},
 		"removed end with its head": {func(tr *trail, l []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[4].eventID)
 			tr.rewrite()
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"removed everything": {func(tr *trail, _ []link) {
 			tr.exec(`DELETE FROM audit_seal`)
 			tr.exec(`DELETE FROM audit_event`)
 			tr.exec(`DELETE FROM audit_unsealed`)
 			tr.exec(`UPDATE audit_shard SET seq = 0, hash = $1`, make([]byte, 32))
-		}, BadCheckpoint, 0},
-		"removed head": {func(tr *trail, _ []link) { tr.exec(`DELETE FROM audit_shard WHERE shard = 0`) }, Missing, 0},
+		}, BreakCheckpoint, 0},
+		"removed head": {func(tr *trail, _ []link) { tr.exec(`DELETE FROM audit_shard WHERE shard = 0`) }, BreakMissing, 0},
 		"altered head": {func(tr *trail, _ []link) {
 			tr.exec(`UPDATE audit_shard SET hash = $1 WHERE seq = 5`, []byte(hash))
-		}, Missing, 5},
+		}, BreakMissing, 5},
 		"head set back": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_shard SET seq = 4, hash = $1 WHERE seq = 5`, l[3].hash)
-		}, Inserted, 5},
+		}, BreakInserted, 5},
 		"removed waiting event": {func(tr *trail, _ []link) {
 			tr.exec(`DELETE FROM audit_event WHERE id = (SELECT max(event_id) FROM audit_unsealed)`)
-		}, Missing, 0},
+		}, BreakMissing, 0},
 		"removed waiting event and its place": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_unsealed SET shard = 99`) // where no sealer looks
-		}, Inserted, 0},
+		}, BreakInserted, 0},
 		"altered waiting event": {func(tr *trail, _ []link) {
 			tr.exec(`UPDATE audit_event SET action = 'test/forged' WHERE id = (SELECT max(event_id) FROM audit_unsealed)`)
-		}, Altered, 0},
+		}, BreakAltered, 0},
 		"inserted event": {func(tr *trail, l []link) {
 			tr.exec(`INSERT INTO audit_event SELECT '0' || id, occurred_at, action, actor_kind, actor_id, actor_key_id, subject_type,
 				subject_id, targets, outcome, code, request_id, route, environment, detail, commitment, hash
 				FROM audit_event WHERE id = $1`, l[0].eventID)
-		}, Inserted, 0},
+		}, BreakInserted, 0},
 		"inserted link": {func(tr *trail, l []link) {
 			tr.exec(`INSERT INTO audit_seal (shard, seq, event_id, prev, hash) SELECT max(shard), 99, 'none', $1, $1 FROM audit_seal`, []byte(hash))
-		}, Inserted, 99},
+		}, BreakInserted, 99},
 		"inserted chain": {func(tr *trail, l []link) {
 			tr.exec(`INSERT INTO audit_seal (shard, seq, event_id, prev, hash) VALUES (77, 1, 'none', $1, $1)`, []byte(hash))
-		}, Inserted, 1},
+		}, BreakInserted, 1},
 		"links swapped": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_seal SET seq = 99 WHERE event_id = $1`, l[1].eventID)
 			tr.exec(`UPDATE audit_seal SET seq = 2 WHERE event_id = $1`, l[2].eventID)
 			tr.exec(`UPDATE audit_seal SET seq = 3 WHERE event_id = $1`, l[1].eventID)
-		}, Reordered, 2},
+		}, BreakReordered, 2},
 		"events of links swapped": {func(tr *trail, l []link) {
 			tr.exec(`UPDATE audit_seal SET event_id = 'none' WHERE event_id = $1`, l[1].eventID)
 			tr.exec(`UPDATE audit_seal SET event_id = $1 WHERE event_id = $2`, l[1].eventID, l[2].eventID)
 			tr.exec(`UPDATE audit_seal SET event_id = $1 WHERE event_id = 'none'`, l[2].eventID)
-		}, Altered, 2},
+		}, BreakAltered, 2},
 		"checkpoint removed": {func(tr *trail, _ []link) {
 			tr.exec(`DELETE FROM audit_checkpoint_head WHERE checkpoint = 1`)
 			tr.exec(`DELETE FROM audit_checkpoint WHERE seq = 1`)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"checkpoint altered": {func(tr *trail, _ []link) {
 			tr.exec(`UPDATE audit_checkpoint SET created_at = created_at + 1 WHERE seq = 1`)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"checkpoint head altered": {func(tr *trail, _ []link) {
 			tr.exec(`UPDATE audit_checkpoint_head SET seq = seq + 1 WHERE checkpoint = 2`)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"checkpoint signed by a stranger": {func(tr *trail, l []link) {
 			tr.exec(forge, l[2].eventID)
 			tr.rewrite()
@@ -286,7 +286,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 				tr.t.Fatal(err)
 			}
 			tr.exec(`UPDATE audit_checkpoint SET signature = $1 WHERE seq = 1`, ed25519.Sign(private, list[0].statement()))
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"forged cut at a sound checkpoint": {func(tr *trail, l []link) {
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) SELECT shard, seq, hash FROM audit_checkpoint_head WHERE checkpoint = 1 AND seq > 0`)
 			for _, gone := range l[:3] {
@@ -294,7 +294,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 				tr.exec(`DELETE FROM audit_event WHERE id = $1`, gone.eventID)
 				tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, gone.eventID)
 			}
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"forged cut with the proof of another": {func(tr *trail, l []link) {
 			c, _, err := tr.store.checkpointAt(context.Background(), 1)
 			if err != nil {
@@ -305,7 +305,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			}
 			tr.exec(`INSERT INTO audit_unsealed (shard, event_id) SELECT 0, event_id FROM audit_cut_proof`) // the trigger is gone
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) SELECT shard, seq, hash FROM audit_checkpoint_head WHERE checkpoint = 2 AND seq > 0`)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"event of the cut removed": {func(tr *trail, l []link) {
 			c, _, err := tr.store.checkpointAt(context.Background(), 1)
 			if err != nil {
@@ -316,7 +316,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			}
 			tr.exec(`DELETE FROM audit_unsealed WHERE event_id = (SELECT event_id FROM audit_cut_proof)`)
 			tr.exec(`DELETE FROM audit_event WHERE id = (SELECT event_id FROM audit_cut_proof)`)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"altered under a cut": {func(tr *trail, l []link) {
 			c, _, err := tr.store.checkpointAt(context.Background(), 1)
 			if err != nil {
@@ -326,20 +326,20 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 				tr.t.Fatal(err)
 			}
 			tr.exec(forge, l[1].eventID)
-		}, Altered, 2},
+		}, BreakAltered, 2},
 		"cut where no checkpoint lies": {func(tr *trail, l []link) {
 			shard, _ := tr.links()
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) VALUES ($1, 1, $2)`, shard, l[0].hash)
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[0].eventID)
 			tr.exec(`DELETE FROM audit_seal WHERE event_id = $1`, l[0].eventID)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 		"cut at a forged checkpoint": {func(tr *trail, l []link) {
 			shard, _ := tr.links()
 			tr.exec(`INSERT INTO audit_checkpoint (seq, created_at, prev, key_id, signature)
 				SELECT 3, created_at, $1, key_id, signature FROM audit_checkpoint WHERE seq = 2`, []byte(hash))
 			tr.exec(`INSERT INTO audit_checkpoint_head (checkpoint, shard, seq, hash) VALUES (3, $1, 1, $2)`, shard, l[0].hash)
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) VALUES ($1, 1, $2)`, shard, l[0].hash)
-		}, BadCheckpoint, 0},
+		}, BreakCheckpoint, 0},
 	}
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		for name, tt := range tests {
@@ -394,7 +394,7 @@ func TestErasedTrailIsSound(t *testing.T) {
 		}
 		tr.seal()
 		tr.wantSound(Report{Sealed: 7, Erased: 3, Checkpoints: 1})
-		erasures, err := tr.Events(context.Background(), Filter{Action: "audit/personal_data_erased"}, capability.NewPage(10, ""))
+		erasures, err := tr.ListEvents(context.Background(), Filter{Action: "audit/personal_data_erased"}, capability.NewPage(10, ""))
 		if err != nil || len(erasures.Items) != 3 {
 			t.Errorf("%d events of erasing, %v", len(erasures.Items), err)
 		}
@@ -421,7 +421,7 @@ func TestCutTrailIsSound(t *testing.T) {
 		}
 		tr.seal()
 		tr.wantSound(Report{Sealed: 3, Cut: 700, Checkpoints: 2})
-		list, err := tr.Events(ctx, Filter{}, capability.NewPage(10, ""))
+		list, err := tr.ListEvents(ctx, Filter{}, capability.NewPage(10, ""))
 		if err != nil || len(list.Items) != 3 || list.Items[0].Action != "audit/trail_cut" {
 			t.Errorf("%v %v", list.Items, err)
 		}
@@ -518,7 +518,7 @@ func TestSigningKeyOutlivesItsMasterKey(t *testing.T) {
 	use := func(keys *seal.Keys) { tr.sealer, tr.signer = keys, &signer{store: tr.store, sealer: keys} }
 
 	use(renewed)
-	if b := tr.verify().Break; b == nil || b.Kind != BadCheckpoint {
+	if b := tr.verify().Break; b == nil || b.Kind != BreakCheckpoint {
 		t.Errorf("a key that does not open verifies: %v", b)
 	}
 	use(both)
@@ -552,7 +552,7 @@ func TestEventsByTime(t *testing.T) {
 			"to":   {Filter{To: times[1]}, []time.Time{times[0]}},
 			"both": {Filter{From: times[1], To: times[2]}, []time.Time{times[1]}},
 		} {
-			page, err := tr.Events(context.Background(), tt.f, capability.NewPage(9, ""))
+			page, err := tr.ListEvents(context.Background(), tt.f, capability.NewPage(9, ""))
 			var got []time.Time
 			for _, e := range page.Items {
 				got = append(got, e.OccurredAt.Time)
@@ -578,8 +578,8 @@ func TestFirstID(t *testing.T) {
 
 func TestBreaksReadWell(t *testing.T) {
 	for want, b := range map[string]Break{
-		`gap: shard 1, number 2, event "": r`: {Kind: Gap, Shard: 1, Seq: 2, Reason: "r"},
-		`checkpoint 3: r`:                     {Kind: BadCheckpoint, Checkpoint: 3, Reason: "r"},
+		`gap: shard 1, number 2, event "": r`: {Kind: BreakGap, Shard: 1, Seq: 2, Reason: "r"},
+		`checkpoint 3: r`:                     {Kind: BreakCheckpoint, Checkpoint: 3, Reason: "r"},
 	} {
 		if got := fmt.Sprint(&b); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -612,7 +612,7 @@ func TestAnchorsNameARollback(t *testing.T) {
 			"set back": func() (Report, error) { return tr.Verify(ctx, later, Anchor{Checkpoint: 2, Hash: later.Hash}) },
 			"another":  func() (Report, error) { return tr.Verify(ctx, Anchor{Checkpoint: 1, Hash: make([]byte, 32)}) },
 		} {
-			if report, err := missing(); err != nil || report.Break == nil || report.Break.Kind != BadCheckpoint {
+			if report, err := missing(); err != nil || report.Break == nil || report.Break.Kind != BreakCheckpoint {
 				t.Errorf("%s: %v %v, want a bad checkpoint", name, report.Break, err)
 			}
 		}

@@ -179,7 +179,7 @@ func (n *node) wantSession(t *testing.T, session auth.Session, want error) {
 
 func (n *node) actions(t *testing.T) []string {
 	t.Helper()
-	page, err := n.trail.Events(ctx, audit.Filter{}, capability.NewPage(200, ""))
+	page, err := n.trail.ListEvents(ctx, audit.Filter{}, capability.NewPage(200, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

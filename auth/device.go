@@ -10,7 +10,7 @@ import (
 // Devices lists devices with a live session by id, in the order they came; an
 // empty user means everybody's. Refuses with kit/invalid_request for a cursor
 // of another list.
-func (a *Auth) Devices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {
+func (a *Auth) ListDevices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {
 	none := capability.Items[Device]{}
 	var after string
 	if _, err := page.After(&after); err != nil {

@@ -118,7 +118,7 @@ func TestDevLogin(t *testing.T) {
 		if diff := cmp.Diff(want, n.actions(t)); diff != "" {
 			t.Error(diff)
 		}
-		page, err := n.trail.Events(ctx, audit.Filter{Action: "auth/signed_in"}, capability.NewPage(1, ""))
+		page, err := n.trail.ListEvents(ctx, audit.Filter{Action: "auth/signed_in"}, capability.NewPage(1, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

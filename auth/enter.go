@@ -109,7 +109,7 @@ func (a *Auth) recordSignIn(ctx context.Context, s Session, method string, detai
 	detail["method"] = method
 	return a.peers.Audit.Record(ctx, audit.Event{
 		Action:  "auth/signed_in",
-		Actor:   audit.Actor{Kind: audit.User, ID: s.UserID},
+		Actor:   audit.Actor{Kind: audit.ActorUser, ID: s.UserID},
 		Subject: audit.Target{Type: "user", ID: s.UserID},
 		Targets: []audit.Target{{Type: "session", ID: s.ID}, {Type: "device", ID: s.DeviceID}},
 		Detail:  detail,

@@ -148,7 +148,7 @@ func TestDevicesOfABrowser(t *testing.T) {
 		if did(first) != did(second) || did(first) == did(other) || first.Session == second.Session {
 			t.Errorf("%v %v %v", did(first), did(second), did(other))
 		}
-		devices, err := n.Devices(ctx, "ada", capability.NewPage(0, ""))
+		devices, err := n.ListDevices(ctx, "ada", capability.NewPage(0, ""))
 		if err != nil || len(devices.Items) != 1 {
 			t.Fatal(devices, err)
 		}
@@ -266,7 +266,7 @@ func TestUseIsWrittenHourly(t *testing.T) {
 			if err != nil || !session.UpdatedAt.Equal(want) || !session.ExpiresAt.Equal(want.Add(30*24*time.Hour)) {
 				t.Errorf("%v %v, want %v", session, err, want)
 			}
-			devices, err := n.Devices(ctx, "ada", capability.NewPage(0, ""))
+			devices, err := n.ListDevices(ctx, "ada", capability.NewPage(0, ""))
 			if err != nil || len(devices.Items) != 1 || !devices.Items[0].LastSeenAt.Equal(want) {
 				t.Errorf("%v %v, want %v", devices, err, want)
 			}

@@ -106,7 +106,7 @@ func (a *Auth) export(ctx context.Context, person capability.Person, emit capabi
 func (a *Auth) exportSessions(ctx context.Context, userID string, emit capability.Emit) error {
 	page := capability.NewPage(capability.MaxLimit, "")
 	for {
-		devices, err := a.Devices(ctx, userID, page)
+		devices, err := a.ListDevices(ctx, userID, page)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestMails(t *testing.T) {
 		if strings.Contains(message.HTML, "<y>") || strings.Contains(message.HTML, "ZgotmplZ") || strings.Contains(message.HTML, link) {
 			t.Errorf("%s: not escaped:\n%s", kind, message.HTML)
 		}
-		if message.To != "ada@example.com" || message.Category == email.List {
+		if message.To != "ada@example.com" || message.Category == email.CategoryList {
 			t.Errorf("%+v", message)
 		}
 		if _, err := compose(Mail{To: "ada@example.com", Kind: kind}, "Arcade"); err != nil {

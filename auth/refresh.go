@@ -136,7 +136,7 @@ func (a *Auth) reuse(ctx context.Context, s Session, counter int64, now time.Tim
 		return false, err
 	}
 	return true, a.peers.Audit.Record(ctx, audit.Event{
-		Action: "auth/refresh_reused", Outcome: audit.Refused, Code: ErrRefreshReused.Code,
+		Action: "auth/refresh_reused", Outcome: audit.OutcomeRefused, Code: ErrRefreshReused.Code,
 		Subject: audit.Target{Type: "user", ID: s.UserID},
 		Targets: []audit.Target{{Type: "session", ID: s.ID}, {Type: "device", ID: s.DeviceID}},
 	})

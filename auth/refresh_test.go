@@ -44,12 +44,12 @@ func (n *node) wantRotate(t testing.TB, token string, want error) {
 // theft is what the trail says of a session that was ended by reuse.
 func (n *node) theft(t testing.TB, sessionID string) bool {
 	t.Helper()
-	page, err := n.trail.Events(ctx, audit.Filter{Action: "auth/refresh_reused"}, capability.NewPage(10, ""))
+	page, err := n.trail.ListEvents(ctx, audit.Filter{Action: "auth/refresh_reused"}, capability.NewPage(10, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range page.Items {
-		if e.Subject.ID == "ada" && e.Targets[0].ID == sessionID && e.Outcome == audit.Refused && e.Code == "auth/refresh_reused" {
+		if e.Subject.ID == "ada" && e.Targets[0].ID == sessionID && e.Outcome == audit.OutcomeRefused && e.Code == "auth/refresh_reused" {
 			return true
 		}
 	}

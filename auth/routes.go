@@ -166,7 +166,7 @@ func (a *Auth) adminDevices(c *capability.Call, page capability.Page) (capabilit
 }
 
 func (a *Auth) deviceBodies(ctx context.Context, userID string, page capability.Page, current string) (capability.Items[deviceBody], error) {
-	devices, err := a.Devices(ctx, userID, page)
+	devices, err := a.ListDevices(ctx, userID, page)
 	items := capability.Items[deviceBody]{NextCursor: devices.NextCursor}
 	for _, d := range devices.Items {
 		body := newDeviceBody(d)

@@ -45,7 +45,7 @@ func (s store) userBy(ctx context.Context, column, value string) (User, bool, er
 }
 
 func (s store) lockUser(ctx context.Context, userID string) (User, bool, error) {
-	return database.Get(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id = $1 /*pg FOR UPDATE */`, userID)
+	return database.Get(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id = $1 `+database.ForUpdate, userID)
 }
 
 func (s store) usersNamed(ctx context.Context, name string, limit int) ([]User, error) {

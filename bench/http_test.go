@@ -115,7 +115,7 @@ func everything() []kit.Option {
 		kit.WithMedia(media.Config{}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),
-		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nothing}}),
 		kit.WithMatchmaking(matchmaking.Config{Games: []matchmaking.Game{{Key: "duel", Players: 2, SkillPool: "duel"}}}),

@@ -397,7 +397,7 @@ func TestReset(t *testing.T) {
 		if actions := w.Actions(); !strings.Contains(strings.Join(actions, "\n"), "controlplane/connection_reset") {
 			t.Error(actions)
 		}
-		expired, err := w.Trail.Events(t.Context(), audit.Filter{Action: "controlplane/key_expired"}, capability.NewPage(0, ""))
+		expired, err := w.Trail.ListEvents(t.Context(), audit.Filter{Action: "controlplane/key_expired"}, capability.NewPage(0, ""))
 		if err != nil || len(expired.Items) != 2 {
 			t.Errorf("%d keys expired on the trail, want the two of the old connection: %v", len(expired.Items), err)
 		}

@@ -233,8 +233,8 @@ func (cp *ControlPlane) recordRefusal(ctx context.Context, reg *snapshot, token 
 	}
 	err := cp.peers.Audit.Record(ctx, audit.Event{
 		Action:  "controlplane/credential_refused",
-		Actor:   audit.Actor{Kind: audit.ControlPlane, ID: reg.connection.id, KeyID: token.KeyID},
-		Outcome: audit.Refused, Code: capability.ErrInvalidCredential.Code,
+		Actor:   audit.Actor{Kind: audit.ActorControlPlane, ID: reg.connection.id, KeyID: token.KeyID},
+		Outcome: audit.OutcomeRefused, Code: capability.ErrInvalidCredential.Code,
 		Detail: map[string]string{"reason": string(why), "token": tokenMark(token)},
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 // aged fills in what depends on the time.
 func (k Key) aged(now time.Time) Key {
 	k.AgeSeconds = int64(max(now.Sub(k.CreatedAt.Time), 0) / time.Second)
-	if k.Status == Superseded {
+	if k.Status == StatusSuperseded {
 		window := max(now.Sub(k.SupersededAt.Time), 0)
 		k.SupersededSeconds, k.Overdue = new(int64(window/time.Second)), window > overdueAfter
 	}
@@ -61,7 +61,7 @@ func (cp *ControlPlane) registerKey(ctx context.Context, caller capability.Calle
 	var k Key
 	err = cp.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := cp.host.DB.Now(ctx)
-		k = Key{ID: wire.KeyID(public), Status: Active, PublicKey: in.PublicKey, Replaces: &caller.KeyID, CreatedAt: capability.Millis(now.UnixMilli())}
+		k = Key{ID: wire.KeyID(public), Status: StatusActive, PublicKey: in.PublicKey, Replaces: &caller.KeyID, CreatedAt: capability.Millis(now.UnixMilli())}
 		// The compare-and-set comes first: it makes racing ceremonies wait for one another.
 		if was, err := cp.store.supersede(ctx, reg.id, caller.KeyID, now); err != nil {
 			return err
@@ -115,9 +115,9 @@ func (cp *ControlPlane) mayExpire(ctx context.Context, reg connection, signer, i
 	switch {
 	case err != nil:
 		return err
-	case !ok || k.Status == Expired:
+	case !ok || k.Status == StatusExpired:
 		return ErrKeyNotFound
-	case k.Status == Active:
+	case k.Status == StatusActive:
 		return ErrKeyConflict.Saying("The active key cannot expire. Register its successor first.")
 	}
 	for next := id; ; {
@@ -125,7 +125,7 @@ func (cp *ControlPlane) mayExpire(ctx context.Context, reg connection, signer, i
 		switch {
 		case err != nil:
 			return err
-		case ok && successor.Status == Expired:
+		case ok && successor.Status == StatusExpired:
 			next = successor.ID
 		case !ok || successor.ID != signer:
 			return ErrKeyConflict.Saying("A superseded key is expired by its successor.")
@@ -172,5 +172,5 @@ func ceremony(action, keyID string) audit.Event {
 
 // Choices lists the values, for documents.
 func (Status) Choices() []string {
-	return []string{string(Active), string(Superseded), string(Expired)}
+	return []string{string(StatusActive), string(StatusSuperseded), string(StatusExpired)}
 }

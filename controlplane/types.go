@@ -14,9 +14,9 @@ type Status string
 // The active key is the head of the chain: it verifies and registers its
 // successor. A superseded key still verifies, until its successor expires it.
 const (
-	Active     Status = "active"
-	Superseded Status = "superseded"
-	Expired    Status = "expired"
+	StatusActive     Status = "active"
+	StatusSuperseded Status = "superseded"
+	StatusExpired    Status = "expired"
 )
 
 // Key is one public key of the connection.

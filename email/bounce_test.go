@@ -149,20 +149,20 @@ func TestIngestMail(t *testing.T) {
 		if _, held, _ := s.Suppression(t.Context(), "ada@example.com"); held {
 			t.Error("a bounce of bob's mail suppressed ada")
 		}
-		s.wantState(id, email.Bounced)
-		if got, _, _ := s.Suppression(t.Context(), "bob@example.com"); got.Reason != email.HardBounce || got.Source != "dsn" || *got.JobID != id || got.ExpiresAt != nil {
+		s.wantState(id, email.StateBounced)
+		if got, _, _ := s.Suppression(t.Context(), "bob@example.com"); got.Reason != email.ReasonHardBounce || got.Source != "dsn" || *got.JobID != id || got.ExpiresAt != nil {
 			t.Errorf("%+v", got)
 		}
 		// A complaint after a delivery; a late notice of delivery changes nothing.
 		id = deliver("eve@example.com")
 		messageID := s.job(id).MessageID
 		ingest(status("eve@example.com", "delivered", "2.0.0", "250 ok", "message/rfc822"), messageID)
-		s.wantState(id, email.Delivered)
+		s.wantState(id, email.StateDelivered)
 		for range 2 {
 			ingest(abuse("abuse", ""), messageID)
 		}
 		ingest(status("eve@example.com", "delivered", "2.0.0", "250 ok", "message/rfc822"), messageID)
-		if job := s.wantState(id, email.Complained); len(job.Events) != 2 || job.DeliveredAt == nil {
+		if job := s.wantState(id, email.StateComplained); len(job.Events) != 2 || job.DeliveredAt == nil {
 			t.Errorf("%+v", job.Events)
 		}
 		// Three soft bounces suppress for a while, two do not, nor one that is repeated.
@@ -184,6 +184,6 @@ func TestIngestMail(t *testing.T) {
 		// A delay tells nothing that lasts.
 		id = deliver("sam@example.com")
 		ingest(status("sam@example.com", "delayed", "4.4.1", "timeout", "message/rfc822"), s.job(id).MessageID)
-		s.wantState(id, email.Sent)
+		s.wantState(id, email.StateSent)
 	})
 }

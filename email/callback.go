@@ -147,7 +147,7 @@ func (e *Email) unsubscribe(ctx context.Context, t token, scope Scope) error {
 		if err != nil {
 			return err
 		}
-		row, userID := suppressionRow{key: key, scope: scope, reason: Unsubscribed, source: "link"}, ""
+		row, userID := suppressionRow{key: key, scope: scope, reason: ReasonUnsubscribed, source: "link"}, ""
 		if found {
 			row.jobID = job.ID
 		}

@@ -64,7 +64,7 @@ var longest = "https://acme.example/" + strings.Repeat("l", 320)
 
 func newsletter() email.Message {
 	return email.Message{
-		To: "ada@example.com", Category: email.List, Subject: "News",
+		To: "ada@example.com", Category: email.CategoryList, Subject: "News",
 		HTML: `<body><a href="https://acme.example/a?x=1&amp;y=2">Read</a> <a href="mailto:a@b.c">Write</a> <a data-no-track href="https://acme.example/plain">Plain</a> <a href="#top">Top</a> <a href="javascript:alert(1)">Bad</a></body>`,
 	}
 }

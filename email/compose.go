@@ -51,7 +51,7 @@ func (e *Email) compose(ctx context.Context, m Message, to address, key, jobID s
 	if err := e.setHeaders(msg, m, to, out, now); err != nil {
 		return composed{}, err
 	}
-	if m.Category == List || m.Unsubscribe != "" {
+	if m.Category == CategoryList || m.Unsubscribe != "" {
 		setListHeaders(msg, leave, e.from.domain())
 	}
 	msg.SetBodyString(gomail.TypeTextPlain, content.Text)

@@ -41,13 +41,13 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	}
 	switch {
 	case d.scope.holdsBack(d.category):
-		return e.settle(ctx, d, outcome{state: Suppressed})
+		return e.settle(ctx, d, outcome{state: StateSuppressed})
 	case d.attempts >= d.maxAttempts:
-		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Temporary, Message: "the process ended in the last attempt"}})
+		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailureTemporary, Message: "the process ended in the last attempt"}})
 	}
 	message, err := e.sealer.Open(messageContext(jobID), d.sealed)
 	if err != nil {
-		return e.settle(ctx, d, outcome{state: Failed, failure: &Failure{Kind: Permanent, Message: "the message is gone or does not open with the master keys"}})
+		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailurePermanent, Message: "the message is gone or does not open with the master keys"}})
 	}
 	candidates := e.chain.candidates(d.pinnedTo)
 	first, wait := e.chain.admit(candidates)
@@ -103,7 +103,7 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 	signed, err := sign(e.cfg.DKIM, message)
 	if err != nil {
 		candidates[0].release()
-		return outcome{state: Queued, failure: &Failure{Kind: Temporary, Message: "signing: " + err.Error()}}
+		return outcome{state: StateQueued, failure: &Failure{Kind: FailureTemporary, Message: "signing: " + err.Error()}}
 	}
 	envelope := Envelope{JobID: d.id, From: e.envelope, To: d.address, Message: signed}
 	var result outcome
@@ -120,20 +120,20 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 		providerID, err := l.Transport.Deliver(ctx, envelope)
 		if err == nil {
 			l.report(nil, e.cfg.Failover, e.host.Now())
-			return outcome{state: Sent, provider: l.Name, providerID: clip(providerID, maxKey)}
+			return outcome{state: StateSent, provider: l.Name, providerID: clip(providerID, maxKey)}
 		}
 		failure := asFailure(err)
 		failure.Message = clip(failure.Message, maxReason)
 		l.report(failure, e.cfg.Failover, e.host.Now())
-		result = outcome{state: Queued, provider: l.Name, failure: failure, pinned: failure.Kind == Unclear}
-		if failure.Kind != Unreachable {
+		result = outcome{state: StateQueued, provider: l.Name, failure: failure, pinned: failure.Kind == FailureUnclear}
+		if failure.Kind != FailureUnreachable {
 			break
 		}
 	}
-	if result.failure.Kind == Permanent {
-		result.state = Failed
+	if result.failure.Kind == FailurePermanent {
+		result.state = StateFailed
 		if badRecipient(result.failure.Code, result.failure.Enhanced, result.failure.Message) {
-			result.state = Bounced
+			result.state = StateBounced
 		}
 	}
 	return result
@@ -143,8 +143,8 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 	now := e.host.Now()
 	pause := e.pause(d.attempts)
-	if o.state == Queued && (d.attempts >= d.maxAttempts || now.Add(pause).Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter) {
-		o.state = Failed
+	if o.state == StateQueued && (d.attempts >= d.maxAttempts || now.Add(pause).Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter) {
+		o.state = StateFailed
 	}
 	note := outcomeNote{outcome: o, at: now, nextAttempt: now.Add(pause)}
 	var reason []byte
@@ -164,17 +164,17 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 				return err
 			}
 		}
-		if o.state == Bounced {
-			if err := e.suppressAfter(ctx, d.addressKey, HardBounce, "provider", Job{ID: d.id, UserID: optionalText(d.userID)}, time.Time{}); err != nil {
+		if o.state == StateBounced {
+			if err := e.suppressAfter(ctx, d.addressKey, ReasonHardBounce, "provider", Job{ID: d.id, UserID: optionalText(d.userID)}, time.Time{}); err != nil {
 				return err
 			}
 		}
-		if o.state == Queued {
+		if o.state == StateQueued {
 			return nil
 		}
 		return jobs.Complete(ctx)
 	})
-	if err != nil || o.state != Queued {
+	if err != nil || o.state != StateQueued {
 		return err
 	}
 	return jobs.Snooze(pause)

@@ -35,7 +35,7 @@ func signedMail(t *testing.T, keys []email.DKIM) []byte {
 	t.Helper()
 	srv := serve(t, nil)
 	s := open(t, databasetest.Memory(t), email.Config{DKIM: keys, Providers: []email.Provider{srv.provider(t, "relay")}})
-	s.send(email.Message{To: "Ada <ada@example.com>", Category: email.List, Subject: "Grüße", HTML: "<p>Hi</p>", Text: "Hi\n.dot\n\n\n"})
+	s.send(email.Message{To: "Ada <ada@example.com>", Category: email.CategoryList, Subject: "Grüße", HTML: "<p>Hi</p>", Text: "Hi\n.dot\n\n\n"})
 	s.runJobs()
 	if len(srv.mails()) != 1 {
 		t.Fatal("nothing was sent")

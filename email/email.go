@@ -162,8 +162,8 @@ func (e *Email) health() []capability.HealthKey {
 		return func(ctx context.Context) (any, error) { return e.store.countJobs(ctx, state) }
 	}
 	return []capability.HealthKey{
-		{Key: "queued", Read: count(Queued)},
-		{Key: "failed", Read: count(Failed)},
+		{Key: "queued", Read: count(StateQueued)},
+		{Key: "failed", Read: count(StateFailed)},
 		{Key: "providers", Read: func(context.Context) (any, error) { return e.chain.health(), nil }},
 	}
 }

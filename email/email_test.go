@@ -50,9 +50,9 @@ func TestSendFollowsTheTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.wantState(id, email.Queued)
+		s.wantState(id, email.StateQueued)
 		s.runJobs()
-		job := s.wantState(id, email.Sent)
+		job := s.wantState(id, email.StateSent)
 		mail := s.lastMail("ada@example.com")
 		if mail.Subject != "Grüße" || mail.Text != "Hi Ada" || mail.HTML == "" || job.Attempts != 1 || *job.Provider != "mailbox" {
 			t.Errorf("%+v %+v", mail, job)
@@ -143,7 +143,7 @@ func TestTemplates(t *testing.T) {
 	wantRefusal(t, err, email.ErrInvalidHeader)
 	id := s.send(email.Message{To: "ada@example.com", Template: "welcome", Data: data})
 	s.runJobs()
-	if job := s.wantState(id, email.Sent); *job.Template != "welcome" || job.Subject != want.Subject {
+	if job := s.wantState(id, email.StateSent); *job.Template != "welcome" || job.Subject != want.Subject {
 		t.Errorf("%+v", job)
 	}
 }
@@ -255,11 +255,11 @@ func TestSuppressionScopes(t *testing.T) {
 			t.Fatal(added, err)
 		}
 		news := hello("ada@example.com")
-		news.Category = email.List
-		s.wantState(s.send(news), email.Suppressed)
+		news.Category = email.CategoryList
+		s.wantState(s.send(news), email.StateSuppressed)
 		reset := s.send(hello("ada@example.com"))
 		s.runJobs()
-		s.wantState(reset, email.Sent)
+		s.wantState(reset, email.StateSent)
 
 		// A suppression that comes while a message waits holds it back as well.
 		later := hello("ada@example.com")
@@ -273,7 +273,7 @@ func TestSuppressionScopes(t *testing.T) {
 		}
 		s.clock.Advance(2 * time.Hour)
 		s.runJobs()
-		s.wantState(waiting, email.Suppressed)
+		s.wantState(waiting, email.StateSuppressed)
 		if err := s.Unsuppress(t.Context(), "ADA@example.com", false); err != nil {
 			t.Error(err)
 		}
@@ -337,7 +337,7 @@ func TestCancelAndRetry(t *testing.T) {
 		provider := email.Provider{Name: "own", PerSecond: -1, Transport: transportFunc(func(_ context.Context, m email.Envelope) (string, error) {
 			seen = append(seen, string(m.Message))
 			if refuse {
-				return "", &email.Failure{Kind: email.Permanent, Code: 554, Message: "5.7.1 policy"}
+				return "", &email.Failure{Kind: email.FailurePermanent, Code: 554, Message: "5.7.1 policy"}
 			}
 			return "p1", nil
 		})}
@@ -350,8 +350,8 @@ func TestCancelAndRetry(t *testing.T) {
 		wantRefusal(t, s.Cancel(t.Context(), taken), email.ErrJobNotRetryable)
 		wantRefusal(t, s.Cancel(t.Context(), "absent"), email.ErrJobNotFound)
 		s.runJobs()
-		s.wantState(id, email.Failed)
-		s.wantState(taken, email.Cancelled)
+		s.wantState(id, email.StateFailed)
+		s.wantState(taken, email.StateCancelled)
 		_, err := s.Retry(t.Context(), taken)
 		wantRefusal(t, err, email.ErrJobNotRetryable)
 		_, err = s.Retry(t.Context(), "absent")
@@ -365,11 +365,11 @@ func TestCancelAndRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuse = false
-		if job, err := s.Retry(t.Context(), id); err != nil || job.State != email.Queued || job.Attempts != 0 {
+		if job, err := s.Retry(t.Context(), id); err != nil || job.State != email.StateQueued || job.Attempts != 0 {
 			t.Fatalf("%+v %v", job, err)
 		}
 		s.runJobs()
-		s.wantState(id, email.Sent)
+		s.wantState(id, email.StateSent)
 		if len(seen) != 2 || seen[0] != seen[1] {
 			t.Errorf("%d attempts, not of the same bytes:\n%s", len(seen), strings.Join(seen, "\n----\n"))
 		}
@@ -414,7 +414,7 @@ func TestAuditOfPeople(t *testing.T) {
 	if _, _, err := e.Suppress(t.Context(), "ada@example.com", email.ScopeAll, ""); err != nil {
 		t.Fatal(err)
 	}
-	events, err := trail.Events(t.Context(), audit.Filter{Namespace: "email"}, capability.NewPage(0, ""))
+	events, err := trail.ListEvents(t.Context(), audit.Filter{Namespace: "email"}, capability.NewPage(0, ""))
 	if err != nil || len(events.Items) != 1 || events.Items[0].Action != "email/suppressed" {
 		t.Errorf("%+v %v", events, err)
 	}
@@ -456,7 +456,7 @@ func TestMasterKeyLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.runJobs()
-	if job := s.wantState(id, email.Failed); !strings.Contains(string(job.LastError), "master keys") {
+	if job := s.wantState(id, email.StateFailed); !strings.Contains(string(job.LastError), "master keys") {
 		t.Errorf("%s", job.LastError)
 	}
 	var plain int
@@ -476,7 +476,7 @@ func TestLists(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		first, err := s.ListJobs(t.Context(), email.JobFilter{State: email.Queued}, capability.NewPage(3, ""))
+		first, err := s.ListJobs(t.Context(), email.JobFilter{State: email.StateQueued}, capability.NewPage(3, ""))
 		if err != nil || len(first.Items) != 3 || first.Items[0].To != "u4@example.com" {
 			t.Fatalf("%+v %v", first, err)
 		}
@@ -488,7 +488,7 @@ func TestLists(t *testing.T) {
 		if err != nil || len(one.Items) != 1 {
 			t.Errorf("%+v %v", one, err)
 		}
-		page, err := s.ListSuppressions(t.Context(), email.SuppressionFilter{Begins: "s", Reason: email.Manual, Scope: email.ScopeAll}, capability.NewPage(4, ""))
+		page, err := s.ListSuppressions(t.Context(), email.SuppressionFilter{Begins: "s", Reason: email.ReasonManual, Scope: email.ScopeAll}, capability.NewPage(4, ""))
 		if err != nil || len(page.Items) != 4 {
 			t.Fatalf("%+v %v", page, err)
 		}

@@ -42,7 +42,7 @@ func (e *Email) ingest(ctx context.Context, source string, trusted bool, reports
 
 // reportedState is what a job becomes by a report.
 var reportedState = map[ReportKind]State{
-	ReportDelivered: Delivered, ReportHardBounce: Bounced, ReportSoftBounce: Bounced, ReportComplaint: Complained,
+	ReportDelivered: StateDelivered, ReportHardBounce: StateBounced, ReportSoftBounce: StateBounced, ReportComplaint: StateComplained,
 }
 
 // apply notes one report. Repeated, it changes nothing more.
@@ -75,9 +75,9 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	}
 	switch {
 	case r.Kind == ReportHardBounce:
-		err = e.suppressAfter(ctx, key, HardBounce, source, job, time.Time{})
+		err = e.suppressAfter(ctx, key, ReasonHardBounce, source, job, time.Time{})
 	case r.Kind == ReportComplaint:
-		err = e.suppressAfter(ctx, key, Complaint, source, job, time.Time{})
+		err = e.suppressAfter(ctx, key, ReasonComplaint, source, job, time.Time{})
 	case r.Kind == ReportSoftBounce && found && fresh:
 		err = e.countSoftBounce(ctx, key, source, job, now)
 	}
@@ -103,5 +103,5 @@ func (e *Email) countSoftBounce(ctx context.Context, key, source string, job Job
 	if err != nil || n < e.cfg.SoftBounces.Limit {
 		return err
 	}
-	return e.suppressAfter(ctx, key, SoftBounceLimit, source, job, now.Add(e.cfg.SoftBounces.TTL))
+	return e.suppressAfter(ctx, key, ReasonSoftBounceLimit, source, job, now.Add(e.cfg.SoftBounces.TTL))
 }

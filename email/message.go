@@ -18,8 +18,8 @@ type Category string
 
 // The categories. A message of a list carries a one-click unsubscribe.
 const (
-	Transactional Category = "transactional"
-	List          Category = "list"
+	CategoryTransactional Category = "transactional"
+	CategoryList          Category = "list"
 )
 
 // Message is one mail to one person.
@@ -95,7 +95,7 @@ var (
 func (m Message) check(now time.Time) error {
 	invalid := capability.ErrInvalidRequest.Saying
 	switch {
-	case m.Category != Transactional && m.Category != List:
+	case m.Category != CategoryTransactional && m.Category != CategoryList:
 		return invalid("A category is transactional or list.")
 	case m.Template == "" && m.Text == "" && m.HTML == "":
 		return invalid("A message needs a template, text or HTML.")
@@ -179,4 +179,6 @@ func (m Message) header(name string) (string, bool) {
 }
 
 // Choices lists the values, for documents.
-func (Category) Choices() []string { return []string{string(Transactional), string(List)} }
+func (Category) Choices() []string {
+	return []string{string(CategoryTransactional), string(CategoryList)}
+}

@@ -68,7 +68,7 @@ func TestManagement(t *testing.T) {
 	refuse := true
 	m := mount(t, email.Config{Providers: []email.Provider{{Name: "own", PerSecond: -1, Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
 		if refuse {
-			return "", &email.Failure{Kind: email.Permanent, Code: 554, Enhanced: "5.7.1", Message: "no"}
+			return "", &email.Failure{Kind: email.FailurePermanent, Code: 554, Enhanced: "5.7.1", Message: "no"}
 		}
 		return "p-1", nil
 	})}}}, kit.WithControlPlane(controlplane.Config{}))
@@ -167,13 +167,13 @@ func TestWebhooks(t *testing.T) {
 	old := strconv.FormatInt(m.Clock.Now().Unix()-301, 10)
 	resend.With("Svix-Timestamp", old).With("Svix-Signature", svix(body, old)).Post("/email/webhooks/resend", body).Want(401, "email/webhook_invalid")
 	m.Anonymous().Post("/email/webhooks/resend", body).Want(401, "email/webhook_invalid")
-	if state(id) != email.Sent {
+	if state(id) != email.StateSent {
 		t.Error("an unsigned report was believed")
 	}
 	for range 2 {
 		resend.With("Svix-Signature", svix(body, now)).Post("/email/webhooks/resend", body).Want(200, "")
 	}
-	if state(id) != email.Bounced || m.suppressed("ada@example.com") != "all" {
+	if state(id) != email.StateBounced || m.suppressed("ada@example.com") != "all" {
 		t.Errorf("%s %s", state(id), m.suppressed("ada@example.com"))
 	}
 
@@ -190,7 +190,7 @@ func TestWebhooks(t *testing.T) {
 	signature := base64.StdEncoding.EncodeToString(ed25519.Sign(private, encoded))
 	m.Anonymous().With("X-MailPace-Signature", signature).Post("/email/webhooks/mailpace", string(encoded)+" ").Want(401, "email/webhook_invalid")
 	m.Anonymous().With("X-MailPace-Signature", signature).Post("/email/webhooks/mailpace", string(encoded)).Want(200, "")
-	if state(id) != email.Bounced {
+	if state(id) != email.StateBounced {
 		t.Error(state(id))
 	}
 }

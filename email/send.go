@@ -19,15 +19,15 @@ type State string
 // The states. A message that is sent was accepted by a provider; what becomes
 // of it then, if anybody tells us, is delivered, bounced or complained.
 const (
-	Queued     State = "queued"
-	Sending    State = "sending"
-	Sent       State = "sent"
-	Delivered  State = "delivered"
-	Bounced    State = "bounced"
-	Complained State = "complained"
-	Suppressed State = "suppressed"
-	Failed     State = "failed"
-	Cancelled  State = "cancelled"
+	StateQueued     State = "queued"
+	StateSending    State = "sending"
+	StateSent       State = "sent"
+	StateDelivered  State = "delivered"
+	StateBounced    State = "bounced"
+	StateComplained State = "complained"
+	StateSuppressed State = "suppressed"
+	StateFailed     State = "failed"
+	StateCancelled  State = "cancelled"
 )
 
 // Send queues a message and returns its job; it joins the transaction of ctx.
@@ -37,7 +37,7 @@ const (
 // template_failed, message_too_large, rate_limited, idempotency_conflict and
 // kit/invalid_request.
 func (e *Email) Send(ctx context.Context, m Message) (jobID string, err error) {
-	or(&m.Category, Transactional)
+	or(&m.Category, CategoryTransactional)
 	now := e.host.DB.Now(ctx)
 	if err := m.check(now); err != nil {
 		return "", err
@@ -93,9 +93,9 @@ func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []by
 	if err != nil {
 		return "", err
 	}
-	row.state = Queued
+	row.state = StateQueued
 	if held {
-		row.state = Suppressed
+		row.state = StateSuppressed
 	}
 	added, err := e.store.insertJob(ctx, row)
 	if err != nil {
@@ -108,7 +108,7 @@ func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []by
 		}
 		return first, sameRequest(hash, row.requestHash)
 	}
-	if row.state == Suppressed {
+	if row.state == StateSuppressed {
 		return row.id, nil
 	}
 	if err := e.store.insertMessage(ctx, row.id, sealed, row.now); err != nil {
@@ -173,7 +173,7 @@ func messageContext(jobID string) string { return "email/message/" + jobID }
 // when it is no longer queued, email/job_not_retryable.
 func (e *Email) Cancel(ctx context.Context, jobID string) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		moved, err := e.store.moveJob(ctx, jobID, Cancelled, Queued)
+		moved, err := e.store.moveJob(ctx, jobID, StateCancelled, StateQueued)
 		if err != nil || moved {
 			return err
 		}
@@ -194,7 +194,7 @@ func (e *Email) Retry(ctx context.Context, jobID string) (job Job, err error) {
 		if err != nil {
 			return err
 		}
-		if job.State != Failed && job.State != Bounced {
+		if job.State != StateFailed && job.State != StateBounced {
 			return ErrJobNotRetryable.Saying("The job is %s.", job.State)
 		}
 		key, err := e.subject(ctx, job.addressKey)
@@ -299,5 +299,5 @@ func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err er
 
 // Choices lists the values, for documents.
 func (State) Choices() []string {
-	return []string{string(Queued), string(Sending), string(Sent), string(Delivered), string(Bounced), string(Complained), string(Suppressed), string(Failed), string(Cancelled)}
+	return []string{string(StateQueued), string(StateSending), string(StateSent), string(StateDelivered), string(StateBounced), string(StateComplained), string(StateSuppressed), string(StateFailed), string(StateCancelled)}
 }

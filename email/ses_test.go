@@ -157,7 +157,7 @@ func TestSES(t *testing.T) {
 			t.Errorf("asked %s", url)
 		}
 	}
-	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.Sent {
+	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.StateSent {
 		t.Fatalf("a forged report was believed: %s %v", job.State, err)
 	}
 
@@ -170,7 +170,7 @@ func TestSES(t *testing.T) {
 	if n := len(amazon.asked) - before; n > 1 {
 		t.Errorf("the certificate was fetched %d times", n)
 	}
-	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.Bounced || m.suppressed("ada@example.com") != "all" {
+	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.StateBounced || m.suppressed("ada@example.com") != "all" {
 		t.Errorf("%s %s %v", job.State, m.suppressed("ada@example.com"), err)
 	}
 	m.Clock.Advance(31 * 24 * time.Hour)
@@ -236,11 +236,11 @@ func TestSESKinds(t *testing.T) {
 	amazon := newSNS(t, m.Clock)
 	email.ReachSNS(m.mail, amazon)
 	for kind, want := range map[string]email.State{
-		`"eventType":"Bounce","bounce":{"bounceType":"Transient","bouncedRecipients":[{"emailAddress":"TO"}]}`: email.Bounced,
-		`"eventType":"Complaint","complaint":{"complainedRecipients":[{"emailAddress":"TO"}]}`:                 email.Complained,
-		`"eventType":"Delivery","delivery":{"recipients":["TO"]}`:                                              email.Delivered,
-		`"eventType":"DeliveryDelay","deliveryDelay":{"delayedRecipients":[{"emailAddress":"TO"}]}`:            email.Sent,
-		`"eventType":"Open"`: email.Sent,
+		`"eventType":"Bounce","bounce":{"bounceType":"Transient","bouncedRecipients":[{"emailAddress":"TO"}]}`: email.StateBounced,
+		`"eventType":"Complaint","complaint":{"complainedRecipients":[{"emailAddress":"TO"}]}`:                 email.StateComplained,
+		`"eventType":"Delivery","delivery":{"recipients":["TO"]}`:                                              email.StateDelivered,
+		`"eventType":"DeliveryDelay","deliveryDelay":{"delayedRecipients":[{"emailAddress":"TO"}]}`:            email.StateSent,
+		`"eventType":"Open"`: email.StateSent,
 	} {
 		to := strings.ToLower(string(want)) + string(rune('a'+len(kind)%26)) + "@example.com"
 		id, err := m.mail.Send(t.Context(), hello(to))

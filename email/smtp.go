@@ -140,7 +140,7 @@ func (t *smtpTransport) Deliver(ctx context.Context, m Envelope) (string, error)
 	select {
 	case c = <-t.slots:
 	case <-ctx.Done():
-		return "", &Failure{Kind: Unreachable, Message: ctx.Err().Error()}
+		return "", &Failure{Kind: FailureUnreachable, Message: ctx.Err().Error()}
 	}
 	defer func() { t.slots <- c }()
 	if c != nil && (c.used >= t.cfg.PerConnection || t.now().Sub(c.since) > idleFor) {
@@ -166,7 +166,7 @@ func (t *smtpTransport) Deliver(ctx context.Context, m Envelope) (string, error)
 			c.close()
 			c = nil
 		}
-		if reused && failure.Kind == Unreachable && c == nil {
+		if reused && failure.Kind == FailureUnreachable && c == nil {
 			reused = false
 			continue
 		}
@@ -266,15 +266,15 @@ func classify(err error, begun bool) *Failure {
 	var refusal *textproto.Error
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == 421 && !begun:
-		return &Failure{Kind: Unreachable, Code: 421, Enhanced: enhancedForm.FindString(refusal.Msg), Message: refusal.Msg}
+		return &Failure{Kind: FailureUnreachable, Code: 421, Enhanced: enhancedForm.FindString(refusal.Msg), Message: refusal.Msg}
 	case errors.As(err, &refusal):
-		kind := Permanent
+		kind := FailurePermanent
 		if refusal.Code < 500 {
-			kind = Temporary
+			kind = FailureTemporary
 		}
 		return &Failure{Kind: kind, Code: refusal.Code, Enhanced: enhancedForm.FindString(refusal.Msg), Message: refusal.Msg}
 	case begun:
-		return &Failure{Kind: Unclear, Message: "no answer to the message: " + err.Error()}
+		return &Failure{Kind: FailureUnclear, Message: "no answer to the message: " + err.Error()}
 	default:
 		return unreachable(err)
 	}
@@ -283,7 +283,7 @@ func classify(err error, begun bool) *Failure {
 // unreachable covers all that fails before a message is handed over, a refused
 // password included.
 func unreachable(err error) *Failure {
-	f := &Failure{Kind: Unreachable, Message: err.Error()}
+	f := &Failure{Kind: FailureUnreachable, Message: err.Error()}
 	var refusal *textproto.Error
 	if errors.As(err, &refusal) {
 		f.Code, f.Enhanced = refusal.Code, enhancedForm.FindString(refusal.Msg)

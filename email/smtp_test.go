@@ -44,16 +44,16 @@ func TestAnswers(t *testing.T) {
 		kind       string
 		suppressed bool
 	}{
-		"greylisted":      {"rcpt", says(451, gosmtp.EnhancedCode{4, 7, 1}, "try later"), email.Queued, "temporary", false},
-		"busy":            {"mail", says(450, gosmtp.EnhancedCode{4, 2, 0}, "busy"), email.Queued, "temporary", false},
-		"after data":      {"data", says(452, gosmtp.EnhancedCode{4, 3, 1}, "no room"), email.Queued, "temporary", false},
-		"unknown user":    {"rcpt", says(550, gosmtp.EnhancedCode{5, 1, 1}, "user unknown"), email.Bounced, "permanent", true},
-		"unknown, prose":  {"rcpt", says(550, gosmtp.NoEnhancedCode, "No such user here"), email.Bounced, "permanent", true},
-		"disabled":        {"rcpt", says(550, gosmtp.EnhancedCode{5, 2, 1}, "mailbox disabled"), email.Bounced, "permanent", true},
-		"bad sender":      {"mail", says(550, gosmtp.EnhancedCode{5, 1, 8}, "sender domain unknown"), email.Failed, "permanent", false},
-		"policy":          {"data", says(554, gosmtp.EnhancedCode{5, 7, 1}, "looks like spam"), email.Failed, "permanent", false},
-		"full":            {"rcpt", says(552, gosmtp.EnhancedCode{5, 2, 2}, "mailbox full"), email.Failed, "permanent", false},
-		"blocked address": {"rcpt", says(550, gosmtp.EnhancedCode{5, 7, 1}, "recipient address rejected: blocked"), email.Failed, "permanent", false},
+		"greylisted":      {"rcpt", says(451, gosmtp.EnhancedCode{4, 7, 1}, "try later"), email.StateQueued, "temporary", false},
+		"busy":            {"mail", says(450, gosmtp.EnhancedCode{4, 2, 0}, "busy"), email.StateQueued, "temporary", false},
+		"after data":      {"data", says(452, gosmtp.EnhancedCode{4, 3, 1}, "no room"), email.StateQueued, "temporary", false},
+		"unknown user":    {"rcpt", says(550, gosmtp.EnhancedCode{5, 1, 1}, "user unknown"), email.StateBounced, "permanent", true},
+		"unknown, prose":  {"rcpt", says(550, gosmtp.NoEnhancedCode, "No such user here"), email.StateBounced, "permanent", true},
+		"disabled":        {"rcpt", says(550, gosmtp.EnhancedCode{5, 2, 1}, "mailbox disabled"), email.StateBounced, "permanent", true},
+		"bad sender":      {"mail", says(550, gosmtp.EnhancedCode{5, 1, 8}, "sender domain unknown"), email.StateFailed, "permanent", false},
+		"policy":          {"data", says(554, gosmtp.EnhancedCode{5, 7, 1}, "looks like spam"), email.StateFailed, "permanent", false},
+		"full":            {"rcpt", says(552, gosmtp.EnhancedCode{5, 2, 2}, "mailbox full"), email.StateFailed, "permanent", false},
+		"blocked address": {"rcpt", says(550, gosmtp.EnhancedCode{5, 7, 1}, "recipient address rejected: blocked"), email.StateFailed, "permanent", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := serve(t, script(c.step, c.answer))
@@ -67,7 +67,7 @@ func TestAnswers(t *testing.T) {
 			if _, held, err := s.Suppression(t.Context(), "ada@example.com"); err != nil || held != c.suppressed {
 				t.Errorf("suppressed %v, %v", held, err)
 			}
-			if c.state != email.Queued {
+			if c.state != email.StateQueued {
 				return
 			}
 			if wait := job.NextAttemptAt.Sub(s.clock.Now()); wait < 24*time.Second || wait > 36*time.Second {
@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 			}
 			s.clock.Advance(40 * time.Second)
 			s.runJobs()
-			again := s.wantState(id, email.Sent)
+			again := s.wantState(id, email.StateSent)
 			if again.Attempts != 2 || !bytes.Contains(srv.mails()[0], []byte(again.MessageID)) {
 				t.Errorf("%+v", again)
 			}
@@ -100,7 +100,7 @@ func TestBackoffAndGivingUp(t *testing.T) {
 		if job.Attempts != attempt {
 			t.Fatalf("attempt %d: %d", attempt, job.Attempts)
 		}
-		if job.State == email.Failed {
+		if job.State == email.StateFailed {
 			if attempt != 8 {
 				t.Errorf("failed after %d attempts", attempt)
 			}
@@ -138,13 +138,13 @@ func TestCutOff(t *testing.T) {
 			id := s.send(hello("ada@example.com"))
 			s.runJobs()
 			if c.second {
-				if job := s.wantState(id, email.Sent); *job.Provider != "second" {
+				if job := s.wantState(id, email.StateSent); *job.Provider != "second" {
 					t.Errorf("%+v", job)
 				}
 				return
 			}
 			for range 2 { // however often: never the other one
-				job := s.wantState(id, email.Queued)
+				job := s.wantState(id, email.StateQueued)
 				if len(other.mails()) > 0 || !strings.Contains(string(job.LastError), "unclear") {
 					t.Fatalf("%s, and the other provider has %d", job.LastError, len(other.mails()))
 				}
@@ -219,7 +219,7 @@ func TestSlowServer(t *testing.T) {
 	}})
 	id := s.send(hello("ada@example.com"))
 	s.runJobs()
-	if job := s.wantState(id, email.Queued); !strings.Contains(string(job.LastError), "unreachable") {
+	if job := s.wantState(id, email.StateQueued); !strings.Contains(string(job.LastError), "unreachable") {
 		t.Errorf("%s", job.LastError)
 	}
 }
@@ -232,7 +232,7 @@ func TestOversize(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{announced.provider(t, "small")}})
 	id := s.send(long)
 	s.runJobs()
-	if job := s.wantState(id, email.Failed); !strings.Contains(string(job.LastError), `"smtpCode":552`) || len(announced.mails()) > 0 {
+	if job := s.wantState(id, email.StateFailed); !strings.Contains(string(job.LastError), `"smtpCode":552`) || len(announced.mails()) > 0 {
 		t.Errorf("%s", job.LastError)
 	}
 
@@ -245,8 +245,8 @@ func TestOversize(t *testing.T) {
 	s = open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{srv.provider(t, "small")}})
 	id, small := s.send(long), s.send(hello("bob@example.com"))
 	s.runJobs()
-	s.wantState(id, email.Failed)
-	s.wantState(small, email.Sent)
+	s.wantState(id, email.StateFailed)
+	s.wantState(small, email.StateSent)
 }
 
 // TestBreaker passes a dead provider over, and asks it again after a while.
@@ -255,7 +255,7 @@ func TestBreaker(t *testing.T) {
 	first := transportFunc(func(context.Context, email.Envelope) (string, error) {
 		calls++
 		if !alive {
-			return "", &email.Failure{Kind: email.Unreachable, Message: "down"}
+			return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
 		}
 		return "", nil
 	})
@@ -281,7 +281,7 @@ func TestBreaker(t *testing.T) {
 	s.clock.Advance(61 * time.Second)
 	one := s.send(hello("c@example.com"))
 	s.runJobs()
-	if job := s.wantState(one, email.Sent); *job.Provider != "first" {
+	if job := s.wantState(one, email.StateSent); *job.Provider != "first" {
 		t.Errorf("sent by %s", *job.Provider)
 	}
 }
@@ -289,7 +289,7 @@ func TestBreaker(t *testing.T) {
 // TestAllDown spends no attempts while no provider may be asked.
 func TestAllDown(t *testing.T) {
 	down := transportFunc(func(context.Context, email.Envelope) (string, error) {
-		return "", &email.Failure{Kind: email.Unreachable, Message: "down"}
+		return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
 	})
 	s := open(t, databasetest.Memory(t), email.Config{
 		Providers: []email.Provider{{Name: "only", Transport: down, PerSecond: -1}},
@@ -299,7 +299,7 @@ func TestAllDown(t *testing.T) {
 	s.runJobs()
 	id := s.send(hello("b@example.com"))
 	s.runJobs()
-	if job := s.wantState(id, email.Queued); job.Attempts != 0 {
+	if job := s.wantState(id, email.StateQueued); job.Attempts != 0 {
 		t.Errorf("%d attempts", job.Attempts)
 	}
 }
@@ -381,7 +381,7 @@ func TestSMTPConfig(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{srv.provider(t, "plain", func(c *email.SMTP) { c.TLS = "" })}})
 	id := s.send(hello("ada@example.com"))
 	s.runJobs()
-	if job := s.wantState(id, email.Queued); !strings.Contains(string(job.LastError), "STARTTLS") {
+	if job := s.wantState(id, email.StateQueued); !strings.Contains(string(job.LastError), "STARTTLS") {
 		t.Errorf("%s", job.LastError)
 	}
 }
@@ -438,11 +438,11 @@ func TestAiosmtpd(t *testing.T) {
 		Attachments: []email.Attachment{{Name: "ä.txt", ContentType: "text/plain", Content: []byte("file")}},
 	}), s.send(hello("later@example.com")), s.send(hello("nobody@example.com"))
 	s.runJobs()
-	if job := s.wantState(sent, email.Sent); *job.ProviderMessageID != "A1B2" {
+	if job := s.wantState(sent, email.StateSent); *job.ProviderMessageID != "A1B2" {
 		t.Errorf("%+v", job)
 	}
-	s.wantState(later, email.Queued)
-	s.wantState(nobody, email.Bounced)
+	s.wantState(later, email.StateQueued)
+	s.wantState(nobody, email.StateBounced)
 	got, err := os.ReadFile(filepath.Join(dir, "ada@example.com"))
 	if err != nil || !bytes.Contains(got, []byte(s.job(sent).MessageID)) || !bytes.Contains(bytes.ToLower(got), []byte("subject: =?utf-8?q?")) {
 		t.Errorf("%v\n%s", err, got)
@@ -458,9 +458,9 @@ func TestTransportSuite(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case step == "data" && refuse == email.Permanent:
+			case step == "data" && refuse == email.FailurePermanent:
 				return says(554, gosmtp.EnhancedCode{5, 7, 1}, "no")
-			case step == "data" && refuse == email.Temporary:
+			case step == "data" && refuse == email.FailureTemporary:
 				return says(451, gosmtp.EnhancedCode{4, 3, 0}, "later")
 			}
 			return nil

@@ -128,10 +128,10 @@ type outcomeNote struct {
 // sent, such as its delivery, stays.
 func (s store) settle(ctx context.Context, jobID string, o outcomeNote) error {
 	sentAt, next := int64(0), int64(0)
-	if o.state == Sent {
+	if o.state == StateSent {
 		sentAt = o.at.UnixMilli()
 	}
-	if o.state == Queued {
+	if o.state == StateQueued {
 		next = o.nextAttempt.UnixMilli()
 	}
 	_, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2, provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6,
@@ -163,7 +163,7 @@ func scanJob(row database.Scanner) (j Job, err error) {
 	j.ProviderMessageID, j.UserID = optionalText(providerID), optionalText(userID)
 	j.CreatedAt, j.SentAt, j.DeliveredAt = capability.Millis(created), optionalTime(sent), optionalTime(delivered)
 	j.roundBeganAt = time.UnixMilli(began)
-	if j.State == Queued || j.State == Sending {
+	if j.State == StateQueued || j.State == StateSending {
 		j.NextAttemptAt = optionalTime(next)
 	}
 	j.LastError = []byte("null")

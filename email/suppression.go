@@ -20,7 +20,7 @@ const (
 
 // holdsBack returns for no scope, "", as well.
 func (s Scope) holdsBack(c Category) bool {
-	return s == ScopeAll || (s == ScopeList && c == List)
+	return s == ScopeAll || (s == ScopeList && c == CategoryList)
 }
 
 // Reason says why an address is suppressed.
@@ -28,12 +28,12 @@ type Reason string
 
 // The reasons.
 const (
-	HardBounce      Reason = "hard_bounce"
-	SoftBounceLimit Reason = "soft_bounce_limit"
-	Complaint       Reason = "complaint"
-	Unsubscribed    Reason = "unsubscribe"
-	Manual          Reason = "manual"
-	InvalidAddress  Reason = "invalid"
+	ReasonHardBounce      Reason = "hard_bounce"
+	ReasonSoftBounceLimit Reason = "soft_bounce_limit"
+	ReasonComplaint       Reason = "complaint"
+	ReasonUnsubscribed    Reason = "unsubscribe"
+	ReasonManual          Reason = "manual"
+	ReasonInvalidAddress  Reason = "invalid"
 )
 
 // Suppression holds messages to an address back. An address may have several,
@@ -71,7 +71,7 @@ func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note str
 	case len(note) > maxNote || !storableText(note):
 		return Suppression{}, false, capability.ErrInvalidRequest.Saying("A note is at most %d bytes of text.", maxNote)
 	}
-	row := suppressionRow{scope: scope, reason: Manual, source: "system", note: note}
+	row := suppressionRow{scope: scope, reason: ReasonManual, source: "system", note: note}
 	if capability.RequestInfoOf(ctx) != nil {
 		row.source = "controlplane"
 	}
@@ -120,9 +120,9 @@ func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {
 		var lifted []Reason
 		for _, s := range all {
 			switch {
-			case s.Reason == Complaint && !force:
+			case s.Reason == ReasonComplaint && !force:
 				return ErrProtected
-			case s.Reason == Unsubscribed && !force:
+			case s.Reason == ReasonUnsubscribed && !force:
 				continue
 			}
 			if err := e.store.unsuppress(ctx, key, s.Scope, s.Reason); err != nil {
@@ -247,7 +247,7 @@ func (e *Email) suppress(ctx context.Context, row suppressionRow, userID string)
 		return added, err
 	}
 	event := hooks.MailSuppressed{Address: row.key.address, Scope: string(row.scope), Reason: string(row.reason), UserID: userID}
-	if row.reason == Unsubscribed {
+	if row.reason == ReasonUnsubscribed {
 		return added, e.host.Hooks.MailUnsubscribed.Fire(ctx, event)
 	}
 	return added, e.host.Hooks.MailSuppressed.Fire(ctx, event)
@@ -269,5 +269,5 @@ func (Scope) Choices() []string { return []string{string(ScopeAll), string(Scope
 
 // Choices lists the values, for documents.
 func (Reason) Choices() []string {
-	return []string{string(HardBounce), string(SoftBounceLimit), string(Complaint), string(Unsubscribed), string(Manual), string(InvalidAddress)}
+	return []string{string(ReasonHardBounce), string(ReasonSoftBounceLimit), string(ReasonComplaint), string(ReasonUnsubscribed), string(ReasonManual), string(ReasonInvalidAddress)}
 }

@@ -23,7 +23,7 @@ import (
 // newsTo is a message of a list.
 func newsTo(to string) email.Message {
 	m := hello(to)
-	m.Category = email.List
+	m.Category = email.CategoryList
 	return m
 }
 
@@ -50,12 +50,12 @@ func TestSuppressionsEndByThemselves(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.soften("ada@example.com")
-		s.wantState(s.send(hello("ada@example.com")), email.Suppressed)
+		s.wantState(s.send(hello("ada@example.com")), email.StateSuppressed)
 		s.clock.Advance(31 * 24 * time.Hour)
 		reset := s.send(hello("ada@example.com"))
 		s.runJobs()
-		s.wantState(reset, email.Sent)
-		s.wantState(s.send(newsTo("ada@example.com")), email.Suppressed)
+		s.wantState(reset, email.StateSent)
+		s.wantState(s.send(newsTo("ada@example.com")), email.StateSuppressed)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestLiftingKeepsUnsubscription(t *testing.T) {
 		t.Fatal(err)
 	}
 	form.Post(link, "do=resubscribe")
-	if s, held, err := m.mail.Suppression(t.Context(), "ada@example.com"); err != nil || !held || s.Reason != email.Manual {
+	if s, held, err := m.mail.Suppression(t.Context(), "ada@example.com"); err != nil || !held || s.Reason != email.ReasonManual {
 		t.Errorf("the reader took the operator's suppression away: %+v %v", s, err)
 	}
 	if err := m.mail.Unsuppress(t.Context(), "ada@example.com", true); err != nil {
@@ -158,7 +158,7 @@ func TestTrailHoldsNoAddress(t *testing.T) {
 		if strings.Contains(strings.ToLower(out.String()), "ada@") {
 			t.Errorf("the trail holds the address: %s", out.String())
 		}
-		events, err := trail.Events(t.Context(), audit.Filter{}, capability.NewPage(0, ""))
+		events, err := trail.ListEvents(t.Context(), audit.Filter{}, capability.NewPage(0, ""))
 		if err != nil || len(events.Items) != 2 || events.Items[0].Subject != events.Items[1].Subject {
 			t.Errorf("%+v %v", events, err)
 		}
@@ -234,8 +234,8 @@ func TestHeldBack(t *testing.T) {
 		}
 		asked := []string{"List@Example.com", "angry@example.com", "free@example.com", "nobody"}
 		for category, want := range map[email.Category]map[string]email.Reason{
-			email.Transactional: {"angry@example.com": email.Complaint},
-			email.List:          {"angry@example.com": email.Complaint, "List@Example.com": email.Manual},
+			email.CategoryTransactional: {"angry@example.com": email.ReasonComplaint},
+			email.CategoryList:          {"angry@example.com": email.ReasonComplaint, "List@Example.com": email.ReasonManual},
 		} {
 			held, err := s.HeldBack(t.Context(), category, asked...)
 			if err != nil {
@@ -249,7 +249,7 @@ func TestHeldBack(t *testing.T) {
 				t.Errorf("%s:\n%s", category, diff)
 			}
 		}
-		_, err := s.HeldBack(t.Context(), email.List, make([]string, 1001)...)
+		_, err := s.HeldBack(t.Context(), email.CategoryList, make([]string, 1001)...)
 		wantRefusal(t, err, capability.ErrInvalidRequest)
 	})
 }
@@ -307,12 +307,12 @@ func TestEraseLeavesNoAddress(t *testing.T) {
 		if jobs, err := s.ListJobs(t.Context(), email.JobFilter{}, capability.NewPage(0, "")); err != nil || len(jobs.Items) != 1 {
 			t.Errorf("others lost mail: %+v %v", jobs, err)
 		}
-		s.wantState(s.send(newsTo("ada@example.com")), email.Suppressed)
-		s.wantState(s.send(hello("ada@work.example")), email.Suppressed)
+		s.wantState(s.send(newsTo("ada@example.com")), email.StateSuppressed)
+		s.wantState(s.send(hello("ada@work.example")), email.StateSuppressed)
 		free := s.send(hello("ada@example.com"))
 		s.clock.Advance(2 * time.Hour)
 		s.runJobs()
-		s.wantState(free, email.Sent)
+		s.wantState(free, email.StateSent)
 	})
 }
 
@@ -322,7 +322,7 @@ func TestUnsubscribeOfTheSender(t *testing.T) {
 	const own = "https://app.example/testers/leave/tok?x=1&y=2"
 	templates := map2fs("news.html", `{{define "subject"}}News{{end}}<p>Hello</p><a href="{{unsubscribe}}">Leave</a>`)
 	s := open(t, databasetest.Memory(t), email.Config{Templates: templates, Tracking: email.Tracking{Clicks: true}})
-	for _, category := range []email.Category{email.List, email.Transactional} {
+	for _, category := range []email.Category{email.CategoryList, email.CategoryTransactional} {
 		s.send(email.Message{To: "ada@example.com", Category: category, Template: "news", Unsubscribe: own})
 		s.runJobs()
 		mail := s.lastMail("ada@example.com")
@@ -336,7 +336,7 @@ func TestUnsubscribeOfTheSender(t *testing.T) {
 			t.Errorf("%s: %s\n%s", category, mail.HTML, mail.Text)
 		}
 	}
-	s.send(email.Message{To: "ada@example.com", Category: email.List, Template: "news"})
+	s.send(email.Message{To: "ada@example.com", Category: email.CategoryList, Template: "news"})
 	s.runJobs()
 	if mail := s.lastMail("ada@example.com"); !strings.Contains(mail.HTML, strings.Trim(mail.Header("List-Unsubscribe"), "<>")) {
 		t.Errorf("the kit's own link is not in the template: %s", mail.HTML)

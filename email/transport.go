@@ -36,14 +36,14 @@ type FailureKind string
 
 // The kinds of failure.
 const (
-	// Unreachable: nothing was handed over, another provider may try.
-	Unreachable FailureKind = "unreachable"
-	// Temporary: refused for now.
-	Temporary FailureKind = "temporary"
-	// Permanent: refused for good.
-	Permanent FailureKind = "permanent"
-	// Unclear: the provider may have the message. Only itself is asked again.
-	Unclear FailureKind = "unclear"
+	// FailureUnreachable: nothing was handed over, another provider may try.
+	FailureUnreachable FailureKind = "unreachable"
+	// FailureTemporary: refused for now.
+	FailureTemporary FailureKind = "temporary"
+	// FailurePermanent: refused for good.
+	FailurePermanent FailureKind = "permanent"
+	// FailureUnclear: the provider may have the message. Only itself is asked again.
+	FailureUnclear FailureKind = "unclear"
 )
 
 // Failure is why a message was not accepted.
@@ -66,7 +66,7 @@ func asFailure(err error) *Failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	return &Failure{Kind: Temporary, Message: err.Error()}
+	return &Failure{Kind: FailureTemporary, Message: err.Error()}
 }
 
 var (
@@ -176,7 +176,7 @@ func (l *link) report(f *Failure, failover Failover, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.probing = false
-	if f == nil || f.Kind != Unreachable {
+	if f == nil || f.Kind != FailureUnreachable {
 		l.failures, l.openUntil = 0, time.Time{}
 		return
 	}

@@ -260,7 +260,7 @@ func TestPersistentFailureDisablesAndReplayMakesUpForIt(t *testing.T) {
 			t.Error(ok, err)
 		}
 		var actions []string
-		trail, err := k.Audit().Events(ctx, audit.Filter{}, capability.NewPage(0, ""))
+		trail, err := k.Audit().ListEvents(ctx, audit.Filter{}, capability.NewPage(0, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

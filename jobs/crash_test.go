@@ -124,7 +124,7 @@ func killRepeatedly(t *testing.T, env string, open func() *database.DB) {
 		q := node(t, db, jobs.Options{Now: later}, effect(db))
 		runDue(t, q)
 		for _, id := range acknowledged {
-			if s, ok, err := q.Job(ctx, id); err != nil || !ok || s.State != jobs.Completed {
+			if s, ok, err := q.Job(ctx, id); err != nil || !ok || s.State != jobs.StateCompleted {
 				t.Errorf("job %s: %+v, %v, %v", id, s, ok, err)
 			}
 		}

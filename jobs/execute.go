@@ -55,7 +55,7 @@ func Complete(ctx context.Context) error {
 	if !r.queue.db.InTransaction(ctx) {
 		return errors.New("jobs: Complete outside a transaction of the queue's database")
 	}
-	ours, err := r.queue.finish(ctx, r.ID, r.token, Completed, "", r.queue.now().UnixMilli())
+	ours, err := r.queue.finish(ctx, r.ID, r.token, StateCompleted, "", r.queue.now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ type verdict struct {
 // judge turns the outcome of a run into a verdict. A node that stops gives everything back that is not done.
 func (q *Queue) judge(r *run, outcome error, pause time.Duration, stopped bool) verdict {
 	if outcome == nil {
-		return verdict{state: Completed}
+		return verdict{state: StateCompleted}
 	}
 	var (
 		wait *snoozed
@@ -164,15 +164,15 @@ func (q *Queue) judge(r *run, outcome error, pause time.Duration, stopped bool) 
 	)
 	switch {
 	case stopped:
-		return verdict{Available, time.UnixMilli(r.runAt), 1, "", slog.LevelInfo}
+		return verdict{StateAvailable, time.UnixMilli(r.runAt), 1, "", slog.LevelInfo}
 	case errors.As(outcome, &wait):
-		return verdict{Available, q.now().Add(wait.d), 1, "", slog.LevelDebug}
+		return verdict{StateAvailable, q.now().Add(wait.d), 1, "", slog.LevelDebug}
 	case errors.As(outcome, &over):
-		return verdict{state: Cancelled, reason: text, level: slog.LevelInfo}
+		return verdict{state: StateCancelled, reason: text, level: slog.LevelInfo}
 	case errors.As(outcome, &lost) || r.Attempt >= r.maxAttempts:
-		return verdict{state: Discarded, reason: text, level: slog.LevelError}
+		return verdict{state: StateDiscarded, reason: text, level: slog.LevelError}
 	}
-	return verdict{Available, q.now().Add(pause), 0, text, slog.LevelWarn}
+	return verdict{StateAvailable, q.now().Add(pause), 0, text, slog.LevelWarn}
 }
 
 // settle records a verdict, unless the lease was lost.
@@ -190,7 +190,7 @@ func (q *Queue) record(ctx context.Context, r *run, v verdict) (ours bool, err e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
 	defer cancel()
 	now := q.now().UnixMilli()
-	if v.state == Available {
+	if v.state == StateAvailable {
 		return q.release(ctx, r.ID, r.token, v.runAt.UnixMilli(), v.refund, v.reason, now)
 	}
 	return q.finish(ctx, r.ID, r.token, v.state, v.reason, now)

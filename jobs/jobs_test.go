@@ -224,7 +224,7 @@ func TestJobCarriesWhatWasEnqueued(t *testing.T) {
 			{ID: first, Binding: "A", Key: "k", Payload: raw(`{"n":1,"text":"ü\u0000\""}`), Attempt: 1},
 			{ID: second, Binding: "A", Payload: raw(`null`), Attempt: 1},
 		})
-		equal(t, status(t, q, first), jobs.Status{ID: first, Binding: "A", Key: "k", State: jobs.Completed, Attempt: 1, MaxAttempts: 3,
+		equal(t, status(t, q, first), jobs.Status{ID: first, Binding: "A", Key: "k", State: jobs.StateCompleted, Attempt: 1, MaxAttempts: 3,
 			RunAt: start, CreatedAt: start, FinishedAt: c.Now()})
 		if _, ok, err := q.Job(t.Context(), "unknown"); ok || err != nil {
 			t.Errorf("unknown job: %v, %v", ok, err)

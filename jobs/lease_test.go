@@ -66,7 +66,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 			runDue(t, alive)
 			equal(t, attempt, 2)
 			finished := status(t, alive, id)
-			equal(t, finished.State, jobs.Completed)
+			equal(t, finished.State, jobs.StateCompleted)
 
 			hold <- outcome
 			if err := receive(t, done); err != nil {
@@ -121,7 +121,7 @@ func TestLateReportDuringAnotherRun(t *testing.T) {
 			if err := receive(t, done); err != nil {
 				t.Fatal(err)
 			}
-			equal(t, status(t, alive, id).State, jobs.Completed)
+			equal(t, status(t, alive, id).State, jobs.StateCompleted)
 		}
 	})
 }
@@ -149,9 +149,9 @@ func TestExpiredLeases(t *testing.T) {
 		runDue(t, q)
 		equal(t, l.take(), []string{`"again"`})
 		for id, want := range map[string]jobs.Status{
-			again:    {State: jobs.Completed, Attempt: 2},
-			spent:    {State: jobs.Discarded, Attempt: 1, LastError: "lease expired"},
-			replaced: {State: jobs.Cancelled, Attempt: 1, LastError: "lease expired"},
+			again:    {State: jobs.StateCompleted, Attempt: 2},
+			spent:    {State: jobs.StateDiscarded, Attempt: 1, LastError: "lease expired"},
+			replaced: {State: jobs.StateCancelled, Attempt: 1, LastError: "lease expired"},
 		} {
 			got := status(t, q, id)
 			equal(t, jobs.Status{State: got.State, Attempt: got.Attempt, LastError: got.LastError}, want)
@@ -170,7 +170,7 @@ func TestLongRunKeepsItsLease(t *testing.T) {
 		stop := runInBubble(t, q)
 		id := enqueue(t, q, "A", nil)
 		pass(11 * time.Minute)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 		equal(t, runs, 1)
 		stop()
 	})
@@ -188,7 +188,7 @@ func TestRunPastItsTimeoutLosesItsLease(t *testing.T) {
 		stop := runInBubble(t, q)
 		id := enqueue(t, q, "A", nil)
 		pass(3 * time.Minute)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 		equal(t, status(t, q, id).Attempt, 2)
 		pass(10 * time.Minute)
 		stop()
@@ -229,7 +229,7 @@ func TestRunMayGoOnAfterComplete(t *testing.T) {
 		}})
 		id := enqueue(t, q, "A", nil)
 		runDue(t, q)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 		if after != nil {
 			t.Error(after)
 		}
@@ -275,7 +275,7 @@ func TestOutcomeIsRecordedAfterAnOutage(t *testing.T) {
 		}})
 		id := enqueue(t, q, "A", nil)
 		runDue(t, q)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 		equal(t, status(t, q, id).Attempt, 1)
 	})
 }

@@ -33,12 +33,12 @@ func TestFailuresBackOffAndAreDiscarded(t *testing.T) {
 			Run:     attempts(&seen, func(attempt int) error { return fmt.Errorf("failed %d", attempt) })})
 		id := enqueue(t, q, "A", nil, jobs.Key("k"))
 		want := jobs.Status{ID: id, Binding: "A", Key: "k", MaxAttempts: 3, CreatedAt: start}
-		for attempt, state := range []jobs.State{jobs.Available, jobs.Available, jobs.Discarded} {
+		for attempt, state := range []jobs.State{jobs.StateAvailable, jobs.StateAvailable, jobs.StateDiscarded} {
 			attempt++
 			runDue(t, q)
 			want.State, want.Attempt, want.LastError, want.RunAt = state, attempt, fmt.Sprint("failed ", attempt), c.Now()
 			pause := time.Duration(attempt) * time.Minute
-			if state == jobs.Discarded {
+			if state == jobs.StateDiscarded {
 				want.FinishedAt = c.Now()
 			} else {
 				want.RunAt = c.Now().Add(pause)
@@ -90,7 +90,7 @@ func TestSnoozeSpendsNoAttempt(t *testing.T) {
 			c.Advance(time.Minute)
 		}
 		equal(t, seen, []int{1, 1, 1, 1})
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestSnoozeForNothingEnds(t *testing.T) {
 func TestCancelAndPermanent(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		cause := errors.New("cause")
-		for state, outcome := range map[jobs.State]error{jobs.Cancelled: jobs.Cancel(cause), jobs.Discarded: jobs.Permanent(cause)} {
+		for state, outcome := range map[jobs.State]error{jobs.StateCancelled: jobs.Cancel(cause), jobs.StateDiscarded: jobs.Permanent(cause)} {
 			if !errors.Is(outcome, cause) {
 				t.Errorf("%s hides its cause", state)
 			}
@@ -137,12 +137,12 @@ func TestPanicIsAFailure(t *testing.T) {
 		})})
 		id := enqueue(t, q, "A", nil)
 		runDue(t, q)
-		if got := status(t, q, id); got.State != jobs.Available || got.LastError != "panic: broken" {
+		if got := status(t, q, id); got.State != jobs.StateAvailable || got.LastError != "panic: broken" {
 			t.Errorf("%+v", got)
 		}
 		c.Advance(time.Minute)
 		runDue(t, q)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 	})
 }
 
@@ -152,7 +152,7 @@ func TestPanicOfBackoffIsAFailure(t *testing.T) {
 		Backoff: func(int) time.Duration { panic("broken") }})
 	id := enqueue(t, q, "A", nil)
 	runDue(t, q)
-	if got := status(t, q, id); got.State != jobs.Available || got.LastError != "panic: broken" || !got.RunAt.After(start) {
+	if got := status(t, q, id); got.State != jobs.StateAvailable || got.LastError != "panic: broken" || !got.RunAt.After(start) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -176,7 +176,7 @@ func TestTimeout(t *testing.T) {
 		}})
 		id := enqueue(t, q, "A", nil)
 		runDue(t, q)
-		if got := status(t, q, id); got.State != jobs.Available || got.Attempt != 1 || !strings.Contains(got.LastError, "timed out after 1ms") {
+		if got := status(t, q, id); got.State != jobs.StateAvailable || got.Attempt != 1 || !strings.Contains(got.LastError, "timed out after 1ms") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -213,11 +213,11 @@ func TestComplete(t *testing.T) {
 		}
 		runDue(t, q)
 		equal(t, effects(), 0)
-		equal(t, status(t, q, id).State, jobs.Available)
+		equal(t, status(t, q, id).State, jobs.StateAvailable)
 		c.Advance(time.Minute)
 		runDue(t, q)
 		equal(t, effects(), 1)
-		equal(t, status(t, q, id).State, jobs.Completed)
+		equal(t, status(t, q, id).State, jobs.StateCompleted)
 		equal(t, status(t, q, id).Attempt, 2)
 	})
 }

@@ -282,23 +282,23 @@ func TestStop(t *testing.T) {
 		{"waits for runs", func(ctx context.Context, _ jobs.Job) error {
 			pass(20 * time.Second)
 			return ctx.Err()
-		}, 20 * time.Second, jobs.Completed, 1},
+		}, 20 * time.Second, jobs.StateCompleted, 1},
 		{"gives back what fails when cancelled", func(ctx context.Context, _ jobs.Job) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}, 25 * time.Second, jobs.Available, 0},
+		}, 25 * time.Second, jobs.StateAvailable, 0},
 		{"takes no error for final then", func(ctx context.Context, _ jobs.Job) error {
 			<-ctx.Done()
 			return jobs.Permanent(ctx.Err())
-		}, 25 * time.Second, jobs.Available, 0},
+		}, 25 * time.Second, jobs.StateAvailable, 0},
 		{"records what is done when cancelled", func(ctx context.Context, _ jobs.Job) error {
 			<-ctx.Done()
 			return nil
-		}, 25 * time.Second, jobs.Completed, 1},
+		}, 25 * time.Second, jobs.StateCompleted, 1},
 		{"gives up on runs that do not return", func(context.Context, jobs.Job) error {
 			pass(time.Minute)
 			return nil
-		}, 30 * time.Second, jobs.Available, 0},
+		}, 30 * time.Second, jobs.StateAvailable, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, db *database.DB) {
@@ -306,7 +306,7 @@ func TestStop(t *testing.T) {
 				stop := runInBubble(t, q)
 				id := enqueue(t, q, "A", nil)
 				synctest.Wait()
-				equal(t, status(t, q, id).State, jobs.Running)
+				equal(t, status(t, q, id).State, jobs.StateRunning)
 				began := time.Now()
 				stop()
 				equal(t, time.Since(began), c.took)
@@ -335,7 +335,7 @@ func TestStopOnEveryDatabase(t *testing.T) {
 		id := enqueue(t, q, "A", nil)
 		receive(t, began)
 		stop()
-		if got := status(t, q, id); got.State != jobs.Available || got.Attempt != 0 {
+		if got := status(t, q, id); got.State != jobs.StateAvailable || got.Attempt != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -391,6 +391,6 @@ func TestUnknownBindingsAreLeft(t *testing.T) {
 		runDue(t, older)
 		equal(t, status(t, older, id).Attempt, 0)
 		runDue(t, newer)
-		equal(t, status(t, older, id).State, jobs.Completed)
+		equal(t, status(t, older, id).State, jobs.StateCompleted)
 	})
 }

@@ -12,11 +12,11 @@ type State string
 
 // The states. A job that is available waits for its time, for a worker or for a repetition; the last three are final.
 const (
-	Available State = "available"
-	Running   State = "running"
-	Completed State = "completed"
-	Discarded State = "discarded" // attempts spent, or a permanent error
-	Cancelled State = "cancelled" // by Cancel or CancelAlarm, or replaced by an alarm while it ran and then not done
+	StateAvailable State = "available"
+	StateRunning   State = "running"
+	StateCompleted State = "completed"
+	StateDiscarded State = "discarded" // attempts spent, or a permanent error
+	StateCancelled State = "cancelled" // by Cancel or CancelAlarm, or replaced by an alarm while it ran and then not done
 )
 
 // Status is what the queue knows of a job.
@@ -96,8 +96,8 @@ type Stats struct {
 // Stats reads the counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var stats Stats
-	counts := map[State]*int64{Available: &stats.Available, Running: &stats.Running, Completed: &stats.Completed,
-		Discarded: &stats.Discarded, Cancelled: &stats.Cancelled}
+	counts := map[State]*int64{StateAvailable: &stats.Available, StateRunning: &stats.Running, StateCompleted: &stats.Completed,
+		StateDiscarded: &stats.Discarded, StateCancelled: &stats.Cancelled}
 	_, err := database.All(ctx, q.db, func(s database.Scanner) (state State, err error) {
 		var n int64
 		if err = s.Scan(&state, &n); err == nil {

@@ -70,7 +70,7 @@ func (q *Queue) due(ctx context.Context, names []string) ([]dueBinding, error) {
 			SELECT n.value AS name, (
 				SELECT run_at FROM kit_job WHERE state = 'available' AND binding = n.value ORDER BY run_at LIMIT 1
 			) AS run_at
-			FROM /*pg jsonb_array_elements_text($1::jsonb) AS n (value) --*/ json_each($1) AS n
+			FROM `+database.Text(`json_each($1) AS n`, `jsonb_array_elements_text($1::jsonb) AS n (value)`)+`
 		) AS first_job
 		WHERE run_at IS NOT NULL ORDER BY run_at, name`, database.List(names))
 }
@@ -87,7 +87,7 @@ func (q *Queue) claim(ctx context.Context, binding string, limit int, token stri
 		claimed, err = database.All(ctx, q.db, scanClaimed, `
 			WITH due (job) AS MATERIALIZED (
 				SELECT id FROM kit_job WHERE state = 'available' AND binding = $1 AND run_at <= $2
-				ORDER BY run_at, id LIMIT $3 /*pg FOR UPDATE SKIP LOCKED */
+				ORDER BY run_at, id LIMIT $3 `+database.SkipLocked+`
 			)
 			UPDATE kit_job SET state = 'running', attempt = attempt + 1, lease_token = $4, lease_until = $5
 			FROM due WHERE id = job
@@ -143,7 +143,7 @@ func (q *Queue) rescue(ctx context.Context, now int64) (rescued int64, err error
 		rescued, err = q.db.Exec(ctx, `
 			WITH expired (job) AS MATERIALIZED (
 				SELECT id FROM kit_job WHERE state = 'running' AND (lease_until <= $1 OR lease_until > $2)
-				ORDER BY lease_until LIMIT 1000 /*pg FOR UPDATE SKIP LOCKED */
+				ORDER BY lease_until LIMIT 1000 `+database.SkipLocked+`
 			)
 			UPDATE kit_job SET lease_token = '', lease_until = 0, last_error = 'lease expired',
 				holds_key = holds_key AND attempt < max_attempts,

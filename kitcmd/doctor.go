@@ -216,7 +216,7 @@ func (e *examination) secrets() {
 		return
 	}
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
-		items, err := e.kit.Secrets().Status(e.ctx, page)
+		items, err := e.kit.Secrets().ListSecrets(e.ctx, page)
 		if err != nil {
 			e.fail("secrets", "they cannot be read: "+err.Error(), "look at the provider of secrets")
 			return

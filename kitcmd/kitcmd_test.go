@@ -40,7 +40,7 @@ func compose(t *testing.T, db *database.DB, more ...kit.Option) *kit.Kit {
 		kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}), kit.WithStorage(storage.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+			{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}),
 	}, more...)...)
 	if err != nil {
 		t.Fatal(err)

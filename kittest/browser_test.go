@@ -67,12 +67,12 @@ func TestBrowserDrivesTheApplicationsRouter(t *testing.T) {
 	if r := ada.With("Origin", "https://evil.example").With("Sec-Fetch-Site", "cross-site").Form("/name", url.Values{"name": {"x"}}); r.Status != 403 {
 		t.Errorf("a form of another site: %d", r.Status)
 	}
-	trail, err := k.Audit().Events(t.Context(), audit.Filter{}, capability.NewPage(10, ""))
+	trail, err := k.Audit().ListEvents(t.Context(), audit.Filter{}, capability.NewPage(10, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range trail.Items {
-		if e.Action == "pages/named" && (e.Actor != audit.Actor{Kind: audit.User, ID: "ada"} || e.RequestID == "") {
+		if e.Action == "pages/named" && (e.Actor != audit.Actor{Kind: audit.ActorUser, ID: "ada"} || e.RequestID == "") {
 			t.Errorf("the trail has %+v, want the caller and the request of the page", e)
 		}
 	}

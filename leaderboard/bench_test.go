@@ -57,7 +57,7 @@ func BenchmarkMe(b *testing.B) {
 func BenchmarkTop100(b *testing.B) {
 	eachBench(b, func(b *testing.B, n *node, rng *rand.Rand) {
 		for b.Loop() {
-			if _, err := n.Top(context.Background(), leaderboard.View{Board: "arcade"}, capability.NewPage(100, "")); err != nil {
+			if _, err := n.ListTop(context.Background(), leaderboard.View{Board: "arcade"}, capability.NewPage(100, "")); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -30,7 +30,7 @@ func (b *board) definition() Definition {
 
 // sign turns scores into keys, which sort ascending, and back.
 func (b *board) sign() int64 {
-	if b.Direction == Descending {
+	if b.Direction == DirectionDescending {
 		return -1
 	}
 	return 1
@@ -127,9 +127,9 @@ func (op *operation) apply(st state, now int64) (entry, error) {
 // aggregate returns the key that an old and a submitted one make.
 func (b *board) aggregate(old, submitted int64) (int64, error) {
 	switch b.Aggregation {
-	case Best:
+	case AggregationBest:
 		return min(old, submitted), nil
-	case Latest:
+	case AggregationLatest:
 		return submitted, nil
 	default:
 		if !inRange(old + submitted) {

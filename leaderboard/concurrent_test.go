@@ -159,9 +159,9 @@ func TestDefinitionRace(t *testing.T) {
 		for round := range 20 {
 			key := fmt.Sprint("raced-", round)
 			var nodes []*node
-			for _, direction := range []leaderboard.Direction{leaderboard.Ascending, leaderboard.Descending} {
+			for _, direction := range []leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending} {
 				n, err := build(db, leaderboard.Config{Boards: []leaderboard.Board{
-					{Key: key, Direction: direction, Aggregation: leaderboard.Best}}}, at)
+					{Key: key, Direction: direction, Aggregation: leaderboard.AggregationBest}}}, at)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -59,8 +59,8 @@ type Direction string
 
 // The directions: the highest score wins, or the lowest (lap times).
 const (
-	Descending Direction = "desc"
-	Ascending  Direction = "asc"
+	DirectionDescending Direction = "desc"
+	DirectionAscending  Direction = "asc"
 )
 
 // Aggregation says what becomes of the score when a player submits again.
@@ -68,9 +68,9 @@ type Aggregation string
 
 // The aggregations: keep the better score, keep the new one, or add it.
 const (
-	Best   Aggregation = "best"
-	Latest Aggregation = "latest"
-	Sum    Aggregation = "sum"
+	AggregationBest   Aggregation = "best"
+	AggregationLatest Aggregation = "latest"
+	AggregationSum    Aggregation = "sum"
 )
 
 // Board is one ranked list of players, or with a window a row of them.
@@ -178,10 +178,10 @@ func (b *board) check(faults *capability.Faults, at func(field string) string) {
 	if b.Store != storeD1 {
 		faults.Add(at("store"), b.Store, "is not a store", "use d1, or leave it empty")
 	}
-	if b.Direction != Descending && b.Direction != Ascending {
+	if b.Direction != DirectionDescending && b.Direction != DirectionAscending {
 		faults.Add(at("direction"), string(b.Direction), "is not a direction", "use desc or asc")
 	}
-	if b.Aggregation != Best && b.Aggregation != Latest && b.Aggregation != Sum {
+	if b.Aggregation != AggregationBest && b.Aggregation != AggregationLatest && b.Aggregation != AggregationSum {
 		faults.Add(at("aggregation"), string(b.Aggregation), "is not an aggregation", "use best, latest or sum")
 	}
 	if b.Retain < 0 {
@@ -275,7 +275,11 @@ func (c Config) keys() []capability.ConfigKey {
 }
 
 // Choices lists the values, for documents.
-func (Direction) Choices() []string { return []string{string(Descending), string(Ascending)} }
+func (Direction) Choices() []string {
+	return []string{string(DirectionDescending), string(DirectionAscending)}
+}
 
 // Choices lists the values, for documents.
-func (Aggregation) Choices() []string { return []string{string(Best), string(Latest), string(Sum)} }
+func (Aggregation) Choices() []string {
+	return []string{string(AggregationBest), string(AggregationLatest), string(AggregationSum)}
+}

@@ -22,7 +22,7 @@ const staleEnv = "LEADERBOARD_LOCK_STALE_MS"
 
 // oneBoard is a configuration of one board, changed from one without a fault.
 func oneBoard(change func(*leaderboard.Board)) leaderboard.Config {
-	b := leaderboard.Board{Key: "b", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}
+	b := leaderboard.Board{Key: "b", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}
 	change(&b)
 	return leaderboard.Config{Boards: []leaderboard.Board{b}}
 }
@@ -130,9 +130,9 @@ func TestFaultsTogether(t *testing.T) {
 	_, err := leaderboard.New(capability.Host{}, leaderboard.Config{
 		Boards: []leaderboard.Board{
 			{Key: "..", Store: "kv", Direction: "down", Aggregation: "mean", Window: "daily", Retain: -1, RetainDays: 2},
-			{Key: "laps", Direction: leaderboard.Ascending, Aggregation: leaderboard.Sum, Window: "@daily", Min: new(int64(1) << 53), Max: new(int64(-1) << 53),
+			{Key: "laps", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationSum, Window: "@daily", Min: new(int64(1) << 53), Max: new(int64(-1) << 53),
 				Tiers: []leaderboard.Tier{{Key: "a", Min: 1}, {Key: "a", Min: 2}, {Key: "b", Min: 2}}},
-			{Key: "laps", Direction: leaderboard.Ascending, Aggregation: leaderboard.Sum},
+			{Key: "laps", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationSum},
 		},
 		Rank: leaderboard.Rank{Materialize: "hourly"},
 	}, leaderboard.Peers{})
@@ -168,11 +168,11 @@ func TestAssembly(t *testing.T) {
 func TestManifest(t *testing.T) {
 	cfg := leaderboard.Config{
 		Boards: []leaderboard.Board{
-			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
-			{Key: "laps", Store: "d1", Direction: leaderboard.Ascending, Aggregation: leaderboard.Latest, Window: "0 0 * * 1", Retain: 4,
+			{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
+			{Key: "laps", Store: "d1", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * 1", Retain: 4,
 				Min: new(int64(0)), Max: new(int64(9)), TrackActivity: true, ServerAuthoritative: new(false),
 				Tiers: []leaderboard.Tier{{Key: "slow", Min: 5}, {Key: "fast", Min: 0}}},
-			{Key: "xp", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 0 1 * *", RetainDays: 90},
+			{Key: "xp", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum, Window: "0 0 1 * *", RetainDays: 90},
 		},
 	}
 	shown := func() map[string]string {

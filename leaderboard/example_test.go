@@ -26,7 +26,7 @@ func Example() {
 	me, err := boards.Me(ctx, arcade, "dan")
 	fmt.Printf("dan: %d of %d, %s, ahead of %g %%, %v\n", me.Rank, me.Total, me.Entry.Tier, me.Percentile, err)
 
-	top, _ := boards.Top(ctx, arcade, capability.NewPage(2, ""))
+	top, _ := boards.ListTop(ctx, arcade, capability.NewPage(2, ""))
 	around, _ := boards.Around(ctx, arcade, "dan", 3)
 	friends, _ := boards.Segment(ctx, arcade, "eve", "ada")
 	show := func(what string, list []leaderboard.Ranked) {
@@ -100,9 +100,9 @@ func exampleBoards() (boards *leaderboard.Leaderboard, db *database.DB, at *cloc
 	at = newClock()
 	db.UseClock(at.Now)
 	boards, err = leaderboard.New(capability.Host{DB: db, Now: at.Now}, leaderboard.Config{Boards: []leaderboard.Board{
-		{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best,
+		{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest,
 			Tiers: []leaderboard.Tier{{Key: "silver", Min: 0}, {Key: "gold", Min: 700}}},
-		{Key: "weekly", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 0 * * 1"},
+		{Key: "weekly", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum, Window: "0 0 * * 1"},
 	}}, leaderboard.Peers{})
 	if err != nil {
 		panic(err)

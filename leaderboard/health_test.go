@@ -124,8 +124,8 @@ func TestHistogram(t *testing.T) {
 		open(t, db, config, at)
 		rapid.Check(t, func(t *rapid.T) {
 			boards++
-			direction := rapid.SampledFrom([]leaderboard.Direction{leaderboard.Ascending, leaderboard.Descending}).Draw(t, "direction")
-			cfg := leaderboard.Config{Boards: []leaderboard.Board{{Key: fmt.Sprint("h", boards), Direction: direction, Aggregation: leaderboard.Best}}}
+			direction := rapid.SampledFrom([]leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending}).Draw(t, "direction")
+			cfg := leaderboard.Config{Boards: []leaderboard.Board{{Key: fmt.Sprint("h", boards), Direction: direction, Aggregation: leaderboard.AggregationBest}}}
 			n, err := build(db, cfg, at)
 			if err != nil {
 				t.Fatal(err)

@@ -166,7 +166,7 @@ func TestImportImmutable(t *testing.T) {
 		n := open(t, db, config, newClock())
 		n.submit(t, "arcade", "ada", 1)
 		other, err := build(db, leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "arcade", Direction: leaderboard.Ascending, Aggregation: leaderboard.Best}}}, n.clock)
+			{Key: "arcade", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationBest}}}, n.clock)
 		if err != nil {
 			t.Fatal(err)
 		}

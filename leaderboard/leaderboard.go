@@ -203,7 +203,7 @@ func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing,
 
 // Top lists a window in order, the best first. Ranks here are live in both
 // modes: the positions in the list. Refuses with leaderboard/board_not_found.
-func (l *Leaderboard) Top(ctx context.Context, in View, page capability.Page) (capability.Items[Ranked], error) {
+func (l *Leaderboard) ListTop(ctx context.Context, in View, page capability.Page) (capability.Items[Ranked], error) {
 	var none capability.Items[Ranked]
 	v, err := l.view(ctx, in)
 	if err != nil {

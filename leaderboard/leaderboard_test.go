@@ -41,14 +41,14 @@ func (c *clock) advance(d time.Duration) {
 }
 
 var config = leaderboard.Config{Boards: []leaderboard.Board{
-	{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
-	{Key: "laps", Direction: leaderboard.Ascending, Aggregation: leaderboard.Best, TrackActivity: true},
-	{Key: "mood", Direction: leaderboard.Descending, Aggregation: leaderboard.Latest, ServerAuthoritative: new(false),
+	{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
+	{Key: "laps", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationBest, TrackActivity: true},
+	{Key: "mood", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationLatest, ServerAuthoritative: new(false),
 		Min: new(int64(-100)), Max: new(int64(100)),
 		Tiers: []leaderboard.Tier{{Key: "gold", Min: 50}, {Key: "bronze", Min: -100}, {Key: "silver", Min: 0}}},
-	{Key: "xp", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum},
-	{Key: "weekly", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0 0 * * 1", Retain: 2},
-	{Key: "daily", Direction: leaderboard.Ascending, Aggregation: leaderboard.Latest, Window: "0 0 * * *", RetainDays: 3},
+	{Key: "xp", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum},
+	{Key: "weekly", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0 0 * * 1", Retain: 2},
+	{Key: "daily", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * *", RetainDays: 3},
 }}
 
 // node is a leaderboard on a database, with the audit trail and the queue beside it.
@@ -121,7 +121,7 @@ func (n *node) top(t testing.TB, v leaderboard.View) (shown []string) {
 	t.Helper()
 	cursor := ""
 	for {
-		page, err := n.Top(context.Background(), v, capability.NewPage(2, cursor))
+		page, err := n.ListTop(context.Background(), v, capability.NewPage(2, cursor))
 		if err != nil {
 			t.Fatal(err)
 		}

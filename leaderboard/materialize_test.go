@@ -23,8 +23,8 @@ import (
 var written = leaderboard.Config{
 	Rank: leaderboard.Rank{Materialize: "0 * * * *"},
 	Boards: []leaderboard.Board{
-		{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
-		{Key: "daily", Direction: leaderboard.Ascending, Aggregation: leaderboard.Latest, Window: "0 0 * * *"},
+		{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
+		{Key: "daily", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * *"},
 	},
 }
 
@@ -457,7 +457,7 @@ func TestWalkOvertaken(t *testing.T) {
 			if chunk != 2 {
 				return
 			}
-			first, err := n.Top(t.Context(), closed, capability.NewPage(1, ""))
+			first, err := n.ListTop(t.Context(), closed, capability.NewPage(1, ""))
 			if err == nil {
 				err = n.Remove(t.Context(), closed, first.Items[0].UserID)
 			}

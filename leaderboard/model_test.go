@@ -51,18 +51,18 @@ func (m *model) submit(user string, score int64, now time.Time) error {
 		e = leaderboard.Entry{UserID: user, Score: score, AchievedAt: at, Hidden: m.hidden[user] != 0}
 	} else {
 		better := score > e.Score
-		if m.Direction == leaderboard.Ascending {
+		if m.Direction == leaderboard.DirectionAscending {
 			better = score < e.Score
 		}
 		after := e.Score
 		switch m.Aggregation {
-		case leaderboard.Best:
+		case leaderboard.AggregationBest:
 			if better {
 				after = score
 			}
-		case leaderboard.Latest:
+		case leaderboard.AggregationLatest:
 			after = score
-		case leaderboard.Sum:
+		case leaderboard.AggregationSum:
 			after += score
 		}
 		if max(after, -after) > leaderboard.MaxScore {
@@ -116,7 +116,7 @@ func (m *model) remove(window, user string, now time.Time) error {
 // compare is the order of the board.
 func (m *model) compare(a, b leaderboard.Entry) int {
 	byScore := cmp.Compare(b.Score, a.Score)
-	if m.Direction == leaderboard.Ascending {
+	if m.Direction == leaderboard.DirectionAscending {
 		byScore = -byScore
 	}
 	return cmp.Or(byScore, a.AchievedAt.Compare(b.AchievedAt.Time), strings.Compare(a.UserID, b.UserID))
@@ -162,13 +162,13 @@ var (
 // newWorld is boards of their own, one of each kind, beside those of other runs.
 func newWorld() (cfg leaderboard.Config, models []*model) {
 	worlds++
-	for _, direction := range []leaderboard.Direction{leaderboard.Ascending, leaderboard.Descending} {
-		for _, aggregation := range []leaderboard.Aggregation{leaderboard.Best, leaderboard.Latest, leaderboard.Sum} {
+	for _, direction := range []leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending} {
+		for _, aggregation := range []leaderboard.Aggregation{leaderboard.AggregationBest, leaderboard.AggregationLatest, leaderboard.AggregationSum} {
 			b := leaderboard.Board{
 				Key: fmt.Sprintf("w%d-%s-%s", worlds, direction, aggregation), Direction: direction, Aggregation: aggregation,
-				TrackActivity: direction == leaderboard.Ascending,
+				TrackActivity: direction == leaderboard.DirectionAscending,
 			}
-			if aggregation != leaderboard.Sum {
+			if aggregation != leaderboard.AggregationSum {
 				b.Window = "0 0 * * *"
 			}
 			cfg.Boards = append(cfg.Boards, b)
@@ -249,7 +249,7 @@ func same(t *rapid.T, n *node, m *model) {
 func all(t *rapid.T, n *node, v leaderboard.View) []leaderboard.Ranked {
 	list, cursor := []leaderboard.Ranked{}, ""
 	for {
-		page, err := n.Top(context.Background(), v, capability.NewPage(2, cursor))
+		page, err := n.ListTop(context.Background(), v, capability.NewPage(2, cursor))
 		if err != nil {
 			t.Fatal(err)
 		}

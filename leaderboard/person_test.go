@@ -73,7 +73,7 @@ func TestEraseFromRanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if top, err := n.Top(t.Context(), leaderboard.View{Board: "arcade"}, capability.Page{}); err != nil || len(top.Items) != 26 {
+		if top, err := n.ListTop(t.Context(), leaderboard.View{Board: "arcade"}, capability.Page{}); err != nil || len(top.Items) != 26 {
 			t.Errorf("%d entries, %v; want 26", len(top.Items), err)
 		}
 		n.addsUp(t)

@@ -288,7 +288,7 @@ func TestListBoards(t *testing.T) {
 // TestMaxClosed: the latest of many closed windows are listed, all are read.
 func TestMaxClosed(t *testing.T) {
 	k := stage(t, databasetest.Memory(t), leaderboard.Config{Boards: []leaderboard.Board{
-		{Key: "hourly", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 * * * *"}}})
+		{Key: "hourly", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum, Window: "0 * * * *"}}})
 	for range leaderboard.MaxClosed + 3 {
 		referee(k, "hourly", "ada", 1)
 		k.Clock.Advance(time.Hour - time.Second)

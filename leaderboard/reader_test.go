@@ -43,7 +43,7 @@ func TestSharedReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(infos, func(i leaderboard.Info) bool { return i.Key == "weekly" })
-		first, err := n.Top(t.Context(), leaderboard.View{Board: "weekly"}, capability.NewPage(4, ""))
+		first, err := n.ListTop(t.Context(), leaderboard.View{Board: "weekly"}, capability.NewPage(4, ""))
 		if err != nil || first.NextCursor == nil || len(infos[i].Closed) != 1 {
 			t.Fatal(first, err, infos)
 		}
@@ -61,7 +61,7 @@ func TestSharedReads(t *testing.T) {
 			for _, page := range []capability.Page{capability.NewPage(4, ""), capability.NewPage(4, ""), capability.NewPage(5, ""),
 				capability.NewPage(4, *first.NextCursor), capability.NewPage(4, ""), capability.NewPage(200, *first.NextCursor)} {
 				pages = append(pages, &read{name: fmt.Sprint("top ", page, window),
-					ask: func(ctx context.Context) (any, error) { return n.Top(ctx, v, page) }})
+					ask: func(ctx context.Context) (any, error) { return n.ListTop(ctx, v, page) }})
 			}
 		}
 		calls := func(reads []*read) (calls []func()) {
@@ -111,7 +111,7 @@ func TestReadsFollowWrites(t *testing.T) {
 				if !slices.ContainsFunc(around.Items, func(r leaderboard.Ranked) bool { return r.UserID == user && r.Score == score }) {
 					t.Errorf("%s: %v %+v after %d", user, err, around, score)
 				}
-				top, err := n.Top(t.Context(), arcade, capability.NewPage(16, ""))
+				top, err := n.ListTop(t.Context(), arcade, capability.NewPage(16, ""))
 				if !slices.ContainsFunc(top.Items, func(r leaderboard.Ranked) bool { return r.UserID == user && r.Score == score }) {
 					t.Errorf("%s: %v %+v after %d", user, err, top, score)
 				}
@@ -149,7 +149,7 @@ func TestWrongRange(t *testing.T) {
 func TestLargePage(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.load(t, arcade, make([]int64, capability.MaxLimit+1)...)
-		page, err := n.Top(t.Context(), arcade, capability.Page{Limit: 1000})
+		page, err := n.ListTop(t.Context(), arcade, capability.Page{Limit: 1000})
 		if err != nil || len(page.Items) != capability.MaxLimit || page.NextCursor == nil {
 			t.Errorf("%v %d %v", err, len(page.Items), page.NextCursor)
 		}

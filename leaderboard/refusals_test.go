@@ -106,7 +106,7 @@ func TestInProcess(t *testing.T) {
 			for _, err := range calls(nowhere, "ada") {
 				wantErr(t, err, leaderboard.ErrBoardNotFound)
 			}
-			_, err := n.Top(ctx, nowhere, capability.NewPage(1, ""))
+			_, err := n.ListTop(ctx, nowhere, capability.NewPage(1, ""))
 			wantErr(t, err, leaderboard.ErrBoardNotFound)
 			_, err = n.Submit(ctx, leaderboard.Submission{Board: "arcade", UserID: "ada", Score: leaderboard.MaxScore + 1})
 			wantErr(t, err, leaderboard.ErrScoreRejected)

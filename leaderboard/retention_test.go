@@ -59,7 +59,7 @@ func (n *node) wantUnknown(t testing.TB, v leaderboard.View, user string) {
 	t.Helper()
 	ctx := context.Background()
 	_, me := n.Me(ctx, v, user)
-	_, top := n.Top(ctx, v, capability.NewPage(10, ""))
+	_, top := n.ListTop(ctx, v, capability.NewPage(10, ""))
 	_, around := n.Around(ctx, v, user, 3)
 	_, segment := n.Segment(ctx, v, user)
 	_, rebuild := n.Rebuild(ctx, v)
@@ -83,7 +83,7 @@ func TestWindows(t *testing.T) {
 	schedules := map[string]string{"quarter": "*/15 * * * *", "day": "0 0 * * *", "week": "0 0 * * 1", "month": "30 6 1 * *", "leap": "0 12 29 2 *"}
 	var cfg leaderboard.Config
 	for key, window := range schedules {
-		cfg.Boards = append(cfg.Boards, leaderboard.Board{Key: key, Window: window, Direction: leaderboard.Descending, Aggregation: leaderboard.Sum})
+		cfg.Boards = append(cfg.Boards, leaderboard.Board{Key: key, Window: window, Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum})
 	}
 	for _, c := range []struct{ board, opens, before, at string }{
 		{"quarter", "2026-11-21T12:15:00Z", "20261121T1200Z", "20261121T1215Z"},
@@ -211,10 +211,10 @@ func TestRetainDays(t *testing.T) {
 func TestOpenIsKept(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "days", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0 0 1 1 *", RetainDays: 1},
-			{Key: "count", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0 0 1 1 *", Retain: 1},
-			{Key: "all", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0 0 * * *"},
-			{Key: "ever", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
+			{Key: "days", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0 0 1 1 *", RetainDays: 1},
+			{Key: "count", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0 0 1 1 *", Retain: 1},
+			{Key: "all", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0 0 * * *"},
+			{Key: "ever", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
 		}}, newClock())
 		boards := []string{"days", "count", "all", "ever"}
 		for _, board := range boards {
@@ -412,10 +412,10 @@ func TestSweepClockBack(t *testing.T) {
 // otherwise than its entries were made: its windows are not what they seem.
 func TestSweepOtherDefinition(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		board := leaderboard.Board{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}
+		board := leaderboard.Board{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}
 		n := open(t, db, leaderboard.Config{Boards: []leaderboard.Board{board}}, newClock())
 		n.submit(t, "arcade", "ada", 1)
-		monthly := leaderboard.Board{Key: "monthly", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0 0 1 * *", Retain: 2}
+		monthly := leaderboard.Board{Key: "monthly", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0 0 1 * *", Retain: 2}
 		m, err := build(db, leaderboard.Config{Boards: []leaderboard.Board{monthly}}, n.clock)
 		if err != nil {
 			t.Fatal(err)

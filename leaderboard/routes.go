@@ -108,7 +108,7 @@ func viewOf(c *capability.Call) View {
 }
 
 func (l *Leaderboard) listTop(c *capability.Call, page capability.Page) (capability.Items[Ranked], error) {
-	return l.Top(c.Context(), viewOf(c), page)
+	return l.ListTop(c.Context(), viewOf(c), page)
 }
 
 func (l *Leaderboard) getMe(c *capability.Call, _ capability.None) (Standing, error) {

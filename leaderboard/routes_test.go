@@ -231,7 +231,7 @@ func TestAudited(t *testing.T) {
 		admin.Do("DELETE", "/leaderboard/arcade/entries/ada", nil).Want(204, "")
 		admin.Do("DELETE", "/leaderboard/weekly/entries/ada?window=20261116T0000Z", nil).Want(204, "")
 
-		events, err := k.Audit().Events(context.Background(), audit.Filter{Namespace: "leaderboard"}, capability.NewPage(10, ""))
+		events, err := k.Audit().ListEvents(context.Background(), audit.Filter{Namespace: "leaderboard"}, capability.NewPage(10, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -125,7 +125,7 @@ func TestIdempotencyKey(t *testing.T) {
 // TestImmutable: a board with an entry takes no score under another definition
 // and stays readable; one without an entry is defined anew.
 func TestImmutable(t *testing.T) {
-	was := leaderboard.Board{Key: "b", Direction: leaderboard.Descending, Aggregation: leaderboard.Best, Window: "0  0 * * 1", ServerAuthoritative: new(false)}
+	was := leaderboard.Board{Key: "b", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0  0 * * 1", ServerAuthoritative: new(false)}
 	changed := func(change func(*leaderboard.Board)) leaderboard.Config {
 		b := was
 		change(&b)
@@ -134,8 +134,8 @@ func TestImmutable(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		stage(t, db, changed(func(*leaderboard.Board) {})).User("ada").Post("/leaderboard/b", `{"score":1}`).Want(200, "")
 		for name, change := range map[string]func(*leaderboard.Board){
-			"direction":   func(b *leaderboard.Board) { b.Direction = leaderboard.Ascending },
-			"aggregation": func(b *leaderboard.Board) { b.Aggregation = leaderboard.Latest },
+			"direction":   func(b *leaderboard.Board) { b.Direction = leaderboard.DirectionAscending },
+			"aggregation": func(b *leaderboard.Board) { b.Aggregation = leaderboard.AggregationLatest },
 			"window":      func(b *leaderboard.Board) { b.Window = "0 0 * * 2" },
 			"no window":   func(b *leaderboard.Board) { b.Window = "" },
 		} {
@@ -164,7 +164,7 @@ func TestImmutable(t *testing.T) {
 		admin := k.User("root", "leaderboard:admin")
 		admin.Do("DELETE", "/leaderboard/b/entries/ada", nil).Want(204, "")
 		admin.Do("DELETE", "/leaderboard/b/entries/bob", nil).Want(204, "")
-		k = stage(t, db, changed(func(b *leaderboard.Board) { b.Direction, b.Window = leaderboard.Ascending, "" }))
+		k = stage(t, db, changed(func(b *leaderboard.Board) { b.Direction, b.Window = leaderboard.DirectionAscending, "" }))
 		for user, score := range map[string]string{"ada": "2", "bob": "1"} {
 			k.User(user).Post("/leaderboard/b", `{"score":`+score+`}`).Want(200, "")
 		}

@@ -470,9 +470,9 @@ func TestVerifySwept(t *testing.T) {
 func TestVerifyJob(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		cfg := leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "daily", Direction: leaderboard.Ascending, Aggregation: leaderboard.Latest, Window: "0 0 * * *"},
-			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
-			{Key: "unused", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
+			{Key: "daily", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * *"},
+			{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
+			{Key: "unused", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
 		}}
 		n := open(t, db, cfg, newClock())
 		n.load(t, arcade, spread()...)

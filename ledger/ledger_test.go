@@ -381,7 +381,7 @@ func TestLists(t *testing.T) {
 
 		var seen []string
 		for page := capability.NewPage(2, ""); ; {
-			items := must(l.Accounts(ctx, ledger.AccountFilter{}, page))(t)
+			items := must(l.ListAccounts(ctx, ledger.AccountFilter{}, page))(t)
 			for _, a := range items.Items {
 				seen = append(seen, a.UserID+" "+a.Currency)
 			}
@@ -395,15 +395,15 @@ func TestLists(t *testing.T) {
 			t.Error(diff)
 		}
 
-		first := must(l.Accounts(ctx, ledger.AccountFilter{UserID: "ada"}, capability.NewPage(1, "")))(t)
-		second := must(l.Accounts(ctx, ledger.AccountFilter{UserID: "ada"}, capability.NewPage(1, *first.NextCursor)))(t)
+		first := must(l.ListAccounts(ctx, ledger.AccountFilter{UserID: "ada"}, capability.NewPage(1, "")))(t)
+		second := must(l.ListAccounts(ctx, ledger.AccountFilter{UserID: "ada"}, capability.NewPage(1, *first.NextCursor)))(t)
 		if first.Items[0].Currency != "coins" || second.Items[0].Currency != "gems" || second.NextCursor != nil {
 			t.Error(first, second)
 		}
 
 		var sequences []int64
 		for page := capability.NewPage(2, ""); ; {
-			items := must(l.Transactions(ctx, "𝄞", "gems", page))(t)
+			items := must(l.ListTransactions(ctx, "𝄞", "gems", page))(t)
 			for _, r := range items.Items {
 				sequences = append(sequences, r.Sequence)
 			}
@@ -418,9 +418,9 @@ func TestLists(t *testing.T) {
 
 		never := []func() error{
 			func() error { _, err := l.Balance(ctx, "bob", "coins"); return err },
-			func() error { _, err := l.Transactions(ctx, "bob", "coins", capability.NewPage(0, "")); return err },
+			func() error { _, err := l.ListTransactions(ctx, "bob", "coins", capability.NewPage(0, "")); return err },
 			func() error {
-				_, err := l.Accounts(ctx, ledger.AccountFilter{UserID: "eve"}, capability.NewPage(0, ""))
+				_, err := l.ListAccounts(ctx, ledger.AccountFilter{UserID: "eve"}, capability.NewPage(0, ""))
 				return err
 			},
 		}
@@ -429,10 +429,10 @@ func TestLists(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
-		if _, err := l.Transactions(ctx, "ada", "gold", capability.NewPage(0, "")); !errors.Is(err, ledger.ErrCurrencyNotFound) {
+		if _, err := l.ListTransactions(ctx, "ada", "gold", capability.NewPage(0, "")); !errors.Is(err, ledger.ErrCurrencyNotFound) {
 			t.Error(err)
 		}
-		if _, err := l.Accounts(ctx, ledger.AccountFilter{UserID: "\xff"}, capability.NewPage(0, "")); !errors.Is(err, capability.ErrInvalidRequest) {
+		if _, err := l.ListAccounts(ctx, ledger.AccountFilter{UserID: "\xff"}, capability.NewPage(0, "")); !errors.Is(err, capability.ErrInvalidRequest) {
 			t.Error(err)
 		}
 	})
@@ -504,7 +504,7 @@ func addsUp(t testing.TB, l *ledger.Ledger) {
 func history(t testing.TB, l *ledger.Ledger, user, currency string) (all []ledger.Transaction) {
 	t.Helper()
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
-		items := must(l.Transactions(context.Background(), user, currency, page))(t)
+		items := must(l.ListTransactions(context.Background(), user, currency, page))(t)
 		all = append(all, items.Items...)
 		if items.NextCursor == nil {
 			return all
@@ -518,7 +518,7 @@ func state(t testing.TB, l *ledger.Ledger) map[ledger.Account][]ledger.Transacti
 	t.Helper()
 	all := make(map[ledger.Account][]ledger.Transaction)
 	for page := capability.NewPage(capability.MaxLimit, ""); ; {
-		items := must(l.Accounts(context.Background(), ledger.AccountFilter{}, page))(t)
+		items := must(l.ListAccounts(context.Background(), ledger.AccountFilter{}, page))(t)
 		for _, a := range items.Items {
 			all[a] = history(t, l, a.UserID, a.Currency)
 		}

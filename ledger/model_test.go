@@ -288,7 +288,7 @@ func sameState(t rapid.TB, l *ledger.Ledger, w world, m *model) {
 	for _, user := range []string{"ada", "bob", "eve"} {
 		for _, currency := range []string{"coins", "gems"} {
 			key := ledger.AccountKey{UserID: w.prefix + user, Currency: currency}
-			rows, err := l.Transactions(context.Background(), key.UserID, key.Currency, capability.NewPage(capability.MaxLimit, ""))
+			rows, err := l.ListTransactions(context.Background(), key.UserID, key.Currency, capability.NewPage(capability.MaxLimit, ""))
 			if errors.Is(err, ledger.ErrAccountNotFound) {
 				err = nil
 			}

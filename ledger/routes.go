@@ -52,7 +52,7 @@ func (l *Ledger) getBalance(c *capability.Call, _ capability.None) (Balance, err
 
 // listTransactions returns none for an account that was never opened.
 func (l *Ledger) listTransactions(c *capability.Call, page capability.Page) (capability.Items[Transaction], error) {
-	items, err := l.Transactions(c.Context(), c.Caller.UserID, c.Param("currency"), page)
+	items, err := l.ListTransactions(c.Context(), c.Caller.UserID, c.Param("currency"), page)
 	if errors.Is(err, ErrAccountNotFound) {
 		return capability.Items[Transaction]{}, nil
 	}
@@ -82,13 +82,13 @@ func (l *Ledger) postDebit(c *capability.Call, body entryBody) (Transaction, err
 }
 
 func (l *Ledger) adminAccounts(c *capability.Call, page capability.Page) (capability.Items[Account], error) {
-	return l.Accounts(c.Context(), AccountFilter{}, page)
+	return l.ListAccounts(c.Context(), AccountFilter{}, page)
 }
 
 func (l *Ledger) adminAccountsOfUser(c *capability.Call, page capability.Page) (capability.Items[Account], error) {
-	return l.Accounts(c.Context(), AccountFilter{UserID: c.Param("userId")}, page)
+	return l.ListAccounts(c.Context(), AccountFilter{UserID: c.Param("userId")}, page)
 }
 
 func (l *Ledger) adminTransactions(c *capability.Call, page capability.Page) (capability.Items[Transaction], error) {
-	return l.Transactions(c.Context(), c.Param("userId"), c.Param("currency"), page)
+	return l.ListTransactions(c.Context(), c.Param("userId"), c.Param("currency"), page)
 }

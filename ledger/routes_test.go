@@ -120,7 +120,7 @@ func TestHandlers(t *testing.T) {
 			}
 		}
 		// What was done is in the trail, once; replays and refusals are not.
-		events := must(trail.Events(t.Context(), audit.Filter{Namespace: "ledger"}, capability.NewPage(10, "")))(t)
+		events := must(trail.ListEvents(t.Context(), audit.Filter{Namespace: "ledger"}, capability.NewPage(10, "")))(t)
 		var got []string
 		for _, e := range events.Items {
 			got = append(got, strings.Join([]string{e.Action, e.Actor.ID, e.Subject.Type, e.Subject.ID, string(e.Detail)}, " "))

@@ -174,4 +174,6 @@ func (Kind) Choices() []string {
 }
 
 // Choices lists the values, for documents.
-func (HoldStatus) Choices() []string { return []string{string(HoldOpen), string(HoldCaptured), string(HoldReleased)} }
+func (HoldStatus) Choices() []string {
+	return []string{string(HoldOpen), string(HoldCaptured), string(HoldReleased)}
+}

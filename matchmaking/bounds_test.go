@@ -82,13 +82,13 @@ func TestAcceptingTakesNoMoneyOfTheInviter(t *testing.T) {
 		held("ada", 0)
 		view, err := r.Multiplayer().View(ctx, v.SessionID, "bob")
 		r.ok(err)
-		if diff := cmp.Diff([]string{"bob"}, view.Players); diff != "" || view.Phase != multiplayer.Open {
+		if diff := cmp.Diff([]string{"bob"}, view.Players); diff != "" || view.Phase != multiplayer.PhaseOpen {
 			t.Error(view.Phase, diff)
 		}
 		r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 7, Ref: "more"})))
 		view, err = r.Multiplayer().Join(ctx, v.SessionID, "ada")
 		r.ok(err)
-		if view.Phase != multiplayer.Active {
+		if view.Phase != multiplayer.PhaseActive {
 			t.Errorf("the session is %s with both", view.Phase)
 		}
 		held("ada", 10)

@@ -122,7 +122,7 @@ func (c Config) withDefaults() Config {
 		if g.Snapshot != nil {
 			snapshot := *g.Snapshot
 			snapshot.Key = cmp.Or(snapshot.Key, g.Key)
-			snapshot.Mode = cmp.Or(snapshot.Mode, multiplayer.Match)
+			snapshot.Mode = cmp.Or(snapshot.Mode, multiplayer.ModeMatch)
 			snapshot.Players = cmp.Or(snapshot.Players, g.Players)
 			g.Snapshot = &snapshot
 		}

@@ -211,7 +211,7 @@ func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 
 // Friends lists a user's friends and the requests between him and others, by
 // user id.
-func (m *Matchmaking) Friends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
+func (m *Matchmaking) ListFriends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
 	var none capability.Items[Friend]
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
@@ -293,7 +293,7 @@ func (m *Matchmaking) setBlock(ctx context.Context, userID, other string, on boo
 }
 
 // Blocked lists whom a user blocks, by user id.
-func (m *Matchmaking) Blocked(ctx context.Context, userID string, page capability.Page) (capability.Items[string], error) {
+func (m *Matchmaking) ListBlocked(ctx context.Context, userID string, page capability.Page) (capability.Items[string], error) {
 	page = page.Bounded()
 	after := ""
 	if _, err := page.After(&after); err != nil {

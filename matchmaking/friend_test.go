@@ -18,7 +18,7 @@ func (r *rig) friendsOf(userID string) []string {
 	list := []string{}
 	page := capability.NewPage(2, "")
 	for {
-		items, err := r.Friends(ctx, userID, page)
+		items, err := r.ListFriends(ctx, userID, page)
 		r.ok(err)
 		for _, f := range items.Items {
 			list = append(list, f.UserID+" "+f.State)
@@ -163,12 +163,12 @@ func TestBlock(t *testing.T) {
 		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.RequestFriend(ctx, "b", "a")))
 		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.SendInvite(ctx, "duel", "a", matchmaking.Invitee{UserID: "b"})))
 		r.refuses(matchmaking.ErrInviteForbidden, errorOf(r.SendInvite(ctx, "duel", "b", matchmaking.Invitee{UserID: "a"})))
-		invites, err := r.Invites(ctx, "b", capability.NewPage(10, ""))
+		invites, err := r.ListInvites(ctx, "b", capability.NewPage(10, ""))
 		r.ok(err)
 		if len(invites.Items) != 0 {
 			t.Errorf("an invite outlived the block: %+v", invites.Items)
 		}
-		list, err := r.Blocked(ctx, "b", capability.NewPage(10, ""))
+		list, err := r.ListBlocked(ctx, "b", capability.NewPage(10, ""))
 		r.ok(err)
 		if diff := cmp.Diff([]string{"a"}, list.Items); diff != "" {
 			t.Error(diff)

@@ -144,7 +144,7 @@ func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) 
 
 // Invites lists the invites that a user got or sent and that have not expired,
 // newest first.
-func (m *Matchmaking) Invites(ctx context.Context, userID string, page capability.Page) (capability.Items[Invite], error) {
+func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capability.Page) (capability.Items[Invite], error) {
 	var none capability.Items[Invite]
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err

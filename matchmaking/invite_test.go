@@ -21,7 +21,7 @@ func (r *rig) invites(userID string) []matchmaking.Invite {
 	list := []matchmaking.Invite{}
 	page := capability.NewPage(1, "")
 	for {
-		items, err := r.Invites(ctx, userID, page)
+		items, err := r.ListInvites(ctx, userID, page)
 		r.ok(err)
 		list = append(list, items.Items...)
 		if items.NextCursor == nil {
@@ -59,7 +59,7 @@ func TestInvite(t *testing.T) {
 		r.ok(err)
 		view, err := r.Multiplayer().View(ctx, accepted.SessionID, "bob")
 		r.ok(err)
-		if diff := cmp.Diff([]string{"ada", "bob"}, view.Players); diff != "" || view.Phase != multiplayer.Active {
+		if diff := cmp.Diff([]string{"ada", "bob"}, view.Players); diff != "" || view.Phase != multiplayer.PhaseActive {
 			t.Error(diff, view.Phase)
 		}
 		again, err = r.AcceptInvite(ctx, v.ID, "bob")

@@ -131,7 +131,7 @@ func TestConfigDefaults(t *testing.T) {
 		want := matchmaking.Game{
 			Key: "duel", Players: 3, Regions: []string{"default"}, RoomCodes: matchmaking.RoomCodes{TTLSeconds: 900, MaxUses: 9},
 			Queue:    matchmaking.Queue{SweepSeconds: 5},
-			Snapshot: &multiplayer.Game{Key: "duel", Kind: "duel", Mode: multiplayer.Match, Players: 3, Rules: duelRules{}},
+			Snapshot: &multiplayer.Game{Key: "duel", Kind: "duel", Mode: multiplayer.ModeMatch, Players: 3, Rules: duelRules{}},
 		}
 		if diff := cmp.Diff(want, game); diff != "" {
 			t.Error(diff)
@@ -264,7 +264,7 @@ func TestSeams(t *testing.T) {
 	r := newRig(t, matchmaking.Config{}, kit.WithAudit(audit.Config{}))
 	r.users("ada", "eve")
 	r.ok(r.Block(ctx, "ada", "eve"))
-	events, err := r.Audit().Events(ctx, audit.Filter{Action: "matchmaking/user_blocked"}, page())
+	events, err := r.Audit().ListEvents(ctx, audit.Filter{Action: "matchmaking/user_blocked"}, page())
 	r.ok(err)
 	if len(events.Items) != 1 {
 		t.Errorf("got %+v, want the block", events.Items)

@@ -16,11 +16,11 @@ const exportPage = capability.MaxLimit
 
 // export emits a user's friends, blocks, invites, rooms and places in queues.
 func (m *Matchmaking) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
-	if err := exportList(ctx, person.ID, "friend", m.Friends, emit); err != nil {
+	if err := exportList(ctx, person.ID, "friend", m.ListFriends, emit); err != nil {
 		return err
 	}
 	err := exportList(ctx, person.ID, "blocked", func(ctx context.Context, userID string, page capability.Page) (out capability.Items[blocked], err error) {
-		list, err := m.Blocked(ctx, userID, page)
+		list, err := m.ListBlocked(ctx, userID, page)
 		for _, id := range list.Items {
 			out.Items = append(out.Items, blocked{id})
 		}
@@ -30,7 +30,7 @@ func (m *Matchmaking) export(ctx context.Context, person capability.Person, emit
 	if err != nil {
 		return err
 	}
-	if err := exportList(ctx, person.ID, "invite", m.Invites, emit); err != nil {
+	if err := exportList(ctx, person.ID, "invite", m.ListInvites, emit); err != nil {
 		return err
 	}
 	rooms, err := m.store.roomsOf(ctx, person.ID)

@@ -39,7 +39,7 @@ func TestPresence(t *testing.T) {
 			t.Error(diff)
 		}
 		bob.hears([]string{"ada"}, nil)
-		friends := must(r.Friends(ctx, "ada", page()))
+		friends := must(r.ListFriends(ctx, "ada", page()))
 		if len(friends.Items) != 1 || !friends.Items[0].Online {
 			t.Errorf("got %+v, want bob online", friends.Items)
 		}

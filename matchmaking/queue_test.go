@@ -60,7 +60,7 @@ func TestQueue(t *testing.T) {
 		r.ok(err)
 		match, found, err := r.Match(ctx, session)
 		r.ok(err)
-		if diff := cmp.Diff(view.Players, match.Players); diff != "" || !found || len(match.Players) != 2 || view.Phase != multiplayer.Active {
+		if diff := cmp.Diff(view.Players, match.Players); diff != "" || !found || len(match.Players) != 2 || view.Phase != multiplayer.PhaseActive {
 			t.Errorf("%s, found %v, %s", diff, found, view.Phase)
 		}
 

@@ -80,7 +80,7 @@ func games() []matchmaking.Game {
 		{Key: "duel", Players: 2, SkillPool: "duel", Snapshot: snapshot(0), Queue: quick},
 		{Key: "staked", Players: 2, Snapshot: snapshot(10)},
 		{Key: "four", Players: 4, Snapshot: snapshot(0), RoomCodes: matchmaking.RoomCodes{TTLSeconds: 60, MaxUses: 2}},
-		{Key: "table", Players: 2, Regions: []string{"eu", "us"}, Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.Table, Players: 6, Rules: duelRules{}}},
+		{Key: "table", Players: 2, Regions: []string{"eu", "us"}, Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.ModeTable, Players: 6, Rules: duelRules{}}},
 		{Key: "alone", Players: 2},
 	}
 }

@@ -94,7 +94,7 @@ func TestRoom(t *testing.T) {
 		r.ok(err)
 		view, err := r.Multiplayer().View(ctx, room.SessionID, "host")
 		r.ok(err)
-		if view.Phase != multiplayer.Open || view.Game != "four" || view.Seats != 4 {
+		if view.Phase != multiplayer.PhaseOpen || view.Game != "four" || view.Seats != 4 {
 			t.Errorf("got %+v, want an open session of four", view)
 		}
 		if want := r.Clock.Now().Add(time.Minute); !room.ExpiresAt.Equal(want) {

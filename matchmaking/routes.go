@@ -111,7 +111,7 @@ func (m *Matchmaking) postInvite(c *capability.Call, body Invitee) (Invite, erro
 }
 
 func (m *Matchmaking) listInvites(c *capability.Call, page capability.Page) (capability.Items[Invite], error) {
-	return m.Invites(c.Context(), c.Caller.UserID, page)
+	return m.ListInvites(c.Context(), c.Caller.UserID, page)
 }
 
 func (m *Matchmaking) postAcceptInvite(c *capability.Call, _ capability.None) (Invite, error) {
@@ -123,7 +123,7 @@ func (m *Matchmaking) postDeclineInvite(c *capability.Call, _ capability.None) (
 }
 
 func (m *Matchmaking) listFriends(c *capability.Call, page capability.Page) (capability.Items[Friend], error) {
-	return m.Friends(c.Context(), c.Caller.UserID, page)
+	return m.ListFriends(c.Context(), c.Caller.UserID, page)
 }
 
 func (m *Matchmaking) postRequest(c *capability.Call, _ capability.None) (Friend, error) {

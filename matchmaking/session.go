@@ -84,7 +84,7 @@ func (g Game) validateSnapshot(faults *capability.Faults, at string, peers Peers
 	if _, err := peers.Multiplayer.Check(*g.Snapshot); err != nil {
 		faults.Add(at+"snapshot", g.Snapshot.Kind, "is refused by multiplayer: "+err.Error(), "correct the game")
 	}
-	if g.Snapshot.Mode != multiplayer.Table && g.Snapshot.Players != g.Players || g.Snapshot.Players < g.Players {
+	if g.Snapshot.Mode != multiplayer.ModeTable && g.Snapshot.Players != g.Players || g.Snapshot.Players < g.Players {
 		faults.Add(at+"snapshot.players", g.Snapshot.Players, "does not seat a match",
 			fmt.Sprintf("use %d, the players of the game, or a table with more", g.Players))
 	}

@@ -76,7 +76,7 @@ func (s store) lockOwner(ctx context.Context, owner string) error {
 	if _, err := s.db.Exec(ctx, `INSERT INTO media_owner (owner_id) VALUES ($1) ON CONFLICT DO NOTHING`, owner); err != nil {
 		return err
 	}
-	return s.db.QueryRow(ctx, `SELECT owner_id FROM media_owner WHERE owner_id = $1 /*pg FOR UPDATE */`, owner).Scan(&owner)
+	return s.db.QueryRow(ctx, `SELECT owner_id FROM media_owner WHERE owner_id = $1 `+database.ForUpdate, owner).Scan(&owner)
 }
 
 func (s store) countPending(ctx context.Context, owner string) (n int64, err error) {
@@ -103,7 +103,7 @@ func (s store) item(ctx context.Context, id string) (Item, bool, error) {
 }
 
 func (s store) lockItem(ctx context.Context, id string) (Item, bool, error) {
-	return database.Get(ctx, s.db, scanItem, selectItem+` /*pg FOR UPDATE */`, id)
+	return database.Get(ctx, s.db, scanItem, selectItem+` `+database.ForUpdate, id)
 }
 
 // update writes everything of an item that changes.

@@ -192,7 +192,7 @@ func TestNodesTakeTurns(t *testing.T) {
 			t.Errorf("version %d on the other node, %d here", v.Version, ack.Version)
 		}
 	}
-	if v := nodes[0].view(id, "ada"); v.Phase != multiplayer.Resolved {
+	if v := nodes[0].view(id, "ada"); v.Phase != multiplayer.PhaseResolved {
 		t.Errorf("%+v", v)
 	}
 	nodes[1].replays(id)
@@ -361,7 +361,7 @@ func TestBatch(t *testing.T) {
 	}
 	close(leave)
 	group.Wait()
-	if v := r.view(id, "ada"); v.Version != 7 || v.Phase != multiplayer.Resolved {
+	if v := r.view(id, "ada"); v.Version != 7 || v.Phase != multiplayer.PhaseResolved {
 		t.Errorf("%+v", v)
 	}
 	r.balance("ada", 100, 0)

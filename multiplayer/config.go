@@ -39,10 +39,10 @@ type Mode string
 // The two modes.
 const (
 	// Match has a fixed roster: it begins when the last player has joined.
-	Match Mode = "match"
+	ModeMatch Mode = "match"
 	// Table begins with the players that its model needs; more join and leave
 	// while it is played.
-	Table Mode = "table"
+	ModeTable Mode = "table"
 )
 
 // MaxSeats bounds the players of one session.
@@ -145,7 +145,7 @@ func (c Config) withDefaults() Config {
 }
 
 func (g Game) withDefaults() Game {
-	g.Mode = cmp.Or(g.Mode, Match)
+	g.Mode = cmp.Or(g.Mode, ModeMatch)
 	g.Players = cmp.Or(g.Players, 2)
 	return g
 }
@@ -202,7 +202,7 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	if !nameForm.MatchString(g.Key) {
 		add("key", g.Key, "is not a path segment", "use 1 to 64 letters, digits, hyphens and underscores")
 	}
-	if g.Mode != Match && g.Mode != Table {
+	if g.Mode != ModeMatch && g.Mode != ModeTable {
 		add("mode", g.Mode, "is not a mode", "use match or table")
 	}
 	if g.TurnTimeout < 0 || g.TurnTimeout%time.Millisecond != 0 {
@@ -219,7 +219,7 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	if g.Players < model.min || g.Players > model.max {
 		add("players", g.Players, "cannot play "+g.Kind, fmt.Sprintf("use %d to %d", model.min, model.max))
 	}
-	if g.Mode == Table && !model.table {
+	if g.Mode == ModeTable && !model.table {
 		add("mode", g.Mode, "needs OnJoin and OnLeave of the model "+g.Kind, "define them, or use match")
 	}
 	rules, err := rulesJSON(g.Rules)
@@ -254,4 +254,4 @@ func (c Config) keys() []capability.ConfigKey {
 }
 
 // Choices lists the values, for documents.
-func (Mode) Choices() []string { return []string{string(Match), string(Table)} }
+func (Mode) Choices() []string { return []string{string(ModeMatch), string(ModeTable)} }

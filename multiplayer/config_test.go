@@ -54,7 +54,7 @@ func TestConfigFaults(t *testing.T) {
 			{Key: "ok", Kind: "tricks", Rules: json.RawMessage(`{"stake":1,"cards":2}`)},
 			{Key: "a/b", Kind: "none"},
 			{Key: "c", Kind: "tricks", Rules: trickRules{}, Mode: "solo", Players: 9, TurnTimeout: -1},
-			{Key: "d", Kind: "matches", Rules: trickRules{}, Mode: multiplayer.Table},
+			{Key: "d", Kind: "matches", Rules: trickRules{}, Mode: multiplayer.ModeTable},
 			{Key: "e", Kind: "tricks", Rules: map[string]int{"stake": 1}},
 			{Key: "f", Kind: "tricks", Rules: trickRules{}, Leaderboard: &multiplayer.Scoring{Board: "wins"}},
 		},
@@ -76,7 +76,7 @@ func TestConfigFaults(t *testing.T) {
 
 // TestGameJSON: a game is stored and shown in the specification's terms.
 func TestGameJSON(t *testing.T) {
-	game := multiplayer.Game{Key: "duel", Kind: "tricks", Mode: multiplayer.Match, Players: 2, Rules: trickRules{Stake: 5, Cards: 3},
+	game := multiplayer.Game{Key: "duel", Kind: "tricks", Mode: multiplayer.ModeMatch, Players: 2, Rules: trickRules{Stake: 5, Cards: 3},
 		TurnTimeout: 30 * time.Second, Leaderboard: &multiplayer.Scoring{Board: "wins", Points: multiplayer.Points{Win: 3, Draw: 1}}}
 	raw, err := json.Marshal(game)
 	if err != nil {

@@ -10,12 +10,12 @@ type EffectKind string
 
 // The kinds of effect.
 const (
-	HoldEffect     EffectKind = "hold"
-	CaptureEffect  EffectKind = "capture"
-	ReleaseEffect  EffectKind = "release"
-	CreditEffect   EffectKind = "credit"
-	DebitEffect    EffectKind = "debit"
-	TransferEffect EffectKind = "transfer"
+	EffectHold     EffectKind = "hold"
+	EffectCapture  EffectKind = "capture"
+	EffectRelease  EffectKind = "release"
+	EffectCredit   EffectKind = "credit"
+	EffectDebit    EffectKind = "debit"
+	EffectTransfer EffectKind = "transfer"
 )
 
 // Effect is one movement of money that a model declares. The session settles
@@ -43,42 +43,42 @@ type Effect struct {
 // and nothing persisted. What is neither captured nor released by the end of
 // the session is released then.
 func Hold(userID, currency string, amount int64, ref string) Effect {
-	return Effect{Kind: HoldEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+	return Effect{Kind: EffectHold, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
 
 // Capture spends a hold of this session, all of it.
-func Capture(ref string) Effect { return Effect{Kind: CaptureEffect, Ref: ref, All: true} }
+func Capture(ref string) Effect { return Effect{Kind: EffectCapture, Ref: ref, All: true} }
 
 // CapturePart spends a part of a hold of this session and releases the rest. The
 // amount is at least 1.
 func CapturePart(ref string, amount int64) Effect {
-	return Effect{Kind: CaptureEffect, Ref: ref, Amount: amount}
+	return Effect{Kind: EffectCapture, Ref: ref, Amount: amount}
 }
 
 // Release returns a hold of this session.
-func Release(ref string) Effect { return Effect{Kind: ReleaseEffect, Ref: ref} }
+func Release(ref string) Effect { return Effect{Kind: EffectRelease, Ref: ref} }
 
 // Credit pays a player.
 func Credit(userID, currency string, amount int64, ref string) Effect {
-	return Effect{Kind: CreditEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+	return Effect{Kind: EffectCredit, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
 
 // Debit takes from a player, who must cover it.
 func Debit(userID, currency string, amount int64, ref string) Effect {
-	return Effect{Kind: DebitEffect, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
+	return Effect{Kind: EffectDebit, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
 
 // Transfer moves money from one player, who must cover it, to another.
 func Transfer(from, to, currency string, amount int64, ref string) Effect {
-	return Effect{Kind: TransferEffect, UserID: from, To: to, Currency: currency, Amount: amount, Ref: ref}
+	return Effect{Kind: EffectTransfer, UserID: from, To: to, Currency: currency, Amount: amount, Ref: ref}
 }
 
 // settles reports whether the effect ends a hold.
-func (e Effect) settles() bool { return e.Kind == CaptureEffect || e.Kind == ReleaseEffect }
+func (e Effect) settles() bool { return e.Kind == EffectCapture || e.Kind == EffectRelease }
 
 // takes reports whether the effect takes or reserves money of its user.
 func (e Effect) takes() bool {
-	return e.Kind == HoldEffect || e.Kind == DebitEffect || e.Kind == TransferEffect
+	return e.Kind == EffectHold || e.Kind == EffectDebit || e.Kind == EffectTransfer
 }
 
 // maxEffects bounds what one transition declares.
@@ -92,7 +92,7 @@ func checkEffects(sessionID string, effects []Effect) error {
 	}
 	for _, e := range effects {
 		switch e.Kind {
-		case HoldEffect, CaptureEffect, ReleaseEffect, CreditEffect, DebitEffect, TransferEffect:
+		case EffectHold, EffectCapture, EffectRelease, EffectCredit, EffectDebit, EffectTransfer:
 		default:
 			return fmt.Errorf("declares an effect of unknown kind")
 		}

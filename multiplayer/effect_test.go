@@ -163,7 +163,7 @@ func TestPoolOfAnotherAlgorithm(t *testing.T) {
 		r.ok(errorOf(r.play(id, "a", scriptMove{End: true, Ranks: outcome})))
 		result, err := r.Result(t.Context(), id, "a")
 		r.ok(err)
-		if result.Phase != multiplayer.Resolved || result.Rating != nil || !strings.Contains(r.log.text(), "not rated") {
+		if result.Phase != multiplayer.PhaseResolved || result.Rating != nil || !strings.Contains(r.log.text(), "not rated") {
 			t.Errorf("%+v", result)
 		}
 		r.replays(id)
@@ -212,7 +212,7 @@ func TestOutcomes(t *testing.T) {
 			r.ok(errorOf(r.play(id, "a", c.move)))
 			result, err := r.Result(t.Context(), id, "a")
 			r.ok(err)
-			if result.Phase != multiplayer.Resolved || len(result.Rating) != c.rated {
+			if result.Phase != multiplayer.PhaseResolved || len(result.Rating) != c.rated {
 				t.Errorf("%+v", result)
 			}
 			got := map[string]int64{}

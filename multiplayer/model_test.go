@@ -43,7 +43,7 @@ func TestSimulation(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	game := trickConfig().Games[2]
 	s, err := multiplayer.Simulate(tricks, game, vectorSeed(), at, "ada")
-	if err != nil || s.Phase() != multiplayer.Open {
+	if err != nil || s.Phase() != multiplayer.PhaseOpen {
 		t.Fatal(s.Phase(), err)
 	}
 	for _, err := range []error{
@@ -54,7 +54,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	v, err := s.View("cid")
-	if err != nil || s.Phase() != multiplayer.Resolved || v.Version != 6 || s.Cursor() != 150 || len(s.Effects()) != 8 {
+	if err != nil || s.Phase() != multiplayer.PhaseResolved || v.Version != 6 || s.Cursor() != 150 || len(s.Effects()) != 8 {
 		t.Errorf("%+v %v, %d words, %d effects", v, err, s.Cursor(), len(s.Effects()))
 	}
 	if _, err := multiplayer.Simulate(tricks, multiplayer.Game{Key: "a/b", Kind: "chess"}, vectorSeed(), at); len(faultKeys(err)) != 2 {

@@ -194,8 +194,8 @@ func (m *Multiplayer) close(ctx context.Context) error {
 
 func (m *Multiplayer) health() []capability.HealthKey {
 	return []capability.HealthKey{
-		{Key: "open", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Open) }},
-		{Key: "active", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, Active) }},
+		{Key: "open", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, PhaseOpen) }},
+		{Key: "active", Read: func(ctx context.Context) (any, error) { return m.store.count(ctx, PhaseActive) }},
 	}
 }
 
@@ -316,7 +316,7 @@ func (m *Multiplayer) create(ctx context.Context, b *batch, may func(context.Con
 func (m *Multiplayer) checkStart(g Game, start Start) error {
 	invalid := capability.ErrInvalidRequest
 	needed := g.Players
-	if g.Mode == Table {
+	if g.Mode == ModeTable {
 		needed = m.models[g.Kind].min
 	}
 	switch n := len(start.Players); {

@@ -48,7 +48,7 @@ func TestMatch(t *testing.T) {
 		ctx := t.Context()
 		r.give(100, "ada", "bob")
 		v := r.create("staked", "ada")
-		if v.Phase != multiplayer.Open || v.State != nil || v.TurnDeadline != nil || v.Version != 1 || v.Seats != 2 || v.Result != nil {
+		if v.Phase != multiplayer.PhaseOpen || v.State != nil || v.TurnDeadline != nil || v.Version != 1 || v.Seats != 2 || v.Result != nil {
 			t.Errorf("%+v", v)
 		}
 		if _, err := r.play(v.ID, "ada", trickMove{}); !errors.Is(err, multiplayer.ErrInvalidTransition) {
@@ -56,7 +56,7 @@ func TestMatch(t *testing.T) {
 		}
 		r.balance("ada", 100, 0)
 		joined := r.join(v.ID, "bob")
-		if joined.Phase != multiplayer.Active || joined.TurnDeadline == nil ||
+		if joined.Phase != multiplayer.PhaseActive || joined.TurnDeadline == nil ||
 			!joined.TurnDeadline.Equal(r.clock.Now().Add(30*time.Second)) || joined.You != "bob" {
 			t.Errorf("%+v", joined)
 		}
@@ -74,7 +74,7 @@ func TestMatch(t *testing.T) {
 		r.refuses(multiplayer.ErrInvalidTransition, err)
 
 		over := r.finish(v.ID, "ada", "bob")
-		if over.Phase != multiplayer.Resolved || over.Fairness.Seed == nil || over.Result == nil || over.TurnDeadline != nil {
+		if over.Phase != multiplayer.PhaseResolved || over.Fairness.Seed == nil || over.Result == nil || over.TurnDeadline != nil {
 			t.Fatalf("%+v", over)
 		}
 		seed, err := hex.DecodeString(*over.Fairness.Seed)
@@ -188,7 +188,7 @@ func TestStakeNotCovered(t *testing.T) {
 		if !errors.As(err, &who) || who.UserID != "ada" || capability.AsError(err).Details != nil {
 			t.Errorf("%v, details %v", err, capability.AsError(err).Details)
 		}
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Open || v.Version != 1 || len(v.Players) != 1 {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseOpen || v.Version != 1 || len(v.Players) != 1 {
 			t.Errorf("%+v", v)
 		}
 		r.balance("ada", 7, 0)
@@ -228,7 +228,7 @@ func TestTable(t *testing.T) {
 		ctx := t.Context()
 		r.give(100, "ada", "bob", "cid", "dan", "eve")
 		id := r.create("table", "ada").ID
-		if v := r.join(id, "bob"); v.Phase != multiplayer.Active || v.Seats != 4 {
+		if v := r.join(id, "bob"); v.Phase != multiplayer.PhaseActive || v.Seats != 4 {
 			t.Fatalf("%+v", v)
 		}
 		r.join(id, "cid")
@@ -250,7 +250,7 @@ func TestTable(t *testing.T) {
 		r.join(id, "ada")
 		v, err := r.Close(ctx, id, "ada")
 		r.ok(err)
-		if v.Phase != multiplayer.Resolved || len(v.Players) != 4 {
+		if v.Phase != multiplayer.PhaseResolved || len(v.Players) != 4 {
 			t.Errorf("%+v", v)
 		}
 		for _, user := range []string{"ada", "cid", "dan", "bob"} {
@@ -267,7 +267,7 @@ func TestTable(t *testing.T) {
 		r.join(id, "bob")
 		r.ok(r.Leave(ctx, id, "ada"))
 		r.ok(r.Leave(ctx, id, "bob"))
-		if result, err := r.Result(ctx, id, "bob"); err != nil || result.Phase != multiplayer.Resolved {
+		if result, err := r.Result(ctx, id, "bob"); err != nil || result.Phase != multiplayer.PhaseResolved {
 			t.Errorf("the last player left: %+v %v", result, err)
 		}
 		r.replays(id)
@@ -277,7 +277,7 @@ func TestTable(t *testing.T) {
 		} {
 			id = r.create("table", "ada").ID
 			r.ok(end(id))
-			if result, err := r.Result(ctx, id, "ada"); err != nil || result.Phase != multiplayer.Abandoned {
+			if result, err := r.Result(ctx, id, "ada"); err != nil || result.Phase != multiplayer.PhaseAbandoned {
 				t.Errorf("it never began: %+v %v", result, err)
 			}
 			r.replays(id)
@@ -338,7 +338,7 @@ func TestStart(t *testing.T) {
 		r.ok(err)
 		again, err := r.Start(ctx, start)
 		r.ok(err)
-		if diff := cmp.Diff(first, again); diff != "" || first.Phase != multiplayer.Active {
+		if diff := cmp.Diff(first, again); diff != "" || first.Phase != multiplayer.PhaseActive {
 			t.Errorf("%+v\n%s", first, diff)
 		}
 		r.balance("ada", 100, 10)
@@ -367,12 +367,12 @@ func TestStart(t *testing.T) {
 		r.refuses(multiplayer.ErrSessionNotFound, errorOf(r.View(ctx, "room-1", "ada")))
 		r.balance("bob", 100, 10)
 		r.ok(errorOf(r.Start(ctx, room)))
-		if free, phase, err := r.Seats(ctx, "room-1"); free != 1 || phase != multiplayer.Open || err != nil {
+		if free, phase, err := r.Seats(ctx, "room-1"); free != 1 || phase != multiplayer.PhaseOpen || err != nil {
 			t.Errorf("%d %s %v", free, phase, err)
 		}
 		r.ok(r.db.InTx(ctx, func(ctx context.Context) error {
 			v, err := r.Join(ctx, "room-1", "bob")
-			if err == nil && (v.Phase != multiplayer.Active || v.You != "bob") {
+			if err == nil && (v.Phase != multiplayer.PhaseActive || v.You != "bob") {
 				t.Errorf("%+v", v)
 			}
 			if _, err := r.Join(ctx, "room-1", "cid"); !errors.Is(err, multiplayer.ErrSessionFull) { // leaves the transaction usable
@@ -433,7 +433,7 @@ func TestStoredStateIsChecked(t *testing.T) {
 			r.ok(err)
 			r.clock.Advance(time.Minute)
 			other.runJobs()
-			if result, err := other.Result(t.Context(), id, "bob"); err != nil || result.Phase != multiplayer.Abandoned {
+			if result, err := other.Result(t.Context(), id, "bob"); err != nil || result.Phase != multiplayer.PhaseAbandoned {
 				t.Errorf("%+v %v", result, err)
 			}
 			r.balance("cid", 100, 0)

@@ -123,12 +123,12 @@ func TestPatchIsSmall(t *testing.T) {
 // is that of the session for good.
 func TestChangesOfAView(t *testing.T) {
 	before := View{
-		ID: "s", Game: "g", Kind: "k", Mode: Table, Seats: 4, You: "ada", Phase: Active, Version: 3,
+		ID: "s", Game: "g", Kind: "k", Mode: ModeTable, Seats: 4, You: "ada", Phase: PhaseActive, Version: 3,
 		Players: []string{"ada", "bob"}, Fairness: Fairness{Algorithm: Algorithm, SeedHash: "h", Cursor: 4}, State: json.RawMessage(`{"a":1}`),
 	}
 	seed, ended := "00", capability.Millis(1)
 	after := before
-	after.Phase, after.Version, after.Players, after.TurnDeadline = Resolved, 9, []string{"bob", "eve"}, &ended
+	after.Phase, after.Version, after.Players, after.TurnDeadline = PhaseResolved, 9, []string{"bob", "eve"}, &ended
 	after.Fairness.Cursor, after.Fairness.Seed = 7, &seed
 	after.State, after.Result = json.RawMessage(`{"a":2,"b":[]}`), &Result{SessionID: "s", EndedAt: ended}
 	constant := []string{"ID", "Game", "Kind", "Mode", "Seats", "You"}

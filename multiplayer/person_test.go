@@ -58,16 +58,16 @@ func TestErase(t *testing.T) {
 		}
 		r.balance("ada", 100, 0)
 		r.balance("bob", 100, 5)
-		if v := r.view(table, "bob"); v.Phase != multiplayer.Active || len(v.Players) != 2 {
+		if v := r.view(table, "bob"); v.Phase != multiplayer.PhaseActive || len(v.Players) != 2 {
 			t.Errorf("the table: %+v", v)
 		}
-		if v := r.view(others, "bob"); v.Phase != multiplayer.Open {
+		if v := r.view(others, "bob"); v.Phase != multiplayer.PhaseOpen {
 			t.Errorf("a session of others: %+v", v)
 		}
 		for _, id := range []string{over, match, waiting} {
 			r.refuses(multiplayer.ErrSessionNotFound, errorOf(r.View(ctx, id, "bob")))
 		}
-		if result, err := r.Result(ctx, over, "bob"); err != nil || result.Phase != multiplayer.Resolved {
+		if result, err := r.Result(ctx, over, "bob"); err != nil || result.Phase != multiplayer.PhaseResolved {
 			t.Errorf("%+v %v", result, err)
 		}
 		if kinds, _ := r.exported("ada"); len(kinds) != 0 {

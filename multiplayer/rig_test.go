@@ -180,7 +180,7 @@ func trickConfig() multiplayer.Config {
 			{Key: "duel", Kind: "tricks", Rules: trickRules{Cards: 3}},
 			{Key: "staked", Kind: "tricks", Rules: trickRules{Stake: 10, Cards: 2}, TurnTimeout: 30 * time.Second,
 				Leaderboard: &multiplayer.Scoring{Board: "wins", Points: multiplayer.Points{Win: 3, Draw: 1, Loss: 0}}},
-			{Key: "table", Kind: "tricks", Mode: multiplayer.Table, Players: 4, Rules: trickRules{Stake: 5, Cards: 50}},
+			{Key: "table", Kind: "tricks", Mode: multiplayer.ModeTable, Players: 4, Rules: trickRules{Stake: 5, Cards: 50}},
 		},
 	}
 }
@@ -243,7 +243,7 @@ func (r *rig) build(cfg multiplayer.Config) error {
 	var errs [4]error
 	r.ledger, errs[0] = ledger.New(host, ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}, ledger.Peers{})
 	r.boards, errs[1] = leaderboard.New(host, leaderboard.Config{Boards: []leaderboard.Board{
-		{Key: "wins", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum}}}, leaderboard.Peers{})
+		{Key: "wins", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum}}}, leaderboard.Peers{})
 	r.rating, errs[2] = rating.New(host, rating.Config{Games: []rating.Game{{Key: "staked", Algorithm: "elo", XP: &rating.XP{Win: 10}}}}, rating.Peers{})
 	r.Multiplayer, errs[3] = multiplayer.New(host, cfg, multiplayer.Peers{Ledger: r.ledger, Leaderboard: r.boards, Rating: r.rating})
 	if err := errors.Join(errs[:]...); err != nil {

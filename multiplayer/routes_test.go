@@ -46,7 +46,7 @@ func composed(t *testing.T) *kittest.Kit {
 	return kittest.New(t, kit.WithAuth(auth.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "wins", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum}}}),
+			{Key: "wins", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum}}}),
 		kit.WithMultiplayer(trickConfig()))
 }
 
@@ -98,7 +98,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 	var result multiplayer.Result
 	bob.Get(session+"/result").Want(200, "").JSON(&result)
-	if v.Phase != multiplayer.Resolved || result.Fairness.Seed == nil || len(result.Ranks) != 2 || v.Result == nil {
+	if v.Phase != multiplayer.PhaseResolved || result.Fairness.Seed == nil || len(result.Ranks) != 2 || v.Result == nil {
 		t.Errorf("%+v\n%+v", v, result)
 	}
 	ada.Post(action, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
@@ -107,7 +107,7 @@ func TestOverHTTP(t *testing.T) {
 	table := "/multiplayer/sessions/" + v.ID
 	eve.Post(table+"/join", "").Want(409, "ledger/insufficient_funds")
 	ada.Post(table+"/close", "").Want(200, "").JSON(&v)
-	if v.Phase != multiplayer.Abandoned {
+	if v.Phase != multiplayer.PhaseAbandoned {
 		t.Errorf("%+v", v)
 	}
 	once := ada.With("Idempotency-Key", "one-table")
@@ -129,7 +129,7 @@ func TestWithoutLedger(t *testing.T) {
 	k.User("ada").Post("/multiplayer/games/staked", "{}").Want(201, "").JSON(&v)
 	k.User("bob").Post("/multiplayer/sessions/"+v.ID+"/join", "").Want(500, "kit/internal")
 	k.User("ada").Get("/multiplayer/sessions/"+v.ID).Want(200, "").JSON(&v)
-	if v.Phase != multiplayer.Open {
+	if v.Phase != multiplayer.PhaseOpen {
 		t.Errorf("%+v", v)
 	}
 }

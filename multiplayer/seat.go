@@ -103,7 +103,7 @@ func (m *Multiplayer) ListRunning(ctx context.Context, userID string, page capab
 // summary is what everybody who is in a session may know of it.
 func (s *session) summary() Session {
 	out := Session{ID: s.id, Game: s.game.Key, Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players}
-	if s.phase == Active && s.deadline != 0 {
+	if s.phase == PhaseActive && s.deadline != 0 {
 		deadline := capability.Millis(s.deadline)
 		out.TurnDeadline = &deadline
 	}

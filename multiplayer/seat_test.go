@@ -85,7 +85,7 @@ func TestListRunning(t *testing.T) {
 			r.ok(err)
 			for _, s := range items.Items {
 				got = append(got, s.ID+" "+string(s.Phase))
-				if (s.TurnDeadline != nil) != (s.Phase == multiplayer.Active) {
+				if (s.TurnDeadline != nil) != (s.Phase == multiplayer.PhaseActive) {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -143,7 +143,7 @@ func TestComingAndGoingPutsNoTurnOff(t *testing.T) {
 		r.join(id, "cid")
 		r.clock.Advance(time.Second)
 		r.runJobs()
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Abandoned {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v", v)
 		}
 		r.replays(id)
@@ -200,7 +200,7 @@ func TestTimeoutIsTheModels(t *testing.T) {
 		for range 2 { // first ada is late, then bob
 			r.clock.Advance(30 * time.Second)
 			r.runJobs()
-			if v := r.view(id, "ada"); v.Phase != multiplayer.Active || !v.TurnDeadline.Equal(r.clock.Now().Add(30*time.Second)) {
+			if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseActive || !v.TurnDeadline.Equal(r.clock.Now().Add(30*time.Second)) {
 				t.Fatalf("%+v, want a game that goes on with the full time", v)
 			}
 		}
@@ -208,7 +208,7 @@ func TestTimeoutIsTheModels(t *testing.T) {
 		r.runJobs()
 		result, err := r.Result(t.Context(), id, "ada")
 		r.ok(err)
-		if diff := cmp.Diff(map[string]int{"ada": 2, "bob": 1}, result.Ranks); diff != "" || result.Phase != multiplayer.Resolved {
+		if diff := cmp.Diff(map[string]int{"ada": 2, "bob": 1}, result.Ranks); diff != "" || result.Phase != multiplayer.PhaseResolved {
 			t.Error(result.Phase, diff)
 		}
 		r.replays(id)
@@ -218,7 +218,7 @@ func TestTimeoutIsTheModels(t *testing.T) {
 		r.ok(errorOf(r.play(id, "ada", "fail")))
 		r.clock.Advance(30 * time.Second)
 		r.runJobs()
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Abandoned {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v", v)
 		}
 		r.replays(id)
@@ -242,7 +242,7 @@ func TestMatchEndedHook(t *testing.T) {
 		if err := r.Abandon(t.Context(), id); !errors.Is(err, refuse) {
 			t.Errorf("got %v, want what the hook said", err)
 		}
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Active || len(events) != 0 {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseActive || len(events) != 0 {
 			t.Errorf("%s, %d events after a refusal", v.Phase, len(events))
 		}
 		refuse = nil
@@ -269,7 +269,7 @@ func TestBrokenRatingDoesNotKeepAGame(t *testing.T) {
 		_, err := r.db.Exec(ctx, `UPDATE rating_player SET state = '{"broken":1}' WHERE user_id = 'ada'`)
 		r.ok(err)
 		id := start()
-		if v := r.finish(id, "ada", "bob"); v.Phase != multiplayer.Resolved || v.Result.Rating != nil {
+		if v := r.finish(id, "ada", "bob"); v.Phase != multiplayer.PhaseResolved || v.Result.Rating != nil {
 			t.Errorf("%s, rated %+v", v.Phase, v.Result.Rating)
 		}
 		var keys int

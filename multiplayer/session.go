@@ -101,10 +101,10 @@ func (s *session) advance(model Model, st step) (*session, []Effect, error) {
 		return nil, nil, &fault{kind: s.game.Kind, doing: string(st.kind), what: err.Error()}
 	}
 	switch {
-	case next.phase == Active && s.phase == Active && !st.kind.moves(): // who comes or goes puts nothing off
-	case next.phase == Active && next.game.TurnTimeout > 0:
+	case next.phase == PhaseActive && s.phase == PhaseActive && !st.kind.moves(): // who comes or goes puts nothing off
+	case next.phase == PhaseActive && next.game.TurnTimeout > 0:
 		next.deadline = next.updatedAt + next.game.TurnTimeout.Milliseconds()
-	case next.phase != Open:
+	case next.phase != PhaseOpen:
 		next.deadline = 0
 	}
 	return &next, t.effects, nil
@@ -144,11 +144,11 @@ func (t *transition) take(s *session, st step) error {
 	switch {
 	case st.expect != 0 && st.expect != s.version:
 		return ErrInvalidTransition.Saying("The session has changed.").With(Stale{Version: s.version})
-	case s.phase == Active && s.overdue(st.at):
+	case s.phase == PhaseActive && s.overdue(st.at):
 		return ErrInvalidTransition.Saying("The time for this turn is over.")
 	case st.kind == stepAct:
 		return t.act(s, st)
-	case s.game.Mode == Match:
+	case s.game.Mode == ModeMatch:
 		return ErrInvalidTransition.Saying("A match is played to its end.")
 	case st.kind == stepLeave:
 		return t.leave(st)
@@ -160,17 +160,17 @@ func (t *transition) take(s *session, st step) error {
 // expire has the model say what the end of the time means, if it can, and else
 // abandons the session. A model at fault does not keep a session from ending.
 func (t *transition) expire(s *session, st step) {
-	if st.kind == stepExpire && s.phase == Active && s.broken == nil && t.model.timeout && s.version < maxLog {
+	if st.kind == stepExpire && s.phase == PhaseActive && s.broken == nil && t.model.timeout && s.version < maxLog {
 		if t.play(stepExpire, Move{}) == nil {
 			return
 		}
 	}
 	t.effects = nil
-	t.end(Abandoned, &outcome{})
+	t.end(PhaseAbandoned, &outcome{})
 }
 
 func (t *transition) create(st step) error {
-	t.next.phase = Open
+	t.next.phase = PhaseOpen
 	t.next.createdAt = t.next.updatedAt
 	var o opening
 	if err := json.Unmarshal(st.data, &o); err != nil {
@@ -194,7 +194,7 @@ func (t *transition) join(s *session, st step) error {
 	}
 	t.next.players = append(t.next.players, st.actor)
 	t.next.left = without(t.next.left, st.actor)
-	if t.next.phase == Open {
+	if t.next.phase == PhaseOpen {
 		return t.beginIfReady()
 	}
 	return t.play(stepJoin, Move{UserID: st.actor})
@@ -204,19 +204,19 @@ func (t *transition) join(s *session, st step) error {
 // players as a table's model needs.
 func (t *transition) beginIfReady() error {
 	needed := t.next.game.Players
-	if t.next.game.Mode == Table {
+	if t.next.game.Mode == ModeTable {
 		needed = t.model.min
 	}
 	if len(t.next.players) < needed {
 		return nil
 	}
-	t.next.phase = Active
+	t.next.phase = PhaseActive
 	return t.play(stepBegin, Move{})
 }
 
 func (t *transition) act(s *session, st step) error {
 	switch {
-	case s.phase != Active:
+	case s.phase != PhaseActive:
 		return ErrInvalidTransition.Saying("The session waits for players.")
 	case s.version >= maxLog:
 		return errTooLong
@@ -228,9 +228,9 @@ func (t *transition) leave(st step) error {
 	t.next.players = without(t.next.players, st.actor)
 	t.next.left = append(t.next.left, st.actor)
 	t.next.left = t.next.left[max(0, len(t.next.left)-maxLeft):]
-	if t.next.phase == Open {
+	if t.next.phase == PhaseOpen {
 		if len(t.next.players) == 0 {
-			t.end(Abandoned, &outcome{})
+			t.end(PhaseAbandoned, &outcome{})
 		}
 		return nil
 	}
@@ -253,8 +253,8 @@ func (t *transition) close(st step) error {
 	if t.next.creator != st.actor {
 		return ErrInvalidTransition.Saying("Only the player who opened the table closes it.")
 	}
-	if t.next.phase == Open {
-		t.end(Abandoned, &outcome{})
+	if t.next.phase == PhaseOpen {
+		t.end(PhaseAbandoned, &outcome{})
 		return nil
 	}
 	return t.play(stepClose, Move{UserID: st.actor})
@@ -269,7 +269,7 @@ func (t *transition) play(kind stepKind, m Move) error {
 	t.next.state, t.next.cursor = out.state, out.cursor
 	t.effects = append(t.effects, out.effects...)
 	if out.outcome != nil {
-		t.end(Resolved, out.outcome)
+		t.end(PhaseResolved, out.outcome)
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func (s *session) view(model Model, userID string) (View, error) {
 		Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players, You: userID,
 		Fairness: s.fairness(), Result: s.result,
 	}
-	if s.phase == Active && s.deadline != 0 {
+	if s.phase == PhaseActive && s.deadline != 0 {
 		deadline := capability.Millis(s.deadline)
 		v.TurnDeadline = &deadline
 	}

@@ -40,7 +40,7 @@ func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effe
 		}
 	}
 	for _, e := range effects {
-		if e.Kind == HoldEffect {
+		if e.Kind == EffectHold {
 			holds = append(holds, e)
 		}
 	}
@@ -103,7 +103,7 @@ func lockOrder(effects, holds []Effect) []Effect {
 	}
 	ordered := slices.Clone(effects)
 	for rest := ordered; len(rest) > 0; {
-		n := slices.IndexFunc(rest, func(e Effect) bool { return e.Kind == TransferEffect })
+		n := slices.IndexFunc(rest, func(e Effect) bool { return e.Kind == EffectTransfer })
 		if n < 0 {
 			n = len(rest)
 		}
@@ -121,7 +121,7 @@ func (m *Multiplayer) claim(ctx context.Context, s *session, e Effect) (bool, er
 	if err != nil || claimed {
 		return claimed, err
 	}
-	if e.Kind == HoldEffect {
+	if e.Kind == EffectHold {
 		open, err := m.store.openHolds(ctx, s.id)
 		if err != nil {
 			return false, err
@@ -140,20 +140,20 @@ func (m *Multiplayer) perform(ctx context.Context, e Effect) (err error) {
 	l := m.peers.Ledger
 	entry := ledger.Entry{UserID: e.UserID, Currency: e.Currency, Amount: e.Amount, Ref: e.Ref, Memo: e.Memo}
 	switch e.Kind {
-	case HoldEffect:
+	case EffectHold:
 		_, err = l.Hold(ctx, entry)
-	case CaptureEffect:
+	case EffectCapture:
 		if e.Amount == 0 && !e.All {
 			return ledger.ErrInvalidAmount
 		}
 		_, err = l.Capture(ctx, e.Ref, ledger.CaptureOptions{Amount: e.Amount, Memo: e.Memo})
-	case ReleaseEffect:
+	case EffectRelease:
 		_, err = l.Release(ctx, e.Ref)
-	case CreditEffect:
+	case EffectCredit:
 		_, err = l.Credit(ctx, entry)
-	case DebitEffect:
+	case EffectDebit:
 		_, err = l.Debit(ctx, entry)
-	case TransferEffect:
+	case EffectTransfer:
 		_, err = l.Transfer(ctx, ledger.TransferEntry{
 			From: e.UserID, To: e.To, Currency: e.Currency, Amount: e.Amount, Ref: e.Ref, Memo: e.Memo})
 	}
@@ -184,7 +184,7 @@ func uncovered(e Effect, actor string, err error) error {
 // transaction: the players are rated and get their points, the result is kept.
 func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error) {
 	result := *s.result
-	if places := result.places(); s.phase == Resolved && len(places) > 0 {
+	if places := result.places(); s.phase == PhaseResolved && len(places) > 0 {
 		changes, err := m.rate(ctx, s, &result)
 		if err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error)
 	if err := m.store.finish(ctx, s, &result); err != nil {
 		return nil, err
 	}
-	ended := hooks.MatchEnded{SessionID: s.id, Game: s.game.Key, Ranks: map[string]int{}, Abandoned: s.phase == Abandoned}
+	ended := hooks.MatchEnded{SessionID: s.id, Game: s.game.Key, Ranks: map[string]int{}, Abandoned: s.phase == PhaseAbandoned}
 	for _, p := range result.places() {
 		ended.Ranks[p.userID] = p.place
 	}

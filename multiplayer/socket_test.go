@@ -54,7 +54,7 @@ func TestSocketStory(t *testing.T) {
 	bob.say(`{"type":"action","id":"b","expect":5,"data":{"add":5}}`)
 	for _, c := range []*wsClient{ada, bob} {
 		f := c.until(func(f wsFrame) bool { return f.Type == "closed" })
-		if f.Phase != multiplayer.Resolved || f.Result == nil || f.Result.Fairness.Seed == nil || c.version != 6 {
+		if f.Phase != multiplayer.PhaseResolved || f.Result == nil || f.Result.Fairness.Seed == nil || c.version != 6 {
 			t.Errorf("%+v at %d", f, c.version)
 		}
 		n.same(c, id)
@@ -196,7 +196,7 @@ func TestSocketsOfTwoNodes(t *testing.T) {
 		one.same(ada, id)
 	}
 	bob.say(`{"type":"action","id":"b","data":{"add":2}}`)
-	if f := ada.until(func(f wsFrame) bool { return f.Type == "closed" }); f.Phase != multiplayer.Resolved {
+	if f := ada.until(func(f wsFrame) bool { return f.Type == "closed" }); f.Phase != multiplayer.PhaseResolved {
 		t.Errorf("%+v", f)
 	}
 }

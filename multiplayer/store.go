@@ -195,7 +195,7 @@ func (s store) claim(ctx context.Context, id string, e Effect, version int64) (c
 // there was a word for it.
 func readEffect(data string) (e Effect, err error) {
 	err = json.Unmarshal([]byte(data), &e)
-	e.All = e.All || e.Kind == CaptureEffect && e.Amount == 0
+	e.All = e.All || e.Kind == EffectCapture && e.Amount == 0
 	return e, err
 }
 

@@ -12,14 +12,14 @@ type Phase string
 
 // The phases. The last two are terminal.
 const (
-	Open      Phase = "open"      // waits for players
-	Active    Phase = "active"    // is played
-	Resolved  Phase = "resolved"  // came to its end
-	Abandoned Phase = "abandoned" // its deadline passed, or it was closed before it began
+	PhaseOpen      Phase = "open"      // waits for players
+	PhaseActive    Phase = "active"    // is played
+	PhaseResolved  Phase = "resolved"  // came to its end
+	PhaseAbandoned Phase = "abandoned" // its deadline passed, or it was closed before it began
 )
 
 // Terminal reports whether nothing changes any more.
-func (p Phase) Terminal() bool { return p == Resolved || p == Abandoned }
+func (p Phase) Terminal() bool { return p == PhaseResolved || p == PhaseAbandoned }
 
 // View is a session as one of its players sees it.
 type View struct {
@@ -141,5 +141,5 @@ type Session struct {
 
 // Choices lists the values, for documents.
 func (Phase) Choices() []string {
-	return []string{string(Open), string(Active), string(Resolved), string(Abandoned)}
+	return []string{string(PhaseOpen), string(PhaseActive), string(PhaseResolved), string(PhaseAbandoned)}
 }

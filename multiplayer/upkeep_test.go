@@ -28,7 +28,7 @@ func TestDeadline(t *testing.T) {
 		}
 		r.clock.Advance(20 * time.Second) // the first alarm is due, the turn is not
 		r.runJobs()
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Active {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseActive {
 			t.Fatalf("%+v", v)
 		}
 		r.clock.Advance(10 * time.Second) // to the instant
@@ -36,7 +36,7 @@ func TestDeadline(t *testing.T) {
 		r.refuses(multiplayer.ErrInvalidTransition, err)
 		r.runJobs()
 		v := r.view(id, "bob")
-		if v.Phase != multiplayer.Abandoned || v.Fairness.Seed == nil || v.Result.Ranks != nil {
+		if v.Phase != multiplayer.PhaseAbandoned || v.Fairness.Seed == nil || v.Result.Ranks != nil {
 			t.Fatalf("%+v", v)
 		}
 		r.balance("ada", 100, 0)
@@ -47,7 +47,7 @@ func TestDeadline(t *testing.T) {
 		if v := r.view(id, "bob"); v.Version != version {
 			t.Errorf("something happened after the end: %+v", v)
 		}
-		if result, err := r.Result(t.Context(), id, "ada"); err != nil || result.Phase != multiplayer.Abandoned {
+		if result, err := r.Result(t.Context(), id, "ada"); err != nil || result.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v %v", result, err)
 		}
 		r.replays(id)
@@ -73,7 +73,7 @@ func TestNothingPutsOffADeadline(t *testing.T) {
 	r.join(id, "bob") // who has a seat keeps it
 	r.runJobs()
 	for _, id := range []string{open, id} {
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Abandoned {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -87,23 +87,23 @@ func TestNobodyComes(t *testing.T) {
 		r.join(patient, "ada")
 		r.clock.Advance(24*time.Hour - time.Second)
 		r.runJobs()
-		if v := r.view(waiting, "ada"); v.Phase != multiplayer.Open {
+		if v := r.view(waiting, "ada"); v.Phase != multiplayer.PhaseOpen {
 			t.Errorf("%+v", v)
 		}
 		r.clock.Advance(time.Second)
 		r.runJobs()
-		if v := r.view(waiting, "ada"); v.Phase != multiplayer.Abandoned {
+		if v := r.view(waiting, "ada"); v.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v", v)
 		}
 		r.clock.Advance(24 * time.Hour)
 		r.runJobs()
-		if v := r.view(patient, "ada"); v.Phase != multiplayer.Active {
+		if v := r.view(patient, "ada"); v.Phase != multiplayer.PhaseActive {
 			t.Errorf("%+v", v)
 		}
 		for range 2 {
 			r.ok(r.Abandon(t.Context(), patient))
 		}
-		if v := r.view(patient, "ada"); v.Phase != multiplayer.Abandoned || v.Version != 3 {
+		if v := r.view(patient, "ada"); v.Phase != multiplayer.PhaseAbandoned || v.Version != 3 {
 			t.Errorf("%+v", v)
 		}
 		r.replays(patient)
@@ -121,7 +121,7 @@ func TestLostAlarm(t *testing.T) {
 		r.ok(err)
 		r.clock.Advance(2 * time.Hour)
 		r.runJobs()
-		if v := r.view(id, "ada"); v.Phase != multiplayer.Abandoned {
+		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseAbandoned {
 			t.Errorf("%+v", v)
 		}
 		r.balance("ada", 100, 0)
@@ -180,7 +180,7 @@ func TestRetention(t *testing.T) {
 		r.clock.Advance(25 * time.Hour)
 		r.runJobs()
 		r.refuses(multiplayer.ErrSessionNotFound, errorOf(r.View(t.Context(), id, "ada")))
-		if result, err := r.Result(t.Context(), id, "ada"); err != nil || result.Phase != multiplayer.Resolved {
+		if result, err := r.Result(t.Context(), id, "ada"); err != nil || result.Phase != multiplayer.PhaseResolved {
 			t.Errorf("%+v %v", result, err)
 		}
 		r.view(live, "ada")

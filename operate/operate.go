@@ -84,7 +84,7 @@ func Run(ctx context.Context, k *kit.Kit, o Options, args []string) error {
 	if !known {
 		return ErrUsage
 	}
-	c := &call{ctx: audit.As(ctx, audit.Actor{Kind: audit.Operator, ID: o.As}), k: k, out: o.Out}
+	c := &call{ctx: audit.As(ctx, audit.Actor{Kind: audit.ActorOperator, ID: o.As}), k: k, out: o.Out}
 	flags := flag.NewFlagSet("operate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.memo, "memo", "", "")

@@ -78,7 +78,7 @@ func TestCommands(t *testing.T) {
 		failing = false
 		want(`"retried": 1`, "jobs", "retry", id)
 		k.RunJobs()
-		if job, _, err := k.Jobs().Job(t.Context(), id); err != nil || job.State != jobs.Completed {
+		if job, _, err := k.Jobs().Job(t.Context(), id); err != nil || job.State != jobs.StateCompleted {
 			t.Errorf("the job that was retried is %s, %v", job.State, err)
 		}
 		refused("is done", "jobs", "retry", id)
@@ -94,13 +94,13 @@ func TestCommands(t *testing.T) {
 		refused("the commands are", "ledger", "credit", "ada")
 		refused("the commands are", "jobs", "list", "-all")
 
-		items, err := k.Audit().Events(t.Context(), audit.Filter{}, capability.NewPage(100, ""))
+		items, err := k.Audit().ListEvents(t.Context(), audit.Filter{}, capability.NewPage(100, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen := make(map[string]bool)
 		for _, e := range items.Items {
-			if e.Actor == (audit.Actor{Kind: audit.Operator, ID: "grace"}) {
+			if e.Actor == (audit.Actor{Kind: audit.ActorOperator, ID: "grace"}) {
 				seen[e.Action] = true
 			}
 		}

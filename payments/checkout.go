@@ -308,7 +308,7 @@ func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscri
 }
 
 // Subscriptions lists renewing purchases with what they pay, newest first.
-func (p *Payments) Subscriptions(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Subscription], error) {
+func (p *Payments) ListSubscriptions(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Subscription], error) {
 	f.Kind = KindSubscription
 	rows, now, err := p.rows(ctx, f, page)
 	if err != nil {
@@ -465,7 +465,7 @@ func (p *Payments) discountRequest(rail *rail, d DiscountTerms) (DiscountRequest
 }
 
 // Discounts lists the discounts made here, newest first; a rail narrows it.
-func (p *Payments) Discounts(ctx context.Context, rail RailID, page capability.Page) (capability.Items[Discount], error) {
+func (p *Payments) ListDiscounts(ctx context.Context, rail RailID, page capability.Page) (capability.Items[Discount], error) {
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Discount]{}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"context"
+
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/capability/capabilitytest"

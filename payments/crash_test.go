@@ -223,7 +223,7 @@ func crashCheck(t *testing.T, k *kit.Kit, token string, acknowledged []string) {
 	if want := int64(crashPurchases * (crashCharges - 1) * 100); err != nil || balances[0].Balance != want {
 		t.Errorf("%v coins, %v, want %d: one credit a charge, one of them taken back", balances, err, want)
 	}
-	page, err := k.Payments().Purchases(t.Context(), payments.PurchaseFilter{}, capability.NewPage(100, ""))
+	page, err := k.Payments().ListPurchases(t.Context(), payments.PurchaseFilter{}, capability.NewPage(100, ""))
 	if err != nil || len(page.Items) != crashPurchases {
 		t.Errorf("%d purchases, %v, want %d", len(page.Items), err, crashPurchases)
 	}

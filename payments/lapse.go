@@ -43,7 +43,7 @@ func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) error {
 
 // projectAgain projects a purchase without anything new from its rail.
 func (p *Payments) projectAgain(ctx context.Context, rail *rail, transactionID, job string) (*change, error) {
-	c := &change{rail: rail, actor: audit.Actor{Kind: audit.Job, ID: job}}
+	c := &change{rail: rail, actor: audit.Actor{Kind: audit.ActorJob, ID: job}}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		c.begin(At(p.host.DB.Now(ctx)))
 		if err := p.lockRow(ctx, c, transactionID); err != nil {

@@ -173,7 +173,7 @@ func (p *Payments) finishRun(ctx context.Context, run runRow, rails []RailRun) (
 		if err := p.store.finishRun(ctx, run); err != nil {
 			return err
 		}
-		return p.audit.Record(ctx, audit.Event{Action: "payments/reconcile_completed", Actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding},
+		return p.audit.Record(ctx, audit.Event{Action: "payments/reconcile_completed", Actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding},
 			Subject: audit.Target{Type: "reconcile_run", ID: run.id}, Detail: map[string]any{"status": run.status, "checked": run.checked, "changed": run.changed, "failed": run.failed}})
 	})
 	return run.wire(), err
@@ -434,7 +434,7 @@ func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) e
 			return err
 		}
 		o := checked[0]
-		c := &change{rail: r.rail, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
+		c := &change{rail: r.rail, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
 		if err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, []Observation{o}) }); err != nil {
 			return err
 		}
@@ -473,7 +473,7 @@ func (w *walk) unchecked(ctx context.Context, r *railWalk) error {
 // next run.
 func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 	observations, err := w.p.ask(ctx, r.rail, func(ctx context.Context, a Access) ([]Observation, error) { return r.rail.Fetch(ctx, a, row.ref()) })
-	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.Job, ID: ReconcileBinding}}
+	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
 	if err == nil {
 		err = w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, observations) })
 	}
@@ -499,7 +499,7 @@ func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 }
 
 // Runs lists the reconcile runs of the last ninety days, newest first.
-func (p *Payments) Runs(ctx context.Context, page capability.Page) (capability.Items[Run], error) {
+func (p *Payments) ListRuns(ctx context.Context, page capability.Page) (capability.Items[Run], error) {
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Run]{}, err

@@ -202,7 +202,7 @@ func (p *Payments) adminPurchases(c *capability.Call, page capability.Page) (cap
 	if err != nil {
 		return capability.Items[Purchase]{}, err
 	}
-	return p.Purchases(c.Context(), f, page)
+	return p.ListPurchases(c.Context(), f, page)
 }
 
 func (p *Payments) adminSubscriptions(c *capability.Call, page capability.Page) (capability.Items[Subscription], error) {
@@ -210,7 +210,7 @@ func (p *Payments) adminSubscriptions(c *capability.Call, page capability.Page) 
 	if err != nil {
 		return capability.Items[Subscription]{}, err
 	}
-	return p.Subscriptions(c.Context(), f, page)
+	return p.ListSubscriptions(c.Context(), f, page)
 }
 
 func (p *Payments) adminEntitlements(c *capability.Call, page capability.Page) (capability.Items[Entitlements], error) {
@@ -222,14 +222,14 @@ func (p *Payments) adminEntitlementsOf(c *capability.Call, _ capability.None) (E
 }
 
 func (p *Payments) adminRuns(c *capability.Call, page capability.Page) (capability.Items[Run], error) {
-	return p.Runs(c.Context(), page)
+	return p.ListRuns(c.Context(), page)
 }
 
 func (p *Payments) adminDiscounts(c *capability.Call, page capability.Page) (capability.Items[Discount], error) {
 	if err := capability.CheckText("rail", c.Query("rail"), 0, capability.MaxUserID); err != nil {
 		return capability.Items[Discount]{}, err
 	}
-	return p.Discounts(c.Context(), RailID(c.Query("rail")), page)
+	return p.ListDiscounts(c.Context(), RailID(c.Query("rail")), page)
 }
 
 type discountBody struct {

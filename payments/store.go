@@ -70,7 +70,7 @@ func scanRow(s database.Scanner) (*row, error) {
 func (s store) lock(ctx context.Context, rail RailID, transactionID string, environment StoreEnvironment) (*row, error) {
 	for range 2 {
 		r, ok, err := database.Get(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
-			WHERE rail = $1 AND transaction_id = $2 /*pg FOR UPDATE */`, string(rail), transactionID)
+			WHERE rail = $1 AND transaction_id = $2 `+database.ForUpdate, string(rail), transactionID)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +194,7 @@ func (s store) granting(ctx context.Context, subject Subject) ([]*row, error) {
 // siblings lists the purchases of one product by one subject, without charges.
 func (s store) siblings(ctx context.Context, subject Subject, productKey string) ([]*row, error) {
 	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
-		WHERE subject_type = $1 AND subject_id = $2 AND product_key = $3 ORDER BY id LIMIT 1000 /*pg FOR UPDATE */`,
+		WHERE subject_type = $1 AND subject_id = $2 AND product_key = $3 ORDER BY id LIMIT 1000 `+database.ForUpdate,
 		string(subject.Type), subject.ID, productKey)
 }
 

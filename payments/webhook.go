@@ -125,7 +125,7 @@ func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget t
 	if len(observations) == 0 {
 		done.outcome = OutcomeIgnored
 	}
-	change := &change{rail: rail, actor: audit.Actor{Kind: audit.Webhook, ID: string(rail.ID)}}
+	change := &change{rail: rail, actor: audit.Actor{Kind: audit.ActorWebhook, ID: string(rail.ID)}}
 	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := p.store.record(ctx, done); err != nil || len(observations) == 0 {
 			return err
@@ -161,8 +161,8 @@ func (p *Payments) refuse(ctx context.Context, rail *rail, d Delivery, refusal *
 		if err := p.store.record(ctx, delivered{rail: rail.ID, Delivery: d, outcome: OutcomeRefused, code: refusal.Code}); err != nil {
 			return err
 		}
-		return p.audit.Record(ctx, audit.Event{Action: "payments/webhook_refused", Outcome: audit.Refused, Code: refusal.Code,
-			Actor: audit.Actor{Kind: audit.Webhook, ID: string(rail.ID)}, Detail: map[string]any{"rail": rail.ID, "delivery": shorten(d.ID)}})
+		return p.audit.Record(ctx, audit.Event{Action: "payments/webhook_refused", Outcome: audit.OutcomeRefused, Code: refusal.Code,
+			Actor: audit.Actor{Kind: audit.ActorWebhook, ID: string(rail.ID)}, Detail: map[string]any{"rail": rail.ID, "delivery": shorten(d.ID)}})
 	})
 	return Received{true, OutcomeRefused, refusal.Code}, err
 }

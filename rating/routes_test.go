@@ -153,7 +153,7 @@ func TestAudited(t *testing.T) {
 		if _, err := r.Record(context.Background(), "chess", rating.Outcome{Ranks: ranks{"ada": 1, "bob": 2}}); err != nil {
 			t.Fatal(err)
 		}
-		events, err := k.Audit().Events(context.Background(), audit.Filter{Action: "rating/outcome_recorded"}, capability.NewPage(0, ""))
+		events, err := k.Audit().ListEvents(context.Background(), audit.Filter{Action: "rating/outcome_recorded"}, capability.NewPage(0, ""))
 		if err != nil || len(events.Items) != 1 {
 			t.Fatalf("%d events, %v", len(events.Items), err)
 		}

@@ -72,7 +72,7 @@ func TestCheckRefusesWhatARotatorMakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.runJobs()
-		if r := n.rotations(wrong.Name)[0]; r.Status != secrets.Failed || r.Code != "secrets/invalid_value" {
+		if r := n.rotations(wrong.Name)[0]; r.Status != secrets.StatusFailed || r.Code != "secrets/invalid_value" {
 			t.Errorf("%+v, want failed with secrets/invalid_value", r)
 		}
 	})
@@ -95,7 +95,7 @@ func TestCheckRefusesReadsOfReadOnlyProviders(t *testing.T) {
 	if _, err := h.Get(context.Background()); !errors.Is(err, secrets.ErrInvalidValue) {
 		t.Errorf("%v, want secrets/invalid_value", err)
 	}
-	page, err := n.Status(context.Background(), capability.NewPage(0, ""))
+	page, err := n.ListSecrets(context.Background(), capability.NewPage(0, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (s *Secrets) rotateManually(ctx context.Context, secret Secret, by string, 
 func (s *Secrets) open(ctx context.Context, secret Secret, by string, from int64, change Blocks, wait time.Duration) (r Rotation, err error) {
 	err = s.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := s.host.DB.Now(ctx)
-		r = Rotation{ID: id.New(now), Name: secret.Name, StartedBy: by, Status: Started,
+		r = Rotation{ID: id.New(now), Name: secret.Name, StartedBy: by, Status: StatusStarted,
 			FromVersion: from, StartedAt: capability.Millis(now.UnixMilli()), step: stepCreate, steppedAt: now}
 		opened, err := s.store.open(ctx, r)
 		if err != nil {
@@ -152,10 +152,10 @@ func (s *Secrets) record(ctx context.Context, action string, r Rotation, code st
 	e := audit.Event{Action: action, Subject: audit.Target{Type: "secret", ID: r.Name},
 		Targets: []audit.Target{{Type: "rotation", ID: r.ID}}, Code: code, Detail: detail}
 	if code != "" {
-		e.Outcome = audit.Failed
+		e.Outcome = audit.OutcomeFailed
 	}
 	if capability.RequestInfoOf(ctx) == nil && r.StartedBy != "application" {
-		e.Actor = audit.Actor{Kind: audit.Job, ID: rotateBinding}
+		e.Actor = audit.Actor{Kind: audit.ActorJob, ID: rotateBinding}
 	}
 	return s.audit.Record(ctx, e)
 }
@@ -198,7 +198,7 @@ func (w waiting) Unwrap() error { return w.error }
 func (s *Secrets) proceed(ctx context.Context, rotation string) error {
 	for {
 		r, found, err := s.store.rotation(ctx, rotation)
-		if err != nil || !found || r.Status != Started {
+		if err != nil || !found || r.Status != StatusStarted {
 			return err
 		}
 		h, err := s.Handle(r.Name)
@@ -365,11 +365,11 @@ func (s *Secrets) advance(ctx context.Context, r Rotation, next string, toVersio
 
 func (s *Secrets) succeed(ctx context.Context, r Rotation, version int64) error {
 	r.ToVersion = version
-	return s.end(ctx, r, Succeeded, "")
+	return s.end(ctx, r, StatusSucceeded, "")
 }
 
 func (s *Secrets) fail(ctx context.Context, r Rotation, refusal error) error {
-	return s.end(ctx, r, Failed, cmp.Or(capability.AsError(refusal).Code, "kit/internal"))
+	return s.end(ctx, r, StatusFailed, cmp.Or(capability.AsError(refusal).Code, "kit/internal"))
 }
 
 // end closes a rotation, on the trail too, and drops what it had prepared.
@@ -478,7 +478,7 @@ func (s Secret) due(stored Stored, last []Rotation) time.Time {
 	if !stored.Payload.Empty() {
 		due = stored.CreatedAt.Add(s.Every)
 	}
-	if len(last) > 0 && last[0].Status == Failed {
+	if len(last) > 0 && last[0].Status == StatusFailed {
 		if retry := last[0].FinishedAt.Add(min(retryFailed, s.Every)); retry.After(due) {
 			due = retry
 		}
@@ -487,4 +487,6 @@ func (s Secret) due(stored Stored, last []Rotation) time.Time {
 }
 
 // Choices lists the values, for documents.
-func (Status) Choices() []string { return []string{string(Started), string(Succeeded), string(Failed)} }
+func (Status) Choices() []string {
+	return []string{string(StatusStarted), string(StatusSucceeded), string(StatusFailed)}
+}

@@ -23,7 +23,7 @@ func TestManualRotation(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
 		first := n.rotate(payments.Name, blocks("stripe", "secretKey", "s1", "webhookSecret", "w1"))
-		if first.Status != secrets.Succeeded || first.FromVersion != 0 || first.ToVersion != 1 {
+		if first.Status != secrets.StatusSucceeded || first.FromVersion != 0 || first.ToVersion != 1 {
 			t.Errorf("%+v", first)
 		}
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1")) // keeps stripe
@@ -43,7 +43,7 @@ func TestManualRotation(t *testing.T) {
 		if diff := cmp.Diff([]string{"succeeded 2 3 application", "succeeded 1 2 application", "succeeded 0 1 application"}, history); diff != "" {
 			t.Error(diff)
 		}
-		events, err := n.audit.Events(context.Background(), audit.Filter{Namespace: "secrets"}, capability.NewPage(50, ""))
+		events, err := n.audit.ListEvents(context.Background(), audit.Filter{Namespace: "secrets"}, capability.NewPage(50, ""))
 		if err != nil || len(events.Items) != 6 || events.Items[0].Action != "secrets/rotation_succeeded" ||
 			events.Items[5].Action != "secrets/rotation_started" || events.Items[5].Subject.ID != payments.Name {
 			t.Errorf("%v %v", events.Items, err)
@@ -131,11 +131,11 @@ func TestOneRotationAtATime(t *testing.T) {
 		last := int64(0)
 		for i := len(history) - 1; i >= 0; i-- {
 			switch r := history[i]; {
-			case r.Status == secrets.Started:
+			case r.Status == secrets.StatusStarted:
 				t.Errorf("left open: %+v", r)
-			case r.Status == secrets.Succeeded && r.ToVersion != last+1:
+			case r.Status == secrets.StatusSucceeded && r.ToVersion != last+1:
 				t.Errorf("version %d after %d", r.ToVersion, last)
-			case r.Status == secrets.Succeeded:
+			case r.Status == secrets.StatusSucceeded:
 				last = r.ToVersion
 			}
 		}
@@ -216,7 +216,7 @@ func TestAutomaticRotationResumes(t *testing.T) {
 			settle()
 			version++
 			last := n.rotations("database-password")[0]
-			if last.Status != secrets.Succeeded || last.ToVersion != version {
+			if last.Status != secrets.StatusSucceeded || last.ToVersion != version {
 				t.Fatalf("%s: %+v after %v", step, last, sys.calls)
 			}
 			password := n.field("database-password", "login", "password")
@@ -289,7 +289,7 @@ func TestRotationSurvivesLostWrites(t *testing.T) {
 					n.runJobs()
 				}
 				last := n.rotations("database-password")[0]
-				if last.Status != secrets.Succeeded || last.ToVersion != 1 || !sys.accepts[n.field("database-password", "login", "password")] {
+				if last.Status != secrets.StatusSucceeded || last.ToVersion != 1 || !sys.accepts[n.field("database-password", "login", "password")] {
 					t.Errorf("%+v", last)
 				}
 			})
@@ -298,12 +298,12 @@ func TestRotationSurvivesLostWrites(t *testing.T) {
 	t.Run("manual, promotion lost", func(t *testing.T) {
 		p := &crashing{Provider: secrets.NewMemory(time.Now), at: 2, after: true}
 		n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
-		if r := n.rotate(payments.Name, blocks("paddle", "apiKey", "p1")); r.Status != secrets.Started {
+		if r := n.rotate(payments.Name, blocks("paddle", "apiKey", "p1")); r.Status != secrets.StatusStarted {
 			t.Errorf("%+v", r)
 		}
 		n.advance(2 * time.Minute)
 		n.runJobs()
-		if r := n.rotations(payments.Name)[0]; r.Status != secrets.Succeeded || r.ToVersion != 1 {
+		if r := n.rotations(payments.Name)[0]; r.Status != secrets.StatusSucceeded || r.ToVersion != 1 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -313,7 +313,7 @@ func TestRotationSurvivesLostWrites(t *testing.T) {
 		if _, err := n.Rotate(context.Background(), payments.Name, blocks("paddle", "apiKey", "p1")); !errors.Is(err, capability.ErrUnavailable) {
 			t.Error(err)
 		}
-		if r := n.rotations(payments.Name)[0]; r.Status != secrets.Failed || r.Code != "kit/unavailable" {
+		if r := n.rotations(payments.Name)[0]; r.Status != secrets.StatusFailed || r.Code != "kit/unavailable" {
 			t.Errorf("%+v", r)
 		}
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
@@ -340,11 +340,11 @@ func TestScheduledRotation(t *testing.T) {
 	sys.fail, sys.failures = "test", 10
 	tick(5 * time.Hour)
 	r := n.rotations("database-password")
-	if len(r) < 2 || r[len(r)-2].Status != secrets.Failed || r[len(r)-2].Code != "secrets/step_failed" {
+	if len(r) < 2 || r[len(r)-2].Status != secrets.StatusFailed || r[len(r)-2].Code != "secrets/step_failed" {
 		t.Fatalf("%+v", r)
 	}
 	tick(5 * time.Hour) // tried again after a while
-	if r := n.rotations("database-password"); r[0].Status != secrets.Succeeded || r[0].ToVersion != 2 {
+	if r := n.rotations("database-password"); r[0].Status != secrets.StatusSucceeded || r[0].ToVersion != 2 {
 		t.Errorf("%+v", r)
 	}
 	if _, err := n.Rotate(context.Background(), "database-password", blocks("login", "password", "mine")); !errors.Is(err, capability.ErrInvalidRequest) {
@@ -364,7 +364,7 @@ func TestOrphanedRotationGoesOn(t *testing.T) {
 		n.advance(10 * time.Minute)
 		n.runJobs()
 	}
-	if r := n.rotations("database-password"); len(r) != 1 || r[0].Status != secrets.Succeeded {
+	if r := n.rotations("database-password"); len(r) != 1 || r[0].Status != secrets.StatusSucceeded {
 		t.Errorf("%+v", r)
 	}
 }

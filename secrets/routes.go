@@ -32,11 +32,11 @@ func (s *Secrets) routes() []capability.Route {
 }
 
 func (s *Secrets) getStatus(c *capability.Call, page capability.Page) (capability.Items[SecretStatus], error) {
-	return s.Status(c.Context(), page)
+	return s.ListSecrets(c.Context(), page)
 }
 
 func (s *Secrets) getRotations(c *capability.Call, page capability.Page) (capability.Items[Rotation], error) {
-	return s.Rotations(c.Context(), c.Param("name"), page)
+	return s.ListRotations(c.Context(), c.Param("name"), page)
 }
 
 // newVersion is the body of a rotation; empty where the secret makes its values

@@ -59,7 +59,7 @@ func TestCanaryOverHTTP(t *testing.T) {
 	path := "/secrets/admin/status/payments-provider-credentials/rotate"
 	var done secrets.Rotation
 	seen(rotate.Post(path, `{"blocks":{"paddle":{"apiKey":"`+canary+`"}}}`)).Want(202, "").JSON(&done)
-	if done.Status != secrets.Succeeded || done.ToVersion != 1 || done.StartedBy != "operator" {
+	if done.Status != secrets.StatusSucceeded || done.ToVersion != 1 || done.StartedBy != "operator" {
 		t.Errorf("%+v", done)
 	}
 	for body, want := range map[string]struct {
@@ -95,7 +95,7 @@ func TestCanaryOverHTTP(t *testing.T) {
 	}
 
 	var actions []string
-	page, err := k.Audit().Events(context.Background(), audit.Filter{Subject: audit.Target{Type: "secret", ID: payments.Name}}, capability.NewPage(50, ""))
+	page, err := k.Audit().ListEvents(context.Background(), audit.Filter{Subject: audit.Target{Type: "secret", ID: payments.Name}}, capability.NewPage(50, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

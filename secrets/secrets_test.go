@@ -146,7 +146,7 @@ func (n *node) handle(name string) *secrets.Handle {
 
 func (n *node) rotations(name string) []secrets.Rotation {
 	n.t.Helper()
-	page, err := n.Rotations(context.Background(), name, capability.NewPage(50, ""))
+	page, err := n.ListRotations(context.Background(), name, capability.NewPage(50, ""))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -347,11 +347,11 @@ func TestStatus(t *testing.T) {
 	sys := newTarget()
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{payments, bucket, sys.secret("database-password")}})
 	n.rotate(payments.Name, blocks("paddle", "apiKey", canary))
-	page, err := n.Status(context.Background(), capability.NewPage(2, ""))
+	page, err := n.ListSecrets(context.Background(), capability.NewPage(2, ""))
 	if err != nil || len(page.Items) != 2 || page.NextCursor == nil {
 		t.Fatalf("%+v %v", page, err)
 	}
-	rest, err := n.Status(context.Background(), capability.NewPage(2, *page.NextCursor))
+	rest, err := n.ListSecrets(context.Background(), capability.NewPage(2, *page.NextCursor))
 	if err != nil || len(rest.Items) != 1 || rest.NextCursor != nil {
 		t.Fatalf("%+v %v", rest, err)
 	}
@@ -366,7 +366,7 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(secrets.SecretStatus{}, "LastRotation")); diff != "" {
 		t.Error(diff)
 	}
-	if last := got[1].LastRotation; last == nil || last.Status != secrets.Succeeded {
+	if last := got[1].LastRotation; last == nil || last.Status != secrets.StatusSucceeded {
 		t.Errorf("%+v", last)
 	}
 	if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), canary) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Status lists the declared secrets by name.
-func (s *Secrets) Status(ctx context.Context, page capability.Page) (items capability.Items[SecretStatus], err error) {
+func (s *Secrets) ListSecrets(ctx context.Context, page capability.Page) (items capability.Items[SecretStatus], err error) {
 	var after string
 	if _, err := page.After(&after); err != nil {
 		return items, err
@@ -68,7 +68,7 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 
 // Rotations lists what happened to a secret, newest first. It refuses with
 // secrets/not_found.
-func (s *Secrets) Rotations(ctx context.Context, name string, page capability.Page) (items capability.Items[Rotation], err error) {
+func (s *Secrets) ListRotations(ctx context.Context, name string, page capability.Page) (items capability.Items[Rotation], err error) {
 	if _, err := s.Handle(name); err != nil {
 		return items, err
 	}

@@ -11,9 +11,9 @@ type Status string
 
 // The statuses of a rotation.
 const (
-	Started   Status = "started"
-	Succeeded Status = "succeeded"
-	Failed    Status = "failed"
+	StatusStarted   Status = "started"
+	StatusSucceeded Status = "succeeded"
+	StatusFailed    Status = "failed"
 )
 
 // Rotation is one entry of a secret's history. It never holds a value.

@@ -48,7 +48,7 @@ func (s store) lockUsage(ctx context.Context, owner string) error {
 		return err
 	}
 	var used int64
-	return s.db.QueryRow(ctx, `SELECT used FROM storage_usage WHERE owner_id = $1 /*pg FOR UPDATE */`, owner).Scan(&used)
+	return s.db.QueryRow(ctx, `SELECT used FROM storage_usage WHERE owner_id = $1 `+database.ForUpdate, owner).Scan(&used)
 }
 
 // reserve takes space, or returns false when there is not enough of it.
@@ -103,7 +103,7 @@ func (s store) object(ctx context.Context, namespace, id string) (Object, bool, 
 }
 
 func (s store) lockObject(ctx context.Context, namespace, id string) (Object, bool, error) {
-	return database.Get(ctx, s.db, scanObject, selectObject+` /*pg FOR UPDATE */`, id, namespace)
+	return database.Get(ctx, s.db, scanObject, selectObject+` `+database.ForUpdate, id, namespace)
 }
 
 var selectObjects = `SELECT ` + columns + ` FROM storage_object WHERE id ` + database.InList(1) + ` AND namespace = $2 ORDER BY id`
@@ -246,7 +246,7 @@ func (s store) remove(ctx context.Context, id string) error {
 // lapsed lists uploads of an owner that are over, pending or aborted.
 func (s store) lapsed(ctx context.Context, owner string, now int64, limit int) ([]Object, error) {
 	return database.All(ctx, s.db, scanObject, `SELECT `+columns+` FROM storage_object
-		WHERE owner_id = $1 AND state <> 'ready' AND expires_at <= $2 ORDER BY expires_at LIMIT $3 /*pg FOR UPDATE */`, owner, now, limit)
+		WHERE owner_id = $1 AND state <> 'ready' AND expires_at <= $2 ORDER BY expires_at LIMIT $3 `+database.ForUpdate, owner, now, limit)
 }
 
 // lapsedOwners lists owners who have uploads that are over.
@@ -288,7 +288,7 @@ func (s store) removeGarbage(ctx context.Context, key string) error {
 // ownedBy lists objects of an owner in every namespace and state, after an id.
 func (s store) ownedBy(ctx context.Context, owner, after string, limit int) ([]Object, error) {
 	return database.All(ctx, s.db, scanObject, `SELECT `+columns+` FROM storage_object
-		WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3 /*pg FOR UPDATE */`, owner, after, limit)
+		WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3 `+database.ForUpdate, owner, after, limit)
 }
 
 // readOwnedBy is ownedBy without locks.

@@ -175,12 +175,12 @@ func (s *Support) addressOf(ctx context.Context, userID string) (address, key st
 }
 
 // Tickets lists the threads of a user, the one that changed last first.
-func (s *Support) Tickets(ctx context.Context, userID string, page capability.Page) (capability.Items[Ticket], error) {
+func (s *Support) ListTickets(ctx context.Context, userID string, page capability.Page) (capability.Items[Ticket], error) {
 	var none capability.Items[Ticket]
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
-	threads, err := s.Threads(ctx, Filter{UserID: userID}, page)
+	threads, err := s.ListThreads(ctx, Filter{UserID: userID}, page)
 	if err != nil {
 		return none, err
 	}

@@ -104,7 +104,7 @@ func BenchmarkLists(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := k.Support().Threads(b.Context(), f, capability.NewPage(50, "")); err != nil {
+				if _, err := k.Support().ListThreads(b.Context(), f, capability.NewPage(50, "")); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -79,7 +79,7 @@ func thread(t testing.TB, k *kittest.Kit, id string) support.ThreadDetail {
 
 func count(t testing.TB, k *kittest.Kit) int {
 	t.Helper()
-	items, err := k.Support().Threads(t.Context(), support.Filter{}, capability.NewPage(200, ""))
+	items, err := k.Support().ListThreads(t.Context(), support.Filter{}, capability.NewPage(200, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestSuite(t *testing.T) {
 
 func newest(t testing.TB, k *kittest.Kit) string {
 	t.Helper()
-	items, err := k.Support().Threads(t.Context(), support.Filter{}, capability.NewPage(1, ""))
+	items, err := k.Support().ListThreads(t.Context(), support.Filter{}, capability.NewPage(1, ""))
 	if err != nil || len(items.Items) == 0 {
 		t.Fatalf("no thread: %v", err)
 	}

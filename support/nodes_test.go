@@ -178,7 +178,7 @@ func TestPlans(t *testing.T) {
 			"assignee": {Assignee: "s1"}, "user": {UserID: "u1"},
 		} {
 			began := time.Now()
-			items, err := k.Support().Threads(t.Context(), f, capability.NewPage(50, ""))
+			items, err := k.Support().ListThreads(t.Context(), f, capability.NewPage(50, ""))
 			if err != nil || len(items.Items) == 0 {
 				t.Errorf("%s: %d threads, %v", name, len(items.Items), err)
 			}

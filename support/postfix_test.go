@@ -176,7 +176,7 @@ func TestPostfixDelivers(t *testing.T) {
 		t.Errorf("%s is suppressed", address)
 	}
 	states, err := k.Email().States(t.Context(), []string{job})
-	if err != nil || states[job] != email.Bounced {
+	if err != nil || states[job] != email.StateBounced {
 		t.Errorf("the mail is %s, %v; want bounced", states[job], err)
 	}
 	if n := count(t, k); n != 1 {

@@ -184,7 +184,7 @@ func (s *Support) mail(ctx context.Context, t Thread, a Answer, address string, 
 	if err != nil {
 		return err
 	}
-	if states[job] == email.Suppressed {
+	if states[job] == email.StateSuppressed {
 		return ErrReplyFailed.Saying("The address is suppressed: it does not take our mail.")
 	}
 	return nil

@@ -71,7 +71,7 @@ func (s *Support) postFeedback(c *capability.Call, body feedbackBody) (TicketDet
 }
 
 func (s *Support) listFeedback(c *capability.Call, page capability.Page) (capability.Items[Ticket], error) {
-	return s.Tickets(c.Context(), c.Caller.UserID, page)
+	return s.ListTickets(c.Context(), c.Caller.UserID, page)
 }
 
 func (s *Support) getFeedback(c *capability.Call, _ capability.None) (TicketDetail, error) {
@@ -79,7 +79,7 @@ func (s *Support) getFeedback(c *capability.Call, _ capability.None) (TicketDeta
 }
 
 func (s *Support) listThreads(c *capability.Call, page capability.Page) (capability.Items[Thread], error) {
-	return s.Threads(c.Context(), Filter{
+	return s.ListThreads(c.Context(), Filter{
 		State: State(c.Query("state")), Category: c.Query("category"), Priority: Priority(c.Query("priority")),
 		Sentiment: Sentiment(c.Query("sentiment")), Channel: Channel(c.Query("channel")), Flag: c.Query("flag"),
 		Assignee: c.Query("assignee"), UserID: c.Query("userId"), Query: c.Query("q"),
@@ -91,7 +91,7 @@ func (s *Support) getThread(c *capability.Call, _ capability.None) (ThreadDetail
 }
 
 func (s *Support) listReplies(c *capability.Call, page capability.Page) (capability.Items[Message], error) {
-	return s.Replies(c.Context(), page)
+	return s.ListReplies(c.Context(), page)
 }
 
 // archiveBody archives unless it says false.

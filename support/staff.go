@@ -19,7 +19,7 @@ const (
 
 // Threads lists threads, the one that changed last first. Refuses with
 // kit/invalid_request for values that a filter does not take.
-func (s *Support) Threads(ctx context.Context, f Filter, page capability.Page) (capability.Items[Thread], error) {
+func (s *Support) ListThreads(ctx context.Context, f Filter, page capability.Page) (capability.Items[Thread], error) {
 	var none capability.Items[Thread]
 	if err := s.checkFilter(f); err != nil {
 		return none, err
@@ -162,7 +162,7 @@ func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 }
 
 // Replies lists what was replied in all threads, newest first.
-func (s *Support) Replies(ctx context.Context, page capability.Page) (capability.Items[Message], error) {
+func (s *Support) ListReplies(ctx context.Context, page capability.Page) (capability.Items[Message], error) {
 	var below string
 	if _, err := page.After(&below); err != nil {
 		return capability.Items[Message]{}, err

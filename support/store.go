@@ -67,7 +67,7 @@ func (s store) thread(ctx context.Context, id string) (Thread, bool, error) {
 
 // lockThread reads a thread that the transaction is going to change.
 func (s store) lockThread(ctx context.Context, id string) (Thread, bool, error) {
-	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1 /*pg FOR UPDATE */`, id)
+	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1 `+database.ForUpdate, id)
 }
 
 // insertThread writes a thread with its first message, which is inbound.

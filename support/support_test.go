@@ -164,7 +164,7 @@ func TestProvenThreadsGoOnWithAProof(t *testing.T) {
 	if again.ThreadID != first.ThreadID {
 		t.Error("a proven answer did not enter its thread")
 	}
-	tickets, err := k.Support().Tickets(t.Context(), user.ID, capability.NewPage(10, ""))
+	tickets, err := k.Support().ListTickets(t.Context(), user.ID, capability.NewPage(10, ""))
 	if err != nil || len(tickets.Items) != 1 {
 		t.Errorf("the user sees %v, %v; want the linked thread", tickets.Items, err)
 	}
@@ -255,7 +255,7 @@ func TestStaffActs(t *testing.T) {
 		k.Machine("support:threads:reply").Post("/support/threads/nothing/reply", map[string]any{"message": "x"}).Want(404, "support/not_found")
 		k.Machine("support:threads:read").Get("/support/threads/nothing").Want(404, "support/not_found")
 		var actions []string
-		events, err := k.Audit().Events(t.Context(), audit.Filter{Namespace: "support"}, capability.NewPage(100, ""))
+		events, err := k.Audit().ListEvents(t.Context(), audit.Filter{Namespace: "support"}, capability.NewPage(100, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +430,7 @@ Hi
 	if err != nil || got.Outcome != support.OutcomeBounce {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if job, _ = k.Email().Job(t.Context(), jobID); job.State != email.Bounced {
+	if job, _ = k.Email().Job(t.Context(), jobID); job.State != email.StateBounced {
 		t.Errorf("the job is %s, want bounced", job.State)
 	}
 	if count(t, k) != 0 {

@@ -58,7 +58,7 @@ func (t *Testers) setStatus(ctx context.Context, id string, status Status) error
 type Include struct{ Members, Forecast bool }
 
 // Cohorts lists cohorts by id. Refuses with kit/invalid_request.
-func (t *Testers) Cohorts(ctx context.Context, with Include, page capability.Page) (capability.Items[Cohort], error) {
+func (t *Testers) ListCohorts(ctx context.Context, with Include, page capability.Page) (capability.Items[Cohort], error) {
 	var after string
 	if _, err := page.After(&after); err != nil {
 		return capability.Items[Cohort]{}, err
@@ -193,10 +193,10 @@ func (t *Testers) reach(ctx context.Context, members []Member) (map[string]float
 	for key := range soft {
 		reach[key] = reachSoft
 	}
-	held, err := t.peers.Email.HeldBack(ctx, email.List, keys...)
+	held, err := t.peers.Email.HeldBack(ctx, email.CategoryList, keys...)
 	for key, s := range held {
 		switch s.Reason {
-		case email.HardBounce, email.SoftBounceLimit, email.Complaint, email.InvalidAddress:
+		case email.ReasonHardBounce, email.ReasonSoftBounceLimit, email.ReasonComplaint, email.ReasonInvalidAddress:
 			reach[key] = reachNone
 		default:
 		}

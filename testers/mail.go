@@ -41,7 +41,7 @@ func (t *Testers) send(ctx context.Context, c Cohort, m *Member, kind MailKind, 
 	if err != nil {
 		return err
 	}
-	message := email.Message{To: m.Email, Category: email.List, UserID: m.user, Quota: Name, Unsubscribe: data.OptOut}
+	message := email.Message{To: m.Email, Category: email.CategoryList, UserID: m.user, Quota: Name, Unsubscribe: data.OptOut}
 	if t.cfg.MailTemplate != nil {
 		message.Template = t.cfg.MailTemplate(kind, *m)
 	}

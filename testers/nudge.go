@@ -178,7 +178,7 @@ func (t *Testers) obstacle(ctx context.Context, c Cohort, m Member, kind MailKin
 	case c.nudgeDay == dayOf(now) && c.nudges >= int64(t.cfg.Nudges.DailyCap):
 		return skippedCap, nil
 	}
-	held, err := t.peers.Email.HeldBack(ctx, email.List, m.key)
+	held, err := t.peers.Email.HeldBack(ctx, email.CategoryList, m.key)
 	if err == nil && len(held) > 0 {
 		return skippedUnreachable, nil
 	}

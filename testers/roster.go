@@ -441,7 +441,7 @@ func (t *Testers) retract(ctx context.Context, m *Member) error {
 		return nil
 	}
 	job, err := t.peers.Email.Job(ctx, m.mailJob)
-	if err == nil && job.State == email.Queued {
+	if err == nil && job.State == email.StateQueued {
 		err = t.peers.Email.Cancel(ctx, m.mailJob)
 	}
 	m.mailJob = ""

@@ -76,7 +76,7 @@ func (t *Testers) listCohorts(c *capability.Call, page capability.Page) (capabil
 		cohort, err := t.Cohort(c.Context(), id, with)
 		return capability.Items[Cohort]{Items: []Cohort{cohort}}, err
 	}
-	return t.Cohorts(c.Context(), with, page)
+	return t.ListCohorts(c.Context(), with, page)
 }
 
 type inviteBody struct {

@@ -47,7 +47,7 @@ func (s store) cohort(ctx context.Context, id string) (Cohort, bool, error) {
 
 // lockCohort reads a cohort that the transaction is going to change.
 func (s store) lockCohort(ctx context.Context, id string) (Cohort, bool, error) {
-	return database.Get(ctx, s.db, scanCohort, `SELECT `+cohortColumns+` FROM testers_cohort WHERE id = $1 /*pg FOR UPDATE */`, id)
+	return database.Get(ctx, s.db, scanCohort, `SELECT `+cohortColumns+` FROM testers_cohort WHERE id = $1 `+database.ForUpdate, id)
 }
 
 func (s store) cohorts(ctx context.Context, after string, limit int) ([]Cohort, error) {
@@ -102,12 +102,12 @@ func (s store) member(ctx context.Context, id string) (Member, bool, error) {
 
 // lockMember reads a member that the transaction is going to change.
 func (s store) lockMember(ctx context.Context, id string) (Member, bool, error) {
-	return database.Get(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE id = $1 /*pg FOR UPDATE */`, id)
+	return database.Get(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE id = $1 `+database.ForUpdate, id)
 }
 
 func (s store) memberByAddress(ctx context.Context, cohortID, key string) (Member, bool, error) {
 	return database.Get(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member
-		WHERE cohort_id = $1 AND address_key = $2 /*pg FOR UPDATE */`, cohortID, key)
+		WHERE cohort_id = $1 AND address_key = $2 `+database.ForUpdate, cohortID, key)
 }
 
 const membersOfCohort = `SELECT ` + memberColumns + ` FROM testers_member WHERE cohort_id = $1
@@ -121,7 +121,7 @@ func (s store) members(ctx context.Context, cohortID string, limit int) ([]Membe
 // lockMembers lists as members does, for a transaction that is going to change
 // some.
 func (s store) lockMembers(ctx context.Context, cohortID string, limit int) ([]Member, error) {
-	return database.All(ctx, s.db, scanMember, membersOfCohort+` /*pg FOR UPDATE */`, cohortID, limit)
+	return database.All(ctx, s.db, scanMember, membersOfCohort+` `+database.ForUpdate, cohortID, limit)
 }
 
 func (s store) counts(ctx context.Context, cohortID string) (map[State]int, error) {
@@ -142,7 +142,7 @@ func (s store) membersOfUser(ctx context.Context, userID string) ([]Member, erro
 }
 
 func (s store) membersOfHash(ctx context.Context, hash string) ([]Member, error) {
-	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE address_hash = $1 ORDER BY id /*pg FOR UPDATE */`, hash)
+	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE address_hash = $1 ORDER BY id `+database.ForUpdate, hash)
 }
 
 // link notes the user of an address.

@@ -569,7 +569,7 @@ func TestWithdrawalOutlivesErasure(t *testing.T) {
 func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
 	k := compose(t, testers.Config{})
 	m := invite(t, k, "ada@example.com")
-	job, err := k.Email().Send(t.Context(), email.Message{To: "ada@example.com", Category: email.List, Subject: "News", Text: "News."})
+	job, err := k.Email().Send(t.Context(), email.Message{To: "ada@example.com", Category: email.CategoryList, Subject: "News", Text: "News."})
 	if err != nil || job == "" {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (s store) partition(ctx context.Context, space Space) (p partition, ok bool
 
 // locked is partition for a transaction that changes it.
 func (s store) locked(ctx context.Context, space Space) (p partition, ok bool, err error) {
-	return database.Get(ctx, s.db, scanPartition, selectPartition+` /*pg FOR UPDATE */`, space.Index, space.OwnerID)
+	return database.Get(ctx, s.db, scanPartition, selectPartition+` `+database.ForUpdate, space.Index, space.OwnerID)
 }
 
 // lock is locked, and makes a partition where there is none.

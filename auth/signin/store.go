@@ -74,7 +74,7 @@ func (s store) accounts(ctx context.Context, userID string) ([]account, error) {
 
 func (s store) lockAccounts(ctx context.Context, userID string) ([]account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM signin_account
-		WHERE user_id = $1 ORDER BY id /*pg FOR UPDATE */`, userID)
+		WHERE user_id = $1 ORDER BY id `+database.ForUpdate, userID)
 }
 
 func (s store) deleteAccount(ctx context.Context, userID, id string) error {

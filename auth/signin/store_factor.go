@@ -33,7 +33,7 @@ func (s store) twoFactor(ctx context.Context, userID string) (f twoFactor, found
 // lockUser has what else changes the factors or sessions of a user wait for its
 // transaction. It comes first there, as in auth.
 func (s store) lockUser(ctx context.Context, userID string) error {
-	_, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM auth_user WHERE id = $1 /*pg FOR UPDATE */`, userID)
+	_, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM auth_user WHERE id = $1 `+database.ForUpdate, userID)
 	return err
 }
 

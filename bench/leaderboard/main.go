@@ -70,9 +70,9 @@ type bench struct {
 
 // boards are those of the comparison: one to read, and empty ones to write to.
 var boards = []leaderboard.Board{
-	{Key: "big", Direction: leaderboard.Descending, Aggregation: leaderboard.Best},
-	{Key: "grouped", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum},
-	{Key: "single", Direction: leaderboard.Descending, Aggregation: leaderboard.Sum},
+	{Key: "big", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest},
+	{Key: "grouped", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum},
+	{Key: "single", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum},
 }
 
 // withBoard runs a comparison on an empty database of its own.

@@ -45,7 +45,7 @@ func compareReads(ctx context.Context, b *bench) error {
 		{name: "entry, kit's database", n: *samples / rounds, call: func(int) error { return b.entry(ctx, someone()) }},
 		{name: "rank, COUNT(*)", n: max(3, min(200, 200_000_000 / *entries)/rounds), call: func(int) error { return b.countRank(ctx, someone()) }},
 		{name: "top 100, kit", n: *samples / rounds / 4, call: func(int) error {
-			_, err := b.Top(ctx, view, capability.NewPage(100, ""))
+			_, err := b.ListTop(ctx, view, capability.NewPage(100, ""))
 			return err
 		}},
 		{name: "top 100, Redis", n: *samples / rounds / 4, call: func(int) error {

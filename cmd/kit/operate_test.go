@@ -67,13 +67,13 @@ func TestOperate(t *testing.T) {
 		if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() {
 			t.Errorf("the application has not erased the user: %+v %v", e, err)
 		}
-		items, err := k.Audit().Events(t.Context(), audit.Filter{}, capability.NewPage(100, ""))
+		items, err := k.Audit().ListEvents(t.Context(), audit.Filter{}, capability.NewPage(100, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var by []string
 		for _, e := range items.Items {
-			if e.Actor.Kind == audit.Operator && e.Actor.ID == "grace" {
+			if e.Actor.Kind == audit.ActorOperator && e.Actor.ID == "grace" {
 				by = append(by, e.Action)
 			}
 		}

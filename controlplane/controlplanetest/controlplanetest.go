@@ -155,7 +155,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Actions lists what the trail holds, newest first.
 func (w *World) Actions() []string {
-	page, err := w.Trail.Events(context.Background(), audit.Filter{}, capability.NewPage(200, ""))
+	page, err := w.Trail.ListEvents(context.Background(), audit.Filter{}, capability.NewPage(200, ""))
 	must(w.t, err)
 	actions := make([]string, len(page.Items))
 	for i, e := range page.Items {

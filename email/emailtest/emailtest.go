@@ -21,7 +21,7 @@ type Provider struct {
 	// got them.
 	Accepted func() [][]byte
 	// Refuse makes the far end refuse what comes next, for good with
-	// [email.Permanent] or for now with [email.Temporary]; "" accepts again.
+	// [email.FailurePermanent] or for now with [email.FailureTemporary]; "" accepts again.
 	Refuse func(kind email.FailureKind)
 	// Stop ends the far end: nothing answers there any more.
 	Stop func()
@@ -100,7 +100,7 @@ func together(t *testing.T, p Provider) {
 
 // refusals are failures of their kind, and the transport works on after them.
 func refusals(t *testing.T, p Provider) {
-	for _, kind := range []email.FailureKind{email.Permanent, email.Temporary} {
+	for _, kind := range []email.FailureKind{email.FailurePermanent, email.FailureTemporary} {
 		p.Refuse(kind)
 		err := deliver(t, p, envelope("refused", "Hello.\r\n"))
 		if f := new(email.Failure); !errors.As(err, &f) || f.Kind != kind {
@@ -120,7 +120,7 @@ func refusals(t *testing.T, p Provider) {
 func stopped(t *testing.T, p Provider) {
 	p.Stop()
 	err := deliver(t, p, envelope("nobody", "Hello.\r\n"))
-	if f := new(email.Failure); !errors.As(err, &f) || f.Kind != email.Unreachable {
+	if f := new(email.Failure); !errors.As(err, &f) || f.Kind != email.FailureUnreachable {
 		t.Errorf("nobody answered: %v, want a failure of kind unreachable", err)
 	}
 }

@@ -111,7 +111,7 @@ func (a *arcade) getHealth(c *capability.Call, _ capability.None) (map[string]an
 
 // seed fills an empty arcade with players, the same ones every time.
 func seed(ctx context.Context, k *kit.Kit) error {
-	top, err := k.Leaderboard().Top(ctx, leaderboard.View{Board: league}, capability.NewPage(1, ""))
+	top, err := k.Leaderboard().ListTop(ctx, leaderboard.View{Board: league}, capability.NewPage(1, ""))
 	if err != nil || len(top.Items) > 0 {
 		return err
 	}

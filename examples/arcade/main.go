@@ -96,7 +96,7 @@ func options(baseURL string) []kit.Option {
 	points := &multiplayer.Scoring{Board: league, Points: multiplayer.Points{Win: 30, Draw: 15, Loss: 5}}
 	duel := multiplayer.Game{Key: bones, Kind: bones, TurnTimeout: 90 * time.Second, Leaderboard: points,
 		Rules: bonesRules{Currency: coins, Stake: 25}}
-	table := multiplayer.Game{Key: eights, Kind: eights, Mode: multiplayer.Table, Players: 4, TurnTimeout: 2 * time.Minute, Leaderboard: points}
+	table := multiplayer.Game{Key: eights, Kind: eights, Mode: multiplayer.ModeTable, Players: 4, TurnTimeout: 2 * time.Minute, Leaderboard: points}
 	return []kit.Option{
 		kit.WithEnvironment(capability.Development),
 		kit.WithBaseURL(baseURL),
@@ -104,7 +104,7 @@ func options(baseURL string) []kit.Option {
 		kit.WithAuth(auth.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: coins, Name: "Coins"}}}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{{
-			Key: league, Direction: leaderboard.Descending, Aggregation: leaderboard.Sum, Window: "0 0 1 * *", Retain: 12,
+			Key: league, Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum, Window: "0 0 1 * *", Retain: 12,
 			Tiers: []leaderboard.Tier{{Key: "bronze", Min: 0}, {Key: "silver", Min: 100}, {Key: "gold", Min: 300}, {Key: "legend", Min: 600}},
 		}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{{

@@ -34,7 +34,7 @@ func TestStory(t *testing.T) {
 
 	var view multiplayer.View
 	bob.Get("/multiplayer/sessions/"+room.SessionID).Want(200, "").JSON(&view)
-	if view.Phase != multiplayer.Resolved || view.Result.Ranks["bob"] != 1 || view.Fairness.Seed == nil {
+	if view.Phase != multiplayer.PhaseResolved || view.Result.Ranks["bob"] != 1 || view.Fairness.Seed == nil {
 		t.Errorf("%+v", view)
 	}
 	var purse struct{ Available, Held int64 }

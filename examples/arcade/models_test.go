@@ -229,7 +229,7 @@ func TestModels(t *testing.T) {
 		Move: func(_ multiplayer.View, r *rand.Rand) any { return map[string]int{"place": r.IntN(columns + 1)} },
 	})
 	modeltest.Run(t, modeltest.Suite{
-		Games: 5, Model: eightsModel(), Game: multiplayer.Game{Key: eights, Kind: eights, Mode: multiplayer.Table, Players: 4},
+		Games: 5, Model: eightsModel(), Game: multiplayer.Game{Key: eights, Kind: eights, Mode: multiplayer.ModeTable, Players: 4},
 		Move: func(v multiplayer.View, r *rand.Rand) any {
 			s := state[eightsView](t, v)
 			switch n := r.IntN(4); {
@@ -288,7 +288,7 @@ func TestEightsIsATable(t *testing.T) {
 	if err := m.Leave(t.Context(), s.ID, "eve"); err != nil {
 		t.Fatal(err)
 	}
-	if view, err = m.View(t.Context(), s.ID, "bob"); err != nil || view.Phase != multiplayer.Resolved || len(view.Result.Ranks) > 0 {
+	if view, err = m.View(t.Context(), s.ID, "bob"); err != nil || view.Phase != multiplayer.PhaseResolved || len(view.Result.Ranks) > 0 {
 		t.Errorf("%+v %v", view, err)
 	}
 }

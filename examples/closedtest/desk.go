@@ -190,7 +190,7 @@ func (d *desk) userOf(ctx context.Context, address string) (string, error) {
 }
 
 func (d *desk) showInbox(w http.ResponseWriter, r *http.Request) {
-	list, err := d.kit.Support().Threads(r.Context(), support.Filter{}, capability.NewPage(20, ""))
+	list, err := d.kit.Support().ListThreads(r.Context(), support.Filter{}, capability.NewPage(20, ""))
 	threads := make([]support.ThreadDetail, len(list.Items))
 	for i := range list.Items {
 		if err == nil {
@@ -235,7 +235,7 @@ func (d *desk) showApp(w http.ResponseWriter, r *http.Request) {
 	v := appView{User: user.Email}
 	memberships, err := d.kit.Testers().MembershipsOf(r.Context(), user.ID)
 	v.Memberships = memberships.Memberships
-	list, failed := d.kit.Support().Tickets(r.Context(), user.ID, capability.NewPage(20, ""))
+	list, failed := d.kit.Support().ListTickets(r.Context(), user.ID, capability.NewPage(20, ""))
 	err = errors.Join(err, failed)
 	for _, ticket := range list.Items {
 		detail, failed := d.kit.Support().Ticket(r.Context(), user.ID, ticket.ID)

@@ -167,7 +167,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithStorage(storage.Config{Bucket: objects}),
 		kit.WithMedia(media.Config{}),
 		kit.WithLeaderboard(leaderboard.Config{Boards: []leaderboard.Board{
-			{Key: "arcade", Direction: leaderboard.Descending, Aggregation: leaderboard.Best}}}),
+			{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}}}),
 		kit.WithRating(rating.Config{Games: []rating.Game{
 			{Key: "duel", Algorithm: "elo", XP: &rating.XP{Win: 3, Draw: 2, Loss: 1}}}}),
 		kit.WithMultiplayer(multiplayer.Config{Models: []multiplayer.Model{nim()}, Games: []multiplayer.Game{duel}}),

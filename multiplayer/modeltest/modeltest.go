@@ -170,7 +170,7 @@ var garbage = []string{`null`, `0`, `-1e300`, `""`, `"\u0000"`, `[]`, `{}`, `[[[
 func (g *game) choose() (move, error) {
 	players := g.sim.Players()
 	player, at := players[g.r.IntN(len(players))], g.now
-	if g.Game.Mode == multiplayer.Table {
+	if g.Game.Mode == multiplayer.ModeTable {
 		switch dice := g.r.IntN(100); {
 		case dice < 4:
 			who := g.newcomer()
@@ -275,7 +275,7 @@ func (g *game) look() error {
 	if !bytes.Equal(again, g.sim.State()) {
 		return fmt.Errorf("a state does not survive being stored:\n%s\nbecomes\n%s", g.sim.State(), again)
 	}
-	if g.Hidden == nil || g.sim.Phase() != multiplayer.Active {
+	if g.Hidden == nil || g.sim.Phase() != multiplayer.PhaseActive {
 		return nil
 	}
 	for _, player := range g.sim.Players() {
@@ -321,15 +321,15 @@ func checkMoney(effects []multiplayer.Effect) error {
 	moved, settled := make(map[string]multiplayer.Effect), make(map[string]multiplayer.Effect)
 	for _, e := range effects {
 		seen := moved
-		if e.Kind == multiplayer.CaptureEffect || e.Kind == multiplayer.ReleaseEffect {
-			if moved[e.Ref].Kind != multiplayer.HoldEffect {
+		if e.Kind == multiplayer.EffectCapture || e.Kind == multiplayer.EffectRelease {
+			if moved[e.Ref].Kind != multiplayer.EffectHold {
 				return fmt.Errorf("the %s of %q has no hold before it", e.Kind, e.Ref)
 			}
 			seen = settled
 		} else if e.Amount < 1 {
 			return fmt.Errorf("the %s of %q has the amount %d", e.Kind, e.Ref, e.Amount)
 		}
-		if _, over := settled[e.Ref]; over && e.Kind == multiplayer.HoldEffect {
+		if _, over := settled[e.Ref]; over && e.Kind == multiplayer.EffectHold {
 			return fmt.Errorf("the hold %q is declared again after its end", e.Ref)
 		}
 		if first, ok := seen[e.Ref]; ok && first != e {

@@ -117,7 +117,7 @@ func suite(d definition) modeltest.Suite {
 func TestPureModelPasses(t *testing.T) {
 	modeltest.Run(t, suite(pure()))
 	table := suite(pure())
-	table.Game.Mode = multiplayer.Table
+	table.Game.Mode = multiplayer.ModeTable
 	modeltest.Run(t, table)
 }
 
