@@ -12,32 +12,6 @@ import (
 	"github.com/emersion/go-message"
 )
 
-// Report is what somebody says became of a message.
-type Report struct {
-	Kind ReportKind
-	// Recipient is the address it concerns; "" means that of the job.
-	Recipient string
-	// MessageID and ProviderID name the message, in angle brackets or as the
-	// provider does.
-	MessageID, ProviderID string
-	// Status is the enhanced status code (RFC 3463), or "".
-	Status string
-	Detail string
-}
-
-// ReportKind says what is reported.
-type ReportKind string
-
-// The kinds of report. A hard bounce says that there is no such mailbox; any
-// other refusal, such as a full mailbox or a policy, is soft.
-const (
-	ReportDelivered  ReportKind = "delivered"
-	ReportHardBounce ReportKind = "hard_bounce"
-	ReportSoftBounce ReportKind = "soft_bounce"
-	ReportDelayed    ReportKind = "delayed"
-	ReportComplaint  ReportKind = "complaint"
-)
-
 // Bounds of what is read of a mail that reports.
 const (
 	maxReport     = 1 << 20

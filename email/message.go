@@ -13,64 +13,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Category says what a message is: it decides which suppressions hold it back.
-type Category string
-
-// The categories. A message of a list carries a one-click unsubscribe.
-const (
-	CategoryTransactional Category = "transactional"
-	CategoryList          Category = "list"
-)
-
-// Message is one mail to one person.
-type Message struct {
-	// To is one address, such as "ada@example.com" or "Ada <ada@example.com>".
-	To string
-	// Category is Transactional by default.
-	Category Category
-	// Template names the template that makes subject, text and HTML out of Data.
-	Template string
-	Data     any
-	// Subject, Text and HTML are the content where there is no template. Text is
-	// made from HTML when it is empty.
-	Subject, Text, HTML string
-	ReplyTo             string
-	// Headers are further ones: X- headers, List-Archive, List-Help, List-Owner,
-	// List-Post, List-Subscribe, Auto-Submitted, Feedback-ID, Importance,
-	// Keywords and Precedence.
-	Headers map[string]string
-	// InReplyTo, References and MessageID are message ids in angle brackets. The
-	// message gets an id of its own when MessageID is empty.
-	InReplyTo   string
-	References  []string
-	MessageID   string
-	Attachments []Attachment
-	// SendAt delays the message, at most 7 days.
-	SendAt time.Time
-	// IdempotencyKey makes a repetition within 30 days answer the first job; at
-	// most 256 bytes.
-	IdempotencyKey string
-	// UserID is recorded with the job.
-	UserID string
-	// Quota names what the message counts against in Config.PerRecipientPerHour:
-	// messages of another quota do not hold it back. ^[a-z0-9_-]{0,32}$.
-	Quota string
-	// Unsubscribe is where the recipient leaves, for mails whose sender keeps
-	// its own list: it takes the place of the kit's link in List-Unsubscribe and
-	// in the template, where {{unsubscribe}} is the link. It is an http or https
-	// address of at most 900 bytes that acts on a POST of
-	// List-Unsubscribe=One-Click (RFC 8058). Without it a message of a list has
-	// the kit's own link, and any other has none.
-	Unsubscribe string
-}
-
-// Attachment is a file that goes with a message.
-type Attachment struct {
-	Name        string
-	ContentType string
-	Content     []byte
-}
-
 // The bounds of a message; MaxMessageBytes bounds it as a whole.
 const (
 	maxSubject     = 998

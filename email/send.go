@@ -13,23 +13,6 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// State says how far a message is.
-type State string
-
-// The states. A message that is sent was accepted by a provider; what becomes
-// of it then, if anybody tells us, is delivered, bounced or complained.
-const (
-	StateQueued     State = "queued"
-	StateSending    State = "sending"
-	StateSent       State = "sent"
-	StateDelivered  State = "delivered"
-	StateBounced    State = "bounced"
-	StateComplained State = "complained"
-	StateSuppressed State = "suppressed"
-	StateFailed     State = "failed"
-	StateCancelled  State = "cancelled"
-)
-
 // Send queues a message and returns its job; it joins the transaction of ctx.
 // A message to a suppressed address is recorded and goes nowhere, which is no
 // error: who asks for a mail must not learn from the answer.
@@ -239,17 +222,6 @@ func (e *Email) find(ctx context.Context, jobID string) (Job, error) {
 		return Job{}, ErrJobNotFound
 	}
 	return job, nil
-}
-
-// JobFilter selects jobs; zero fields select all.
-type JobFilter struct {
-	State State
-	// To is an address in any spelling.
-	To       string
-	Template string
-	Category Category
-	// Since and Until bound CreatedAt, the first included, the last not.
-	Since, Until time.Time
 }
 
 // ListJobs lists jobs, newest first. Refuses with email/invalid_address and, for a

@@ -9,47 +9,9 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// Scope says what a suppression holds back.
-type Scope string
-
-// The scopes: everything, or lists only.
-const (
-	ScopeAll  Scope = "all"
-	ScopeList Scope = "list"
-)
-
 // holdsBack returns for no scope, "", as well.
 func (s Scope) holdsBack(c Category) bool {
 	return s == ScopeAll || (s == ScopeList && c == CategoryList)
-}
-
-// Reason says why an address is suppressed.
-type Reason string
-
-// The reasons.
-const (
-	ReasonHardBounce      Reason = "hard_bounce"
-	ReasonSoftBounceLimit Reason = "soft_bounce_limit"
-	ReasonComplaint       Reason = "complaint"
-	ReasonUnsubscribed    Reason = "unsubscribe"
-	ReasonManual          Reason = "manual"
-	ReasonInvalidAddress  Reason = "invalid"
-)
-
-// Suppression holds messages to an address back. An address may have several,
-// one for each scope and reason; each ends and is lifted by itself.
-type Suppression struct {
-	// Address is in canonical form, or "#" and a keyed hash once its owner was
-	// erased.
-	Address string `json:"address"`
-	Scope   Scope  `json:"scope"`
-	Reason  Reason `json:"reason"`
-	// Source is dsn, provider, link, controlplane or system.
-	Source    string           `json:"source"`
-	JobID     *string          `json:"jobId"`
-	Note      *string          `json:"note"`
-	CreatedAt capability.Time  `json:"createdAt"`
-	ExpiresAt *capability.Time `json:"expiresAt"`
 }
 
 const (
@@ -197,14 +159,6 @@ func (e *Email) HeldBack(ctx context.Context, category Category, addresses ...st
 		}
 	}
 	return held, err
-}
-
-// SuppressionFilter selects suppressions; zero fields select all.
-type SuppressionFilter struct {
-	// Begins is how the canonical address begins.
-	Begins string
-	Reason Reason
-	Scope  Scope
 }
 
 // ListSuppressions lists by address, scope and reason. A cursor of another list

@@ -12,13 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// Content is what a person reads.
-type Content struct {
-	Subject string `json:"subject"`
-	Text    string `json:"text"`
-	HTML    string `json:"html,omitempty"`
-}
-
 // mailTemplate is one parsed pair.
 type mailTemplate struct {
 	text *texttemplate.Template // with the subject; holds the text if hasText

@@ -20,42 +20,6 @@ type Transport interface {
 	Deliver(ctx context.Context, m Envelope) (providerID string, err error)
 }
 
-// Envelope is one message on its way out.
-type Envelope struct {
-	// JobID is the same in every attempt: a provider that knows idempotency keys
-	// takes it as one.
-	JobID string
-	// From and To are the addresses of the envelope.
-	From, To string
-	// Message is complete and signed (RFC 5322, CRLF lines).
-	Message []byte
-}
-
-// FailureKind says what a failure means for the message.
-type FailureKind string
-
-// The kinds of failure.
-const (
-	// FailureUnreachable: nothing was handed over, another provider may try.
-	FailureUnreachable FailureKind = "unreachable"
-	// FailureTemporary: refused for now.
-	FailureTemporary FailureKind = "temporary"
-	// FailurePermanent: refused for good.
-	FailurePermanent FailureKind = "permanent"
-	// FailureUnclear: the provider may have the message. Only itself is asked again.
-	FailureUnclear FailureKind = "unclear"
-)
-
-// Failure is why a message was not accepted.
-type Failure struct {
-	Kind FailureKind
-	// Code is the SMTP reply code, 0 when there was none.
-	Code int
-	// Enhanced is the enhanced status code (RFC 3463), such as "5.1.1", or "".
-	Enhanced string
-	Message  string
-}
-
 func (f *Failure) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %d %s %s", f.Kind, f.Code, f.Enhanced, f.Message))
 }

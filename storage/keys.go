@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/rate"
 )
 
@@ -105,9 +104,7 @@ func (k *signingKeys) load(ctx context.Context) (last int64, err error) {
 func (k *signingKeys) create(ctx context.Context, number int64) error {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
-	_, err := k.host.DB.Exec(ctx, `INSERT INTO storage_signing_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-		number, k.sealer.Seal(keyContext(number), key), k.host.DB.Now(ctx).UnixMilli())
-	return err
+	return k.store.insertKey(ctx, sealedKey{number, k.sealer.Seal(keyContext(number), key)})
 }
 
 // RotateSigningKey signs later addresses with a new key. Addresses signed before
@@ -135,22 +132,11 @@ func (k *signingKeys) rewrap(ctx context.Context) (changed int, err error) {
 		if err != nil || !different {
 			continue
 		}
-		n, err := k.host.DB.Exec(ctx, `UPDATE storage_signing_key SET sealed = $3 WHERE number = $1 AND sealed = $2`, row.number, row.sealed, sealed)
+		n, err := k.store.replaceKey(ctx, row, sealed)
 		if err != nil {
 			return changed, err
 		}
 		changed += int(n)
 	}
 	return changed, nil
-}
-
-type sealedKey struct {
-	number int64
-	sealed []byte
-}
-
-func (s store) signingKeys(ctx context.Context) ([]sealedKey, error) {
-	return database.All(ctx, s.db, func(row database.Scanner) (k sealedKey, err error) {
-		return k, row.Scan(&k.number, &k.sealed)
-	}, `SELECT number, sealed FROM storage_signing_key ORDER BY number`)
 }
