@@ -99,12 +99,12 @@ func (c checker) capability(part capability.Capability) {
 // folder is.
 func none(files fs.FS) bool {
 	found := errors.New("found")
-	return files == nil || fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+	return files == nil || !errors.Is(fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && path.Ext(name) == ".sql" {
 			return found
 		}
 		return err
-	}) != found
+	}), found)
 }
 
 // life requires that the capability can export and erase a user's data, or says

@@ -162,7 +162,7 @@ func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, er
 	return a.store.sealOf(ctx, eventID)
 }
 
-// Events lists the trail, newest first. The personal data of an event is
+// ListEvents lists the trail, newest first. The personal data of an event is
 // empty where it never was or has been erased. A cursor of another list is
 // refused with kit/invalid_request.
 func (a *Audit) ListEvents(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {

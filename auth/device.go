@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Devices lists devices with a live session by id, in the order they came; an
+// ListDevices lists devices with a live session by id, in the order they came; an
 // empty user means everybody's. Refuses with kit/invalid_request for a cursor
 // of another list.
 func (a *Auth) ListDevices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {

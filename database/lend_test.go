@@ -101,6 +101,7 @@ func TestLentTransactionIsTheCurrentOne(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				defer stmt.Close()
 				var id string
 				if err := stmt.QueryRowContext(ctx, "b").Scan(&id); err != nil || id != "b" {
 					return errors.Join(err, errors.New("the prepared statement found "+id))

@@ -201,7 +201,7 @@ func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing,
 	return v.standing(found.rows[found.me]), nil
 }
 
-// Top lists a window in order, the best first. Ranks here are live in both
+// ListTop lists a window in order, the best first. Ranks here are live in both
 // modes: the positions in the list. Refuses with leaderboard/board_not_found.
 func (l *Leaderboard) ListTop(ctx context.Context, in View, page capability.Page) (capability.Items[Ranked], error) {
 	var none capability.Items[Ranked]
@@ -330,7 +330,7 @@ func (l *Leaderboard) Remove(ctx context.Context, in View, userID string) error 
 // record puts on the trail what was done about a player in a view.
 func (l *Leaderboard) record(ctx context.Context, action, userID string, in View) error {
 	return l.audit.Record(ctx, audit.Event{Action: action, Subject: audit.Target{Type: "user", ID: userID},
-		Detail: done{in.Board, in.Window}})
+		Detail: done(in)})
 }
 
 // done is the detail of an audit event.

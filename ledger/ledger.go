@@ -272,7 +272,7 @@ func (l *Ledger) Balances(ctx context.Context, keys ...AccountKey) ([]Balance, e
 	return balances, nil
 }
 
-// Transactions lists an account's history, newest first. Refuses with
+// ListTransactions lists an account's history, newest first. Refuses with
 // ledger/account_not_found and ledger/currency_not_found.
 func (l *Ledger) ListTransactions(ctx context.Context, userID, currency string, page capability.Page) (capability.Items[Transaction], error) {
 	var none capability.Items[Transaction]
@@ -300,7 +300,7 @@ func (l *Ledger) ListTransactions(ctx context.Context, userID, currency string, 
 	return capability.Paged(page, rows, func(t Transaction) []any { return []any{t.Sequence} }), nil
 }
 
-// Accounts lists accounts by user id, then currency. With a user id in the
+// ListAccounts lists accounts by user id, then currency. With a user id in the
 // filter it refuses with ledger/account_not_found when the user has none.
 func (l *Ledger) ListAccounts(ctx context.Context, f AccountFilter, page capability.Page) (capability.Items[Account], error) {
 	var none capability.Items[Account]

@@ -209,7 +209,7 @@ func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 	return m.tellOnline(ctx, b, false)
 }
 
-// Friends lists a user's friends and the requests between him and others, by
+// ListFriends lists a user's friends and the requests between him and others, by
 // user id.
 func (m *Matchmaking) ListFriends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
 	var none capability.Items[Friend]
@@ -292,7 +292,7 @@ func (m *Matchmaking) setBlock(ctx context.Context, userID, other string, on boo
 	return err
 }
 
-// Blocked lists whom a user blocks, by user id.
+// ListBlocked lists whom a user blocks, by user id.
 func (m *Matchmaking) ListBlocked(ctx context.Context, userID string, page capability.Page) (capability.Items[string], error) {
 	page = page.Bounded()
 	after := ""

@@ -142,7 +142,7 @@ func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) 
 	return limited("invites of this user", received, maxReceived)
 }
 
-// Invites lists the invites that a user got or sent and that have not expired,
+// ListInvites lists the invites that a user got or sent and that have not expired,
 // newest first.
 func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capability.Page) (capability.Items[Invite], error) {
 	var none capability.Items[Invite]

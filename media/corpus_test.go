@@ -31,11 +31,10 @@ func peak(run func()) uint64 {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for !stop.Load() {
+		for tick := time.NewTicker(5 * time.Millisecond); !stop.Load(); <-tick.C {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			most = max(most, m.HeapInuse)
-			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	run()

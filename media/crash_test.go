@@ -198,8 +198,8 @@ func loadChild(at place) {
 		data := withExif(jpegOf(scene(64, 48, float64(n%7+1)), 80), n%8+1)
 		i, err := k.Media().Put(ctx, media.Upload{OwnerID: "ada", Filename: "a.jpg", Size: int64(len(data))}, bytes.NewReader(data))
 		check(err)
-		for i.Status != media.StatusReady {
-			time.Sleep(time.Millisecond)
+		for wait := time.NewTicker(time.Millisecond); i.Status != media.StatusReady; {
+			<-wait.C
 			i, err = k.Media().Get(ctx, "ada", i.ID)
 			check(err)
 		}

@@ -307,7 +307,7 @@ func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscri
 	return out
 }
 
-// Subscriptions lists renewing purchases with what they pay, newest first.
+// ListSubscriptions lists renewing purchases with what they pay, newest first.
 func (p *Payments) ListSubscriptions(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Subscription], error) {
 	f.Kind = KindSubscription
 	rows, now, err := p.rows(ctx, f, page)
@@ -464,7 +464,7 @@ func (p *Payments) discountRequest(rail *rail, d DiscountTerms) (DiscountRequest
 	return r, nil
 }
 
-// Discounts lists the discounts made here, newest first; a rail narrows it.
+// ListDiscounts lists the discounts made here, newest first; a rail narrows it.
 func (p *Payments) ListDiscounts(ctx context.Context, rail RailID, page capability.Page) (capability.Items[Discount], error) {
 	var before string
 	if _, err := page.After(&before); err != nil {

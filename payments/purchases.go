@@ -461,7 +461,7 @@ func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
 	return p.fire(ctx, subject, nil, after.active(now), before.active(now))
 }
 
-// Purchases lists purchases, newest first. A status in the filter is that of
+// ListPurchases lists purchases, newest first. A status in the filter is that of
 // now.
 func (p *Payments) ListPurchases(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Purchase], error) {
 	rows, now, err := p.rows(ctx, f, page)

@@ -498,7 +498,7 @@ func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 	return w.failed(r, err)
 }
 
-// Runs lists the reconcile runs of the last ninety days, newest first.
+// ListRuns lists the reconcile runs of the last ninety days, newest first.
 func (p *Payments) ListRuns(ctx context.Context, page capability.Page) (capability.Items[Run], error) {
 	var before string
 	if _, err := page.After(&before); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Status lists the declared secrets by name.
+// ListSecrets lists the declared secrets by name.
 func (s *Secrets) ListSecrets(ctx context.Context, page capability.Page) (items capability.Items[SecretStatus], err error) {
 	var after string
 	if _, err := page.After(&after); err != nil {
@@ -66,7 +66,7 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 	return status, nil
 }
 
-// Rotations lists what happened to a secret, newest first. It refuses with
+// ListRotations lists what happened to a secret, newest first. It refuses with
 // secrets/not_found.
 func (s *Secrets) ListRotations(ctx context.Context, name string, page capability.Page) (items capability.Items[Rotation], err error) {
 	if _, err := s.Handle(name); err != nil {

@@ -174,7 +174,7 @@ func (s *Support) addressOf(ctx context.Context, userID string) (address, key st
 	return user.Email, key, nil
 }
 
-// Tickets lists the threads of a user, the one that changed last first.
+// ListTickets lists the threads of a user, the one that changed last first.
 func (s *Support) ListTickets(ctx context.Context, userID string, page capability.Page) (capability.Items[Ticket], error) {
 	var none capability.Items[Ticket]
 	if err := capability.CheckUserID(userID); err != nil {

@@ -17,7 +17,7 @@ const (
 	maxAssignee = 128
 )
 
-// Threads lists threads, the one that changed last first. Refuses with
+// ListThreads lists threads, the one that changed last first. Refuses with
 // kit/invalid_request for values that a filter does not take.
 func (s *Support) ListThreads(ctx context.Context, f Filter, page capability.Page) (capability.Items[Thread], error) {
 	var none capability.Items[Thread]
@@ -161,7 +161,7 @@ func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 	return nil
 }
 
-// Replies lists what was replied in all threads, newest first.
+// ListReplies lists what was replied in all threads, newest first.
 func (s *Support) ListReplies(ctx context.Context, page capability.Page) (capability.Items[Message], error) {
 	var below string
 	if _, err := page.After(&below); err != nil {

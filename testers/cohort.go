@@ -57,7 +57,7 @@ func (t *Testers) setStatus(ctx context.Context, id string, status Status) error
 // Include says what cohorts are shown with.
 type Include struct{ Members, Forecast bool }
 
-// Cohorts lists cohorts by id. Refuses with kit/invalid_request.
+// ListCohorts lists cohorts by id. Refuses with kit/invalid_request.
 func (t *Testers) ListCohorts(ctx context.Context, with Include, page capability.Page) (capability.Items[Cohort], error) {
 	var after string
 	if _, err := page.After(&after); err != nil {

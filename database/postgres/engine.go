@@ -283,7 +283,7 @@ func (c *conn) QuerySQL(ctx context.Context, query string, args []any) (database
 
 func (c *conn) note(ctx context.Context, err error) error {
 	c.conflict = c.conflict || isConflict(err)
-	if cause := cancelled(ctx, err); cause != err { //nolint:errorlint // the same value or one around it
+	if cause := cancelled(ctx, err); cause != err {
 		return cause
 	}
 	return classify(err)

@@ -212,7 +212,9 @@ func TestSlowBodies(t *testing.T) {
 		if err := errors.Join(server.Close(), n.stop()); err != nil {
 			t.Error(err)
 		}
-		<-ended
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	}()
 	address := listener.Addr().String()
 	var group sync.WaitGroup
