@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Provoked, when set, is told of each refusal of a row. Only package
+// Provoked is told of each refusal of a row, when it is set. Only package
 // internal/provoked sets it, before anything serves.
 var Provoked func(method, path, domain, code string)
 
