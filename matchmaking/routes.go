@@ -19,7 +19,7 @@ func (m *Matchmaking) routes() []capability.Route {
 			Handle:   capability.JSON(201, m.postRoom)},
 		{Method: "POST", Path: "/rooms/:code/join", Guard: user,
 			Summary:  "Join the session of a room code.",
-			Refusals: []*capability.Error{ErrRoomNotFound, ErrRoomFull, ErrInvalidCode},
+			Refusals: []*capability.Error{ErrRoomNotFound, ErrRoomFull, ErrInvalidCode, capability.ErrRateLimited},
 			Handle:   capability.JSON(200, m.postJoin)},
 		{Method: "POST", Path: "/games/:game/invites", Guard: user,
 			Summary: "Invite a user, by id or screen name.", MaxBody: maxBody,

@@ -15,8 +15,9 @@ func (m *Media) routes() []capability.Route {
 	user := capability.User()
 	return capability.Mount(m.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "", Guard: user, MaxBody: smallBody,
-			Summary: "Create an item and start its upload, or find it by its checksum.",
-			Handle:  capability.JSON(201, m.postItem)},
+			Summary:  "Create an item and start its upload, or find it by its checksum.",
+			Refusals: []*capability.Error{storage.ErrQuotaExceeded},
+			Handle:   capability.JSON(201, m.postItem)},
 		capability.Route{Method: "GET", Path: "", Guard: user,
 			Summary: "The caller's items, the newest first.",
 			Query:   []capability.Param{{Name: "kind", Choices: Kind("").Choices()}, {Name: "status", Choices: Status("").Choices()}},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
 )
 
 func (m *Multiplayer) routes() []capability.Route {
@@ -11,16 +12,17 @@ func (m *Multiplayer) routes() []capability.Route {
 	return capability.Mount(m.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "/games/:game", Guard: user,
 			Summary: "Create a session of a game and take its first seat.", Idempotent: true,
-			Refusals: []*capability.Error{ErrGameNotFound},
+			Refusals: []*capability.Error{ErrGameNotFound, ledger.ErrInsufficientFunds},
 			Handle:   capability.JSON(201, m.postGame)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/join", Guard: user,
 			Summary:  "Take a seat.",
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrSessionFull, ErrInvalidTransition},
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrSessionFull, ErrInvalidTransition, ledger.ErrInsufficientFunds},
 			Handle:   capability.JSON(200, m.postJoin)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/action", Guard: user,
 			Summary: "Act. The body goes to the model as it is; Idempotency-Key is the action's id.", MaxBody: MaxAction,
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidMove, ErrInvalidTransition},
-			Handle:   capability.JSON(200, m.postAction)},
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidMove, ErrInvalidTransition,
+				ledger.ErrInsufficientFunds, capability.ErrIdempotencyConflict},
+			Handle: capability.JSON(200, m.postAction)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/leave", Guard: user,
 			Summary:  "Leave a table.",
 			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},

@@ -144,7 +144,7 @@ func TestPlayersReport(t *testing.T) {
 	})
 }
 
-// TestAudited: an outcome over HTTP is on the trail, with who reported it.
+// TestAudited: an outcome is on the trail, with who reported it.
 func TestAudited(t *testing.T) {
 	serve(t, config, func(t *testing.T, k *kittest.Kit, r *rating.Rating) {
 		server := k.User("server", "rating:record")
@@ -154,10 +154,13 @@ func TestAudited(t *testing.T) {
 			t.Fatal(err)
 		}
 		events, err := k.Audit().ListEvents(context.Background(), audit.Filter{Action: "rating/outcome_recorded"}, capability.NewPage(0, ""))
-		if err != nil || len(events.Items) != 1 {
-			t.Fatalf("%d events, %v", len(events.Items), err)
+		if err != nil || len(events.Items) != 2 {
+			t.Fatalf("%d events, %v, want those of the call over HTTP and of the one in Go", len(events.Items), err)
 		}
-		e := events.Items[0]
+		if in := events.Items[0].Actor.Kind; in != audit.ActorSystem {
+			t.Errorf("the call in Go is on the trail as %s", in)
+		}
+		e := events.Items[1]
 		user := func(id string) audit.Target { return audit.Target{Type: "user", ID: id} }
 		if e.Actor.ID != "server" || e.Subject.ID != "chess" || string(e.Detail) != `{"pool":"chess","places":[1,2]}` {
 			t.Errorf("%+v %s", e, e.Detail)

@@ -120,7 +120,7 @@ func (l *library) isUsernameAvailable(c *call) (any, error) {
 		return nil, err
 	}
 	if name == "" {
-		return nil, errInvalidUsername
+		return nil, withStatus(errInvalidUsername, http.StatusUnprocessableEntity)
 	}
 	_, taken, err := l.auth.UserByUsername(c.Context(), name)
 	return map[string]bool{"available": !taken}, err

@@ -17,7 +17,8 @@ func (b *Mailbox) Routes() []capability.Route {
 	page := func(path, summary string, show func(*capability.Call) error) capability.Route {
 		return capability.Route{
 			Method: http.MethodGet, Path: path, Summary: summary,
-			Guard: capability.Public(capability.DevelopmentOnly),
+			Guard:    capability.Public(capability.DevelopmentOnly),
+			Refusals: []*capability.Error{capability.ErrNotFound},
 			Handle: capability.Raw(func(c *capability.Call) error {
 				if !local.FromThisMachine(c.Request()) || local.FromOtherSite(c.Request()) || !b.host.DevelopmentAllowed(c.Request()) {
 					return capability.ErrNotFound
