@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -77,16 +76,6 @@ func onBoth(b *testing.B, run func(b *testing.B, db *database.DB)) {
 
 func ada() payments.Subject { return payments.Subject{Type: payments.SubjectUser, ID: "ada"} }
 
-// cpu is the processor's time that the process has used, which other work on the
-// machine changes little.
-func cpu(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
 // BenchmarkPaymentsWebhook accepts purchases of coins durably, 32 senders at once:
 // proof, merge, projection, credit, trail. A rail with an HMAC, and the one with
 // chains of certificates, whose signatures also stand inside of the body. share is
@@ -110,7 +99,7 @@ func BenchmarkPaymentsWebhook(b *testing.B) {
 				requests = requests[:b.N]
 				proof := m.proof(b, rail)
 				var next atomic.Int64
-				begun := cpu(b)
+				begun := spent()
 				b.ResetTimer()
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
@@ -124,7 +113,7 @@ func BenchmarkPaymentsWebhook(b *testing.B) {
 				})
 				b.StopTimer()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "webhooks/s")
-				used := float64(cpu(b)-begun) / float64(b.N)
+				used := float64(spent()-begun) / float64(b.N)
 				b.ReportMetric(used, "cpu-ns/op")
 				b.ReportMetric(100*float64(proof)/used, "%share")
 			})
@@ -156,7 +145,7 @@ func (m *market) proof(b *testing.B, rail payments.RailID) time.Duration {
 	access := payments.Access{Credentials: other.Credentials()[string(rail)], Environment: payments.EnvironmentSandbox, Now: m.Clock.Now,
 		Version: func(context.Context, string) (int64, error) { return 1, nil },
 		Kind:    func(string) payments.ProductKind { return payments.KindConsumable }}
-	begun := cpu(b)
+	begun := spent()
 	for i, r := range caught {
 		d, err := of.Verify(b.Context(), access, r.Header, bodies[i])
 		if err == nil {
@@ -166,7 +155,7 @@ func (m *market) proof(b *testing.B, rail payments.RailID) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	return (cpu(b) - begun) / time.Duration(len(caught))
+	return (spent() - begun) / time.Duration(len(caught))
 }
 
 // own gives ada purchases of the map.
@@ -193,19 +182,19 @@ func BenchmarkPaymentsEntitled(b *testing.B) {
 		}
 	}
 	b.Run("cached", func(b *testing.B) {
-		begun := cpu(b)
+		begun := spent()
 		for b.Loop() {
 			check(b)
 		}
-		b.ReportMetric(float64(cpu(b)-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 	b.Run("uncached", func(b *testing.B) {
-		begun := cpu(b)
+		begun := spent()
 		for b.Loop() {
 			m.Clock.Advance(2 * time.Second) // past the cache
 			check(b)
 		}
-		b.ReportMetric(float64(cpu(b)-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 }
 
@@ -214,8 +203,8 @@ func BenchmarkPaymentsEntitlements(b *testing.B) {
 	onBoth(b, func(b *testing.B, db *database.DB) {
 		m := openMarket(b, db, func(*payments.Config) {})
 		m.own(b, db, 1000)
-		begun := cpu(b)
-		defer func() { b.ReportMetric(float64(cpu(b)-begun)/float64(b.N), "cpu-ns/op") }()
+		begun := spent()
+		defer func() { b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op") }()
 		for b.Loop() {
 			if e, err := m.Payments().Entitlements(b.Context(), ada()); err != nil || len(e.Entitlements[0].Sources) != 1000 {
 				b.Fatal(err)
@@ -253,7 +242,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 			}
 		}
 		base = live()
-		begun := cpu(b)
+		begun := spent()
 		b.ResetTimer()
 		run, err := m.Payments().Reconcile(b.Context(), payments.ReconcileRequest{Rail: payments.RailIOSStore})
 		if err != nil || run.Checked != int64(b.N) {
@@ -261,7 +250,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "purchases/s")
 		b.ReportMetric(float64(peak>>10), "peak-KB")
-		b.ReportMetric(float64(cpu(b)-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 }
 
