@@ -6598,6 +6598,24 @@ export interface components {
             };
         };
         /**
+         * @description kit/idempotency_conflict: This Idempotency-Key was used for another request.
+         *
+         *     ledger/insufficient_funds: The available balance does not cover the amount.
+         */
+        "Refused409-KitIdempotencyConflict-LedgerInsufficientFunds": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "kit/idempotency_conflict" | "ledger/insufficient_funds";
+                    };
+                };
+            };
+        };
+        /**
          * @description ledger/insufficient_funds: The available balance does not cover the amount.
          *
          *     ledger/ref_conflict: This ref was used before, for something else.
@@ -6713,24 +6731,6 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "multiplayer/invalid_transition";
-                    };
-                };
-            };
-        };
-        /**
-         * @description multiplayer/invalid_transition: The session does not take this now.
-         *
-         *     multiplayer/session_full: Every seat of this session is taken.
-         */
-        "Refused409-MultiplayerInvalidTransition-MultiplayerSessionFull": {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Refusal"] & {
-                    error?: {
-                        /** @enum {string} */
-                        code?: "multiplayer/invalid_transition" | "multiplayer/session_full";
                     };
                 };
             };
@@ -6851,6 +6851,46 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "vector/model_mismatch";
+                    };
+                };
+            };
+        };
+        /**
+         * @description kit/idempotency_conflict: This Idempotency-Key was used for another request.
+         *
+         *     ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     multiplayer/invalid_transition: The session does not take this now.
+         */
+        "Refused409-a6ece1f40e4728b0": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "kit/idempotency_conflict" | "ledger/insufficient_funds" | "multiplayer/invalid_transition";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     multiplayer/invalid_transition: The session does not take this now.
+         *
+         *     multiplayer/session_full: Every seat of this session is taken.
+         */
+        "Refused409-d394ed0acca6e99e": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ledger/insufficient_funds" | "multiplayer/invalid_transition" | "multiplayer/session_full";
                     };
                 };
             };
@@ -7425,6 +7465,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
+            404: components["responses"]["Refused404-KitNotFound"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -10959,6 +11000,7 @@ export interface operations {
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MatchmakingRoomNotFound"];
             409: components["responses"]["Refused409-MatchmakingRoomFull"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11023,7 +11065,7 @@ export interface operations {
             400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
-            413: components["responses"]["Refused413-KitBodyTooLarge"];
+            413: components["responses"]["Refused413-KitBodyTooLarge-StorageQuotaExceeded"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -11179,7 +11221,7 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerGameNotFound"];
-            409: components["responses"]["Refused409-KitIdempotencyConflict"];
+            409: components["responses"]["Refused409-KitIdempotencyConflict-LedgerInsufficientFunds"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -11241,7 +11283,7 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf-MultiplayerNotAMember"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerSessionNotFound"];
-            409: components["responses"]["Refused409-MultiplayerInvalidTransition"];
+            409: components["responses"]["Refused409-a6ece1f40e4728b0"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             422: components["responses"]["Refused422-MultiplayerInvalidMove"];
@@ -11302,7 +11344,7 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerSessionNotFound"];
-            409: components["responses"]["Refused409-MultiplayerInvalidTransition-MultiplayerSessionFull"];
+            409: components["responses"]["Refused409-d394ed0acca6e99e"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
