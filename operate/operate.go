@@ -34,7 +34,7 @@ type Options struct {
 
 // ErrUsage is the error of a command that was not understood; its text lists the
 // commands.
-var ErrUsage = errors.New(`unknown command; those there are:
+var ErrUsage = errors.New(`unknown command; the commands are:
   ledger credit [-memo TEXT] USER CURRENCY AMOUNT REF
   ledger debit  [-memo TEXT] USER CURRENCY AMOUNT REF
   ledger find REF
