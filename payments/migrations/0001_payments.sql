@@ -63,7 +63,7 @@ CREATE INDEX payments_purchase_of ON payments_purchase (subject_type, subject_id
 CREATE INDEX payments_purchase_due ON payments_purchase (changes_at) WHERE changes_at IS NOT NULL;
 CREATE INDEX payments_purchase_acknowledge ON payments_purchase (rail, id) WHERE acknowledged = 'pending';
 CREATE INDEX payments_purchase_check ON payments_purchase (rail, checked_at, id)
-	WHERE kind = 'subscription' AND status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused');
+	WHERE status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused');
 
 -- Versions of fetched state, drawn before the request is sent. Purchases share a
 -- row by a hash of their key, so that what turns out not to exist leaves none.
