@@ -167,14 +167,14 @@ func TestWorkflowDispatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { send(path, body, signature).Want(401, "kit/invalid_signature") })
 	}
-	var answer struct{ JobID string }
-	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&answer)
-	if answer.JobID == "" {
+	var response struct{ JobID string }
+	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&response)
+	if response.JobID == "" {
 		t.Error("no job id")
 	}
 	var again struct{ JobID string }
 	send(path, body, "v1=00,"+sign(now, path, body)).Want(202, "").JSON(&again)
-	if again != answer {
+	if again != response {
 		t.Error("a second job under the key of one that waits")
 	}
 	unknown := "/api/__kit/workflows/NO_SUCH"

@@ -62,12 +62,12 @@ func TestCatchAll(t *testing.T) {
 		{"GET", "/other", 404, "kit/not_found", false},
 	} {
 		seen = nil
-		answer := c.do(call.method, call.path, "")
+		response := c.do(call.method, call.path, "")
 		if call.method == http.MethodHead {
-			answer.body = nil
+			response.body = nil
 			call.code = ""
 		}
-		answer.want(call.status, call.code)
+		response.want(call.status, call.code)
 		if (len(seen) == 1) != call.reaches || call.reaches && seen[0] != call.method+" "+strings.TrimPrefix(call.path, "/v1") {
 			t.Errorf("%s %s: the library saw %v", call.method, call.path, seen)
 		}

@@ -68,12 +68,12 @@ func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	case reused:
 		return Rotated{}, ErrRefreshReused
 	}
-	answer := Rotated{Session: session}
-	if answer.AccessToken, err = a.rotatedToken(ctx, session); err != nil {
+	rotated := Rotated{Session: session}
+	if rotated.AccessToken, err = a.rotatedToken(ctx, session); err != nil {
 		return Rotated{}, err
 	}
-	answer.RefreshToken, err = a.refreshToken(session, session.refresh.counter)
-	return answer, err
+	rotated.RefreshToken, err = a.refreshToken(session, session.refresh.counter)
+	return rotated, err
 }
 
 // advance makes the successor of a counter the good one, or finds out why it is

@@ -94,16 +94,16 @@ func (a *Auth) postRotate(c *capability.Call, _ capability.None) (rotatedBody, e
 	if err != nil {
 		return rotatedBody{}, err
 	}
-	answer := rotatedBody{
+	response := rotatedBody{
 		AccessToken: rotated.AccessToken, TokenType: "Bearer", ExpiresIn: int64(a.tokenTTL(rotated.Session).Seconds()),
 		SessionID: rotated.Session.ID,
 	}
 	if inBody {
-		answer.RefreshToken = rotated.RefreshToken
+		response.RefreshToken = rotated.RefreshToken
 	} else {
 		http.SetCookie(c.Writer(), a.refreshCookie(rotated.Session, rotated.RefreshToken))
 	}
-	return answer, nil
+	return response, nil
 }
 
 // refreshGiven reads the refresh token of the body or of the cookie. A cookie

@@ -196,14 +196,14 @@ func client(addr string, next requests, left *atomic.Int64) error {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
-		if err := answer(in); err != nil {
+		if err := readResponse(in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func answer(in *bufio.Reader) error {
+func readResponse(in *bufio.Reader) error {
 	length := 0
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')

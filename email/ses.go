@@ -26,7 +26,7 @@ const (
 	sesAge = 24 * time.Hour
 	// sesTimeout and sesAnswer bound what is fetched from SNS.
 	sesTimeout = 10 * time.Second
-	sesAnswer  = 64 << 10
+	sesSize    = 64 << 10
 )
 
 // sesFetches bounds what forged messages can make a node ask of SNS: a topic has
@@ -159,15 +159,15 @@ func (s *ses) get(ctx context.Context, pathAndQuery string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("email: asking SNS: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("email: SNS answered %s", answer.Status)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("email: SNS answered %s", response.Status)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, sesAnswer))
+	return io.ReadAll(io.LimitReader(response.Body, sesSize))
 }
 
 // read returns the reports of a verified message. A subscription to the

@@ -21,25 +21,25 @@ import (
 )
 
 // step scripts one answer per call, then nothing but acceptance.
-func script(at string, answers ...error) func(step, value string) error {
+func script(at string, replies ...error) func(step, value string) error {
 	var mu sync.Mutex
 	return func(step, _ string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if step != at || len(answers) == 0 {
+		if step != at || len(replies) == 0 {
 			return nil
 		}
-		answer := answers[0]
-		answers = answers[1:]
-		return answer
+		reply := replies[0]
+		replies = replies[1:]
+		return reply
 	}
 }
 
 // TestAnswers holds what becomes of a message to what the server says.
-func TestAnswers(t *testing.T) {
+func TestServerReplies(t *testing.T) {
 	for name, c := range map[string]struct {
 		step       string
-		answer     error
+		reply      error
 		state      email.State
 		kind       string
 		suppressed bool
@@ -56,7 +56,7 @@ func TestAnswers(t *testing.T) {
 		"blocked address": {"rcpt", says(550, gosmtp.EnhancedCode{5, 7, 1}, "recipient address rejected: blocked"), email.StateFailed, "permanent", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := serve(t, script(c.step, c.answer))
+			srv := serve(t, script(c.step, c.reply))
 			s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{srv.provider(t, "relay")}})
 			id := s.send(hello("ada@example.com"))
 			s.runJobs()

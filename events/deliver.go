@@ -35,7 +35,7 @@ const (
 	pauseAfter = 5 * time.Second
 	// maxAnswer is how much of an answer is read, in bytes: enough to use the
 	// connection again.
-	maxAnswer = 64 << 10
+	maxResponse = 64 << 10
 	// maxWait bounds what Retry-After may ask for.
 	maxWait = 24 * time.Hour
 )
@@ -130,19 +130,19 @@ func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 		"Webhook-Timestamp": {at},
 		"Webhook-Signature": {sign(keys, m.id, at, body)},
 	}
-	answer, err := to.client.Do(r)
+	response, err := to.client.Do(r)
 	if err != nil {
 		if at := new(url.Error); errors.As(err, &at) {
 			err = at.Err // the address may hold a token
 		}
 		return attempt{err: err}
 	}
-	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // the status has said all
-	done := attempt{status: answer.StatusCode}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // the status has said all
+	done := attempt{status: response.StatusCode}
 	if done.status < 200 || done.status > 299 {
 		done.err = fmt.Errorf("the endpoint answered %d", done.status)
-		done.wait = retryAfter(answer.Header.Get("Retry-After"), e.host.Now())
+		done.wait = retryAfter(response.Header.Get("Retry-After"), e.host.Now())
 	}
 	return done
 }

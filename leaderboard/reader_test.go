@@ -19,7 +19,7 @@ import (
 type read struct {
 	name   string
 	ask    func(ctx context.Context) (any, error)
-	answer any
+	result any
 	err    error
 }
 
@@ -66,7 +66,7 @@ func TestSharedReads(t *testing.T) {
 		}
 		calls := func(reads []*read) (calls []func()) {
 			for _, r := range reads {
-				calls = append(calls, func() { r.answer, r.err = r.ask(t.Context()) })
+				calls = append(calls, func() { r.result, r.err = r.ask(t.Context()) })
 			}
 			return calls
 		}
@@ -81,7 +81,7 @@ func TestSharedReads(t *testing.T) {
 		for _, r := range append(players, pages...) {
 			err := n.db.InTx(t.Context(), func(ctx context.Context) error {
 				alone, err := r.ask(ctx)
-				if diff := gocmp.Diff(alone, r.answer); diff != "" || !errors.Is(r.err, err) {
+				if diff := gocmp.Diff(alone, r.result); diff != "" || !errors.Is(r.err, err) {
 					t.Errorf("%s: %v instead of %v %s", r.name, r.err, err, diff)
 				}
 				return nil

@@ -121,7 +121,7 @@ func TestClosed(t *testing.T) {
 			n.submit(t, "daily", fmt.Sprintf("u%04d", i), int64(i%3))
 		}
 		v := leaderboard.View{Board: "daily", Window: "20261121T0000Z"}
-		read := func() (answers []any) {
+		read := func() (results []any) {
 			for i := range 30 {
 				user := fmt.Sprintf("u%04d", i)
 				me, err := n.Me(t.Context(), v, user)
@@ -129,13 +129,13 @@ func TestClosed(t *testing.T) {
 				if err != nil || failed != nil {
 					t.Fatal(err, failed)
 				}
-				answers = append(answers, me, around)
+				results = append(results, me, around)
 			}
 			segment, err := n.Segment(t.Context(), v, "u0003", "u0020", "u0010", "nobody")
 			if err != nil {
 				t.Fatal(err)
 			}
-			return append(answers, segment, n.top(t, v))
+			return append(results, segment, n.top(t, v))
 		}
 		open := read()
 		for range 3 {

@@ -103,8 +103,8 @@ type seat struct {
 	sent  atomic.Int64 // the version of the view that the client has
 	whole atomic.Bool  // the client asked for the whole view
 	// answering is held from a frame to its answer, which closed waits for.
-	answering sync.Mutex
-	last      *View // that view, or nil; the writing goroutine's own
+	replying sync.Mutex
+	last     *View // that view, or nil; the writing goroutine's own
 }
 
 func (p *seat) opened(c *socket.Conn) {
@@ -120,8 +120,8 @@ func (p *seat) opened(c *socket.Conn) {
 func (p *seat) closed(*socket.Conn) { p.hub.leave(p) }
 
 func (p *seat) frame(c *socket.Conn, f socket.Frame) {
-	p.answering.Lock()
-	defer p.answering.Unlock()
+	p.replying.Lock()
+	defer p.replying.Unlock()
 	var err error
 	switch f.Type {
 	case "action":
@@ -173,8 +173,8 @@ func (p *seat) latest(c *socket.Conn) any {
 		return nil
 	}
 	if p.sent.Store(v.Version); v.Phase.Terminal() { // both follow this view
-		p.answering.Lock()
-		defer p.answering.Unlock()
+		p.replying.Lock()
+		defer p.replying.Unlock()
 		c.Send(closedFrame{"closed", v.Phase, v.Result})
 		c.Close(socket.Ended, string(v.Phase))
 	}

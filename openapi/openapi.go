@@ -75,7 +75,7 @@ func (d Description) JSON() ([]byte, error) {
 		Paths:   paths,
 		Components: components{
 			Schemas: b.schemas.written(), Responses: b.responses,
-			Headers: answerHeaders(), SecuritySchemes: schemes(d.SessionCookie),
+			Headers: responseHeaders(), SecuritySchemes: schemes(d.SessionCookie),
 		},
 		Tags: b.tagList(),
 	}

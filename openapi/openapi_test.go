@@ -52,7 +52,7 @@ func schemaOf(t *testing.T, way direction) map[string]any {
 
 type object = map[string]any
 
-func TestSchemaOfAnswer(t *testing.T) {
+func TestSchemaOfResponse(t *testing.T) {
 	self := object{"$ref": "#/components/schemas/OpenapiTree"}
 	want := object{
 		"type": "object",
@@ -68,7 +68,7 @@ func TestSchemaOfAnswer(t *testing.T) {
 		},
 		"required": []any{"id", "at", "ended", "children", "rules", "count"},
 	}
-	if diff := cmp.Diff(want, schemaOf(t, answered)); diff != "" {
+	if diff := cmp.Diff(want, schemaOf(t, returned)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -141,7 +141,7 @@ func TestOperationIDsAreUnique(t *testing.T) {
 // library writes: a member that it forgot would be missing in one of them.
 func TestWrittenSchemasAreThoseOfTheLibrary(t *testing.T) {
 	s := newSchemas()
-	for _, way := range []direction{answered, request} {
+	for _, way := range []direction{returned, request} {
 		if _, err := s.of(reflect.TypeFor[tree](), way); err != nil {
 			t.Fatal(err)
 		}

@@ -143,7 +143,7 @@ func schemes(cookie string) map[string]any {
 	}
 }
 
-func answerHeaders() map[string]any {
+func responseHeaders() map[string]any {
 	type header struct {
 		Description string   `json:"description"`
 		Schema      *written `json:"schema"`
@@ -209,7 +209,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 		types []reflect.Type
 		into  *[]*written
 		way   direction
-	}{{sends, &f.Sends, answered}, {takes, &f.Takes, request}} {
+	}{{sends, &f.Sends, returned}, {takes, &f.Takes, request}} {
 		for _, t := range side.types {
 			schema, err := b.schemas.of(t, side.way)
 			if err != nil {
@@ -260,24 +260,24 @@ func (b *builder) success(op *operation, r capability.Route) error {
 			Content:     map[string]media{jsonType: {(*written)(anything())}}}
 		return nil
 	}
-	answer := response{Description: http.StatusText(r.Handle.Status())}
+	success := response{Description: http.StatusText(r.Handle.Status())}
 	if r.Idempotent {
-		answer.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
+		success.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
 	}
 	if out != noneType {
-		schema, err := b.schemas.of(out, answered)
+		schema, err := b.schemas.of(out, returned)
 		if err != nil {
 			return err
 		}
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		answer.Content = map[string]media{jsonType: {(*written)(schema)}}
+		success.Content = map[string]media{jsonType: {(*written)(schema)}}
 	}
-	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
+	op.Responses[strconv.Itoa(r.Handle.Status())] = success
 	if r.Handle.MayRepeat() {
-		answer.Description = http.StatusText(http.StatusOK)
-		op.Responses[strconv.Itoa(http.StatusOK)] = answer
+		success.Description = http.StatusText(http.StatusOK)
+		op.Responses[strconv.Itoa(http.StatusOK)] = success
 	}
 	return nil
 }

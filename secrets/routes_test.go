@@ -53,8 +53,8 @@ func TestCanaryOverHTTP(t *testing.T) {
 			return s.Capability(), nil
 		}))
 	status, rotate := k.Machine("secrets:status:read"), k.Machine("secrets:rotate")
-	var answers []*kittest.Response
-	seen := func(r *kittest.Response) *kittest.Response { answers = append(answers, r); return r }
+	var responses []*kittest.Response
+	seen := func(r *kittest.Response) *kittest.Response { responses = append(responses, r); return r }
 
 	path := "/secrets/admin/status/payments-provider-credentials/rotate"
 	var done secrets.Rotation
@@ -110,7 +110,7 @@ func TestCanaryOverHTTP(t *testing.T) {
 	}
 
 	var everything strings.Builder
-	for _, r := range answers {
+	for _, r := range responses {
 		everything.Write(r.Body)
 	}
 	everything.WriteString(log.String())

@@ -161,16 +161,16 @@ type shareBody struct {
 }
 
 // shareAnswer shows the token this once.
-type shareAnswer struct {
+type shareResponse struct {
 	Share Share `json:"share"`
 }
 
-func (s *Storage) postShare(c *capability.Call, body shareBody) (shareAnswer, error) {
+func (s *Storage) postShare(c *capability.Call, body shareBody) (shareResponse, error) {
 	if body.ExpiresInSeconds < 0 || body.ExpiresInSeconds > int64(MaxShareTTL/time.Second) {
-		return shareAnswer{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
+		return shareResponse{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
 	}
 	share, err := s.Share(c.Context(), caller(c), time.Duration(body.ExpiresInSeconds)*time.Second)
-	return shareAnswer{share}, err
+	return shareResponse{share}, err
 }
 
 func (s *Storage) deleteShareOf(c *capability.Call, _ capability.None) (capability.None, error) {

@@ -152,7 +152,7 @@ func TestAFloodCostsWhatTheGuardSays(t *testing.T) {
 func TestThreadingShapes(t *testing.T) {
 	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 1000}})
 	first := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Help", "Help me.", "Message-ID: <CAF+first=x@mail.gmail.com>"))
-	reply, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: first.ThreadID, Message: "How?"})
+	reply, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: first.ThreadID, Message: "How?"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 
 // The bounds of a reply in bytes, and of what it refers to.
 const (
-	maxAnswer     = 20_000
-	maxAnswerHTML = 100_000
+	maxReply      = 20_000
+	maxReplyHTML  = 100_000
 	maxReferences = 20
 	maxReplyKey   = 256
 	// automaticPause is how long an automatic reply keeps others of a thread back.
@@ -43,11 +43,11 @@ var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 // support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
 // is no address, the address is suppressed, or an automatic reply would answer
 // a program.
-func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
+func (s *Support) Reply(ctx context.Context, a Reply) (m Message, err error) {
 	for _, err := range []error{
-		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxAnswer),
-		capability.CheckText("message", a.Message, 1, maxAnswer),
-		capability.CheckText("html", a.HTML, 0, maxAnswerHTML),
+		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxReply),
+		capability.CheckText("message", a.Message, 1, maxReply),
+		capability.CheckText("html", a.HTML, 0, maxReplyHTML),
 		capability.CheckText("idempotencyKey", a.IdempotencyKey, 0, maxReplyKey),
 		capability.CheckText("actor", a.Actor, 0, maxAssignee),
 	} {
@@ -69,7 +69,7 @@ func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
 	return shown[0], errors.Join(s.deliveries(ctx, shown))
 }
 
-func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
+func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 	var none Message
 	thread, err := s.find(ctx, a.ThreadID, s.store.lockThread)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
 	}
 	now := s.db.Now(ctx)
 	if a.Automatic {
-		if err := s.mayAnswerItself(ctx, thread, now); err != nil {
+		if err := s.mayReplyAutomatically(ctx, thread, now); err != nil {
 			return none, err
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Support) newMailID(t Thread) string {
 }
 
 // mail queues the mail of a reply and notes what later answers refer to.
-func (s *Support) mail(ctx context.Context, t Thread, a Answer, address string, m *newMessage) error {
+func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m *newMessage) error {
 	refs, err := s.store.mailIDs(ctx, t.ID, maxReferences)
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func replySubject(subject string) string {
 }
 
 // mayAnswerItself keeps programs from talking to each other.
-func (s *Support) mayAnswerItself(ctx context.Context, t Thread, now time.Time) error {
+func (s *Support) mayReplyAutomatically(ctx context.Context, t Thread, now time.Time) error {
 	program, repliedAt, err := s.store.lastMachine(ctx, t.ID)
 	switch {
 	case err != nil:

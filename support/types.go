@@ -297,7 +297,7 @@ type FlagChange struct {
 }
 
 // Answer is a reply of staff or of the application.
-type Answer struct {
+type Reply struct {
 	ThreadID string
 	// Message is 1 to 20,000 bytes of plain text.
 	Message string

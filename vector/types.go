@@ -122,7 +122,7 @@ type Match struct {
 }
 
 // Answer is what a query found, best first, ties by id.
-type Answer struct {
+type Result struct {
 	Items []Match `json:"items"`
 	Mode  Mode    `json:"mode"`
 	// Exact reports that every document was compared.

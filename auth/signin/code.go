@@ -217,7 +217,7 @@ func (l *library) signInByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signUpAnswer(c, e)
+	return l.signUpResponse(c, e)
 }
 
 func (l *library) resetByCode(c *call) (any, error) {

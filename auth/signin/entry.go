@@ -102,7 +102,7 @@ type signedIn struct {
 }
 
 // answer is the body of a sign-in that leads on to a target, or "".
-func (l *library) answer(c *call, e entry, target string) (any, error) {
+func (l *library) response(c *call, e entry, target string) (any, error) {
 	if e.challenged() {
 		return e.challenge, nil
 	}

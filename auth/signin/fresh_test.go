@@ -22,8 +22,8 @@ func (b *browser) accessToken() string {
 
 // changes are the requests that change how a user signs in, which an access
 // token alone must not.
-func changes(b *browser) map[string]*answer {
-	return map[string]*answer{
+func changes(b *browser) map[string]*response {
+	return map[string]*response{
 		"change email":         b.post("/change-email", object{"newEmail": "eve@example.com"}),
 		"change email by code": b.post("/email-otp/request-email-change", object{"newEmail": "eve@example.com"}),
 		"use the code":         b.post("/email-otp/change-email", object{"newEmail": "eve@example.com", "otp": "000000"}),
@@ -68,7 +68,7 @@ func TestProofsMakeFresh(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db, signin.Config{})
 		home := a.signedUp(ada)
-		change := func(b *browser) *answer { return b.post("/change-email", object{"newEmail": "new@example.com"}) }
+		change := func(b *browser) *response { return b.post("/change-email", object{"newEmail": "new@example.com"}) }
 
 		a.clock.advance(25 * time.Hour)
 		change(home).want(403, "SESSION_NOT_FRESH")

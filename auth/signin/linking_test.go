@@ -30,7 +30,7 @@ func TestLinkingByAddress(t *testing.T) {
 				p.claims["email"] = "Ada@Example.com"
 				b := w.browser()
 				j := b.begin(p, "acme", nil)
-				native := func() *answer {
+				native := func() *response {
 					return w.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": p.idToken(nil)}})
 				}
 				if !c.linked {
@@ -145,7 +145,7 @@ func TestLinkSocial(t *testing.T) {
 		other := w.browser()
 		other.post("/sign-up/email", object{"name": "Eve", "email": "eve@example.com", "password": password}).ok()
 		link(other).arrive().lead("/sorry?error=account_already_linked_to_different_user")
-		native := func(b *browser) *answer {
+		native := func(b *browser) *response {
 			return b.post("/link-social", object{"provider": "acme", "idToken": object{"token": p.idToken(nil)}})
 		}
 		native(other).want(409, "SOCIAL_ACCOUNT_ALREADY_LINKED")

@@ -198,5 +198,5 @@ func (l *library) getJWKS(c *call) (any, error) {
 	h.Set("Cache-Control", "public, max-age=300")
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write(keys) // the client has gone; there is nobody to tell
-	return answered{}, nil
+	return written{}, nil
 }

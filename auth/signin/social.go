@@ -145,7 +145,7 @@ func (l *library) readTargets(in socialBody) (to targets, err error) {
 }
 
 // authorizeAnswer is better-auth's answer that leads to a provider.
-type authorizeAnswer struct {
+type authorizeResponse struct {
 	URL      string `json:"url"`
 	Redirect bool   `json:"redirect"`
 }
@@ -234,7 +234,7 @@ func (l *library) begin(c *call, in socialBody, p *providerClient, pass passage,
 	if !in.DisableRedirect {
 		c.w.Header().Set("Location", address)
 	}
-	return authorizeAnswer{URL: address, Redirect: !in.DisableRedirect}, nil
+	return authorizeResponse{URL: address, Redirect: !in.DisableRedirect}, nil
 }
 
 // derived makes a secret of one use from the browser's and the state.
@@ -267,7 +267,7 @@ func (l *library) postCallback(c *call) (any, error) {
 	}
 	l.privately(c)
 	http.Redirect(c.w, c.r, l.callbackAddress(p)+"?"+query.Encode(), http.StatusSeeOther)
-	return answered{}, nil
+	return written{}, nil
 }
 
 // privately keeps the address with the code in it out of caches and referrers.
@@ -474,7 +474,7 @@ func (l *library) signInNative(c *call, p *providerClient, t nativeToken, signUp
 	if err != nil {
 		return nil, err
 	}
-	return l.answer(c, e, "")
+	return l.response(c, e, "")
 }
 
 func (l *library) enterNative(c *call, who identity) (entry, error) {

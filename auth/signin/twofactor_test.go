@@ -135,7 +135,7 @@ func TestOneTOTPCodeHasOneWinner(t *testing.T) {
 		s := open(t, db, signin.Config{})
 		app, _ := s.signedUp(ada).enableTOTP()
 		code := app.code()
-		won := race(s, 12, func(b *browser) *answer { return b.post("/two-factor/verify-totp", object{"code": code}) })
+		won := race(s, 12, func(b *browser) *response { return b.post("/two-factor/verify-totp", object{"code": code}) })
 		if won != 1 {
 			t.Errorf("%d signed in", won)
 		}
@@ -164,7 +164,7 @@ func TestOneBackupCodeHasOneWinner(t *testing.T) {
 		if won != 1 {
 			t.Errorf("%d of 32 used it", won)
 		}
-		if won := race(s, 12, func(b *browser) *answer {
+		if won := race(s, 12, func(b *browser) *response {
 			return b.post("/two-factor/verify-backup-code", object{"code": codes[1]})
 		}); won != 1 {
 			t.Errorf("%d signed in", won)
@@ -174,7 +174,7 @@ func TestOneBackupCodeHasOneWinner(t *testing.T) {
 
 // race has n browsers that wait for a second factor prove it at once, and
 // counts those that are signed in.
-func race(s *app, n int, prove func(*browser) *answer) (won int) {
+func race(s *app, n int, prove func(*browser) *response) (won int) {
 	s.t.Helper()
 	browsers := make([]*browser, n)
 	for i := range browsers {

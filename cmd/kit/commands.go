@@ -94,11 +94,11 @@ func (p *program) call(flags *flag.FlagSet) func(context.Context, []string) erro
 		if body != nil {
 			in = json.RawMessage(body)
 		}
-		var answer json.RawMessage
-		if err := c.Call(ctx, strings.ToUpper(args[0]), args[1], in, &answer, strings.Fields(*scope)...); err != nil {
+		var response json.RawMessage
+		if err := c.Call(ctx, strings.ToUpper(args[0]), args[1], in, &response, strings.Fields(*scope)...); err != nil {
 			return err
 		}
-		return p.printJSON(answer)
+		return p.printJSON(response)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 )
 
 // maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 8 << 20
+const maxResponse = 8 << 20
 
 // Client calls one service as one identity. It is safe for concurrent use.
 type Client struct {
@@ -126,23 +126,23 @@ func (c *Client) do(r *http.Request, out any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	response, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
 		return err
 	}
-	if len(answer) > maxAnswer {
+	if len(response) > maxResponse {
 		return errors.New("client: the answer is too large")
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		var refusal struct{ Error Error }
-		_ = json.Unmarshal(answer, &refusal) // another answer has no code
+		_ = json.Unmarshal(response, &refusal) // another answer has no code
 		refusal.Error.Status = resp.StatusCode
 		return &refusal.Error
 	}
-	if out == nil || len(answer) == 0 {
+	if out == nil || len(response) == 0 {
 		return nil
 	}
-	return json.Unmarshal(answer, out)
+	return json.Unmarshal(response, out)
 }
 
 // Ping proves that the service is there and takes the key.

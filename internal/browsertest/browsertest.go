@@ -54,18 +54,18 @@ func Start(t testing.TB) *Browser {
 	}
 	commands, in, err := os.Pipe()
 	check(t, err)
-	out, answers, err := os.Pipe()
+	out, responses, err := os.Pipe()
 	check(t, err)
 	cmd := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-background-timer-throttling",
 		"--disable-renderer-backgrounding", "--window-size=1280,860", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
-	cmd.ExtraFiles = []*os.File{commands, answers} // 3 and 4, as the pipe mode has it
+	cmd.ExtraFiles = []*os.File{commands, responses} // 3 and 4, as the pipe mode has it
 	// Every process of the browser holds this pipe, so that Wait comes back when
 	// the last has ended; one that ended later would still write into the profile.
 	cmd.Stderr = new(bytes.Buffer)
 	cmd.WaitDelay = patience
 	check(t, cmd.Start())
-	_, _ = commands.Close(), answers.Close()
+	_, _ = commands.Close(), responses.Close()
 	b := &Browser{t: t, in: in, waiting: make(map[int]chan message), complaint: make(map[string][]string)}
 	read := make(chan struct{})
 	go func() { defer close(read); b.read(bufio.NewReader(out)) }()
@@ -124,8 +124,8 @@ func (b *Browser) post(session, method string, params any) (<-chan message, erro
 		return nil, b.ended
 	}
 	b.last++
-	answer := make(chan message, 1)
-	b.waiting[b.last] = answer
+	response := make(chan message, 1)
+	b.waiting[b.last] = response
 	command := map[string]any{"id": b.last, "method": method}
 	if params != nil {
 		command["params"] = params
@@ -137,16 +137,16 @@ func (b *Browser) post(session, method string, params any) (<-chan message, erro
 	if err == nil {
 		_, err = b.in.Write(append(raw, 0))
 	}
-	return answer, err
+	return response, err
 }
 
 func (b *Browser) call(session, method string, params, into any) error {
-	answer, err := b.post(session, method, params)
+	response, err := b.post(session, method, params)
 	if err != nil {
 		return err
 	}
 	select {
-	case m := <-answer:
+	case m := <-response:
 		switch {
 		case m.Error != nil:
 			return fmt.Errorf("%s: %s", method, m.Error.Message)

@@ -540,26 +540,26 @@ func TestFailuresLeakNothing(t *testing.T) {
 // Only a trusted proxy names requests, and not in whatever words.
 func TestRequestIDsAreNotChosenByAnybody(t *testing.T) {
 	const given = "trace-me-12345"
-	answered := func(w *world, name string) string {
+	returned := func(w *world, name string) string {
 		return w.send("GET /things/who", "", auth, "Bearer ada", "X-Request-Id", name).Header().Get("X-Request-Id")
 	}
-	if got := answered(newWorld(t, nil), given); got == given || got == "" {
+	if got := returned(newWorld(t, nil), given); got == given || got == "" {
 		t.Errorf("a stranger's request is called %q", got)
 	}
 	behind := newWorld(t, func(c *mount.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} // httptest's peer
 	})
-	if got := answered(behind, given); got != given {
+	if got := returned(behind, given); got != given {
 		t.Errorf("a trusted proxy's request is called %q, want %q", got, given)
 	}
 	for _, name := range []string{"two words\n", "short", strings.Repeat("x", 65)} {
-		if got := answered(behind, name); got == name {
+		if got := returned(behind, name); got == name {
 			t.Errorf("the hostile request id %q came back", name)
 		}
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	w := newWorld(t, nil)
 	rec := w.send("GET /things/who", "", auth, "Bearer ada")
 	for header, want := range map[string]string{

@@ -141,11 +141,11 @@ func (c *Conn) refusal(frameID string, err error) refusal {
 	if r.Status >= http.StatusInternalServerError && c.ctx.Err() == nil {
 		c.fail(r.Code, err)
 	}
-	answer := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
+	reply := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
 	if r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable {
-		answer.RetryAfterMs = retryLater.Milliseconds()
+		reply.RetryAfterMs = retryLater.Milliseconds()
 	}
-	return answer
+	return reply
 }
 
 // Close sends what is queued, then the code and the reason, at most 123 bytes.
@@ -372,7 +372,7 @@ type step int
 
 const (
 	nothing step = iota
-	answer
+	reply
 	farewell
 	heartbeat
 	state
@@ -389,7 +389,7 @@ func (c *Conn) next() (step, []byte) {
 		if c.queue[0] = c.queue[0][1:]; len(c.queue[0]) == 0 {
 			c.queue = c.queue[1:]
 		}
-		return answer, frame
+		return reply, frame
 	case c.goodbye != nil:
 		frame := c.goodbye
 		c.goodbye = nil
@@ -415,7 +415,7 @@ func (c *Conn) drain() {
 		switch what {
 		case nothing:
 			return
-		case answer:
+		case reply:
 			if c.proven() {
 				err = c.put(websocket.TextMessage, frame)
 			}

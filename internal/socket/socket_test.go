@@ -91,15 +91,15 @@ func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 		w.conns <- theirs
 		return ours, nil
 	}}
-	ws, answer, err := dialer.Dial("ws://kit/?user="+user, nil) //nolint:bodyclose // a handshake has none
+	ws, response, err := dialer.Dial("ws://kit/?user="+user, nil) //nolint:bodyclose // a handshake has none
 	if err != nil {
-		if answer == nil {
+		if response == nil {
 			w.t.Fatal(err)
 		}
-		return nil, answer.StatusCode
+		return nil, response.StatusCode
 	}
 	w.t.Cleanup(func() { _ = ws.Close() })
-	return ws, answer.StatusCode
+	return ws, response.StatusCode
 }
 
 // frame is any frame of the tests.
@@ -225,11 +225,11 @@ func TestRefusals(t *testing.T) {
 			w.conns <- theirs
 			return ours, nil
 		}}}
-		answer, err := client.Get("http://kit/")
+		response, err := client.Get("http://kit/")
 		if err != nil || !w.refused.Load().Is(capability.ErrInvalidRequest) {
 			t.Errorf("no handshake: %v %v", w.refused.Load(), err)
 		}
-		_ = answer.Body.Close()
+		_ = response.Body.Close()
 		ws, _ := w.dial("ada")
 		if _, status := w.dial("bob"); status != 503 || !w.refused.Load().Is(capability.ErrUnavailable) {
 			t.Errorf("a full node: %d %v", status, w.refused.Load())
