@@ -173,7 +173,7 @@ func TestAssemblyRefuses(t *testing.T) {
 			[]string{"shop.routes: is a control-plane route without a scope", "shop.routes: is a control-plane route without a summary"}},
 		"machine route that writes itself": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
 			{Method: "GET", Path: "/shop/admin", Guard: capability.ControlPlane("shop:read"), Summary: "Read.", Handle: capability.Raw(func(*capability.Call) error { return nil })}}})},
-			[]string{"shop.routes: is a control-plane route that writes its own answer"}},
+			[]string{"shop.routes: is a control-plane route that writes its own response"}},
 		"idempotency without a caller": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
 			{Method: "POST", Path: "/shop", Guard: open, Idempotent: true, Handle: capability.JSON(200, ok)}}})},
 			[]string{"shop.routes: cannot honour Idempotency-Key"}},
@@ -260,7 +260,7 @@ func TestMasterKeysFromASource(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	down := errors.New("the key service does not answer")
+	down := errors.New("the key service does not respond")
 	_, err = kittest.Compose(t, append(production, kit.WithMasterKeys(func(context.Context) (string, error) { return "", down }))...)
 	if err == nil || strings.Contains(err.Error(), key) {
 		t.Errorf("composed without keys: %v", err)

@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 	pages := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		<-leave
-		order = append(order, "answered")
+		order = append(order, "responded")
 		_, _ = io.WriteString(w, "page")
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func TestServe(t *testing.T) {
 	if got := <-body; got != "page" {
 		t.Errorf("the request under way got %q", got)
 	}
-	if strings.Join(order, " ") != "answered closed" {
+	if strings.Join(order, " ") != "responded closed" {
 		t.Errorf("order %v", order)
 	}
 }

@@ -306,7 +306,7 @@ func TestMasterKeyReplaced(t *testing.T) {
 	})
 }
 
-// TestTwoKitsOnOneDatabase holds that nodes answer alike.
+// TestTwoKitsOnOneDatabase holds that nodes respond alike.
 func TestTwoKitsOnOneDatabase(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a := kittest.New(t, append(everything(), kit.WithDatabase(dbs[0]))...)
@@ -316,7 +316,7 @@ func TestTwoKitsOnOneDatabase(t *testing.T) {
 	var balance struct{ Balance int64 }
 	b.User("ada").Get("/ledger/coins").Want(200, "").JSON(&balance)
 	if balance.Balance != 5 {
-		t.Errorf("the other node answers %d", balance.Balance)
+		t.Errorf("the other node returns %d", balance.Balance)
 	}
 	var tx, again json.RawMessage
 	a.User("staff", "ledger:admin").Post("/ledger/coins/credit", `{"userId":"ada","amount":5,"ref":"r1"}`).Want(201, "").JSON(&tx)

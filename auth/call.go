@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Reply is what the library answered to [Auth.Call].
+// Reply is the response of the library to [Auth.Call].
 type Reply struct {
 	Status int
 	// Code and Message are those of a refusal; empty: there was none.

@@ -137,7 +137,7 @@ func TestRacingTabs(t *testing.T) {
 	})
 }
 
-// An answer that never arrived can be asked for again, however late, as long as
+// A response that never arrived can be requested again, however late, as long as
 // nobody has used what was in it.
 func TestLostResponse(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -156,7 +156,7 @@ func TestLostResponse(t *testing.T) {
 	})
 }
 
-// Using the access token shows that the answer arrived: the old refresh token is
+// Using the access token shows that the response arrived: the old refresh token is
 // then in other hands.
 func TestUsingTheTokenConfirmsIt(t *testing.T) {
 	eachPair(t, func(t *testing.T, db1, db2 *database.DB) {

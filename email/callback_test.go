@@ -328,7 +328,7 @@ func FuzzClick(f *testing.F) {
 	})
 }
 
-// FuzzToken never answers a redirect for a token we did not sign.
+// FuzzToken: a token that we did not sign is never redirected.
 func FuzzToken(f *testing.F) {
 	f.Add("AQFj", "https://evil.example")
 	f.Add("x.y", "//evil.example")

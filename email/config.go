@@ -17,7 +17,7 @@ type Config struct {
 	// From is the sender, such as "Acme <hello@acme.example>"; required in
 	// production, by default "Kit <kit@localhost>".
 	From string
-	// ReplyTo is where answers go, by default to From.
+	// ReplyTo is where replies go, by default to From.
 	ReplyTo string
 	// ReturnPath is where bounces go, by default the address of From.
 	ReturnPath string

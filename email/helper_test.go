@@ -145,7 +145,7 @@ var testTemplates = fstest.MapFS{
 type server struct {
 	addr *net.TCPAddr
 	mu   sync.Mutex
-	// answer is asked at each step ("mail", "rcpt", "data") of each message; the
+	// reply is called at each step ("mail", "rcpt", "data") of each message; the
 	// data is there at "data" only.
 	reply    func(step, value string) error
 	accepted [][]byte

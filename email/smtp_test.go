@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/email/emailtest"
 )
 
-// step scripts one answer per call, then nothing but acceptance.
+// step scripts one reply per call, then nothing but acceptance.
 func script(at string, replies ...error) func(step, value string) error {
 	var mu sync.Mutex
 	return func(step, _ string) error {
@@ -35,7 +35,7 @@ func script(at string, replies ...error) func(step, value string) error {
 	}
 }
 
-// TestAnswers holds what becomes of a message to what the server says.
+// TestServerReplies holds what becomes of a message to what the server says.
 func TestServerReplies(t *testing.T) {
 	for name, c := range map[string]struct {
 		step       string
@@ -124,7 +124,7 @@ func TestCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		at     string
 		second bool
-	}{"greeting": {"greeting", true}, "mail": {"MAIL", true}, "rcpt": {"RCPT", true}, "data": {"DATA", true}, "answer": {".", false}} {
+	}{"greeting": {"greeting", true}, "mail": {"MAIL", true}, "rcpt": {"RCPT", true}, "data": {"DATA", true}, "reply": {".", false}} {
 		t.Run(name, func(t *testing.T) {
 			addr := cutting(t, c.at)
 			first, err := email.NewSMTP(email.SMTP{Host: "127.0.0.1", Port: addr.Port, TLS: "none", Timeout: 2 * time.Second})

@@ -28,12 +28,12 @@ const (
 	// deliverRuns bounds the runs that were cut off, as by a killed process; failed
 	// attempts are counted by the delivery.
 	deliverRuns = 100
-	// storeTimeout is what a run may take beside the attempt.
+	// storeTimeout is what a run may take besides the attempt.
 	storeTimeout = time.Minute
 	// pauseAfter is how long a node leaves an endpoint alone after a failure, so
 	// that many deliveries do not wait for one that is down.
 	pauseAfter = 5 * time.Second
-	// maxAnswer is how much of an answer is read, in bytes: enough to use the
+	// maxResponse is how much of a response is read, in bytes: enough to use the
 	// connection again.
 	maxResponse = 64 << 10
 	// maxWait bounds what Retry-After may ask for.
@@ -141,7 +141,7 @@ func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // the status has said all
 	done := attempt{status: response.StatusCode}
 	if done.status < 200 || done.status > 299 {
-		done.err = fmt.Errorf("the endpoint answered %d", done.status)
+		done.err = fmt.Errorf("the endpoint returned %d", done.status)
 		done.wait = retryAfter(response.Header.Get("Retry-After"), e.host.Now())
 	}
 	return done
@@ -249,7 +249,7 @@ func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) e
 		state, reason = StatePending, ""
 		switch {
 		case done.gone():
-			reason = "the endpoint answered 410"
+			reason = "the endpoint returned 410"
 		case now.Sub(since) >= e.cfg.DisableAfter:
 			reason = fmt.Sprintf("every attempt has failed for %v", e.cfg.DisableAfter)
 		}

@@ -42,7 +42,7 @@ type received struct {
 	events.Message
 }
 
-// receiver answers with the statuses of its script, then with 204.
+// receiver returns the statuses of its script, then 204.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -294,7 +294,7 @@ func TestGoneDisablesAtOnce(t *testing.T) {
 	k := compose(t, databasetest.Memory(t), events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}})
 	create(t, k, "ada")
 	k.RunJobs()
-	if s := status(t, k); s.Reason != "the endpoint answered 410" || s.Failed != 1 {
+	if s := status(t, k); s.Reason != "the endpoint returned 410" || s.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
 }

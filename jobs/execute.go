@@ -18,7 +18,7 @@ const (
 	// settleTries at settlePause cover a short outage of the database, so that work done is not done again.
 	settleTries = 5
 	settlePause = time.Second
-	// answerWithin bounds a statement that a stop does not cut short.
+	// statementTimeout bounds a statement that a stop does not cut short.
 	statementTimeout = 10 * time.Second
 )
 

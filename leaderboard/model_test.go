@@ -21,7 +21,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// model is a board in a few lines: what every call must answer.
+// model is a board in a few lines: what every call must return.
 type model struct {
 	leaderboard.Board
 	windows map[string]map[string]leaderboard.Entry // by window key and user id

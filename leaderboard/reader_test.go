@@ -23,7 +23,7 @@ type read struct {
 	err    error
 }
 
-// Reads that share a statement answer what each answers alone, as it does in a
+// Reads that share a statement return what each returns alone, as it does in a
 // transaction: of present, hidden and absent players, of one asked for twice
 // with different numbers, of pages, and of windows open, closed and unknown.
 func TestSharedReads(t *testing.T) {
@@ -121,7 +121,7 @@ func TestReadsFollowWrites(t *testing.T) {
 }
 
 // A range whose count has become wrong costs the rank its exactness until it is
-// repaired, and nobody the answer.
+// repaired, but no read fails.
 func TestWrongRange(t *testing.T) {
 	leaderboard.SmallRanges(t, 4)
 	each(t, func(t *testing.T, n *node) {

@@ -58,7 +58,7 @@ func overHTTP(t *testing.T, story func(t *testing.T, k *kittest.Kit)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { story(t, stage(t, db, config)) })
 }
 
-// answers holds a response to 200 and a body.
+// wantBody fails the test unless a response is 200 with this body.
 func wantBody(t *testing.T, r *kittest.Response, body string) {
 	t.Helper()
 	if diff := cmp.Diff(body, strings.TrimSpace(string(r.Want(200, "").Body))); diff != "" {
@@ -66,7 +66,7 @@ func wantBody(t *testing.T, r *kittest.Response, body string) {
 	}
 }
 
-// list is the answer of any route that lists entries.
+// list is the response of any route that lists entries.
 type list struct {
 	Items      []leaderboard.Ranked
 	NextCursor *string

@@ -112,11 +112,11 @@ func TestIdempotencyKey(t *testing.T) {
 		second.Post("/leaderboard/xp", ten).Want(200, "")
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:40")
 
-		// Of many at once one adds, and all are answered the same.
+		// Of many at once one adds, and all get the same response.
 		third, bodies := server.With("Idempotency-Key", "match-3"), make([]string, 8)
 		many(len(bodies), func(i int) { bodies[i] = string(third.Post("/leaderboard/xp", ten).Body) })
 		if slices.ContainsFunc(bodies, func(body string) bool { return body != bodies[0] }) {
-			t.Errorf("answered %q", bodies)
+			t.Errorf("the bodies are %q, want one", bodies)
 		}
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:50")
 	})
@@ -173,7 +173,7 @@ func TestImmutable(t *testing.T) {
 }
 
 // TestLastInstant: a score whose window has closed before its rank is read is
-// in all the same, and answered without one.
+// in all the same, and its response has none.
 func TestLastInstant(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.db.UseClock(func() time.Time {

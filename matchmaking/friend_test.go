@@ -125,7 +125,7 @@ func TestFriendLimits(t *testing.T) {
 	r.Clock.Advance(2 * time.Minute)
 	r.ok(errorOf(r.RequestFriend(ctx, "ada", others[30])))
 
-	// 200 that nobody answers, 1,000 friends.
+	// 200 that nobody accepts, 1,000 friends.
 	insert := func(user, state, requester string, n int) {
 		for _, id := range ids("z-"+user, n) {
 			r.ok(errorOf(r.Database().Exec(ctx, `INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)

@@ -13,7 +13,7 @@ import (
 // InviteLifetime is how long an invite can be accepted.
 const InviteLifetime = time.Hour
 
-// How many invites that nobody has answered a user may have sent, to one other
+// How many open invites a user may have sent, to one other
 // and in all, and have got: so many from friends and so many from others, who
 // cannot take the places of friends.
 const (
@@ -237,7 +237,7 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 	})
 }
 
-// answerable locks an invite that is the user's to return. All invites of one
+// lockReceived locks an invite that the user may accept or decline. All invites of one
 // inviter are accepted one after the other, so that they find one session.
 func (m *Matchmaking) lockReceived(ctx context.Context, inviteID, userID string) (Invite, error) {
 	if err := capability.CheckText("id", inviteID, 1, maxName); err != nil {

@@ -80,7 +80,7 @@ func TestInvite(t *testing.T) {
 	})
 }
 
-// Who declines, or does not answer for an hour, has no invite.
+// An invite that was declined, or is an hour old, is gone.
 func TestInviteEnds(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")

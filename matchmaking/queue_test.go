@@ -64,7 +64,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s, found %v, %s", diff, found, view.Phase)
 		}
 
-		// An answer that got lost: for one sweep the same request meets the match.
+		// A response that got lost: for one sweep the same request meets the match.
 		again, err = r.Enqueue(ctx, "duel", "", "ada")
 		r.ok(err)
 		if diff := cmp.Diff(want, again); diff != "" {

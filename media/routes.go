@@ -42,7 +42,7 @@ func (m *Media) routes() []capability.Route {
 	)
 }
 
-// answer holds one item.
+// itemResponse holds one item.
 type itemResponse struct {
 	Item Item `json:"item"`
 }

@@ -76,8 +76,8 @@ type (
 	}
 )
 
-// socket upgrades a player's request. That he is one is checked before, so the
-// refusal is an HTTP answer, and again with every view.
+// socket upgrades a player's request. Membership is checked before, so that the
+// refusal is an HTTP response, and again with every view.
 func (m *Multiplayer) socket(c *capability.Call) error {
 	s, err := m.current(c.Context(), c.Param("id"))
 	if err != nil {
@@ -102,7 +102,7 @@ type seat struct {
 
 	sent  atomic.Int64 // the version of the view that the client has
 	whole atomic.Bool  // the client asked for the whole view
-	// answering is held from a frame to its answer, which closed waits for.
+	// replying is held from a frame to its reply, which closed waits for.
 	replying sync.Mutex
 	last     *View // that view, or nil; the writing goroutine's own
 }

@@ -162,7 +162,7 @@ func (n *served) token(user string) string {
 	return token
 }
 
-// try upgrades, or answers the refusal.
+// try upgrades, or returns the refusal.
 func (n *served) try(user, session string, header http.Header) (*wsClient, int, string) {
 	n.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"kit.v1"}}
@@ -324,7 +324,7 @@ func (c *wsClient) closed() (int, string) {
 	}
 }
 
-// same holds a client's view to what the route answers at the same version.
+// same holds a client's view to what the route returns at the same version.
 func (n *served) same(c *wsClient, session string) {
 	n.t.Helper()
 	var want any

@@ -124,7 +124,7 @@ func TestTypesThatJSONCannotRepresentAreRefused(t *testing.T) {
 	d := Description{Rows: []Row{{Capability: "things", Route: capability.Route{Method: "GET", Path: "/things", Guard: capability.Public("a test"),
 		Handle: capability.JSON(200, func(*capability.Call, capability.None) (broken, error) { return broken{}, nil })}}}}
 	if _, err := d.JSON(); err == nil {
-		t.Error("a function in an answer was described")
+		t.Error("a function in a response was described")
 	}
 }
 

@@ -150,7 +150,7 @@ func responseHeaders() map[string]any {
 	}
 	return map[string]any{
 		"Retry-After":          header{"When to try again, in seconds.", &written{Type: "integer"}},
-		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
+		"Idempotency-Replayed": header{"The response was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
@@ -174,7 +174,7 @@ func parameters(r capability.Route, names []string) []parameter {
 	}
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
-			Description: "The answer to the first request with this key is repeated for 24 hours.",
+			Description: "The response to the first request with this key is repeated for 24 hours.",
 			Schema:      &written{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
@@ -256,7 +256,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		return nil
 	case out == nil:
 		op.Responses["default"] = response{
-			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
+			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
 			Content:     map[string]media{jsonType: {(*written)(anything())}}}
 		return nil
 	}

@@ -38,8 +38,8 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// A canary is given in every way a client can; it never comes back: not in an
-// answer, a log line, an event or a row.
+// A canary is given in every way a client can; it never comes back: not in a
+// response, a log line, an event or a row.
 func TestCanaryOverHTTP(t *testing.T) {
 	log := new(safeBuffer)
 	var s *secrets.Secrets

@@ -37,7 +37,7 @@ var active = []string{
 	"message/rfc822", "multipart/related", "multipart/x-mixed-replace", "application/x-mimearchive",
 }
 
-// shown returns the type to answer with and whether a browser may show it.
+// shown returns the type to respond with and whether a browser may show it.
 func shown(contentType string) (kind string, show bool) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {

@@ -65,7 +65,7 @@ func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) 
 	return r
 }
 
-// answer is what came back.
+// response is what came back.
 type response struct {
 	t      testing.TB
 	status int
@@ -173,7 +173,7 @@ type partURL struct {
 	Headers    map[string]string
 }
 
-// started is the answer of an upload's start.
+// started is the response of an upload's start.
 type started struct {
 	Object object
 	Upload struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// scripted composes a desk with a model that says what answer returns.
+// scripted composes a desk with a model that runs respond.
 func scripted(t *testing.T, cfg support.Config, respond func(w http.ResponseWriter, prompt string)) *kittest.Kit {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,7 @@ const (
 	modelTries  = 2
 )
 
-var errVerdict = errors.New("support: the model's answer is not of the schema")
+var errVerdict = errors.New("support: the model's response is not of the schema")
 
 // model asks a server that speaks the chat-completions form.
 type model struct {
@@ -135,7 +135,7 @@ func (m *model) once(ctx context.Context, address, key, subject, text string) (v
 		return v, err
 	}
 	if response.StatusCode != http.StatusOK || len(raw) > maxResponse {
-		return v, fmt.Errorf("support: the model answered with status %d and %d bytes", response.StatusCode, len(raw))
+		return v, fmt.Errorf("support: the model returned status %d and %d bytes", response.StatusCode, len(raw))
 	}
 	return m.read(raw)
 }
@@ -153,8 +153,8 @@ func (m *model) prompt(subject, text string) []chatMessage {
 	}
 }
 
-// read takes the verdict out of an answer; whatever server it comes from, it is
-// held to the schema here.
+// read takes the verdict out of a response and holds it to the schema, whichever
+// server it comes from.
 func (m *model) read(raw []byte) (v Verdict, err error) {
 	var response struct {
 		Choices []struct {

@@ -41,7 +41,7 @@ var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 // in a thread of the app the user reads it there, and also gets it by mail where
 // the account has a verified address. Row and mail commit together. Refuses with
 // support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
-// is no address, the address is suppressed, or an automatic reply would answer
+// is no address, the address is suppressed, or an automatic reply would go to
 // a program.
 func (s *Support) Reply(ctx context.Context, a Reply) (m Message, err error) {
 	for _, err := range []error{
@@ -145,7 +145,7 @@ func (s *Support) newMailID(t Thread) string {
 	return "<support." + strings.ToLower(rand.Text()) + "@" + s.mailDomain(t) + ">"
 }
 
-// mail queues the mail of a reply and notes what later answers refer to.
+// mail queues the mail of a reply and notes what later replies refer to.
 func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m *newMessage) error {
 	refs, err := s.store.mailIDs(ctx, t.ID, maxReferences)
 	if err != nil {
@@ -203,7 +203,7 @@ func failed(err error) error {
 // mail for a person's. Its value is the thread's id.
 const headerOwn = "X-Kit-Support"
 
-// inboxOf is where the person answers to: the address that was written to, or
+// inboxOf is where the person replies to: the address that was written to, or
 // the first one.
 func (s *Support) inboxOf(t Thread) string {
 	if t.inbox != "" {
@@ -232,7 +232,7 @@ func replySubject(subject string) string {
 	return strings.TrimSpace("Re: " + subject)
 }
 
-// mayAnswerItself keeps programs from talking to each other.
+// mayReplyAutomatically keeps programs from talking to each other.
 func (s *Support) mayReplyAutomatically(ctx context.Context, t Thread, now time.Time) error {
 	program, repliedAt, err := s.store.lastMachine(ctx, t.ID)
 	switch {

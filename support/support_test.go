@@ -105,7 +105,7 @@ func TestMailIsRepliedToAndTheReplyComesBack(t *testing.T) {
 		back := receive(t, k, "grace@customer.example", mail("grace@CUSTOMER.example", "An entirely different subject",
 			"Thank you!\n\nOn Sat, Nov 21, 2026 at 1:00 PM Acme <hello@acme.example> wrote:\n> We sent it back.", "In-Reply-To: "+ours))
 		if back.ThreadID != first.ThreadID {
-			t.Fatal("the answer did not come into its thread")
+			t.Fatal("the reply did not come into its thread")
 		}
 		got = thread(t, k, first.ThreadID)
 		if len(got.Messages) != 3 || got.Messages[2].StrippedText != "Thank you!" || got.FirstRepliedAt == nil || !got.Flags.NeedsReply {
@@ -162,7 +162,7 @@ func TestProvenThreadsGoOnWithAProof(t *testing.T) {
 	}
 	again := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Re: Help", "It is me.", pass, "References: <a@customer.example>"))
 	if again.ThreadID != first.ThreadID {
-		t.Error("a proven answer did not enter its thread")
+		t.Error("a proven reply did not enter its thread")
 	}
 	tickets, err := k.Support().ListTickets(t.Context(), user.ID, capability.NewPage(10, ""))
 	if err != nil || len(tickets.Items) != 1 {

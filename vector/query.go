@@ -155,7 +155,7 @@ func (v *Vector) resolve(ctx context.Context, space Space, q *question) error {
 	return err
 }
 
-// found is an id in the order of an answer.
+// found is an id in the order of a result.
 type found struct {
 	id       string
 	revision int64 // 0: any

@@ -232,7 +232,7 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 	return r.decode(response, len(texts))
 }
 
-// decode reads an answer of n vectors. Its errors quote nothing of it.
+// decode reads a response of n vectors. Its errors quote nothing of it.
 func (r *remote) decode(response *http.Response, n int) ([][]float32, int64, error) {
 	switch {
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:

@@ -77,7 +77,7 @@ const (
 	ModeHybrid Mode = "hybrid" // both, fused by their ranks
 )
 
-// Precision says how sure an answer is.
+// Precision says how sure a result is.
 type Precision string
 
 // The precisions. The zero value is the default: at least 995 of 1,000 true
@@ -121,7 +121,7 @@ type Match struct {
 	Vector   []float32      `json:"vector,omitempty"`
 }
 
-// Answer is what a query found, best first, ties by id.
+// Result is what a query found, best first, ties by id.
 type Result struct {
 	Items []Match `json:"items"`
 	Mode  Mode    `json:"mode"`

@@ -22,7 +22,7 @@ const (
 	factorLock        = 15 * time.Minute
 )
 
-// challenged is the answer to a sign-in that waits for its second factor.
+// challenged is the response to a sign-in that waits for its second factor.
 type challenged struct {
 	TwoFactorRedirect bool     `json:"twoFactorRedirect"`
 	TwoFactorMethods  []string `json:"twoFactorMethods"`

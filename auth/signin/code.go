@@ -94,7 +94,7 @@ func (l *library) mailCode(c *call, kind, to string) (any, error) {
 }
 
 // codeMail makes the code of a letter. An address that gets none has a code all
-// the same, which nobody knows: guesses at it are answered alike.
+// the same, which nobody knows: guesses at it get the same response.
 func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, found bool) (auth.Mail, bool, error) {
 	kind := strings.TrimPrefix(m.Kind, letterCode)
 	subject, wanted := m.Address, found

@@ -32,7 +32,7 @@ type Config struct {
 	// DisableCodes refuses codes in a mail, for signing in and for all else.
 	DisableCodes bool
 	// RequireVerification keeps out who has not proved his e-mail address. It
-	// also makes sign-up answer alike for addresses that have an account.
+	// also makes sign-up respond alike for addresses that have an account.
 	RequireVerification bool
 	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.
 	HumanSignUp bool

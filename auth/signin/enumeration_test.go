@@ -18,7 +18,7 @@ import (
 // different is what two returns may differ in.
 var different = regexp.MustCompile(`"(requestId|id)":"[0-9a-z]{26}"`)
 
-// seen is what the client can tell two answers apart by.
+// seen is what the client can tell two responses apart by.
 func (r *response) seen(address string) string {
 	header := r.Header.Clone()
 	for _, name := range []string{"X-Request-Id", "Set-Cookie", "Content-Length", "Date"} {
@@ -28,7 +28,7 @@ func (r *response) seen(address string) string {
 	return fmt.Sprint(r.Status, strings.ReplaceAll(body, address, "ADDRESS"), header)
 }
 
-// Nobody learns from an answer whether an address has an account.
+// Nobody learns from a response whether an address has an account.
 func TestResponsesAlike(t *testing.T) {
 	calls := map[string]func(b *browser, address string) *response{
 		"sign in": func(b *browser, to string) *response {

@@ -26,14 +26,14 @@ const (
 )
 
 var (
-	errProviderDown     = errors.New("signin: the provider cannot be asked")
+	errProviderDown     = errors.New("signin: the provider cannot be reached")
 	errProviderRefused  = errors.New("signin: the provider refused")
-	errResponseTooLarge = errors.New("signin: the answer is too large")
+	errResponseTooLarge = errors.New("signin: the response is too large")
 )
 
-// newFetcher makes the HTTP client for one provider. It takes bounded answers
-// in bounded time, follows no redirect, and knocks at no private address but
-// those of the hosts the application has named itself.
+// newFetcher makes the HTTP client for one provider. Responses are
+// bounded in size and time, redirects are not followed, and private addresses are
+// dialed only for hosts that the application has named itself.
 func newFetcher(addresses []string) *http.Client {
 	named := make(map[string]bool, len(addresses))
 	for _, address := range addresses {
@@ -68,7 +68,7 @@ func newFetcher(addresses []string) *http.Client {
 	}
 }
 
-// limited fails the reading of answers that are too large, for every reader.
+// limited bounds the bodies of responses: reading past the bound fails.
 type limited struct{ next http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -255,7 +255,7 @@ func (b *browser) pressing() *browser {
 	return b.navigating().with("Origin", baseURL).with("Sec-Fetch-Site", "same-origin")
 }
 
-// answer is what came back.
+// response is what came back.
 type response struct {
 	t      testing.TB
 	Status int

@@ -15,13 +15,13 @@ import (
 )
 
 // route is one row of the table: what the kit has to know about it, and its
-// handler. The handler's value is written as JSON, unless it is answered.
+// handler. The handler's value is written as JSON, unless it is [written].
 type route struct {
 	auth.LibraryRoute
 	handle func(*call) (any, error)
 }
 
-// answered is what a handler returns that has written the answer itself.
+// written is the value of a handler that has written the response itself.
 type written struct{}
 
 // call is one request on its way through a handler.

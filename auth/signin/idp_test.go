@@ -51,7 +51,7 @@ func segment(value any) string {
 }
 
 // idp is a provider of the test's own, which signs what it is told to. It
-// answers at any host, so that it can stand for the named ones.
+// serves any host, so that it can stand for the named ones.
 type idp struct {
 	t      testing.TB
 	issuer string
@@ -71,11 +71,11 @@ type idp struct {
 	profile object
 	// kid is the id of the key that is published and signs.
 	kid string
-	// answer replaces the answer of a path.
+	// handlers replace the ones of their paths.
 	handlers map[string]http.HandlerFunc
 	// document is added to the discovery document.
 	document object
-	// tokens are added to the answer of the token endpoint.
+	// tokens are added to the response of the token endpoint.
 	tokens object
 	// lastForm is the last request for tokens.
 	lastForm url.Values
@@ -322,7 +322,7 @@ func randomBytes() []byte {
 	return raw
 }
 
-// hosts is the Internet of a test: what the hosts of named providers answer.
+// hosts is the Internet of a test: what the hosts of named providers serve.
 type hosts map[string]http.Handler
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {

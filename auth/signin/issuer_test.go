@@ -111,7 +111,7 @@ func signES256(t testing.TB, key *ecdsa.PrivateKey, input string) []byte {
 	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 }
 
-// TestHostileProvider: an answer that is wrong, huge, slow or elsewhere ends the
+// TestHostileProvider: a response that is wrong, huge, slow or elsewhere ends the
 // sign-in and nothing else.
 func TestHostileProvider(t *testing.T) {
 	huge := func(w http.ResponseWriter, _ *http.Request) {
@@ -220,7 +220,7 @@ func TestPrivateAddressesAreNotAsked(t *testing.T) {
 	client := signin.FetchClient("https://accounts.example")
 	if response, err := client.Get(secret.URL); err == nil {
 		_ = response.Body.Close()
-		t.Error("it answered")
+		t.Error("the private address was dialed")
 	}
 	open := signin.FetchClient(secret.URL)
 	secret.Config.Handler = http.NotFoundHandler()

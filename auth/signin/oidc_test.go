@@ -75,7 +75,7 @@ func (v *visitor) visit(address string) (back *url.URL, page string) {
 		}
 		to, err := response.Location()
 		if err != nil {
-			v.t.Fatalf("the provider answers %d %s", response.StatusCode, body)
+			v.t.Fatalf("the provider returned %d %s", response.StatusCode, body)
 		}
 		if address = to.String(); strings.HasPrefix(address, baseURL) {
 			return to, ""

@@ -264,7 +264,7 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 	return l.passkeyResponse(c, e)
 }
 
-// passkeySignedIn is better-auth's answer to a sign-in by passkey, with the token.
+// passkeySignedIn is better-auth's response to a sign-in by passkey, with the token.
 type passkeySignedIn struct {
 	Session      wireSession `json:"session"`
 	User         wireUser    `json:"user"`

@@ -31,7 +31,7 @@ type signUpBody struct {
 	RememberMe      *bool  `json:"rememberMe"`
 }
 
-// signedUp is better-auth's answer to a sign-up; the token is null while the
+// signedUp is better-auth's response to a sign-up; the token is null while the
 // address is to be proved first.
 type signedUp struct {
 	Token        *string  `json:"token"`
@@ -40,7 +40,7 @@ type signedUp struct {
 }
 
 // signUp makes a user with a password. While addresses must be verified, one
-// that is taken is answered like one that is free, and its owner is told by
+// that is taken gets the response of one that is free, and its owner is told by
 // mail.
 func (l *library) signUp(c *call) (any, error) {
 	var in signUpBody

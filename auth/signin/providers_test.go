@@ -37,7 +37,7 @@ func openNamed(t *testing.T, provider signin.Provider, p *idp, at ...string) *wo
 	return w
 }
 
-// serve has p answer JSON at a path.
+// serve has p return JSON at a path.
 func (p *idp) serve(path string, value any) {
 	p.handlers[path] = func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer access-") {

@@ -85,7 +85,7 @@ func TestProviderTokens(t *testing.T) {
 	})
 }
 
-// TestProviderTokensAcrossNodes: two nodes renew at once; the answer of the
+// TestProviderTokensAcrossNodes: two nodes renew at once; the response of the
 // first stays, and both give it out.
 func TestProviderTokensAcrossNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
@@ -100,7 +100,7 @@ func TestProviderTokensAcrossNodes(t *testing.T) {
 	p.now = two.clock.Now
 	onTwo := &browser{a: two.app, cookies: b.cookies, ip: b.ip, header: b.header}
 
-	// The provider answers node two only when node one has its answer.
+	// The provider responds to node two only when node one has its response.
 	arrived, done := make(chan struct{}), make(chan struct{})
 	var order sync.Mutex
 	first := true

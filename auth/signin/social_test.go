@@ -100,7 +100,7 @@ func TestSocialRequestIsChecked(t *testing.T) {
 }
 
 // TestStateIsGoodOnceInOneBrowser holds the defence against forged sign-ins: the
-// answer of a provider counts in the browser that asked for it, once, in time,
+// response of a provider counts in the browser that asked for it, once, in time,
 // for that provider.
 func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -125,7 +125,7 @@ func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 		j.back(url.Values{"code": {"x"}, "state": {strings.Repeat("x", 43)}}).lead(lost)
 		journey{victim, p, "nobody", nil}.back(query).lead("/auth/error?error=oauth_provider_not_found")
 
-		// What one provider was asked, another cannot answer.
+		// Another provider cannot respond to a request of the first.
 		mixed := withOwn.consent()
 		journey{victim, other, "other", nil}.back(mixed).lead("/sorry?error=state_mismatch")
 		withOwn.back(mixed).lead(lost)
@@ -269,7 +269,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 	})
 }
 
-// TestFormPost is the way of Apple: the provider's page posts the answer, and
+// TestFormPost is the way of Apple: the provider's page posts the response, and
 // browsers send no cookie with it.
 func TestFormPost(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

@@ -529,7 +529,7 @@ func TestSignInBesideASession(t *testing.T) {
 	}
 }
 
-// What nobody answered goes with the hourly sweep.
+// Challenges that nobody met go with the hourly sweep.
 func TestSweepOfChallenges(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})

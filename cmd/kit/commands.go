@@ -103,7 +103,7 @@ func (p *program) call(flags *flag.FlagSet) func(context.Context, []string) erro
 }
 
 func (p *program) manifest(flags *flag.FlagSet) func(context.Context, []string) error {
-	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the answer as it came")
+	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the response as it came")
 	return func(ctx context.Context, _ []string) error {
 		m, err := fetch(ctx, *key)
 		if err != nil {

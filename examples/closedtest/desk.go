@@ -51,7 +51,7 @@ type desk struct {
 	clock *clock
 }
 
-// handler is the pages, with the kit's paths answered by the kit.
+// handler is the pages, with the kit's paths served by the kit.
 func (d *desk) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.showRoster)

@@ -34,7 +34,7 @@ type Browser struct {
 	ended     error
 }
 
-// message is what the browser says: the answer to a command, or an event.
+// message is what the browser says: the response to a command, or an event.
 type message struct {
 	ID        int
 	SessionID string
@@ -70,7 +70,7 @@ func Start(t testing.TB) *Browser {
 	read := make(chan struct{})
 	go func() { defer close(read); b.read(bufio.NewReader(out)) }()
 	t.Cleanup(func() {
-		_, _ = b.post("", "Browser.close", nil) // it may end before it answers
+		_, _ = b.post("", "Browser.close", nil) // it may end before it responds
 		defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the browser ended with %v\n%s", err, cmd.Stderr)
@@ -105,7 +105,7 @@ func (b *Browser) read(out *bufio.Reader) {
 	}
 }
 
-// end tells those who wait, and will, that no answers come any more.
+// end tells those who wait, and will, that no responses come any more.
 func (b *Browser) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *Browser) end(err error) {
 	clear(b.waiting)
 }
 
-// post sends a command whose answer comes on the channel.
+// post sends a command whose response comes on the channel.
 func (b *Browser) post(session, method string, params any) (<-chan message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *Tab) Visit(url string) {
 // Kill crashes the page's process, then takes the tab away.
 func (p *Tab) Kill() {
 	p.b.t.Helper()
-	_, err := p.b.post(p.session, "Page.crash", nil) // nobody is left to answer
+	_, err := p.b.post(p.session, "Page.crash", nil) // nobody is left to respond
 	check(p.b.t, err)
 	check(p.b.t, p.b.call("", "Target.closeTarget", map[string]any{"targetId": p.target}, nil))
 }

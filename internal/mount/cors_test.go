@@ -50,7 +50,7 @@ func TestTrustedOriginsMayCall(t *testing.T) {
 		}
 		if h.Get("Access-Control-Allow-Origin") != front || h.Get("Access-Control-Allow-Credentials") != "true" ||
 			!strings.Contains(h.Get("Access-Control-Expose-Headers"), "Set-Auth-Token") || h.Get("Vary") != "Origin" {
-			t.Errorf("%s: a listed page cannot read the answer: %v", line, h)
+			t.Errorf("%s: a listed page cannot read the response: %v", line, h)
 		}
 		rec = crossing(w, http.MethodOptions, path, front, method)
 		h = rec.Header()

@@ -65,7 +65,7 @@ func routes() []capability.Route {
 		capability.Route{Method: get, Path: "/panic", Guard: capability.Public("tests"), Handle: capability.Raw(func(*capability.Call) error { panic("secret inside") })},
 		capability.Route{Method: get, Path: "/late", Guard: capability.Public("tests"), Handle: capability.Raw(func(c *capability.Call) error {
 			c.Writer().WriteHeader(202)
-			return errors.New("after the answer")
+			return errors.New("after the response")
 		})},
 		capability.Route{Method: get, Path: "/broken", Guard: capability.Public("tests"), Handle: capability.JSON(200, func(*capability.Call, capability.None) (int, error) {
 			return 0, errors.New("password=hunter2")
@@ -98,7 +98,7 @@ func routes() []capability.Route {
 			_, err = c.Writer().Write(body)
 			return err
 		})},
-		capability.Route{Method: capability.Any, Path: "/lib/*", Guard: capability.Public("a library answers"), Handle: capability.Raw(func(c *capability.Call) error {
+		capability.Route{Method: capability.Any, Path: "/lib/*", Guard: capability.Public("a library decides"), Handle: capability.Raw(func(c *capability.Call) error {
 			_, err := io.WriteString(c.Writer(), c.Request().Method+" "+c.Request().URL.Path)
 			return err
 		})},
@@ -379,7 +379,7 @@ func TestMachineCallsAreRecorded(t *testing.T) {
 	w.recordErr = errors.New("disk full")
 	rec := w.send("GET /things/admin/things/7", "", auth, "Bearer machine things:list:read")
 	if got := code(t, rec); got != "kit/unavailable" || strings.Contains(rec.Body.String(), `"k1"`) {
-		t.Errorf("a read that could not be recorded was answered: %s", rec.Body)
+		t.Errorf("a read that could not be recorded was served: %s", rec.Body)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestPreflight(t *testing.T) {
 	}
 	rec = w.send("GET /things/admin/things/9", "", "Origin", "https://console.example", auth, "Bearer machine things:list:read")
 	if rec.Header().Get("Access-Control-Allow-Origin") != "https://console.example" {
-		t.Error("a listed page cannot read its answer")
+		t.Error("a listed page cannot read its response")
 	}
 }
 
@@ -533,7 +533,7 @@ func TestFailuresLeakNothing(t *testing.T) {
 		t.Error("a 503 without Retry-After")
 	}
 	if rec := w.send("GET /things/late", ""); rec.Code != 202 || rec.Body.Len() != 0 {
-		t.Errorf("an answer was written over: %d %q", rec.Code, rec.Body)
+		t.Errorf("a response was written over: %d %q", rec.Code, rec.Body)
 	}
 }
 

@@ -55,7 +55,7 @@ func (x *exchange) refused(err error) error {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer writes a value as JSON, or nothing when there is none.
+// respond writes a value as JSON, or nothing when there is none.
 func (x *exchange) respond(status int, out any) error {
 	if out == nil {
 		x.w.WriteHeader(status)

@@ -72,7 +72,7 @@ type Call[Op, Out any] struct {
 }
 
 // Do brings an operation to its outcome. A caller that goes away takes back an
-// operation that has not begun. Answers [ErrFull], [ErrAbandoned], and
+// operation that has not begun. Returns [ErrFull], [ErrAbandoned], and
 // [database.ErrClosed] after Close.
 func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
 	if err := ctx.Err(); err != nil {

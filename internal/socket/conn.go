@@ -36,7 +36,7 @@ type Conn struct {
 	watch   *time.Timer
 
 	mu      sync.Mutex
-	queue   [][][]byte // answers, each of one frame or of several that belong together
+	queue   [][][]byte // replies, each of one frame or of several that belong together
 	changed bool       // the state is to be sent
 	beating bool       // a heartbeat is to be sent
 	closing bool       // nothing is taken or queued any more
@@ -61,7 +61,7 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	return c
 }
 
-// pinged answers a ping of the protocol, unless the peer sends too many.
+// pinged replies to a ping of the protocol, unless the peer sends too many.
 func (c *Conn) pinged(data string) error {
 	c.heard()
 	if !c.counted() || c.isClosing() {
@@ -101,7 +101,7 @@ func (c *Conn) SendAll(frames ...any) {
 	case len(list) == 0 || c.closing || c.ended:
 	case len(c.queue) == maxQueue:
 		c.queue = nil
-		c.shut(Slow, "answers are not read")
+		c.shut(Slow, "replies are not read")
 	default:
 		c.queue = append(c.queue, list)
 		c.write()
@@ -117,7 +117,7 @@ func (c *Conn) Refresh() {
 	c.write()
 }
 
-// refusal is the frame that answers what could not be done.
+// refusal is the frame that says what could not be done.
 type refusal struct {
 	Type         string `json:"type"`
 	ID           string `json:"id,omitempty"`
@@ -195,7 +195,7 @@ func (c *Conn) run() {
 		switch {
 		case err != nil:
 			return
-		case c.isClosing(): // nothing can be answered any more
+		case c.isClosing(): // nothing can be sent any more
 		case kind != websocket.TextMessage:
 			c.Close(websocket.CloseUnsupportedData, "text frames only")
 		case len(raw) > MaxFrame:
@@ -378,7 +378,7 @@ const (
 	state
 )
 
-// next takes what is to be written now: answers first, state last.
+// next takes what is to be written now: replies first, state last.
 func (c *Conn) next() (step, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

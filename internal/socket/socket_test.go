@@ -83,7 +83,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dial connects as a user, or answers the status of the refusal.
+// dial connects as a user, or returns the status of the refusal.
 func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 	w.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: protocols, NetDialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -332,7 +332,7 @@ func TestHeartbeat(t *testing.T) {
 	inBubble(t, socket.Options{}, h, func(w *world) {
 		start := time.Now()
 		ws, _ := w.dial("alive")
-		for i := range 240 { // the client library answers pings while it reads
+		for i := range 240 { // the client library replies to pings while it reads
 			if f := read(t, ws); f.Type != "ping" {
 				t.Fatal(f)
 			}
@@ -394,7 +394,7 @@ func TestProofThatEnds(t *testing.T) {
 	}{
 		"a frame":         {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
 		"the state":       {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
-		"a queued answer": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
+		"a queued reply": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
 		"a fresh frame":   {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
 		"an idle socket":  {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
 	} {
@@ -428,7 +428,7 @@ func TestRestart(t *testing.T) {
 	opened := make(chan *socket.Conn, 3)
 	inBubble(t, socket.Options{}, socket.Handler{Opened: func(c *socket.Conn) { opened <- c }}, func(w *world) {
 		ws, _ := w.dial("ada")
-		dead, _ := w.dial("bob") // never answers the close
+		dead, _ := w.dial("bob") // never replies to the close
 		_, _ = dead, <-opened
 		(<-opened).Send(frame{Type: "last"})
 		start, ended := time.Now(), make(chan struct{})

@@ -108,7 +108,7 @@ func (k *keys) fetch(ctx context.Context, now func() time.Time) error {
 
 var maxAge = regexp.MustCompile(`(?:^|[\s,])max-age=([0-9]{1,9})`)
 
-// lifetime reads how long an answer may be kept.
+// lifetime reads how long a response may be kept.
 func lifetime(cacheControl string) time.Duration {
 	match := maxAge.FindStringSubmatch(cacheControl)
 	if match == nil {

@@ -56,7 +56,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return r.client.JSON(ctx, request, into)
 }
 
-// failure is the code of an answer that is no success, with the parameter that
+// failure is the code of a response that is no success, with the parameter that
 // it is about.
 func failure(a outbound.Response) (code, param string) {
 	var body struct {

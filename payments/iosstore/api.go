@@ -50,7 +50,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	var failure struct {
 		Code int `json:"errorCode"`
 	}
-	_ = json.Unmarshal(response.Body, &failure) // an answer of another form has no code
+	_ = json.Unmarshal(response.Body, &failure) // a response of another form has no code
 	switch {
 	case repeatable[failure.Code]:
 		return false, payments.Transient(r.client.Unexpected(response), 0)

@@ -22,7 +22,7 @@ const (
 	maxEvents       = 200
 )
 
-// get reads the data of an answer; found is false when there is none.
+// get reads the data of a response; found is false when there is none.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
 	response, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
 	if err != nil || response.OK() {

@@ -179,7 +179,7 @@ func (v *Vault) path(kind, name string) string {
 
 var (
 	errAbsent = errors.New("vault: no such entry")
-	errForm   = errors.New("vault: the answer is not of the form of KV version 2")
+	errForm   = errors.New("vault: the response is not of the form of KV version 2")
 )
 
 // call makes one request. Of a refusal only the status gets into the error, and
@@ -209,7 +209,7 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 		return connection(err)
 	}
 	if len(text) > maxResponse {
-		return fmt.Errorf("vault: the answer has over %d bytes", maxResponse)
+		return fmt.Errorf("vault: the response has over %d bytes", maxResponse)
 	}
 	if err := refusal(response.StatusCode, text); err != nil {
 		if errors.Is(err, errAbsent) && into != nil {
@@ -250,7 +250,7 @@ func connection(err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("vault: %w", context.Canceled)
 	case errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("vault: no answer in time: %w", context.DeadlineExceeded)
+		return fmt.Errorf("vault: no response in time: %w", context.DeadlineExceeded)
 	default:
 		return errors.New("vault: cannot be reached")
 	}

@@ -159,7 +159,7 @@ func TestDeletedVersionIsAbsentAndWritable(t *testing.T) {
 	}
 }
 
-// What a server answers may quote the token or the secret; errors must not.
+// The response of a server may quote the token or the secret; errors must not.
 func TestRefusals(t *testing.T) {
 	const canary = secretstest.Canary
 	echo := func(status int) func(http.ResponseWriter, *http.Request) {
@@ -196,7 +196,7 @@ func TestRefusals(t *testing.T) {
 			_, writeErr := v.Write(context.Background(), "a", 0, secrets.NewValue(`{"b":{"f":"`+canary+`"}}`))
 			for _, err := range []error{readErr, writeErr, v.Delete(context.Background(), "a")} {
 				if err == nil {
-					continue // an answer without form is fine for a deletion
+					continue // a response without form is fine for a deletion
 				}
 				if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, canary) || strings.Contains(text, token) {
 					t.Errorf("quotes: %s", text)

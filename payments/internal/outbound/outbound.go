@@ -1,5 +1,5 @@
 // Package outbound is the HTTP client of the rails. Whatever a store does, a
-// call ends: each try has a deadline, an answer has a size, tries are few with
+// call ends: each try has a deadline, a response has a size, tries are few with
 // jitter between them and no sooner than Retry-After asks, calls under way are
 // counted, and a store that keeps failing is left alone for a while.
 package outbound
@@ -25,9 +25,9 @@ import (
 
 // The bounds of a [Client].
 const (
-	// Timeout bounds one try, with reading the answer.
+	// Timeout bounds one try, with reading the response.
 	Timeout = 10 * time.Second
-	// MaxAnswer bounds an answer, in bytes.
+	// MaxResponse bounds a response, in bytes.
 	MaxResponse = 4 << 20
 	// Tries is how often a call is made at most.
 	Tries = 3
@@ -135,7 +135,7 @@ func Segment(text string) string {
 	return url.PathEscape(text)
 }
 
-// Answer is what a rail said, with any status that is no fault of the moment.
+// Response is what a rail returned, with any status that is no fault of the moment.
 type Response struct {
 	Status int
 	Header http.Header
@@ -146,10 +146,10 @@ type Response struct {
 func (a Response) OK() bool { return a.Status >= 200 && a.Status < 300 }
 
 // Unavailable is the error of a call that may succeed later: no connection, no
-// answer in time, a status of 408, 429 or from 500, or a breaker that is open.
+// response in time, a status of 408, 429 or from 500, or a breaker that is open.
 type Unavailable struct {
 	Rail payments.RailID
-	// Status is 0 without an answer.
+	// Status is 0 without a response.
 	Status int
 	// RetryAfter is what the rail or the breaker asks to wait; 0 when unknown.
 	RetryAfter time.Duration
@@ -158,7 +158,7 @@ type Unavailable struct {
 
 func (e *Unavailable) Error() string {
 	if e.Status != 0 {
-		return fmt.Sprintf("%s answered %d", e.Rail, e.Status)
+		return fmt.Sprintf("%s returned %d", e.Rail, e.Status)
 	}
 	return fmt.Sprintf("%s is not available: %v", e.Rail, e.Cause)
 }
@@ -169,8 +169,8 @@ func (e *Unavailable) Unwrap() error { return e.Cause }
 // calls before it had failed.
 var ErrOpen = errors.New("too many calls have failed")
 
-// errTooLarge is the cause of an [Unavailable] for an answer above [MaxAnswer].
-var errTooLarge = errors.New("the answer is too large")
+// errTooLarge is the cause of an [Unavailable] for a response above [MaxResponse].
+var errTooLarge = errors.New("the response is too large")
 
 // Do makes a call. Its errors are [payments.Transient] ones and that of a
 // canceled context.
@@ -183,7 +183,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	return response, err
 }
 
-// JSON makes a call and decodes an answer of status 200 to 299. Other statuses
+// JSON makes a call and decodes a response of status 200 to 299. Other statuses
 // are no error.
 func (c *Client) JSON(ctx context.Context, r Request, into any) (Response, error) {
 	response, err := c.Do(ctx, r)
@@ -191,7 +191,7 @@ func (c *Client) JSON(ctx context.Context, r Request, into any) (Response, error
 		return response, err
 	}
 	if err := json.Unmarshal(response.Body, into); err != nil {
-		return response, payments.Transient(fmt.Errorf("%s: the answer is not the JSON it should be", c.rail), 0)
+		return response, payments.Transient(fmt.Errorf("%s: the response is not the JSON it should be", c.rail), 0)
 	}
 	return response, nil
 }
@@ -199,7 +199,7 @@ func (c *Client) JSON(ctx context.Context, r Request, into any) (Response, error
 // Unexpected is the error for a status that the caller has no meaning for, such
 // as one that says that the credentials are wrong.
 func (c *Client) Unexpected(a Response) error {
-	return fmt.Errorf("%s answered %d", c.rail, a.Status)
+	return fmt.Errorf("%s returned %d", c.rail, a.Status)
 }
 
 func (c *Client) do(ctx context.Context, r Request) (Response, error) {

@@ -74,7 +74,7 @@ func TestTries(t *testing.T) {
 		"timeout of the server":     {[]int{408, 200}, true, 2, 200},
 		"a refusal":                 {[]int{400}, true, 1, 400},
 		"not found":                 {[]int{404}, true, 1, 404},
-		"a redirect is an answer":   {[]int{302}, true, 1, 302},
+		"a redirect is a response":   {[]int{302}, true, 1, 302},
 		"credentials of no account": {[]int{401}, true, 1, 401},
 	} {
 		x := newWorld(statuses(c.statuses...))
@@ -168,12 +168,12 @@ func TestResponsesAreBounded(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("x"), outbound.MaxResponse+1)) // to a recorder
 	})
 	if response, err := x.do(t.Context(), false); !payments.IsTransient(err) || len(response.Body) > outbound.MaxResponse {
-		t.Errorf("an answer of %d bytes: %v", len(response.Body), err)
+		t.Errorf("a response of %d bytes: %v", len(response.Body), err)
 	}
 	x = newWorld(func(w http.ResponseWriter, _ *http.Request, _ int) { _, _ = w.Write([]byte("<html>")) })
 	var into struct{}
 	if _, err := x.client.JSON(t.Context(), outbound.Request{Now: x.Now, Base: "https://api.example.com"}, &into); !payments.IsTransient(err) {
-		t.Errorf("an answer that is no JSON: %v", err)
+		t.Errorf("a response that is no JSON: %v", err)
 	}
 }
 
