@@ -190,7 +190,7 @@ func TestAssemblyRefuses(t *testing.T) {
 		"config values": {[]kit.Option{part(capability.Capability{Name: "shop", Config: []capability.ConfigKey{
 			{Key: "mode", Value: "loud", Choices: []string{"quiet", "mute"}}, {Key: "f", Value: func() {}}}})},
 			[]string{"shop.mode: is not one of the choices", "shop.f: does not encode as JSON"}},
-		"a third-party failure beside a fault": {[]kit.Option{kit.WithBaseURL("example.com"), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+		"a third-party failure and a fault": {[]kit.Option{kit.WithBaseURL("example.com"), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
 			return capability.Capability{}, capability.MissingPeer("shop", "payments")
 		})},
 			[]string{"kit.baseURL: is not an http or https address", "shop.peers: needs the capability payments, which is not composed"}},

@@ -80,7 +80,7 @@ func TestAdmin(t *testing.T) {
 		other := n.client(t)
 		other.signIn("bob")
 
-		// Who is there.
+		// The users.
 		users := func(query string) (ids []string) {
 			t.Helper()
 			cursor := ""

@@ -38,7 +38,7 @@ func (n *node) serve(extra ...capability.Route) http.Handler {
 	})
 }
 
-// client keeps cookies as a browser does, and what a test sends beside them.
+// client keeps cookies as a browser does, and the headers that a test adds.
 type client struct {
 	t       testing.TB
 	handler http.Handler
@@ -117,7 +117,7 @@ func (a response) decode(into any) {
 	}
 }
 
-// doorman is the smallest library: it believes whoever says who he is.
+// doorman is the smallest library: it believes every name it is told.
 func doorman(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 	reply := func(w http.ResponseWriter, v any, err error) {
 		if err != nil {

@@ -165,7 +165,7 @@ func TestUsingTheTokenConfirmsIt(t *testing.T) {
 		e := n.native(t, "ada")
 		rotated := n.rotate(t, e.RefreshToken)
 		other.wantBearer(t, rotated.AccessToken, nil)
-		for range 100_000 { // it is noted beside the request
+		for range 100_000 { // it is recorded in the background
 			var confirmed bool
 			if err := db1.QueryRow(ctx, `SELECT refresh_confirmed FROM auth_session`).Scan(&confirmed); err != nil {
 				t.Fatal(err)
@@ -296,7 +296,7 @@ func TestRotateOverHTTP(t *testing.T) {
 		}
 		n.wantBearer(t, got.AccessToken, nil)
 
-		// Who loses keeps his cookies.
+		// A caller that loses keeps its cookies.
 		page.cookies["__Secure-kit_refresh"].Value = before
 		page.do("POST", "/auth/token/rotate", "").want(200, "")
 		if page.cookies["__Secure-kit_refresh"].Value != after {
@@ -342,8 +342,8 @@ func TestRefreshKeysAreSealed(t *testing.T) {
 	}
 }
 
-// Whoever comes late with an old token, alone or together with others, is told
-// the same.
+// Late callers with an old token get the same refusal, alone or together with
+// others.
 func TestRacingThieves(t *testing.T) {
 	eachPair(t, func(t *testing.T, db1, db2 *database.DB) {
 		one := open(t, db1, withDoorman(auth.Config{}))

@@ -89,8 +89,8 @@ func newPlayers(b *testing.B, k *kit.Kit) *players {
 	return p
 }
 
-// score is that of a turn. A player's next one is better by more than lies
-// between two players, so every submission is a durable write, which moves the
+// score is that of a turn. A player's next one is better by more than the
+// distance of two players, so every submission is a durable write, which moves the
 // entry and its counts.
 func (p *players) score(turn int64) int64 {
 	n := int64(len(p.tokens))

@@ -405,7 +405,7 @@ print(port, flush=True)
 sys.stdin.read()
 `
 
-// TestAiosmtpd delivers to a server that nobody here wrote: the python of
+// TestAiosmtpd delivers to an independent server: the Python of
 // KIT_TEST_AIOSMTPD with aiosmtpd.
 func TestAiosmtpd(t *testing.T) {
 	python := os.Getenv("KIT_TEST_AIOSMTPD")

@@ -15,7 +15,7 @@ func SmallRanges(t testing.TB, n int64) {
 	t.Cleanup(func() { maxRange, relieveEvery = size, every })
 }
 
-// KnowLittle lets a node keep only n entries of a board at hand, for one test.
+// KnowLittle lets a node remember only n entries of a board, for one test.
 func KnowLittle(t testing.TB, n int) {
 	most := maxKnown
 	maxKnown = n

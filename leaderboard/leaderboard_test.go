@@ -51,7 +51,7 @@ var config = leaderboard.Config{Boards: []leaderboard.Board{
 	{Key: "daily", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * *", RetainDays: 3},
 }}
 
-// node is a leaderboard on a database, with the audit trail and the queue beside it.
+// node is a leaderboard on a database, with its audit trail and queue.
 type node struct {
 	*leaderboard.Leaderboard
 	db    *database.DB

@@ -159,7 +159,7 @@ var (
 	worlds int
 )
 
-// newWorld is boards of their own, one of each kind, beside those of other runs.
+// newWorld is boards of their own, one of each kind, apart from those of other runs.
 func newWorld() (cfg leaderboard.Config, models []*model) {
 	worlds++
 	for _, direction := range []leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending} {

@@ -138,7 +138,7 @@ func TestGetAround(t *testing.T) {
 		k.User("p8").Get("/leaderboard/nowhere/around").Want(404, "leaderboard/board_not_found")
 		around("nobody", "").Want(404, "leaderboard/entry_not_found")
 
-		// Who is hidden is in the own list, with the rank that the next one has, and in no other.
+		// A hidden player is in the own list, with the rank of the next one, and in no other.
 		k.User("p8").Do("PUT", "/leaderboard/arcade/me/visibility", `{"hidden":true}`).Want(200, "")
 		lists(t, around("p8", "?limit=3"), "6 p9:9", "7 p8:8 hidden", "7 p7:7")
 		lists(t, around("p8", "?limit=1"), "7 p8:8 hidden")

@@ -93,7 +93,8 @@ func TestSharedReads(t *testing.T) {
 	})
 }
 
-// Who has submitted reads it from then on, whoever else reads and writes.
+// A player reads every submission of its own from then on, under concurrent reads
+// and writes.
 func TestReadsFollowWrites(t *testing.T) {
 	everywhere(t, func(t *testing.T, nodes ...*node) {
 		many(16, func(i int) {

@@ -10,9 +10,9 @@ import (
 // maxRange is how many entries a place is counted among one by one. A bucket
 // of the last level that holds more is cut into ranges in the order of the
 // board, and one that has grown past it is halved: soon, by one of the next
-// relieveEvery submissions, because until then ranks only cost more. Who moves an
-// entry of such a bucket counts it in its range too. The ranges of a bucket
-// cover all of it: the first begins at its first key.
+// relieveEvery submissions, because until then ranks only cost more. A submission
+// that moves an entry of such a bucket counts it in its range too. The ranges of
+// a bucket cover all of it: the first begins at its first key.
 var maxRange, relieveEvery int64 = 128, 64 // less in tests
 
 // rangeSize is how many entries a range of a bucket of n holds at most: more

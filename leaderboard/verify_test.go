@@ -25,7 +25,7 @@ const (
 	entryLevel = 4
 )
 
-// bucketAt returns the bucket of a level that a key lies in; a level joins 32 of the one below.
+// bucketAt returns the bucket of a level that a key is in; a level joins 32 of the one below.
 func bucketAt(level int, key int64) int64 {
 	return leaderboard.BucketOf(key) >> (5 * (lastLevel - level))
 }
@@ -327,9 +327,9 @@ func TestUncut(t *testing.T) {
 	})
 }
 
-// TestTend goes on submitting into ranges whose counts are wrong: what grows is
-// halved all the same, and the check that follows mends it.
-func TestTend(t *testing.T) {
+// TestRangesGrowWhileWrong goes on submitting into ranges whose counts are wrong: what grows is
+// halved all the same, and the check that follows repairs it.
+func TestRangesGrowWhileWrong(t *testing.T) {
 	leaderboard.SmallRanges(t, 4)
 	for _, wrong := range []string{`n = n + 100`, `n = 0`, `n = -3`} {
 		each(t, func(t *testing.T, n *node) {
@@ -465,7 +465,7 @@ func TestVerifySwept(t *testing.T) {
 	})
 }
 
-// TestVerifyJob is the durable job: each night it mends the open window and the
+// TestVerifyJob is the durable job: each night it repairs the open window and the
 // one closed before it, and any other that it is told of.
 func TestVerifyJob(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

@@ -245,7 +245,7 @@ func TestBackfill(t *testing.T) {
 		if free != 2 {
 			t.Errorf("%d seats are free, want 2", free)
 		}
-		// One seat is left of the offer; whoever does not fit makes a match.
+		// One seat is left of the offer; a player that does not fit makes a match.
 		for _, user := range []string{"c", "d", "e"} {
 			r.ok(errorOf(r.Enqueue(ctx, "table", "", user)))
 		}

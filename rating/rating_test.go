@@ -627,9 +627,9 @@ func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
 	})
 }
 
-// TestRatingBesideSkill: what people know of an algorithm is shown beside the
+// TestRatingNextToSkill: the customary rating of an algorithm is shown next to the
 // skill, and hidden with it.
-func TestRatingBesideSkill(t *testing.T) {
+func TestRatingNextToSkill(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{
 		{Key: "elo", Algorithm: "elo", XP: xp}, {Key: "glicko", Algorithm: "glicko", XP: xp},
 		{Key: "trueskill", Algorithm: "trueskill", XP: xp}, {Key: "hidden", Algorithm: "glicko", XP: xp, HideSkill: true},

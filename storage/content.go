@@ -26,7 +26,7 @@ var inline = []string{
 	"text/plain",
 }
 
-// active lists the types, beside those that end in +xml, that a browser runs or
+// active lists the types, in addition to those that end in +xml, that a browser runs or
 // takes parts of a page from.
 var active = []string{
 	"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/xsl", "text/css", "text/cache-manifest",

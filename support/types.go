@@ -301,7 +301,7 @@ type Reply struct {
 	ThreadID string
 	// Message is 1 to 20,000 bytes of plain text.
 	Message string
-	// HTML is sent beside it; at most 100,000 bytes.
+	// HTML is sent along with it; at most 100,000 bytes.
 	HTML string
 	// Automatic marks a reply that no person wrote. It is refused in reply to
 	// a program, and for a day after another one to the same thread.

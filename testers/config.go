@@ -82,7 +82,7 @@ const (
 )
 
 // Forecast are the constants of the model. They are chosen numbers, not fitted
-// to data. Whoever changes one changes ModelVersion too: otherwise the kit does
+// to data. Changing one requires another ModelVersion: otherwise the kit does
 // not start.
 type Forecast struct {
 	// ModelVersion is at most 40 bytes, by default "1".
@@ -145,7 +145,7 @@ type Nudges struct {
 type Copy struct {
 	// MaxBody is by default 2000 bytes, at most 10,000.
 	MaxBody int
-	// AllowHosts are hosts that links may lead to, beside the kit's and the store's.
+	// AllowHosts are hosts that links may lead to, besides the kit's and the store's.
 	AllowHosts []string
 	// ExtraTerms are further words that are refused.
 	ExtraTerms []string

@@ -49,7 +49,7 @@ type RemoteConfig struct {
 	Client *http.Client
 }
 
-// Remote returns the embedder that asks a service which has POST /v1/embeddings:
+// Remote returns the embedder that calls a service with POST /v1/embeddings:
 // Ollama, vLLM, text-embeddings-inference, llama.cpp and hosted ones. Its
 // address and key are the secret [Credentials]. A request that fails for a
 // reason that may pass is made four times at most.

@@ -97,7 +97,7 @@ type Query struct {
 	TopK   int    `json:"topK,omitempty"`
 	Filter Filter `json:"filter,omitempty"`
 	// Mode is vector by default. Text and hybrid need Text; hybrid takes a
-	// Vector beside it in place of embedding it.
+	// Vector along with it in place of embedding it.
 	Mode Mode `json:"mode,omitempty"`
 	// MinScore leaves out what scores lower.
 	MinScore *float64 `json:"minScore,omitempty"`

@@ -228,7 +228,7 @@ func TestNoSignUpByMail(t *testing.T) {
 	page.post("/sign-in/email-otp", object{"email": "ada@example.com", "otp": page.code("ada@example.com", "sign-in")}).ok()
 }
 
-// Who signs in by mail alone has no password to prove, and a user who goes has
+// A user who signs in by mail alone has no password to prove, and a user who goes has
 // no address to verify.
 func TestNoPasswordNoUser(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})

@@ -151,7 +151,7 @@ func TestWrongCodesCountInASession(t *testing.T) {
 }
 
 // The old address, where it was proved, is asked before and told after a change,
-// and can undo it: whoever changed it keeps no way in.
+// and can undo it: the one who changed it keeps no way in.
 func TestOldAddressApprovesAndUndoes(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		for _, byCode := range []bool{false, true} {
@@ -193,7 +193,7 @@ func TestOldAddressApprovesAndUndoes(t *testing.T) {
 			a.browser().navigating().get(told.Link).page(true)
 			a.browser().pressing().do("POST", told.Link, nil).page(false)
 			if home.user() != nil {
-				t.Error("whoever changed the address is still signed in")
+				t.Error("the one who changed the address is still signed in")
 			}
 			user, found, err := a.UserByEmail(ctx, ada)
 			if err != nil || !found || !user.EmailVerified {

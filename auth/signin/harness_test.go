@@ -378,7 +378,7 @@ func (a *app) signedUp(address string) *browser {
 	return b
 }
 
-// user returns whoever is signed in in the browser, or nil.
+// user returns the user of the browser's session, or nil.
 func (b *browser) user() object {
 	b.a.t.Helper()
 	both := decoded[*struct{ User, Session object }](b.get("/get-session").ok())

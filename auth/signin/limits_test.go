@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// Whoever guesses is slowed down; the owner, who has signed in before, is not,
+// Guessers are slowed down; the owner, who has signed in before, is not,
 // however many addresses guess.
 func TestGuessing(t *testing.T) {
 	var lib *signin.TestLibrary
@@ -57,7 +57,7 @@ func TestGuessing(t *testing.T) {
 	a.browser().at("198.51.100.9").post("/sign-in/email", object{"email": "nobody@example.com", "password": password}).want(429, "TOO_MANY_REQUESTS")
 }
 
-// A mailbox is not flooded, whoever asks; its owner's browser has its own share.
+// No caller can flood a mailbox; its owner's browser has its own share.
 func TestMailboxIsNotFlooded(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})
 	owner := a.signedUp("ada@example.com")

@@ -234,12 +234,12 @@ func TestWhoMaySignUp(t *testing.T) {
 		body   object
 		want   string
 	}{
-		"nobody here":          {func(c *signin.Config, _ *signin.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"nobody from there":    {func(_ *signin.Config, p *signin.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
-		"who asks to, has not": {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"who asks to":          {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
-		"who is verified":      {func(c *signin.Config, _ *signin.Provider) { c.RequireVerification = true }, nil, "/new"},
-		"whom all trust":       {func(_ *signin.Config, p *signin.Provider) { p.EmailTrust = signin.EmailAlwaysVerified }, nil, "/new"},
+		"no account":            {func(c *signin.Config, _ *signin.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"nobody from there":     {func(_ *signin.Config, p *signin.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
+		"sign-up not requested": {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"sign-up requested":     {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
+		"who is verified":       {func(c *signin.Config, _ *signin.Provider) { c.RequireVerification = true }, nil, "/new"},
+		"whom all trust":        {func(_ *signin.Config, p *signin.Provider) { p.EmailTrust = signin.EmailAlwaysVerified }, nil, "/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)

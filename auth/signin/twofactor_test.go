@@ -78,8 +78,8 @@ func TestChallengeEnds(t *testing.T) {
 	})
 }
 
-// Ten wrong codes lock the second factor, from wherever they came. Whoever has
-// a trusted browser still gets in.
+// Ten wrong codes lock the second factor, from any address. A trusted
+// browser still gets in.
 func TestLockout(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -224,7 +224,7 @@ func TestBackupCodes(t *testing.T) {
 	})
 }
 
-// What lies in the database neither shows codes nor lets them be computed.
+// The rows of the database neither show codes nor let them be computed.
 func TestSecretsAreSealed(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -442,7 +442,7 @@ func TestSecondFactorWithoutCookies(t *testing.T) {
 	})
 }
 
-// Who deletes or disables a user in the middle of a sign-in keeps him out.
+// Deleting or disabling a user in the middle of a sign-in keeps the user out.
 func TestUserGoesDuringASignIn(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -461,7 +461,7 @@ func TestUserGoesDuringASignIn(t *testing.T) {
 	})
 }
 
-// Who has no password must have signed in lately; his mailbox, which is his
+// A user without a password must have signed in lately; his mailbox, which is his
 // first factor, cannot be the second.
 func TestSecondFactorWithoutAPassword(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

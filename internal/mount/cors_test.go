@@ -12,7 +12,7 @@ import (
 
 const front = "https://app.example.com"
 
-// withFront lists an origin beside the own; things is what signs users in.
+// withFront lists an origin in addition to the own; things signs users in.
 func withFront(cfg *mount.Config) {
 	users := *cfg.Users
 	users.Origins, users.Domain = []string{front}, "things"

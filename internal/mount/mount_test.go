@@ -275,7 +275,7 @@ func TestGuards(t *testing.T) {
 		"socket, bad token, cookie":   {"GET /things/socket", "", []string{offer, "kit.v1, kit.bearer.eve", cookie, ada, "Origin", "https://example.com"}, 401, "auth/unauthenticated"},
 		"socket, two tokens":          {"GET /things/socket", "", []string{offer, "kit.bearer.ada, kit.bearer.ada"}, 401, "auth/unauthenticated"},
 		"socket, token and header":    {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Bearer ada"}, 401, "auth/unauthenticated"},
-		"socket, token beside Basic":  {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Basic eA=="}, 200, ""},
+		"socket, token and Basic":     {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Basic eA=="}, 200, ""},
 		"socket, other protocols":     {"GET /things/socket", "", []string{offer, "kit.v1, bearer.ada"}, 401, "auth/unauthenticated"},
 		"no socket, offered token":    {"GET /things/who", "", []string{offer, "kit.bearer.ada"}, 401, "auth/unauthenticated"},
 		"webhook":                     {"POST /things/hook", `exact bytes`, []string{"Signature", "exact bytes"}, 200, ""},
@@ -700,7 +700,7 @@ func TestAnOperationsEventTakesThePlaceOfTheGuards(t *testing.T) {
 		t.Fatal(rec.Code)
 	}
 	if len(w.decisions) != 0 {
-		t.Errorf("decisions: %+v, want none beside the operation's", w.decisions)
+		t.Errorf("decisions: %+v, want only the operation's", w.decisions)
 	}
 }
 

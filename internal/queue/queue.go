@@ -49,7 +49,7 @@ type Queue[Op, Out any] struct {
 	// Time bounds a batch; it defaults to 30 seconds.
 	Time time.Duration
 	// Reads says that a caller may go while others run its operation: nothing is
-	// lost with it. Who leads stays.
+	// lost with it. The one that leads stays.
 	Reads bool
 
 	mu       sync.Mutex

@@ -246,7 +246,7 @@ func TestSlowBodies(t *testing.T) {
 		response.Body.Close()
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("20 requests took %v beside bodies that do not come", took)
+		t.Errorf("20 requests took %v during uploads that stall", took)
 	}
 	group.Wait()
 	if held.Load() > 0 {

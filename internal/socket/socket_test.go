@@ -392,11 +392,11 @@ func TestProofThatEnds(t *testing.T) {
 		act   func(*testing.T, *socket.Conn, *websocket.Conn)
 		ends  time.Duration
 	}{
-		"a frame":         {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
-		"the state":       {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
+		"a frame":        {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
+		"the state":      {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
 		"a queued reply": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
-		"a fresh frame":   {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
-		"an idle socket":  {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
+		"a fresh frame":  {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
+		"an idle socket": {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, socket.Options{}, h, func(w *world) {

@@ -74,7 +74,7 @@ func TestTries(t *testing.T) {
 		"timeout of the server":     {[]int{408, 200}, true, 2, 200},
 		"a refusal":                 {[]int{400}, true, 1, 400},
 		"not found":                 {[]int{404}, true, 1, 404},
-		"a redirect is a response":   {[]int{302}, true, 1, 302},
+		"a redirect is a response":  {[]int{302}, true, 1, 302},
 		"credentials of no account": {[]int{401}, true, 1, 401},
 	} {
 		x := newWorld(statuses(c.statuses...))
