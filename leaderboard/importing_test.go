@@ -217,8 +217,8 @@ func TestImportChunks(t *testing.T) {
 
 // TestImportBesideWriters copies in while the same players submit.
 func TestImportBesideWriters(t *testing.T) {
-	leaderboard.SmallRanges(t, 8)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 8)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		many(17, func(i int) {
 			n, rng := nodes[i%len(nodes)], rand.New(rand.NewPCG(uint64(i), 5))
 			if i == 0 {

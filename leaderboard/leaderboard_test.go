@@ -102,7 +102,9 @@ func (n *node) migrate() error {
 }
 
 // each runs fn with a node on every database and its clock.
-func each(t *testing.T, fn func(t *testing.T, n *node)) {
+func each(t *testing.T, fn func(t *testing.T, n *node)) { eachWith(t, config, fn) }
+
+func eachWith(t *testing.T, config leaderboard.Config, fn func(t *testing.T, n *node)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, open(t, db, config, newClock())) })
 }
 

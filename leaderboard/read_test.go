@@ -342,8 +342,8 @@ func TestReadMaterialized(t *testing.T) {
 // statement walks through the entries, the ranges or the counts.
 func TestReadsSeek(t *testing.T) {
 	const players = 20_000
-	leaderboard.SmallRanges(t, 10)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 10)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		n := nodes[0]
 		if n.db.Dialect() == database.PostgreSQL { // the plan of SQLite is the same without
 			var entries []leaderboard.Entry

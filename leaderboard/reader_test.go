@@ -96,7 +96,7 @@ func TestSharedReads(t *testing.T) {
 // A player reads every submission of its own from then on, under concurrent reads
 // and writes.
 func TestReadsFollowWrites(t *testing.T) {
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		many(16, func(i int) {
 			n, user := nodes[i%len(nodes)], fmt.Sprintf("u%02d", i)
 			for step := range int64(20) {
@@ -124,8 +124,8 @@ func TestReadsFollowWrites(t *testing.T) {
 // A range whose count has become wrong costs the rank its exactness until it is
 // repaired, but no read fails.
 func TestWrongRange(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
-	each(t, func(t *testing.T, n *node) {
+	config := leaderboard.SmallRanges(config, 4)
+	eachWith(t, config, func(t *testing.T, n *node) {
 		n.load(t, arcade, make([]int64, 40)...)
 		for _, count := range []int64{-3, 0, 9000} {
 			n.tamper(t, arcade, `UPDATE leaderboard_range SET n = $2 WHERE window_id = $1`, count)

@@ -123,7 +123,7 @@ func killed(t *testing.T, address string) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	token := crashPrepare(t, db)
-	shared := db.Dialect() == database.Postgres
+	shared := db.Dialect() == database.PostgreSQL
 	if !shared {
 		_ = db.Close()
 	}
