@@ -6,7 +6,7 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-check: fmt vet lint tidy deps race ## everything a change must pass, beside go test ./...; cross is apart, it compiles everything three times
+check: fmt vet lint tidy deps race ## everything a change must pass, apart from go test ./... and cross, which compiles everything three times
 
 fmt: ## refuse files that gofmt would change
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }

@@ -173,7 +173,7 @@ func TestAssemblyRefuses(t *testing.T) {
 			[]string{"shop.routes: is a control-plane route without a scope", "shop.routes: is a control-plane route without a summary"}},
 		"machine route that writes itself": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
 			{Method: "GET", Path: "/shop/admin", Guard: capability.ControlPlane("shop:read"), Summary: "Read.", Handle: capability.Raw(func(*capability.Call) error { return nil })}}})},
-			[]string{"shop.routes: is a control-plane route that writes its own answer"}},
+			[]string{"shop.routes: is a control-plane route that writes its own response"}},
 		"idempotency without a caller": {[]kit.Option{part(capability.Capability{Name: "shop", Routes: []capability.Route{
 			{Method: "POST", Path: "/shop", Guard: open, Idempotent: true, Handle: capability.JSON(200, ok)}}})},
 			[]string{"shop.routes: cannot honour Idempotency-Key"}},
@@ -190,7 +190,7 @@ func TestAssemblyRefuses(t *testing.T) {
 		"config values": {[]kit.Option{part(capability.Capability{Name: "shop", Config: []capability.ConfigKey{
 			{Key: "mode", Value: "loud", Choices: []string{"quiet", "mute"}}, {Key: "f", Value: func() {}}}})},
 			[]string{"shop.mode: is not one of the choices", "shop.f: does not encode as JSON"}},
-		"a third-party failure beside a fault": {[]kit.Option{kit.WithBaseURL("example.com"), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
+		"a third-party failure and a fault": {[]kit.Option{kit.WithBaseURL("example.com"), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) {
 			return capability.Capability{}, capability.MissingPeer("shop", "payments")
 		})},
 			[]string{"kit.baseURL: is not an http or https address", "shop.peers: needs the capability payments, which is not composed"}},
@@ -260,7 +260,7 @@ func TestMasterKeysFromASource(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	down := errors.New("the key service does not answer")
+	down := errors.New("the key service does not respond")
 	_, err = kittest.Compose(t, append(production, kit.WithMasterKeys(func(context.Context) (string, error) { return "", down }))...)
 	if err == nil || strings.Contains(err.Error(), key) {
 		t.Errorf("composed without keys: %v", err)

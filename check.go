@@ -137,7 +137,7 @@ func (c checker) route(part capability.Capability, r capability.Route) {
 		c.machineRoute(part, r, bad)
 	}
 	if r.Idempotent && (r.Handle.IsRaw() || r.Guard.Anonymous()) {
-		bad("cannot honour Idempotency-Key", "only answers of a known caller that the kit writes can be repeated")
+		bad("cannot honour Idempotency-Key", "only responses of a known caller that the kit writes can be repeated")
 	}
 }
 
@@ -152,7 +152,7 @@ func (c checker) machineRoute(part capability.Capability, r capability.Route, ba
 		bad("is a control-plane route without a summary", "say in one sentence what it does, for the manifest")
 	}
 	if r.Handle.IsRaw() {
-		bad("is a control-plane route that writes its own answer", "use capability.JSON or List: the call is recorded before it is answered")
+		bad("is a control-plane route that writes its own response", "use capability.JSON or List: the call is recorded before the response")
 	}
 }
 
@@ -193,7 +193,7 @@ func (c checker) health(part capability.Capability) {
 	for _, key := range part.Health {
 		c.take(seen, part.Name, "health", key.Key)
 		if key.Read == nil {
-			c.fault(part.Name, "health", key.Key, "has no Read", "give it a function that answers a small value")
+			c.fault(part.Name, "health", key.Key, "has no Read", "give it a function that returns a small value")
 		}
 	}
 }

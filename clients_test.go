@@ -32,7 +32,7 @@ func TestClientTypesAreCurrent(t *testing.T) {
 	golden(t, "clients/ts/src/schema.ts", read(t, out))
 }
 
-// TestSecondValidatorAcceptsTheDocument asks a linter that nobody here wrote.
+// TestSecondValidatorAcceptsTheDocument runs an independent linter.
 func TestSecondValidatorAcceptsTheDocument(t *testing.T) {
 	t.Parallel()
 	text, err := npmTool(t, "redocly", "lint", "--format=summary", "testdata/openapi.golden.json").CombinedOutput()

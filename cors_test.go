@@ -24,6 +24,6 @@ func TestTrustedOriginsOfAuth(t *testing.T) {
 	}
 	ada := k.Browser("ada").With("Sec-Fetch-Site", "same-site")
 	if h := ada.With("Origin", front).Get("/ledger/coins").Want(200, "").Header; h.Get("Access-Control-Allow-Credentials") != "true" {
-		t.Errorf("a listed page cannot read the answer: %v", h)
+		t.Errorf("a listed page cannot read the response: %v", h)
 	}
 }

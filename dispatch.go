@@ -103,13 +103,13 @@ type workflow struct {
 	Key     string          `json:"key"`
 }
 
-type workflowAnswer struct {
+type workflowResponse struct {
 	JobID string `json:"jobId"`
 }
 
-func (d dispatcher) postWorkflow(c *capability.Call, in workflow) (workflowAnswer, error) {
+func (d dispatcher) postWorkflow(c *capability.Call, in workflow) (workflowResponse, error) {
 	if len(in.Key) > maxJobKey {
-		return workflowAnswer{}, capability.ErrInvalidRequest.Saying("key has at most %d bytes.", maxJobKey)
+		return workflowResponse{}, capability.ErrInvalidRequest.Saying("key has at most %d bytes.", maxJobKey)
 	}
 	name := c.Param("binding")
 	for _, b := range d.bindings {
@@ -121,12 +121,12 @@ func (d dispatcher) postWorkflow(c *capability.Call, in workflow) (workflowAnswe
 			break
 		}
 		if err := allowed.Check(in.Payload); err != nil {
-			return workflowAnswer{}, capability.ErrInvalidRequest.Saying("payload: %s", err.Error())
+			return workflowResponse{}, capability.ErrInvalidRequest.Saying("payload: %s", err.Error())
 		}
 		id, err := enqueue(c.Context(), b.queue, name, in)
-		return workflowAnswer{JobID: id}, err
+		return workflowResponse{JobID: id}, err
 	}
-	return workflowAnswer{}, capability.ErrNotFound.Saying("There is no job binding %q that can be started from outside.", name)
+	return workflowResponse{}, capability.ErrNotFound.Saying("There is no job binding %q that can be started from outside.", name)
 }
 
 func enqueue(ctx context.Context, q *jobs.Queue, name string, in workflow) (string, error) {

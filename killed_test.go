@@ -7,8 +7,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
-	"github.com/kitbackend/kit/database/postgres"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/hooks"
@@ -41,13 +38,6 @@ func TestMain(m *testing.M) {
 		log.Fatal(erasingChild(address))
 	}
 	os.Exit(m.Run())
-}
-
-func openAt(address string) (*database.DB, error) {
-	if strings.HasPrefix(address, "postgres") {
-		return postgres.Open(context.Background(), address, postgres.WithConnections(4))
-	}
-	return database.OpenFile(address)
 }
 
 // erasable is a kit in which a user leaves data in several capabilities, one of
@@ -72,7 +62,7 @@ func erasable(db *database.DB, now func() time.Time, began func(userID string)) 
 // erasingChild makes users and asks for the erasure of each, while their erasures
 // run; it prints the id of each whose erasure has begun.
 func erasingChild(address string) error {
-	db, err := openAt(address)
+	db, err := processtest.Open(address)
 	if err != nil {
 		return err
 	}
@@ -115,60 +105,52 @@ func leave(ctx context.Context, k *kit.Kit, id string) error {
 // A process is killed while it erases. After a restart every erasure that was
 // asked for is finished, and nothing of the users is left.
 func TestErasureSurvivesKill(t *testing.T) {
-	for name, address := range map[string]func(t *testing.T) string{
-		"file":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "kit.db") },
-		"postgres": func(t *testing.T) string { address, _ := processtest.Database(t); return address },
-	} {
-		t.Run(name, func(t *testing.T) {
-			at := address(t)
-			for _, begun := range []int{1, 7} {
-				child := exec.CommandContext(t.Context(), os.Args[0])
-				child.Env = append(os.Environ(), killDatabase+"="+at)
-				processtest.Kill(t, child, begun)
-			}
-			db, err := openAt(at)
-			if err != nil {
+	processtest.Each(t, func(t *testing.T, address string) {
+		for _, begun := range []int{1, 7} {
+			processtest.Kill(t, processtest.Again(killDatabase, address), begun)
+		}
+		db, err := processtest.Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		clock := kittest.NewClock()
+		clock.Advance(time.Since(clock.Now()))
+		k, err := erasable(db, clock.Now, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close(context.Background())
+		// The last user of a process may not have been asked to be erased yet.
+		for _, id := range column(t, db, `SELECT id FROM auth_user`) {
+			if err := k.EraseUser(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
-			clock := kittest.NewClock()
-			clock.Advance(time.Since(clock.Now()))
-			k, err := erasable(db, clock.Now, func(string) {})
-			if err != nil {
+		}
+		for range 5 {
+			if _, err := k.Jobs().RunDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			defer k.Close(context.Background())
-			// The last user of a process may not have been asked to be erased yet.
-			for _, id := range column(t, db, `SELECT id FROM auth_user`) {
-				if err := k.EraseUser(t.Context(), id); err != nil {
-					t.Fatal(err)
-				}
+			clock.Advance(time.Hour)
+		}
+		asked := column(t, db, `SELECT user_id FROM kit_erasure`)
+		if len(asked) < 8 {
+			t.Errorf("%d erasures, want at least those that had begun", len(asked))
+		}
+		for _, id := range asked {
+			if e, err := k.Erasure(t.Context(), id); err != nil || e.FinishedAt.IsZero() {
+				t.Errorf("%s is not erased: %+v %v", id, e, err)
 			}
-			for range 5 {
-				if _, err := k.Jobs().RunDue(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				clock.Advance(time.Hour)
+		}
+		for table, text := range tables(t, db) {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s still knows a user: %s", table, around(text))
 			}
-			asked := column(t, db, `SELECT user_id FROM kit_erasure`)
-			if len(asked) < 8 {
-				t.Errorf("%d erasures, want at least those that had begun", len(asked))
-			}
-			for _, id := range asked {
-				if e, err := k.Erasure(t.Context(), id); err != nil || e.FinishedAt.IsZero() {
-					t.Errorf("%s is not erased: %+v %v", id, e, err)
-				}
-			}
-			for table, text := range tables(t, db) {
-				if strings.Contains(text, canary) {
-					t.Errorf("%s still knows a user: %s", table, around(text))
-				}
-			}
-			if open := column(t, db, `SELECT ref FROM ledger_hold WHERE status = 'open'`); len(open) > 0 {
-				t.Errorf("holds are open: %v", open)
-			}
-		})
-	}
+		}
+		if open := column(t, db, `SELECT ref FROM ledger_hold WHERE status = 'open'`); len(open) > 0 {
+			t.Errorf("holds are open: %v", open)
+		}
+	})
 }
 
 // Exports, erasures and use of the same user race. In the end the user is erased,

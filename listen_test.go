@@ -136,7 +136,7 @@ func TestServe(t *testing.T) {
 	pages := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		<-leave
-		order = append(order, "answered")
+		order = append(order, "responded")
 		_, _ = io.WriteString(w, "page")
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,24 +144,24 @@ func TestServe(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- k.Serve(ctx, "127.0.0.1:0", k.Before(pages)) }()
 	base := "http://" + <-found
-	answer, err := http.Get(base + "/health")
-	if err != nil || answer.StatusCode != 200 {
-		t.Fatal(answer, err)
+	response, err := http.Get(base + "/health")
+	if err != nil || response.StatusCode != 200 {
+		t.Fatal(response, err)
 	}
-	_ = answer.Body.Close()
+	_ = response.Body.Close()
 	if _, err := k.Jobs().Enqueue(ctx, "SHOP_RESTOCK", 7); err != nil {
 		t.Fatal(err)
 	}
 	<-ran
 	body := make(chan string, 1)
 	go func() {
-		answer, err := http.Get(base + "/slow")
+		response, err := http.Get(base + "/slow")
 		if err != nil {
 			body <- err.Error()
 			return
 		}
-		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
 		body <- string(text)
 	}()
 	<-entered
@@ -173,7 +173,7 @@ func TestServe(t *testing.T) {
 	if got := <-body; got != "page" {
 		t.Errorf("the request under way got %q", got)
 	}
-	if strings.Join(order, " ") != "answered closed" {
+	if strings.Join(order, " ") != "responded closed" {
 		t.Errorf("order %v", order)
 	}
 }

@@ -66,7 +66,7 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what the route table says; if the change is meant, run go test -run %s -update .\n%s", path, t.Name(), diff)
+		t.Errorf("%s is not what the code says; if the change is meant, run go test -run %s -update .\n%s", path, t.Name(), diff)
 	}
 }
 

@@ -176,8 +176,8 @@ func (b *binding) lag(ctx context.Context) (any, error) {
 	return nil, err
 }
 
-// Ready reports whether the kit can serve: every database answers and within the
-// last 30 seconds took a write (see [database.DB.Check]), every health aggregate
+// Ready reports whether the kit can serve: every database took a write within the
+// last 30 seconds (see [database.DB.Check]), every health aggregate
 // could be read in that time, and no job has been due for over a minute, which
 // is so where nobody calls [Kit.Run]. It is for the
 // application's readiness probe. A failure is kept for 5 seconds.

@@ -167,14 +167,14 @@ func TestWorkflowDispatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { send(path, body, signature).Want(401, "kit/invalid_signature") })
 	}
-	var answer struct{ JobID string }
-	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&answer)
-	if answer.JobID == "" {
+	var response struct{ JobID string }
+	send(path, body, sign(now.Add(-299*time.Second), path, body)).Want(202, "").JSON(&response)
+	if response.JobID == "" {
 		t.Error("no job id")
 	}
 	var again struct{ JobID string }
 	send(path, body, "v1=00,"+sign(now, path, body)).Want(202, "").JSON(&again)
-	if again != answer {
+	if again != response {
 		t.Error("a second job under the key of one that waits")
 	}
 	unknown := "/api/__kit/workflows/NO_SUCH"
@@ -306,7 +306,7 @@ func TestMasterKeyReplaced(t *testing.T) {
 	})
 }
 
-// TestTwoKitsOnOneDatabase holds that nodes answer alike.
+// TestTwoKitsOnOneDatabase holds that nodes respond alike.
 func TestTwoKitsOnOneDatabase(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a := kittest.New(t, append(everything(), kit.WithDatabase(dbs[0]))...)
@@ -316,7 +316,7 @@ func TestTwoKitsOnOneDatabase(t *testing.T) {
 	var balance struct{ Balance int64 }
 	b.User("ada").Get("/ledger/coins").Want(200, "").JSON(&balance)
 	if balance.Balance != 5 {
-		t.Errorf("the other node answers %d", balance.Balance)
+		t.Errorf("the other node returns %d", balance.Balance)
 	}
 	var tx, again json.RawMessage
 	a.User("staff", "ledger:admin").Post("/ledger/coins/credit", `{"userId":"ada","amount":5,"ref":"r1"}`).Want(201, "").JSON(&tx)

@@ -30,7 +30,7 @@ type Stats struct {
 	Health map[string]map[string]float64
 }
 
-// RouteStats counts the answers of one row.
+// RouteStats counts the requests of one route.
 type RouteStats struct {
 	Method, Path string
 	// Requests are all, Failures those of status 500 and above.

@@ -57,7 +57,7 @@ func TestLedgerStory(t *testing.T) {
 		first := staff.Post("/ledger/coins/credit", credit("ada", 100, "r1")).Want(201, "")
 		again := staff.Post("/ledger/coins/credit", credit("ada", 100, "r1")).Want(201, "")
 		if string(first.Body) != string(again.Body) {
-			t.Errorf("a replay answers otherwise:\n%s\n%s", first.Body, again.Body)
+			t.Errorf("a replay returns something else:\n%s\n%s", first.Body, again.Body)
 		}
 		staff.Post("/ledger/coins/credit", credit("ada", 101, "r1")).Want(409, "ledger/ref_conflict")
 		staff.Post("/ledger/coins/debit", credit("ada", 30, "r2")).Want(201, "")

@@ -69,7 +69,7 @@ func TestContract(t *testing.T) {
 		if scope, ok := resolved["/"+prefix+" "+fields[3]]; ok {
 			fields[3] = scope
 		}
-		if fields[2] == "library" { // which answers everybody: the kit checks nobody
+		if fields[2] == "library" { // which serves everybody: the kit checks nobody
 			fields[2] = "public"
 		}
 		row := strings.Join(fields, "\t")

@@ -30,7 +30,7 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := newAnswers(t, raw)
+	document := readDocument(t, raw)
 	seed := uint64(1)
 	if text := os.Getenv("KIT_WALK_SEED"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -39,7 +39,7 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 		}
 		seed = n
 	}
-	w := &walker{Rand: rand.New(rand.NewPCG(seed, 1)), answers: checks, ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
+	w := &walker{Rand: rand.New(rand.NewPCG(seed, 1)), document: document, ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
 	defer func() {
 		if t.Failed() {
 			t.Logf("seed %d", seed)
@@ -48,7 +48,7 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 	wrong := make(map[string]bool) // rows that were reported
 	for range walkSteps {
 		for _, r := range k.Routes() {
-			op := checks.paths[braced(r.Path)][strings.ToLower(r.Method)]
+			op := document.paths[braced(r.Path)][strings.ToLower(r.Method)]
 			if op == nil || wrong[r.Method+r.Path] || strings.HasSuffix(r.Path, "*") || strings.HasSuffix(r.Path, "/socket") || strings.HasSuffix(r.Path, "/presence") {
 				continue
 			}
@@ -57,7 +57,7 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 			body := w.body(op)
 			got := admittedBy(k, r).Do(r.Method, path, body)
 			t.Run(r.Method+" "+r.Path, func(t *testing.T) {
-				if checks.check(t, r, got); t.Failed() {
+				if document.check(t, r, got); t.Failed() {
 					wrong[r.Method+r.Path] = true
 					t.Logf("%s %s %v", r.Method, path, body)
 				}
@@ -69,12 +69,12 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 
 type walker struct {
 	*rand.Rand
-	answers answers
-	ids     []string
+	document described
+	ids      []string
 }
 
-// path fills parameters in with ids that answers have had, and adds a query.
-func (w *walker) path(pattern string, op *answerable) string {
+// path fills in parameters with ids that earlier responses held, and adds a query.
+func (w *walker) path(pattern string, op *operation) string {
 	parts := strings.Split(pattern, "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, ":") {
@@ -90,7 +90,7 @@ func (w *walker) path(pattern string, op *answerable) string {
 	return strings.Join(parts, "/") + "?" + query.Encode()
 }
 
-func (w *walker) body(op *answerable) any {
+func (w *walker) body(op *operation) any {
 	schema := op.RequestBody.Content["application/json"].Schema
 	if schema == nil {
 		return nil
@@ -104,7 +104,7 @@ const maxDepth = 5
 // value draws one that the schema allows, or now and then one it does not.
 func (w *walker) value(s *jsonschema.Schema, depth int) any {
 	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok {
-		s = w.answers.components[name]
+		s = w.document.components[name]
 	}
 	if len(s.AnyOf) > 0 {
 		return w.value(s.AnyOf[w.IntN(len(s.AnyOf))], depth)
@@ -174,7 +174,7 @@ func propertyNames(properties map[string]*jsonschema.Schema) []string {
 	return names
 }
 
-// remember keeps the ids of an answer for later paths.
+// remember keeps the ids of a response for later paths.
 func (w *walker) remember(got *kittest.Response) {
 	if got.Status >= 300 || len(got.Body) == 0 || got.Body[0] != '{' {
 		return

@@ -99,7 +99,7 @@ func (e Entry) check() error {
 	case !slices.Contains(outcomes, e.Outcome):
 		return fmt.Errorf("%w: %s: outcome %q", ErrInvalidEvent, e.Action, e.Outcome)
 	case e.Outcome == OutcomeSucceeded && e.Code != "" || !storable(e.Code):
-		return fmt.Errorf("%w: %s: code %q beside outcome %s", ErrInvalidEvent, e.Action, e.Code, e.Outcome)
+		return fmt.Errorf("%w: %s: code %q with outcome %s", ErrInvalidEvent, e.Action, e.Code, e.Outcome)
 	case len(e.Detail) > MaxDetail:
 		return fmt.Errorf("%w: %s: detail of %d bytes, the limit is %d", ErrInvalidEvent, e.Action, len(e.Detail), MaxDetail)
 	}

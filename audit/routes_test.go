@@ -37,11 +37,11 @@ func TestReadingOverHTTP(t *testing.T) {
 		var page struct {
 			Items []struct{ Namespace, Action string }
 		}
-		answer := k.Machine("audit:events:read").Get("/audit/events?namespace=shop&"+query).Want(200, "")
-		if text := string(answer.Body); strings.Contains(text, "canary") || strings.Contains(text, "203.0.113.7") {
+		response := k.Machine("audit:events:read").Get("/audit/events?namespace=shop&"+query).Want(200, "")
+		if text := string(response.Body); strings.Contains(text, "canary") || strings.Contains(text, "203.0.113.7") {
 			t.Errorf("a list shows detail or personal data: %s", text)
 		}
-		answer.JSON(&page)
+		response.JSON(&page)
 		for _, item := range page.Items {
 			actions = append(actions, item.Action)
 		}

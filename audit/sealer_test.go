@@ -97,7 +97,7 @@ func TestChainDoesNotFork(t *testing.T) {
 	})
 }
 
-// The cost of the chain, beside events that are recorded and never sealed:
+// The cost of the chain, compared with events that are recorded and never sealed:
 // BenchmarkRecord.
 func BenchmarkSeal(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) *database.DB{

@@ -366,7 +366,7 @@ func (v *verification) checkpoints(ctx context.Context) error {
 		}
 	}
 	for _, cut := range uncovered {
-		v.broken(Break{Kind: BreakCheckpoint, Shard: cut.Shard, Checkpoint: last.Seq, Reason: "the trail is cut where no checkpoint lies"})
+		v.broken(Break{Kind: BreakCheckpoint, Shard: cut.Shard, Checkpoint: last.Seq, Reason: "the trail is cut where no checkpoint is"})
 		break
 	}
 	return nil

@@ -327,7 +327,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			}
 			tr.exec(forge, l[1].eventID)
 		}, BreakAltered, 2},
-		"cut where no checkpoint lies": {func(tr *trail, l []link) {
+		"cut where no checkpoint is": {func(tr *trail, l []link) {
 			shard, _ := tr.links()
 			tr.exec(`INSERT INTO audit_cut (shard, seq, hash) VALUES ($1, 1, $2)`, shard, l[0].hash)
 			tr.exec(`DELETE FROM audit_event WHERE id = $1`, l[0].eventID)

@@ -49,9 +49,9 @@ func TestOwnDevices(t *testing.T) {
 		n.client(t).with("Authorization", "Bearer "+n.token(t, "eve")).do("POST", "/auth/devices/revoke", body).want(404, "auth/device_not_found")
 		laptop = laptop.with("X-CSRF-Token", e.CSRF)
 		laptop.do("POST", "/auth/devices/revoke", `{"deviceId":"`+devices.Items[1].ID+`","userId":"eve"}`).want(400, "kit/invalid_request")
-		answer := laptop.do("POST", "/auth/devices/revoke", body).want(200, "")
-		if string(answer.body) != "{\"sessions\":1}\n" {
-			t.Errorf("%s", answer.body)
+		response := laptop.do("POST", "/auth/devices/revoke", body).want(200, "")
+		if string(response.body) != "{\"sessions\":1}\n" {
+			t.Errorf("%s", response.body)
 		}
 		n.wantBearer(t, p.Token, capability.ErrUnauthenticated)
 		phone.do("GET", "/auth/devices", "").want(401, "auth/unauthenticated")
@@ -80,7 +80,7 @@ func TestAdmin(t *testing.T) {
 		other := n.client(t)
 		other.signIn("bob")
 
-		// Who is there.
+		// The users.
 		users := func(query string) (ids []string) {
 			t.Helper()
 			cursor := ""
@@ -132,7 +132,7 @@ func TestAdmin(t *testing.T) {
 		n.wantBearer(t, e.Token, capability.ErrUnauthenticated)
 		n.wantBearer(t, p.Token, nil)
 		did := claimsOf(t, p.Token)["did"].(string)
-		revoke := func(path, scope, body string) answer {
+		revoke := func(path, scope, body string) response {
 			return machine(scope).do("POST", "/auth/admin/users/"+path, body)
 		}
 		revoke("bob/devices/revoke", "auth:devices:revoke", `{"deviceId":"`+did+`"}`).want(404, "auth/device_not_found")

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Reply is what the library answered to [Auth.Call].
+// Reply is the response of the library to [Auth.Call].
 type Reply struct {
 	Status int
 	// Code and Message are those of a refusal; empty: there was none.
@@ -53,17 +53,17 @@ func (a *Auth) Call(w http.ResponseWriter, r *http.Request, path string, body an
 		inner.Header.Set("Sec-Fetch-Dest", "empty")
 	}
 	inner.Body = http.NoBody
-	answer := httptest.NewRecorder()
-	refused := a.serveLibrary(answer, inner, func() ([]byte, error) { return raw, nil })
-	for _, cookie := range answer.Header()["Set-Cookie"] {
+	response := httptest.NewRecorder()
+	refused := a.serveLibrary(response, inner, func() ([]byte, error) { return raw, nil })
+	for _, cookie := range response.Header()["Set-Cookie"] {
 		w.Header().Add("Set-Cookie", cookie)
 	}
 	if refused != nil {
 		refusal := LibraryRefusal(refused)
-		return Reply{Status: refusal.Status, Code: refusal.Code, Message: refusal.Message, Header: answer.Header()}, nil
+		return Reply{Status: refusal.Status, Code: refusal.Code, Message: refusal.Message, Header: response.Header()}, nil
 	}
-	reply := Reply{Status: answer.Code, Header: answer.Header(), Body: bytes.Clone(answer.Body.Bytes())}
-	if reply.Refused() && strings.HasPrefix(answer.Header().Get("Content-Type"), "application/json") {
+	reply := Reply{Status: response.Code, Header: response.Header(), Body: bytes.Clone(response.Body.Bytes())}
+	if reply.Refused() && strings.HasPrefix(response.Header().Get("Content-Type"), "application/json") {
 		var refusal struct{ Code, Message string }
 		if json.Unmarshal(reply.Body, &refusal) == nil {
 			reply.Code, reply.Message = refusal.Code, refusal.Message

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,6 +181,8 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "cookieSameSite", Value: sameSiteName(c.Cookies.SameSite), Summary: "With which requests browsers send the cookies."},
 		{Key: "profile", Value: c.profileNames(), Summary: "The fields that the application adds to its users."},
 		{Key: "scopes", Value: c.Scopes != nil, Summary: "Whether access tokens of sessions carry scopes."},
+		{Key: "mailer", Value: c.Mailer != nil, Summary: "Whether mails go out in a way of the application's own."},
+		{Key: "rateLimits", Value: slices.Sorted(maps.Keys(c.RateLimits)), Summary: "The limits that replace the built-in ones."},
 		{Key: "humanity", Value: c.Humanity != nil, Summary: "Whether routes that send a link or code ask for a proof of humanity."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the users."},
 	}

@@ -13,8 +13,8 @@ const (
 	confirmTimeout = 5 * time.Second
 )
 
-// confirmer notes that the answers of rotations have arrived, apart from the
-// requests that show it, which do not wait for it.
+// confirmer records that clients have received their rotated tokens. It works in
+// the background: the requests that prove the receipt do not wait for the write.
 type confirmer struct {
 	store store
 	slots chan struct{}
@@ -35,7 +35,7 @@ func (c confirmer) confirm(sessionID string, counter int64) {
 		defer func() { <-c.slots }()
 		ctx, cancel := context.WithTimeout(context.Background(), confirmTimeout)
 		defer cancel()
-		_ = c.store.confirmRefresh(ctx, sessionID, counter) // unconfirmed, a lost answer can still be repaired
+		_ = c.store.confirmRefresh(ctx, sessionID, counter) // unconfirmed, a lost response can still be repaired
 	}()
 }
 

@@ -93,9 +93,9 @@ func (a *Auth) SessionCookie(s Session) *http.Cookie {
 	return a.cookie(s, sessionCookie, encoding.EncodeToString(s.secret()))
 }
 
-// CSRFToken returns what a page of the session that [Auth.CreateSession] or
-// [Auth.Current] answered sends as X-CSRF-Token with unsafe methods; "" for a
-// session that no cookie proves.
+// CSRFToken returns the value of X-CSRF-Token that pages send with unsafe methods.
+// The session is one that [Auth.CreateSession] or [Auth.Current] returned; the token
+// is "" for a session that no cookie proves.
 func (a *Auth) CSRFToken(s Session) string {
 	if s.secret == nil {
 		return ""

@@ -49,14 +49,14 @@ func (n *node) devLogin(t testing.TB, r *http.Request) (signedIn, error) {
 	w := httptest.NewRecorder()
 	origin := &capability.RequestInfo{Caller: capability.Caller{Strategy: capability.StrategyPublic}}
 	r = r.WithContext(capability.WithRequestInfo(r.Context(), origin))
-	answer, err := route.Handle.Reply(capability.NewCall(w, r, &route, origin, nil))
+	reply, err := route.Handle.Reply(capability.NewCall(w, r, &route, origin, nil))
 	if err != nil {
 		if len(w.Result().Cookies()) > 0 {
 			t.Error("a refusal sets a cookie")
 		}
 		return signedIn{}, err
 	}
-	text, err := json.Marshal(answer)
+	text, err := json.Marshal(reply)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestDevLoginIsForDevelopmentOnly(t *testing.T) {
 	}
 }
 
-func TestDevLoginAnswersThisMachineOnly(t *testing.T) {
+func TestDevLoginServesThisMachineOnly(t *testing.T) {
 	n := open(t, databasetest.Memory(t), local)
 	set := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }

@@ -13,7 +13,7 @@ import (
 
 // Enter makes the session of a proven sign-in, on the device of the session that
 // the request already has, if it is one of the same user, else on a new one.
-// The cookies are set with the answer, unless the client wants none; inside a
+// The cookies are set with the response, unless the client wants none; inside a
 // transaction, when r carries its context, once that has committed. Refuses
 // with auth/user_not_found and auth/user_disabled.
 func (a *LibraryHost) Enter(w http.ResponseWriter, r *http.Request, e Entry) (entered Entered, err error) {

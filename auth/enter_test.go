@@ -32,9 +32,9 @@ func TestSignInCookies(t *testing.T) {
 		s.baseURL = base
 		n := open(t, databasetest.Memory(t), s)
 		n.user(t, "ada")
-		answer := n.client(t).do("POST", "/auth/sign-in/name", `{"name":"ada"}`).want(200, "")
+		response := n.client(t).do("POST", "/auth/sign-in/name", `{"name":"ada"}`).want(200, "")
 		var got []string
-		for _, c := range answer.Cookies() {
+		for _, c := range response.Cookies() {
 			got = append(got, strings.Replace(c.Raw, c.Value, "*", 1))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -44,12 +44,12 @@ var (
 	errMediaType          = capability.NewError(415, "UNSUPPORTED_MEDIA_TYPE", "The body must be application/json.")
 	errTooManyRequests    = capability.NewError(429, "TOO_MANY_REQUESTS", "Too many requests. Wait and try again.")
 	errInternal           = capability.NewError(500, "INTERNAL_SERVER_ERROR", "Something went wrong here. It was logged under the request id.")
-	errServiceUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The service cannot answer right now. Try again.")
+	errServiceUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The service cannot respond right now. Try again.")
 	errMailNotEnabled     = capability.NewError(503, "VERIFICATION_EMAIL_NOT_ENABLED", "Mail cannot be sent from here.")
 
 	errHumanityMissing     = capability.NewError(400, "MISSING_RESPONSE", "Missing CAPTCHA response")
 	errHumanityFailed      = capability.NewError(403, "VERIFICATION_FAILED", "Captcha verification failed")
-	errHumanityUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The check cannot answer right now. Try again.")
+	errHumanityUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The check cannot respond right now. Try again.")
 )
 
 // libraryWords are the refusals of the kit in a library's words.

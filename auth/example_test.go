@@ -59,7 +59,7 @@ func Example() {
 	// Output: game-server [leaderboard:submit]
 }
 
-// Another library takes the place of the default one: this one lets in whoever
+// Another library takes the place of the default one: this one lets in everyone who
 // knows the word of the day.
 func Example_library() {
 	wordOfTheDay := func(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {

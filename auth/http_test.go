@@ -38,7 +38,7 @@ func (n *node) serve(extra ...capability.Route) http.Handler {
 	})
 }
 
-// client keeps cookies as a browser does, and what a test sends beside them.
+// client keeps cookies as a browser does, and the headers that a test adds.
 type client struct {
 	t       testing.TB
 	handler http.Handler
@@ -61,13 +61,13 @@ func (c *client) with(name, value string) *client {
 	return &client{c.t, c.handler, c.cookies, headers}
 }
 
-type answer struct {
+type response struct {
 	*http.Response
 	body []byte
 	t    testing.TB
 }
 
-func (c *client) do(method, path, body string) answer {
+func (c *client) do(method, path, body string) response {
 	c.t.Helper()
 	var reader io.Reader
 	if body != "" {
@@ -88,7 +88,7 @@ func (c *client) do(method, path, body string) answer {
 	}
 	w := httptest.NewRecorder()
 	c.handler.ServeHTTP(w, r)
-	a := answer{w.Result(), w.Body.Bytes(), c.t}
+	a := response{w.Result(), w.Body.Bytes(), c.t}
 	for _, cookie := range a.Cookies() {
 		if cookie.MaxAge < 0 {
 			delete(c.cookies, cookie.Name)
@@ -100,7 +100,7 @@ func (c *client) do(method, path, body string) answer {
 }
 
 // want fails the test unless the status and the code, "" for success, are these.
-func (a answer) want(status int, code string) answer {
+func (a response) want(status int, code string) response {
 	a.t.Helper()
 	var body struct{ Error struct{ Code string } }
 	_ = json.Unmarshal(a.body, &body)
@@ -110,16 +110,16 @@ func (a answer) want(status int, code string) answer {
 	return a
 }
 
-func (a answer) decode(into any) {
+func (a response) decode(into any) {
 	a.t.Helper()
 	if err := json.Unmarshal(a.body, into); err != nil {
 		a.t.Fatalf("%s: %v", a.body, err)
 	}
 }
 
-// doorman is the smallest library: it believes whoever says who he is.
+// doorman is the smallest library: it believes every name it is told.
 func doorman(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
-	answer := func(w http.ResponseWriter, v any, err error) {
+	reply := func(w http.ResponseWriter, v any, err error) {
 		if err != nil {
 			refusal := capability.AsError(err)
 			w.WriteHeader(refusal.Status)
@@ -131,7 +131,7 @@ func doorman(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 	mux.HandleFunc("POST /auth/sign-in/name", func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Name, Device string }
 		if json.NewDecoder(r.Body).Decode(&in) != nil {
-			answer(w, nil, capability.ErrInvalidRequest)
+			reply(w, nil, capability.ErrInvalidRequest)
 			return
 		}
 		entered, err := a.Enter(w, r, auth.Entry{UserID: in.Name, Method: "pwd totp", Remember: true, DeviceName: in.Device})
@@ -139,23 +139,23 @@ func doorman(_ capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		if auth.BodyTransport(r) {
 			out["refreshToken"] = entered.RefreshToken
 		}
-		answer(w, out, err)
+		reply(w, out, err)
 	})
 	mux.HandleFunc("POST /auth/sign-out", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, map[string]bool{"success": true}, a.Leave(w, r))
+		reply(w, map[string]bool{"success": true}, a.Leave(w, r))
 	})
 	mux.HandleFunc("/auth/session", func(w http.ResponseWriter, r *http.Request) {
 		session, found, err := a.Current(r)
-		answer(w, map[string]any{"user": session.UserID, "found": found, "methods": session.Methods}, err)
+		reply(w, map[string]any{"user": session.UserID, "found": found, "methods": session.Methods}, err)
 	})
 	mux.HandleFunc("GET /auth/link/{token}", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, map[string]string{"used": r.PathValue("token")}, nil)
+		reply(w, map[string]string{"used": r.PathValue("token")}, nil)
 	})
 	mux.HandleFunc("POST /auth/resume/{session}", func(w http.ResponseWriter, r *http.Request) {
 		entered, err := a.Resume(w, r, r.PathValue("session"))
-		answer(w, map[string]string{"token": entered.AccessToken, "csrf": entered.CSRFToken}, err)
+		reply(w, map[string]string{"token": entered.AccessToken, "csrf": entered.CSRFToken}, err)
 	})
-	mux.HandleFunc("POST /auth/send", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]bool{"sent": true}, nil) })
+	mux.HandleFunc("POST /auth/send", func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]bool{"sent": true}, nil) })
 	return auth.Library{
 		Name: "doorman", Handler: mux,
 		Routes: []auth.LibraryRoute{

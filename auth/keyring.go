@@ -22,7 +22,7 @@ import (
 
 const (
 	// publishLead is how long a key is published before it signs: twice as long
-	// as anybody may keep the answer of [LibraryHost.JWKS].
+	// as anybody may keep the result of [LibraryHost.JWKS].
 	publishLead = 10 * time.Minute
 	// lookEvery is how often a node that signs looks for keys that others have
 	// made: all must know the next one before it signs.
@@ -272,7 +272,7 @@ func (ks keys) retired(i int, now time.Time) bool {
 }
 
 // JWKS returns the keys that verify access tokens now, as RFC 7517 has it: one
-// may keep the answer for 5 minutes.
+// may keep the response for 5 minutes.
 func (a *LibraryHost) JWKS(ctx context.Context) ([]byte, error) {
 	if _, err := a.keys.signer(ctx); err != nil { // so that there is one
 		return nil, err

@@ -62,12 +62,12 @@ func TestCatchAll(t *testing.T) {
 		{"GET", "/other", 404, "kit/not_found", false},
 	} {
 		seen = nil
-		answer := c.do(call.method, call.path, "")
+		response := c.do(call.method, call.path, "")
 		if call.method == http.MethodHead {
-			answer.body = nil
+			response.body = nil
 			call.code = ""
 		}
-		answer.want(call.status, call.code)
+		response.want(call.status, call.code)
 		if (len(seen) == 1) != call.reaches || call.reaches && seen[0] != call.method+" "+strings.TrimPrefix(call.path, "/v1") {
 			t.Errorf("%s %s: the library saw %v", call.method, call.path, seen)
 		}
@@ -219,7 +219,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Whoever has a /48 does not have 65,536 times the limit of a /64.
+// A holder of a /48 does not have 65,536 times the limit of a /64.
 func TestWideNetworksAreLimited(t *testing.T) {
 	n := open(t, databasetest.Memory(t), setup{config: auth.Config{Library: func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{
@@ -244,8 +244,8 @@ func TestWideNetworksAreLimited(t *testing.T) {
 	}
 }
 
-// TestRefusalsInFrontOfTheLibrary: clients of the library read code and message at
-// the top of every refusal below its path, whoever refuses.
+// TestRefusalsInFrontOfTheLibrary: every refusal below the path of the library has
+// its code and message at the top level, also one that the kit writes.
 func TestRefusalsInFrontOfTheLibrary(t *testing.T) {
 	library := func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 		return auth.Library{Routes: []auth.LibraryRoute{

@@ -205,7 +205,7 @@ func TestScopesOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.SessionAccessToken(ctx, session); !errors.Is(err, capability.ErrUnavailable) {
-		t.Errorf("without an answer: %v", err)
+		t.Errorf("without a response: %v", err)
 	}
 }
 

@@ -107,10 +107,10 @@ func (a *LibraryHost) AccountLimit(bucket string) (limit RateLimit, on bool) {
 // address: "sign-in" (10 in 10 minutes), "send" (5 in 30 minutes), "verify" (10 in
 // 10 minutes), and for new users "sign-up" (20 an hour) of an address and
 // "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may replace. Refused, it returns how
-// long to wait. The key is whatever names the account to who asks, such as the
-// address that was typed, whether or not there is a user of it; a caller who
-// must not be locked out by strangers puts what proves him known into it. What
-// is remembered is bounded and of this process.
+// long to wait. The key names the account as the caller knows it, such as the
+// address that was typed, whether or not a user has it. Callers that strangers
+// must not lock out put the proof that they are known into the key. The memory of
+// buckets is bounded and belongs to this process.
 func (a *LibraryHost) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
 	limiter := a.accounts[bucket]
 	if limiter == nil {

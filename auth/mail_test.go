@@ -62,7 +62,7 @@ func TestMails(t *testing.T) {
 	}
 }
 
-// Whoever signs up with a stranger's address cannot advertise to him.
+// A sign-up with a stranger's address cannot carry an advertisement to them.
 func TestNamesInMails(t *testing.T) {
 	for name, want := range map[string]string{
 		"Ada": "Hello Ada,", "Ada Lovelace": "Hello Ada Lovelace,", "": "Hello,",

@@ -37,7 +37,7 @@ func (a *Auth) webOrigins() (origins []string) {
 	return origins
 }
 
-// RedirectAllowed returns where a browser may be sent that asks for target: a
+// RedirectAllowed returns where a browser may be redirected for target: a
 // path of the own origin, or an address under a trusted origin, compared
 // exactly; ok is false for any other.
 func (a *LibraryHost) RedirectAllowed(target string) (address string, ok bool) {

@@ -143,21 +143,21 @@ func TestResumeDuringRotation(t *testing.T) {
 		if rotated, err = one.Rotate(ctx, e.RefreshToken); err != nil {
 			return err
 		}
-		answer := make(chan string, 1)
+		token := make(chan string, 1)
 		go func() {
 			entered, err := other.Resume(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), e.Session)
 			if err != nil {
 				t.Error(err)
 			}
-			answer <- entered.RefreshToken
+			token <- entered.RefreshToken
 		}()
-		for waiting := 0; waiting == 0 && len(answer) == 0; { // until it waits for the row
+		for waiting := 0; waiting == 0 && len(token) == 0; { // until it waits for the row
 			if err := dbs[0].QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
 				Scan(&waiting); err != nil {
 				return err
 			}
 		}
-		resumed = answer
+		resumed = token
 		return nil
 	})
 	if token := <-resumed; err != nil || token != rotated.RefreshToken {

@@ -33,11 +33,10 @@ type refreshState struct {
 	confirmed bool
 }
 
-// Rotate changes a refresh token for its successor and an access token. Within
-// Config.ReuseGrace every caller gets the same successor, and so does, later,
-// one whose answer got lost: who comes back with the old token before anybody
-// has used the new ones. Any other reuse means that two parties hold the token:
-// the session ends. Refuses with auth/refresh_invalid and auth/refresh_reused.
+// Rotate exchanges a refresh token for its successor and an access token. Every
+// caller within Config.ReuseGrace gets the same successor. So does a later caller
+// whose response was lost, as long as nobody has used the new tokens. Any other
+// reuse means that two parties hold the token: the session ends. Refuses with auth/refresh_invalid and auth/refresh_reused.
 func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	sessionID, counter, ok := splitRefresh(token)
 	if !ok {
@@ -68,12 +67,12 @@ func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	case reused:
 		return Rotated{}, ErrRefreshReused
 	}
-	answer := Rotated{Session: session}
-	if answer.AccessToken, err = a.rotatedToken(ctx, session); err != nil {
+	rotated := Rotated{Session: session}
+	if rotated.AccessToken, err = a.rotatedToken(ctx, session); err != nil {
 		return Rotated{}, err
 	}
-	answer.RefreshToken, err = a.refreshToken(session, session.refresh.counter)
-	return answer, err
+	rotated.RefreshToken, err = a.refreshToken(session, session.refresh.counter)
+	return rotated, err
 }
 
 // advance makes the successor of a counter the good one, or finds out why it is

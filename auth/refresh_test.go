@@ -96,7 +96,7 @@ func TestRacingTabs(t *testing.T) {
 		nodes := []*node{one, open(t, db2, s)}
 		e := one.native(t, "ada")
 		const tabs = 200
-		answers := make([]auth.Rotated, tabs)
+		results := make([]auth.Rotated, tabs)
 		var work sync.WaitGroup
 		for i := range tabs {
 			work.Go(func() {
@@ -104,32 +104,32 @@ func TestRacingTabs(t *testing.T) {
 				if err != nil {
 					t.Errorf("tab %d: %v", i, err)
 				}
-				answers[i] = rotated
+				results[i] = rotated
 			})
 		}
 		work.Wait()
-		for i, answer := range answers {
-			if answer.RefreshToken != answers[0].RefreshToken || answer.RefreshToken == e.RefreshToken {
+		for i, result := range results {
+			if result.RefreshToken != results[0].RefreshToken || result.RefreshToken == e.RefreshToken {
 				t.Fatalf("tab %d has another successor", i)
 			}
-			nodes[1].wantBearer(t, answer.AccessToken, nil)
+			nodes[1].wantBearer(t, result.AccessToken, nil)
 		}
 		// One tab is done and goes on while others are still under way.
 		for range 3 {
-			if next := one.rotate(t, answers[0].RefreshToken); next.RefreshToken != answers[0].RefreshToken {
+			if next := one.rotate(t, results[0].RefreshToken); next.RefreshToken != results[0].RefreshToken {
 				t.Fatal("a fresh token was rotated")
 			}
-			if late := one.rotate(t, e.RefreshToken); late.RefreshToken != answers[0].RefreshToken {
+			if late := one.rotate(t, e.RefreshToken); late.RefreshToken != results[0].RefreshToken {
 				t.Fatal("a late tab has another successor")
 			}
 		}
 
 		one.clock.advance(time.Minute)
 		one.wantRotate(t, e.RefreshToken, auth.ErrRefreshReused)
-		one.wantRotate(t, answers[0].RefreshToken, auth.ErrRefreshInvalid)
+		one.wantRotate(t, results[0].RefreshToken, auth.ErrRefreshInvalid)
 		for _, n := range nodes {
 			n.clock.advance(time.Second)
-			n.wantBearer(t, answers[0].AccessToken, capability.ErrUnauthenticated)
+			n.wantBearer(t, results[0].AccessToken, capability.ErrUnauthenticated)
 		}
 		if !one.theft(t, e.Session) {
 			t.Error("not on the trail")
@@ -137,9 +137,9 @@ func TestRacingTabs(t *testing.T) {
 	})
 }
 
-// An answer that never arrived can be asked for again, however late, as long as
+// A response that never arrived can be requested again, however late, as long as
 // nobody has used what was in it.
-func TestLostAnswer(t *testing.T) {
+func TestLostResponse(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, withDoorman(auth.Config{}))
 		e := n.native(t, "ada")
@@ -156,16 +156,16 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// Using the access token shows that the answer arrived: the old refresh token is
+// Using the access token shows that the response arrived: the old refresh token is
 // then in other hands.
-func TestUsingTheAnswerConfirmsIt(t *testing.T) {
+func TestUsingTheTokenConfirmsIt(t *testing.T) {
 	eachPair(t, func(t *testing.T, db1, db2 *database.DB) {
 		n := open(t, db1, withDoorman(auth.Config{}))
 		other := open(t, db2, setup{clock: n.clock})
 		e := n.native(t, "ada")
 		rotated := n.rotate(t, e.RefreshToken)
 		other.wantBearer(t, rotated.AccessToken, nil)
-		for range 100_000 { // it is noted beside the request
+		for range 100_000 { // it is recorded in the background
 			var confirmed bool
 			if err := db1.QueryRow(ctx, `SELECT refresh_confirmed FROM auth_session`).Scan(&confirmed); err != nil {
 				t.Fatal(err)
@@ -271,12 +271,12 @@ func TestRotateOverHTTP(t *testing.T) {
 		native := n.client(t).with("X-Kit-Transport", "body")
 		e := native.signIn("ada")
 		var got rotated
-		answer := native.do("POST", "/auth/token/rotate", `{"refreshToken":"`+e.RefreshToken+`"}`).want(200, "")
-		answer.decode(&got)
+		result := native.do("POST", "/auth/token/rotate", `{"refreshToken":"`+e.RefreshToken+`"}`).want(200, "")
+		result.decode(&got)
 		n.wantBearer(t, got.AccessToken, nil)
 		if got.TokenType != "Bearer" || got.ExpiresIn != 900 || got.SessionID != e.Session || got.RefreshToken == "" ||
-			answer.Header.Get("Cache-Control") != "no-store" || len(answer.Cookies()) > 0 {
-			t.Errorf("%+v %v", got, answer.Header)
+			result.Header.Get("Cache-Control") != "no-store" || len(result.Cookies()) > 0 {
+			t.Errorf("%+v %v", got, result.Header)
 		}
 
 		// A page.
@@ -296,7 +296,7 @@ func TestRotateOverHTTP(t *testing.T) {
 		}
 		n.wantBearer(t, got.AccessToken, nil)
 
-		// Who loses keeps his cookies.
+		// A caller that loses keeps its cookies.
 		page.cookies["__Secure-kit_refresh"].Value = before
 		page.do("POST", "/auth/token/rotate", "").want(200, "")
 		if page.cookies["__Secure-kit_refresh"].Value != after {
@@ -342,8 +342,8 @@ func TestRefreshKeysAreSealed(t *testing.T) {
 	}
 }
 
-// Whoever comes late with an old token, alone or together with others, is told
-// the same.
+// Late callers with an old token get the same refusal, alone or together with
+// others.
 func TestRacingThieves(t *testing.T) {
 	eachPair(t, func(t *testing.T, db1, db2 *database.DB) {
 		one := open(t, db1, withDoorman(auth.Config{}))
@@ -357,14 +357,14 @@ func TestRacingThieves(t *testing.T) {
 			token = one.rotate(t, token).RefreshToken
 		}
 		const thieves = 20
-		answers := make([]error, thieves)
+		results := make([]error, thieves)
 		var work sync.WaitGroup
 		for i := range thieves {
-			work.Go(func() { _, answers[i] = nodes[i%2].Rotate(ctx, e.RefreshToken) })
+			work.Go(func() { _, results[i] = nodes[i%2].Rotate(ctx, e.RefreshToken) })
 		}
 		work.Wait()
 		reused := 0
-		for _, err := range answers {
+		for _, err := range results {
 			switch {
 			case errors.Is(err, auth.ErrRefreshReused):
 				reused++

@@ -48,7 +48,7 @@ type revocations struct {
 
 	hints    atomic.Uint64
 	polledAt atomic.Int64  // nanoseconds; the start of the last poll
-	answered atomic.Uint64 // the hints that came before it
+	handled  atomic.Uint64 // the hints that came before it
 
 	polling  sync.Mutex // guards what follows
 	position int64
@@ -102,14 +102,14 @@ func (r *revocations) refresh(ctx context.Context, now time.Time) error {
 		r.polledAt.Store(0) // a clock that goes back does not make the last one new
 		return r.failure
 	}
-	r.answered.Store(hints)
+	r.handled.Store(hints)
 	r.polledAt.Store(now.UnixNano())
 	return nil
 }
 
 func (r *revocations) fresh(now time.Time) bool {
 	since := now.UnixNano() - r.polledAt.Load()
-	return 0 <= since && since < int64(pollEvery) && r.hints.Load() == r.answered.Load()
+	return 0 <= since && since < int64(pollEvery) && r.hints.Load() == r.handled.Load()
 }
 
 // poll reads the rows after the last position. A caller who goes away does not

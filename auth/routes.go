@@ -49,7 +49,7 @@ func (a *Auth) routes() []capability.Route {
 			Summary:  "End the sessions of a user's devices, of one or of all.",
 			Refusals: []*capability.Error{ErrUserNotFound, ErrDeviceNotFound},
 			Handle:   capability.JSON(200, a.adminRevokeDevices)},
-		capability.Route{Method: capability.Any, Path: "/*", Guard: capability.Public("the authentication library answers"),
+		capability.Route{Method: capability.Any, Path: "/*", Guard: capability.Public("the authentication library decides"),
 			Summary: "Sign-in, sign-out and all else of the authentication library.",
 			Rate:    "auth", MaxBody: maxLibraryBody, RefusalBody: libraryRefusalBody,
 			Handle: capability.Raw(a.anyLibrary)},
@@ -74,7 +74,7 @@ type rotation struct {
 	RefreshToken string `json:"refreshToken"`
 }
 
-// rotatedBody is the answer of a rotation. The refresh token is in it when it
+// rotatedBody is the response of a rotation. The refresh token is in it when it
 // came in the body, else in the cookie.
 type rotatedBody struct {
 	AccessToken  string `json:"accessToken"`
@@ -94,16 +94,16 @@ func (a *Auth) postRotate(c *capability.Call, _ capability.None) (rotatedBody, e
 	if err != nil {
 		return rotatedBody{}, err
 	}
-	answer := rotatedBody{
+	response := rotatedBody{
 		AccessToken: rotated.AccessToken, TokenType: "Bearer", ExpiresIn: int64(a.tokenTTL(rotated.Session).Seconds()),
 		SessionID: rotated.Session.ID,
 	}
 	if inBody {
-		answer.RefreshToken = rotated.RefreshToken
+		response.RefreshToken = rotated.RefreshToken
 	} else {
 		http.SetCookie(c.Writer(), a.refreshCookie(rotated.Session, rotated.RefreshToken))
 	}
-	return answer, nil
+	return response, nil
 }
 
 // refreshGiven reads the refresh token of the body or of the cookie. A cookie
@@ -289,7 +289,7 @@ func (a *Auth) adminRevokeDevices(c *capability.Call, in deviceRevocation) (revo
 	return revokedBody{n}, err
 }
 
-// devLogin is the answer of GET /dev-login.
+// devLogin is the response of GET /dev-login.
 type devLogin struct {
 	UserID      string `json:"userId"`
 	AccessToken string `json:"accessToken"`

@@ -199,7 +199,7 @@ func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error
 func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0).Add(leeway)) }
 
 // firstSeen verifies a token that is not known as good, unless its address has
-// sent too many forged ones. Who presents a token of which the time is over does
+// sent too many forged ones. A caller whose token has expired does
 // what every client does.
 func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (accessToken, error) {
 	t, err := jose.Parse(raw)

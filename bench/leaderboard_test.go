@@ -20,7 +20,7 @@ import (
 // BenchmarkLeaderboardHTTP is a board of 500 users over HTTP, each with a
 // bearer token and an entry, in turn: the composition of examples/quickstart,
 // at work on its jobs and with its access log, on a file and on PostgreSQL.
-// The server and its 32 connections, each of which waits for its answer, share
+// The server and its 32 connections, each of which waits for its response, share
 // the processors. The rate classes "read" and "write" are off, as they are
 // unless a host sets them.
 func BenchmarkLeaderboardHTTP(b *testing.B) {
@@ -89,8 +89,8 @@ func newPlayers(b *testing.B, k *kit.Kit) *players {
 	return p
 }
 
-// score is that of a turn. A player's next one is better by more than lies
-// between two players, so every submission is a durable write, which moves the
+// score is that of a turn. A player's next one is better by more than the
+// distance of two players, so every submission is a durable write, which moves the
 // entry and its counts.
 func (p *players) score(turn int64) int64 {
 	n := int64(len(p.tokens))
@@ -107,7 +107,7 @@ func (p *players) submit() requests {
 	}
 }
 
-// get reads what a path below the board answers the player whose turn it is.
+// get returns the response of a path below the board to the player whose turn it is.
 func (p *players) get(path string) requests {
 	heads := p.heads("GET /leaderboard/arcade" + path)
 	return func(out []byte) []byte {

@@ -32,7 +32,7 @@ type Call struct {
 	read    bool
 }
 
-// NewCall is for the mount: param answers an unescaped path parameter.
+// NewCall is for the mount: param returns an unescaped path parameter.
 func NewCall(w http.ResponseWriter, r *http.Request, route *Route, info *RequestInfo, param func(string) string) *Call {
 	return &Call{Caller: info.Caller, info: info, route: route, w: w, r: r, param: param}
 }

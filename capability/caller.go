@@ -39,8 +39,8 @@ type Users struct {
 	// a page of another host cannot read it from the cookie. May be nil.
 	CSRFToken func(r *http.Request) string
 	// Origins are those, besides its own, whose pages may call with cookies, such as
-	// "https://app.example.com". Rows of users, and the public ones of Domain, answer
-	// them with the headers of CORS.
+	// "https://app.example.com". Rows of users, and the public ones of Domain, send
+	// them the headers of CORS.
 	Origins []string
 	// Domain is the capability that verifies, as [Capability.Domain] spells it.
 	Domain string

@@ -71,7 +71,7 @@ var (
 	ErrUnsupportedMediaType = NewError(415, "kit/unsupported_media_type", "The body must be application/json.")
 	ErrRateLimited          = NewError(429, "kit/rate_limited", "Too many requests. Wait and try again.")
 	ErrInternal             = NewError(500, "kit/internal", "Something went wrong here. It was logged under the request id.")
-	ErrUnavailable          = NewError(503, "kit/unavailable", "The service cannot answer right now. Try again.")
+	ErrUnavailable          = NewError(503, "kit/unavailable", "The service cannot respond right now. Try again.")
 	ErrInvalidSignature     = NewError(401, "kit/invalid_signature", "The signature of this request does not verify.")
 
 	ErrUnauthenticated   = NewError(401, "auth/unauthenticated", "Sign in first.")
@@ -94,7 +94,7 @@ func GeneralRefusals() []*Error {
 }
 
 // AsError finds the refusal in err. A database that cannot be used now, or whose
-// answer was lost, is [ErrUnavailable]; anything else is [ErrInternal]. Both have
+// reply was lost, is [ErrUnavailable]; anything else is [ErrInternal]. Both have
 // err as their cause.
 func AsError(err error) *Error {
 	var refusal *Error

@@ -136,11 +136,11 @@ func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 				return nil, err
 			}
 		}
-		answer, err := f(c, body)
+		response, err := f(c, body)
 		if err != nil || !hasOut {
 			return nil, err
 		}
-		return answer, nil
+		return response, nil
 	}}
 }
 
@@ -155,11 +155,11 @@ func OptionalJSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handl
 			return given(c)
 		}
 		var none In
-		answer, err := f(c, none)
+		response, err := f(c, none)
 		if err != nil || reflect.TypeFor[Out]() == reflect.TypeFor[None]() {
 			return nil, err
 		}
-		return answer, nil
+		return response, nil
 	}
 	return h
 }
@@ -231,8 +231,8 @@ func (h Handler) Status() int { return h.status }
 type Repeated interface{ Repeated() bool }
 
 // StatusOf returns the status of success of a value that the handler returned.
-func (h Handler) StatusOf(answer any) int {
-	if r, ok := answer.(Repeated); ok && r.Repeated() {
+func (h Handler) StatusOf(response any) int {
+	if r, ok := response.(Repeated); ok && r.Repeated() {
 		return http.StatusOK
 	}
 	return h.status

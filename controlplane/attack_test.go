@@ -27,14 +27,14 @@ var b64 = base64.RawURLEncoding
 // things is a capability with a management surface: a read, a write, and a row
 // that rotates.
 func things() capability.Capability {
-	answer := func(c *capability.Call, _ capability.None) (map[string]string, error) {
+	response := func(c *capability.Call, _ capability.None) (map[string]string, error) {
 		return map[string]string{"key": c.Caller.KeyID}, nil
 	}
 	return capability.Capability{Name: "things", Version: "0.1.0", Prefix: "/things", Routes: capability.Mount("/things",
-		capability.Route{Method: "GET", Path: "/admin/things", Guard: capability.ControlPlane("things:items:read"), Summary: "List.", Handle: capability.JSON(200, answer)},
-		capability.Route{Method: "GET", Path: "/admin/other", Guard: capability.ControlPlane("things:items:read"), Summary: "List others.", Handle: capability.JSON(200, answer)},
-		capability.Route{Method: "POST", Path: "/admin/things", Guard: capability.ControlPlane("things:items:write"), Summary: "Write.", Handle: capability.JSON(200, answer)},
-		capability.Route{Method: "POST", Path: "/admin/secret/rotate", Guard: capability.ControlPlane("secrets:rotate"), Summary: "Rotate.", Handle: capability.JSON(200, answer)},
+		capability.Route{Method: "GET", Path: "/admin/things", Guard: capability.ControlPlane("things:items:read"), Summary: "List.", Handle: capability.JSON(200, response)},
+		capability.Route{Method: "GET", Path: "/admin/other", Guard: capability.ControlPlane("things:items:read"), Summary: "List others.", Handle: capability.JSON(200, response)},
+		capability.Route{Method: "POST", Path: "/admin/things", Guard: capability.ControlPlane("things:items:write"), Summary: "Write.", Handle: capability.JSON(200, response)},
+		capability.Route{Method: "POST", Path: "/admin/secret/rotate", Guard: capability.ControlPlane("secrets:rotate"), Summary: "Rotate.", Handle: capability.JSON(200, response)},
 	)}
 }
 
@@ -99,9 +99,9 @@ func send(h http.Handler, method, path, body string, headers ...string) (status 
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
-	var answer struct{ Error struct{ Code string } }
-	_ = json.Unmarshal(rec.Body.Bytes(), &answer)
-	return rec.Code, answer.Error.Code, rec.Header()
+	var response struct{ Error struct{ Code string } }
+	_ = json.Unmarshal(rec.Body.Bytes(), &response)
+	return rec.Code, response.Error.Code, rec.Header()
 }
 
 func bearing(h http.Handler, token string) (status int, code string) {

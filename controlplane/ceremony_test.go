@@ -188,7 +188,7 @@ func TestRegisterRefusals(t *testing.T) {
 		"proof for another request":      proof("jti", "0123456789abcdefghij"),
 		"proof expired":                  proof("iat", 1000, "exp", 1060),
 		"proof of a long life":           proof("exp", w.Clock.Now().Unix()+121),
-		"unknown member beside":          func(jti string) object { return with(proof()(jti), "replaces", "k_1") },
+		"unknown outer member":           func(jti string) object { return with(proof()(jti), "replaces", "k_1") },
 		"proof is the credential's JSON": func(string) object { return object{"publicKey": jwk, "proof": "{}"} },
 	}
 	post := func(body func(jti string) object) (int, string) {
@@ -371,7 +371,7 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// Who has lost all keys begins anew; nothing of the old connection works.
+// An operator who has lost all keys begins anew; nothing of the old connection works.
 func TestReset(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{})

@@ -90,7 +90,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 		{Key: "replayBackend", Value: c.ReplayBackend, Choices: []string{D1, KV}, Summary: "What keeps the spent token ids."},
 		{Key: "allowedOrigins", Value: c.AllowedOrigins, Summary: "Browser origins besides the issuer."},
-		{Key: "corsMaxAgeSeconds", Value: *c.CORSMaxAgeSeconds, Summary: "How long browsers may keep a preflight answer."},
+		{Key: "corsMaxAgeSeconds", Value: *c.CORSMaxAgeSeconds, Summary: "How long browsers may keep a preflight response."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the key register and the replay set."},
 	}
 }

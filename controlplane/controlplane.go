@@ -12,7 +12,7 @@
 // verifies; every failing step of verification returns the one code
 // controlplane/invalid_credential and says why in the log only; a token id is
 // spent once, among all nodes and across restarts, and last of all steps, so
-// that a bad token cannot burn it; when the database cannot say, the answer is
+// that a bad token cannot burn it; when the database cannot say, the response is
 // no; there is no moment without a working key.
 //
 // Package client mints credentials and calls a service.

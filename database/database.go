@@ -46,7 +46,7 @@ func WithSync(s Sync) Option { return func(o *options) { o.sync = s } }
 func WithReaders(n int) Option { return func(o *options) { o.readers = min(max(n, 2), 4) } }
 
 // WithTestMode is for tests. Every InTx callback runs twice, the first run rolled back, in the goroutine of its caller.
-// A goroutine that asks for the database while it occupies a part of it, inside a callback without the callback's
+// A goroutine that uses the database while it occupies a part of it, inside a callback without the callback's
 // context or with rows open, panics: in production it would wait for itself, at once or under load.
 func WithTestMode() Option { return func(o *options) { o.testMode = true } }
 

@@ -42,7 +42,7 @@ type Cursor interface {
 	Close() error
 }
 
-// SQLConn is what the Conn of a transaction has beside, so that [DB.SQL] can lend it.
+// SQLConn is a Conn of a transaction that [DB.SQL] can lend.
 type SQLConn interface {
 	Conn
 	// QuerySQL is Query with a cursor that is a [SQLCursor].

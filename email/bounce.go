@@ -186,7 +186,7 @@ func (p reportParts) complaint() []Report {
 	}}
 }
 
-// isReply tells answers of people and of their programs from bounces.
+// isReply tells replies of people and of their programs from bounces.
 func isReply(h message.Header) bool {
 	kind, params, _ := h.ContentType()
 	if kind == "multipart/report" && params["report-type"] == "disposition-notification" {

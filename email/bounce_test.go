@@ -139,11 +139,11 @@ func TestIngestMail(t *testing.T) {
 			return n
 		}
 		hard := status("ada@example.com", "failed", "5.1.1", "550 no", "message/rfc822")
-		// Whoever does not know a Message-ID of ours changes nothing.
+		// A sender that knows no Message-ID of ours changes nothing.
 		if n := ingest(hard, "<forged@acme.example>"); n != 0 {
 			t.Errorf("a forged bounce was applied %d times", n)
 		}
-		// Whoever does can only speak of the address it went to.
+		// One that does can only report on the address it went to.
 		id := deliver("bob@example.com")
 		ingest(hard, s.job(id).MessageID)
 		if _, held, _ := s.Suppression(t.Context(), "ada@example.com"); held {

@@ -45,7 +45,7 @@ func (e *Email) getOpen(c *capability.Call) error {
 	return nil
 }
 
-// note records what a link told. The reader gets his answer even if it cannot be.
+// note records what a link told. The reader gets the page even if that fails.
 func (e *Email) note(c *capability.Call, t token, event Event) {
 	now := e.host.Now()
 	event.Detail, event.Machine = e.machine(c, t.jobID, now)

@@ -144,9 +144,9 @@ func TestUnsubscribe(t *testing.T) {
 		t.Errorf("%v", page.Header)
 	}
 	for range 2 { // one click, twice
-		answer := form.Post(link, "List-Unsubscribe=One-Click")
-		if answer.Status != 200 || len(answer.Body) > 0 || answer.Header.Get("Set-Cookie")+answer.Header.Get("Location") != "" {
-			t.Errorf("%d %s %v", answer.Status, answer.Body, answer.Header)
+		response := form.Post(link, "List-Unsubscribe=One-Click")
+		if response.Status != 200 || len(response.Body) > 0 || response.Header.Get("Set-Cookie")+response.Header.Get("Location") != "" {
+			t.Errorf("%d %s %v", response.Status, response.Body, response.Header)
 		}
 	}
 	if scope := m.suppressed("ada@example.com"); scope != "list" {
@@ -212,10 +212,10 @@ func TestClickAndOpen(t *testing.T) {
 	}
 	m.Clock.Advance(time.Minute)
 	person := m.Anonymous().With("User-Agent", "Mozilla/5.0 (X11; Linux) Firefox/130")
-	answer := person.Get(click)
-	if answer.Status != 302 || answer.Header.Get("Location") != "https://acme.example/a?x=1&y=2" ||
-		answer.Header.Get("Referrer-Policy") != "no-referrer" || answer.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %v", answer.Status, answer.Header)
+	response := person.Get(click)
+	if response.Status != 302 || response.Header.Get("Location") != "https://acme.example/a?x=1&y=2" ||
+		response.Header.Get("Referrer-Policy") != "no-referrer" || response.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %v", response.Status, response.Header)
 	}
 	for link, machine := range map[string]string{open: "Mozilla/5.0", open + "x": "", "/cb/o/bad": ""} {
 		image := person.With("User-Agent", machine).Get(link)
@@ -229,8 +229,8 @@ func TestClickAndOpen(t *testing.T) {
 		t.Errorf("%+v %v", job.Events, err)
 	}
 	m.Clock.Advance(401 * 24 * time.Hour) // the reader is led on, nothing is recorded
-	if answer := person.Get(click); answer.Status != 302 {
-		t.Errorf("an old link: %d", answer.Status)
+	if response := person.Get(click); response.Status != 302 {
+		t.Errorf("an old link: %d", response.Status)
 	}
 	for range 300 {
 		person.Get(open)
@@ -266,13 +266,13 @@ func TestForgedTokens(t *testing.T) {
 			}
 			// From an address of its own each time: visits are limited.
 			client := m.Anonymous().With("Content-Type", "application/x-www-form-urlencoded")
-			answer := client.Do(method, "/_kit/email/"+kind+"/"+url.PathEscape(token), "List-Unsubscribe=One-Click")
-			if answer.Status == 429 {
+			response := client.Do(method, "/_kit/email/"+kind+"/"+url.PathEscape(token), "List-Unsubscribe=One-Click")
+			if response.Status == 429 {
 				m.Clock.Advance(time.Hour)
-				answer = client.Do(method, "/_kit/email/"+kind+"/"+url.PathEscape(token), "List-Unsubscribe=One-Click")
+				response = client.Do(method, "/_kit/email/"+kind+"/"+url.PathEscape(token), "List-Unsubscribe=One-Click")
 			}
-			if answer.Status != 404 || answer.Header.Get("Location") != "" || !strings.Contains(string(answer.Body), "email/invalid_token") {
-				t.Fatalf("%s %s %q: %d %v", method, kind, token, answer.Status, answer.Header)
+			if response.Status != 404 || response.Header.Get("Location") != "" || !strings.Contains(string(response.Body), "email/invalid_token") {
+				t.Fatalf("%s %s %q: %d %v", method, kind, token, response.Status, response.Header)
 			}
 		}
 	}
@@ -328,7 +328,7 @@ func FuzzClick(f *testing.F) {
 	})
 }
 
-// FuzzToken never answers a redirect for a token we did not sign.
+// FuzzToken: a token that we did not sign is never redirected.
 func FuzzToken(f *testing.F) {
 	f.Add("AQFj", "https://evil.example")
 	f.Add("x.y", "//evil.example")

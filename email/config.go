@@ -17,7 +17,7 @@ type Config struct {
 	// From is the sender, such as "Acme <hello@acme.example>"; required in
 	// production, by default "Kit <kit@localhost>".
 	From string
-	// ReplyTo is where answers go, by default to From.
+	// ReplyTo is where replies go, by default to From.
 	ReplyTo string
 	// ReturnPath is where bounces go, by default the address of From.
 	ReturnPath string
@@ -243,6 +243,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "replyTo", Value: c.ReplyTo, Summary: "Where replies go, by default to the sender."},
 		{Key: "returnPath", Value: c.ReturnPath, Summary: "Where bounces go, by default to the sender."},
 		{Key: "providers", Value: providers, Summary: "The ways out, in order."},
+		{Key: "templates", Value: c.Templates != nil, Summary: "Whether the application brings templates of its own."},
 		{Key: "dkim", Value: signatures, Summary: "The DNS names of the DKIM keys."},
 		{Key: "perRecipientPerHour", Value: c.PerRecipientPerHour, Summary: "The most mails to one address in an hour."},
 		{Key: "failoverUnhealthyAfter", Value: c.Failover.UnhealthyAfter, Summary: "The failures in a row after which a provider is passed over."},

@@ -73,7 +73,7 @@ func TestIdempotencyKey(t *testing.T) {
 		m.IdempotencyKey = "welcome:ada"
 		first := s.send(m)
 		if again := s.send(m); again != first {
-			t.Errorf("a repetition made job %s beside %s", again, first)
+			t.Errorf("a repetition made job %s, want %s", again, first)
 		}
 		m.Subject = "Another"
 		_, err := s.Send(t.Context(), m)

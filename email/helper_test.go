@@ -145,17 +145,17 @@ var testTemplates = fstest.MapFS{
 type server struct {
 	addr *net.TCPAddr
 	mu   sync.Mutex
-	// answer is asked at each step ("mail", "rcpt", "data") of each message; the
+	// reply is called at each step ("mail", "rcpt", "data") of each message; the
 	// data is there at "data" only.
-	answer   func(step, value string) error
+	reply    func(step, value string) error
 	accepted [][]byte
 	dials    int
 	closing  func() error
 }
 
-func serve(t testing.TB, answer func(step, value string) error, adjust ...func(*gosmtp.Server)) *server {
+func serve(t testing.TB, reply func(step, value string) error, adjust ...func(*gosmtp.Server)) *server {
 	t.Helper()
-	s := &server{answer: answer}
+	s := &server{reply: reply}
 	srv := gosmtp.NewServer(gosmtp.BackendFunc(func(*gosmtp.Conn) (gosmtp.Session, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -184,10 +184,10 @@ func (quiet) Printf(string, ...any) {}
 func (quiet) Println(...any)        {}
 
 func (s *server) say(step, value string) error {
-	if s.answer == nil {
+	if s.reply == nil {
 		return nil
 	}
-	return s.answer(step, value)
+	return s.reply(step, value)
 }
 
 func (s *server) mails() [][]byte {

@@ -89,7 +89,7 @@ func absolute(link string) bool {
 	return strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://") || strings.HasPrefix(link, "mailto:")
 }
 
-// track replaces the links of HTML by what replace answers, and adds the image
+// track replaces the links of HTML by what replace returns, and adds the image
 // of pixel, where it is not empty, at the end of the body. Links that are not
 // to be tracked (data-no-track) and those that may not be are left alone; all
 // other bytes stay as they are.

@@ -6,8 +6,8 @@ import (
 )
 
 // IngestMail takes a mail that came back to the return path and applies what it
-// reports, to messages of ours only: whoever writes the mail has to know the
-// Message-ID, which only those have who got it. It returns how many reports
+// reports, to messages of ours only: the sender has to know the
+// Message-ID, which only recipients know. It returns how many reports
 // were applied; a mail that is no report applies none.
 func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err error) {
 	return e.ingest(ctx, "dsn", false, ParseReport(mail))
@@ -85,7 +85,7 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 }
 
 // concerned returns the address a report is about. A report about a message of
-// ours is about the one it went to; whoever else it names was forwarded to.
+// ours is about the one it went to; any other that it names was forwarded to.
 func (e *Email) concerned(job Job, found, trusted bool, r Report) (key string, ok bool) {
 	if found {
 		return job.addressKey, true

@@ -33,9 +33,9 @@ func fromLocalhost(t *testing.T, k *kittest.Kit, path string, change ...func(*ht
 	}
 	w := httptest.NewRecorder()
 	k.ServeHTTP(w, r)
-	answer := k.Anonymous().Get("/health") // a response of this test to fill
-	answer.Status, answer.Header, answer.Body = w.Code, w.Header(), w.Body.Bytes()
-	return answer
+	response := k.Anonymous().Get("/health") // a response of this test to fill
+	response.Status, response.Header, response.Body = w.Code, w.Header(), w.Body.Bytes()
+	return response
 }
 
 func TestRoutes(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Send queues a message and returns its job; it joins the transaction of ctx.
 // A message to a suppressed address is recorded and goes nowhere, which is no
-// error: who asks for a mail must not learn from the answer.
+// error: a caller that requests a mail must not learn it from the response.
 // Refuses with email/invalid_address, invalid_header, template_not_found,
 // template_failed, message_too_large, rate_limited, idempotency_conflict and
 // kit/invalid_request.

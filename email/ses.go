@@ -24,9 +24,9 @@ const (
 	// sesAge bounds the age of a notification: SNS repeats one for an hour by
 	// default, a topic may be told to go on for a day.
 	sesAge = 24 * time.Hour
-	// sesTimeout and sesAnswer bound what is fetched from SNS.
+	// sesTimeout and sesSize bound what is fetched from SNS.
 	sesTimeout = 10 * time.Second
-	sesAnswer  = 64 << 10
+	sesSize    = 64 << 10
 )
 
 // sesFetches bounds what forged messages can make a node ask of SNS: a topic has
@@ -125,7 +125,7 @@ func (s *ses) verify(r *http.Request, body []byte) error {
 }
 
 // certificate returns the one at a path, fetched once. Another host than SNS
-// cannot be asked, so the number of paths that answer is its own.
+// cannot be asked, so SNS alone decides how many paths there are.
 func (s *ses) certificate(ctx context.Context, path string) (*x509.Certificate, error) {
 	s.mu.Lock()
 	known := s.certificates[path]
@@ -142,7 +142,7 @@ func (s *ses) certificate(ctx context.Context, path string) (*x509.Certificate, 
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, errors.New("email: SNS answered no certificate")
+		return nil, errors.New("email: SNS returned no certificate")
 	}
 	fetched, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -159,15 +159,15 @@ func (s *ses) get(ctx context.Context, pathAndQuery string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("email: asking SNS: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("email: SNS answered %s", answer.Status)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("email: SNS returned %s", response.Status)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, sesAnswer))
+	return io.ReadAll(io.LimitReader(response.Body, sesSize))
 }
 
 // read returns the reports of a verified message. A subscription to the

@@ -33,7 +33,7 @@ type SMTP struct {
 	MaxConnections int
 	// PerConnection is how many messages one connection takes, by default 500.
 	PerConnection int
-	// Timeout bounds the answer to one command, by default 30 s; the answer to a
+	// Timeout bounds the reply to one command, by default 30 s; the reply to a
 	// whole message may take ten times as long.
 	Timeout time.Duration
 }
@@ -274,7 +274,7 @@ func classify(err error, begun bool) *Failure {
 		}
 		return &Failure{Kind: kind, Code: refusal.Code, Enhanced: enhancedForm.FindString(refusal.Msg), Message: refusal.Msg}
 	case begun:
-		return &Failure{Kind: FailureUnclear, Message: "no answer to the message: " + err.Error()}
+		return &Failure{Kind: FailureUnclear, Message: "no reply to the message: " + err.Error()}
 	default:
 		return unreachable(err)
 	}

@@ -20,26 +20,26 @@ import (
 	"github.com/kitbackend/kit/email/emailtest"
 )
 
-// step scripts one answer per call, then nothing but acceptance.
-func script(at string, answers ...error) func(step, value string) error {
+// step scripts one reply per call, then nothing but acceptance.
+func script(at string, replies ...error) func(step, value string) error {
 	var mu sync.Mutex
 	return func(step, _ string) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if step != at || len(answers) == 0 {
+		if step != at || len(replies) == 0 {
 			return nil
 		}
-		answer := answers[0]
-		answers = answers[1:]
-		return answer
+		reply := replies[0]
+		replies = replies[1:]
+		return reply
 	}
 }
 
-// TestAnswers holds what becomes of a message to what the server says.
-func TestAnswers(t *testing.T) {
+// TestServerReplies holds what becomes of a message to what the server says.
+func TestServerReplies(t *testing.T) {
 	for name, c := range map[string]struct {
 		step       string
-		answer     error
+		reply      error
 		state      email.State
 		kind       string
 		suppressed bool
@@ -56,7 +56,7 @@ func TestAnswers(t *testing.T) {
 		"blocked address": {"rcpt", says(550, gosmtp.EnhancedCode{5, 7, 1}, "recipient address rejected: blocked"), email.StateFailed, "permanent", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv := serve(t, script(c.step, c.answer))
+			srv := serve(t, script(c.step, c.reply))
 			s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{srv.provider(t, "relay")}})
 			id := s.send(hello("ada@example.com"))
 			s.runJobs()
@@ -124,7 +124,7 @@ func TestCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		at     string
 		second bool
-	}{"greeting": {"greeting", true}, "mail": {"MAIL", true}, "rcpt": {"RCPT", true}, "data": {"DATA", true}, "answer": {".", false}} {
+	}{"greeting": {"greeting", true}, "mail": {"MAIL", true}, "rcpt": {"RCPT", true}, "data": {"DATA", true}, "reply": {".", false}} {
 		t.Run(name, func(t *testing.T) {
 			addr := cutting(t, c.at)
 			first, err := email.NewSMTP(email.SMTP{Host: "127.0.0.1", Port: addr.Port, TLS: "none", Timeout: 2 * time.Second})
@@ -405,7 +405,7 @@ print(port, flush=True)
 sys.stdin.read()
 `
 
-// TestAiosmtpd delivers to a server that nobody here wrote: the python of
+// TestAiosmtpd delivers to an independent server: the Python of
 // KIT_TEST_AIOSMTPD with aiosmtpd.
 func TestAiosmtpd(t *testing.T) {
 	python := os.Getenv("KIT_TEST_AIOSMTPD")

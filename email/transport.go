@@ -191,7 +191,7 @@ type pacer struct {
 	line time.Time // the moment given to the last in line
 }
 
-// take lets one message through or answers how long it waits.
+// take lets one message through or returns how long it waits.
 func (p *pacer) take(now time.Time) (wait time.Duration, ok bool) {
 	if p.interval == 0 {
 		return 0, true

@@ -120,7 +120,7 @@ type Message struct {
 	Attachments []Attachment
 	// SendAt delays the message, at most 7 days.
 	SendAt time.Time
-	// IdempotencyKey makes a repetition within 30 days answer the first job; at
+	// IdempotencyKey makes a repetition within 30 days return the first job; at
 	// most 256 bytes.
 	IdempotencyKey string
 	// UserID is recorded with the job.

@@ -94,7 +94,7 @@ func (e *Email) webhookRoutes() []capability.Route {
 	return capability.Mount(e.cfg.BasePath, routes...)
 }
 
-// of is a reader that asks nobody.
+// of is a reader that makes no request.
 func of(read func([]byte) ([]Report, error)) func(context.Context, []byte) ([]Report, error) {
 	return func(_ context.Context, body []byte) ([]Report, error) { return read(body) }
 }

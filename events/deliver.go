@@ -28,14 +28,14 @@ const (
 	// deliverRuns bounds the runs that were cut off, as by a killed process; failed
 	// attempts are counted by the delivery.
 	deliverRuns = 100
-	// storeTimeout is what a run may take beside the attempt.
+	// storeTimeout is what a run may take besides the attempt.
 	storeTimeout = time.Minute
 	// pauseAfter is how long a node leaves an endpoint alone after a failure, so
 	// that many deliveries do not wait for one that is down.
 	pauseAfter = 5 * time.Second
-	// maxAnswer is how much of an answer is read, in bytes: enough to use the
+	// maxResponse is how much of a response is read, in bytes: enough to use the
 	// connection again.
-	maxAnswer = 64 << 10
+	maxResponse = 64 << 10
 	// maxWait bounds what Retry-After may ask for.
 	maxWait = 24 * time.Hour
 )
@@ -130,19 +130,19 @@ func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 		"Webhook-Timestamp": {at},
 		"Webhook-Signature": {sign(keys, m.id, at, body)},
 	}
-	answer, err := to.client.Do(r)
+	response, err := to.client.Do(r)
 	if err != nil {
 		if at := new(url.Error); errors.As(err, &at) {
 			err = at.Err // the address may hold a token
 		}
 		return attempt{err: err}
 	}
-	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // the status has said all
-	done := attempt{status: answer.StatusCode}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // the status has said all
+	done := attempt{status: response.StatusCode}
 	if done.status < 200 || done.status > 299 {
-		done.err = fmt.Errorf("the endpoint answered %d", done.status)
-		done.wait = retryAfter(answer.Header.Get("Retry-After"), e.host.Now())
+		done.err = fmt.Errorf("the endpoint returned %d", done.status)
+		done.wait = retryAfter(response.Header.Get("Retry-After"), e.host.Now())
 	}
 	return done
 }
@@ -249,7 +249,7 @@ func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) e
 		state, reason = StatePending, ""
 		switch {
 		case done.gone():
-			reason = "the endpoint answered 410"
+			reason = "the endpoint returned 410"
 		case now.Sub(since) >= e.cfg.DisableAfter:
 			reason = fmt.Sprintf("every attempt has failed for %v", e.cfg.DisableAfter)
 		}

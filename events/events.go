@@ -13,8 +13,8 @@
 //     body says when the change was made.
 //   - A failed delivery is tried again over three days, see [Attempts]. An
 //     endpoint on which every attempt has failed for Config.DisableAfter, or that
-//     answers 410, is disabled: what happens meanwhile is kept as failed.
-//     [Events.Enable] and [Events.Replay] bring it back and make up for it.
+//     returns 410, is disabled; messages of that time are kept as failed.
+//     [Events.Enable] turns it on again, [Events.Replay] delivers them.
 //   - No connection is made to an address of a private network, unless
 //     Endpoint.Private says so. No redirect is followed.
 //   - Messages are kept for Config.Retention. Erasing a user removes those about

@@ -42,7 +42,7 @@ type received struct {
 	events.Message
 }
 
-// receiver answers with the statuses of its script, then with 204.
+// receiver returns the statuses of its script, then 204.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -76,7 +76,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(status)
 }
 
-func (r *receiver) answer(statuses ...int) {
+func (r *receiver) respond(statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.script = statuses
@@ -220,7 +220,7 @@ func TestPersistentFailureDisablesAndReplayMakesUpForIt(t *testing.T) {
 		r := newReceiver(t)
 		k := compose(t, db, events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}, DisableAfter: time.Hour})
 		ctx := t.Context()
-		r.answer(500, 500, 500, 500, 500)
+		r.respond(500, 500, 500, 500, 500)
 		create(t, k, "ada")
 		for range 4 {
 			k.RunJobs()
@@ -238,7 +238,7 @@ func TestPersistentFailureDisablesAndReplayMakesUpForIt(t *testing.T) {
 		if _, err := k.Events().Replay(ctx, "crm", time.Time{}); !errors.Is(err, events.ErrDisabled) {
 			t.Errorf("replay to a disabled endpoint: %v", err)
 		}
-		r.answer()
+		r.respond()
 		if err := k.Events().Enable(ctx, "crm"); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestPersistentFailureDisablesAndReplayMakesUpForIt(t *testing.T) {
 
 func TestDeliveryIsGivenUpAfterItsAttempts(t *testing.T) {
 	r := newReceiver(t)
-	r.answer(slices.Repeat([]int{503}, 20)...)
+	r.respond(slices.Repeat([]int{503}, 20)...)
 	k := compose(t, databasetest.Memory(t), events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}, DisableAfter: 1000 * time.Hour})
 	create(t, k, "ada")
 	for range 2 * events.Attempts {
@@ -294,7 +294,7 @@ func TestGoneDisablesAtOnce(t *testing.T) {
 	k := compose(t, databasetest.Memory(t), events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}})
 	create(t, k, "ada")
 	k.RunJobs()
-	if s := status(t, k); s.Reason != "the endpoint answered 410" || s.Failed != 1 {
+	if s := status(t, k); s.Reason != "the endpoint returned 410" || s.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -303,7 +303,7 @@ func TestGoneDisablesAtOnce(t *testing.T) {
 // the workers of others.
 func TestDeadEndpointIsLeftAlone(t *testing.T) {
 	r := newReceiver(t)
-	r.answer(slices.Repeat([]int{500}, 50)...)
+	r.respond(slices.Repeat([]int{500}, 50)...)
 	k := compose(t, databasetest.Memory(t), events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}})
 	for i := range 20 {
 		create(t, k, fmt.Sprint("user", i))
@@ -395,13 +395,13 @@ func TestErasureLeavesNothing(t *testing.T) {
 			t.Errorf("exported %s, %v", all, err)
 		}
 
-		r.answer(slices.Repeat([]int{500}, 5)...) // the end of the account is told late
+		r.respond(slices.Repeat([]int{500}, 5)...) // the end of the account is told late
 		fire(k.EraseUser(ctx, "ada"))
 		k.RunJobs()
 		if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() || len(e.Capabilities["events"].Kept) != 1 {
 			t.Fatalf("%+v %v", e, err)
 		}
-		r.answer()
+		r.respond()
 		for range 3 {
 			k.Clock.Advance(time.Hour)
 			k.RunJobs()

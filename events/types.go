@@ -27,7 +27,7 @@ type Delivery struct {
 	Attempts  int64           `json:"attempts"`
 	CreatedAt capability.Time `json:"createdAt"`
 	UpdatedAt capability.Time `json:"updatedAt"`
-	// LastStatus is the HTTP status of the last answer, 0 without one.
+	// LastStatus is the HTTP status of the last response, 0 without one.
 	LastStatus int64  `json:"lastStatus,omitempty"`
 	LastError  string `json:"lastError,omitempty"`
 }

@@ -1,31 +1,23 @@
 package jobs_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/database/databasetest"
-	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/jobs"
 )
 
+const crashVariable = "JOBS_TEST_CRASH"
+
 // TestMain lets the test binary be the node that is killed.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("JOBS_CRASH_FILE"); path != "" {
-		crash(func() (*database.DB, error) { return database.OpenFile(path) })
-	}
-	if schema := os.Getenv("JOBS_CRASH_SCHEMA"); schema != "" {
-		crash(func() (*database.DB, error) {
-			return postgres.Open(context.Background(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
-		})
+	if address := os.Getenv(crashVariable); address != "" {
+		crash(address)
 	}
 	os.Exit(m.Run())
 }
@@ -43,8 +35,8 @@ func effect(db *database.DB) jobs.Binding {
 }
 
 // crash enqueues and works until it is killed, and prints the id of every enqueue that was acknowledged.
-func crash(open func() (*database.DB, error)) {
-	db, err := open()
+func crash(address string) {
+	db, err := processtest.Open(address)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -71,37 +63,15 @@ func crash(open func() (*database.DB, error)) {
 }
 
 // Killed under load again and again, every acknowledged job is done in the end, and its effect is there exactly once.
-func TestKilledNode(t *testing.T) {
-	t.Run("file", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "kit.db")
-		killRepeatedly(t, "JOBS_CRASH_FILE="+path, func() *database.DB {
-			db, err := database.OpenFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db
-		})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		db := databasetest.Postgres(t)
-		var schema string
-		if err := db.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
-			t.Fatal(err)
-		}
-		killRepeatedly(t, "JOBS_CRASH_SCHEMA="+schema, func() *database.DB {
-			again, err := postgres.Open(t.Context(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return again
-		})
-	})
-}
+func TestKilledNode(t *testing.T) { processtest.Each(t, killRepeatedly) }
 
-func killRepeatedly(t *testing.T, env string, open func() *database.DB) {
+func killRepeatedly(t *testing.T, address string) {
 	ctx := t.Context()
 	with := func(fn func(db *database.DB)) {
-		db := open()
+		db, err := processtest.Open(address)
+		if err != nil {
+			t.Fatal(err)
+		}
 		fn(db)
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -117,7 +87,7 @@ func killRepeatedly(t *testing.T, env string, open func() *database.DB) {
 	})
 	var acknowledged []string
 	for range 4 {
-		acknowledged = append(acknowledged, killAfter(t, env, 100)...)
+		acknowledged = append(acknowledged, processtest.Kill(t, processtest.Again(crashVariable, address), 100)...)
 	}
 	with(func(db *database.DB) {
 		later := func() time.Time { return time.Now().Add(2 * time.Minute) } // the leases of the dead have expired
@@ -138,33 +108,4 @@ func killRepeatedly(t *testing.T, env string, open func() *database.DB) {
 		}
 		t.Logf("%d acknowledged, %d done", len(acknowledged), done)
 	})
-}
-
-// killAfter kills a node after n acknowledgements and returns all it gave.
-func killAfter(t *testing.T, env string, n int) (acknowledged []string) {
-	t.Helper()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), env)
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := sync.OnceFunc(func() { _ = child.Process.Kill() })
-	defer kill()
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		acknowledged = append(acknowledged, lines.Text())
-		if len(acknowledged) == n {
-			kill()
-		}
-	}
-	_ = child.Wait() // killed
-	if len(acknowledged) < n {
-		t.Fatalf("the node ended by itself after %d jobs", len(acknowledged))
-	}
-	return acknowledged
 }

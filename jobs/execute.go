@@ -18,8 +18,8 @@ const (
 	// settleTries at settlePause cover a short outage of the database, so that work done is not done again.
 	settleTries = 5
 	settlePause = time.Second
-	// answerWithin bounds a statement that a stop does not cut short.
-	answerWithin = 10 * time.Second
+	// statementTimeout bounds a statement that a stop does not cut short.
+	statementTimeout = 10 * time.Second
 )
 
 // run is one attempt at a job.
@@ -127,7 +127,7 @@ func (q *Queue) keep(ctx context.Context, r *run, lose context.CancelCauseFunc) 
 		case <-beat.C:
 		}
 		wanted := q.now().Add(lease)
-		tryCtx, cancel := context.WithTimeout(ctx, answerWithin)
+		tryCtx, cancel := context.WithTimeout(ctx, statementTimeout)
 		ours, err := q.extend(tryCtx, r.ID, r.token, wanted.UnixMilli())
 		cancel()
 		switch {
@@ -187,7 +187,7 @@ func (q *Queue) settle(ctx context.Context, r *run, v verdict) (ours bool, err e
 }
 
 func (q *Queue) record(ctx context.Context, r *run, v verdict) (ours bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	now := q.now().UnixMilli()
 	if v.state == StateAvailable {

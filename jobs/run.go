@@ -116,7 +116,7 @@ func (q *Queue) rescueExpired(ctx context.Context) {
 
 // take claims up to limit due jobs of a binding. The end of ctx does not cut it short: nobody would know what it took.
 func (q *Queue) take(ctx context.Context, name string, limit int) ([]*run, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	binding, _ := q.binding(name)
 	now, token := q.now(), rand.Text()

@@ -135,11 +135,11 @@ func (e *examination) environment() {
 	e.ok("environment", e.kit.Environment()+" at "+e.kit.BaseURL()+", version "+e.kit.Version())
 }
 
-// database looks whether it answers, and whose clock it has.
+// database checks that a database responds and that its clock agrees.
 func (e *examination) database(name string, db *database.DB) {
 	name = "database " + name
 	if err := db.Ping(e.ctx); err != nil {
-		e.fail(name, "it does not answer: "+err.Error(), "look at its address, credentials and server")
+		e.fail(name, "it does not respond: "+err.Error(), "look at its address, credentials and server")
 		return
 	}
 	if skew, err := skewOf(e.ctx, db); err != nil {
@@ -148,7 +148,7 @@ func (e *examination) database(name string, db *database.DB) {
 		e.fail(name, fmt.Sprintf("its clock is %v from that of this machine", skew.Round(time.Millisecond)),
 			"keep both machines on time, with chrony or systemd-timesyncd")
 	} else {
-		e.ok(name, db.Dialect().String()+" answers, its clock agrees")
+		e.ok(name, db.Dialect().String()+" responds, its clock agrees")
 	}
 }
 

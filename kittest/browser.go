@@ -13,9 +13,9 @@ import (
 const csrfCookie = "csrf"
 
 // Via returns the caller on the application's own router, as a browser with one
-// tab: cookies of answers are kept and sent again, requests say that they come
-// from a page of the application, and those of unsafe methods carry the CSRF
-// token of the session, as a page's script would. Browser("ada").Via(handler) is
+// tab. It keeps the cookies of responses and sends them again. Requests say that
+// they come from a page of the application; those of unsafe methods carry the CSRF
+// token of the session, as the script of a page would send it. Browser("ada").Via(handler) is
 // signed in, Anonymous().Via(handler) is not yet. Paths are those of the router,
 // that of the base URL included. See [Client.Form] and [Client.Follow].
 func (c *Client) Via(handler http.Handler) *Client {
@@ -44,7 +44,7 @@ func (c *Client) Form(path string, fields url.Values) *Response {
 	return plain.Do(http.MethodPost, path, fields.Encode())
 }
 
-// Follow reads what an answer redirects to; it fails the test where that is
+// Follow reads what a response redirects to; it fails the test where that is
 // nothing.
 func (c *Client) Follow(r *Response) *Response {
 	c.t.Helper()
@@ -92,7 +92,7 @@ func (j *jar) dress(r *http.Request) {
 	}
 }
 
-// keep takes the cookies of an answer.
+// keep takes the cookies of a response.
 func (j *jar) keep(header http.Header) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

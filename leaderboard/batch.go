@@ -13,9 +13,6 @@ import (
 
 const batchSize = 256 // submissions in one transaction at most
 
-// maxKnown is how many entries of a board a node caches, about 25 MB.
-var maxKnown = 1 << 17 // less in tests
-
 // call is a submission whose caller waits.
 type call = queue.Call[*operation, outcome]
 
@@ -109,7 +106,7 @@ func (b *batcher) recall(ctx context.Context, calls []*call) *batch {
 
 // remember keeps what a batch has left.
 func (b *batcher) remember(batch *batch) {
-	if b.known == nil || b.openedAt != batch.openedAt || len(b.known)+len(batch.entries) > maxKnown {
+	if b.known == nil || b.openedAt != batch.openedAt || len(b.known)+len(batch.entries) > b.store.sizes.known {
 		b.known = make(map[string]entry)
 	}
 	b.last, b.openedAt = batch.state, batch.openedAt

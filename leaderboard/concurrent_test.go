@@ -31,7 +31,7 @@ func many(n int, fn func(i int)) {
 
 // everywhere runs fn with one node on each SQLite, and with two nodes on a
 // PostgreSQL database of their own, whose count of deadlocks must stay 0.
-func everywhere(t *testing.T, fn func(t *testing.T, nodes ...*node)) {
+func everywhere(t *testing.T, config leaderboard.Config, fn func(t *testing.T, nodes ...*node)) {
 	t.Run("memory", func(t *testing.T) { fn(t, open(t, databasetest.Memory(t), config, newClock())) })
 	t.Run("file", func(t *testing.T) { fn(t, open(t, databasetest.File(t), config, newClock())) })
 	t.Run("two nodes", func(t *testing.T) {
@@ -58,9 +58,8 @@ func everywhere(t *testing.T, fn func(t *testing.T, nodes ...*node)) {
 // TestWriters lets 16 callers submit, hide, show and remove at once, alone and
 // inside transactions, and then counts.
 func TestWriters(t *testing.T) {
-	leaderboard.SmallRanges(t, 8)
-	leaderboard.KnowLittle(t, 20)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.KnowLittle(leaderboard.SmallRanges(config, 8), 20)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		ctx := t.Context()
 		const steps, crowd = 40, 30
 		many(16, func(i int) {
@@ -125,7 +124,7 @@ func TestWriters(t *testing.T) {
 // TestFirst lets many callers make the first submission of a player, on a board
 // nobody has submitted to, at the same instant.
 func TestFirst(t *testing.T) {
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		ctx := t.Context()
 		many(16, func(i int) {
 			n := nodes[i%len(nodes)]
@@ -190,7 +189,6 @@ func TestDefinitionRace(t *testing.T) {
 
 // TestBatch holds a batch to the same submissions one by one.
 func TestBatch(t *testing.T) {
-	leaderboard.SmallRanges(t, 3)
 	databasetest.Each(t, batch)
 }
 
@@ -199,7 +197,7 @@ func batch(t *testing.T, db *database.DB) {
 	open(t, db, config, at)
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, models := newWorld()
-		n, err := build(db, cfg, at)
+		n, err := build(db, leaderboard.SmallRanges(cfg, 3), at)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	Database string
 	// BasePath is the mount prefix, by default "/leaderboard".
 	BasePath string
+
+	sizes sizes // zero: the usual ones
 }
 
 // Rank is one of the two ways to find ranks. Both keep the counts that live

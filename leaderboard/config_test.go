@@ -103,7 +103,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLargest: what lies on a bound is within it.
+// TestLargest: bounds are inclusive.
 func TestLargest(t *testing.T) {
 	tiers := make([]leaderboard.Tier, 100)
 	for i := range tiers {

@@ -1,32 +1,32 @@
 package leaderboard
 
 import (
-	"testing"
+	"cmp"
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/queue/queuetest"
 )
 
-// SmallRanges makes buckets of more than n entries be cut into ranges at once,
-// for one test.
-func SmallRanges(t testing.TB, n int64) {
-	size, every := maxRange, relieveEvery
-	maxRange, relieveEvery = n, 1
-	t.Cleanup(func() { maxRange, relieveEvery = size, every })
+// SmallRanges returns a configuration in which buckets of more than n entries are
+// cut into ranges at once.
+func SmallRanges(c Config, n int64) Config {
+	c.sizes = cmp.Or(c.sizes, usual)
+	c.sizes.ranged, c.sizes.relieve = n, 1
+	return c
 }
 
-// KnowLittle lets a node keep only n entries of a board at hand, for one test.
-func KnowLittle(t testing.TB, n int) {
-	most := maxKnown
-	maxKnown = n
-	t.Cleanup(func() { maxKnown = most })
+// KnowLittle returns a configuration in which a node caches n entries of a board.
+func KnowLittle(c Config, n int) Config {
+	c.sizes = cmp.Or(c.sizes, usual)
+	c.sizes.known = n
+	return c
 }
 
-// SmallWalks makes a walk work in chunks of n entries, for one test.
-func SmallWalks(t testing.TB, n int64) {
-	most := walkChunk
-	walkChunk = n
-	t.Cleanup(func() { walkChunk = most })
+// SmallWalks returns a configuration in which a walk works in chunks of n entries.
+func SmallWalks(c Config, n int64) Config {
+	c.sizes = cmp.Or(c.sizes, usual)
+	c.sizes.walk = n
+	return c
 }
 
 // BucketOf and FirstKey are the arithmetic of the count table.

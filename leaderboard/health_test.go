@@ -109,7 +109,7 @@ func TestHealth(t *testing.T) {
 		cancel()
 		for _, key := range []string{"entries", "scores.laps"} {
 			if value, err := n.health(ctx, key); err == nil {
-				t.Errorf("%s answers %v to one who has gone", key, value)
+				t.Errorf("%s returns %v to a caller that has gone", key, value)
 			}
 		}
 	})

@@ -29,7 +29,7 @@ func (n *node) bring(t testing.TB, v leaderboard.View, entries ...leaderboard.En
 	return err
 }
 
-// TestImport copies entries in beside those that are there, and again.
+// TestImport copies entries in next to those that are there, and again.
 func TestImport(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.submit(t, "laps", "ada", 50)
@@ -69,7 +69,7 @@ func TestImport(t *testing.T) {
 				t.Errorf("%s: %v %+v", user, err, me)
 			}
 		}
-		// Who submits goes on from what was imported.
+		// A submission continues from the imported entry.
 		n.submit(t, "laps", "cyd", 54)
 		if me, err := n.Me(t.Context(), v, "cyd"); err != nil || me.Entry.Score != 54 || me.Entry.Attempts != 8 {
 			t.Errorf("%v %+v", err, me)
@@ -217,8 +217,8 @@ func TestImportChunks(t *testing.T) {
 
 // TestImportBesideWriters copies in while the same players submit.
 func TestImportBesideWriters(t *testing.T) {
-	leaderboard.SmallRanges(t, 8)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 8)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		many(17, func(i int) {
 			n, rng := nodes[i%len(nodes)], rand.New(rand.NewPCG(uint64(i), 5))
 			if i == 0 {

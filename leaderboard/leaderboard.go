@@ -46,6 +46,7 @@
 package leaderboard
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -96,7 +97,7 @@ type Leaderboard struct {
 // New checks the configuration, all faults at once; it does no I/O. A schedule
 // at fault is found in its error as leaderboard/invalid_schedule.
 func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
-	l := &Leaderboard{host: host, cfg: cfg.withDefaults(), store: store{host.DB}, audit: peers.Audit}
+	l := &Leaderboard{host: host, cfg: cfg.withDefaults(), store: store{host.DB, cmp.Or(cfg.sizes, usual)}, audit: peers.Audit}
 	var err error
 	l.boards, l.stale, err = l.cfg.resolve(l.routes())
 	if err != nil {
@@ -171,7 +172,7 @@ func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err e
 // become too crowded. The score is in, so outside of the caller's transaction
 // no failure of this is one of the submission.
 func (l *Leaderboard) relieve(ctx context.Context, b *board, out outcome) error {
-	if b.entered.Add(1)%relieveEvery != 0 || out.entry.hidden != 0 {
+	if b.entered.Add(1)%l.store.sizes.relieve != 0 || out.entry.hidden != 0 {
 		return nil
 	}
 	crowded, err := l.store.crowded(ctx, out.window, out.entry.place)

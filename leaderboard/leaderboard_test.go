@@ -51,7 +51,7 @@ var config = leaderboard.Config{Boards: []leaderboard.Board{
 	{Key: "daily", Direction: leaderboard.DirectionAscending, Aggregation: leaderboard.AggregationLatest, Window: "0 0 * * *", RetainDays: 3},
 }}
 
-// node is a leaderboard on a database, with the audit trail and the queue beside it.
+// node is a leaderboard on a database, with its audit trail and queue.
 type node struct {
 	*leaderboard.Leaderboard
 	db    *database.DB
@@ -102,7 +102,9 @@ func (n *node) migrate() error {
 }
 
 // each runs fn with a node on every database and its clock.
-func each(t *testing.T, fn func(t *testing.T, n *node)) {
+func each(t *testing.T, fn func(t *testing.T, n *node)) { eachWith(t, config, fn) }
+
+func eachWith(t *testing.T, config leaderboard.Config, fn func(t *testing.T, n *node)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, open(t, db, config, newClock())) })
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// walkChunk is how many entries a transaction of the walk ranks.
-var walkChunk int64 = 1000 // less in tests
-
 // late is for how long after its end submissions may still come into a window,
 // from transactions under way and nodes whose clocks are behind.
 const late = 10 * time.Minute
@@ -77,7 +74,7 @@ func (l *Leaderboard) rankWindow(ctx context.Context, b *board, window int64, to
 		if err != nil {
 			return err
 		}
-		at, ranked = next, ranked+walkChunk
+		at, ranked = next, ranked+l.store.sizes.walk
 		if err := l.pace(ctx, began); err != nil {
 			return err
 		}

@@ -193,7 +193,7 @@ func TestMaterializedHidden(t *testing.T) {
 
 // TestWalkChunks walks boards of one chunk, just over one, and several.
 func TestWalkChunks(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	for _, size := range []int{1, 99, 100, 101, 250} {
 		databasetest.Each(t, func(t *testing.T, db *database.DB) {
 			n := open(t, db, written, newClock())
@@ -219,8 +219,8 @@ func TestWalkChunks(t *testing.T) {
 // TestWalkBesideWriters walks while others submit, hide and remove; the walk
 // after it, alone, finds everybody's rank.
 func TestWalkBesideWriters(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallWalks(config, 100)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		scores := make([]int64, 250)
 		for i := range scores {
 			scores[i] = int64(i % 10)
@@ -254,7 +254,7 @@ func TestWalkBesideWriters(t *testing.T) {
 
 // TestWalkPace has a walk pause after each chunk as long as that took.
 func TestWalkPace(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	synctest.Test(t, func(t *testing.T) {
 		at := newClock()
 		n := open(t, databasetest.Memory(t), written, at)
@@ -287,7 +287,7 @@ func TestWalkPace(t *testing.T) {
 
 // TestWalkLock has one walk at a time on two nodes: the other does nothing.
 func TestWalkLock(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
 		a.load(t, arcade, make([]int64, 250)...)
 		tries := 0
@@ -317,7 +317,7 @@ func TestWalkLock(t *testing.T) {
 // TestWalkStale takes the lock of a walk that has given no sign of life for as
 // long as counts as dead, and finishes it; should that one wake up, it stops.
 func TestWalkStale(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	for name, c := range map[string]struct {
 		stale time.Duration
 		env   string
@@ -360,7 +360,7 @@ func TestWalkStale(t *testing.T) {
 
 // TestWalkTaken leaves the lock to whom it belongs when one stops that has lost it.
 func TestWalkTaken(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
 		a.load(t, arcade, make([]int64, 250)...)
 		first := a.interrupted(t, written, func(chunk int) {
@@ -385,7 +385,7 @@ func TestWalkTaken(t *testing.T) {
 
 // TestWalkStopped gives the lock back at once when its node stops.
 func TestWalkStopped(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
 		a.load(t, arcade, make([]int64, 250)...)
 		ctx, stop := context.WithCancel(t.Context())
@@ -447,7 +447,7 @@ func TestWalkFinal(t *testing.T) {
 
 // TestWalkOvertaken walks a closed window again that has changed behind the walk.
 func TestWalkOvertaken(t *testing.T) {
-	leaderboard.SmallWalks(t, 100)
+	written := leaderboard.SmallWalks(written, 100)
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
 		closed := leaderboard.View{Board: "daily", Window: "20261121T0000Z"}

@@ -21,7 +21,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// model is a board in a few lines: what every call must answer.
+// model is a board in a few lines: what every call must return.
 type model struct {
 	leaderboard.Board
 	windows map[string]map[string]leaderboard.Entry // by window key and user id
@@ -159,7 +159,7 @@ var (
 	worlds int
 )
 
-// newWorld is boards of their own, one of each kind, beside those of other runs.
+// newWorld is boards of their own, one of each kind, apart from those of other runs.
 func newWorld() (cfg leaderboard.Config, models []*model) {
 	worlds++
 	for _, direction := range []leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending} {
@@ -306,14 +306,13 @@ func (n *node) count(t rapid.TB, v leaderboard.View, user string) (rank int64) {
 func TestModel(t *testing.T) {
 	for _, maxRange := range []int64{2, 128} {
 		t.Run(fmt.Sprint("ranges of ", maxRange), func(t *testing.T) {
-			leaderboard.SmallRanges(t, maxRange)
 			databasetest.Each(t, func(t *testing.T, db *database.DB) {
 				at := newClock()
 				open(t, db, config, at)
 				rapid.Check(t, func(t *rapid.T) {
 					cfg, models := newWorld()
 					m := rapid.SampledFrom(models).Draw(t, "board")
-					n, err := build(db, cfg, at)
+					n, err := build(db, leaderboard.SmallRanges(cfg, maxRange), at)
 					if err != nil {
 						t.Fatal(err)
 					}

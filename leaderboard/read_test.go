@@ -19,7 +19,7 @@ import (
 func TestGetTop(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		ada := k.User("ada")
-		answers(t, ada.Get("/leaderboard/arcade/top"), `{"items":[],"nextCursor":null}`)
+		wantBody(t, ada.Get("/leaderboard/arcade/top"), `{"items":[],"nextCursor":null}`)
 		want := make([]string, 7)
 		for i := range want {
 			user := fmt.Sprint("p", i)
@@ -28,7 +28,7 @@ func TestGetTop(t *testing.T) {
 		}
 		lists(t, ada.Get("/leaderboard/arcade/top"), want...)
 		lists(t, ada.Get("/leaderboard/arcade/top?limit=200"), want...)
-		answers(t, ada.Get("/leaderboard/arcade/top?limit=1"), `{"items":[{"rank":1,"userId":"p0","score":9,"achievedAt":"2026-11-21T12:00:00.000Z"}],`+
+		wantBody(t, ada.Get("/leaderboard/arcade/top?limit=1"), `{"items":[{"rank":1,"userId":"p0","score":9,"achievedAt":"2026-11-21T12:00:00.000Z"}],`+
 			`"nextCursor":"Wy05LDE3OTUyNjI0MDAwMDAsInAwIl0"}`)
 
 		for limit := 1; limit <= 7; limit++ {
@@ -96,7 +96,7 @@ func TestGetMe(t *testing.T) {
 		ada.Get("/leaderboard/arcade/me").Want(404, "leaderboard/entry_not_found")
 		ada.Get("/leaderboard/nowhere/me").Want(404, "leaderboard/board_not_found")
 		referee(k, "laps", "bob", 3, "ada", 2, "eve", 1, "zoe", 4)
-		answers(t, ada.Get("/leaderboard/laps/me"), `{"entry":{"userId":"ada","score":2,"achievedAt":"2026-11-21T12:00:01.000Z",`+
+		wantBody(t, ada.Get("/leaderboard/laps/me"), `{"entry":{"userId":"ada","score":2,"achievedAt":"2026-11-21T12:00:01.000Z",`+
 			`"attempts":1,"lastActiveAt":"2026-11-21T12:00:01.000Z"},"rank":2,"total":4,"percentile":50}`)
 		ada.Get("/leaderboard/arcade/me").Want(404, "leaderboard/entry_not_found")
 		k.User("server").Get("/leaderboard/laps/me").Want(404, "leaderboard/entry_not_found")
@@ -110,7 +110,7 @@ func TestGetAround(t *testing.T) {
 		}
 		around("p1", "").Want(404, "leaderboard/entry_not_found")
 		referee(k, "arcade", "p1", 1)
-		answers(t, around("p1", ""), `{"items":[{"rank":1,"userId":"p1","score":1,"achievedAt":"2026-11-21T12:00:00.000Z"}],"total":1}`)
+		wantBody(t, around("p1", ""), `{"items":[{"rank":1,"userId":"p1","score":1,"achievedAt":"2026-11-21T12:00:00.000Z"}],"total":1}`)
 		for i := 2; i <= 14; i++ {
 			referee(k, "arcade", fmt.Sprint("p", i), i) // p14 leads
 		}
@@ -138,7 +138,7 @@ func TestGetAround(t *testing.T) {
 		k.User("p8").Get("/leaderboard/nowhere/around").Want(404, "leaderboard/board_not_found")
 		around("nobody", "").Want(404, "leaderboard/entry_not_found")
 
-		// Who is hidden is in the own list, with the rank that the next one has, and in no other.
+		// A hidden player is in the own list, with the rank of the next one, and in no other.
 		k.User("p8").Do("PUT", "/leaderboard/arcade/me/visibility", `{"hidden":true}`).Want(200, "")
 		lists(t, around("p8", "?limit=3"), "6 p9:9", "7 p8:8 hidden", "7 p7:7")
 		lists(t, around("p8", "?limit=1"), "7 p8:8 hidden")
@@ -159,12 +159,12 @@ func TestPostSegment(t *testing.T) {
 		segment := func(users ...string) *kittest.Response {
 			return ada.Post("/leaderboard/arcade/segment", map[string][]string{"userIds": users})
 		}
-		answers(t, segment("ada"), `{"items":[],"total":0}`)
+		wantBody(t, segment("ada"), `{"items":[],"total":0}`)
 		referee(k, "arcade", "ada", 3, "bob", 2, "cyd", 1)
-		answers(t, segment("cyd", "ada"), `{"items":[{"rank":1,"userId":"ada","score":3,"achievedAt":"2026-11-21T12:00:00.000Z"},`+
+		wantBody(t, segment("cyd", "ada"), `{"items":[{"rank":1,"userId":"ada","score":3,"achievedAt":"2026-11-21T12:00:00.000Z"},`+
 			`{"rank":3,"userId":"cyd","score":1,"achievedAt":"2026-11-21T12:00:02.000Z"}],"total":3}`)
-		answers(t, segment([]string{}...), `{"items":[],"total":3}`)
-		answers(t, segment("nobody", "ADA", "ada "), `{"items":[],"total":3}`)
+		wantBody(t, segment([]string{}...), `{"items":[],"total":3}`)
+		wantBody(t, segment("nobody", "ADA", "ada "), `{"items":[],"total":3}`)
 		lists(t, segment("cyd", "bob", "cyd", "nobody", "bob"), "2 bob:2", "3 cyd:1")
 
 		// 80 at once, every one of the longest id; one more is refused, repeated or not.
@@ -196,7 +196,7 @@ func TestWindowKeys(t *testing.T) {
 		}
 		// An open window that nobody has submitted to is empty, not unknown.
 		lists(t, ada.Get("/leaderboard/weekly/top"))
-		answers(t, ada.Post("/leaderboard/weekly/segment", `{"userIds":["ada"]}`), `{"items":[],"total":0}`)
+		wantBody(t, ada.Post("/leaderboard/weekly/segment", `{"userIds":["ada"]}`), `{"items":[],"total":0}`)
 		ada.Get("/leaderboard/weekly/me").Want(404, "leaderboard/entry_not_found")
 		lists(t, ada.Get("/leaderboard/weekly/top?window=20261116T0000Z"))
 
@@ -215,11 +215,11 @@ func TestWindowKeys(t *testing.T) {
 		for _, r := range reads("20261116T0000Z") {
 			lists(t, r, "1 ada:10")
 		}
-		answers(t, ada.Get("/leaderboard/weekly/me?window=20261116T0000Z"),
+		wantBody(t, ada.Get("/leaderboard/weekly/me?window=20261116T0000Z"),
 			`{"entry":{"userId":"ada","score":10,"achievedAt":"2026-11-21T12:00:00.000Z"},"rank":1,"total":1,"percentile":0}`)
 		k.User("bob").Get("/leaderboard/weekly/me?window=20261116T0000Z").Want(404, "leaderboard/entry_not_found")
 		k.User("bob").Get("/leaderboard/weekly/around?window=20261116T0000Z").Want(404, "leaderboard/entry_not_found")
-		answers(t, ada.Post("/leaderboard/weekly/segment?window=20261116T0000Z", `{"userIds":["bob"]}`), `{"items":[],"total":1}`)
+		wantBody(t, ada.Post("/leaderboard/weekly/segment?window=20261116T0000Z", `{"userIds":["bob"]}`), `{"items":[],"total":1}`)
 
 		for name, window := range map[string]string{
 			"never was":       "20261109T0000Z",
@@ -257,7 +257,7 @@ func TestListBoards(t *testing.T) {
 			`{"key":"laps","direction":"asc","aggregation":"best","window":null,"closed":[]},` +
 			`{"key":"mood","direction":"desc","aggregation":"latest","window":null,"closed":[]},` +
 			`{"key":"xp","direction":"desc","aggregation":"sum","window":null,"closed":[]},`
-		answers(t, ada.Get("/leaderboard"), plain+
+		wantBody(t, ada.Get("/leaderboard"), plain+
 			`{"key":"weekly","direction":"desc","aggregation":"best","window":"0 0 * * 1","open":"20261116T0000Z","closesAt":"2026-11-23T00:00:00.000Z","closed":[]},`+
 			`{"key":"daily","direction":"asc","aggregation":"latest","window":"0 0 * * *","open":"20261121T0000Z","closesAt":"2026-11-22T00:00:00.000Z","closed":[]}],`+
 			`"nextCursor":null}`)
@@ -273,7 +273,7 @@ func TestListBoards(t *testing.T) {
 		referee(k, "daily", "ada", 1)
 		k.Clock.Advance(48 * time.Hour)
 		k.RunJobs()
-		answers(t, ada.Get("/leaderboard"), plain+
+		wantBody(t, ada.Get("/leaderboard"), plain+
 			`{"key":"weekly","direction":"desc","aggregation":"best","window":"0 0 * * 1","open":"20261221T0000Z","closesAt":"2026-12-28T00:00:00.000Z",`+
 			`"closed":["20261207T0000Z","20261130T0000Z"]},`+
 			`{"key":"daily","direction":"asc","aggregation":"latest","window":"0 0 * * *","open":"20261221T0000Z","closesAt":"2026-12-22T00:00:00.000Z",`+
@@ -312,8 +312,8 @@ func TestReadMaterialized(t *testing.T) {
 		k := stage(t, db, cfg)
 		server, bob := k.User("server", "leaderboard:submit"), k.User("bob")
 		const entry = `{"entry":{"userId":"bob","score":2,"achievedAt":"2026-11-21T12:00:00.000Z"`
-		answers(t, server.Post("/leaderboard/arcade", `{"score":2,"userId":"bob"}`), entry+`},"total":1,"percentile":0}`)
-		answers(t, bob.Get("/leaderboard/arcade/me"), entry+`},"total":1,"percentile":0}`)
+		wantBody(t, server.Post("/leaderboard/arcade", `{"score":2,"userId":"bob"}`), entry+`},"total":1,"percentile":0}`)
+		wantBody(t, bob.Get("/leaderboard/arcade/me"), entry+`},"total":1,"percentile":0}`)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 bob:2")
 		lists(t, bob.Get("/leaderboard/arcade/around"), "0 bob:2")
 		lists(t, bob.Post("/leaderboard/arcade/segment", `{"userIds":["bob"]}`), "0 bob:2")
@@ -321,11 +321,11 @@ func TestReadMaterialized(t *testing.T) {
 		k.Clock.Advance(5 * time.Minute)
 		k.RunJobs()
 		referee(k, "arcade", "ada", 3, "cyd", 1)
-		answers(t, bob.Get("/leaderboard/arcade/me"), entry+`},"rank":1,"total":3,"percentile":66.67}`)
+		wantBody(t, bob.Get("/leaderboard/arcade/me"), entry+`},"rank":1,"total":3,"percentile":66.67}`)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 ada:3", "2 bob:2", "3 cyd:1")
 		lists(t, bob.Get("/leaderboard/arcade/around"), "0 ada:3", "1 bob:2", "0 cyd:1")
 		bob.Do("PUT", "/leaderboard/arcade/me/visibility", `{"hidden":true}`).Want(200, "")
-		answers(t, bob.Get("/leaderboard/arcade/me"), entry+`,"hidden":true},"rank":2,"total":2,"percentile":50}`)
+		wantBody(t, bob.Get("/leaderboard/arcade/me"), entry+`,"hidden":true},"rank":2,"total":2,"percentile":50}`)
 
 		k.Clock.Advance(5 * time.Minute)
 		k.RunJobs()
@@ -342,8 +342,8 @@ func TestReadMaterialized(t *testing.T) {
 // statement walks through the entries, the ranges or the counts.
 func TestReadsSeek(t *testing.T) {
 	const players = 20_000
-	leaderboard.SmallRanges(t, 10)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 10)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		n := nodes[0]
 		if n.db.Dialect() == database.PostgreSQL { // the plan of SQLite is the same without
 			var entries []leaderboard.Entry

@@ -19,11 +19,11 @@ import (
 type read struct {
 	name   string
 	ask    func(ctx context.Context) (any, error)
-	answer any
+	result any
 	err    error
 }
 
-// Reads that share a statement answer what each answers alone, as it does in a
+// Reads that share a statement return what each returns alone, as it does in a
 // transaction: of present, hidden and absent players, of one asked for twice
 // with different numbers, of pages, and of windows open, closed and unknown.
 func TestSharedReads(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSharedReads(t *testing.T) {
 		}
 		calls := func(reads []*read) (calls []func()) {
 			for _, r := range reads {
-				calls = append(calls, func() { r.answer, r.err = r.ask(t.Context()) })
+				calls = append(calls, func() { r.result, r.err = r.ask(t.Context()) })
 			}
 			return calls
 		}
@@ -81,7 +81,7 @@ func TestSharedReads(t *testing.T) {
 		for _, r := range append(players, pages...) {
 			err := n.db.InTx(t.Context(), func(ctx context.Context) error {
 				alone, err := r.ask(ctx)
-				if diff := gocmp.Diff(alone, r.answer); diff != "" || !errors.Is(r.err, err) {
+				if diff := gocmp.Diff(alone, r.result); diff != "" || !errors.Is(r.err, err) {
 					t.Errorf("%s: %v instead of %v %s", r.name, r.err, err, diff)
 				}
 				return nil
@@ -93,9 +93,10 @@ func TestSharedReads(t *testing.T) {
 	})
 }
 
-// Who has submitted reads it from then on, whoever else reads and writes.
+// A player reads every submission of its own from then on, under concurrent reads
+// and writes.
 func TestReadsFollowWrites(t *testing.T) {
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		many(16, func(i int) {
 			n, user := nodes[i%len(nodes)], fmt.Sprintf("u%02d", i)
 			for step := range int64(20) {
@@ -121,10 +122,10 @@ func TestReadsFollowWrites(t *testing.T) {
 }
 
 // A range whose count has become wrong costs the rank its exactness until it is
-// repaired, and nobody the answer.
+// repaired, but no read fails.
 func TestWrongRange(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
-	each(t, func(t *testing.T, n *node) {
+	config := leaderboard.SmallRanges(config, 4)
+	eachWith(t, config, func(t *testing.T, n *node) {
 		n.load(t, arcade, make([]int64, 40)...)
 		for _, count := range []int64{-3, 0, 9000} {
 			n.tamper(t, arcade, `UPDATE leaderboard_range SET n = $2 WHERE window_id = $1`, count)

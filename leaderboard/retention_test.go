@@ -115,13 +115,13 @@ func TestWindows(t *testing.T) {
 
 // TestClosed reads a closed window again and again: nothing of it changes.
 func TestClosed(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
-	each(t, func(t *testing.T, n *node) {
+	config := leaderboard.SmallRanges(config, 4)
+	eachWith(t, config, func(t *testing.T, n *node) {
 		for i := range 30 {
 			n.submit(t, "daily", fmt.Sprintf("u%04d", i), int64(i%3))
 		}
 		v := leaderboard.View{Board: "daily", Window: "20261121T0000Z"}
-		read := func() (answers []any) {
+		read := func() (results []any) {
 			for i := range 30 {
 				user := fmt.Sprintf("u%04d", i)
 				me, err := n.Me(t.Context(), v, user)
@@ -129,13 +129,13 @@ func TestClosed(t *testing.T) {
 				if err != nil || failed != nil {
 					t.Fatal(err, failed)
 				}
-				answers = append(answers, me, around)
+				results = append(results, me, around)
 			}
 			segment, err := n.Segment(t.Context(), v, "u0003", "u0020", "u0010", "nobody")
 			if err != nil {
 				t.Fatal(err)
 			}
-			return append(answers, segment, n.top(t, v))
+			return append(results, segment, n.top(t, v))
 		}
 		open := read()
 		for range 3 {
@@ -259,7 +259,7 @@ func twoDue(t *testing.T, n *node) (due []leaderboard.View) {
 // TestSweepChunks sweeps in chunks. From the first on the window is unknown,
 // and others go on; stopped in the middle, the next sweep ends it.
 func TestSweepChunks(t *testing.T) {
-	leaderboard.SmallRanges(t, 2)
+	config := leaderboard.SmallRanges(config, 2)
 	pair(t, config, func(t *testing.T, a, b *node) {
 		due := twoDue(t, a)
 		ctx, stop := context.WithCancel(t.Context())
@@ -442,8 +442,8 @@ func TestSweepOtherDefinition(t *testing.T) {
 
 // TestSweepBesideWriters sweeps while 16 callers submit and days go by.
 func TestSweepBesideWriters(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 4)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		ctx, stop := context.WithCancel(t.Context())
 		many(17, func(i int) {
 			n, rng := nodes[i%len(nodes)], rand.New(rand.NewPCG(uint64(i), 9))

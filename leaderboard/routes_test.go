@@ -58,15 +58,15 @@ func overHTTP(t *testing.T, story func(t *testing.T, k *kittest.Kit)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { story(t, stage(t, db, config)) })
 }
 
-// answers holds a response to 200 and a body.
-func answers(t *testing.T, r *kittest.Response, body string) {
+// wantBody fails the test unless a response is 200 with this body.
+func wantBody(t *testing.T, r *kittest.Response, body string) {
 	t.Helper()
 	if diff := cmp.Diff(body, strings.TrimSpace(string(r.Want(200, "").Body))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// list is the answer of any route that lists entries.
+// list is the response of any route that lists entries.
 type list struct {
 	Items      []leaderboard.Ranked
 	NextCursor *string
@@ -133,46 +133,46 @@ func TestPutVisibility(t *testing.T) {
 			k.User("eve", scopes...).Do("PUT", "/leaderboard/arcade/entries/bob/hidden", `{"hidden":true}`).Want(403, "auth/insufficient_scope")
 		}
 
-		answers(t, own("arcade", false), no)
-		answers(t, own("arcade", true), yes)
-		answers(t, own("arcade", true), yes)
+		wantBody(t, own("arcade", false), no)
+		wantBody(t, own("arcade", true), yes)
+		wantBody(t, own("arcade", true), yes)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 ada:30", "2 cyd:10")
-		answers(t, bob.Get("/leaderboard/arcade/me"), `{"entry":{"userId":"bob","score":20,"achievedAt":"2026-11-21T12:00:01.000Z","hidden":true},`+
+		wantBody(t, bob.Get("/leaderboard/arcade/me"), `{"entry":{"userId":"bob","score":20,"achievedAt":"2026-11-21T12:00:01.000Z","hidden":true},`+
 			`"rank":2,"total":2,"percentile":50}`)
-		answers(t, k.User("cyd").Get("/leaderboard/arcade/me"), `{"entry":{"userId":"cyd","score":10,"achievedAt":"2026-11-21T12:00:02.000Z"},`+
+		wantBody(t, k.User("cyd").Get("/leaderboard/arcade/me"), `{"entry":{"userId":"cyd","score":10,"achievedAt":"2026-11-21T12:00:02.000Z"},`+
 			`"rank":2,"total":2,"percentile":0}`)
 		referee(k, "arcade", "bob", 40) // hidden, the score still counts for oneself
-		answers(t, bob.Get("/leaderboard/arcade/me"), `{"entry":{"userId":"bob","score":40,"achievedAt":"2026-11-21T12:00:03.000Z","hidden":true},`+
+		wantBody(t, bob.Get("/leaderboard/arcade/me"), `{"entry":{"userId":"bob","score":40,"achievedAt":"2026-11-21T12:00:03.000Z","hidden":true},`+
 			`"rank":1,"total":2,"percentile":100}`)
 
 		// Each takes back only its own.
-		answers(t, theirs("arcade", false), yes)
-		answers(t, theirs("arcade", true), yes)
-		answers(t, own("arcade", false), yes)
+		wantBody(t, theirs("arcade", false), yes)
+		wantBody(t, theirs("arcade", true), yes)
+		wantBody(t, own("arcade", false), yes)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 ada:30", "2 cyd:10")
-		answers(t, theirs("arcade", false), no)
+		wantBody(t, theirs("arcade", false), no)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 bob:40", "2 ada:30", "3 cyd:10")
-		answers(t, theirs("arcade", true), yes)
-		answers(t, own("arcade", true), yes)
-		answers(t, theirs("arcade", false), yes)
-		answers(t, own("arcade", false), no)
+		wantBody(t, theirs("arcade", true), yes)
+		wantBody(t, own("arcade", true), yes)
+		wantBody(t, theirs("arcade", false), yes)
+		wantBody(t, own("arcade", false), no)
 
 		// One board is not another, and a removed entry does not come back visible.
-		answers(t, theirs("arcade", true), yes)
+		wantBody(t, theirs("arcade", true), yes)
 		referee(k, "xp", "bob", 1)
 		lists(t, bob.Get("/leaderboard/xp/top"), "1 bob:1")
 		admin.Do("DELETE", "/leaderboard/arcade/entries/bob", nil).Want(204, "")
 		referee(k, "arcade", "bob", 50)
 		lists(t, bob.Get("/leaderboard/arcade/top"), "1 ada:30", "2 cyd:10")
 		admin.Do("DELETE", "/leaderboard/arcade/entries/bob", nil).Want(204, "")
-		answers(t, theirs("arcade", false), no)
+		wantBody(t, theirs("arcade", false), no)
 		theirs("arcade", false).Want(404, "leaderboard/entry_not_found")
 
 		// On a board with windows it is all of them, those to come included.
 		referee(k, "weekly", "ada", 2, "bob", 1)
 		k.Clock.Advance(7 * 24 * time.Hour)
 		referee(k, "weekly", "ada", 2, "bob", 1)
-		answers(t, own("weekly", true), yes)
+		wantBody(t, own("weekly", true), yes)
 		k.Clock.Advance(7 * 24 * time.Hour)
 		referee(k, "weekly", "ada", 2, "bob", 1)
 		for _, window := range []string{"20261116T0000Z", "20261123T0000Z", "20261130T0000Z"} {

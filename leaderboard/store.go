@@ -14,7 +14,10 @@ import (
 // submission and a check of the counts never meet. The one exception, a batch
 // that has locked nothing, takes effect only if the version of the board is
 // still the one it has read. See [batcher].
-type store struct{ db *database.DB }
+type store struct {
+	db    *database.DB
+	sizes sizes
+}
 
 // window is one window of a board.
 type window struct {

@@ -7,17 +7,26 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// maxRange is how many entries a place is counted among one by one. A bucket
-// of the last level that holds more is cut into ranges in the order of the
-// board, and one that has grown past it is halved: soon, by one of the next
-// relieveEvery submissions, because until then ranks only cost more. Who moves an
-// entry of such a bucket counts it in its range too. The ranges of a bucket
-// cover all of it: the first begins at its first key.
-var maxRange, relieveEvery int64 = 128, 64 // less in tests
+// sizes bound pieces of work; tests make them smaller.
+type sizes struct {
+	// ranged is how many entries a place is counted among one by one. A bucket of
+	// the last level that holds more is cut into ranges in the order of the board,
+	// and one that has grown past it is halved: soon, by one of the next relieve
+	// submissions, because until then ranks only cost more. A submission that moves
+	// an entry of such a bucket counts it in its range too. The ranges of a bucket
+	// cover all of it: the first begins at its first key.
+	ranged, relieve int64
+	// walk is how many entries a transaction of the walk ranks.
+	walk int64
+	// known is how many entries of a board a node caches, about 25 MB.
+	known int
+}
 
-// rangeSize is how many entries a range of a bucket of n holds at most: more
+var usual = sizes{ranged: 128, relieve: 64, walk: 1000, known: 1 << 17}
+
+// ofRange is how many entries a range of a bucket of n holds at most: more
 // where there are so many ranges that to sum them would cost more.
-func rangeSize(n int64) int64 { return max(maxRange, int64(math.Sqrt(float64(n)))) }
+func (s sizes) ofRange(n int64) int64 { return max(s.ranged, int64(math.Sqrt(float64(n)))) }
 
 // rangeSQL joins to the place e the range that it is in, as r: the last one not
 // behind it in its bucket. There is none where the bucket is not cut.
@@ -71,9 +80,9 @@ func (s store) crowded(ctx context.Context, window int64, p place) (bool, error)
 		COALESCE((SELECT c.n FROM leaderboard_count c WHERE c.window_id = $1 AND c.level = $6 AND c.bucket = $7), 0)`,
 		window, firstKey(p.bucket()), p.key, p.achievedAt, p.userID, lastLevel, p.bucket()).Scan(&among, &bucket)
 	if among == nil {
-		return bucket > maxRange, err
+		return bucket > s.sizes.ranged, err
 	}
-	return *among > rangeSize(bucket), err
+	return *among > s.sizes.ofRange(bucket), err
 }
 
 // relieve cuts what a place is counted among, and joins ranges of its bucket that

@@ -186,7 +186,7 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 	last, more, err = database.Get(ctx, s.db, scanPlace, `SELECT key, achieved_at, user_id FROM leaderboard_entry
 		WHERE window_id = $1 AND hidden = 0 AND (key, achieved_at, user_id) > ($2, $3, $4)
 		ORDER BY key, achieved_at, user_id LIMIT 1 OFFSET $5`,
-		window, after.key, after.achievedAt, after.userID, walkChunk-1)
+		window, after.key, after.achievedAt, after.userID, s.sizes.walk-1)
 	if err != nil {
 		return last, false, err
 	}
@@ -197,7 +197,7 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 				ORDER BY key, achieved_at, user_id LIMIT $6) AS e) AS chunk
 		WHERE leaderboard_entry.window_id = $1 AND leaderboard_entry.user_id = chunk.user_id
 			AND leaderboard_entry.rank <> chunk.rank`,
-		window, after.key, after.achievedAt, after.userID, ranked, walkChunk)
+		window, after.key, after.achievedAt, after.userID, ranked, s.sizes.walk)
 	return last, more, err
 }
 

@@ -55,7 +55,7 @@ func (s store) inspectLevel(ctx context.Context, window int64, level int, from, 
 			p.wrong = append(p.wrong, wrongCount{level: level, bucket: bucket, stored: stored[bucket], actual: n})
 			continue
 		}
-		if level == lastLevel && n > maxRange {
+		if level == lastLevel && n > s.sizes.ranged {
 			ranged, err := s.hasRanges(ctx, window, bucket)
 			if err != nil {
 				return p, err
@@ -211,7 +211,7 @@ func (s store) repair(ctx context.Context, window int64, ranged bool, wrong []wr
 		if w.level < rangeLevel {
 			rows = append(rows, [3]int64{int64(w.level), w.bucket, w.actual})
 		}
-		if w.level == rangeLevel || w.level == lastLevel && (ranged || w.actual > maxRange) {
+		if w.level == rangeLevel || w.level == lastLevel && (ranged || w.actual > s.sizes.ranged) {
 			recut[w.bucket] = true
 		}
 	}
@@ -254,7 +254,7 @@ func (s store) recut(ctx context.Context, window, bucket int64) error {
 	}
 	var n int64
 	if err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM leaderboard_entry
-		WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3`, window, first, end).Scan(&n); err != nil || n <= maxRange {
+		WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3`, window, first, end).Scan(&n); err != nil || n <= s.sizes.ranged {
 		return err
 	}
 	_, err := s.db.Exec(ctx, `INSERT INTO leaderboard_range (window_id, key, achieved_at, user_id, n)
@@ -262,7 +262,7 @@ func (s store) recut(ctx context.Context, window, bucket int64) error {
 			CASE WHEN e.i > 0 THEN e.user_id ELSE '' END, CASE WHEN $4 - e.i < $5 THEN $4 - e.i ELSE $5 END
 		FROM (SELECT key, achieved_at, user_id, ROW_NUMBER() OVER (ORDER BY key, achieved_at, user_id) - 1 AS i
 			FROM leaderboard_entry WHERE window_id = $1 AND hidden = 0 AND key >= $2 AND key < $3) AS e
-		WHERE e.i % $5 = 0`, window, first, end, n, rangeSize(n)/2)
+		WHERE e.i % $5 = 0`, window, first, end, n, s.sizes.ofRange(n)/2)
 	return err
 }
 

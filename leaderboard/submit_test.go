@@ -24,24 +24,24 @@ func TestPostScore(t *testing.T) {
 		ada.Post("/leaderboard/arcade", `{"score":70}`).Want(403, "leaderboard/submit_forbidden")
 		k.User("eve", "leaderboard:admin", "leaderboard:submitted").Post("/leaderboard/arcade", `{"score":70}`).
 			Want(403, "leaderboard/submit_forbidden")
-		answers(t, server.Post("/leaderboard/arcade", `{"score":70,"userId":"ada"}`),
+		wantBody(t, server.Post("/leaderboard/arcade", `{"score":70,"userId":"ada"}`),
 			`{"entry":{"userId":"ada","score":70,`+noon+`},"rank":1,"total":1,"percentile":0}`)
-		answers(t, server.Post("/leaderboard/arcade", `{"score":50}`),
+		wantBody(t, server.Post("/leaderboard/arcade", `{"score":50}`),
 			`{"entry":{"userId":"server","score":50,`+noon+`},"rank":2,"total":2,"percentile":0}`)
-		answers(t, server.Post("/leaderboard/arcade", `{"score":60,"userId":"bob"}`),
+		wantBody(t, server.Post("/leaderboard/arcade", `{"score":60,"userId":"bob"}`),
 			`{"entry":{"userId":"bob","score":60,`+noon+`},"rank":2,"total":3,"percentile":33.33}`)
-		answers(t, ada.Get("/leaderboard/arcade/me"),
+		wantBody(t, ada.Get("/leaderboard/arcade/me"),
 			`{"entry":{"userId":"ada","score":70,`+noon+`},"rank":1,"total":3,"percentile":66.67}`)
 
 		// Without it players submit for themselves, and only for themselves.
-		answers(t, ada.Post("/leaderboard/mood", `{"score":50}`),
+		wantBody(t, ada.Post("/leaderboard/mood", `{"score":50}`),
 			`{"entry":{"userId":"ada","score":50,`+noon+`,"tier":"gold"},"rank":1,"total":1,"percentile":0}`)
-		answers(t, ada.Post("/leaderboard/mood", `{"score":-1,"userId":null}`),
+		wantBody(t, ada.Post("/leaderboard/mood", `{"score":-1,"userId":null}`),
 			`{"entry":{"userId":"ada","score":-1,`+noon+`,"tier":"bronze"},"rank":1,"total":1,"percentile":0}`)
 		for _, user := range []string{"ada", "bob", ""} {
 			ada.Post("/leaderboard/mood", map[string]any{"score": 50, "userId": user}).Want(403, "leaderboard/submit_forbidden")
 		}
-		answers(t, server.Post("/leaderboard/mood", `{"score":0,"userId":"bob"}`),
+		wantBody(t, server.Post("/leaderboard/mood", `{"score":0,"userId":"bob"}`),
 			`{"entry":{"userId":"bob","score":0,`+noon+`,"tier":"silver"},"rank":1,"total":2,"percentile":50}`)
 
 		// A cookie session carries no scope, and its request a CSRF token.
@@ -54,7 +54,7 @@ func TestPostScore(t *testing.T) {
 		// An activity board tells of the last submission, whether it counted or not.
 		server.Post("/leaderboard/laps", `{"score":9000,"userId":"ada"}`).Want(200, "")
 		k.Clock.Advance(time.Minute)
-		answers(t, server.Post("/leaderboard/laps", `{"score":9001,"userId":"ada"}`),
+		wantBody(t, server.Post("/leaderboard/laps", `{"score":9001,"userId":"ada"}`),
 			`{"entry":{"userId":"ada","score":9000,`+noon+`,"attempts":2,"lastActiveAt":"2026-11-21T12:01:00.000Z"},"rank":1,"total":1,"percentile":0}`)
 
 		server.Post("/leaderboard/nowhere", `{"score":1}`).Want(404, "leaderboard/board_not_found")
@@ -112,11 +112,11 @@ func TestIdempotencyKey(t *testing.T) {
 		second.Post("/leaderboard/xp", ten).Want(200, "")
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:40")
 
-		// Of many at once one adds, and all are answered the same.
+		// Of many at once one adds, and all get the same response.
 		third, bodies := server.With("Idempotency-Key", "match-3"), make([]string, 8)
 		many(len(bodies), func(i int) { bodies[i] = string(third.Post("/leaderboard/xp", ten).Body) })
 		if slices.ContainsFunc(bodies, func(body string) bool { return body != bodies[0] }) {
-			t.Errorf("answered %q", bodies)
+			t.Errorf("the bodies are %q, want one", bodies)
 		}
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:50")
 	})
@@ -158,7 +158,7 @@ func TestImmutable(t *testing.T) {
 		}))
 		k.User("bob").Post("/leaderboard/b", `{"score":1}`).Want(422, "leaderboard/score_rejected")
 		k.User("bob").Post("/leaderboard/b", `{"score":2}`).Want(200, "")
-		answers(t, k.User("ada").Get("/leaderboard/b/me"), `{"entry":{"userId":"ada","score":1,"achievedAt":"2026-11-21T12:00:00.000Z","tier":"all"},`+
+		wantBody(t, k.User("ada").Get("/leaderboard/b/me"), `{"entry":{"userId":"ada","score":1,"achievedAt":"2026-11-21T12:00:00.000Z","tier":"all"},`+
 			`"rank":2,"total":2,"percentile":0}`)
 
 		admin := k.User("root", "leaderboard:admin")
@@ -173,7 +173,7 @@ func TestImmutable(t *testing.T) {
 }
 
 // TestLastInstant: a score whose window has closed before its rank is read is
-// in all the same, and answered without one.
+// in all the same, and its response has none.
 func TestLastInstant(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.db.UseClock(func() time.Time {
@@ -185,11 +185,11 @@ func TestLastInstant(t *testing.T) {
 		r := httptest.NewRequest("POST", "/leaderboard/weekly", strings.NewReader(`{"score":7}`))
 		r.Header.Set("Content-Type", "application/json")
 		origin := &capability.RequestInfo{Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada", Scopes: []string{"leaderboard:submit"}}}
-		answer, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, func(string) string { return "weekly" }))
+		reply, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, func(string) string { return "weekly" }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := answer.(leaderboard.Standing)
+		s := reply.(leaderboard.Standing)
 		if s.Entry.UserID != "ada" || s.Entry.Score != 7 || s.Rank != 0 || s.Total != 0 {
 			t.Errorf("%+v", s)
 		}

@@ -25,7 +25,7 @@ const (
 	entryLevel = 4
 )
 
-// bucketAt returns the bucket of a level that a key lies in; a level joins 32 of the one below.
+// bucketAt returns the bucket of a level that a key is in; a level joins 32 of the one below.
 func bucketAt(level int, key int64) int64 {
 	return leaderboard.BucketOf(key) >> (5 * (lastLevel - level))
 }
@@ -184,8 +184,8 @@ func damages() (list []damage) {
 
 // TestDamage does every kind of damage, has it found, named and repaired.
 func TestDamage(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
-	each(t, func(t *testing.T, n *node) {
+	config := leaderboard.SmallRanges(config, 4)
+	eachWith(t, config, func(t *testing.T, n *node) {
 		n.load(t, arcade, spread()...)
 		n.addsUp(t)
 		for i, d := range damages() {
@@ -309,13 +309,16 @@ func TestUncut(t *testing.T) {
 		for i := range 20 {
 			n.submit(t, "arcade", fmt.Sprintf("u%02d", i), 5)
 		}
-		leaderboard.SmallRanges(t, 4)
+		small, err := build(n.db, leaderboard.SmallRanges(config, 4), n.clock)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ranges := `SELECT COUNT(*) FROM leaderboard_range WHERE window_id = $1`
 		if n := n.tally(t, ranges, n.windowOf(t, arcade)); n != 0 {
 			t.Fatalf("%d ranges", n)
 		}
-		n.addsUp(t)
-		report, err := n.Rebuild(t.Context(), arcade)
+		small.addsUp(t)
+		report, err := small.Rebuild(t.Context(), arcade)
 		if diff := gocmp.Diff(leaderboard.Report{Windows: 1, Entries: 20, Repaired: 1}, report); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
@@ -327,12 +330,12 @@ func TestUncut(t *testing.T) {
 	})
 }
 
-// TestTend goes on submitting into ranges whose counts are wrong: what grows is
-// halved all the same, and the check that follows mends it.
-func TestTend(t *testing.T) {
-	leaderboard.SmallRanges(t, 4)
+// TestRangesGrowWhileWrong goes on submitting into ranges whose counts are wrong: what grows is
+// halved all the same, and the check that follows repairs it.
+func TestRangesGrowWhileWrong(t *testing.T) {
+	config := leaderboard.SmallRanges(config, 4)
 	for _, wrong := range []string{`n = n + 100`, `n = 0`, `n = -3`} {
-		each(t, func(t *testing.T, n *node) {
+		eachWith(t, config, func(t *testing.T, n *node) {
 			n.load(t, arcade, spread()...)
 			n.tamper(t, arcade, `UPDATE leaderboard_range SET `+wrong+` WHERE window_id = $1`)
 			for i := range 12 {
@@ -355,8 +358,8 @@ func TestTend(t *testing.T) {
 // TestVerifyBesideWriters finds nothing on a board that is right at every
 // instant, whatever else goes on.
 func TestVerifyBesideWriters(t *testing.T) {
-	leaderboard.SmallRanges(t, 8)
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	config := leaderboard.SmallRanges(config, 8)
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		nodes[0].load(t, arcade, spread()...)
 		ctx, stop := context.WithCancel(t.Context())
 		many(17, func(i int) {
@@ -401,7 +404,7 @@ func churn(ctx context.Context, t *testing.T, n *node, seed int) {
 // TestRebuildBesideWriters makes all counts anew, in many parts, while others
 // go on: those who come in between move counts that are still wrong.
 func TestRebuildBesideWriters(t *testing.T) {
-	everywhere(t, func(t *testing.T, nodes ...*node) {
+	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		scores := make([]int64, 4500)
 		for i := range scores {
 			scores[i] = 3 // a crowd, whose bucket is cut
@@ -465,7 +468,7 @@ func TestVerifySwept(t *testing.T) {
 	})
 }
 
-// TestVerifyJob is the durable job: each night it mends the open window and the
+// TestVerifyJob is the durable job: each night it repairs the open window and the
 // one closed before it, and any other that it is told of.
 func TestVerifyJob(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

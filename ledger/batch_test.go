@@ -15,7 +15,7 @@ import (
 )
 
 // TestBatchWithBadCalls runs good and bad calls in one batch: each gets its own
-// answer.
+// result.
 func TestBatchWithBadCalls(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { batchWithBadCalls(t, open(t, db)) })
 }

@@ -28,7 +28,7 @@ type call struct {
 	memo, relation string
 }
 
-// result is what a call answers: transactions, a hold, or the code of a refusal.
+// result is what a call returns: transactions, a hold, or the code of a refusal.
 type result struct {
 	Rows     []ledger.Transaction
 	Hold     ledger.Hold
@@ -75,7 +75,7 @@ func refused(err error) result {
 	return result{Code: err.Error()}
 }
 
-// model is the ledger in a few lines: what every call must answer.
+// model is the ledger in a few lines: what every call must return.
 type model struct {
 	accounts map[ledger.AccountKey][]ledger.Transaction
 	holds    map[string]ledger.Hold
@@ -172,7 +172,7 @@ func (m *model) add(key ledger.AccountKey, ref string, kind ledger.Kind, amount,
 	return []ledger.Transaction{row}
 }
 
-// again is a first answer as a replay shows it.
+// again is a first result as a replay shows it.
 func again(r result) result {
 	r.Rows, r.Replayed = slices.Clone(r.Rows), true
 	for i := range r.Rows {
@@ -232,7 +232,7 @@ var calls = rapid.Custom(func(t *rapid.T) call {
 
 var errUndo = errors.New("undo")
 
-// TestModel holds every answer and the whole state to the model's, for calls
+// TestModel holds every result and the whole state to the model's, for calls
 // on their own, several in one transaction, and ones that are rolled back.
 func TestModel(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -345,7 +345,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestBatch runs calls in batches: the same answers and the same state come out
+// TestBatch runs calls in batches: the same results and the same state come out
 // as from the model, and so as from calls alone.
 func TestBatch(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

@@ -61,11 +61,11 @@ func request(t *testing.T, l *ledger.Ledger, user, method, pattern, path, body s
 		r.Header.Set("Content-Type", "application/json")
 		origin := &capability.RequestInfo{Method: method, Route: pattern, Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: user}}
 		r = r.WithContext(capability.WithRequestInfo(r.Context(), origin))
-		answer, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, param))
+		reply, err := route.Handle.Reply(capability.NewCall(httptest.NewRecorder(), r, &route, origin, param))
 		if err != nil {
 			return "", err
 		}
-		text, err := json.Marshal(answer)
+		text, err := json.Marshal(reply)
 		if err != nil {
 			t.Fatal(err)
 		}

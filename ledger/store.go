@@ -170,7 +170,7 @@ func (s store) insert(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// settle captures or releases a hold. Who changes its status first has won.
+// settle captures or releases a hold. The first change of its status wins.
 func (s store) settle(ctx context.Context, op *operation) (outcome, error) {
 	hold, ok, err := database.Get(ctx, s.db, scanHold, `SELECT `+holdColumns+` FROM ledger_hold
 		WHERE ref = $1 `+database.ForUpdate, op.ref)

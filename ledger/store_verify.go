@@ -35,7 +35,7 @@ var rules = []rule{
 	{"an account stands where its newest transaction left it", eachAccount,
 		`LEFT JOIN ledger_transaction t ON t.user_id = a.user_id AND t.currency = a.currency AND t.sequence = a.sequence`,
 		`a.balance <> COALESCE(t.balance_after, 0) OR a.held <> COALESCE(t.held_after, 0) OR (a.sequence > 0 AND t.ref IS NULL)`},
-	{"no transaction lies beyond its account", eachTransaction,
+	{"no transaction is beyond its account", eachTransaction,
 		`LEFT JOIN ledger_account a ON a.user_id = t.user_id AND a.currency = t.currency`,
 		`t.sequence > COALESCE(a.sequence, 0)`},
 	{"open holds sum to held", eachAccount, ``,

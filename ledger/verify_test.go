@@ -19,7 +19,7 @@ func TestVerifyFinds(t *testing.T) {
 	const (
 		chain     = "an account's transactions follow one another without a gap"
 		newest    = "an account stands where its newest transaction left it"
-		beyond    = "no transaction lies beyond its account"
+		beyond    = "no transaction is beyond its account"
 		held      = "open holds sum to held"
 		halves    = "a transfer has two equal halves"
 		holdOpens = "a hold has the transaction that opened it"

@@ -15,7 +15,7 @@ var (
 	ErrInviteNotFound = capability.NewError(404, "matchmaking/invite_not_found", "There is no such invite, or it has expired.")
 	// ErrInviteForbidden returns an invite to somebody else, and inviting a user
 	// whom the caller blocks.
-	ErrInviteForbidden       = capability.NewError(403, "matchmaking/invite_forbidden", "This invite is not yours to send or answer.")
+	ErrInviteForbidden       = capability.NewError(403, "matchmaking/invite_forbidden", "This invite is not yours.")
 	ErrAlreadyFriends        = capability.NewError(409, "matchmaking/already_friends", "You are friends already.")
 	ErrFriendRequestNotFound = capability.NewError(404, "matchmaking/friend_request_not_found", "This user has not asked to be your friend.")
 	// ErrUserNotFound also refuses a screen name of several users, and a user

@@ -35,8 +35,8 @@ func Example() {
 	// matched 2 eu <nil>
 }
 
-// Whoever asks one that has asked already is his friend; whom a user blocks
-// does not find him any more.
+// Two users who send each other a request are friends. A blocked user does not
+// find the one who blocked any more.
 func ExampleMatchmaking_Block() {
 	ctx := context.Background()
 	m, _, _, done := exampleMatchmaking()

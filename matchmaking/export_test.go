@@ -55,7 +55,7 @@ func (s *Sweep) Claim(ctx context.Context) error {
 	return s.m.claim(ctx, s.g, s.epoch, s.q, s.matches)
 }
 
-// ErrDeposed is in what Claim answers to who has lost the lease.
+// ErrDeposed is in the error of a Claim by a node that has lost the lease.
 var ErrDeposed = errDeposed
 
 // RunSweep is one whole sweep, as its job does it.
@@ -68,8 +68,8 @@ func (m *Matchmaking) EnqueueUnseen(ctx context.Context, game, userID string) (w
 	return m.store.enqueue(ctx, player{game: game, userID: userID, ticketID: "unseen", party: 1, region: "eu"}, "")
 }
 
-// Forget has this node not know a game, as one of the version before, until the
-// answer is called.
+// Forget has this node not know a game, as one of the version before, until
+// remember is called.
 func (m *Matchmaking) Forget(game string) (remember func()) {
 	g := m.games[game]
 	delete(m.games, game)

@@ -8,7 +8,7 @@ import (
 )
 
 // How many friends a user has at most, and how many requests of his may wait
-// for an answer.
+// for a decision.
 const (
 	maxFriends  = 1000
 	maxRequests = 200

@@ -92,7 +92,7 @@ func TestFriendRefusals(t *testing.T) {
 	})
 }
 
-// Two who ask each other at the same time are friends, whoever came first.
+// Two who ask each other at the same time are friends in any order.
 func TestFriendRequestsCross(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for i := range 20 {
@@ -125,7 +125,7 @@ func TestFriendLimits(t *testing.T) {
 	r.Clock.Advance(2 * time.Minute)
 	r.ok(errorOf(r.RequestFriend(ctx, "ada", others[30])))
 
-	// 200 that nobody answers, 1,000 friends.
+	// 200 that nobody accepts, 1,000 friends.
 	insert := func(user, state, requester string, n int) {
 		for _, id := range ids("z-"+user, n) {
 			r.ok(errorOf(r.Database().Exec(ctx, `INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
@@ -144,7 +144,7 @@ func TestFriendLimits(t *testing.T) {
 	r.refuses(matchmaking.ErrLimitReached, errorOf(r.AcceptFriend(ctx, "eve", "new")))
 }
 
-// Who is blocked, and who blocks, is to the other one as if he did not exist.
+// To a blocked user the one who blocked does not exist, and the other way round.
 func TestBlock(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.befriend("a", "b")

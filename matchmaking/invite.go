@@ -13,7 +13,7 @@ import (
 // InviteLifetime is how long an invite can be accepted.
 const InviteLifetime = time.Hour
 
-// How many invites that nobody has answered a user may have sent, to one other
+// How many open invites a user may have sent, to one other
 // and in all, and have got: so many from friends and so many from others, who
 // cannot take the places of friends.
 const (
@@ -175,7 +175,7 @@ func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string)
 	var v Invite
 	fresh := id.New(m.host.DB.Now(ctx))
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
-		if v, err = m.answerable(ctx, inviteID, userID); err != nil || v.State == InviteAccepted {
+		if v, err = m.lockReceived(ctx, inviteID, userID); err != nil || v.State == InviteAccepted {
 			return err
 		}
 		g, err := m.sessionGame(v.GameKey)
@@ -226,7 +226,7 @@ func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh str
 // matchmaking/invite_not_found and matchmaking/invite_forbidden.
 func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string) error {
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
-		v, err := m.answerable(ctx, inviteID, userID)
+		v, err := m.lockReceived(ctx, inviteID, userID)
 		if err != nil {
 			return err
 		}
@@ -237,9 +237,9 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 	})
 }
 
-// answerable locks an invite that is the user's to return. All invites of one
+// lockReceived locks an invite that the user may accept or decline. All invites of one
 // inviter are accepted one after the other, so that they find one session.
-func (m *Matchmaking) answerable(ctx context.Context, inviteID, userID string) (Invite, error) {
+func (m *Matchmaking) lockReceived(ctx context.Context, inviteID, userID string) (Invite, error) {
 	if err := capability.CheckText("id", inviteID, 1, maxName); err != nil {
 		return Invite{}, err
 	}

@@ -80,7 +80,7 @@ func TestInvite(t *testing.T) {
 	})
 }
 
-// Who declines, or does not answer for an hour, has no invite.
+// An invite that was declined, or is an hour old, is gone.
 func TestInviteEnds(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -135,7 +135,7 @@ func TestInviteGroup(t *testing.T) {
 			n[id]++
 		}
 		if len(n) != 2 || n[sessions[0]]*n[sessions[1]]*n[sessions[2]]*n[sessions[3]] != 27 {
-			t.Errorf("got %v, want three beside the host and one in a session of his own", n)
+			t.Errorf("got %v, want three next to the host and one in a session of his own", n)
 		}
 	})
 }

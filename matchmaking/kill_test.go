@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 	waiting := 0
 	sessions := make(map[string]int)
 	for _, user := range users {
-		var state, match string // by the row: the API answers for ten minutes, and this clock is quick
+		var state, match string // by the row: the API shows it for ten minutes, and this clock is quick
 		row := k.Database().QueryRow(ctx, `SELECT state, match_id FROM matchmaking_ticket WHERE user_id = $1`, user)
 		if err := row.Scan(&state, &match); err != nil {
 			t.Fatalf("%s is lost: %v", user, err)

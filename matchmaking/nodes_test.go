@@ -202,8 +202,8 @@ func TestOnlyMatchFallsApart(t *testing.T) {
 	})
 }
 
-// A node dies with the lease, then the clock goes back: what lies too far ahead
-// is no lease.
+// A node dies with the lease, then the clock goes back: a lease too far in
+// the future does not count.
 func TestSweeperAfterClockWentBack(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	for _, user := range []string{"a", "b"} {

@@ -265,8 +265,8 @@ func (p *presence) greet(ctx context.Context, c *socket.Conn, first bool) error 
 	return nil
 }
 
-// news is what waits for users: which friends are online, and the invites that
-// they have not answered.
+// news is what waits for users: which friends are online, and open
+// invites.
 type news struct {
 	friends map[string][]string
 	invites map[string][]Invite

@@ -96,7 +96,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 			skill: skills[i], skillAt: now, enqueuedAt: now, seenAt: now,
 		}
 	}
-	var answer Queued
+	var result Queued
 	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
 		for { // again when another first request of the player was a moment faster
 			rows, err := m.store.lockPlayers(ctx, g.Key, party)
@@ -108,7 +108,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 				return err
 			}
 			if held {
-				answer = q
+				result = q
 				return nil
 			}
 			written, err := m.write(ctx, fresh, rows)
@@ -116,7 +116,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 				return err
 			}
 			if written {
-				answer = m.waiting(g, fresh[0], now)
+				result = m.waiting(g, fresh[0], now)
 				return m.scheduleSweep(ctx, g)
 			}
 		}
@@ -124,7 +124,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 	if err != nil {
 		return Queued{}, err
 	}
-	return answer, nil
+	return result, nil
 }
 
 // holding returns how the players stand if one of the rows they have holds them,

@@ -64,7 +64,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s, found %v, %s", diff, found, view.Phase)
 		}
 
-		// An answer that got lost: for one sweep the same request meets the match.
+		// A response that got lost: for one sweep the same request meets the match.
 		again, err = r.Enqueue(ctx, "duel", "", "ada")
 		r.ok(err)
 		if diff := cmp.Diff(want, again); diff != "" {
@@ -245,7 +245,7 @@ func TestBackfill(t *testing.T) {
 		if free != 2 {
 			t.Errorf("%d seats are free, want 2", free)
 		}
-		// One seat is left of the offer; whoever does not fit makes a match.
+		// One seat is left of the offer; a player that does not fit makes a match.
 		for _, user := range []string{"c", "d", "e"} {
 			r.ok(errorOf(r.Enqueue(ctx, "table", "", user)))
 		}

@@ -256,7 +256,7 @@ func (r *rig) listen(server *httptest.Server, userID string) (*ear, frame) {
 }
 
 // next reads the next event, which has to be of a type; events of other types
-// can be passed over. Who is online and which invites wait may be told again at
+// can be passed over. News of who is online and which invites wait may come again at
 // any time, as they are when the node has begun to listen on PostgreSQL.
 func (e *ear) next(kind string, others ...string) frame {
 	e.t.Helper()

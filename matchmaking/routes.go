@@ -29,7 +29,7 @@ func (m *Matchmaking) routes() []capability.Route {
 			Summary: "The invites that the caller got or sent, newest first.",
 			Handle:  capability.List(m.listInvites)},
 		{Method: "POST", Path: "/invites/:id/accept", Guard: user,
-			Summary:  "Accept an invite; the answer carries the session.",
+			Summary:  "Accept an invite; the response carries the session.",
 			Refusals: []*capability.Error{ErrInviteNotFound, ErrInviteForbidden, ErrGameNotFound, ErrNoSessions, ErrRoomNotFound, ErrRoomFull},
 			Handle:   capability.JSON(200, m.postAcceptInvite)},
 		{Method: "POST", Path: "/invites/:id/decline", Guard: user,

@@ -76,7 +76,7 @@ func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (boo
 // validateSnapshot holds the session that a match becomes to the match.
 func (g Game) validateSnapshot(faults *capability.Faults, at string, peers Peers) {
 	if g.Snapshot == nil && g.SnapshotFor != nil {
-		faults.Add(at+"snapshot", nil, "is missing beside SnapshotFor", "give the game that the function starts from")
+		faults.Add(at+"snapshot", nil, "is missing with SnapshotFor", "give the game that the function starts from")
 	}
 	if g.Snapshot == nil || peers.Multiplayer == nil {
 		return

@@ -220,7 +220,7 @@ func (s store) countFriends(ctx context.Context, userID string) (int64, error) {
 		+ (SELECT count(*) FROM matchmaking_friend WHERE high = $1 AND state = 'accepted')`, userID)
 }
 
-// countRequests counts those of a user that nobody has answered.
+// countRequests counts the open ones of a user.
 func (s store) countRequests(ctx context.Context, userID string) (int64, error) {
 	const waiting = ` AND state = 'requested' AND requester = $1)`
 	return s.count(ctx, `SELECT (SELECT count(*) FROM matchmaking_friend WHERE low = $1`+waiting+`

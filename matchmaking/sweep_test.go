@@ -86,7 +86,7 @@ func isOverdue(r rules, k ticket) bool {
 }
 
 // Every sweep: no ticket twice, sizes exact, one region, bands mutual unless
-// the seed is past the maximum, nobody beside somebody blocked.
+// the seed is past the maximum, no player with one that is blocked.
 func TestSweepLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRules(t)
@@ -137,7 +137,7 @@ func TestSweepLaws(t *testing.T) {
 	})
 }
 
-// Whoever has waited longest chooses first: a pair that stays behind could not
+// The player that has waited longest chooses first: a pair that stays behind could not
 // have been a match, and no older ticket envies a younger seed its partner.
 func TestSweepIsFairToTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -216,7 +216,7 @@ func TestSweepDoesNotStarve(t *testing.T) {
 			}
 		}
 		if overdue > 0 && there >= r.players {
-			t.Fatalf("%d tickets past the maximum wait beside %d others, %d make a match", overdue, there-overdue, r.players)
+			t.Fatalf("%d tickets past the maximum wait next to %d others, %d make a match", overdue, there-overdue, r.players)
 		}
 	})
 }

@@ -16,7 +16,7 @@ type Friend struct {
 const (
 	FriendAccepted = "accepted"
 	FriendIncoming = "incoming" // the other one has asked
-	FriendOutgoing = "outgoing" // the other one has not answered
+	FriendOutgoing = "outgoing" // the other user has not decided
 )
 
 // Invite asks one user into a game with another.

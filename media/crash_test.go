@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -68,9 +67,7 @@ func TestKill(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				child := exec.Command(os.Args[0])
-				child.Env = append(os.Environ(), childVariable+"="+string(text))
-				acknowledged := processtest.Kill(t, child, rand.IntN(12)+1)
+				acknowledged := processtest.Kill(t, processtest.Again(childVariable, string(text)), rand.IntN(12)+1)
 				total += len(acknowledged)
 				inspect(t, at, acknowledged)
 			}

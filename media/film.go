@@ -151,7 +151,7 @@ func (s stream) turned() bool {
 
 // probe reads what ffprobe says, and takes over what is not known yet.
 func (f *film) probe(ctx context.Context) error {
-	prober, err := beside(f.m.cfg.FFmpeg, "ffprobe")
+	prober, err := sibling(f.m.cfg.FFmpeg, "ffprobe")
 	if err != nil {
 		return err
 	}
@@ -315,8 +315,8 @@ func sectionOf(r io.ReaderAt) mp4.Source {
 	}
 }
 
-// beside finds a program in the directory of another.
-func beside(program, name string) (string, error) {
+// sibling finds a program in the directory of another.
+func sibling(program, name string) (string, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {
 		return "", err

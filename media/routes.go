@@ -42,8 +42,8 @@ func (m *Media) routes() []capability.Route {
 	)
 }
 
-// answer holds one item.
-type answer struct {
+// itemResponse holds one item.
+type itemResponse struct {
 	Item Item `json:"item"`
 }
 
@@ -65,14 +65,14 @@ type finalizeBody struct {
 	Parts []storage.PartTag `json:"parts,omitempty"`
 }
 
-func (m *Media) postFinalize(c *capability.Call, body finalizeBody) (answer, error) {
+func (m *Media) postFinalize(c *capability.Call, body finalizeBody) (itemResponse, error) {
 	i, err := m.Finalize(c.Context(), c.Caller.UserID, c.Param("id"), body.Parts)
-	return answer{i}, err
+	return itemResponse{i}, err
 }
 
-func (m *Media) getItem(c *capability.Call, _ capability.None) (answer, error) {
+func (m *Media) getItem(c *capability.Call, _ capability.None) (itemResponse, error) {
 	i, err := m.Get(c.Context(), c.Caller.UserID, c.Param("id"))
-	return answer{i}, err
+	return itemResponse{i}, err
 }
 
 func (m *Media) deleteItem(c *capability.Call, _ capability.None) (capability.None, error) {

@@ -215,9 +215,9 @@ func TestRefusals(t *testing.T) {
 			c := r.upload("ada", "x.jpg", x.data, "contentType", "image/jpeg", "kind", x.kind)
 			status, code, _ := strings.Cut(x.code, " ")
 			for range 2 { // and again
-				answer := ada.Post("/media/"+c.Item.ID+"/finalize", body{})
-				if fmt.Sprint(answer.Status) != status || answer.Code() != code {
-					t.Fatalf("%d %s, want %s", answer.Status, answer.Code(), x.code)
+				response := ada.Post("/media/"+c.Item.ID+"/finalize", body{})
+				if fmt.Sprint(response.Status) != status || response.Code() != code {
+					t.Fatalf("%d %s, want %s", response.Status, response.Code(), x.code)
 				}
 			}
 			if i := r.get("ada", c.Item.ID); i.Status != "failed" || i.Error == nil || i.Error.Code != code {

@@ -51,7 +51,7 @@ func BenchmarkAct(b *testing.B) {
 				for i := range benchCallers {
 					group.Go(func() {
 						for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-							_, err := insist(r, ids[i], players[i], multiplayer.Action{ID: fmt.Sprint(n), Data: json.RawMessage("1")})
+							_, err := actUntilTaken(r, ids[i], players[i], multiplayer.Action{ID: fmt.Sprint(n), Data: json.RawMessage("1")})
 							if err != nil {
 								b.Error(err)
 								return
@@ -68,7 +68,7 @@ func BenchmarkAct(b *testing.B) {
 	}
 }
 
-// BenchmarkView reads a session that is at hand, as a player sees it.
+// BenchmarkView reads a session in memory, as a player sees it.
 func BenchmarkView(b *testing.B) {
 	eachBench(b, func(b *testing.B, r *rig) {
 		id, players := crowd(r)

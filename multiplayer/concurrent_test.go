@@ -91,12 +91,12 @@ func actAtOnce(t *testing.T, id string, players []string, nodes ...*rig) map[int
 		group.Go(func() {
 			for n := range actsOfEach {
 				a := multiplayer.Action{ID: fmt.Sprint("a", n), Data: json.RawMessage("1")}
-				first, err := insist(nodes[(i+n)%len(nodes)], id, player, a)
+				first, err := actUntilTaken(nodes[(i+n)%len(nodes)], id, player, a)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				again, err := insist(nodes[(i+n+1)%len(nodes)], id, player, a)
+				again, err := actUntilTaken(nodes[(i+n+1)%len(nodes)], id, player, a)
 				if err != nil || again.Version != first.Version {
 					t.Errorf("%+v, then %+v, %v", first, again, err)
 				}
@@ -113,8 +113,8 @@ func actAtOnce(t *testing.T, id string, players []string, nodes ...*rig) map[int
 	return versions
 }
 
-// insist acts until the session has room for it, as a client with an id may.
-func insist(r *rig, id, user string, a multiplayer.Action) (multiplayer.Ack, error) {
+// actUntilTaken acts until the session has room for it, as a client with an id may.
+func actUntilTaken(r *rig, id, user string, a multiplayer.Action) (multiplayer.Ack, error) {
 	for {
 		ack, err := r.Act(context.Background(), id, user, a)
 		if !errors.Is(err, capability.ErrRateLimited) && !errors.Is(err, capability.ErrUnavailable) {
@@ -177,11 +177,11 @@ func TestNodesTakeTurns(t *testing.T) {
 
 	stale := nodes[0].create("duel", "ada").ID
 	nodes[0].join(stale, "bob")
-	_, err := nodes[1].play(stale, "bob", trickMove{}) // at hand there now
+	_, err := nodes[1].play(stale, "bob", trickMove{}) // in memory there now
 	nodes[0].ok(err)
 	_, err = nodes[0].play(stale, "ada", trickMove{})
 	nodes[0].ok(err)
-	_, err = nodes[1].play(stale, "bob", trickMove{}) // which the version at hand would refuse
+	_, err = nodes[1].play(stale, "bob", trickMove{}) // which the version in memory would refuse
 	nodes[0].ok(err)
 
 	for i := range 4 {
@@ -302,7 +302,7 @@ func TestSharedPlayersAtTheEnd(t *testing.T) {
 }
 
 // TestBatch: what queued up meanwhile is written together, but for what must be
-// alone, and what is refused takes no neighbour along. Who goes away in time
+// alone, and what is refused takes no neighbour along. A caller that goes away in time
 // has not acted.
 func TestBatch(t *testing.T) {
 	r := node(t, databasetest.File(t), kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
@@ -420,7 +420,7 @@ func TestIdleSessionsAreForgotten(t *testing.T) {
 			ids = append(ids, r.create("duel", "ada").ID)
 		}
 		if n := r.Warm(); n != 10 {
-			t.Errorf("%d are at hand", n)
+			t.Errorf("%d are in memory", n)
 		}
 		r.clock.Advance(59 * time.Second)
 		r.view(ids[0], "ada")
@@ -428,7 +428,7 @@ func TestIdleSessionsAreForgotten(t *testing.T) {
 		r.view(ids[1], "ada")
 		r.clock.Advance(30 * time.Second)
 		if r.view(ids[2], "ada"); r.Warm() != 3 {
-			t.Errorf("%d are at hand", r.Warm())
+			t.Errorf("%d are in memory", r.Warm())
 		}
 	})
 }

@@ -150,7 +150,7 @@ func TestTableLimit(t *testing.T) {
 }
 
 // TestPoolOfAnotherAlgorithm: a fault of rating's configuration does not keep a
-// game, and its stakes, from ending; the outcome can be recorded once it is mended.
+// game, and its stakes, from ending; the outcome can be recorded once it is fixed.
 func TestPoolOfAnotherAlgorithm(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},

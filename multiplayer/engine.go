@@ -101,7 +101,7 @@ func (t *typed[C, S]) resolve(c Context[C], out *played) error {
 	out.effects = append(slices.Clip(out.effects), end.Effects...)
 	out.outcome = &outcome{ranks: end.Ranks, teams: end.Teams}
 	if end.Ranks != nil && end.Teams != nil {
-		return t.fault("Resolve", "answers both ranks and teams")
+		return t.fault("Resolve", "returns both ranks and teams")
 	}
 	if end.Detail == nil {
 		return nil
@@ -146,9 +146,9 @@ func (t *typed[C, S]) encode(doing string, value any) (json.RawMessage, error) {
 	data, err := json.Marshal(value)
 	switch {
 	case err != nil:
-		return nil, t.fault(doing, "answers what does not encode as JSON")
+		return nil, t.fault(doing, "returns a value that does not encode as JSON")
 	case len(data) > MaxState:
-		return nil, t.fault(doing, fmt.Sprintf("answers more than %d bytes", MaxState))
+		return nil, t.fault(doing, fmt.Sprintf("returns more than %d bytes", MaxState))
 	}
 	return data, nil
 }

@@ -45,7 +45,7 @@
 //
 // A player's WebSocket carries JSON text frames that their member type tells
 // apart. A page, which can set no headers, offers the subprotocols kit.v1 and
-// kit.bearer.<access token>; the first one is answered. The server sends:
+// kit.bearer.<access token>; the server selects the first one. It sends:
 //
 //	hello  {v, sessionId, you, version, heartbeatMs, resume, ts}
 //	view   {version, view}        replaces what the client has
@@ -59,14 +59,14 @@
 //
 //	action {id, expect?, data}    the id makes it count once over reconnects
 //	resume {version}              asks for the whole view, after a patch that does not fit
-//	ping, pong                    signs of life; ping is answered by pong
+//	ping, pong                    signs of life; pong replies to ping
 //
 // hello and view follow every connect, so a client that comes back needs no
 // more than to send again what was not acknowledged. A client that reads slowly skips
 // versions. A frame has at most 16 KiB, and 20 a second are taken. Close codes:
 // 1000 after closed, 1012 and 1013 to come back when the reason's retryAfterMs
 // have passed, 4001 when the proof has ended, 4003 when the player has left,
-// 4008 when answers pile up unread, 4010 when the user opened too many newer
+// 4008 when replies pile up unread, 4010 when the user opened too many newer
 // sockets.
 //
 // # Who may call

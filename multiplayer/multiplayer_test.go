@@ -325,7 +325,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestStart: a session is made once by its id, whoever repeats that, and in the
+// TestStart: a session is made once by its id, on any repetition, and in the
 // caller's transaction.
 func TestStart(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {

@@ -138,16 +138,16 @@ func (c *canary) look() {
 }
 
 // told searches what a player is told.
-func (c *canary) told(viewer string, answer any, err error) {
+func (c *canary) told(viewer string, result any, err error) {
 	c.t.Helper()
-	raw, failed := json.Marshal(answer)
+	raw, failed := json.Marshal(result)
 	c.ok(failed)
 	text := string(raw)
 	if err != nil {
 		refusal := capability.AsError(err)
 		text += fmt.Sprint(err.Error(), refusal.Message, refusal.Details)
 	}
-	if v, ok := answer.(multiplayer.View); c.over || ok && v.Phase.Terminal() {
+	if v, ok := result.(multiplayer.View); c.over || ok && v.Phase.Terminal() {
 		return
 	}
 	for _, secret := range c.secrets[viewer] {

@@ -76,8 +76,8 @@ type (
 	}
 )
 
-// socket upgrades a player's request. That he is one is checked before, so the
-// refusal is an HTTP answer, and again with every view.
+// socket upgrades a player's request. Membership is checked before, so that the
+// refusal is an HTTP response, and again with every view.
 func (m *Multiplayer) socket(c *capability.Call) error {
 	s, err := m.current(c.Context(), c.Param("id"))
 	if err != nil {
@@ -102,9 +102,9 @@ type seat struct {
 
 	sent  atomic.Int64 // the version of the view that the client has
 	whole atomic.Bool  // the client asked for the whole view
-	// answering is held from a frame to its answer, which closed waits for.
-	answering sync.Mutex
-	last      *View // that view, or nil; the writing goroutine's own
+	// replying is held from a frame to its reply, which closed waits for.
+	replying sync.Mutex
+	last     *View // that view, or nil; the writing goroutine's own
 }
 
 func (p *seat) opened(c *socket.Conn) {
@@ -120,8 +120,8 @@ func (p *seat) opened(c *socket.Conn) {
 func (p *seat) closed(*socket.Conn) { p.hub.leave(p) }
 
 func (p *seat) frame(c *socket.Conn, f socket.Frame) {
-	p.answering.Lock()
-	defer p.answering.Unlock()
+	p.replying.Lock()
+	defer p.replying.Unlock()
 	var err error
 	switch f.Type {
 	case "action":
@@ -173,8 +173,8 @@ func (p *seat) latest(c *socket.Conn) any {
 		return nil
 	}
 	if p.sent.Store(v.Version); v.Phase.Terminal() { // both follow this view
-		p.answering.Lock()
-		defer p.answering.Unlock()
+		p.replying.Lock()
+		defer p.replying.Unlock()
 		c.Send(closedFrame{"closed", v.Phase, v.Result})
 		c.Close(socket.Ended, string(v.Phase))
 	}

@@ -162,26 +162,26 @@ func (n *served) token(user string) string {
 	return token
 }
 
-// try upgrades, or answers the refusal.
+// try upgrades, or returns the refusal.
 func (n *served) try(user, session string, header http.Header) (*wsClient, int, string) {
 	n.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"kit.v1"}}
 	if header == nil {
 		dialer.Subprotocols = append(dialer.Subprotocols, "kit.bearer."+n.token(user))
 	}
-	ws, answer, err := dialer.Dial(strings.Replace(n.server.URL, "http", "ws", 1)+"/multiplayer/sessions/"+session+"/socket", header)
-	if answer == nil {
+	ws, response, err := dialer.Dial(strings.Replace(n.server.URL, "http", "ws", 1)+"/multiplayer/sessions/"+session+"/socket", header)
+	if response == nil {
 		n.t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	if err != nil {
 		var body struct{ Error struct{ Code string } }
-		_ = json.NewDecoder(answer.Body).Decode(&body)
-		return nil, answer.StatusCode, body.Error.Code
+		_ = json.NewDecoder(response.Body).Decode(&body)
+		return nil, response.StatusCode, body.Error.Code
 	}
 	n.t.Cleanup(func() { _ = ws.Close() })
 	_ = ws.SetReadDeadline(time.Now().Add(time.Minute)) // a test that waits in vain ends
-	return &wsClient{Conn: ws, t: n.t, name: user}, answer.StatusCode, ""
+	return &wsClient{Conn: ws, t: n.t, name: user}, response.StatusCode, ""
 }
 
 func (n *served) dial(user, session string) *wsClient {
@@ -289,7 +289,7 @@ func (c *wsClient) until(wanted func(wsFrame) bool) wsFrame {
 	}
 }
 
-func (c *wsClient) answer(id string) wsFrame {
+func (c *wsClient) reply(id string) wsFrame {
 	c.t.Helper()
 	return c.until(func(f wsFrame) bool { return f.ID == id })
 }
@@ -324,7 +324,7 @@ func (c *wsClient) closed() (int, string) {
 	}
 }
 
-// same holds a client's view to what the route answers at the same version.
+// same holds a client's view to what the route returns at the same version.
 func (n *served) same(c *wsClient, session string) {
 	n.t.Helper()
 	var want any

@@ -32,7 +32,7 @@ func TestSocketStory(t *testing.T) {
 	bob.reach(1)
 	for i := range 4 {
 		ada.say(`{"type":"action","id":"a%d","data":{"add":2}}`, i)
-		if f := ada.answer(fmt.Sprintf("a%d", i)); f.Type != "ack" || f.Version != int64(i)+2 {
+		if f := ada.reply(fmt.Sprintf("a%d", i)); f.Type != "ack" || f.Version != int64(i)+2 {
 			t.Fatalf("%+v", f)
 		}
 		ada.reach(int64(i) + 2)
@@ -77,7 +77,7 @@ func TestSocketAcknowledgesTheLastAction(t *testing.T) {
 	for range 100 {
 		ada := n.dial("ada", n.start("pair", "ada", "bob"))
 		ada.say(`{"type":"action","id":"last","data":{"add":10}}`)
-		if f := ada.answer("last"); f.Type != "ack" {
+		if f := ada.reply("last"); f.Type != "ack" {
 			t.Fatalf("%+v", f)
 		}
 		ada.closed()
@@ -126,7 +126,7 @@ func TestSocketRefusals(t *testing.T) {
 		`{"type":"join","id":"1"}`:                                 "kit/invalid_request",
 	} {
 		ada.say("%s", text)
-		if f := ada.answer("1"); f.Type != "error" || f.Code != code {
+		if f := ada.reply("1"); f.Type != "error" || f.Code != code {
 			t.Errorf("%s: %+v", text, f)
 		}
 	}
@@ -159,20 +159,20 @@ func TestSocketResume(t *testing.T) {
 
 	ada := n.dial("ada", id)
 	ada.say(`{"type":"action","id":"a","data":{"add":3}}`)
-	if f := ada.answer("a"); f.Type != "ack" || f.Version != 2 {
+	if f := ada.reply("a"); f.Type != "ack" || f.Version != 2 {
 		t.Errorf("%+v", f)
 	}
 	ada.say(`{"type":"action","id":"a","data":{"add":3}}`)
-	if f := ada.answer("a"); f.Type != "ack" || f.Version != 2 {
+	if f := ada.reply("a"); f.Type != "ack" || f.Version != 2 {
 		t.Errorf("again: %+v", f)
 	}
 	ada.say(`{"type":"action","id":"a","data":{"add":4}}`)
-	if f := ada.answer("a"); f.Code != "kit/idempotency_conflict" {
+	if f := ada.reply("a"); f.Code != "kit/idempotency_conflict" {
 		t.Errorf("another under the same id: %+v", f)
 	}
 	bob := n.dial("bob", id)
 	bob.say(`{"type":"action","id":"a","data":{"add":4}}`)
-	if f := bob.answer("a"); f.Type != "ack" || f.Version != 3 {
+	if f := bob.reply("a"); f.Type != "ack" || f.Version != 3 {
 		t.Errorf("ids are a player's own: %+v", f)
 	}
 	ada.reach(3)
@@ -222,7 +222,7 @@ func TestSocketsActAtOnce(t *testing.T) {
 			wg.Go(func() {
 				for a := range actions {
 					c.say(`{"type":"action","id":"%d","data":{"add":1}}`, a)
-					f := c.answer(fmt.Sprint(a))
+					f := c.reply(fmt.Sprint(a))
 					if f.Type != "ack" {
 						t.Errorf("%s: %+v", c.name, f)
 						return
@@ -325,7 +325,7 @@ func TestSocketFramesKeepSecrets(t *testing.T) {
 	for i := range 6 {
 		for _, c := range []*wsClient{ada, bob} {
 			c.say(`{"type":"action","id":"%d","data":{"add":%d}}`, i, i%3)
-			c.answer(fmt.Sprint(i))
+			c.reply(fmt.Sprint(i))
 			c.say(`{"type":"resume","version":0}`)
 			c.until(func(f wsFrame) bool { return f.Type == "view" })
 		}

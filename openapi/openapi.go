@@ -38,7 +38,7 @@ type Description struct {
 type Row struct {
 	// Capability is the domain of the part that serves the route, its tag.
 	Capability string
-	// Route may have no handler: its body and answer are then any JSON, as for
+	// Route may have no handler: its body and response are then any JSON, as for
 	// the routes of the sign-in library.
 	Route capability.Route
 	// Limited reports whether the rate class of the route has a limit.
@@ -75,7 +75,7 @@ func (d Description) JSON() ([]byte, error) {
 		Paths:   paths,
 		Components: components{
 			Schemas: b.schemas.written(), Responses: b.responses,
-			Headers: answerHeaders(), SecuritySchemes: schemes(d.SessionCookie),
+			Headers: responseHeaders(), SecuritySchemes: schemes(d.SessionCookie),
 		},
 		Tags: b.tagList(),
 	}
@@ -86,8 +86,8 @@ func (d Description) JSON() ([]byte, error) {
 }
 
 const about = "Every refusal has the form of the schema Refusal; clients decide by error.code. " +
-	"Every answer carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +
-	"Answers may gain members; request bodies with members that are not listed are refused."
+	"Every response carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +
+	"Responses may gain members; request bodies with members that are not listed are refused."
 
 func encode(doc document) ([]byte, error) {
 	var buf bytes.Buffer

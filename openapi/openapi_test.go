@@ -52,7 +52,7 @@ func schemaOf(t *testing.T, way direction) map[string]any {
 
 type object = map[string]any
 
-func TestSchemaOfAnswer(t *testing.T) {
+func TestSchemaOfResponse(t *testing.T) {
 	self := object{"$ref": "#/components/schemas/OpenapiTree"}
 	want := object{
 		"type": "object",
@@ -68,7 +68,7 @@ func TestSchemaOfAnswer(t *testing.T) {
 		},
 		"required": []any{"id", "at", "ended", "children", "rules", "count"},
 	}
-	if diff := cmp.Diff(want, schemaOf(t, answered)); diff != "" {
+	if diff := cmp.Diff(want, schemaOf(t, returned)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -124,7 +124,7 @@ func TestTypesThatJSONCannotRepresentAreRefused(t *testing.T) {
 	d := Description{Rows: []Row{{Capability: "things", Route: capability.Route{Method: "GET", Path: "/things", Guard: capability.Public("a test"),
 		Handle: capability.JSON(200, func(*capability.Call, capability.None) (broken, error) { return broken{}, nil })}}}}
 	if _, err := d.JSON(); err == nil {
-		t.Error("a function in an answer was described")
+		t.Error("a function in a response was described")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestOperationIDsAreUnique(t *testing.T) {
 // library writes: a member that it forgot would be missing in one of them.
 func TestWrittenSchemasAreThoseOfTheLibrary(t *testing.T) {
 	s := newSchemas()
-	for _, way := range []direction{answered, request} {
+	for _, way := range []direction{returned, request} {
 		if _, err := s.of(reflect.TypeFor[tree](), way); err != nil {
 			t.Fatal(err)
 		}

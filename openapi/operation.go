@@ -143,14 +143,14 @@ func schemes(cookie string) map[string]any {
 	}
 }
 
-func answerHeaders() map[string]any {
+func responseHeaders() map[string]any {
 	type header struct {
 		Description string   `json:"description"`
 		Schema      *written `json:"schema"`
 	}
 	return map[string]any{
 		"Retry-After":          header{"When to try again, in seconds.", &written{Type: "integer"}},
-		"Idempotency-Replayed": header{"The answer was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
+		"Idempotency-Replayed": header{"The response was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
@@ -174,7 +174,7 @@ func parameters(r capability.Route, names []string) []parameter {
 	}
 	if r.Idempotent {
 		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
-			Description: "The answer to the first request with this key is repeated for 24 hours.",
+			Description: "The response to the first request with this key is repeated for 24 hours.",
 			Schema:      &written{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
@@ -209,7 +209,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 		types []reflect.Type
 		into  *[]*written
 		way   direction
-	}{{sends, &f.Sends, answered}, {takes, &f.Takes, request}} {
+	}{{sends, &f.Sends, returned}, {takes, &f.Takes, request}} {
 		for _, t := range side.types {
 			schema, err := b.schemas.of(t, side.way)
 			if err != nil {
@@ -256,28 +256,28 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		return nil
 	case out == nil:
 		op.Responses["default"] = response{
-			Description: "An answer, or a refusal: its code and message are members of the body and of its error.",
+			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
 			Content:     map[string]media{jsonType: {(*written)(anything())}}}
 		return nil
 	}
-	answer := response{Description: http.StatusText(r.Handle.Status())}
+	success := response{Description: http.StatusText(r.Handle.Status())}
 	if r.Idempotent {
-		answer.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
+		success.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
 	}
 	if out != noneType {
-		schema, err := b.schemas.of(out, answered)
+		schema, err := b.schemas.of(out, returned)
 		if err != nil {
 			return err
 		}
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		answer.Content = map[string]media{jsonType: {(*written)(schema)}}
+		success.Content = map[string]media{jsonType: {(*written)(schema)}}
 	}
-	op.Responses[strconv.Itoa(r.Handle.Status())] = answer
+	op.Responses[strconv.Itoa(r.Handle.Status())] = success
 	if r.Handle.MayRepeat() {
-		answer.Description = http.StatusText(http.StatusOK)
-		op.Responses[strconv.Itoa(http.StatusOK)] = answer
+		success.Description = http.StatusText(http.StatusOK)
+		op.Responses[strconv.Itoa(http.StatusOK)] = success
 	}
 	return nil
 }

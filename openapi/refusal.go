@@ -109,11 +109,11 @@ func (b *builder) refusal(status int, refusals []*capability.Error) string {
 	}
 	name := componentName(status, names)
 	if b.responses[name] == nil {
-		answer := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {(*written)(b.refusalSchema(codes))}}}
+		refused := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {(*written)(b.refusalSchema(codes))}}}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			answer.Headers = map[string]ref{"Retry-After": {"#/components/headers/Retry-After"}}
+			refused.Headers = map[string]ref{"Retry-After": {"#/components/headers/Retry-After"}}
 		}
-		b.responses[name] = answer
+		b.responses[name] = refused
 	}
 	return "#/components/responses/" + name
 }

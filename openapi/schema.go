@@ -20,7 +20,7 @@ import (
 type direction int
 
 const (
-	answered direction = iota
+	returned direction = iota
 	request
 )
 
@@ -126,7 +126,7 @@ func plain(t reflect.Type) (*jsonschema.Schema, error) {
 func writesItself(t reflect.Type, way direction) *jsonschema.Schema {
 	does := func(method reflect.Type) bool { return t.Implements(method) || reflect.PointerTo(t).Implements(method) }
 	switch {
-	case way == answered && does(marshaler), way == request && does(unmarshaler):
+	case way == returned && does(marshaler), way == request && does(unmarshaler):
 		return anything()
 	case does(textual):
 		return &jsonschema.Schema{Type: "string"}
@@ -194,7 +194,7 @@ func (s *schemas) object(t reflect.Type, way direction) (*jsonschema.Schema, err
 		}
 		schema.Properties[m.name] = value
 		schema.PropertyOrder = append(schema.PropertyOrder, m.name)
-		if !m.optional && (way == answered || mustBeGiven(m.t)) {
+		if !m.optional && (way == returned || mustBeGiven(m.t)) {
 			schema.Required = append(schema.Required, m.name)
 		}
 	}

@@ -48,7 +48,10 @@ func (o *objectWriter) text(name, value string) {
 	}
 }
 
-func (o *objectWriter) texts(name string, values []string) {
+func (o *objectWriter) texts(name string, values []string) { array(o, name, values, appendText) }
+
+// array writes a member with a value for each of values, unless there are none.
+func array[T any](o *objectWriter, name string, values []T, appendValue func([]byte, T) []byte) {
 	if len(values) == 0 {
 		return
 	}
@@ -58,7 +61,7 @@ func (o *objectWriter) texts(name string, values []string) {
 		if i > 0 {
 			o.buf = append(o.buf, ',')
 		}
-		o.buf = appendText(o.buf, v)
+		o.buf = appendValue(o.buf, v)
 	}
 	o.buf = append(o.buf, ']')
 }
@@ -85,18 +88,7 @@ func (o *objectWriter) schema(name string, value *jsonschema.Schema) {
 }
 
 func (o *objectWriter) schemas(name string, values []*jsonschema.Schema) {
-	if len(values) == 0 {
-		return
-	}
-	o.key(name)
-	o.buf = append(o.buf, '[')
-	for i, v := range values {
-		if i > 0 {
-			o.buf = append(o.buf, ',')
-		}
-		o.buf = appendSchema(o.buf, v)
-	}
-	o.buf = append(o.buf, ']')
+	array(o, name, values, appendSchema)
 }
 
 func (o *objectWriter) properties(s *jsonschema.Schema) {

@@ -124,7 +124,7 @@ func TestNewerJobOfAKeyStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok, err := k.RetryJob(t.Context(), first); ok || err != nil {
-		t.Errorf("retried beside a newer job of its key: %v %v", ok, err)
+		t.Errorf("retried next to a newer job of its key: %v %v", ok, err)
 	}
 }
 

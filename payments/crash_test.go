@@ -1,7 +1,6 @@
 package payments_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,31 +10,24 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/database/databasetest"
-	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/secrets"
 )
 
+const crashVariable = "PAYMENTS_TEST_CRASH"
+
 // TestMain lets the test binary be the node that is killed.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("PAYMENTS_CRASH_FILE"); path != "" {
-		crash(func() (*database.DB, error) { return database.OpenFile(path) })
-	}
-	if schema := os.Getenv("PAYMENTS_CRASH_SCHEMA"); schema != "" {
-		crash(func() (*database.DB, error) {
-			return postgres.Open(context.Background(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema), postgres.WithConnections(8))
-		})
+	if address := os.Getenv(crashVariable); address != "" {
+		crash(address)
 	}
 	os.Exit(m.Run())
 }
@@ -89,14 +81,14 @@ func crashDeliver(k http.Handler, m message) (payments.Outcome, error) {
 
 // crash delivers from 64 senders, each in an order of its own, until it is killed,
 // and prints each event that was acknowledged as new.
-func crash(open func() (*database.DB, error)) {
+func crash(address string) {
 	fail := func(err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
-	db, err := open()
+	db, err := processtest.Open(address)
 	fail(err)
 	k, err := crashNode(db)
 	fail(err)
@@ -120,46 +112,32 @@ func crash(open func() (*database.DB, error)) {
 // there, and in the end each charge has been credited once.
 func TestKilledNode(t *testing.T) {
 	t.Setenv("KIT_MASTER_KEYS", "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
-	t.Run("file", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "kit.db")
-		killed(t, "PAYMENTS_CRASH_FILE="+path, nil, func() *database.DB {
-			db, err := database.OpenFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db
-		})
-	})
-	t.Run("postgres", func(t *testing.T) {
-		other := databasetest.Postgres(t)
-		var schema string
-		if err := other.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
-			t.Fatal(err)
-		}
-		killed(t, "PAYMENTS_CRASH_SCHEMA="+schema, other, func() *database.DB {
-			db, err := postgres.Open(t.Context(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema), postgres.WithConnections(8))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return db
-		})
-	})
+	processtest.Each(t, killed)
 }
 
-// killed runs the story; other is the database of a node that lives on.
-func killed(t *testing.T, env string, other *database.DB, open func() *database.DB) {
-	token := crashPrepare(t, open)
+// killed runs the story, on PostgreSQL with a node that lives on.
+func killed(t *testing.T, address string) {
+	db, err := processtest.Open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	token := crashPrepare(t, db)
+	shared := db.Dialect() == database.PostgreSQL
+	if !shared {
+		_ = db.Close()
+	}
 	t.Setenv("PAYMENTS_CRASH_TOKEN", token)
 	var acknowledged []string
 	for range 2 {
-		var beside sync.WaitGroup
-		if other != nil {
-			k, err := crashNode(other)
+		var others sync.WaitGroup
+		if shared {
+			k, err := crashNode(db)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for n := range 4 {
-				beside.Go(func() { // half of what the node that is killed takes
+				others.Go(func() { // half of what the node that is killed takes
 					for _, i := range rand.New(rand.NewPCG(uint64(n), 1)).Perm(crashEvents / 2) {
 						if _, err := crashDeliver(k, crashMessage(token, i)); err != nil {
 							t.Error(err)
@@ -168,12 +146,15 @@ func killed(t *testing.T, env string, other *database.DB, open func() *database.
 				})
 			}
 		}
-		acknowledged = append(acknowledged, killAfter(t, env, 25)...)
-		beside.Wait()
+		acknowledged = append(acknowledged, processtest.Kill(t, processtest.Again(crashVariable, address), 25)...)
+		others.Wait()
 	}
-	db := open()
-	defer func() { _ = db.Close() }()
-	k, err := crashNode(db)
+	after, err := processtest.Open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = after.Close() }()
+	k, err := crashNode(after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +163,8 @@ func killed(t *testing.T, env string, other *database.DB, open func() *database.
 }
 
 // crashPrepare lets a first node make the tables, the credentials and the token
-// of who buys.
-func crashPrepare(t *testing.T, open func() *database.DB) (token string) {
-	db := open()
-	defer func() { _ = db.Close() }()
+// of the buyer.
+func crashPrepare(t *testing.T, db *database.DB) (token string) {
 	k, err := crashNode(db)
 	if err != nil {
 		t.Fatal(err)
@@ -228,35 +207,4 @@ func crashCheck(t *testing.T, k *kit.Kit, token string, acknowledged []string) {
 		t.Errorf("%d purchases, %v, want %d", len(page.Items), err, crashPurchases)
 	}
 	t.Logf("%d of %d acknowledged before the last kill", len(known), crashEvents)
-}
-
-// killAfter kills a node with SIGKILL once it has acknowledged n events and
-// returns all that it did.
-func killAfter(t *testing.T, env string, n int) (acknowledged []string) {
-	t.Helper()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), env)
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := sync.OnceFunc(func() { _ = child.Process.Kill() })
-	late := time.AfterFunc(time.Minute, kill)
-	defer late.Stop()
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		acknowledged = append(acknowledged, lines.Text())
-		if len(acknowledged) == n {
-			kill()
-		}
-	}
-	_ = child.Wait() // killed
-	if len(acknowledged) < n {
-		t.Fatalf("the node ended after %d events", len(acknowledged))
-	}
-	return acknowledged
 }

@@ -42,19 +42,19 @@ func (m *mall) send(rail payments.RailID, d script.Delivery) (status int, code s
 	m.t.Helper()
 	w := httptest.NewRecorder()
 	m.ServeHTTP(w, d.Request("/payments/webhooks/"+string(rail)))
-	var answer struct {
+	var response struct {
 		Code  string `json:"code"`
 		Error struct {
 			Code string `json:"code"`
 		} `json:"error"`
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+	if err := json.Unmarshal(w.Body.Bytes(), &response); err != nil {
 		m.t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if answer.Error.Code != "" {
-		answer.Code = answer.Error.Code
+	if response.Error.Code != "" {
+		response.Code = response.Error.Code
 	}
-	return w.Code, answer.Code
+	return w.Code, response.Code
 }
 
 func (m *mall) wantNoRows() {

@@ -20,7 +20,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Payments. Over HTTP users submit, restore, buy and
+// In process, any holder of the *Payments. Over HTTP users submit, restore, buy and
 // read for their own subject; rails deliver webhooks that they prove; the control
 // plane reads all, and grants and revokes.
 package payments

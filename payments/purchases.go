@@ -111,7 +111,7 @@ type Submitted struct {
 }
 
 // Repeated reports whether the subject had the purchase before: then the status
-// of the answer is 200 instead of 201.
+// of the response is 200 instead of 201.
 func (s Submitted) Repeated() bool { return !s.Created }
 
 // Submit verifies what a client says it bought and gives it to the user's

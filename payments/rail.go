@@ -241,7 +241,7 @@ type DiscountRequest struct {
 }
 
 // Transient says that a rail could not be asked: try again, after a while where
-// the rail said how long. The webhook or request is answered with
+// the rail said how long. The webhook or request is refused with
 // payments/rail_unavailable.
 func Transient(cause error, retryAfter time.Duration) error {
 	return &TransientError{Cause: cause, RetryAfter: retryAfter}

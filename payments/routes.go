@@ -300,7 +300,7 @@ func (p *Payments) postRevoke(c *capability.Call, b revokeBody) (Entitlements, e
 	return p.Revoke(c.Context(), RevokeRequest{Subject{b.SubjectType, b.SubjectID}, b.Entitlement, b.GrantID, b.PurchaseID, b.Reason})
 }
 
-// writeRefusal answers a request of the application's own routes as the kit
+// writeRefusal refuses a request of the application's own routes as the kit
 // would.
 func writeRefusal(w http.ResponseWriter, err error) {
 	refusal := capability.AsError(err)

@@ -255,7 +255,7 @@ func TestCheckoutAtEveryRail(t *testing.T) {
 	})
 }
 
-// TestSubmitAtEveryStore: without an account token whoever proves it has it.
+// TestSubmitAtEveryStore: without an account token the first user to prove it owns it.
 func TestSubmitAtEveryStore(t *testing.T) {
 	for _, rail := range []payments.RailID{ios, android} {
 		m := openMall(t)

@@ -25,7 +25,7 @@ const (
 	OutcomeFailed    Outcome = "failed"
 )
 
-// Received is the answer to a webhook.
+// Received is the response to a webhook.
 type Received struct {
 	Received bool    `json:"received"`
 	Outcome  Outcome `json:"outcome"`
@@ -74,7 +74,7 @@ func (p *Payments) verifier(rail *rail) capability.Verifier {
 	}
 }
 
-// receive answers a webhook once what it says is durable.
+// receive returns once what a webhook says is durable.
 func (p *Payments) receive(rail *rail) func(*capability.Call) error {
 	return func(c *capability.Call) error {
 		d, ok := c.Request().Context().Value(deliveryKey{}).(Delivery)

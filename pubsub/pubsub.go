@@ -106,7 +106,7 @@ func (b *Bus) Subscribe(topic string, fn func(payload []byte)) (cancel func()) {
 }
 
 // Close ends all subscriptions and sends the other nodes what they have not got yet, giving up when the database does
-// not answer within five seconds. Close the bus before its database.
+// not respond within five seconds. Close the bus before its database.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	b.closed = true

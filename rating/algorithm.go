@@ -215,11 +215,11 @@ func (b bound[P, S]) update(sides []Side[string]) ([][]rated, error) {
 	after := b.Update(b.params, states)
 	results := make([][]rated, len(sides))
 	if len(after) != len(sides) {
-		return nil, fmt.Errorf("%s answered %d sides for %d", b.ID, len(after), len(sides))
+		return nil, fmt.Errorf("%s returned %d sides for %d", b.ID, len(after), len(sides))
 	}
 	for i, side := range sides {
 		if len(after[i]) != len(side.Players) {
-			return nil, fmt.Errorf("%s answered %d players for %d", b.ID, len(after[i]), len(side.Players))
+			return nil, fmt.Errorf("%s returned %d players for %d", b.ID, len(after[i]), len(side.Players))
 		}
 		results[i] = make([]rated, len(side.Players))
 		for j, s := range after[i] {

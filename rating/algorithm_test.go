@@ -7,7 +7,7 @@ import (
 )
 
 // What is remembered of valid states is bounded by its bytes, and a text that is
-// longer than the bound is not kept beside others.
+// longer than the bound is not kept with others.
 func TestTexts(t *testing.T) {
 	var known texts
 	for i := range 100 {

@@ -150,7 +150,7 @@ func oneKey(t *testing.T, dbs ...*database.DB) {
 				first.Add(1)
 			}
 			if len(got.Players) != 2 || *got.Players[0].After.Skill != 1516 {
-				t.Errorf("answered %+v", got)
+				t.Errorf("got %+v", got)
 			}
 		})
 	}

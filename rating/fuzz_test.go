@@ -9,8 +9,8 @@ import (
 
 var algorithms = []string{"elo", "glicko", "trueskill", "openskill"}
 
-// FuzzState: whatever stands in a state column is rated or refused, and it is
-// one or the other whoever it is against.
+// FuzzState: any content of a state column is rated or refused, the same against
+// every opponent.
 func FuzzState(f *testing.F) {
 	for _, state := range []string{
 		`{"rating":1500}`, `{"rating":1500,"deviation":350,"volatility":0.06}`, `{"mu":25,"sigma":8.333333333333334}`,

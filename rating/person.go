@@ -31,7 +31,7 @@ func (r *Rating) export(ctx context.Context, person capability.Person, emit capa
 func (r *Rating) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{{
 		What: "outcomes recorded under a key in the last 7 days",
-		Why:  "a repeated request gets the same answer; they hold the user id and numbers, and expire",
+		Why:  "a repeated request gets the same response; they hold the user id and numbers, and expire",
 	}}}
 	pools, err := r.store.pools(ctx)
 	if err != nil {

@@ -203,15 +203,15 @@ func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key st
 	if err != nil {
 		return Result{}, err
 	}
-	answer, err := json.Marshal(result)
+	encoded, err := json.Marshal(result)
 	if err != nil {
 		return Result{}, err
 	}
-	return result, r.store.keep(ctx, g.Key, key, string(answer))
+	return result, r.store.keep(ctx, g.Key, key, string(encoded))
 }
 
 func (r *Rating) replay(ctx context.Context, g *game, key, hash string) (result Result, err error) {
-	first, answer, err := r.store.recall(ctx, g.Key, key)
+	first, encoded, err := r.store.recall(ctx, g.Key, key)
 	if err != nil {
 		return result, err
 	}
@@ -219,7 +219,7 @@ func (r *Rating) replay(ctx context.Context, g *game, key, hash string) (result 
 		return result, capability.ErrIdempotencyConflict.Saying("This key was used for another outcome.")
 	}
 	result.Replayed = true
-	return result, json.Unmarshal([]byte(answer), &result)
+	return result, json.Unmarshal([]byte(encoded), &result)
 }
 
 // check refuses a pool of another algorithm. Rows of its own that are committed

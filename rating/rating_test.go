@@ -219,7 +219,7 @@ func TestXPStopsGrowing(t *testing.T) {
 func TestFriends(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var asked []string
-		broken := errors.New("no answer")
+		broken := errors.New("no response")
 		var err error
 		r := open(t, db, config, rating.Peers{Friends: func(_ context.Context, ids []string) ([]string, error) {
 			asked = ids
@@ -246,7 +246,7 @@ func TestFriends(t *testing.T) {
 		}
 		err = broken
 		if _, err := r.Record(t.Context(), "race", four); !errors.Is(err, broken) {
-			t.Errorf("without an answer: %v", err)
+			t.Errorf("without a response: %v", err)
 		}
 	})
 }
@@ -627,9 +627,9 @@ func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
 	})
 }
 
-// TestRatingBesideSkill: what people know of an algorithm is shown beside the
+// TestRatingNextToSkill: the customary rating of an algorithm is shown next to the
 // skill, and hidden with it.
-func TestRatingBesideSkill(t *testing.T) {
+func TestRatingNextToSkill(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{
 		{Key: "elo", Algorithm: "elo", XP: xp}, {Key: "glicko", Algorithm: "glicko", XP: xp},
 		{Key: "trueskill", Algorithm: "trueskill", XP: xp}, {Key: "hidden", Algorithm: "glicko", XP: xp, HideSkill: true},

@@ -51,7 +51,7 @@ func TestHTTP(t *testing.T) {
 		want := func(path, json string) {
 			t.Helper()
 			if got := strings.TrimSpace(string(ada.Get(path).Want(200, "").Body)); got != json {
-				t.Errorf("%s answers %s", path, got)
+				t.Errorf("%s returned %s", path, got)
 			}
 		}
 		want("/rating/games/chess/me", `{"userId":"ada","pool":"chess","skill":1500,"rating":1500,"xp":0,"gamesPlayed":0}`)
@@ -110,7 +110,7 @@ func TestHostileBodies(t *testing.T) {
 	})
 }
 
-// TestIdempotencyKey: the answer is repeated, the game counts once.
+// TestIdempotencyKey: the response is repeated, the game counts once.
 func TestIdempotencyKey(t *testing.T) {
 	serve(t, config, func(t *testing.T, k *kittest.Kit, r *rating.Rating) {
 		server := k.User("server", "rating:record").With("Idempotency-Key", "game 1")
@@ -172,7 +172,7 @@ func TestAudited(t *testing.T) {
 }
 
 // TestLargestOutcome: as many players as can be with the longest ids fit the body, the audit
-// event and the answer.
+// event and the response.
 func TestLargestOutcome(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{{Key: "chess", Algorithm: "trueskill", Players: rating.MaxPlayers, XP: xp}}}
 	serve(t, cfg, func(t *testing.T, k *kittest.Kit, _ *rating.Rating) {

@@ -171,14 +171,14 @@ func (s store) unclaim(ctx context.Context, game, key string) error {
 	return err
 }
 
-func (s store) keep(ctx context.Context, game, key, answer string) error {
-	_, err := s.db.Exec(ctx, `UPDATE rating_key SET answer = $3 WHERE game = $1 AND key = $2`, game, key, answer)
+func (s store) keep(ctx context.Context, game, key, result string) error {
+	_, err := s.db.Exec(ctx, `UPDATE rating_key SET answer = $3 WHERE game = $1 AND key = $2`, game, key, result)
 	return err
 }
 
-func (s store) recall(ctx context.Context, game, key string) (hash, answer string, err error) {
-	err = s.db.QueryRow(ctx, `SELECT hash, answer FROM rating_key WHERE game = $1 AND key = $2`, game, key).Scan(&hash, &answer)
-	return hash, answer, err
+func (s store) recall(ctx context.Context, game, key string) (hash, result string, err error) {
+	err = s.db.QueryRow(ctx, `SELECT hash, answer FROM rating_key WHERE game = $1 AND key = $2`, game, key).Scan(&hash, &result)
+	return hash, result, err
 }
 
 // top lists the players of a pool, the most skilled first; later only those after

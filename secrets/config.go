@@ -46,9 +46,14 @@ func (c Config) validate(host capability.Host, faults *capability.Faults) {
 }
 
 func (c Config) keys() []capability.ConfigKey {
+	names := []string{}
+	for _, s := range c.Secrets {
+		names = append(names, s.Name)
+	}
 	return []capability.ConfigKey{
 		{Key: "basePath", Value: c.BasePath, Summary: "Mount prefix."},
 		{Key: "database", Value: c.Database, Summary: "The database binding of the history of rotations."},
+		{Key: "secrets", Value: names, Summary: "The secrets that the application declares."},
 		{Key: "provider", Value: c.Provider.Name(), Summary: "Where secrets are kept."},
 	}
 }

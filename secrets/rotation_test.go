@@ -189,7 +189,7 @@ func (s *target) end(step string) error {
 		if s.panics {
 			panic(canary)
 		}
-		return errors.New("failed beside " + canary)
+		return errors.New("failed with " + canary)
 	}
 	return nil
 }

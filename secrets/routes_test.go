@@ -38,8 +38,8 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// A canary is given in every way a client can; it never comes back: not in an
-// answer, a log line, an event or a row.
+// A canary is given in every way a client can; it never comes back: not in a
+// response, a log line, an event or a row.
 func TestCanaryOverHTTP(t *testing.T) {
 	log := new(safeBuffer)
 	var s *secrets.Secrets
@@ -53,8 +53,8 @@ func TestCanaryOverHTTP(t *testing.T) {
 			return s.Capability(), nil
 		}))
 	status, rotate := k.Machine("secrets:status:read"), k.Machine("secrets:rotate")
-	var answers []*kittest.Response
-	seen := func(r *kittest.Response) *kittest.Response { answers = append(answers, r); return r }
+	var responses []*kittest.Response
+	seen := func(r *kittest.Response) *kittest.Response { responses = append(responses, r); return r }
 
 	path := "/secrets/admin/status/payments-provider-credentials/rotate"
 	var done secrets.Rotation
@@ -110,7 +110,7 @@ func TestCanaryOverHTTP(t *testing.T) {
 	}
 
 	var everything strings.Builder
-	for _, r := range answers {
+	for _, r := range responses {
 		everything.Write(r.Body)
 	}
 	everything.WriteString(log.String())

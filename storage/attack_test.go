@@ -98,7 +98,7 @@ func TestForeignObjects(t *testing.T) {
 			{"POST", "/complete", upload{}}, {"POST", "/abort", nil}, {"GET", "/parts", nil}, {"POST", "/copy", upload{"path": "mine"}},
 			{"POST", "/shares", nil}, {"DELETE", "/shares/:token", nil}, {"PATCH", "", upload{"visibility": "public"}}, {"DELETE", "", nil},
 		}
-		neutral := func(a answer) string {
+		neutral := func(a response) string {
 			var body struct{ Error map[string]any }
 			a.json(&body)
 			delete(body.Error, "requestId")
@@ -110,7 +110,7 @@ func TestForeignObjects(t *testing.T) {
 			return fmt.Sprint(a.status, " ", len(a.body), " ", string(text), h)
 		}
 		for _, c := range calls {
-			at := func(id string) answer {
+			at := func(id string) response {
 				return r.do("bob", c.method, "/storage/"+id+strings.Replace(c.path, ":token", tokens[id], 1), c.body)
 			}
 			absent := at("absent").want(404, "storage/not_found")

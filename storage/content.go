@@ -26,7 +26,7 @@ var inline = []string{
 	"text/plain",
 }
 
-// active lists the types, beside those that end in +xml, that a browser runs or
+// active lists the types, in addition to those that end in +xml, that a browser runs or
 // takes parts of a page from.
 var active = []string{
 	"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/xsl", "text/css", "text/cache-manifest",
@@ -37,7 +37,7 @@ var active = []string{
 	"message/rfc822", "multipart/related", "multipart/x-mixed-replace", "application/x-mimearchive",
 }
 
-// shown returns the type to answer with and whether a browser may show it.
+// shown returns the type to respond with and whether a browser may show it.
 func shown(contentType string) (kind string, show bool) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,9 +76,7 @@ func TestKill(t *testing.T) {
 			}
 			total := 0
 			for range rounds {
-				child := exec.Command(os.Args[0])
-				child.Env = append(os.Environ(), childVariable+"="+string(text))
-				acknowledged := processtest.Kill(t, child, rand.IntN(60)+1)
+				acknowledged := processtest.Kill(t, processtest.Again(childVariable, string(text)), rand.IntN(60)+1)
 				total += len(acknowledged)
 				inspect(t, at, acknowledged)
 			}

@@ -35,7 +35,7 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Excess says, beside [ErrQuotaExceeded], how much was asked for and is left, in bytes.
+// Excess is the detail of [ErrQuotaExceeded]: the bytes requested and left.
 type Excess struct {
 	Requested int64 `json:"requested"`
 	Available int64 `json:"available"`

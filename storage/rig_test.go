@@ -65,8 +65,8 @@ func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) 
 	return r
 }
 
-// answer is what came back.
-type answer struct {
+// response is what came back.
+type response struct {
 	t      testing.TB
 	status int
 	header http.Header
@@ -74,7 +74,7 @@ type answer struct {
 	call   string
 }
 
-func (a answer) code() string {
+func (a response) code() string {
 	var body struct{ Error struct{ Code string } }
 	if a.status < 400 || json.Unmarshal(a.body, &body) != nil {
 		return ""
@@ -83,7 +83,7 @@ func (a answer) code() string {
 }
 
 // want fails the test unless status and code are these.
-func (a answer) want(status int, code string) answer {
+func (a response) want(status int, code string) response {
 	a.t.Helper()
 	if a.status != status || a.code() != code {
 		a.t.Fatalf("%s: %d %.400s, want %d %s", a.call, a.status, a.body, status, code)
@@ -91,7 +91,7 @@ func (a answer) want(status int, code string) answer {
 	return a
 }
 
-func (a answer) json(into any) {
+func (a response) json(into any) {
 	a.t.Helper()
 	if err := json.Unmarshal(a.body, into); err != nil {
 		a.t.Fatalf("%s: %s: %v", a.call, a.body, err)
@@ -99,7 +99,7 @@ func (a answer) json(into any) {
 }
 
 // do calls a path as a user, "" being nobody, or a whole address as it is.
-func (r *rig) do(user, method, path string, body any, header ...string) answer {
+func (r *rig) do(user, method, path string, body any, header ...string) response {
 	r.t.Helper()
 	var reader io.Reader
 	switch b := body.(type) {
@@ -132,16 +132,16 @@ func (r *rig) do(user, method, path string, body any, header ...string) answer {
 	for i := 0; i < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultTransport.RoundTrip(q)
+	got, err := http.DefaultTransport.RoundTrip(q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
+	defer got.Body.Close()
+	raw, err := io.ReadAll(got.Body)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answer{r.t, response.StatusCode, response.Header, raw, method + " " + path}
+	return response{r.t, got.StatusCode, got.Header, raw, method + " " + path}
 }
 
 func (r *rig) token(user string) string {
@@ -173,7 +173,7 @@ type partURL struct {
 	Headers    map[string]string
 }
 
-// started is the answer of an upload's start.
+// started is the response of an upload's start.
 type started struct {
 	Object object
 	Upload struct {
@@ -194,7 +194,7 @@ func (r *rig) start(user string, u upload) (s started) {
 }
 
 // send PUTs bytes to a signed address.
-func (r *rig) send(url string, headers map[string]string, body []byte) answer {
+func (r *rig) send(url string, headers map[string]string, body []byte) response {
 	r.t.Helper()
 	var list []string
 	for name, value := range headers {

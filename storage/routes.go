@@ -160,17 +160,17 @@ type shareBody struct {
 	ExpiresInSeconds int64 `json:"expiresInSeconds,omitempty"`
 }
 
-// shareAnswer shows the token this once.
-type shareAnswer struct {
+// shareResponse shows the token this once.
+type shareResponse struct {
 	Share Share `json:"share"`
 }
 
-func (s *Storage) postShare(c *capability.Call, body shareBody) (shareAnswer, error) {
+func (s *Storage) postShare(c *capability.Call, body shareBody) (shareResponse, error) {
 	if body.ExpiresInSeconds < 0 || body.ExpiresInSeconds > int64(MaxShareTTL/time.Second) {
-		return shareAnswer{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
+		return shareResponse{}, capability.ErrInvalidRequest.Saying("expiresInSeconds is %d to %d.", MinShareTTL/time.Second, MaxShareTTL/time.Second)
 	}
 	share, err := s.Share(c.Context(), caller(c), time.Duration(body.ExpiresInSeconds)*time.Second)
-	return shareAnswer{share}, err
+	return shareResponse{share}, err
 }
 
 func (s *Storage) deleteShareOf(c *capability.Call, _ capability.None) (capability.None, error) {
@@ -236,7 +236,7 @@ func (s *Storage) getShared(c *capability.Call) error {
 // policy lets a browser show an image, film, sound or text, and run nothing.
 const policy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 
-// protect sets what every answer with bytes of users carries.
+// protect sets what every response with bytes of users carries.
 func protect(h http.Header, public bool) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", policy)
@@ -250,7 +250,7 @@ func protect(h http.Header, public bool) {
 	h.Set("Cache-Control", "private, no-store")
 }
 
-// serve answers with the bytes of an object.
+// serve responds with the bytes of an object.
 func (s *Storage) serve(c *capability.Call, o Object, public bool) error {
 	download, err := flag(c, "download")
 	if err != nil {
@@ -284,7 +284,7 @@ func (s *Storage) serve(c *capability.Call, o Object, public bool) error {
 	return nil
 }
 
-// serveSigned answers a signed address of a bucket that the kit serves.
+// serveSigned serves a signed address of a bucket that the kit serves.
 func (s *Storage) serveSigned(c *capability.Call) error {
 	w, r := c.Writer(), c.Request()
 	h := w.Header()

@@ -26,7 +26,7 @@
 //
 // # Who may call
 //
-// In process, whoever has the *Storage: an operation on [ByID] is the
+// In process, any holder of the *Storage: an operation on [ByID] is the
 // application's own, on Ref.As it is a user's. Over HTTP users use their own
 // objects; everybody reads public ones; the token of a share and the signature
 // of an address are credentials by themselves.

@@ -202,10 +202,10 @@ func TestSharesInBothForms(t *testing.T) {
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		o := r.put("ada", "a.txt", []byte("shared"), "contentType", "text/plain")
 		other := r.put("ada", "b.txt", []byte("b"))
-		type answered struct {
+		type minted struct {
 			Share struct{ ID, Token, URL, ObjectID, ExpiresAt string }
 		}
-		mint := func(body any) (a answered) {
+		mint := func(body any) (a minted) {
 			r.do("ada", "POST", "/storage/"+o.ID+"/shares", body).want(201, "").json(&a)
 			return a
 		}

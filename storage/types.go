@@ -60,7 +60,7 @@ const (
 	stateAborted State = "aborted" // kept until it would have expired, so that abort can be repeated
 )
 
-// Ref names an object and who asks for it.
+// Ref names an object and the caller.
 type Ref struct {
 	id         string
 	user       string

@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// pageOfParts is how many parts one answer speaks of.
+// pageOfParts is how many parts one response speaks of.
 const pageOfParts = 1000
 
 // Start reserves the space of an upload by its owner and returns where the bytes
@@ -384,7 +384,7 @@ func (s *Storage) arrived(ctx context.Context, o Object) error {
 	return nil
 }
 
-// assemble makes the parts one object. After a crash or a lost answer it finds
+// assemble makes the parts one object. After a crash or a lost response it finds
 // that this was done.
 func (s *Storage) assemble(ctx context.Context, o Object, tags []PartTag) error {
 	if o.uploadID == "" {

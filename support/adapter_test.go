@@ -148,11 +148,11 @@ func TestAFloodCostsWhatTheGuardSays(t *testing.T) {
 	})
 }
 
-// TestThreadingShapes answers a thread as mail programs and lists do.
+// TestThreadingShapes replies to a thread the way mail programs and lists do.
 func TestThreadingShapes(t *testing.T) {
 	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 1000}})
 	first := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Help", "Help me.", "Message-ID: <CAF+first=x@mail.gmail.com>"))
-	reply, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: first.ThreadID, Message: "How?"})
+	reply, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: first.ThreadID, Message: "How?"})
 	if err != nil {
 		t.Fatal(err)
 	}

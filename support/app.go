@@ -66,7 +66,7 @@ func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, 
 			ID: id.New(now), ThreadID: threadID, Direction: DirectionInbound, Channel: ChannelApp, Text: f.Message,
 			StrippedText: f.Message, Warnings: []string{}, Metadata: f.Metadata, CreatedAt: capability.Millis(now.UnixMilli()),
 		}, refs: []string{}}
-		own := s.newMailID(Thread{}) // so that an answer to a mailed reply finds its thread
+		own := s.newMailID(Thread{}) // so that a response to a mailed reply finds its thread
 		m.MessageID = &own
 		for _, file := range files {
 			file.ID = id.New(now)

@@ -53,7 +53,7 @@ func send(b *testing.B, at string) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "mails/s")
 }
 
-// BenchmarkInbound stores mails that come in over SMTP, beside a server that
+// BenchmarkInbound stores mails that come in over SMTP, next to a server that
 // throws them away.
 func BenchmarkInbound(b *testing.B) {
 	b.Run("sink", func(b *testing.B) {

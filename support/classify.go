@@ -141,8 +141,8 @@ func judged(messages []Message) string {
 	return clip(text, maxJudged)
 }
 
-// judge asks the model and falls back on rules. What a model says is bounded by
-// what the rules see, whoever talked it into it.
+// judge asks the model and falls back on rules. The verdict of a model is
+// bounded by what the rules find, whatever the mail told it.
 func (s *Support) judge(ctx context.Context, subject, text string, seen evidence) (Verdict, Classifier, error) {
 	offline := seen.verdict(subject, text)
 	if s.model == nil {

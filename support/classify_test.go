@@ -16,8 +16,8 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// scripted composes a desk with a model that says what answer returns.
-func scripted(t *testing.T, cfg support.Config, answer func(w http.ResponseWriter, prompt string)) *kittest.Kit {
+// scripted composes a desk with a model that runs respond.
+func scripted(t *testing.T, cfg support.Config, respond func(w http.ResponseWriter, prompt string)) *kittest.Kit {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -25,7 +25,7 @@ func scripted(t *testing.T, cfg support.Config, answer func(w http.ResponseWrite
 			w.WriteHeader(400)
 			return
 		}
-		answer(w, string(body))
+		respond(w, string(body))
 	}))
 	t.Cleanup(server.Close)
 	cfg.AI.Enabled, cfg.AI.Model = true, "scripted"
@@ -65,7 +65,7 @@ func TestTheModelClassifies(t *testing.T) {
 
 // TestTheModelFails holds every way to fail to the rules as a fallback.
 func TestTheModelFails(t *testing.T) {
-	for name, answer := range map[string]func(w http.ResponseWriter, prompt string){
+	for name, respond := range map[string]func(w http.ResponseWriter, prompt string){
 		"status":    func(w http.ResponseWriter, _ string) { w.WriteHeader(500) },
 		"redirect":  func(w http.ResponseWriter, _ string) { w.Header().Set("Location", "/elsewhere"); w.WriteHeader(307) },
 		"nothing":   func(http.ResponseWriter, string) {},
@@ -87,7 +87,7 @@ func TestTheModelFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := scripted(t, support.Config{AI: support.AI{Timeout: 100 * time.Millisecond}}, answer)
+			k := scripted(t, support.Config{AI: support.AI{Timeout: 100 * time.Millisecond}}, respond)
 			got := receive(t, k, "a@b.example", mail("a@b.example", "Refund", "Please refund the invoice."))
 			k.RunJobs()
 			if detail := thread(t, k, got.ThreadID); detail.By != support.ClassifierFallback || detail.Category != "billing" {

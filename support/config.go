@@ -204,6 +204,8 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "guard.maxPerHour", Value: c.Guard.MaxPerHour, Summary: "The most messages in an hour."},
 		{Key: "guard.archiveSpam", Value: !c.Guard.KeepSpam, Summary: "Whether messages judged spam are archived."},
 		{Key: "inbound", Value: c.Inbound.names(), Summary: "The senders that hand mail over by signed requests."},
+		{Key: "authentication", Value: map[string]any{"serverId": c.Authentication.ServerID, "dkim": c.Authentication.DKIM}, Summary: "What proves the sender of a mail."},
+		{Key: "replyTemplate", Value: c.ReplyTemplate != nil, Summary: "Whether replies have a form of the application's own."},
 		{Key: "listen", Value: c.Listen.Address, Summary: "Where mail is taken over SMTP or LMTP; empty: nowhere."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the threads."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},

@@ -51,7 +51,7 @@ func TestCorpus(t *testing.T) {
 		"alternative":                {multipart("alternative", "Content-Type: text/plain\n\nplain", "Content-Type: text/html\n\n<p>html</p>"), "s", "plain", "", ""},
 		"html only":                  {"Subject: s\nContent-Type: text/html\n\n<style>p{}</style><p>Hello &amp; <b>you</b></p><script>x()</script>", "s", "Hello & you", "", ""},
 		"hidden text":                {"Subject: s\nContent-Type: text/html\n\n<p>Hello</p><div style=\"display: none\"><div>Ignore all</div></div>bye", "s", "Hello\nbye", "", "html_hidden_text"},
-		"a link that lies":           {"Subject: s\nContent-Type: text/html\n\n<a href=\"https://evil.example/\">https://bank.example/</a>", "s", "https://bank.example/ (https://evil.example/)", "", "link_shows_other_address"},
+		"a link that misleads":       {"Subject: s\nContent-Type: text/html\n\n<a href=\"https://evil.example/\">https://bank.example/</a>", "s", "https://bank.example/ (https://evil.example/)", "", "link_shows_other_address"},
 		"attachment":                 {multipart("mixed", "Content-Type: text/plain\n\ntext", "Content-Type: image/png; name=\"p.png\"\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n"), "s", "text", "p.png image/png 5", ""},
 		"attachment, RFC 2231":       {multipart("mixed", "\ntext", "Content-Type: application/pdf\nContent-Disposition: attachment; filename*=UTF-8''Gr%C3%BC%C3%9Fe.pdf\n\nx"), "s", "text", "Grüße.pdf application/pdf 1", ""},
 		"attachment of a path":       {multipart("mixed", "\ntext", "Content-Type: x/y\nContent-Disposition: attachment; filename=\"..\\\\..\\\\etc/passwd\"\n\nx"), "s", "text", "passwd x/y 1", ""},

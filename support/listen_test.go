@@ -108,7 +108,7 @@ func TestMailOverLMTP(t *testing.T) {
 	say("RCPT TO:<help+2@acme.example>", "250")
 	say("DATA", "354")
 	say(mail("grace@customer.example", "To: others@example.org", "Hello")+".", "250")
-	say("", "250") // one answer a recipient
+	say("", "250") // one reply a recipient
 	say("QUIT", "221")
 	if n := count(t, k); n != 1 {
 		t.Errorf("%d threads, want 1", n)

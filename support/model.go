@@ -20,12 +20,12 @@ import (
 const secretName = "support-ai-credentials"
 
 const (
-	modelBlock   = "provider"
-	maxAnswerRaw = 64 << 10
-	modelTries   = 2
+	modelBlock  = "provider"
+	maxResponse = 64 << 10
+	modelTries  = 2
 )
 
-var errVerdict = errors.New("support: the model's answer is not of the schema")
+var errVerdict = errors.New("support: the model's response is not of the schema")
 
 // model asks a server that speaks the chat-completions form.
 type model struct {
@@ -125,17 +125,17 @@ func (m *model) once(ctx context.Context, address, key, subject, text string) (v
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-	answer, err := m.cfg.Client.Do(r)
+	response, err := m.cfg.Client.Do(r)
 	if err != nil {
 		return v, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerRaw+1))
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
 		return v, err
 	}
-	if answer.StatusCode != http.StatusOK || len(raw) > maxAnswerRaw {
-		return v, fmt.Errorf("support: the model answered with status %d and %d bytes", answer.StatusCode, len(raw))
+	if response.StatusCode != http.StatusOK || len(raw) > maxResponse {
+		return v, fmt.Errorf("support: the model returned status %d and %d bytes", response.StatusCode, len(raw))
 	}
 	return m.read(raw)
 }
@@ -153,17 +153,17 @@ func (m *model) prompt(subject, text string) []chatMessage {
 	}
 }
 
-// read takes the verdict out of an answer; whatever server it comes from, it is
-// held to the schema here.
+// read takes the verdict out of a response and holds it to the schema, whichever
+// server it comes from.
 func (m *model) read(raw []byte) (v Verdict, err error) {
-	var answer struct {
+	var response struct {
 		Choices []struct {
 			Message struct {
 				Content string `json:"content"`
 			} `json:"message"`
 		} `json:"choices"`
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil || len(answer.Choices) == 0 {
+	if err := json.Unmarshal(raw, &response); err != nil || len(response.Choices) == 0 {
 		return v, errVerdict
 	}
 	var said struct {
@@ -174,7 +174,7 @@ func (m *model) read(raw []byte) (v Verdict, err error) {
 		Confidence *float64   `json:"confidence"`
 		Summary    *string    `json:"summary"`
 	}
-	if err := strictjson.Decode([]byte(answer.Choices[0].Message.Content), &said); err != nil {
+	if err := strictjson.Decode([]byte(response.Choices[0].Message.Content), &said); err != nil {
 		return v, errVerdict
 	}
 	if said.Category == nil || said.Priority == nil || said.Sentiment == nil || said.Spam == nil || said.Confidence == nil || said.Summary == nil {

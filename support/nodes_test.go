@@ -72,7 +72,7 @@ func TestTwoNodes(t *testing.T) {
 	}
 	for i := range 8 {
 		wg.Go(func() {
-			_, err := nodes[i%2].Support().Reply(context.Background(), support.Answer{ThreadID: threads[0][0], Message: "Done.", IdempotencyKey: "one"})
+			_, err := nodes[i%2].Support().Reply(context.Background(), support.Reply{ThreadID: threads[0][0], Message: "Done.", IdempotencyKey: "one"})
 			if err != nil {
 				t.Error(err)
 			}

@@ -17,8 +17,8 @@ import (
 
 // The bounds of a reply in bytes, and of what it refers to.
 const (
-	maxAnswer     = 20_000
-	maxAnswerHTML = 100_000
+	maxReply      = 20_000
+	maxReplyHTML  = 100_000
 	maxReferences = 20
 	maxReplyKey   = 256
 	// automaticPause is how long an automatic reply keeps others of a thread back.
@@ -41,13 +41,13 @@ var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 // in a thread of the app the user reads it there, and also gets it by mail where
 // the account has a verified address. Row and mail commit together. Refuses with
 // support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
-// is no address, the address is suppressed, or an automatic reply would answer
+// is no address, the address is suppressed, or an automatic reply would go to
 // a program.
-func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
+func (s *Support) Reply(ctx context.Context, a Reply) (m Message, err error) {
 	for _, err := range []error{
-		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxAnswer),
-		capability.CheckText("message", a.Message, 1, maxAnswer),
-		capability.CheckText("html", a.HTML, 0, maxAnswerHTML),
+		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxReply),
+		capability.CheckText("message", a.Message, 1, maxReply),
+		capability.CheckText("html", a.HTML, 0, maxReplyHTML),
 		capability.CheckText("idempotencyKey", a.IdempotencyKey, 0, maxReplyKey),
 		capability.CheckText("actor", a.Actor, 0, maxAssignee),
 	} {
@@ -69,7 +69,7 @@ func (s *Support) Reply(ctx context.Context, a Answer) (m Message, err error) {
 	return shown[0], errors.Join(s.deliveries(ctx, shown))
 }
 
-func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
+func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 	var none Message
 	thread, err := s.find(ctx, a.ThreadID, s.store.lockThread)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Support) reply(ctx context.Context, a Answer) (Message, error) {
 	}
 	now := s.db.Now(ctx)
 	if a.Automatic {
-		if err := s.mayAnswerItself(ctx, thread, now); err != nil {
+		if err := s.mayReplyAutomatically(ctx, thread, now); err != nil {
 			return none, err
 		}
 	}
@@ -145,8 +145,8 @@ func (s *Support) newMailID(t Thread) string {
 	return "<support." + strings.ToLower(rand.Text()) + "@" + s.mailDomain(t) + ">"
 }
 
-// mail queues the mail of a reply and notes what later answers refer to.
-func (s *Support) mail(ctx context.Context, t Thread, a Answer, address string, m *newMessage) error {
+// mail queues the mail of a reply and notes what later replies refer to.
+func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m *newMessage) error {
 	refs, err := s.store.mailIDs(ctx, t.ID, maxReferences)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func failed(err error) error {
 // mail for a person's. Its value is the thread's id.
 const headerOwn = "X-Kit-Support"
 
-// inboxOf is where the person answers to: the address that was written to, or
+// inboxOf is where the person replies to: the address that was written to, or
 // the first one.
 func (s *Support) inboxOf(t Thread) string {
 	if t.inbox != "" {
@@ -232,8 +232,8 @@ func replySubject(subject string) string {
 	return strings.TrimSpace("Re: " + subject)
 }
 
-// mayAnswerItself keeps programs from talking to each other.
-func (s *Support) mayAnswerItself(ctx context.Context, t Thread, now time.Time) error {
+// mayReplyAutomatically keeps programs from talking to each other.
+func (s *Support) mayReplyAutomatically(ctx context.Context, t Thread, now time.Time) error {
 	program, repliedAt, err := s.store.lastMachine(ctx, t.ID)
 	switch {
 	case err != nil:

@@ -110,7 +110,7 @@ type replyBody struct {
 }
 
 func (s *Support) postReply(c *capability.Call, body replyBody) (Message, error) {
-	return s.Reply(c.Context(), Answer{ThreadID: c.Param("id"), Message: body.Message, HTML: body.HTML,
+	return s.Reply(c.Context(), Reply{ThreadID: c.Param("id"), Message: body.Message, HTML: body.HTML,
 		IdempotencyKey: body.IdempotencyKey, Actor: c.Caller.ConnectionID})
 }
 

@@ -1,6 +1,6 @@
 // Package support keeps what people write: mails to the application's inbound
 // addresses and feedback from the app become threads, which staff reads,
-// answers, marks and archives, and which are classified by a model or by rules.
+// replies to, marks and archives, and which are classified by a model or by rules.
 //
 // The promises:
 //   - A mail that was taken is stored before it is acknowledged, once however
@@ -13,12 +13,12 @@
 //     ones of the app; what staff and the classifier note is not shown.
 //   - What a model says is taken from closed lists and checked against rules.
 //     It sends nothing, deletes nothing, and archives nothing by itself.
-//   - Nothing is answered automatically. Mail of programs is kept, marked, and
+//   - Nothing is replied to automatically. Mail of programs is kept, marked, and
 //     asks for no reply; bounces go to email and open no thread.
 //
 // Users send and read feedback over HTTP; the control plane reads threads and
 // acts on them; mail comes in through [Support.Receive], which [Support.Serve]
-// calls for SMTP and LMTP. In process, whoever has the *Support may do all of it.
+// calls for SMTP and LMTP. In process, any holder of the *Support may do all of it.
 package support
 
 import (
@@ -47,7 +47,7 @@ type Peers struct {
 	Audit *audit.Audit
 	// Secrets holds the credentials of the model; required where AI is enabled.
 	Secrets *secrets.Secrets
-	// Email sends replies; without it only threads of the app can be answered.
+	// Email sends replies; without it only threads of the app can be replied to.
 	// It shares the database binding.
 	Email *email.Email
 	// Auth knows who has verified which address; without it no mail is linked to

@@ -80,7 +80,7 @@ func TestFeedbackIsChecked(t *testing.T) {
 	}
 }
 
-func TestMailIsAnsweredAndTheAnswerComesBack(t *testing.T) {
+func TestMailIsRepliedToAndTheReplyComesBack(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		first := receive(t, k, "grace@customer.example", mail("Grace <grace@customer.example>", "Refund please", "I was charged twice. Please send a refund.",
 			"Message-ID: <first@customer.example>"))
@@ -105,7 +105,7 @@ func TestMailIsAnsweredAndTheAnswerComesBack(t *testing.T) {
 		back := receive(t, k, "grace@customer.example", mail("grace@CUSTOMER.example", "An entirely different subject",
 			"Thank you!\n\nOn Sat, Nov 21, 2026 at 1:00 PM Acme <hello@acme.example> wrote:\n> We sent it back.", "In-Reply-To: "+ours))
 		if back.ThreadID != first.ThreadID {
-			t.Fatal("the answer did not come into its thread")
+			t.Fatal("the reply did not come into its thread")
 		}
 		got = thread(t, k, first.ThreadID)
 		if len(got.Messages) != 3 || got.Messages[2].StrippedText != "Thank you!" || got.FirstRepliedAt == nil || !got.Flags.NeedsReply {
@@ -120,7 +120,7 @@ func TestMailIsAnsweredAndTheAnswerComesBack(t *testing.T) {
 func TestStrangersDoNotEnterThreads(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		first := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Help", "Help me.", "Message-ID: <guess@customer.example>"))
-		reply, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: first.ThreadID, Message: "How?"})
+		reply, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: first.ThreadID, Message: "How?"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestProvenThreadsGoOnWithAProof(t *testing.T) {
 	}
 	again := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Re: Help", "It is me.", pass, "References: <a@customer.example>"))
 	if again.ThreadID != first.ThreadID {
-		t.Error("a proven answer did not enter its thread")
+		t.Error("a proven reply did not enter its thread")
 	}
 	tickets, err := k.Support().ListTickets(t.Context(), user.ID, capability.NewPage(10, ""))
 	if err != nil || len(tickets.Items) != 1 {
@@ -277,20 +277,20 @@ func TestRepliesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.Machine("support:threads:reply").Post("/support/threads/"+got.ThreadID+"/reply", map[string]any{"message": "x"}).Want(409, "support/reply_failed")
-	answer := support.Answer{ThreadID: receive(t, k, "ada@home.example", mail("ada@home.example", "x", "y")).ThreadID, Message: "One", IdempotencyKey: "k"}
-	one, err := k.Support().Reply(t.Context(), answer)
+	reply := support.Reply{ThreadID: receive(t, k, "ada@home.example", mail("ada@home.example", "x", "y")).ThreadID, Message: "One", IdempotencyKey: "k"}
+	one, err := k.Support().Reply(t.Context(), reply)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := k.Support().Reply(t.Context(), answer); err != nil || again.ID != one.ID {
+	if again, err := k.Support().Reply(t.Context(), reply); err != nil || again.ID != one.ID {
 		t.Errorf("the same again: %v, %v", again.ID, err)
 	}
-	answer.Message = "Two"
-	if _, err := k.Support().Reply(t.Context(), answer); !errors.Is(err, capability.ErrIdempotencyConflict) {
+	reply.Message = "Two"
+	if _, err := k.Support().Reply(t.Context(), reply); !errors.Is(err, capability.ErrIdempotencyConflict) {
 		t.Errorf("another under the key: %v", err)
 	}
 	nobody := receive(t, k, "someone@customer.example", "Subject: no sender\r\n\r\nHello\r\n")
-	if _, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: nobody.ThreadID, Message: "x"}); !errors.Is(err, support.ErrReplyFailed) {
+	if _, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: nobody.ThreadID, Message: "x"}); !errors.Is(err, support.ErrReplyFailed) {
 		t.Errorf("a reply to nobody: %v", err)
 	}
 	if got := thread(t, k, got.ThreadID); got.MessageCount != 1 || len(got.Messages) != 1 {
@@ -521,7 +521,7 @@ func TestALoopEndsByItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = desks[at].Support().Reply(t.Context(), support.Answer{ThreadID: got.ThreadID, Message: "We got your mail.", Automatic: true})
+		_, err = desks[at].Support().Reply(t.Context(), support.Reply{ThreadID: got.ThreadID, Message: "We got your mail.", Automatic: true})
 		if errors.Is(err, support.ErrReplyFailed) {
 			break
 		}
@@ -540,14 +540,14 @@ func TestALoopEndsByItself(t *testing.T) {
 func TestAutomaticRepliesAreOneADay(t *testing.T) {
 	k := desk(t, support.Config{})
 	got := receive(t, k, "a@b.example", mail("a@b.example", "x", "y"))
-	answer := support.Answer{ThreadID: got.ThreadID, Message: "We got your mail.", Automatic: true}
+	reply := support.Reply{ThreadID: got.ThreadID, Message: "We got your mail.", Automatic: true}
 	for i, want := range []error{nil, support.ErrReplyFailed} {
-		if _, err := k.Support().Reply(t.Context(), answer); !errors.Is(err, want) {
+		if _, err := k.Support().Reply(t.Context(), reply); !errors.Is(err, want) {
 			t.Errorf("automatic reply %d: %v, want %v", i, err, want)
 		}
 	}
 	k.Clock.Advance(25 * time.Hour)
-	if _, err := k.Support().Reply(t.Context(), answer); err != nil {
+	if _, err := k.Support().Reply(t.Context(), reply); err != nil {
 		t.Error(err)
 	}
 }
@@ -559,7 +559,7 @@ func TestExportAndErase(t *testing.T) {
 		}
 		byMail := receive(t, k, "ada@home.example", mail("Ada <ada@home.example>", "Also mine", "By mail"))
 		other := receive(t, k, "eve@home.example", mail("eve@home.example", "Not hers", "By mail"))
-		if _, err := k.Support().Reply(t.Context(), support.Answer{ThreadID: byMail.ThreadID, Message: "Well."}); err != nil {
+		if _, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: byMail.ThreadID, Message: "Well."}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.Support().SetFlags(t.Context(), other.ThreadID, support.FlagChange{Assignee: ptr("ada")}); err != nil {

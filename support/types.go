@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Priority says how soon a thread wants an answer.
+// Priority says how soon a thread wants a reply.
 type Priority string
 
 // The priorities: today, this week, when there is time.
@@ -296,14 +296,14 @@ type FlagChange struct {
 	SnoozedUntil *string `json:"snoozedUntil,omitempty"`
 }
 
-// Answer is a reply of staff or of the application.
-type Answer struct {
+// Reply is one of staff or of the application.
+type Reply struct {
 	ThreadID string
 	// Message is 1 to 20,000 bytes of plain text.
 	Message string
-	// HTML is sent beside it; at most 100,000 bytes.
+	// HTML is sent along with it; at most 100,000 bytes.
 	HTML string
-	// Automatic marks a reply that no person wrote. It is refused as an answer to
+	// Automatic marks a reply that no person wrote. It is refused in reply to
 	// a program, and for a day after another one to the same thread.
 	Automatic bool
 	// IdempotencyKey makes a repetition in the same thread return the first reply;

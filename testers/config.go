@@ -82,7 +82,7 @@ const (
 )
 
 // Forecast are the constants of the model. They are chosen numbers, not fitted
-// to data. Whoever changes one changes ModelVersion too: otherwise the kit does
+// to data. Changing one requires another ModelVersion: otherwise the kit does
 // not start.
 type Forecast struct {
 	// ModelVersion is at most 40 bytes, by default "1".
@@ -145,7 +145,7 @@ type Nudges struct {
 type Copy struct {
 	// MaxBody is by default 2000 bytes, at most 10,000.
 	MaxBody int
-	// AllowHosts are hosts that links may lead to, beside the kit's and the store's.
+	// AllowHosts are hosts that links may lead to, besides the kit's and the store's.
 	AllowHosts []string
 	// ExtraTerms are further words that are refused.
 	ExtraTerms []string
@@ -355,6 +355,9 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "nudges.dailyCap", Value: c.Nudges.DailyCap, Summary: "The most reminders of a cohort a day."},
 		{Key: "nudges.auto", Value: c.Nudges.Auto, Summary: "Whether the daily pass sends reminders."},
 		{Key: "links.getMode", Value: mode, Choices: []string{"confirm", "act"}, Summary: "Whether a fetched link asks first or acts."},
+		{Key: "mailTemplate", Value: c.MailTemplate != nil, Summary: "Whether mails have a form of the application's own."},
+		{Key: "pages", Value: c.Pages != nil, Summary: "Whether pages have a form of the application's own."},
+		{Key: "dispatch", Value: !c.NoDispatch, Summary: "Whether TESTERS_DAILY may be started from outside."},
 		{Key: "copy", Value: map[string]any{"maxBody": c.Copy.MaxBody, "allowHosts": append([]string{}, c.Copy.AllowHosts...),
 			"extraTerms": len(c.Copy.ExtraTerms)}, Summary: "What reminders in own words are held to."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the roster."},

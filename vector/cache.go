@@ -28,7 +28,7 @@ type cache struct {
 	training   chan struct{} // one at a time
 }
 
-// loaded is a partition in memory. Queries read current; whoever holds the gate
+// loaded is a partition in memory. Queries read current; the holder of the gate
 // brings it up to date.
 type loaded struct {
 	index   *Index
@@ -284,7 +284,7 @@ func (c *cache) train(l *loaded, set *flat.Set) {
 	})
 }
 
-// renew reads a partition anew, beside the worn one.
+// renew reads a partition anew, while the old one serves.
 func (c *cache) renew(l *loaded) {
 	ctx := c.running
 	other := &loaded{index: l.index, space: l.space, gate: make(chan struct{}, 1)}

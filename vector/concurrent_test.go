@@ -67,7 +67,7 @@ func concurrent(t *testing.T, nodes ...*node) {
 	}
 }
 
-// TestRestart: a new node answers as the old one did, also for a partition that
+// TestRestart: a new node returns what the old one did, also for a partition that
 // is read in pages and estimated.
 func TestRestart(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

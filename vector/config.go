@@ -162,7 +162,7 @@ func (x Index) validate(faults *capability.Faults, at func(string) string, memor
 	switch {
 	case x.Embedder == nil:
 	case x.VectorsOnly:
-		faults.Add(at("vectorsOnly"), true, "is set beside an embedder", "leave one of the two out")
+		faults.Add(at("vectorsOnly"), true, "is set along with an embedder", "leave one of the two out")
 	case x.Embedder.Dimensions() != x.Dimensions:
 		faults.Add(at("dimensions"), x.Dimensions, "is not what the embedder makes", "use the embedder's dimensions")
 	case x.Embedder.Model() == "" || len(x.Embedder.Model()) > maxModel:

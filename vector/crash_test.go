@@ -1,13 +1,10 @@
 package vector_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,22 +12,18 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/database/databasetest"
-	"github.com/kitbackend/kit/database/postgres"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/vector"
 )
 
 var killed = vector.Config{Indexes: []vector.Index{{Name: "x", Dimensions: 2, VectorsOnly: true}}}
 
+const crashVariable = "VECTOR_TEST_CRASH"
+
 // TestMain lets the test binary be the node that is killed.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("VECTOR_CRASH_FILE"); path != "" {
-		db, err := database.OpenFile(path)
-		write(db, err)
-	}
-	if schema := os.Getenv("VECTOR_CRASH_SCHEMA"); schema != "" {
-		db, err := postgres.Open(context.Background(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
-		write(db, err)
+	if address := os.Getenv(crashVariable); address != "" {
+		write(processtest.Open(address))
 	}
 	os.Exit(m.Run())
 }
@@ -62,25 +55,11 @@ func write(db *database.DB, err error) {
 
 // TestKilled: what a killed node acknowledged is there and found, what it deleted
 // is not, and no upsert is there in part.
-func TestKilled(t *testing.T) {
-	t.Run("file", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "kit.db")
-		survives(t, "VECTOR_CRASH_FILE="+path, func() (*database.DB, error) { return database.OpenFile(path) })
-	})
-	t.Run("postgres", func(t *testing.T) {
-		var schema string
-		if err := databasetest.Postgres(t).QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
-			t.Fatal(err)
-		}
-		survives(t, "VECTOR_CRASH_SCHEMA="+schema, func() (*database.DB, error) {
-			return postgres.Open(t.Context(), os.Getenv("KIT_TEST_POSTGRES"), postgres.WithSchema(schema))
-		})
-	})
-}
+func TestKilled(t *testing.T) { processtest.Each(t, survives) }
 
-func survives(t *testing.T, env string, reopen func() (*database.DB, error)) {
+func survives(t *testing.T, address string) {
 	with := func(fn func(n *node)) {
-		db := must(reopen())(t)
+		db := must(processtest.Open(address))(t)
 		fn(open(t, db, killed, vector.Peers{}))
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -89,21 +68,7 @@ func survives(t *testing.T, env string, reopen func() (*database.DB, error)) {
 	with(func(*node) {})
 	var lines []string
 	for range 3 {
-		child := exec.Command(os.Args[0])
-		child.Env, child.Stderr = append(os.Environ(), env), os.Stderr
-		out := must(child.StdoutPipe())(t)
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		scanner := bufio.NewScanner(out)
-		for n := 0; scanner.Scan(); n++ {
-			if lines = append(lines, scanner.Text()); n == 20 {
-				if err := child.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		_ = child.Wait()
+		lines = append(lines, processtest.Kill(t, processtest.Again(crashVariable, address), 20)...)
 	}
 	with(func(n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}

@@ -13,7 +13,7 @@ import (
 )
 
 // Engine searches vectors in the database, from points that it keeps there
-// beside the documents. The documents stay the truth: the partitions that an
+// next to the documents. The documents stay the truth: the partitions that an
 // engine does not have in full are searched in memory, until the job that
 // [Engine.Prepare] runs in has caught up. Package pgvector has one.
 type Engine interface {

@@ -35,45 +35,45 @@ type question struct {
 // vector/dimension_mismatch, vector/model_mismatch,
 // vector/embedder_not_configured, vector/embedding_failed and
 // kit/invalid_request.
-func (v *Vector) Query(ctx context.Context, space Space, query Query) (Answer, error) {
+func (v *Vector) Query(ctx context.Context, space Space, query Query) (Result, error) {
 	began := v.now()
 	x, err := v.index(space)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
 	q, err := x.ask(query)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
 	if err := v.resolve(ctx, space, q); err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
-	answer := Answer{Items: []Match{}, Mode: q.Mode, Exact: true}
+	result := Result{Items: []Match{}, Mode: q.Mode, Exact: true}
 	for look := 1; look <= looks; look++ {
 		p, ok, err := v.store.partition(ctx, space)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
 		if !ok || p.documents == 0 {
 			break
 		}
 		if q.comparesModels() && p.model != x.model() {
-			return Answer{}, ErrModelMismatch
+			return Result{}, ErrModelMismatch
 		}
 		found, exact, err := v.find(ctx, space, p, q)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
 		matches, whole, err := v.read(ctx, p, q, found)
 		if err != nil {
-			return Answer{}, err
+			return Result{}, err
 		}
-		if answer.Items, answer.Exact = matches, exact; whole {
+		if result.Items, result.Exact = matches, exact; whole {
 			break
 		}
 	}
-	answer.TookMS = v.now().Sub(began).Milliseconds()
-	return answer, nil
+	result.TookMS = v.now().Sub(began).Milliseconds()
+	return result, nil
 }
 
 // ask checks a query.
@@ -155,7 +155,7 @@ func (v *Vector) resolve(ctx context.Context, space Space, q *question) error {
 	return err
 }
 
-// found is an id in the order of an answer.
+// found is an id in the order of a result.
 type found struct {
 	id       string
 	revision int64 // 0: any

@@ -49,7 +49,7 @@ type RemoteConfig struct {
 	Client *http.Client
 }
 
-// Remote returns the embedder that asks a service which has POST /v1/embeddings:
+// Remote returns the embedder that calls a service with POST /v1/embeddings:
 // Ollama, vLLM, text-embeddings-inference, llama.cpp and hosted ones. Its
 // address and key are the secret [Credentials]. A request that fails for a
 // reason that may pass is made four times at most.
@@ -224,26 +224,26 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 	if key := fields["apiKey"]; !key.Empty() {
 		req.Header.Set("Authorization", "Bearer "+key.Reveal())
 	}
-	answer, err := r.client.Do(req)
+	response, err := r.client.Do(req)
 	if err != nil {
 		return nil, 0, passing{error: errors.New("the embedding service was not reached")}
 	}
-	defer answer.Body.Close()
-	return r.decode(answer, len(texts))
+	defer response.Body.Close()
+	return r.decode(response, len(texts))
 }
 
-// decode reads an answer of n vectors. Its errors quote nothing of it.
-func (r *remote) decode(answer *http.Response, n int) ([][]float32, int64, error) {
+// decode reads a response of n vectors. Its errors quote nothing of it.
+func (r *remote) decode(response *http.Response, n int) ([][]float32, int64, error) {
 	switch {
-	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500:
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 		after := min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter)
-		return nil, 0, passing{fmt.Errorf("the embedding service refused with status %d", answer.StatusCode), after}
-	case answer.StatusCode != http.StatusOK:
-		return nil, 0, fmt.Errorf("the embedding service refused with status %d", answer.StatusCode)
+		return nil, 0, passing{fmt.Errorf("the embedding service refused with status %d", response.StatusCode), after}
+	case response.StatusCode != http.StatusOK:
+		return nil, 0, fmt.Errorf("the embedding service refused with status %d", response.StatusCode)
 	}
 	limit := int64(1<<20 + n*r.cfg.Dimensions*32)
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
+	raw, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	if err != nil {
 		return nil, 0, passing{error: errors.New("the embedding service broke off")}
 	}

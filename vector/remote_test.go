@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// TestRemote asks a service in batches, in any order of its answers, again after
+// TestRemote asks a service in batches, in any order of its responses, again after
 // failures that pass, and never with the key in an error.
 func TestRemote(t *testing.T) {
 	db := databasetest.Memory(t)

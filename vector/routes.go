@@ -77,10 +77,10 @@ func (v *Vector) postDocuments(c *capability.Call, body upsertBody) (Upserted, e
 	return v.Upsert(c.Context(), space, body.Documents...)
 }
 
-func (v *Vector) postQuery(c *capability.Call, body Query) (Answer, error) {
+func (v *Vector) postQuery(c *capability.Call, body Query) (Result, error) {
 	space, err := v.space(c, false)
 	if err != nil {
-		return Answer{}, err
+		return Result{}, err
 	}
 	return v.Query(c.Context(), space, body)
 }

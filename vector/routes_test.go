@@ -39,7 +39,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		bob.Post("/vector/notes/documents", `{"id":"a","text":"of bob"}`).Want(200, "")
-		var a vector.Answer
+		var a vector.Result
 		ada.Post("/vector/notes/query", object{"text": "first", "mode": "hybrid", "topK": 1, "include": []string{"metadata", "text", "vector"}}).Want(200, "").JSON(&a)
 		if len(a.Items) != 1 || a.Items[0].ID != "a" || a.Items[0].Text != "the first note" || len(a.Items[0].Vector) != 384 || a.Items[0].Distance == nil {
 			t.Errorf("%+v", a)
@@ -86,9 +86,9 @@ func TestForeign(t *testing.T) {
 		var foreign, missing []time.Duration
 		timed := func(list *[]time.Duration, id string) string {
 			began := time.Now()
-			answer := ask(id).Want(404, "vector/document_not_found")
+			response := ask(id).Want(404, "vector/document_not_found")
 			*list = append(*list, time.Since(began))
-			return requestID.ReplaceAllString(string(answer.Body), "")
+			return requestID.ReplaceAllString(string(response.Body), "")
 		}
 		for range 60 {
 			if a, b := timed(&foreign, "a7"), timed(&missing, "z7"); a != b {
@@ -168,7 +168,7 @@ func TestHostileWords(t *testing.T) {
 			{"123abc", "5"}, {"0x1f", "5"}, {"1e5", "5"}, {"y | !z", "6"}, {"''", ""}, {`"`, ""}, {"(((", ""}, {"\\", ""}, {"{scope words}:plain", "0 1 2"}, {"plai", "0"}, {"plai ", ""},
 			{"🙂", ""}, {"%_", ""}, {"$1; DROP TABLE vector_document", ""}, {strings.Repeat("word ", 1000), ""}, {strings.Repeat("é", 4000), ""},
 		} {
-			var a vector.Answer
+			var a vector.Result
 			ada.Post("/vector/notes/query", object{"text": c.text, "mode": "text"}).Want(200, "").JSON(&a)
 			got := make(map[string]bool)
 			for _, m := range a.Items {

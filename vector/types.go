@@ -77,7 +77,7 @@ const (
 	ModeHybrid Mode = "hybrid" // both, fused by their ranks
 )
 
-// Precision says how sure an answer is.
+// Precision says how sure a result is.
 type Precision string
 
 // The precisions. The zero value is the default: at least 995 of 1,000 true
@@ -97,7 +97,7 @@ type Query struct {
 	TopK   int    `json:"topK,omitempty"`
 	Filter Filter `json:"filter,omitempty"`
 	// Mode is vector by default. Text and hybrid need Text; hybrid takes a
-	// Vector beside it in place of embedding it.
+	// Vector along with it in place of embedding it.
 	Mode Mode `json:"mode,omitempty"`
 	// MinScore leaves out what scores lower.
 	MinScore *float64 `json:"minScore,omitempty"`
@@ -121,8 +121,8 @@ type Match struct {
 	Vector   []float32      `json:"vector,omitempty"`
 }
 
-// Answer is what a query found, best first, ties by id.
-type Answer struct {
+// Result is what a query found, best first, ties by id.
+type Result struct {
 	Items []Match `json:"items"`
 	Mode  Mode    `json:"mode"`
 	// Exact reports that every document was compared.

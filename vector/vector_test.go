@@ -107,7 +107,7 @@ func TestCapability(t *testing.T) {
 	})
 }
 
-func ids(a vector.Answer) (list []string) {
+func ids(a vector.Result) (list []string) {
 	for _, m := range a.Items {
 		list = append(list, m.ID)
 	}

@@ -106,8 +106,8 @@ func orEmpty(text *string) string {
 }
 
 // changeEmail mails a link to the new address, once the old one, if it was
-// proved, has approved; opened there, it changes the address. A taken address is
-// answered the same and gets no mail.
+// proved, has approved; opened there, it changes the address. A taken address
+// gets the same response and no mail.
 func (l *library) changeEmail(c *call) (any, error) {
 	var in struct {
 		NewEmail    string `json:"newEmail"`
@@ -147,7 +147,7 @@ func (c *call) freshUser(password string) (auth.User, error) {
 	return user, c.freshOr(user, session, password)
 }
 
-// deleted is better-auth's answer to /delete-user.
+// deleted is better-auth's response to /delete-user.
 type deleted struct {
 	Success bool   `json:"success"`
 	Message string `json:"message"`

@@ -44,7 +44,7 @@ func (l *library) signInAnonymous(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signUpAnswer(c, e)
+	return l.signUpResponse(c, e)
 }
 
 func (l *library) deleteAnonymous(c *call) (any, error) {

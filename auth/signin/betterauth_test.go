@@ -55,7 +55,7 @@ func TestBetterAuthClient(t *testing.T) {
 }
 
 // serve runs auth with the library and email in development on loopback, and
-// answers where.
+// returns its address.
 func serve(t *testing.T, db *database.DB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -22,7 +22,7 @@ const (
 	factorLock        = 15 * time.Minute
 )
 
-// challenged is the answer to a sign-in that waits for its second factor.
+// challenged is the response to a sign-in that waits for its second factor.
 type challenged struct {
 	TwoFactorRedirect bool     `json:"twoFactorRedirect"`
 	TwoFactorMethods  []string `json:"twoFactorMethods"`
@@ -32,7 +32,7 @@ type challenged struct {
 
 // challenge asks for a second factor where the account wants one and the browser
 // is not trusted. A code by mail is none after a link or code by mail.
-func (l *library) challenge(c *call, user auth.User, method string, remember bool) (answer any, asked bool, err error) {
+func (l *library) challenge(c *call, user auth.User, method string, remember bool) (response any, asked bool, err error) {
 	factor, found, err := l.store.twoFactor(c.Context(), user.ID)
 	if err != nil || !found || !factor.enabled {
 		return nil, false, err
@@ -278,7 +278,7 @@ func (l *library) proved(c *call, p prover, method string, trust bool) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return l.answer(c, e, "")
+	return l.response(c, e, "")
 }
 
 // stillSignedIn returns a signed-in user.

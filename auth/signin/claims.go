@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// claims are the members of an ID token or of a provider's answer.
+// claims are the members of an ID token or of a provider's response.
 type claims map[string]any
 
 // at returns the member of a name, a dot going one object deeper, or nil. A

@@ -94,7 +94,7 @@ func (l *library) mailCode(c *call, kind, to string) (any, error) {
 }
 
 // codeMail makes the code of a letter. An address that gets none has a code all
-// the same, which nobody knows: guesses at it are answered alike.
+// the same, which nobody knows: guesses at it get the same response.
 func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, found bool) (auth.Mail, bool, error) {
 	kind := strings.TrimPrefix(m.Kind, letterCode)
 	subject, wanted := m.Address, found
@@ -217,7 +217,7 @@ func (l *library) signInByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signUpAnswer(c, e)
+	return l.signUpResponse(c, e)
 }
 
 func (l *library) resetByCode(c *call) (any, error) {

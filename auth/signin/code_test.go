@@ -123,7 +123,7 @@ func TestCodeAttempts(t *testing.T) {
 			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "verify": {Events: -1},
 		}})
 		code := a.native().code("ada@example.com", "sign-in")
-		try := func(code string) *answer {
+		try := func(code string) *response {
 			return a.browser().post("/sign-in/email-otp", object{"email": "ada@example.com", "otp": code})
 		}
 		invalid := atOnce(40, func(int) bool { return try(otherThan(code)).code() == "INVALID_OTP" })
@@ -228,7 +228,7 @@ func TestNoSignUpByMail(t *testing.T) {
 	page.post("/sign-in/email-otp", object{"email": "ada@example.com", "otp": page.code("ada@example.com", "sign-in")}).ok()
 }
 
-// Who signs in by mail alone has no password to prove, and a user who goes has
+// A user who signs in by mail alone has no password to prove, and a user who goes has
 // no address to verify.
 func TestNoPasswordNoUser(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})

@@ -32,7 +32,7 @@ type Config struct {
 	// DisableCodes refuses codes in a mail, for signing in and for all else.
 	DisableCodes bool
 	// RequireVerification keeps out who has not proved his e-mail address. It
-	// also makes sign-up answer alike for addresses that have an account.
+	// also makes sign-up respond alike for addresses that have an account.
 	RequireVerification bool
 	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.
 	HumanSignUp bool
@@ -146,6 +146,18 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "library.humanSignUp", Value: c.HumanSignUp, Summary: "Whether sign-up asks for a proof of humanity, where one is checked."},
 		{Key: "library.anonymous", Value: c.Anonymous, Summary: "Whether anybody may sign in without a proof."},
 		{Key: "library.usernames", Value: c.Usernames, Summary: "Whether users have a name to sign in by."},
+		{Key: "library.deletion", Value: !c.DisableDeletion, Summary: "Whether users may delete themselves."},
+		{Key: "library.oneTimeTokens", Value: c.OneTimeTokens, Summary: "Whether a session can be handed on by a one-time token."},
+		{Key: "library.multiSession", Value: c.MultiSession, Summary: "Whether a browser may hold several sessions."},
+		{Key: "library.minPassword", Value: c.MinPassword, Summary: "The least characters of a password."},
+		{Key: "library.maxPassword", Value: c.MaxPassword, Summary: "The most characters of a password."},
+		{Key: "library.breached", Value: c.Breached != nil, Summary: "Whether new passwords are looked up in a list of known ones."},
+		{Key: "library.linkTTL", Value: c.LinkTTL.String(), Summary: "How long a link that signs in works."},
+		{Key: "library.codeTTL", Value: c.CodeTTL.String(), Summary: "How long a mailed code works."},
+		{Key: "library.verifyTTL", Value: c.VerifyTTL.String(), Summary: "How long a link that verifies an address works."},
+		{Key: "library.resetTTL", Value: c.ResetTTL.String(), Summary: "How long a link that resets a password works."},
+		{Key: "library.freshAge", Value: c.FreshAge.String(), Summary: "How long a sign-in counts as a fresh proof."},
+		{Key: "library.onUpgrade", Value: c.OnUpgrade != nil, Summary: "Whether the application moves the data of anonymous users."},
 		{Key: "library.providers", Value: providers, Summary: "Where else users may sign in."},
 	}
 }

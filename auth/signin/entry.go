@@ -18,7 +18,7 @@ type entry struct {
 
 // enter signs in the user who proved himself by a method (pwd, otp, magic,
 // oauth:<provider>, passkey, anon), unless his account asks for a second
-// factor; a passkey is two already. The cookies go with the answer, so it is
+// factor; a passkey is two already. The cookies go with the response, so it is
 // called outside of transactions and before anything is written.
 func (l *library) enter(c *call, user auth.User, method string, remember bool) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
@@ -91,7 +91,7 @@ func (c *call) bearerTokens(session auth.Session, accessToken string) error {
 // challenged reports whether a second factor is asked for.
 func (e entry) challenged() bool { return e.challenge != nil }
 
-// signedIn is better-auth's answer to a sign-in.
+// signedIn is better-auth's response to a sign-in.
 type signedIn struct {
 	Redirect bool   `json:"redirect"`
 	Token    string `json:"token"`
@@ -101,8 +101,8 @@ type signedIn struct {
 	User         wireUser `json:"user"`
 }
 
-// answer is the body of a sign-in that leads on to a target, or "".
-func (l *library) answer(c *call, e entry, target string) (any, error) {
+// response is the body of a sign-in that leads on to a target, or "".
+func (l *library) response(c *call, e entry, target string) (any, error) {
 	if e.challenged() {
 		return e.challenge, nil
 	}

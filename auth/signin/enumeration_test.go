@@ -18,8 +18,8 @@ import (
 // different is what two returns may differ in.
 var different = regexp.MustCompile(`"(requestId|id)":"[0-9a-z]{26}"`)
 
-// seen is what the client can tell two answers apart by.
-func (r *answer) seen(address string) string {
+// seen is what the client can tell two responses apart by.
+func (r *response) seen(address string) string {
 	header := r.Header.Clone()
 	for _, name := range []string{"X-Request-Id", "Set-Cookie", "Content-Length", "Date"} {
 		header.Del(name)
@@ -28,27 +28,27 @@ func (r *answer) seen(address string) string {
 	return fmt.Sprint(r.Status, strings.ReplaceAll(body, address, "ADDRESS"), header)
 }
 
-// Nobody learns from an answer whether an address has an account.
-func TestAnswersAlike(t *testing.T) {
-	calls := map[string]func(b *browser, address string) *answer{
-		"sign in": func(b *browser, to string) *answer {
+// Nobody learns from a response whether an address has an account.
+func TestResponsesAlike(t *testing.T) {
+	calls := map[string]func(b *browser, address string) *response{
+		"sign in": func(b *browser, to string) *response {
 			return b.post("/sign-in/email", object{"email": to, "password": "wrong one"})
 		},
-		"sign up": func(b *browser, to string) *answer {
+		"sign up": func(b *browser, to string) *response {
 			return b.post("/sign-up/email", object{"email": to, "password": password, "name": "Eve"})
 		},
-		"sign up under a taken name": func(b *browser, to string) *answer {
+		"sign up under a taken name": func(b *browser, to string) *response {
 			return b.post("/sign-up/email", object{"email": to, "password": password, "username": "taken"})
 		},
-		"reset": func(b *browser, to string) *answer { return b.post("/request-password-reset", object{"email": to}) },
-		"verify": func(b *browser, to string) *answer {
+		"reset": func(b *browser, to string) *response { return b.post("/request-password-reset", object{"email": to}) },
+		"verify": func(b *browser, to string) *response {
 			return b.post("/send-verification-email", object{"email": to})
 		},
-		"link": func(b *browser, to string) *answer { return b.post("/sign-in/magic-link", object{"email": to}) },
-		"code": func(b *browser, to string) *answer {
+		"link": func(b *browser, to string) *response { return b.post("/sign-in/magic-link", object{"email": to}) },
+		"code": func(b *browser, to string) *response {
 			return b.post("/email-otp/send-verification-otp", object{"email": to, "type": "forget-password"})
 		},
-		"reset code": func(b *browser, to string) *answer {
+		"reset code": func(b *browser, to string) *response {
 			return b.post("/email-otp/request-password-reset", object{"email": to})
 		},
 		"guess 1": guessReset, "guess 2": guessReset, "guess 3": guessReset, "guess 4": guessReset,
@@ -91,7 +91,7 @@ func TestAnswersAlike(t *testing.T) {
 	}
 }
 
-func guessReset(b *browser, to string) *answer {
+func guessReset(b *browser, to string) *response {
 	return b.post("/email-otp/reset-password", object{"email": to, "otp": "no code", "password": "a new password"})
 }
 

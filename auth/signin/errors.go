@@ -29,7 +29,7 @@ var (
 	errNotFound             = capability.NewError(http.StatusNotFound, "NOT_FOUND", "There is nothing at this path.")
 	errUnsupportedMediaType = capability.NewError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", "The body must be application/json.")
 	errTooManyRequests      = capability.NewError(http.StatusTooManyRequests, "TOO_MANY_REQUESTS", "Too many requests. Wait and try again.")
-	errUnavailable          = capability.NewError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot answer right now. Try again.")
+	errUnavailable          = capability.NewError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot respond right now. Try again.")
 	errSessionNotFresh      = capability.NewError(http.StatusForbidden, "SESSION_NOT_FRESH", "Session is not fresh")
 	errSessionExpired       = capability.NewError(http.StatusBadRequest, "SESSION_EXPIRED", "Session expired. Re-authenticate to perform this action.")
 	errBanned               = capability.NewError(http.StatusForbidden, "BANNED_USER", "This account is disabled.")

@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The refusals of the kit are answered in better-auth's words.
+// The refusals of the kit have better-auth's codes and texts.
 func TestRefusalsOfTheKit(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -28,7 +28,7 @@ func TestRefusalsOfTheKit(t *testing.T) {
 	} {
 		got := auth.LibraryRefusal(fmt.Errorf("while signing in: %w", c.err))
 		if got.Status != c.status || got.Code != c.code {
-			t.Errorf("%v is answered %d %s, want %d %s", c.err, got.Status, got.Code, c.status, c.code)
+			t.Errorf("%v becomes %d %s, want %d %s", c.err, got.Status, got.Code, c.status, c.code)
 		}
 	}
 }

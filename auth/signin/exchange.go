@@ -81,8 +81,8 @@ func (c *providerClient) authorizeURL(ctx context.Context, a authorization) (str
 	return config.AuthCodeURL(a.state, options...), nil
 }
 
-// checkIssuer looks at who says to have answered an authorization request, so
-// that no other provider's answer is taken for it (RFC 9207). It returns the
+// checkIssuer verifies which issuer the authorization response names, so
+// that no other provider's response is taken for it (RFC 9207). It returns the
 // code of a refusal, or "".
 func (c *providerClient) checkIssuer(ctx context.Context, given string) (code string, err error) {
 	m, err := c.issuer.endpoints(ctx)
@@ -154,7 +154,7 @@ func (c *providerClient) config(ctx context.Context) (*oauth2.Config, error) {
 	}, nil
 }
 
-// received checks the answer of the token endpoint. What the provider wrote
+// received checks the response of the token endpoint. What the provider wrote
 // besides an error code is left out: it may quote the secret.
 func (c *providerClient) received(token *oauth2.Token, err error) (tokens, error) {
 	var refused *oauth2.RetrieveError
@@ -183,7 +183,7 @@ func (c *providerClient) received(token *oauth2.Token, err error) (tokens, error
 // expiry is reckoned on the kit's own clock.
 func (c *providerClient) expiry(token *oauth2.Token) time.Time {
 	seconds := token.ExpiresIn
-	if seconds == 0 { // the answer was a form
+	if seconds == 0 { // the response was a form
 		switch written := token.Extra("expires_in").(type) {
 		case int64:
 			seconds = written

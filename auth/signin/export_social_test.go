@@ -31,7 +31,7 @@ func (l *TestLibrary) Route(provider string, next http.RoundTripper) {
 	l.providers.clients[provider].http.Transport = limited{next}
 }
 
-// Hurry bounds what a provider's client waits for an answer.
+// Hurry bounds what a provider's client waits for a response.
 func (l *TestLibrary) Hurry(provider string, timeout time.Duration) {
 	l.providers.clients[provider].http.Timeout = timeout
 }

@@ -12,7 +12,7 @@ import (
 
 const ada = "ada@example.org"
 
-func (b *browser) signIn() *answer {
+func (b *browser) signIn() *response {
 	b.a.t.Helper()
 	return b.post("/sign-in/email", object{"email": ada, "password": password}).ok()
 }
@@ -25,7 +25,7 @@ func (b *browser) copy() *browser {
 }
 
 // field returns a member of the body.
-func (r *answer) field(name string) any {
+func (r *response) field(name string) any {
 	r.t.Helper()
 	return decoded[object](r)[name]
 }
@@ -48,7 +48,7 @@ type authenticator struct {
 	secret []byte
 }
 
-func authenticatorOf(b *browser, enabled *answer) authenticator {
+func authenticatorOf(b *browser, enabled *response) authenticator {
 	b.a.t.Helper()
 	uri, err := url.Parse(enabled.field("totpURI").(string))
 	must(b.a.t, err)

@@ -21,19 +21,19 @@ import (
 // Bounds of what is asked of a provider.
 const (
 	fetchTimeout = 10 * time.Second
-	fetchAnswer  = 1 << 20 // bytes, unpacked
+	fetchSize    = 1 << 20 // bytes, unpacked
 	fetchHeader  = 64 << 10
 )
 
 var (
-	errProviderDown    = errors.New("signin: the provider cannot be asked")
-	errProviderRefused = errors.New("signin: the provider refused")
-	errAnswerTooLarge  = errors.New("signin: the answer is too large")
+	errProviderDown     = errors.New("signin: the provider cannot be reached")
+	errProviderRefused  = errors.New("signin: the provider refused")
+	errResponseTooLarge = errors.New("signin: the response is too large")
 )
 
-// newFetcher makes the HTTP client for one provider. It takes bounded answers
-// in bounded time, follows no redirect, and knocks at no private address but
-// those of the hosts the application has named itself.
+// newFetcher makes the HTTP client for one provider. Responses are
+// bounded in size and time, redirects are not followed, and private addresses are
+// dialed only for hosts that the application has named itself.
 func newFetcher(addresses []string) *http.Client {
 	named := make(map[string]bool, len(addresses))
 	for _, address := range addresses {
@@ -68,16 +68,16 @@ func newFetcher(addresses []string) *http.Client {
 	}
 }
 
-// limited fails the reading of answers that are too large, for every reader.
+// limited bounds the bodies of responses: reading past the bound fails.
 type limited struct{ next http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := l.next.RoundTrip(r)
+	response, err := l.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &limitedBody{answer.Body, fetchAnswer}
-	return answer, nil
+	response.Body = &limitedBody{response.Body, fetchSize}
+	return response, nil
 }
 
 type limitedBody struct {
@@ -87,7 +87,7 @@ type limitedBody struct {
 
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, errAnswerTooLarge
+		return 0, errResponseTooLarge
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -108,18 +108,18 @@ func fetchJSON(ctx context.Context, client *http.Client, address, accessToken st
 	if accessToken != "" {
 		request.Header.Set("Authorization", "Bearer "+accessToken)
 	}
-	answer, err := client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProviderDown, err)
 	}
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	switch {
-	case answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests:
-		return fmt.Errorf("%w: status %d", errProviderDown, answer.StatusCode)
-	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("%w: status %d", errProviderRefused, answer.StatusCode)
+	case response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests:
+		return fmt.Errorf("%w: status %d", errProviderDown, response.StatusCode)
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%w: status %d", errProviderRefused, response.StatusCode)
 	}
-	body, err := io.ReadAll(answer.Body)
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errProviderDown, err)
 	}

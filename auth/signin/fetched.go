@@ -9,9 +9,9 @@ import (
 // How long what a provider publishes is kept, and how soon it is asked again.
 const (
 	fetchedFresh = time.Hour
-	// fetchedStale is how long the last answer does while the provider is down.
+	// fetchedStale is how long the last response does while the provider is down.
 	fetchedStale = 24 * time.Hour
-	// fetchedPause is between two requests when the answer lacks something, such
+	// fetchedPause is between two requests when the response lacks something, such
 	// as a key, which anybody can make up.
 	fetchedPause = 30 * time.Second
 	// fetchedRetry is between two requests while they fail.

@@ -8,7 +8,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// freshHeader carries, in the answer to a proof, what shows for ten minutes that
+// freshHeader carries, in the response to a proof, what shows for ten minutes that
 // the user has given it, for clients that prove their session by access tokens.
 const freshHeader = "X-Kit-Fresh"
 

@@ -22,8 +22,8 @@ func (b *browser) accessToken() string {
 
 // changes are the requests that change how a user signs in, which an access
 // token alone must not.
-func changes(b *browser) map[string]*answer {
-	return map[string]*answer{
+func changes(b *browser) map[string]*response {
+	return map[string]*response{
 		"change email":         b.post("/change-email", object{"newEmail": "eve@example.com"}),
 		"change email by code": b.post("/email-otp/request-email-change", object{"newEmail": "eve@example.com"}),
 		"use the code":         b.post("/email-otp/change-email", object{"newEmail": "eve@example.com", "otp": "000000"}),
@@ -68,7 +68,7 @@ func TestProofsMakeFresh(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db, signin.Config{})
 		home := a.signedUp(ada)
-		change := func(b *browser) *answer { return b.post("/change-email", object{"newEmail": "new@example.com"}) }
+		change := func(b *browser) *response { return b.post("/change-email", object{"newEmail": "new@example.com"}) }
 
 		a.clock.advance(25 * time.Hour)
 		change(home).want(403, "SESSION_NOT_FRESH")
@@ -151,7 +151,7 @@ func TestWrongCodesCountInASession(t *testing.T) {
 }
 
 // The old address, where it was proved, is asked before and told after a change,
-// and can undo it: whoever changed it keeps no way in.
+// and can undo it: the one who changed it keeps no way in.
 func TestOldAddressApprovesAndUndoes(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		for _, byCode := range []bool{false, true} {
@@ -193,7 +193,7 @@ func TestOldAddressApprovesAndUndoes(t *testing.T) {
 			a.browser().navigating().get(told.Link).page(true)
 			a.browser().pressing().do("POST", told.Link, nil).page(false)
 			if home.user() != nil {
-				t.Error("whoever changed the address is still signed in")
+				t.Error("the one who changed the address is still signed in")
 			}
 			user, found, err := a.UserByEmail(ctx, ada)
 			if err != nil || !found || !user.EmailVerified {

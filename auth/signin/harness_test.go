@@ -255,15 +255,15 @@ func (b *browser) pressing() *browser {
 	return b.navigating().with("Origin", baseURL).with("Sec-Fetch-Site", "same-origin")
 }
 
-// answer is what came back.
-type answer struct {
+// response is what came back.
+type response struct {
 	t      testing.TB
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-func (b *browser) do(method, path string, body any) *answer {
+func (b *browser) do(method, path string, body any) *response {
 	b.a.t.Helper()
 	var reader io.Reader
 	if body != nil {
@@ -274,7 +274,7 @@ func (b *browser) do(method, path string, body any) *answer {
 	return b.send(method, path, "application/json", reader)
 }
 
-func (b *browser) send(method, path, contentType string, body io.Reader) *answer {
+func (b *browser) send(method, path, contentType string, body io.Reader) *response {
 	b.a.t.Helper()
 	path = strings.TrimPrefix(path, b.a.base.String())
 	if !strings.HasPrefix(path, "/auth") {
@@ -302,12 +302,12 @@ func (b *browser) send(method, path, contentType string, body io.Reader) *answer
 			delete(b.cookies, cookie.Name)
 		}
 	}
-	return &answer{b.a.t, rec.Code, rec.Header(), rec.Body.Bytes()}
+	return &response{b.a.t, rec.Code, rec.Header(), rec.Body.Bytes()}
 }
 
-func (b *browser) get(path string) *answer { b.a.t.Helper(); return b.do(http.MethodGet, path, nil) }
+func (b *browser) get(path string) *response { b.a.t.Helper(); return b.do(http.MethodGet, path, nil) }
 
-func (b *browser) post(path string, body any) *answer {
+func (b *browser) post(path string, body any) *response {
 	b.a.t.Helper()
 	if body == nil {
 		body = map[string]any{}
@@ -316,7 +316,7 @@ func (b *browser) post(path string, body any) *answer {
 }
 
 // code returns the refusal's code, or "".
-func (r *answer) code() string {
+func (r *response) code() string {
 	var body struct {
 		Code  string
 		Error struct{ Code string }
@@ -332,7 +332,7 @@ func (r *answer) code() string {
 
 // want fails the test unless the status and the code are these; the code is ""
 // for success.
-func (r *answer) want(status int, code string) *answer {
+func (r *response) want(status int, code string) *response {
 	r.t.Helper()
 	if r.Status != status || r.code() != code {
 		r.t.Fatalf("got %d %s, want %d %s", r.Status, r.Body, status, code)
@@ -340,10 +340,10 @@ func (r *answer) want(status int, code string) *answer {
 	return r
 }
 
-func (r *answer) ok() *answer { r.t.Helper(); return r.want(200, "") }
+func (r *response) ok() *response { r.t.Helper(); return r.want(200, "") }
 
 // lead fails the test unless the browser is sent to a target.
-func (r *answer) lead(target string) *answer {
+func (r *response) lead(target string) *response {
 	r.t.Helper()
 	if r.Status != http.StatusFound || r.Header.Get("Location") != target {
 		r.t.Fatalf("got %d %q %s, want a redirect to %q", r.Status, r.Header.Get("Location"), r.Body, target)
@@ -352,7 +352,7 @@ func (r *answer) lead(target string) *answer {
 }
 
 // page fails the test unless it is a page with or without a button.
-func (r *answer) page(button bool) *answer {
+func (r *response) page(button bool) *response {
 	r.t.Helper()
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || strings.Contains(string(r.Body), "<button>") != button {
 		r.t.Fatalf("got %d %q %s, want a page, button %v", r.Status, r.Header.Get("Content-Type"), r.Body, button)
@@ -360,7 +360,7 @@ func (r *answer) page(button bool) *answer {
 	return r
 }
 
-func decoded[T any](r *answer) (value T) {
+func decoded[T any](r *response) (value T) {
 	r.t.Helper()
 	if err := json.Unmarshal(r.Body, &value); err != nil {
 		r.t.Fatalf("%d %s: %v", r.Status, r.Body, err)
@@ -378,7 +378,7 @@ func (a *app) signedUp(address string) *browser {
 	return b
 }
 
-// user returns whoever is signed in in the browser, or nil.
+// user returns the user of the browser's session, or nil.
 func (b *browser) user() object {
 	b.a.t.Helper()
 	both := decoded[*struct{ User, Session object }](b.get("/get-session").ok())

@@ -15,14 +15,14 @@ import (
 )
 
 // route is one row of the table: what the kit has to know about it, and its
-// handler. The handler's value is written as JSON, unless it is answered.
+// handler. The handler's value is written as JSON, unless it is [written].
 type route struct {
 	auth.LibraryRoute
 	handle func(*call) (any, error)
 }
 
-// answered is what a handler returns that has written the answer itself.
-type answered struct{}
+// written is the value of a handler that has written the response itself.
+type written struct{}
 
 // call is one request on its way through a handler.
 type call struct {
@@ -58,14 +58,14 @@ func (l *library) serve(handle func(*call) (any, error)) func(http.ResponseWrite
 		if err := c.checkOrigin(); err != nil {
 			return err
 		}
-		answer, err := handle(c)
+		response, err := handle(c)
 		if err != nil {
 			return err
 		}
-		if _, done := answer.(answered); done {
+		if _, done := response.(written); done {
 			return nil
 		}
-		return c.write(http.StatusOK, answer)
+		return c.write(http.StatusOK, response)
 	}
 }
 
@@ -231,5 +231,5 @@ func (c *call) write(status int, value any) error {
 func (c *call) redirect(target string) (any, error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.w, c.r, target, http.StatusFound)
-	return answered{}, nil
+	return written{}, nil
 }

@@ -51,7 +51,7 @@ func segment(value any) string {
 }
 
 // idp is a provider of the test's own, which signs what it is told to. It
-// answers at any host, so that it can stand for the named ones.
+// serves any host, so that it can stand for the named ones.
 type idp struct {
 	t      testing.TB
 	issuer string
@@ -71,11 +71,11 @@ type idp struct {
 	profile object
 	// kid is the id of the key that is published and signs.
 	kid string
-	// answer replaces the answer of a path.
-	answer map[string]http.HandlerFunc
+	// handlers replace the ones of their paths.
+	handlers map[string]http.HandlerFunc
 	// document is added to the discovery document.
 	document object
-	// tokens are added to the answer of the token endpoint.
+	// tokens are added to the response of the token endpoint.
 	tokens object
 	// lastForm is the last request for tokens.
 	lastForm url.Values
@@ -87,7 +87,7 @@ type grant struct{ redirect, challenge, nonce, client string }
 func newIDP(t testing.TB) *idp {
 	t.Helper()
 	p := &idp{t: t, grants: map[string]*grant{}, hits: map[string]int{}, claims: object{}, header: object{},
-		profile: object{}, kid: "key-1", answer: map[string]http.HandlerFunc{}, document: object{}, tokens: object{}}
+		profile: object{}, kid: "key-1", handlers: map[string]http.HandlerFunc{}, document: object{}, tokens: object{}}
 	p.server = httptest.NewServer(p)
 	t.Cleanup(p.server.Close)
 	p.issuer = p.server.URL
@@ -108,10 +108,10 @@ func (p *idp) hit(path string) int {
 func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.hits[r.URL.Path]++
-	answer := p.answer[r.URL.Path]
+	handle := p.handlers[r.URL.Path]
 	p.mu.Unlock()
-	if answer != nil {
-		answer(w, r)
+	if handle != nil {
+		handle(w, r)
 		return
 	}
 	switch r.URL.Path {
@@ -169,7 +169,7 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 		r.Form.Set("client_id", user)
 		r.Form.Set("client_secret", secret)
 	}
-	answer := object{"access_token": "access-" + fmt.Sprint(p.hits["/token"]), "token_type": "Bearer", "expires_in": 3600}
+	response := object{"access_token": "access-" + fmt.Sprint(p.hits["/token"]), "token_type": "Bearer", "expires_in": 3600}
 	switch r.Form.Get("grant_type") {
 	case "authorization_code":
 		g := p.grants[r.Form.Get("code")]
@@ -179,20 +179,20 @@ func (p *idp) token(w http.ResponseWriter, r *http.Request) {
 			writeJSON(w, 400, object{"error": "invalid_grant"})
 			return
 		}
-		answer["id_token"] = p.idToken(object{"nonce": g.nonce, "aud": g.client})
-		answer["refresh_token"] = "refresh-0"
+		response["id_token"] = p.idToken(object{"nonce": g.nonce, "aud": g.client})
+		response["refresh_token"] = "refresh-0"
 	case "refresh_token":
 		if r.Form.Get("refresh_token") != fmt.Sprintf("refresh-%d", p.hits["refreshed"]) {
 			writeJSON(w, 400, object{"error": "invalid_grant"})
 			return
 		}
 		p.hits["refreshed"]++
-		answer["refresh_token"] = fmt.Sprintf("refresh-%d", p.hits["refreshed"])
+		response["refresh_token"] = fmt.Sprintf("refresh-%d", p.hits["refreshed"])
 	}
 	for name, value := range p.tokens {
-		answer[name] = value
+		response[name] = value
 	}
-	writeJSON(w, 200, answer)
+	writeJSON(w, 200, response)
 }
 
 // idToken signs the ordinary claims with those given above them, and above all
@@ -282,11 +282,11 @@ func (b *browser) depart(path string, p *idp, id string, more object) journey {
 	for name, value := range more {
 		body[name] = value
 	}
-	answer := decoded[struct {
+	response := decoded[struct {
 		URL      string
 		Redirect bool
 	}](b.post(path, body).ok())
-	u, err := url.Parse(answer.URL)
+	u, err := url.Parse(response.URL)
 	must(b.a.t, err)
 	return journey{b, p, id, u.Query()}
 }
@@ -305,13 +305,13 @@ func (j journey) consent() url.Values {
 }
 
 // back has the browser come back.
-func (j journey) back(query url.Values) *answer {
+func (j journey) back(query url.Values) *response {
 	j.b.a.t.Helper()
 	return j.b.navigating().get("/callback/" + j.id + "?" + query.Encode())
 }
 
 // arrive goes all the way.
-func (j journey) arrive() *answer {
+func (j journey) arrive() *response {
 	j.b.a.t.Helper()
 	return j.back(j.consent())
 }
@@ -322,7 +322,7 @@ func randomBytes() []byte {
 	return raw
 }
 
-// hosts is the Internet of a test: what the hosts of named providers answer.
+// hosts is the Internet of a test: what the hosts of named providers serve.
 type hosts map[string]http.Handler
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {

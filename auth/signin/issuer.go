@@ -52,7 +52,7 @@ type metadata struct {
 	authorize, token, keys, userInfo string
 	algorithms                       []string
 	secretInHeader                   bool
-	namesIssuer                      bool // in every answer to an authorization request, RFC 9207
+	namesIssuer                      bool // in every response to an authorization request, RFC 9207
 }
 
 // issuer is the part of a provider that signs ID tokens.

@@ -111,7 +111,7 @@ func signES256(t testing.TB, key *ecdsa.PrivateKey, input string) []byte {
 	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 }
 
-// TestHostileProvider: an answer that is wrong, huge, slow or elsewhere ends the
+// TestHostileProvider: a response that is wrong, huge, slow or elsewhere ends the
 // sign-in and nothing else.
 func TestHostileProvider(t *testing.T) {
 	huge := func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +128,7 @@ func TestHostileProvider(t *testing.T) {
 	var away sync.Map // hits of where redirects lead
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { away.Store(r.URL.Path, true) }))
 	t.Cleanup(elsewhere.Close)
-	answers := map[string]http.HandlerFunc{
+	handlers := map[string]http.HandlerFunc{
 		"huge": huge,
 		"slow": nil, // made below
 		"redirected": func(w http.ResponseWriter, r *http.Request) {
@@ -153,18 +153,18 @@ func TestHostileProvider(t *testing.T) {
 		"many header": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 100<<10)) },
 	}
 	for _, path := range []string{"/.well-known/openid-configuration", "/jwks", "/token", "/userinfo"} {
-		for name, answer := range answers {
+		for name, handle := range handlers {
 			t.Run(path+" "+name, func(t *testing.T) {
 				p := newIDP(t)
 				t.Cleanup(p.server.CloseClientConnections)
 				p.claims["email"] = nil // so that the user info is asked
 				p.profile = object{"sub": "subject-1", "email": "ada@example.com", "email_verified": true}
 				w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p)
-				if p.answer[path] = answer; name == "slow" {
+				if p.handlers[path] = handle; name == "slow" {
 					w.lib.Hurry("acme", 50*time.Millisecond)
 					over := make(chan struct{})
 					t.Cleanup(func() { close(over) })
-					p.answer[path] = func(http.ResponseWriter, *http.Request) { <-over }
+					p.handlers[path] = func(http.ResponseWriter, *http.Request) { <-over }
 				}
 				b := w.browser()
 				if path == "/.well-known/openid-configuration" {
@@ -218,15 +218,15 @@ func TestPrivateAddressesAreNotAsked(t *testing.T) {
 	secret := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a private address was asked") }))
 	t.Cleanup(secret.Close)
 	client := signin.FetchClient("https://accounts.example")
-	if answer, err := client.Get(secret.URL); err == nil {
-		_ = answer.Body.Close()
-		t.Error("it answered")
+	if response, err := client.Get(secret.URL); err == nil {
+		_ = response.Body.Close()
+		t.Error("the private address was dialed")
 	}
 	open := signin.FetchClient(secret.URL)
 	secret.Config.Handler = http.NotFoundHandler()
-	answer, err := open.Get(secret.URL)
+	response, err := open.Get(secret.URL)
 	must(t, err)
-	_ = answer.Body.Close()
+	_ = response.Body.Close()
 
 	for text, want := range map[string]bool{
 		"8.8.8.8": true, "2606:4700::1111": true, "172.15.0.1": true,
@@ -281,14 +281,14 @@ func TestKeysAreFetchedSparingly(t *testing.T) {
 	}
 
 	// A provider that is down is not needed while its keys are known.
-	p.answer["/jwks"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 503, object{}) }
+	p.handlers["/jwks"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 503, object{}) }
 	w.clock.advance(2 * time.Hour)
 	if signIn() != 200 {
 		t.Error("known keys do not do while the provider is down")
 	}
 	w.clock.advance(25 * time.Hour)
 	w.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": p.idToken(nil)}}).want(503, "SERVICE_UNAVAILABLE")
-	delete(p.answer, "/jwks")
+	delete(p.handlers, "/jwks")
 	w.clock.advance(5 * time.Second)
 	if signIn() != 200 {
 		t.Error("the provider is up again")
@@ -304,7 +304,7 @@ func TestNativeIDToken(t *testing.T) {
 		plain := signin.Provider{ID: "plain", ClientID: "x", AuthorizeURL: "https://plain.example/a", TokenURL: "https://plain.example/t", UserInfoURL: "https://plain.example/u"}
 		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{provider, plain}}, p)
 		p.claims["hd"] = "example.com"
-		bring := func(token, nonce string) *answer {
+		bring := func(token, nonce string) *response {
 			return w.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{
 				"token": token, "nonce": nonce, "accessToken": "stolen", "user": object{"name": object{"firstName": "Eve"}}}})
 		}
@@ -355,13 +355,13 @@ func FuzzIDToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		app := *w.app
 		app.t = t
-		answer := app.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": token}})
+		response := app.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": token}})
 		want := "INVALID_TOKEN"
 		if token == good {
 			want = "USER_EMAIL_NOT_FOUND"
 		}
-		if answer.Status != http.StatusUnauthorized || answer.code() != want {
-			t.Errorf("%q: got %d %s", token, answer.Status, answer.Body)
+		if response.Status != http.StatusUnauthorized || response.code() != want {
+			t.Errorf("%q: got %d %s", token, response.Status, response.Body)
 		}
 	})
 }

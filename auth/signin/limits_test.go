@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// Whoever guesses is slowed down; the owner, who has signed in before, is not,
+// Guessers are slowed down; the owner, who has signed in before, is not,
 // however many addresses guess.
 func TestGuessing(t *testing.T) {
 	var lib *signin.TestLibrary
@@ -27,7 +27,7 @@ func TestGuessing(t *testing.T) {
 	if refused.Header.Get("Retry-After") == "" || refused.Header.Get("X-Retry-After") == "" {
 		t.Errorf("%v", refused.Header)
 	}
-	var last *answer
+	var last *response
 	for i := range 11 { // IPv6 clients change the last 64 bits at will
 		last = a.browser().at(fmt.Sprintf("2001:db8::%d", i)).post("/sign-in/email", signIn)
 	}
@@ -57,7 +57,7 @@ func TestGuessing(t *testing.T) {
 	a.browser().at("198.51.100.9").post("/sign-in/email", object{"email": "nobody@example.com", "password": password}).want(429, "TOO_MANY_REQUESTS")
 }
 
-// A mailbox is not flooded, whoever asks; its owner's browser has its own share.
+// No caller can flood a mailbox; its owner's browser has its own share.
 func TestMailboxIsNotFlooded(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})
 	owner := a.signedUp("ada@example.com")
@@ -182,7 +182,7 @@ func TestSignUpsOfAnAddress(t *testing.T) {
 	limits := map[string]auth.RateLimit{"auth-sign-in": {Events: -1}, "sign-up": {Events: 3, Per: time.Hour}, "sign-up-network": {Events: 5, Per: time.Hour}}
 	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.New(signin.Config{}), RateLimits: limits})
 	n := 0
-	join := func(ip string) *answer {
+	join := func(ip string) *response {
 		n++
 		return a.browser().at(ip).post("/sign-up/email", object{"email": fmt.Sprintf("u%d@example.com", n), "password": password})
 	}

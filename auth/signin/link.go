@@ -13,8 +13,8 @@ import (
 // long as they are good.
 const askedCookie = "kit_asked"
 
-// asks has the browser known that asks for a link or a code, by the hash it
-// answers; nil: the client keeps no cookies.
+// asks identifies the browser that requests a link or a code by a cookie and
+// returns the hash of it, or nil for a client that keeps no cookies.
 func (c *call) asks() []byte {
 	if isNative(c.r) {
 		return nil
@@ -136,7 +136,7 @@ func (c *call) askedFor(k link) bool {
 	return err == nil && len(asked.Browser) > 0 && subtle.ConstantTimeCompare(c.asker(), asked.Browser) == 1
 }
 
-// magicSignedIn is better-auth's answer to a script.
+// magicSignedIn is better-auth's response to a script.
 type magicSignedIn struct {
 	Token        string      `json:"token"`
 	RefreshToken string      `json:"refreshToken,omitempty"`

@@ -30,7 +30,7 @@ func TestLinkingByAddress(t *testing.T) {
 				p.claims["email"] = "Ada@Example.com"
 				b := w.browser()
 				j := b.begin(p, "acme", nil)
-				native := func() *answer {
+				native := func() *response {
 					return w.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": p.idToken(nil)}})
 				}
 				if !c.linked {
@@ -145,7 +145,7 @@ func TestLinkSocial(t *testing.T) {
 		other := w.browser()
 		other.post("/sign-up/email", object{"name": "Eve", "email": "eve@example.com", "password": password}).ok()
 		link(other).arrive().lead("/sorry?error=account_already_linked_to_different_user")
-		native := func(b *browser) *answer {
+		native := func(b *browser) *response {
 			return b.post("/link-social", object{"provider": "acme", "idToken": object{"token": p.idToken(nil)}})
 		}
 		native(other).want(409, "SOCIAL_ACCOUNT_ALREADY_LINKED")
@@ -234,12 +234,12 @@ func TestWhoMaySignUp(t *testing.T) {
 		body   object
 		want   string
 	}{
-		"nobody here":          {func(c *signin.Config, _ *signin.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"nobody from there":    {func(_ *signin.Config, p *signin.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
-		"who asks to, has not": {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"who asks to":          {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
-		"who is verified":      {func(c *signin.Config, _ *signin.Provider) { c.RequireVerification = true }, nil, "/new"},
-		"whom all trust":       {func(_ *signin.Config, p *signin.Provider) { p.EmailTrust = signin.EmailAlwaysVerified }, nil, "/new"},
+		"no account":            {func(c *signin.Config, _ *signin.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"nobody from there":     {func(_ *signin.Config, p *signin.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
+		"sign-up not requested": {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"sign-up requested":     {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
+		"who is verified":       {func(c *signin.Config, _ *signin.Provider) { c.RequireVerification = true }, nil, "/new"},
+		"whom all trust":        {func(_ *signin.Config, p *signin.Provider) { p.EmailTrust = signin.EmailAlwaysVerified }, nil, "/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)

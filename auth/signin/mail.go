@@ -29,7 +29,7 @@ func (l *library) jobs() []jobs.Binding {
 
 // letter asks for a mail to an address. Whether the address has an account, and
 // so whether and what it is sent, is looked at by the job alone: the request
-// that asked costs the same and is answered the same.
+// costs the same and gets the same response.
 type letter struct {
 	// Kind is that of a link, of a code, or "sign_up" for an address that
 	// somebody tried to sign up with.

@@ -54,7 +54,7 @@ func TestMultiSession(t *testing.T) {
 			t.Errorf("%v %v", page.user(), emails)
 		}
 
-		// Who signs in twice has one session; there are five at most; signing out
+		// A user who signs in twice has one session; there are five at most; signing out
 		// ends all of them.
 		for i := range 7 {
 			a.clock.advance(1e9)

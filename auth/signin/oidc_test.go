@@ -65,17 +65,17 @@ func newVisitor(t *testing.T) *visitor {
 func (v *visitor) visit(address string) (back *url.URL, page string) {
 	v.t.Helper()
 	for range 10 {
-		answer, err := v.Get(address)
+		response, err := v.Get(address)
 		must(v.t, err)
-		body, err := io.ReadAll(answer.Body)
+		body, err := io.ReadAll(response.Body)
 		must(v.t, err)
-		_ = answer.Body.Close()
-		if answer.StatusCode == http.StatusOK {
+		_ = response.Body.Close()
+		if response.StatusCode == http.StatusOK {
 			return nil, string(body)
 		}
-		to, err := answer.Location()
+		to, err := response.Location()
 		if err != nil {
-			v.t.Fatalf("the provider answers %d %s", answer.StatusCode, body)
+			v.t.Fatalf("the provider returned %d %s", response.StatusCode, body)
 		}
 		if address = to.String(); strings.HasPrefix(address, baseURL) {
 			return to, ""
@@ -107,7 +107,7 @@ func TestRealProvider(t *testing.T) {
 			return u
 		}
 		consent := func(u *url.URL) *url.URL { t.Helper(); back, _ := newVisitor(t).visit(u.String()); return back }
-		arrive := func(b *browser, back *url.URL) *answer { t.Helper(); return b.navigating().get(back.String()) }
+		arrive := func(b *browser, back *url.URL) *response { t.Helper(); return b.navigating().get(back.String()) }
 		tampered := func(u *url.URL, name, value string) *url.URL {
 			other := *u
 			q := other.Query()
@@ -201,15 +201,15 @@ func idTokenOf(t *testing.T, issuer, client, user string) string {
 		"code_challenge": {b64(challenge[:])}, "code_challenge_method": {"S256"}, "nonce": {"n"}, "state": {"s"}, "login_hint": {user},
 	}
 	back, _ := newVisitor(t).visit(issuer + "/auth?" + query.Encode())
-	answer, err := http.PostForm(issuer+"/token", url.Values{
+	response, err := http.PostForm(issuer+"/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {back.Query().Get("code")}, "redirect_uri": query["redirect_uri"],
 		"code_verifier": {verifier}, "client_id": {client}, "client_secret": {client + "-secret"},
 	})
 	must(t, err)
-	defer answer.Body.Close()
+	defer response.Body.Close()
 	var tokens struct {
 		IDToken string `json:"id_token"`
 	}
-	must(t, json.NewDecoder(answer.Body).Decode(&tokens))
+	must(t, json.NewDecoder(response.Body).Decode(&tokens))
 	return tokens.IDToken
 }

@@ -68,7 +68,7 @@ func (c *call) page(status int, p page) (any, error) {
 	h.Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
 	_ = pageTemplate.Execute(c.w, p) // the client has gone; there is nobody to tell
-	return answered{}, nil
+	return written{}, nil
 }
 
 // originOfURL returns the source a policy names an absolute target by, or "".

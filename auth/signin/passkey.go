@@ -261,10 +261,10 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.passkeyAnswer(c, e)
+	return l.passkeyResponse(c, e)
 }
 
-// passkeySignedIn is better-auth's answer to a sign-in by passkey, with the token.
+// passkeySignedIn is better-auth's response to a sign-in by passkey, with the token.
 type passkeySignedIn struct {
 	Session      wireSession `json:"session"`
 	User         wireUser    `json:"user"`
@@ -272,7 +272,7 @@ type passkeySignedIn struct {
 	RefreshToken string      `json:"refreshToken,omitempty"`
 }
 
-func (l *library) passkeyAnswer(c *call, e entry) (any, error) {
+func (l *library) passkeyResponse(c *call, e entry) (any, error) {
 	user, err := l.wire(c.Context(), e.user)
 	out := passkeySignedIn{Session: showSession(e.in.Session), User: user, Token: e.in.AccessToken}
 	if e.native {

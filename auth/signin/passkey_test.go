@@ -24,9 +24,9 @@ func TestPasskey(t *testing.T) {
 				home := s.signedUp(ada).ownPage()
 				home.enableTOTP()
 				key.flags |= backupEligible | backedUp
-				answer := key.create(home.registerOptions())
-				answer["name"] = "  My phone "
-				made := decoded[object](home.post("/passkey/verify-registration", answer).ok())
+				credential := key.create(home.registerOptions())
+				credential["name"] = "  My phone "
+				made := decoded[object](home.post("/passkey/verify-registration", credential).ok())
 				want := object{
 					"id": made["id"], "userId": s.userID(), "name": "My phone", "counter": 0.0, "deviceType": "multiDevice", "backedUp": true,
 					"transports": "internal,hybrid", "aaguid": "00000000-0000-0000-0000-000000000000", "createdAt": made["createdAt"],
@@ -224,19 +224,19 @@ func TestForgedPasskeySignIns(t *testing.T) {
 }
 
 // One signed challenge signs in once, however often it is sent at once.
-func TestOnePasskeyAnswerHasOneWinner(t *testing.T) {
+func TestOnePasskeyResponseHasOneWinner(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s, key := open(t, db, signin.Config{}), newES256(t)
 		s.signedUp(ada).ownPage().register(key)
 		b := s.browser().ownPage()
-		answer := key.get(b.signInOptions())
+		credential := key.get(b.signInOptions())
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		won := 0
 		for range 32 {
 			b := b.copy()
 			all.Go(func() {
-				if b.post("/passkey/verify-authentication", answer).Status == 200 {
+				if b.post("/passkey/verify-authentication", credential).Status == 200 {
 					mu.Lock()
 					won++
 					mu.Unlock()

@@ -31,7 +31,7 @@ type signUpBody struct {
 	RememberMe      *bool  `json:"rememberMe"`
 }
 
-// signedUp is better-auth's answer to a sign-up; the token is null while the
+// signedUp is better-auth's response to a sign-up; the token is null while the
 // address is to be proved first.
 type signedUp struct {
 	Token        *string  `json:"token"`
@@ -40,7 +40,7 @@ type signedUp struct {
 }
 
 // signUp makes a user with a password. While addresses must be verified, one
-// that is taken is answered like one that is free, and its owner is told by
+// that is taken gets the response of one that is free, and its owner is told by
 // mail.
 func (l *library) signUp(c *call) (any, error) {
 	var in signUpBody
@@ -91,7 +91,7 @@ func (l *library) signUp(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.signUpAnswer(c, e)
+	return l.signUpResponse(c, e)
 }
 
 // welcome mails to the address of a sign-up. Without anything that sends mail a
@@ -160,7 +160,7 @@ func (l *library) unverified(c *call, user auth.User) (any, error) {
 	return signedUp{User: wire}, err
 }
 
-func (l *library) signUpAnswer(c *call, e entry) (any, error) {
+func (l *library) signUpResponse(c *call, e entry) (any, error) {
 	if e.challenged() {
 		return e.challenge, nil
 	}
@@ -232,7 +232,7 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if err != nil {
 		return nil, err
 	}
-	return l.answer(c, e, target)
+	return l.response(c, e, target)
 }
 
 // resendVerification keeps out who knows the password and has not proved the

@@ -231,7 +231,7 @@ func TestSignUpRace(t *testing.T) {
 				return a.browser().post("/sign-up/email", object{"email": address, "password": password}).Status == 200
 			})
 			if required && won != 5 || !required && won != 1 {
-				t.Errorf("verification required %v: %d of 5 answered 200", required, won)
+				t.Errorf("verification required %v: %d of 5 returned 200", required, won)
 			}
 			n, _, err := database.Get(ctx, db, func(row database.Scanner) (n int64, err error) { return n, row.Scan(&n) },
 				`SELECT count(*) FROM auth_user WHERE email = $1`, address)

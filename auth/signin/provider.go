@@ -38,12 +38,12 @@ type Provider struct {
 	// AuthorizeURL, TokenURL, KeysURL and UserInfoURL are the endpoints. With an
 	// Issuer those left empty are found by discovery.
 	AuthorizeURL, TokenURL, KeysURL, UserInfoURL string
-	// Scopes are asked for at every sign-in. With "openid" among them the answer
+	// Scopes are asked for at every sign-in. With "openid" among them the response
 	// to a code must hold an ID token, else UserInfoURL says who it is.
 	Scopes []string
 	// Parameters are added to the authorization request, such as prompt.
 	Parameters map[string]string
-	// FormPost has the provider answer with a form instead of a redirect.
+	// FormPost has the provider respond with a form instead of a redirect.
 	FormPost bool
 	// Audiences are further client ids, those of the application's native apps,
 	// whose ID tokens POST /sign-in/social takes.
@@ -135,7 +135,7 @@ func (p Provider) discovers() bool {
 	return p.Issuer != "" && (p.AuthorizeURL == "" || p.TokenURL == "" || p.KeysURL == "")
 }
 
-// wantsIDToken reports whether the answer to a code must hold an ID token.
+// wantsIDToken reports whether the response to a code must hold an ID token.
 func (p Provider) wantsIDToken() bool { return p.Issuer != "" && slices.Contains(p.Scopes, "openid") }
 
 // validateProviders checks the providers of a configuration.

@@ -37,9 +37,9 @@ func openNamed(t *testing.T, provider signin.Provider, p *idp, at ...string) *wo
 	return w
 }
 
-// serve has p answer JSON at a path.
+// serve has p return JSON at a path.
 func (p *idp) serve(path string, value any) {
-	p.answer[path] = func(w http.ResponseWriter, r *http.Request) {
+	p.handlers[path] = func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer access-") {
 			writeJSON(w, 401, object{})
 			return
@@ -48,10 +48,10 @@ func (p *idp) serve(path string, value any) {
 	}
 }
 
-func (p *idp) serveToken(path string) { p.answer[path] = p.token }
+func (p *idp) serveToken(path string) { p.handlers[path] = p.token }
 
 func (p *idp) serveKeys(path string) {
-	p.answer[path] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, p.jwks()) }
+	p.handlers[path] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, p.jwks()) }
 }
 
 // facts are what is asserted about a user.
@@ -118,7 +118,7 @@ func TestApple(t *testing.T) {
 	for _, c := range hashed {
 		text.WriteString(string(hex[c>>4]) + string(hex[c&15]))
 	}
-	native := func(nonce string) *answer {
+	native := func(nonce string) *response {
 		return w.native().post("/sign-in/social", object{"provider": "apple", "idToken": object{
 			"token": p.idToken(object{"aud": "com.example.app", "nonce": text.String(), "jti": nonce}), "nonce": nonce}})
 	}
@@ -158,7 +158,7 @@ func verifyClientSecret(t *testing.T, key *ecdsa.PublicKey, token string, w *wor
 
 func TestGitHub(t *testing.T) {
 	p := newIDP(t)
-	p.answer["/login/oauth/access_token"] = func(w http.ResponseWriter, r *http.Request) { // as GitHub does: a form, and 200 for refusals
+	p.handlers["/login/oauth/access_token"] = func(w http.ResponseWriter, r *http.Request) { // as GitHub does: a form, and 200 for refusals
 		_ = r.ParseForm()
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -69,7 +69,7 @@ type accountChoice struct {
 	AccountID string `json:"accountId"`
 }
 
-// accessToken is better-auth's answer to /get-access-token.
+// accessToken is better-auth's response to /get-access-token.
 type accessToken struct {
 	AccessToken string           `json:"accessToken"`
 	ExpiresAt   *capability.Time `json:"accessTokenExpiresAt,omitempty"`
@@ -93,7 +93,7 @@ func (l *library) getAccessToken(c *call) (any, error) {
 	return accessToken{AccessToken: t.Access, ExpiresAt: orNever(t.ExpiresAt), Scopes: fields(a.scopes), IDToken: t.ID}, nil
 }
 
-// refreshedToken is better-auth's answer to /refresh-token.
+// refreshedToken is better-auth's response to /refresh-token.
 type refreshedToken struct {
 	AccessToken  string           `json:"accessToken"`
 	RefreshToken string           `json:"refreshToken"`
@@ -164,7 +164,7 @@ func fields(text string) []string { return append([]string{}, strings.Fields(tex
 
 func tokenContext(accountID string) string { return "signin/provider-token/" + accountID }
 
-// keepTokens keeps what a provider gave, sealed. A new answer without a refresh
+// keepTokens keeps what a provider gave, sealed. A new response without a refresh
 // token leaves the one before in force.
 func (l *library) keepTokens(ctx context.Context, accountID string, t tokens) error {
 	if t.Access == "" {
@@ -212,7 +212,7 @@ func (l *library) openTokens(ctx context.Context, accountID string) (t tokens, v
 const nearlyOver = 5 * time.Second
 
 // renew gets new tokens and keeps them. Of several requests on this node one
-// asks the provider; of several nodes the first answer stays.
+// asks the provider; of several nodes the first response stays.
 func (l *library) renew(ctx context.Context, c *providerClient, accountID string, old tokens, version int64) (tokens, error) {
 	release, err := l.providers.turn(ctx, accountID)
 	if err != nil {

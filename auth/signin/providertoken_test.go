@@ -30,7 +30,7 @@ func TestProviderTokens(t *testing.T) {
 		p.tokens = object{"scope": "openid email"}
 		b.begin(p, "acme", nil).arrive().lead("/new")
 		id := b.accountID("acme")
-		access := func(b *browser) *answer { return b.post("/get-access-token", object{"accountId": id}) }
+		access := func(b *browser) *response { return b.post("/get-access-token", object{"accountId": id}) }
 		first := decoded[object](access(b).ok())
 		if first["accessToken"] != "access-1" || first["idToken"] == nil || first["accessTokenExpiresAt"] != "2026-03-01T13:00:00.000Z" ||
 			!cmp.Equal(first["scopes"], []any{"openid", "email"}) {
@@ -76,7 +76,7 @@ func TestProviderTokens(t *testing.T) {
 			t.Errorf("got %v", refreshed)
 		}
 
-		p.answer["/token"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 400, object{"error": "invalid_grant"}) }
+		p.handlers["/token"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 400, object{"error": "invalid_grant"}) }
 		b.post("/refresh-token", object{"accountId": id}).want(400, "FAILED_TO_REFRESH_ACCESS_TOKEN")
 		access(b).ok() // the one there is goes on
 		w.clock.advance(time.Hour)
@@ -85,7 +85,7 @@ func TestProviderTokens(t *testing.T) {
 	})
 }
 
-// TestProviderTokensAcrossNodes: two nodes renew at once; the answer of the
+// TestProviderTokensAcrossNodes: two nodes renew at once; the response of the
 // first stays, and both give it out.
 func TestProviderTokensAcrossNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
@@ -100,11 +100,11 @@ func TestProviderTokensAcrossNodes(t *testing.T) {
 	p.now = two.clock.Now
 	onTwo := &browser{a: two.app, cookies: b.cookies, ip: b.ip, header: b.header}
 
-	// The provider answers node two only when node one has its answer.
+	// The provider responds to node two only when node one has its response.
 	arrived, done := make(chan struct{}), make(chan struct{})
 	var order sync.Mutex
 	first := true
-	p.answer["/token"] = func(w http.ResponseWriter, r *http.Request) {
+	p.handlers["/token"] = func(w http.ResponseWriter, r *http.Request) {
 		order.Lock()
 		mine := first
 		first = false

@@ -45,7 +45,7 @@ func showSession(s auth.Session) wireSession {
 	}
 }
 
-// sessionAndUser is better-auth's answer of who is signed in.
+// sessionAndUser is better-auth's response of who is signed in.
 type sessionAndUser struct {
 	Session wireSession `json:"session"`
 	User    wireUser    `json:"user"`
@@ -85,8 +85,8 @@ func (l *library) listSessions(c *call) (any, error) {
 	return out, nil
 }
 
-// revokeSession ends a session of the caller's own; one of somebody else is not
-// there, and answered as one that has ended.
+// revokeSession ends a session of the caller's own; one of another user
+// gets the response of one that has ended.
 func (l *library) revokeSession(c *call) (any, error) {
 	var in struct {
 		Token string `json:"token"`
@@ -198,5 +198,5 @@ func (l *library) getJWKS(c *call) (any, error) {
 	h.Set("Cache-Control", "public, max-age=300")
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write(keys) // the client has gone; there is nobody to tell
-	return answered{}, nil
+	return written{}, nil
 }

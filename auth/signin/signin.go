@@ -7,10 +7,10 @@
 // something with a cookie must do so from a page whose origin auth trusts.
 //
 // What it promises:
-//   - Nobody learns whether an address has an account from what is answered or
+//   - Nobody learns whether an address has an account from the response or
 //     how long it takes: mails are made by a job, for known and unknown alike,
-//     and an unknown user costs the same hash. Who makes an account
-//     of an address learns it all the same: sign-up says that it is taken, or,
+//     and an unknown user costs the same hash. Anyone who signs up
+//     with an address learns it all the same: sign-up says that it is taken, or,
 //     while addresses need verification, the next sign-in by that password does;
 //     so does a provider's account of an address without proof.
 //   - Links and codes are stored as hashes, good once and for minutes, but for the
@@ -31,8 +31,8 @@
 //   - What changes how a user signs in takes a fresh proof: a session, by its cookie
 //     or session token, that began or was confirmed within Config.FreshAge, the
 //     password, or the second factor where one is on. An access token alone never
-//     suffices; /verify-password and /two-factor/verify-totp answer it an
-//     X-Kit-Fresh that does for ten minutes. The refusal is SESSION_NOT_FRESH.
+//     suffices; /verify-password and /two-factor/verify-totp return an
+//     X-Kit-Fresh that suffices for ten minutes. The refusal is SESSION_NOT_FRESH.
 //
 // Clients without cookies keep what Set-Auth-Token carries and send it as their
 // bearer token: it lives as long as the session, renews itself, and proves the

@@ -144,8 +144,8 @@ func (l *library) readTargets(in socialBody) (to targets, err error) {
 	return to, nil
 }
 
-// authorizeAnswer is better-auth's answer that leads to a provider.
-type authorizeAnswer struct {
+// authorizeResponse is better-auth's response that leads to a provider.
+type authorizeResponse struct {
 	URL      string `json:"url"`
 	Redirect bool   `json:"redirect"`
 }
@@ -234,7 +234,7 @@ func (l *library) begin(c *call, in socialBody, p *providerClient, pass passage,
 	if !in.DisableRedirect {
 		c.w.Header().Set("Location", address)
 	}
-	return authorizeAnswer{URL: address, Redirect: !in.DisableRedirect}, nil
+	return authorizeResponse{URL: address, Redirect: !in.DisableRedirect}, nil
 }
 
 // derived makes a secret of one use from the browser's and the state.
@@ -267,7 +267,7 @@ func (l *library) postCallback(c *call) (any, error) {
 	}
 	l.privately(c)
 	http.Redirect(c.w, c.r, l.callbackAddress(p)+"?"+query.Encode(), http.StatusSeeOther)
-	return answered{}, nil
+	return written{}, nil
 }
 
 // privately keeps the address with the code in it out of caches and referrers.
@@ -323,8 +323,8 @@ func (l *library) takeState(c *call, value, browser string) (st state, found boo
 	return st, found, err
 }
 
-// returned reads the answer of an authorization request and finds out whose it
-// is. What is wrong with it is answered as the code of the redirect.
+// returned reads an authorization response and finds out whose it is. code is
+// that of the redirect when the response is refused.
 func (l *library) returned(c *call, p *providerClient, verifier, nonce string) (who identity, code string, err error) {
 	if code, err := p.checkIssuer(c.Context(), c.query("iss")); code != "" || err != nil {
 		return who, code, err
@@ -356,7 +356,7 @@ func (l *library) returned(c *call, p *providerClient, verifier, nonce string) (
 	return identity{client: p, profile: known, tokens: got}, "", nil
 }
 
-// failure tells apart what the provider refused and what it could not answer.
+// failure tells a refusal of the provider from an outage.
 func failure(err error, refused string) string {
 	if errors.Is(err, errProviderDown) {
 		return "temporarily_unavailable"
@@ -474,7 +474,7 @@ func (l *library) signInNative(c *call, p *providerClient, t nativeToken, signUp
 	if err != nil {
 		return nil, err
 	}
-	return l.answer(c, e, "")
+	return l.response(c, e, "")
 }
 
 func (l *library) enterNative(c *call, who identity) (entry, error) {

@@ -25,13 +25,13 @@ func each(t *testing.T, story func(t *testing.T, w *world, p *idp)) {
 func TestSocialSignIn(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {
 		b := w.browser()
-		answer := b.post("/sign-in/social", object{"provider": "acme", "callbackURL": "/welcome"}).ok()
+		response := b.post("/sign-in/social", object{"provider": "acme", "callbackURL": "/welcome"}).ok()
 		first := decoded[struct {
 			URL      string
 			Redirect bool
-		}](answer)
-		if !first.Redirect || answer.Header.Get("Location") != first.URL {
-			t.Errorf("got %s, Location %q", answer.Body, answer.Header.Get("Location"))
+		}](response)
+		if !first.Redirect || response.Header.Get("Location") != first.URL {
+			t.Errorf("got %s, Location %q", response.Body, response.Header.Get("Location"))
 		}
 		u, err := url.Parse(first.URL)
 		must(t, err)
@@ -100,7 +100,7 @@ func TestSocialRequestIsChecked(t *testing.T) {
 }
 
 // TestStateIsGoodOnceInOneBrowser holds the defence against forged sign-ins: the
-// answer of a provider counts in the browser that asked for it, once, in time,
+// response of a provider counts in the browser that asked for it, once, in time,
 // for that provider.
 func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -125,7 +125,7 @@ func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 		j.back(url.Values{"code": {"x"}, "state": {strings.Repeat("x", 43)}}).lead(lost)
 		journey{victim, p, "nobody", nil}.back(query).lead("/auth/error?error=oauth_provider_not_found")
 
-		// What one provider was asked, another cannot answer.
+		// Another provider cannot respond to a request of the first.
 		mixed := withOwn.consent()
 		journey{victim, other, "other", nil}.back(mixed).lead("/sorry?error=state_mismatch")
 		withOwn.back(mixed).lead(lost)
@@ -182,9 +182,9 @@ func TestCallbackErrors(t *testing.T) {
 			c.query.Set("state", j.query.Get("state"))
 			j.back(c.query).lead("/sorry?error=" + c.code)
 		}
-		p.answer["/token"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 503, object{}) }
+		p.handlers["/token"] = func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 503, object{}) }
 		b.begin(p, "acme", nil).arrive().lead("/sorry?error=temporarily_unavailable")
-		delete(p.answer, "/token")
+		delete(p.handlers, "/token")
 		j := b.begin(p, "acme", nil)
 		query := j.consent()
 		query.Set("iss", p.issuer)
@@ -269,7 +269,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 	})
 }
 
-// TestFormPost is the way of Apple: the provider's page posts the answer, and
+// TestFormPost is the way of Apple: the provider's page posts the response, and
 // browsers send no cookie with it.
 func TestFormPost(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -280,7 +280,7 @@ func TestFormPost(t *testing.T) {
 		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{provider}}, p)
 		b := w.browser()
 
-		post := func(j journey, user string) *answer {
+		post := func(j journey, user string) *response {
 			form := j.consent()
 			form.Set("user", user)
 			without := w.browser().navigating().with("Origin", p.issuer)

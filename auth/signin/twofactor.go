@@ -35,7 +35,7 @@ type enableBody struct {
 	Code string `json:"code"`
 }
 
-// enabling is the answer to enabling a second factor. An authenticator's counts
+// enabling is the response to enabling a second factor. An authenticator's counts
 // once a code of it was right.
 type enabling struct {
 	Method      string   `json:"method"`

@@ -78,8 +78,8 @@ func TestChallengeEnds(t *testing.T) {
 	})
 }
 
-// Ten wrong codes lock the second factor, from wherever they came. Whoever has
-// a trusted browser still gets in.
+// Ten wrong codes lock the second factor, from any address. A trusted
+// browser still gets in.
 func TestLockout(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -135,7 +135,7 @@ func TestOneTOTPCodeHasOneWinner(t *testing.T) {
 		s := open(t, db, signin.Config{})
 		app, _ := s.signedUp(ada).enableTOTP()
 		code := app.code()
-		won := race(s, 12, func(b *browser) *answer { return b.post("/two-factor/verify-totp", object{"code": code}) })
+		won := race(s, 12, func(b *browser) *response { return b.post("/two-factor/verify-totp", object{"code": code}) })
 		if won != 1 {
 			t.Errorf("%d signed in", won)
 		}
@@ -164,7 +164,7 @@ func TestOneBackupCodeHasOneWinner(t *testing.T) {
 		if won != 1 {
 			t.Errorf("%d of 32 used it", won)
 		}
-		if won := race(s, 12, func(b *browser) *answer {
+		if won := race(s, 12, func(b *browser) *response {
 			return b.post("/two-factor/verify-backup-code", object{"code": codes[1]})
 		}); won != 1 {
 			t.Errorf("%d signed in", won)
@@ -174,7 +174,7 @@ func TestOneBackupCodeHasOneWinner(t *testing.T) {
 
 // race has n browsers that wait for a second factor prove it at once, and
 // counts those that are signed in.
-func race(s *app, n int, prove func(*browser) *answer) (won int) {
+func race(s *app, n int, prove func(*browser) *response) (won int) {
 	s.t.Helper()
 	browsers := make([]*browser, n)
 	for i := range browsers {
@@ -224,7 +224,7 @@ func TestBackupCodes(t *testing.T) {
 	})
 }
 
-// What lies in the database neither shows codes nor lets them be computed.
+// The rows of the database neither show codes nor let them be computed.
 func TestSecretsAreSealed(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -442,7 +442,7 @@ func TestSecondFactorWithoutCookies(t *testing.T) {
 	})
 }
 
-// Who deletes or disables a user in the middle of a sign-in keeps him out.
+// Deleting or disabling a user in the middle of a sign-in keeps the user out.
 func TestUserGoesDuringASignIn(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})
@@ -461,7 +461,7 @@ func TestUserGoesDuringASignIn(t *testing.T) {
 	})
 }
 
-// Who has no password must have signed in lately; his mailbox, which is his
+// A user without a password must have signed in lately; his mailbox, which is his
 // first factor, cannot be the second.
 func TestSecondFactorWithoutAPassword(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -529,7 +529,7 @@ func TestSignInBesideASession(t *testing.T) {
 	}
 }
 
-// What nobody answered goes with the hourly sweep.
+// Challenges that nobody met go with the hourly sweep.
 func TestSweepOfChallenges(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, signin.Config{})

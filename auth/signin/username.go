@@ -70,7 +70,7 @@ func displayUsername(text string) (string, error) {
 }
 
 // freeUsername reads a name that nobody has. It is asked about before any
-// address, so that its answer tells nothing about one. Refuses with
+// address, so that its response tells nothing about one. Refuses with
 // USERNAME_IS_ALREADY_TAKEN too.
 func (l *library) freeUsername(ctx context.Context, text string) (string, error) {
 	name, err := l.readUsername(text)

@@ -52,10 +52,10 @@ func (l *library) sendVerification(c *call) (any, error) {
 	return ok, c.mail(c.Context(), mailsOther, to, signedIn, letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
 }
 
-// ok is better-auth's answer of success where there is nothing to tell.
+// ok is better-auth's response of success where there is nothing to tell.
 var ok = map[string]bool{"status": true}
 
-// verified is better-auth's answer to a proved address.
+// verified is better-auth's response to a proved address.
 type verified struct {
 	Status bool      `json:"status"`
 	User   *wireUser `json:"user"`

@@ -117,7 +117,7 @@ func TestResetPassword(t *testing.T) {
 	})
 }
 
-// Whoever registers a foreign address first keeps nothing once its owner shows.
+// One who registers a foreign address first keeps nothing once its owner shows.
 func TestPreHijack(t *testing.T) {
 	proofs := map[string]func(a *app, owner *browser){
 		"link": func(a *app, owner *browser) {

@@ -6,7 +6,7 @@
 //	go run ./bench/leaderboard -entries 1000000 -db postgres://...
 //
 // It starts a redis-server of its own, which must be installed. Redis keeps its
-// set in memory and returns over one connection; the kit answers in process
+// set in memory and returns over one connection; the kit is called in process
 // from a durable database.
 package main
 

@@ -46,7 +46,7 @@ func startRedis() (r *redis, stop func(), err error) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	stop()
-	return nil, nil, errors.New("redis-server does not answer")
+	return nil, nil, errors.New("redis-server does not respond")
 }
 
 // send queues a command.
@@ -57,7 +57,7 @@ func (r *redis) send(args ...string) {
 	}
 }
 
-// do sends a command and reads its answer: an int64, a string, a slice or nil.
+// do sends a command and reads its response: an int64, a string, a slice or nil.
 func (r *redis) do(args ...string) (any, error) {
 	r.send(args...)
 	if err := r.w.Flush(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// compareWrites submits new scores of random players, on SQLite beside the same
-// work with a transaction for every call, on PostgreSQL beside a plain upsert
+// compareWrites submits new scores of random players, on SQLite next to the same
+// work with a transaction for every call, on PostgreSQL next to a plain upsert
 // into a table with the same index and without counts.
 func compareWrites(ctx context.Context, b *bench) error {
 	callers := 64

@@ -1,4 +1,4 @@
-// Vector measures the vector engine beside other ways to search vectors: a naive
+// Vector measures the vector engine next to other ways to search vectors: a naive
 // loop, chromem-go, sqlite-vec of the same SQLite library, and pgvector where
 // -pgvector names a PostgreSQL that has it. It is a module of its own, so that
 // the rivals are no dependencies of the kit.

@@ -109,7 +109,7 @@ func migrations(t *testing.T, c capability.Capability, db *database.DB) {
 func life(t *testing.T, c capability.Capability) {
 	if c.NoUserData != "" {
 		if c.Export != nil || c.Erase != nil {
-			t.Error("NoUserData beside Export or Erase")
+			t.Error("NoUserData together with Export or Erase")
 		}
 		return
 	}

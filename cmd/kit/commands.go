@@ -94,16 +94,16 @@ func (p *program) call(flags *flag.FlagSet) func(context.Context, []string) erro
 		if body != nil {
 			in = json.RawMessage(body)
 		}
-		var answer json.RawMessage
-		if err := c.Call(ctx, strings.ToUpper(args[0]), args[1], in, &answer, strings.Fields(*scope)...); err != nil {
+		var response json.RawMessage
+		if err := c.Call(ctx, strings.ToUpper(args[0]), args[1], in, &response, strings.Fields(*scope)...); err != nil {
 			return err
 		}
-		return p.printJSON(answer)
+		return p.printJSON(response)
 	}
 }
 
 func (p *program) manifest(flags *flag.FlagSet) func(context.Context, []string) error {
-	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the answer as it came")
+	key, asJSON := keyFlag(flags), flags.Bool("json", false, "print the response as it came")
 	return func(ctx context.Context, _ []string) error {
 		m, err := fetch(ctx, *key)
 		if err != nil {

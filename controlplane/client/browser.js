@@ -5,7 +5,7 @@ const base64url = (bytes) =>
 	btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")
 const hash = async (data) => base64url(await crypto.subtle.digest("SHA-256", data))
 
-// generateKey answers a CryptoKeyPair whose private half never leaves the browser.
+// generateKey returns a CryptoKeyPair whose private half never leaves the browser.
 export const generateKey = () => crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"])
 
 // publicJWK is what the service keeps of a key.

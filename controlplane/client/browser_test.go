@@ -120,7 +120,7 @@ func runPage(t *testing.T, host string) (result map[string]any) {
 	select {
 	case result = <-results:
 	case <-time.After(time.Minute):
-		t.Error("the page answered nothing")
+		t.Error("the page returned nothing")
 	}
 	return result
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/kitbackend/kit/controlplane/internal/wire"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 8 << 20
+// maxResponse bounds what is read of a response, in bytes.
+const maxResponse = 8 << 20
 
 // Client calls one service as one identity. It is safe for concurrent use.
 type Client struct {
@@ -74,7 +74,7 @@ func isLoopback(host string) bool {
 type Error struct {
 	Status int
 	// Code is domain/reason, such as controlplane/invalid_credential; empty
-	// when the answer was not the service's.
+	// when the response was not the service's.
 	Code, Message, RequestID string
 }
 
@@ -87,7 +87,7 @@ func (e *Error) Error() string {
 
 // Call makes one request with a fresh credential of the scopes. path is that
 // of the manifest, a query may follow it; body is sent as JSON unless it is
-// nil, and the answer is decoded into out unless that is nil. A refusal is an
+// nil, and the response is decoded into out unless that is nil. A refusal is an
 // [*Error].
 func (c *Client) Call(ctx context.Context, method, path string, body, out any, scopes ...string) error {
 	return c.call(ctx, rand.Text(), method, path, body, out, scopes)
@@ -126,23 +126,23 @@ func (c *Client) do(r *http.Request, out any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	response, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	if err != nil {
 		return err
 	}
-	if len(answer) > maxAnswer {
-		return errors.New("client: the answer is too large")
+	if len(response) > maxResponse {
+		return errors.New("client: the response is too large")
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		var refusal struct{ Error Error }
-		_ = json.Unmarshal(answer, &refusal) // another answer has no code
+		_ = json.Unmarshal(response, &refusal) // another response has no code
 		refusal.Error.Status = resp.StatusCode
 		return &refusal.Error
 	}
-	if out == nil || len(answer) == 0 {
+	if out == nil || len(response) == 0 {
 		return nil
 	}
-	return json.Unmarshal(answer, out)
+	return json.Unmarshal(response, out)
 }
 
 // Ping proves that the service is there and takes the key.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ping is the answer of [Client.Ping].
+// Ping is the response of [Client.Ping].
 type Ping struct {
 	Environment  string `json:"environment"`
 	ConnectionID string `json:"connectionId"`

@@ -165,7 +165,7 @@ func TestBackendKilledBeforeCommit(t *testing.T) {
 }
 
 // proxy passes bytes on to the server until a message that holds a word is to be sent, with which it breaks the
-// connection: before the server gets it, or after the server has answered it.
+// connection: before the server gets it, or after the server has replied.
 type proxy struct {
 	server string
 	word   string

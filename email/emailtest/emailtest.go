@@ -23,7 +23,7 @@ type Provider struct {
 	// Refuse makes the far end refuse what comes next, for good with
 	// [email.FailurePermanent] or for now with [email.FailureTemporary]; "" accepts again.
 	Refuse func(kind email.FailureKind)
-	// Stop ends the far end: nothing answers there any more.
+	// Stop ends the far end: nothing listens there any more.
 	Stop func()
 }
 
@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) Provider) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Provider){
 		"every byte arrives": bytesArrive, "many at once": together, "refusals": refusals,
-		"nobody answers": stopped, "cancelled": cancelled, "close": closes,
+		"nobody listens": stopped, "cancelled": cancelled, "close": closes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -121,7 +121,7 @@ func stopped(t *testing.T, p Provider) {
 	p.Stop()
 	err := deliver(t, p, envelope("nobody", "Hello.\r\n"))
 	if f := new(email.Failure); !errors.As(err, &f) || f.Kind != email.FailureUnreachable {
-		t.Errorf("nobody answered: %v, want a failure of kind unreachable", err)
+		t.Errorf("nobody listens: %v, want a failure of kind unreachable", err)
 	}
 }
 

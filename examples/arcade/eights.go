@@ -8,7 +8,7 @@ import (
 )
 
 // eights is a card table for two to four: follow the suit or the rank of the
-// card on top, or play an eight and name the suit. Who has no card left wins;
+// card on top, or play an eight and name the suit. A player without cards wins;
 // when the deck is out and nobody can or wants to play, the cheapest hand does.
 // Players may sit down and leave while it goes on.
 const (
@@ -212,7 +212,7 @@ func eightsLeave(_ eightsContext, s eightsState, player string) (eightsState, []
 	return s, nil, nil
 }
 
-// eightsResolve ranks by what is left in the hands. Who is left alone has won
+// eightsResolve ranks by what is left in the hands. A player left alone has won
 // against nobody.
 func eightsResolve(c eightsContext, s eightsState) multiplayer.Outcome {
 	points := make(map[string]int)

@@ -51,7 +51,7 @@ type desk struct {
 	clock *clock
 }
 
-// handler is the pages, with the kit's paths answered by the kit.
+// handler is the pages, with the kit's paths served by the kit.
 func (d *desk) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.showRoster)
@@ -205,7 +205,7 @@ func (d *desk) showInbox(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *desk) reply(r *http.Request) error {
-	_, err := d.kit.Support().Reply(r.Context(), support.Answer{ThreadID: r.FormValue("thread"), Message: r.FormValue("message"), Actor: "staff"})
+	_, err := d.kit.Support().Reply(r.Context(), support.Reply{ThreadID: r.FormValue("thread"), Message: r.FormValue("message"), Actor: "staff"})
 	return err
 }
 

@@ -1,6 +1,6 @@
 // Closedtest runs the closed test of an app: invite people, follow the links of
 // their mails from the development mailbox, let days pass, and watch the forecast.
-// Testers write from the app, and staff answers them. The store is played by a
+// Testers write from the app, and the staff replies. The store is played by a
 // page of this program, and nothing is mailed.
 //
 //	go run ./examples/closedtest

@@ -121,8 +121,8 @@ func inBrowser(t *testing.T, dist string) {
 		const kit = await import("/client/index.js")
 		const { stories } = await import("/client/test/story.js")
 		for (const [name, story] of Object.entries(stories)) await story(kit, location.origin)
-		const answer = await fetch("/__kit/dev-login?user=tabs") // with cookies
-		window.client = kit.createClient({ credentials: { accessToken: (await answer.json()).accessToken, onRenewed: () => { window.renewed = (window.renewed ?? 0) + 1 } } })
+		const response = await fetch("/__kit/dev-login?user=tabs") // with cookies
+		window.client = kit.createClient({ credentials: { accessToken: (await response.json()).accessToken, onRenewed: () => { window.renewed = (window.renewed ?? 0) + 1 } } })
 		await window.client.get("/auth/devices")`, nil)
 
 	other := browser.Open(base + "/")

@@ -34,7 +34,7 @@ type Browser struct {
 	ended     error
 }
 
-// message is what the browser says: the answer to a command, or an event.
+// message is what the browser says: the response to a command, or an event.
 type message struct {
 	ID        int
 	SessionID string
@@ -54,23 +54,23 @@ func Start(t testing.TB) *Browser {
 	}
 	commands, in, err := os.Pipe()
 	check(t, err)
-	out, answers, err := os.Pipe()
+	out, responses, err := os.Pipe()
 	check(t, err)
 	cmd := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-background-timer-throttling",
 		"--disable-renderer-backgrounding", "--window-size=1280,860", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
-	cmd.ExtraFiles = []*os.File{commands, answers} // 3 and 4, as the pipe mode has it
+	cmd.ExtraFiles = []*os.File{commands, responses} // 3 and 4, as the pipe mode has it
 	// Every process of the browser holds this pipe, so that Wait comes back when
 	// the last has ended; one that ended later would still write into the profile.
 	cmd.Stderr = new(bytes.Buffer)
 	cmd.WaitDelay = patience
 	check(t, cmd.Start())
-	_, _ = commands.Close(), answers.Close()
+	_, _ = commands.Close(), responses.Close()
 	b := &Browser{t: t, in: in, waiting: make(map[int]chan message), complaint: make(map[string][]string)}
 	read := make(chan struct{})
 	go func() { defer close(read); b.read(bufio.NewReader(out)) }()
 	t.Cleanup(func() {
-		_, _ = b.post("", "Browser.close", nil) // it may end before it answers
+		_, _ = b.post("", "Browser.close", nil) // it may end before it responds
 		defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the browser ended with %v\n%s", err, cmd.Stderr)
@@ -105,7 +105,7 @@ func (b *Browser) read(out *bufio.Reader) {
 	}
 }
 
-// end tells those who wait, and will, that no answers come any more.
+// end tells those who wait, and will, that no responses come any more.
 func (b *Browser) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *Browser) end(err error) {
 	clear(b.waiting)
 }
 
-// post sends a command whose answer comes on the channel.
+// post sends a command whose response comes on the channel.
 func (b *Browser) post(session, method string, params any) (<-chan message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +124,8 @@ func (b *Browser) post(session, method string, params any) (<-chan message, erro
 		return nil, b.ended
 	}
 	b.last++
-	answer := make(chan message, 1)
-	b.waiting[b.last] = answer
+	response := make(chan message, 1)
+	b.waiting[b.last] = response
 	command := map[string]any{"id": b.last, "method": method}
 	if params != nil {
 		command["params"] = params
@@ -137,16 +137,16 @@ func (b *Browser) post(session, method string, params any) (<-chan message, erro
 	if err == nil {
 		_, err = b.in.Write(append(raw, 0))
 	}
-	return answer, err
+	return response, err
 }
 
 func (b *Browser) call(session, method string, params, into any) error {
-	answer, err := b.post(session, method, params)
+	response, err := b.post(session, method, params)
 	if err != nil {
 		return err
 	}
 	select {
-	case m := <-answer:
+	case m := <-response:
 		switch {
 		case m.Error != nil:
 			return fmt.Errorf("%s: %s", method, m.Error.Message)
@@ -195,7 +195,7 @@ func (p *Tab) Visit(url string) {
 // Kill crashes the page's process, then takes the tab away.
 func (p *Tab) Kill() {
 	p.b.t.Helper()
-	_, err := p.b.post(p.session, "Page.crash", nil) // nobody is left to answer
+	_, err := p.b.post(p.session, "Page.crash", nil) // nobody is left to respond
 	check(p.b.t, err)
 	check(p.b.t, p.b.call("", "Target.closeTarget", map[string]any{"targetId": p.target}, nil))
 }

@@ -53,7 +53,7 @@ func TestNextAndLatest(t *testing.T) {
 	}
 }
 
-// Next is the library's, and Latest its inverse: no instant lies between Latest(t) and Next(t) but Latest(t) itself.
+// Next is the library's, and Latest its inverse: no instant is between Latest(t) and Next(t) but Latest(t) itself.
 func TestLaws(t *testing.T) {
 	expressions := []string{"* * * * *", "*/7 * * * *", "0 0 * * *", "5,35 */6 1,15 * *", "0 3 * * 0", "59 23 31 * *",
 		"1-9/4 2-22/5 */3 1-11/2 *", "0 0 13 * 5", "30 12 * feb mon", "0 0 29 2 *", "10/20 7/9 * * *"}

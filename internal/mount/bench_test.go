@@ -19,7 +19,7 @@ func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func (s *sink) WriteHeader(int)             {}
 
 // BenchmarkRoute is the cost of the mount alone: a user row with a bearer
-// token beside a bare echo handler, without a network.
+// token next to a bare echo handler, without a network.
 func BenchmarkRoute(b *testing.B) {
 	e := echo.New()
 	e.GET("/things/who", func(c echo.Context) error {

@@ -29,20 +29,20 @@ func dial(t *testing.T, server *httptest.Server, text string) net.Conn {
 	return conn
 }
 
-// ends reads an answer and then the end of the connection.
+// ends reads a response and then the end of the connection.
 func ends(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	reader := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(reader, nil)
+	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, answer.Body)
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
 	if rest, err := io.ReadAll(reader); err != nil || len(rest) > 0 {
-		t.Errorf("the connection stays open after the answer: %q %v", rest, err)
+		t.Errorf("the connection stays open after the response: %q %v", rest, err)
 	}
-	return answer.StatusCode
+	return response.StatusCode
 }
 
 func TestRefusalsDoNotWaitForABody(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 const front = "https://app.example.com"
 
-// withFront lists an origin beside the own; things is what signs users in.
+// withFront lists an origin in addition to the own; things signs users in.
 func withFront(cfg *mount.Config) {
 	users := *cfg.Users
 	users.Origins, users.Domain = []string{front}, "things"
@@ -50,7 +50,7 @@ func TestTrustedOriginsMayCall(t *testing.T) {
 		}
 		if h.Get("Access-Control-Allow-Origin") != front || h.Get("Access-Control-Allow-Credentials") != "true" ||
 			!strings.Contains(h.Get("Access-Control-Expose-Headers"), "Set-Auth-Token") || h.Get("Vary") != "Origin" {
-			t.Errorf("%s: a listed page cannot read the answer: %v", line, h)
+			t.Errorf("%s: a listed page cannot read the response: %v", line, h)
 		}
 		rec = crossing(w, http.MethodOptions, path, front, method)
 		h = rec.Header()

@@ -26,7 +26,7 @@ type tally struct {
 	requests, failures, nanos atomic.Int64
 }
 
-// Count is what a row has answered since the process began.
+// Count is the responses of a row since the process began.
 type Count struct {
 	Method, Path string
 	// Requests are all, Failures those of status 500 and above.
@@ -35,7 +35,7 @@ type Count struct {
 	Took time.Duration
 }
 
-// add counts one answer of a row, which is nil where none matched.
+// add counts one response of a row, which is nil where none matched.
 func (c *counters) add(r *row, status int, took time.Duration, code string) {
 	if r != nil {
 		r.tally.requests.Add(1)

@@ -145,7 +145,7 @@ func (x *exchange) bearer() (token string, ok bool, err error) {
 }
 
 // bearerProtocol begins the subprotocol whose rest is an access token. It is
-// never the one that the socket answers.
+// never the one that the socket selects.
 const bearerProtocol = "kit.bearer."
 
 // offered lists the tokens among the subprotocols a client offers.

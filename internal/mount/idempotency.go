@@ -31,7 +31,7 @@ func Migrations() database.Migrations {
 type stored struct {
 	hash   string
 	status int
-	answer string
+	body   string
 }
 
 // once runs the handler at most once for a key of this route and caller. The
@@ -74,11 +74,11 @@ func (x *exchange) once(key string, call *capability.Call) error {
 	if replayed {
 		x.w.Header().Set("Idempotency-Replayed", "true")
 	}
-	if kept.answer == "" {
+	if kept.body == "" {
 		x.w.WriteHeader(kept.status)
 		return nil
 	}
-	return x.write(kept.status, []byte(kept.answer))
+	return x.write(kept.status, []byte(kept.body))
 }
 
 func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, error) {
@@ -89,7 +89,7 @@ func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, 
 	}
 	var buf bytes.Buffer
 	err = encode(&buf, out)
-	return stored{status: h.StatusOf(out), answer: buf.String()}, err
+	return stored{status: h.StatusOf(out), body: buf.String()}, err
 }
 
 // keys is the database that holds the keys of this route.
@@ -122,7 +122,7 @@ func (x *exchange) recall(ctx context.Context, key string) (stored, error) {
 	var s stored
 	err := x.keys().QueryRow(ctx, `
 		SELECT hash, status, answer FROM kit_idempotency WHERE route = $1 AND caller = $2 AND key = $3`,
-		route, caller, key).Scan(&s.hash, &s.status, &s.answer)
+		route, caller, key).Scan(&s.hash, &s.status, &s.body)
 	return s, err
 }
 
@@ -130,7 +130,7 @@ func (x *exchange) keep(ctx context.Context, key string, s stored) error {
 	route, caller := x.keyOwner()
 	_, err := x.keys().Exec(ctx, `
 		UPDATE kit_idempotency SET status = $4, answer = $5 WHERE route = $1 AND caller = $2 AND key = $3`,
-		route, caller, key, s.status, s.answer)
+		route, caller, key, s.status, s.body)
 	return err
 }
 

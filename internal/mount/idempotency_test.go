@@ -139,7 +139,7 @@ func TestRacingCallsUnderOneKeyCountOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if n := total(t, db); n != 3 || created.Load() != 32 || replayed.Load() != 31 {
-			t.Errorf("counted %d, %d answers, %d of them replayed", n, created.Load(), replayed.Load())
+			t.Errorf("counted %d, %d responses, %d of them replayed", n, created.Load(), replayed.Load())
 		}
 	})
 }

@@ -65,7 +65,7 @@ func routes() []capability.Route {
 		capability.Route{Method: get, Path: "/panic", Guard: capability.Public("tests"), Handle: capability.Raw(func(*capability.Call) error { panic("secret inside") })},
 		capability.Route{Method: get, Path: "/late", Guard: capability.Public("tests"), Handle: capability.Raw(func(c *capability.Call) error {
 			c.Writer().WriteHeader(202)
-			return errors.New("after the answer")
+			return errors.New("after the response")
 		})},
 		capability.Route{Method: get, Path: "/broken", Guard: capability.Public("tests"), Handle: capability.JSON(200, func(*capability.Call, capability.None) (int, error) {
 			return 0, errors.New("password=hunter2")
@@ -98,7 +98,7 @@ func routes() []capability.Route {
 			_, err = c.Writer().Write(body)
 			return err
 		})},
-		capability.Route{Method: capability.Any, Path: "/lib/*", Guard: capability.Public("a library answers"), Handle: capability.Raw(func(c *capability.Call) error {
+		capability.Route{Method: capability.Any, Path: "/lib/*", Guard: capability.Public("a library decides"), Handle: capability.Raw(func(c *capability.Call) error {
 			_, err := io.WriteString(c.Writer(), c.Request().Method+" "+c.Request().URL.Path)
 			return err
 		})},
@@ -275,7 +275,7 @@ func TestGuards(t *testing.T) {
 		"socket, bad token, cookie":   {"GET /things/socket", "", []string{offer, "kit.v1, kit.bearer.eve", cookie, ada, "Origin", "https://example.com"}, 401, "auth/unauthenticated"},
 		"socket, two tokens":          {"GET /things/socket", "", []string{offer, "kit.bearer.ada, kit.bearer.ada"}, 401, "auth/unauthenticated"},
 		"socket, token and header":    {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Bearer ada"}, 401, "auth/unauthenticated"},
-		"socket, token beside Basic":  {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Basic eA=="}, 200, ""},
+		"socket, token and Basic":     {"GET /things/socket", "", []string{offer, "kit.bearer.ada", auth, "Basic eA=="}, 200, ""},
 		"socket, other protocols":     {"GET /things/socket", "", []string{offer, "kit.v1, bearer.ada"}, 401, "auth/unauthenticated"},
 		"no socket, offered token":    {"GET /things/who", "", []string{offer, "kit.bearer.ada"}, 401, "auth/unauthenticated"},
 		"webhook":                     {"POST /things/hook", `exact bytes`, []string{"Signature", "exact bytes"}, 200, ""},
@@ -379,7 +379,7 @@ func TestMachineCallsAreRecorded(t *testing.T) {
 	w.recordErr = errors.New("disk full")
 	rec := w.send("GET /things/admin/things/7", "", auth, "Bearer machine things:list:read")
 	if got := code(t, rec); got != "kit/unavailable" || strings.Contains(rec.Body.String(), `"k1"`) {
-		t.Errorf("a read that could not be recorded was answered: %s", rec.Body)
+		t.Errorf("a read that could not be recorded was served: %s", rec.Body)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestPreflight(t *testing.T) {
 	}
 	rec = w.send("GET /things/admin/things/9", "", "Origin", "https://console.example", auth, "Bearer machine things:list:read")
 	if rec.Header().Get("Access-Control-Allow-Origin") != "https://console.example" {
-		t.Error("a listed page cannot read its answer")
+		t.Error("a listed page cannot read its response")
 	}
 }
 
@@ -533,33 +533,33 @@ func TestFailuresLeakNothing(t *testing.T) {
 		t.Error("a 503 without Retry-After")
 	}
 	if rec := w.send("GET /things/late", ""); rec.Code != 202 || rec.Body.Len() != 0 {
-		t.Errorf("an answer was written over: %d %q", rec.Code, rec.Body)
+		t.Errorf("a response was written over: %d %q", rec.Code, rec.Body)
 	}
 }
 
 // Only a trusted proxy names requests, and not in whatever words.
 func TestRequestIDsAreNotChosenByAnybody(t *testing.T) {
 	const given = "trace-me-12345"
-	answered := func(w *world, name string) string {
+	returned := func(w *world, name string) string {
 		return w.send("GET /things/who", "", auth, "Bearer ada", "X-Request-Id", name).Header().Get("X-Request-Id")
 	}
-	if got := answered(newWorld(t, nil), given); got == given || got == "" {
+	if got := returned(newWorld(t, nil), given); got == given || got == "" {
 		t.Errorf("a stranger's request is called %q", got)
 	}
 	behind := newWorld(t, func(c *mount.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} // httptest's peer
 	})
-	if got := answered(behind, given); got != given {
+	if got := returned(behind, given); got != given {
 		t.Errorf("a trusted proxy's request is called %q, want %q", got, given)
 	}
 	for _, name := range []string{"two words\n", "short", strings.Repeat("x", 65)} {
-		if got := answered(behind, name); got == name {
+		if got := returned(behind, name); got == name {
 			t.Errorf("the hostile request id %q came back", name)
 		}
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	w := newWorld(t, nil)
 	rec := w.send("GET /things/who", "", auth, "Bearer ada")
 	for header, want := range map[string]string{
@@ -700,7 +700,7 @@ func TestAnOperationsEventTakesThePlaceOfTheGuards(t *testing.T) {
 		t.Fatal(rec.Code)
 	}
 	if len(w.decisions) != 0 {
-		t.Errorf("decisions: %+v, want none beside the operation's", w.decisions)
+		t.Errorf("decisions: %+v, want only the operation's", w.decisions)
 	}
 }
 

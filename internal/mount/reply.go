@@ -25,7 +25,7 @@ func (x *exchange) handle(call *capability.Call) error {
 	if err := x.decided(err); err != nil {
 		return err
 	}
-	return x.answer(h.StatusOf(out), out)
+	return x.respond(h.StatusOf(out), out)
 }
 
 // decided puts the outcome of a machine's call on the trail before it is
@@ -55,8 +55,8 @@ func (x *exchange) refused(err error) error {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer writes a value as JSON, or nothing when there is none.
-func (x *exchange) answer(status int, out any) error {
+// respond writes a value as JSON, or nothing when there is none.
+func (x *exchange) respond(status int, out any) error {
 	if out == nil {
 		x.w.WriteHeader(status)
 		return nil

@@ -45,7 +45,7 @@ const (
 )
 
 // NewClient returns a client that follows no redirect, uses no proxy, and takes
-// timeout at most for a request and its answer. It looks at the address that a
+// timeout at most for a request and its response. It looks at the address that a
 // name has led to, at each connection, and refuses one that is not public with
 // [ErrNotPublic], unless private is true.
 func NewClient(timeout time.Duration, private bool) *http.Client {

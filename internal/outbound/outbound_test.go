@@ -31,11 +31,11 @@ func TestClientConnectsToNoPrivateAddressAndFollowsNoRedirect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := outbound.NewClient(time.Second, private).Do(r)
+		response, err := outbound.NewClient(time.Second, private).Do(r)
 		if err != nil {
 			return 0, err
 		}
-		return answer.StatusCode, answer.Body.Close()
+		return response.StatusCode, response.Body.Close()
 	}
 	if _, err := get(false); !errors.Is(err, outbound.ErrNotPublic) {
 		t.Errorf("got %v, want a refusal of the loopback address", err)

@@ -1,5 +1,5 @@
 // Package processtest is for tests that run processes of their own: a child to
-// kill, and a PostgreSQL database that several processes share.
+// kill, and databases that several processes share.
 package processtest
 
 import (
@@ -9,14 +9,21 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/postgres"
 )
 
+// patience bounds the life of a child.
+const patience = time.Minute
+
 // Kill runs a child until it has printed n lines, each an acknowledgement,
-// kills it, and returns all lines. A child that ends by itself fails the test.
+// kills it, and returns all lines. A child that ends by itself, or takes longer
+// than a minute, fails the test.
 func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
 	t.Helper()
 	child.Stderr = os.Stderr
@@ -27,6 +34,8 @@ func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+	late := time.AfterFunc(patience, func() { _ = child.Process.Kill() })
+	defer late.Stop()
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		acknowledged = append(acknowledged, lines.Text())
 		if len(acknowledged) == n {
@@ -36,9 +45,35 @@ func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
 		}
 	}
 	if err := child.Wait(); len(acknowledged) < n || err == nil {
-		t.Fatalf("the child ended by itself after %d acknowledgements: %v", len(acknowledged), err)
+		t.Fatalf("the child ended after %d acknowledgements, want %d: %v", len(acknowledged), n, err)
 	}
 	return acknowledged
+}
+
+// Again returns a child that runs the test binary with one more variable, which
+// its TestMain looks for.
+func Again(variable, value string) *exec.Cmd {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), variable+"="+value)
+	return child
+}
+
+// Each runs a test with the address of an SQLite file and with that of a
+// PostgreSQL database, see [Open].
+func Each(t *testing.T, test func(t *testing.T, address string)) {
+	t.Run("file", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "kit.db")) })
+	t.Run("postgres", func(t *testing.T) {
+		address, _ := Database(t)
+		test(t, address)
+	})
+}
+
+// Open opens the database at an address of [Each].
+func Open(address string) (*database.DB, error) {
+	if strings.HasPrefix(address, "postgres") {
+		return postgres.Open(context.Background(), address, postgres.WithConnections(8))
+	}
+	return database.OpenFile(address)
 }
 
 // Database makes a PostgreSQL database, dropped after the test; deadlocks waits

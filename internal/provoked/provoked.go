@@ -1,5 +1,5 @@
 // Package provoked records, in tests, which refusals the rows of the route table
-// answered with, so that a later step compares them with what the OpenAPI
+// returned, so that a later step compares them with what the OpenAPI
 // document says. Packages for tests import it; it does nothing unless
 // KIT_TEST_REFUSALS names a folder.
 package provoked

@@ -49,7 +49,7 @@ type Queue[Op, Out any] struct {
 	// Time bounds a batch; it defaults to 30 seconds.
 	Time time.Duration
 	// Reads says that a caller may go while others run its operation: nothing is
-	// lost with it. Who leads stays.
+	// lost with it. The one that leads stays.
 	Reads bool
 
 	mu       sync.Mutex
@@ -72,7 +72,7 @@ type Call[Op, Out any] struct {
 }
 
 // Do brings an operation to its outcome. A caller that goes away takes back an
-// operation that has not begun. Answers [ErrFull], [ErrAbandoned], and
+// operation that has not begun. Returns [ErrFull], [ErrAbandoned], and
 // [database.ErrClosed] after Close.
 func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
 	if err := ctx.Err(); err != nil {

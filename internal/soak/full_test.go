@@ -38,14 +38,14 @@ func fill(address string) error {
 	refused := 0
 	for i := 0; refused < 20 && i < 5000; i++ {
 		ref := fmt.Sprintf("full-%d", i)
-		status, answer := n.call("POST", "/ledger/coins/credit", fmt.Sprintf(`{"userId":"user0","amount":3,"ref":%q}`, ref), "")
+		status, response := n.call("POST", "/ledger/coins/credit", fmt.Sprintf(`{"userId":"user0","amount":3,"ref":%q}`, ref), "")
 		switch {
 		case status == http.StatusCreated:
 			n.say("http %s", ref)
-		case status == http.StatusServiceUnavailable && code(answer) == "kit/unavailable":
+		case status == http.StatusServiceUnavailable && code(response) == "kit/unavailable":
 			refused++
 		default:
-			n.say("fault a write on a full disk: %d %s", status, answer)
+			n.say("fault a write on a full disk: %d %s", status, response)
 		}
 	}
 	ctx := context.Background()
@@ -53,8 +53,8 @@ func fill(address string) error {
 		n.say("fault the disk never was full")
 	}
 	for _, path := range []string{"/health", "/ledger/coins"} {
-		if status, answer := n.call("GET", path, "", ""); status != http.StatusOK {
-			n.say("fault a read on a full disk: %s: %d %s", path, status, answer)
+		if status, response := n.call("GET", path, "", ""); status != http.StatusOK {
+			n.say("fault a read on a full disk: %s: %d %s", path, status, response)
 		}
 	}
 	if n.Ready(ctx) == nil {
@@ -64,8 +64,8 @@ func fill(address string) error {
 		return err
 	}
 	skew.Store(int64(time.Minute)) // a failing disk is remembered for a while
-	if status, answer := n.call("POST", "/ledger/coins/credit", `{"userId":"user0","amount":3,"ref":"room-again"}`, ""); status != http.StatusCreated {
-		n.say("fault a write once there is room: %d %s", status, answer)
+	if status, response := n.call("POST", "/ledger/coins/credit", `{"userId":"user0","amount":3,"ref":"room-again"}`, ""); status != http.StatusCreated {
+		n.say("fault a write once there is room: %d %s", status, response)
 	} else {
 		n.say("http room-again")
 	}

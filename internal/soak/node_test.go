@@ -240,7 +240,7 @@ func (n *node) credit(ref string) error {
 }
 
 // call makes a request of the administrator.
-func (n *node) call(method, path, body, key string) (status int, answer string) {
+func (n *node) call(method, path, body, key string) (status int, response string) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+n.token)
 	if body != "" {
@@ -255,10 +255,10 @@ func (n *node) call(method, path, body, key string) (status int, answer string) 
 }
 
 // code returns the code of a refusal.
-func code(answer string) string {
+func code(response string) string {
 	var body struct{ Error struct{ Code string } }
-	if json.Unmarshal([]byte(answer), &body) != nil {
-		return answer
+	if json.Unmarshal([]byte(response), &body) != nil {
+		return response
 	}
 	return body.Error.Code
 }

@@ -239,14 +239,14 @@ func TestSlowBodies(t *testing.T) {
 	}
 	began := time.Now()
 	for range 20 {
-		answer, err := http.Get("http://" + address + "/health")
+		response, err := http.Get("http://" + address + "/health")
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer.Body.Close()
+		response.Body.Close()
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("20 requests took %v beside bodies that do not come", took)
+		t.Errorf("20 requests took %v during uploads that stall", took)
 	}
 	group.Wait()
 	if held.Load() > 0 {

@@ -36,7 +36,7 @@ type Conn struct {
 	watch   *time.Timer
 
 	mu      sync.Mutex
-	queue   [][][]byte // answers, each of one frame or of several that belong together
+	queue   [][][]byte // replies, each of one frame or of several that belong together
 	changed bool       // the state is to be sent
 	beating bool       // a heartbeat is to be sent
 	closing bool       // nothing is taken or queued any more
@@ -61,7 +61,7 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	return c
 }
 
-// pinged answers a ping of the protocol, unless the peer sends too many.
+// pinged replies to a ping of the protocol, unless the peer sends too many.
 func (c *Conn) pinged(data string) error {
 	c.heard()
 	if !c.counted() || c.isClosing() {
@@ -101,7 +101,7 @@ func (c *Conn) SendAll(frames ...any) {
 	case len(list) == 0 || c.closing || c.ended:
 	case len(c.queue) == maxQueue:
 		c.queue = nil
-		c.shut(Slow, "answers are not read")
+		c.shut(Slow, "replies are not read")
 	default:
 		c.queue = append(c.queue, list)
 		c.write()
@@ -117,7 +117,7 @@ func (c *Conn) Refresh() {
 	c.write()
 }
 
-// refusal is the frame that answers what could not be done.
+// refusal is the frame that says what could not be done.
 type refusal struct {
 	Type         string `json:"type"`
 	ID           string `json:"id,omitempty"`
@@ -141,11 +141,11 @@ func (c *Conn) refusal(frameID string, err error) refusal {
 	if r.Status >= http.StatusInternalServerError && c.ctx.Err() == nil {
 		c.fail(r.Code, err)
 	}
-	answer := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
+	reply := refusal{Type: "error", ID: frameID, Code: r.Code, Message: r.Message, Details: r.Details}
 	if r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable {
-		answer.RetryAfterMs = retryLater.Milliseconds()
+		reply.RetryAfterMs = retryLater.Milliseconds()
 	}
-	return answer
+	return reply
 }
 
 // Close sends what is queued, then the code and the reason, at most 123 bytes.
@@ -195,7 +195,7 @@ func (c *Conn) run() {
 		switch {
 		case err != nil:
 			return
-		case c.isClosing(): // nothing can be answered any more
+		case c.isClosing(): // nothing can be sent any more
 		case kind != websocket.TextMessage:
 			c.Close(websocket.CloseUnsupportedData, "text frames only")
 		case len(raw) > MaxFrame:
@@ -372,13 +372,13 @@ type step int
 
 const (
 	nothing step = iota
-	answer
+	reply
 	farewell
 	heartbeat
 	state
 )
 
-// next takes what is to be written now: answers first, state last.
+// next takes what is to be written now: replies first, state last.
 func (c *Conn) next() (step, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -389,7 +389,7 @@ func (c *Conn) next() (step, []byte) {
 		if c.queue[0] = c.queue[0][1:]; len(c.queue[0]) == 0 {
 			c.queue = c.queue[1:]
 		}
-		return answer, frame
+		return reply, frame
 	case c.goodbye != nil:
 		frame := c.goodbye
 		c.goodbye = nil
@@ -415,7 +415,7 @@ func (c *Conn) drain() {
 		switch what {
 		case nothing:
 			return
-		case answer:
+		case reply:
 			if c.proven() {
 				err = c.put(websocket.TextMessage, frame)
 			}

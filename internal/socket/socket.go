@@ -2,7 +2,7 @@
 // guarded request, JSON frames told apart by their type, and bounds on
 // everything a peer can do. It knows nothing of what the frames mean.
 //
-// A connection never grows with a slow peer: answers wait in a short queue
+// A connection never grows with a slow peer: replies wait in a short queue
 // whose overflow closes the socket, and of the state that changes there is no
 // queue at all, only a mark that it has changed; what is sent is what it is
 // when the peer can take it. Nobody stays connected on a proof that has ended:
@@ -38,7 +38,7 @@ const Protocol = "kit.v1"
 const (
 	Unauthenticated = 4001 // the proof has expired or was revoked
 	NotMember       = 4003 // the caller may no longer see this
-	Slow            = 4008 // answers pile up faster than the peer reads them
+	Slow            = 4008 // replies pile up faster than the peer reads them
 	Superseded      = 4010 // the same user opened too many newer sockets
 	Ended           = websocket.CloseNormalClosure
 	Restart         = websocket.CloseServiceRestart
@@ -47,11 +47,11 @@ const (
 // Bounds of a connection.
 const (
 	MaxFrame   = 16 << 10 // bytes of an incoming frame
-	maxQueue   = 32       // answers waiting to be written
+	maxQueue   = 32       // replies waiting to be written
 	Heartbeat  = 15 * time.Second
 	readWait   = 25 * time.Second // silence after which the peer is gone
 	writeWait  = 5 * time.Second
-	closeWait  = 2 * time.Second // for the peer's answer to a close
+	closeWait  = 2 * time.Second // for the peer's reply to a close
 	pongWait   = time.Second
 	watchEvery = time.Second // how often the proof of an idle socket is looked at
 	// restartSpread is the time over which the clients of a node that goes away
@@ -111,7 +111,7 @@ func NewGroup(o Options) *Group {
 			WriteBufferSize: 4 << 10,
 			WriteBufferPool: new(sync.Pool),                                          // an idle connection holds no write buffer
 			CheckOrigin:     func(*http.Request) bool { return true },                // the kit did, of a caller proved by a cookie
-			Error:           func(http.ResponseWriter, *http.Request, int, error) {}, // the kit answers
+			Error:           func(http.ResponseWriter, *http.Request, int, error) {}, // the kit responds
 		},
 	}
 }
@@ -140,7 +140,7 @@ func (g *Group) Accept(call *capability.Call, h Handler) error {
 	if err != nil {
 		g.release()
 		if bad := (websocket.HandshakeError{}); errors.As(err, &bad) {
-			return capability.ErrInvalidRequest.Saying("This route answers WebSocket handshakes (RFC 6455).").Because(err)
+			return capability.ErrInvalidRequest.Saying("This route takes WebSocket handshakes (RFC 6455).").Because(err)
 		}
 		return capability.ErrUnavailable.Because(err)
 	}
@@ -245,7 +245,7 @@ func retryAfter(d time.Duration) string {
 type Frame struct {
 	// Type is the member type, never empty.
 	Type string
-	// ID is the member id, by which an answer names the frame; "" without one.
+	// ID is the member id, by which a reply names the frame; "" without one.
 	ID  string
 	raw []byte
 }

@@ -83,7 +83,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dial connects as a user, or answers the status of the refusal.
+// dial connects as a user, or returns the status of the refusal.
 func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 	w.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: protocols, NetDialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -91,15 +91,15 @@ func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 		w.conns <- theirs
 		return ours, nil
 	}}
-	ws, answer, err := dialer.Dial("ws://kit/?user="+user, nil) //nolint:bodyclose // a handshake has none
+	ws, response, err := dialer.Dial("ws://kit/?user="+user, nil) //nolint:bodyclose // a handshake has none
 	if err != nil {
-		if answer == nil {
+		if response == nil {
 			w.t.Fatal(err)
 		}
-		return nil, answer.StatusCode
+		return nil, response.StatusCode
 	}
 	w.t.Cleanup(func() { _ = ws.Close() })
-	return ws, answer.StatusCode
+	return ws, response.StatusCode
 }
 
 // frame is any frame of the tests.
@@ -225,11 +225,11 @@ func TestRefusals(t *testing.T) {
 			w.conns <- theirs
 			return ours, nil
 		}}}
-		answer, err := client.Get("http://kit/")
+		response, err := client.Get("http://kit/")
 		if err != nil || !w.refused.Load().Is(capability.ErrInvalidRequest) {
 			t.Errorf("no handshake: %v %v", w.refused.Load(), err)
 		}
-		_ = answer.Body.Close()
+		_ = response.Body.Close()
 		ws, _ := w.dial("ada")
 		if _, status := w.dial("bob"); status != 503 || !w.refused.Load().Is(capability.ErrUnavailable) {
 			t.Errorf("a full node: %d %v", status, w.refused.Load())
@@ -332,7 +332,7 @@ func TestHeartbeat(t *testing.T) {
 	inBubble(t, socket.Options{}, h, func(w *world) {
 		start := time.Now()
 		ws, _ := w.dial("alive")
-		for i := range 240 { // the client library answers pings while it reads
+		for i := range 240 { // the client library replies to pings while it reads
 			if f := read(t, ws); f.Type != "ping" {
 				t.Fatal(f)
 			}
@@ -392,11 +392,11 @@ func TestProofThatEnds(t *testing.T) {
 		act   func(*testing.T, *socket.Conn, *websocket.Conn)
 		ends  time.Duration
 	}{
-		"a frame":         {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
-		"the state":       {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
-		"a queued answer": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
-		"a fresh frame":   {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
-		"an idle socket":  {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
+		"a frame":        {time.Second, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, time.Second},
+		"the state":      {time.Second, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Refresh() }, time.Second},
+		"a queued reply": {0, func(_ *testing.T, c *socket.Conn, _ *websocket.Conn) { c.Send(frame{Type: "late"}) }, 0},
+		"a fresh frame":  {0, func(t *testing.T, _ *socket.Conn, ws *websocket.Conn) { say(t, ws, `{"type":"echo"}`) }, 0},
+		"an idle socket": {0, func(*testing.T, *socket.Conn, *websocket.Conn) {}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, socket.Options{}, h, func(w *world) {
@@ -428,7 +428,7 @@ func TestRestart(t *testing.T) {
 	opened := make(chan *socket.Conn, 3)
 	inBubble(t, socket.Options{}, socket.Handler{Opened: func(c *socket.Conn) { opened <- c }}, func(w *world) {
 		ws, _ := w.dial("ada")
-		dead, _ := w.dial("bob") // never answers the close
+		dead, _ := w.dial("bob") // never replies to the close
 		_, _ = dead, <-opened
 		(<-opened).Send(frame{Type: "last"})
 		start, ended := time.Now(), make(chan struct{})

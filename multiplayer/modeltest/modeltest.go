@@ -154,7 +154,7 @@ func (g *game) step() error {
 	err = g.repeat(m.what, after, func() (*multiplayer.Simulation, error) {
 		other := before.Clone()
 		if err := m.apply(other); fmt.Sprint(err) != fmt.Sprint(refused) {
-			return nil, fmt.Errorf("on equal input it once answers the error %q and once %q", fmt.Sprint(refused), fmt.Sprint(err))
+			return nil, fmt.Errorf("on equal input it once returns the error %q and once %q", fmt.Sprint(refused), fmt.Sprint(err))
 		}
 		return other, nil
 	})
@@ -225,7 +225,7 @@ func (g *game) repeat(what string, first *multiplayer.Simulation, run func() (*m
 			return fmt.Errorf("%s %s: %w", what, how, err)
 		}
 		if !bytes.Equal(want, got) {
-			return fmt.Errorf("%s %s: on equal input it answers once\n%s\nand once\n%s", what, how, want, got)
+			return fmt.Errorf("%s %s: on equal input it returns once\n%s\nand once\n%s", what, how, want, got)
 		}
 		return nil
 	}

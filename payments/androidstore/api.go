@@ -80,12 +80,12 @@ func (r *rail) exchange(ctx context.Context, a payments.Access) (accessToken, er
 		Token     string `json:"access_token"`
 		ExpiresIn int64  `json:"expires_in"`
 	}
-	answer, err := r.client.JSON(ctx, outbound.Request{
+	response, err := r.client.JSON(ctx, outbound.Request{
 		Now: a.Now, Method: http.MethodPost, Base: address, Body: []byte(form.Encode()), Repeatable: true,
 		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 	}, &made)
-	if err == nil && (!answer.OK() || made.Token == "") {
-		err = r.client.Unexpected(answer)
+	if err == nil && (!response.OK() || made.Token == "") {
+		err = r.client.Unexpected(response)
 	}
 	life := time.Duration(min(max(made.ExpiresIn, 0), 3600)) * time.Second
 	return accessToken{made.Token, now.Add(life - tokenMargin)}, err
@@ -93,29 +93,29 @@ func (r *rail) exchange(ctx context.Context, a payments.Access) (accessToken, er
 
 // call sends a request about the application; found is false when there is no
 // such purchase, or none anymore.
-func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, into any) (outbound.Answer, bool, error) {
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, into any) (outbound.Response, bool, error) {
 	token, err := r.token(ctx, a)
 	if err != nil {
-		return outbound.Answer{}, false, err
+		return outbound.Response{}, false, err
 	}
-	answer, err := r.client.JSON(ctx, outbound.Request{
+	response, err := r.client.JSON(ctx, outbound.Request{
 		Now: a.Now, Method: method, Base: r.base, Query: query, Repeatable: true, // acknowledging twice is once
 		Path:   "/androidpublisher/v3/applications/" + outbound.Segment(a.Credentials["packageName"].Reveal()) + path,
 		Header: http.Header{"Authorization": {"Bearer " + token}},
 	}, into)
-	return answer, err == nil && answer.OK(), err
+	return response, err == nil && response.OK(), err
 }
 
 // get reads a purchase.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, into any) error {
-	answer, found, err := r.call(ctx, a, http.MethodGet, path, nil, into)
+	response, found, err := r.call(ctx, a, http.MethodGet, path, nil, into)
 	switch {
 	case err != nil || found:
 		return err
-	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone, answer.Status == http.StatusBadRequest:
+	case response.Status == http.StatusNotFound, response.Status == http.StatusGone, response.Status == http.StatusBadRequest:
 		return payments.ErrPurchaseNotFound
 	}
-	return r.client.Unexpected(answer)
+	return r.client.Unexpected(response)
 }
 
 // subscription fetches one by its token.
@@ -241,17 +241,17 @@ func (r *rail) voidedPage(ctx context.Context, a payments.Access, w payments.Win
 	if w.Cursor != "" {
 		query.Set("token", w.Cursor)
 	}
-	var answer struct {
+	var response struct {
 		Voided     []voidedPurchase `json:"voidedPurchases"`
 		Pagination struct {
 			Next string `json:"nextPageToken"`
 		} `json:"tokenPagination"`
 	}
-	said, found, err := r.call(ctx, a, http.MethodGet, "/purchases/voidedpurchases", query, &answer)
+	said, found, err := r.call(ctx, a, http.MethodGet, "/purchases/voidedpurchases", query, &response)
 	if err == nil && !found {
 		err = r.client.Unexpected(said)
 	}
-	return answer.Voided, answer.Pagination.Next, err
+	return response.Voided, response.Pagination.Next, err
 }
 
 // The store lists voided purchases of 30 days. A page is small enough for each of
@@ -301,11 +301,11 @@ func (r *rail) acknowledge(ctx context.Context, a payments.Access, ref payments.
 		path = "/purchases/subscriptions/"
 	}
 	path += outbound.Segment(ref.ProductID) + "/tokens/" + outbound.Segment(ref.RawRef) + verb
-	answer, done, err := r.call(ctx, a, http.MethodPost, path, nil, nil)
+	response, done, err := r.call(ctx, a, http.MethodPost, path, nil, nil)
 	switch {
 	case err != nil || done:
 		return err
-	case answer.Status == http.StatusNotFound || answer.Status == http.StatusGone:
+	case response.Status == http.StatusNotFound || response.Status == http.StatusGone:
 		return payments.ErrPurchaseNotFound
 	}
 	observations, err := r.purchase(ctx, a, ref.RawRef, ref.Kind)
@@ -313,7 +313,7 @@ func (r *rail) acknowledge(ctx context.Context, a payments.Access, ref payments.
 		return err
 	}
 	if observations[0].NeedsAcknowledge {
-		return r.client.Unexpected(answer)
+		return r.client.Unexpected(response)
 	}
 	return nil
 }
@@ -340,9 +340,9 @@ func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) 
 		return nil
 	}
 	path := "/purchases/subscriptions/" + outbound.Segment(l.ProductID) + "/tokens/" + outbound.Segment(ref.RawRef) + ":cancel"
-	answer, done, err := r.call(ctx, a, http.MethodPost, path, nil, nil)
+	response, done, err := r.call(ctx, a, http.MethodPost, path, nil, nil)
 	if err == nil && !done {
-		err = r.client.Unexpected(answer)
+		err = r.client.Unexpected(response)
 	}
 	return err
 }

@@ -81,12 +81,12 @@ func (k *keys) fetch(ctx context.Context, now func() time.Time) error {
 			Exponent string `json:"e"`
 		} `json:"keys"`
 	}
-	answer, err := k.client.JSON(ctx, outbound.Request{Now: now, Base: k.url, Repeatable: true}, &set)
+	response, err := k.client.JSON(ctx, outbound.Request{Now: now, Base: k.url, Repeatable: true}, &set)
 	if err != nil {
 		return err
 	}
-	if !answer.OK() {
-		return k.client.Unexpected(answer)
+	if !response.OK() {
+		return k.client.Unexpected(response)
 	}
 	found := make(map[string]*rsa.PublicKey)
 	for _, each := range set.Keys[:min(len(set.Keys), maxKeys)] {
@@ -102,13 +102,13 @@ func (k *keys) fetch(ctx context.Context, now func() time.Time) error {
 	if len(found) == 0 {
 		return errors.New("the issuer has no keys")
 	}
-	k.known, k.until = found, now().Add(lifetime(answer.Header.Get("Cache-Control")))
+	k.known, k.until = found, now().Add(lifetime(response.Header.Get("Cache-Control")))
 	return nil
 }
 
 var maxAge = regexp.MustCompile(`(?:^|[\s,])max-age=([0-9]{1,9})`)
 
-// lifetime reads how long an answer may be kept.
+// lifetime reads how long a response may be kept.
 func lifetime(cacheControl string) time.Duration {
 	match := maxAge.FindStringSubmatch(cacheControl)
 	if match == nil {

@@ -25,18 +25,18 @@ const (
 
 // get reads an object; found is false when there is none.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
-	answer, err := r.call(ctx, a, http.MethodGet, path, query, "", into)
-	if err != nil || answer.OK() {
+	response, err := r.call(ctx, a, http.MethodGet, path, query, "", into)
+	if err != nil || response.OK() {
 		return err == nil, err
 	}
-	if answer.Status == http.StatusNotFound {
+	if response.Status == http.StatusNotFound {
 		return false, nil
 	}
-	return false, r.client.Unexpected(answer)
+	return false, r.client.Unexpected(response)
 }
 
 // call sends a form. A key makes repeating it harmless.
-func (r *rail) call(ctx context.Context, a payments.Access, method, path string, form url.Values, key string, into any) (outbound.Answer, error) {
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, form url.Values, key string, into any) (outbound.Response, error) {
 	request := outbound.Request{
 		Now: a.Now, Method: method, Base: r.base, Path: path, Repeatable: method == http.MethodGet || key != "",
 		Header: http.Header{
@@ -56,9 +56,9 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return r.client.JSON(ctx, request, into)
 }
 
-// failure is the code of an answer that is no success, with the parameter that
+// failure is the code of a response that is no success, with the parameter that
 // it is about.
-func failure(a outbound.Answer) (code, param string) {
+func failure(a outbound.Response) (code, param string) {
 	var body struct {
 		Error struct {
 			Code  string `json:"code"`

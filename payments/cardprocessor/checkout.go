@@ -41,15 +41,15 @@ func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.Check
 		form.Set("discounts[0][promotion_code]", c.DiscountID)
 	}
 	var s session
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/checkout/sessions", form, c.IdempotencyKey, &s)
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/checkout/sessions", form, c.IdempotencyKey, &s)
 	if err != nil {
 		return payments.Checkout{}, err
 	}
-	if !answer.OK() {
-		if _, param := failure(answer); answer.Status == http.StatusBadRequest && param == "line_items[0][price]" {
+	if !response.OK() {
+		if _, param := failure(response); response.Status == http.StatusBadRequest && param == "line_items[0][price]" {
 			return payments.Checkout{}, payments.ErrProductUnavailable
 		}
-		return payments.Checkout{}, r.client.Unexpected(answer)
+		return payments.Checkout{}, r.client.Unexpected(response)
 	}
 	return payments.Checkout{SessionID: s.ID, URL: s.URL, CustomerID: customer, ExpiresAt: seconds(s.ExpiresAt)}, nil
 }
@@ -60,9 +60,9 @@ func (r *rail) customer(ctx context.Context, a payments.Access, token string) (s
 		ID string `json:"id"`
 	}
 	form := url.Values{"metadata[" + accountKey + "]": {token}}
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/customers", form, "kit-customer-"+token, &made)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/customers", form, "kit-customer-"+token, &made)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return made.ID, err
 }
@@ -75,14 +75,14 @@ func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalR
 		URL string `json:"url"`
 	}
 	form := url.Values{"customer": {p.CustomerID}, "return_url": {p.Return}}
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/billing_portal/sessions", form, "", &made)
-	if err != nil || answer.OK() {
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/billing_portal/sessions", form, "", &made)
+	if err != nil || response.OK() {
 		return payments.Portal{URL: made.URL}, err
 	}
-	if code, param := failure(answer); code == "resource_missing" && param == "customer" {
+	if code, param := failure(response); code == "resource_missing" && param == "customer" {
 		return payments.Portal{}, payments.ErrCustomerNotFound
 	}
-	return payments.Portal{}, r.client.Unexpected(answer)
+	return payments.Portal{}, r.client.Unexpected(response)
 }
 
 // pricing asks for the next invoice as a preview; a subscription that ends has none.
@@ -98,15 +98,15 @@ func (r *rail) pricing(ctx context.Context, a payments.Access, ref payments.Ref)
 	}
 	var next invoice
 	form := url.Values{"subscription": {ref.TransactionID}}
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/invoices/create_preview", form, "", &next)
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/invoices/create_preview", form, "", &next)
 	if err != nil {
 		return payments.Price{}, err
 	}
-	if !answer.OK() {
-		if code, _ := failure(answer); code == "invoice_upcoming_none" || answer.Status == http.StatusNotFound {
+	if !response.OK() {
+		if code, _ := failure(response); code == "invoice_upcoming_none" || response.Status == http.StatusNotFound {
 			return *now, nil
 		}
-		return payments.Price{}, r.client.Unexpected(answer)
+		return payments.Price{}, r.client.Unexpected(response)
 	}
 	now.Next = &payments.NextPrice{
 		AmountMinor: next.AmountDue, Currency: money.Currency(next.Currency), At: seconds(next.NextAttempt),
@@ -158,14 +158,14 @@ func (r *rail) make(ctx context.Context, a payments.Access, path string, form ur
 	var made struct {
 		ID string `json:"id"`
 	}
-	answer, err := r.call(ctx, a, http.MethodPost, path, form, key, &made)
-	if err != nil || answer.OK() {
+	response, err := r.call(ctx, a, http.MethodPost, path, form, key, &made)
+	if err != nil || response.OK() {
 		return made.ID, err
 	}
-	if code, param := failure(answer); code == "resource_already_exists" || answer.Status == http.StatusBadRequest && param == "code" {
+	if code, param := failure(response); code == "resource_already_exists" || response.Status == http.StatusBadRequest && param == "code" {
 		return "", payments.ErrDiscountConflict
 	}
-	return "", r.client.Unexpected(answer)
+	return "", r.client.Unexpected(response)
 }
 
 // cancel lets a subscription end with its period.
@@ -182,9 +182,9 @@ func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) 
 	if s.Status == "canceled" || s.Status == "incomplete_expired" || s.CancelAtPeriodEnd {
 		return nil
 	}
-	answer, err := r.call(ctx, a, http.MethodPost, path, url.Values{"cancel_at_period_end": {"true"}}, "", nil)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPost, path, url.Values{"cancel_at_period_end": {"true"}}, "", nil)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return err
 }

@@ -43,21 +43,21 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 		}
 		request.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := r.client.JSON(ctx, request, into)
-	if err != nil || answer.OK() {
+	response, err := r.client.JSON(ctx, request, into)
+	if err != nil || response.OK() {
 		return err == nil, err
 	}
 	var failure struct {
 		Code int `json:"errorCode"`
 	}
-	_ = json.Unmarshal(answer.Body, &failure) // an answer of another form has no code
+	_ = json.Unmarshal(response.Body, &failure) // a response of another form has no code
 	switch {
 	case repeatable[failure.Code]:
-		return false, payments.Transient(r.client.Unexpected(answer), 0)
-	case answer.Status == http.StatusNotFound || failure.Code == 4000006:
+		return false, payments.Transient(r.client.Unexpected(response), 0)
+	case response.Status == http.StatusNotFound || failure.Code == 4000006:
 		return false, nil
 	}
-	return false, r.client.Unexpected(answer)
+	return false, r.client.Unexpected(response)
 }
 
 // bearer is the proof of a request.
@@ -105,14 +105,14 @@ func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submiss
 }
 
 func (r *rail) signedTransaction(ctx context.Context, a payments.Access, id string) (string, error) {
-	var answer struct {
+	var response struct {
 		Signed string `json:"signedTransactionInfo"`
 	}
-	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v1/transactions/"+outbound.Segment(id), nil, nil, &answer)
+	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v1/transactions/"+outbound.Segment(id), nil, nil, &response)
 	if err == nil && !found {
 		err = payments.ErrPurchaseNotFound
 	}
-	return answer.Signed, err
+	return response.Signed, err
 }
 
 // fetch asks for the status of a subscription and its newest periods, or for a
@@ -146,7 +146,7 @@ func (r *rail) fetchTransaction(ctx context.Context, a payments.Access, id strin
 
 // statuses asks for the newest transaction and renewal of a subscription.
 func (r *rail) statuses(ctx context.Context, a payments.Access, originalID string) ([]payments.Observation, error) {
-	var answer struct {
+	var response struct {
 		app
 		Data []struct {
 			Last []struct {
@@ -157,16 +157,16 @@ func (r *rail) statuses(ctx context.Context, a payments.Access, originalID strin
 			} `json:"lastTransactions"`
 		} `json:"data"`
 	}
-	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v1/subscriptions/"+outbound.Segment(originalID), nil, nil, &answer)
+	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v1/subscriptions/"+outbound.Segment(originalID), nil, nil, &response)
 	if err != nil {
 		return nil, err
 	}
 	if found {
-		if _, err := answer.check(a.Credentials); err != nil {
+		if _, err := response.check(a.Credentials); err != nil {
 			return nil, payments.ErrAppMismatch
 		}
 	}
-	for _, group := range answer.Data {
+	for _, group := range response.Data {
 		for _, last := range group.Last {
 			if last.OriginalID != originalID {
 				continue
@@ -188,17 +188,17 @@ func (r *rail) statuses(ctx context.Context, a payments.Access, originalID strin
 // periods asks for the newest transactions of a subscription, whose charges may
 // have been missed.
 func (r *rail) periods(ctx context.Context, a payments.Access, originalID string) ([]payments.Observation, error) {
-	var answer struct {
+	var response struct {
 		app
 		Signed []string `json:"signedTransactions"`
 	}
 	query := url.Values{"sort": {"DESCENDING"}, "productType": {"AUTO_RENEWABLE"}}
-	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v2/history/"+outbound.Segment(originalID), query, nil, &answer)
+	found, err := r.call(ctx, a, http.MethodGet, "/inApps/v2/history/"+outbound.Segment(originalID), query, nil, &response)
 	if err != nil || !found {
 		return nil, err
 	}
 	var all []payments.Observation
-	for _, raw := range answer.Signed {
+	for _, raw := range response.Signed {
 		t, err := r.transaction(raw, a)
 		if err != nil {
 			return nil, err
@@ -221,7 +221,7 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 	if w.Cursor != "" {
 		query = url.Values{"paginationToken": {w.Cursor}}
 	}
-	var answer struct {
+	var response struct {
 		Next    string `json:"paginationToken"`
 		More    bool   `json:"hasMore"`
 		History []struct {
@@ -229,17 +229,17 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 		} `json:"notificationHistory"`
 	}
 	body := map[string]int64{"startDate": int64(since), "endDate": int64(w.Until)}
-	if _, err := r.call(ctx, a, http.MethodPost, "/inApps/v1/notifications/history", query, body, &answer); err != nil {
+	if _, err := r.call(ctx, a, http.MethodPost, "/inApps/v1/notifications/history", query, body, &response); err != nil {
 		return payments.HistoryPage{}, err
 	}
 	var page payments.HistoryPage
-	for _, sent := range answer.History {
+	for _, sent := range response.History {
 		if d, err := r.sent(sent.Signed, a); err == nil { // one that is not for us stops no others
 			page.Deliveries = append(page.Deliveries, d)
 		}
 	}
-	if answer.More {
-		page.Next = answer.Next
+	if response.More {
+		page.Next = response.Next
 	}
 	return page, nil
 }

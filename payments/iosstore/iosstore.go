@@ -182,8 +182,8 @@ func (p app) check(fields secrets.Fields) (payments.StoreEnvironment, error) {
 }
 
 // verify checks the signature of a notification, whose certificates must be valid
-// now, and that it is for this application. Whoever has an app can have Apple
-// sign notifications for that one.
+// now, and that it is for this application. Every holder of an app can have
+// Apple sign notifications for that app.
 func (r *rail) verify(_ context.Context, a payments.Access, _ http.Header, body []byte) (payments.Delivery, error) {
 	raw, ok := signedPayload(body)
 	if !ok {

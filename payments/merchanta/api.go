@@ -22,21 +22,21 @@ const (
 	maxEvents       = 200
 )
 
-// get reads the data of an answer; found is false when there is none.
+// get reads the data of a response; found is false when there is none.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
-	answer, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
-	if err != nil || answer.OK() {
+	response, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
+	if err != nil || response.OK() {
 		return err == nil, err
 	}
-	if answer.Status == http.StatusNotFound {
+	if response.Status == http.StatusNotFound {
 		return false, nil
 	}
-	return false, r.client.Unexpected(answer)
+	return false, r.client.Unexpected(response)
 }
 
 // call sends JSON. Only what reads is tried again: there are no keys that would
 // make a repeated request one.
-func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Answer, error) {
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Response, error) {
 	request := outbound.Request{
 		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
 		Header: http.Header{"Authorization": {"Bearer " + a.Credentials["apiKey"].Reveal()}, "Paddle-Version": {"1"}},
@@ -47,7 +47,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return outbound.Answer{}, err
+			return outbound.Response{}, err
 		}
 		request.Body = text
 		request.Header.Set("Content-Type", "application/json")
@@ -216,9 +216,9 @@ func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.Check
 		body["discount_id"] = c.DiscountID
 	}
 	var t transaction
-	answer, err := r.call(ctx, a, http.MethodPost, "/transactions", nil, body, &t)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPost, "/transactions", nil, body, &t)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	if err == nil && t.Checkout == nil {
 		err = errors.New("merchant_a made a transaction without a checkout")
@@ -241,12 +241,12 @@ func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalR
 		} `json:"urls"`
 	}
 	path := "/customers/" + outbound.Segment(p.CustomerID) + "/portal-sessions"
-	answer, err := r.call(ctx, a, http.MethodPost, path, nil, map[string]any{}, &made)
-	if err == nil && answer.Status == http.StatusNotFound {
+	response, err := r.call(ctx, a, http.MethodPost, path, nil, map[string]any{}, &made)
+	if err == nil && response.Status == http.StatusNotFound {
 		return payments.Portal{}, payments.ErrCustomerNotFound
 	}
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return payments.Portal{URL: made.URLs.General.Overview}, err
 }
@@ -296,12 +296,12 @@ func (r *rail) createDiscount(ctx context.Context, a payments.Access, d payments
 	var made struct {
 		ID string `json:"id"`
 	}
-	answer, err := r.call(ctx, a, http.MethodPost, "/discounts", nil, body, &made)
-	if err == nil && answer.Status == http.StatusConflict {
+	response, err := r.call(ctx, a, http.MethodPost, "/discounts", nil, body, &made)
+	if err == nil && response.Status == http.StatusConflict {
 		return "", payments.ErrDiscountConflict
 	}
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return made.ID, err
 }
@@ -321,9 +321,9 @@ func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) 
 		return nil
 	}
 	body := map[string]string{"effective_from": "next_billing_period"}
-	answer, err := r.call(ctx, a, http.MethodPost, path+"/cancel", nil, body, nil)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPost, path+"/cancel", nil, body, nil)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return err
 }

@@ -23,19 +23,19 @@ const (
 
 // get reads an object; found is false when there is none.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, query url.Values, into any) (found bool, err error) {
-	answer, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
-	if err != nil || answer.OK() {
+	response, err := r.call(ctx, a, http.MethodGet, path, query, nil, into)
+	if err != nil || response.OK() {
 		return err == nil, err
 	}
-	if answer.Status == http.StatusNotFound || answer.Status == http.StatusUnprocessableEntity {
+	if response.Status == http.StatusNotFound || response.Status == http.StatusUnprocessableEntity {
 		return false, nil
 	}
-	return false, r.client.Unexpected(answer)
+	return false, r.client.Unexpected(response)
 }
 
 // call sends JSON. Only what reads is tried again: there are no keys that would
 // make a repeated request one.
-func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Answer, error) {
+func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Response, error) {
 	request := outbound.Request{
 		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
 		Header: http.Header{"Authorization": {"Bearer " + a.Credentials["accessToken"].Reveal()}, "Polar-Version": {Version}},
@@ -46,7 +46,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return outbound.Answer{}, err
+			return outbound.Response{}, err
 		}
 		request.Body = text
 		request.Header.Set("Content-Type", "application/json")
@@ -215,9 +215,9 @@ func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.Check
 		body["discount_id"] = c.DiscountID
 	}
 	var made checkout
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/checkouts/", nil, body, &made)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/checkouts/", nil, body, &made)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	if err != nil {
 		return payments.Checkout{}, err
@@ -235,12 +235,12 @@ func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalR
 	var made struct {
 		URL string `json:"customer_portal_url"`
 	}
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/customer-sessions/", nil, body, &made)
-	if err == nil && (answer.Status == http.StatusNotFound || answer.Status == http.StatusUnprocessableEntity) {
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/customer-sessions/", nil, body, &made)
+	if err == nil && (response.Status == http.StatusNotFound || response.Status == http.StatusUnprocessableEntity) {
 		return payments.Portal{}, payments.ErrCustomerNotFound
 	}
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return payments.Portal{URL: made.URL}, err
 }
@@ -312,18 +312,18 @@ func (r *rail) createDiscount(ctx context.Context, a payments.Access, d payments
 	var made struct {
 		ID string `json:"id"`
 	}
-	answer, err := r.call(ctx, a, http.MethodPost, "/v1/discounts/", nil, body, &made)
-	if err == nil && (answer.Status == http.StatusConflict || answer.Status == http.StatusUnprocessableEntity && names(answer, "code")) {
+	response, err := r.call(ctx, a, http.MethodPost, "/v1/discounts/", nil, body, &made)
+	if err == nil && (response.Status == http.StatusConflict || response.Status == http.StatusUnprocessableEntity && names(response, "code")) {
 		return "", payments.ErrDiscountConflict
 	}
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return made.ID, err
 }
 
 // names reports whether a refusal is about a member of the body.
-func names(a outbound.Answer, member string) bool {
+func names(a outbound.Response, member string) bool {
 	var body struct {
 		Detail []struct {
 			Location []any `json:"loc"`
@@ -356,9 +356,9 @@ func (r *rail) cancel(ctx context.Context, a payments.Access, ref payments.Ref) 
 	if s.Status == "canceled" || s.CancelAtPeriodEnd {
 		return nil
 	}
-	answer, err := r.call(ctx, a, http.MethodPatch, path, nil, map[string]bool{"cancel_at_period_end": true}, nil)
-	if err == nil && !answer.OK() {
-		err = r.client.Unexpected(answer)
+	response, err := r.call(ctx, a, http.MethodPatch, path, nil, map[string]bool{"cancel_at_period_end": true}, nil)
+	if err == nil && !response.OK() {
+		err = r.client.Unexpected(response)
 	}
 	return err
 }

@@ -1,5 +1,5 @@
 // Package paytest is the five rails as scripted stores in one process: they
-// answer the real rails' requests and send genuine signed deliveries, on a clock
+// respond to the real rails' requests and send genuine signed deliveries, on a clock
 // of the test's. Tests of applications make them sell, renew, fail, refund and so
 // on, and look at what their kit makes of it; it needs no network.
 //
@@ -190,7 +190,7 @@ func (s *Stores) post(rail payments.RailID, d script.Delivery) error {
 	response := recorder.Result()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("paytest: a delivery of %s was answered with %d: %s", rail, response.StatusCode, body)
+		return fmt.Errorf("paytest: a delivery of %s returned %d: %s", rail, response.StatusCode, body)
 	}
 	return nil
 }

@@ -421,7 +421,7 @@ func (s *suite) canceled() {
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	if _, err := s.Rail.Fetch(ctx, s.access, s.Bought()); err == nil {
-		s.Error("a caller that has gone away got an answer")
+		s.Error("a caller that has gone away got a response")
 	}
 	if _, err := s.Rail.Fetch(s.Context(), s.access, s.Bought()); err != nil {
 		s.Errorf("the next caller: %v", err)

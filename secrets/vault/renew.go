@@ -49,37 +49,37 @@ func (r *renewer) again(after time.Duration, f func()) {
 
 // look learns how long the token has.
 func (r *renewer) look() {
-	var answer struct {
+	var response struct {
 		Data struct {
 			TTL       int64 `json:"ttl"`
 			Renewable bool  `json:"renewable"`
 		} `json:"data"`
 	}
-	if err := r.vault.call(context.Background(), http.MethodGet, "auth/token/lookup-self", nil, nil, &answer); err != nil {
+	if err := r.vault.call(context.Background(), http.MethodGet, "auth/token/lookup-self", nil, nil, &response); err != nil {
 		r.failed(err)
 		return
 	}
-	ttl := time.Duration(answer.Data.TTL) * time.Second
-	if ttl > 0 && !answer.Data.Renewable {
+	ttl := time.Duration(response.Data.TTL) * time.Second
+	if ttl > 0 && !response.Data.Renewable {
 		r.vault.cfg.Log.Warn("vault: the token expires and cannot be renewed", slog.Duration("ttl", ttl))
 	}
-	if ttl > 0 && answer.Data.Renewable {
+	if ttl > 0 && response.Data.Renewable {
 		r.again(ttl*2/3, r.renew)
 	}
 }
 
 func (r *renewer) renew() {
-	var answer struct {
+	var response struct {
 		Auth struct {
 			LeaseDuration int64 `json:"lease_duration"`
 			Renewable     bool  `json:"renewable"`
 		} `json:"auth"`
 	}
-	if err := r.vault.call(context.Background(), http.MethodPost, "auth/token/renew-self", nil, []byte(`{}`), &answer); err != nil {
+	if err := r.vault.call(context.Background(), http.MethodPost, "auth/token/renew-self", nil, []byte(`{}`), &response); err != nil {
 		r.failed(err)
 		return
 	}
-	if ttl := time.Duration(answer.Auth.LeaseDuration) * time.Second; ttl > 0 && answer.Auth.Renewable {
+	if ttl := time.Duration(response.Auth.LeaseDuration) * time.Second; ttl > 0 && response.Auth.Renewable {
 		r.again(ttl*2/3, r.renew)
 	}
 }

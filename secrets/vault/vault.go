@@ -32,7 +32,7 @@ import (
 // Bounds of one call.
 const (
 	DefaultTimeout = 5 * time.Second
-	maxAnswer      = 1 << 20
+	maxResponse    = 1 << 20
 )
 
 // Config says where the entries lie and who reads them.
@@ -124,13 +124,13 @@ func (v *Vault) Read(ctx context.Context, name string, version int64) (secrets.S
 	if version != 0 {
 		query.Set("version", strconv.FormatInt(version, 10))
 	}
-	var answer entry
-	err := v.call(ctx, http.MethodGet, v.path("data", name), query, nil, &answer)
+	var response entry
+	err := v.call(ctx, http.MethodGet, v.path("data", name), query, nil, &response)
 	if err != nil && !errors.Is(err, errAbsent) {
 		return secrets.Stored{}, err
 	}
-	stored := secrets.Stored{Version: cmp.Or(answer.Data.Metadata.Version, version), CreatedAt: answer.Data.Metadata.CreatedTime.UTC()}
-	if data := answer.Data.Data; err == nil && len(data) > 0 && string(data) != "null" {
+	stored := secrets.Stored{Version: cmp.Or(response.Data.Metadata.Version, version), CreatedAt: response.Data.Metadata.CreatedTime.UTC()}
+	if data := response.Data.Data; err == nil && len(data) > 0 && string(data) != "null" {
 		stored.Payload = secrets.NewValue(string(data))
 	}
 	return stored, nil
@@ -149,18 +149,18 @@ func (v *Vault) Write(ctx context.Context, name string, after int64, payload sec
 	if err != nil {
 		return 0, errors.New("vault: the payload is not JSON")
 	}
-	var answer struct {
+	var response struct {
 		Data struct {
 			Version int64 `json:"version"`
 		} `json:"data"`
 	}
-	if err := v.call(ctx, http.MethodPost, v.path("data", name), nil, body, &answer); err != nil {
+	if err := v.call(ctx, http.MethodPost, v.path("data", name), nil, body, &response); err != nil {
 		return 0, err
 	}
-	if answer.Data.Version <= after {
-		return 0, errAnswer
+	if response.Data.Version <= after {
+		return 0, errForm
 	}
-	return answer.Data.Version, nil
+	return response.Data.Version, nil
 }
 
 // Delete removes the entry with all its versions.
@@ -179,7 +179,7 @@ func (v *Vault) path(kind, name string) string {
 
 var (
 	errAbsent = errors.New("vault: no such entry")
-	errAnswer = errors.New("vault: the answer is not of the form of KV version 2")
+	errForm   = errors.New("vault: the response is not of the form of KV version 2")
 )
 
 // call makes one request. Of a refusal only the status gets into the error, and
@@ -204,12 +204,12 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 		return connection(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
 		return connection(err)
 	}
-	if len(text) > maxAnswer {
-		return fmt.Errorf("vault: the answer has over %d bytes", maxAnswer)
+	if len(text) > maxResponse {
+		return fmt.Errorf("vault: the response has over %d bytes", maxResponse)
 	}
 	if err := refusal(response.StatusCode, text); err != nil {
 		if errors.Is(err, errAbsent) && into != nil {
@@ -218,7 +218,7 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 		return err
 	}
 	if into != nil && json.Unmarshal(text, into) != nil {
-		return errAnswer
+		return errForm
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func connection(err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("vault: %w", context.Canceled)
 	case errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("vault: no answer in time: %w", context.DeadlineExceeded)
+		return fmt.Errorf("vault: no response in time: %w", context.DeadlineExceeded)
 	default:
 		return errors.New("vault: cannot be reached")
 	}

@@ -32,8 +32,8 @@ type server struct {
 
 	mu      sync.Mutex
 	entries map[string][]version
-	// answer, when set, is sent instead.
-	answer func(w http.ResponseWriter, r *http.Request)
+	// override, when set, is sent instead.
+	override func(w http.ResponseWriter, r *http.Request)
 	// ttl of the token, in seconds, and how often it was renewed.
 	ttl, renewals int
 }
@@ -50,8 +50,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Vault-Request") != "true" || r.Header.Get("X-Vault-Namespace") != "team" {
 		s.t.Errorf("%s %s without the headers of the API: %v", r.Method, r.URL.Path, r.Header)
 	}
-	if s.answer != nil && !strings.Contains(r.URL.Path, "/auth/") {
-		s.answer(w, r)
+	if s.override != nil && !strings.Contains(r.URL.Path, "/auth/") {
+		s.override(w, r)
 		return
 	}
 	if r.Header.Get("X-Vault-Token") != token {
@@ -60,10 +60,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch path := r.URL.Path; {
 	case path == "/v1/auth/token/lookup-self":
-		answer(w, map[string]any{"data": map[string]any{"ttl": s.ttl, "renewable": s.ttl > 0}})
+		writeJSON(w, map[string]any{"data": map[string]any{"ttl": s.ttl, "renewable": s.ttl > 0}})
 	case path == "/v1/auth/token/renew-self" && r.Method == http.MethodPost:
 		s.renewals++
-		answer(w, map[string]any{"auth": map[string]any{"client_token": token, "lease_duration": s.ttl, "renewable": true}})
+		writeJSON(w, map[string]any{"auth": map[string]any{"client_token": token, "lease_duration": s.ttl, "renewable": true}})
 	case strings.HasPrefix(path, "/v1/secret/data/kit/"):
 		s.data(w, r, strings.TrimPrefix(path, "/v1/secret/data/kit/"))
 	case strings.HasPrefix(path, "/v1/secret/metadata/kit/") && r.Method == http.MethodDelete:
@@ -90,10 +90,10 @@ func (s *server) data(w http.ResponseWriter, r *http.Request, name string) {
 		if v.deleted {
 			metadata["deletion_time"] = v.created.Format(time.RFC3339Nano)
 			w.WriteHeader(http.StatusNotFound)
-			answer(w, map[string]any{"data": map[string]any{"data": nil, "metadata": metadata}})
+			writeJSON(w, map[string]any{"data": map[string]any{"data": nil, "metadata": metadata}})
 			return
 		}
-		answer(w, map[string]any{"request_id": "r", "data": map[string]any{"data": v.Data, "metadata": metadata}})
+		writeJSON(w, map[string]any{"request_id": "r", "data": map[string]any{"data": v.Data, "metadata": metadata}})
 		return
 	}
 	var body struct {
@@ -115,14 +115,14 @@ func (s *server) data(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	s.entries[name] = append(list, version{Data: body.Data, created: time.Now().UTC()})
-	answer(w, map[string]any{"data": map[string]any{"created_time": time.Now().UTC().Format(time.RFC3339Nano), "version": len(list) + 1}})
+	writeJSON(w, map[string]any{"data": map[string]any{"created_time": time.Now().UTC().Format(time.RFC3339Nano), "version": len(list) + 1}})
 }
 
-func answer(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }
+func writeJSON(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }
 
 func refuse(w http.ResponseWriter, status int, errs ...string) {
 	w.WriteHeader(status)
-	answer(w, map[string]any{"errors": append([]string{}, errs...)})
+	writeJSON(w, map[string]any{"errors": append([]string{}, errs...)})
 }
 
 func open(t *testing.T, handler http.Handler, change func(*vault.Config)) *vault.Vault {
@@ -159,7 +159,7 @@ func TestDeletedVersionIsAbsentAndWritable(t *testing.T) {
 	}
 }
 
-// What a server answers may quote the token or the secret; errors must not.
+// The response of a server may quote the token or the secret; errors must not.
 func TestRefusals(t *testing.T) {
 	const canary = secretstest.Canary
 	echo := func(status int) func(http.ResponseWriter, *http.Request) {
@@ -172,8 +172,8 @@ func TestRefusals(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { moved++ }))
 	defer elsewhere.Close()
 	tests := map[string]struct {
-		answer func(http.ResponseWriter, *http.Request)
-		want   string
+		override func(http.ResponseWriter, *http.Request)
+		want     string
 	}{
 		"bad request": {echo(400), "refused (400)"},
 		"forbidden":   {echo(403), "permission denied (403)"},
@@ -191,12 +191,12 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := open(t, &server{t: t, answer: tt.answer}, nil)
+			v := open(t, &server{t: t, override: tt.override}, nil)
 			_, readErr := v.Read(context.Background(), "a", 0)
 			_, writeErr := v.Write(context.Background(), "a", 0, secrets.NewValue(`{"b":{"f":"`+canary+`"}}`))
 			for _, err := range []error{readErr, writeErr, v.Delete(context.Background(), "a")} {
 				if err == nil {
-					continue // an answer without form is fine for a deletion
+					continue // a response without form is fine for a deletion
 				}
 				if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, canary) || strings.Contains(text, token) {
 					t.Errorf("quotes: %s", text)
@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 
 func TestSlowServer(t *testing.T) {
 	released := make(chan struct{})
-	s := &server{t: t, answer: func(http.ResponseWriter, *http.Request) { <-released }}
+	s := &server{t: t, override: func(http.ResponseWriter, *http.Request) { <-released }}
 	v := open(t, s, func(cfg *vault.Config) { cfg.Timeout = 20 * time.Millisecond })
 	_, err := v.Read(context.Background(), "a", 0)
 	if !errors.Is(err, context.DeadlineExceeded) {

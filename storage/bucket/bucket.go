@@ -61,8 +61,8 @@ type Bucket interface {
 	// SignPut returns an address that takes the whole object once, of exactly the
 	// size and type of put. A longer body is refused before it is stored.
 	SignPut(ctx context.Context, key string, put Put, ttl time.Duration) (Signed, error)
-	// SignPart returns an address that takes one part of exactly size bytes. Its
-	// answer carries the part's ETag.
+	// SignPart returns an address that takes one part of exactly size bytes. The
+	// response carries its ETag.
 	SignPart(ctx context.Context, key, upload string, number int, size int64, ttl time.Duration) (Signed, error)
 	// SignGet returns an address that gives the object, with the type and the
 	// disposition of get.
@@ -110,9 +110,9 @@ type Served interface {
 	// Attach says where signed addresses begin and what they are signed with. It
 	// is called once, before any other method.
 	Attach(Serving)
-	// Serve answers a request for a signed address, whose last segment is the
+	// Serve serves a request for a signed address, whose last segment is the
 	// token. An error returned before anything was written is for the caller to
-	// answer: those of this package or of Serving.Check.
+	// write: those of this package or of Serving.Check.
 	Serve(w http.ResponseWriter, r *http.Request, token string) error
 }
 

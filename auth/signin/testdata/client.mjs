@@ -64,7 +64,7 @@ function browser() {
   return { client, jar, fetch: fetchWithCookies };
 }
 
-// good answers the data of a call that succeeded.
+// good returns the data of a call that succeeded.
 async function good(call) {
   const { data, error } = await call;
   assert.equal(error, null, JSON.stringify(error));
@@ -79,7 +79,7 @@ async function refused(call, code) {
 
 const seen = new Set();
 
-// mail waits for the next mail to an address and answers its link and code.
+// mail waits for the next mail to an address and returns its link and code.
 async function mail(to) {
   for (let tries = 0; tries < 100; tries++) {
     const list = await (await fetch(mailbox)).text();

@@ -1,6 +1,6 @@
 // A provider of OpenID Connect on a free port of this machine, for as long as
-// its standard input is open. Its first line of output names it. Whoever is
-// hinted at signs in there without a question: "<sub>" has the address
+// its standard input is open. Its first line of output names it. The login_hint
+// signs in there without a question: "<sub>" has the address
 // <sub>@example.com, verified; "unproved:<sub>" has it unverified.
 import http from 'node:http';
 import { createRequire } from 'node:module';

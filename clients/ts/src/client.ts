@@ -15,12 +15,12 @@ export type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends
 
 type Operation<M extends Method, P extends keyof paths> = NonNullable<paths[P][M]>
 type Json<T> = T extends { content: { "application/json": infer B } } ? B : never
-type Answers<O> = O extends { responses: infer R } ? R : never
+type Responses<O> = O extends { responses: infer R } ? R : never
 type Success<R> = { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : S extends 204 ? void : never }[keyof R]
 
 /** What a call returns; unknown where the document does not say. */
 export type Output<M extends Method, P extends keyof paths> =
-  [Success<Answers<Operation<M, P>>>] extends [never] ? unknown : Success<Answers<Operation<M, P>>>
+  [Success<Responses<Operation<M, P>>>] extends [never] ? unknown : Success<Responses<Operation<M, P>>>
 
 /** What a call sends. */
 export type Body<M extends Method, P extends keyof paths> =
@@ -33,7 +33,7 @@ type Member<T, K extends string> = T extends { [N in K]?: infer V } ? NonNullabl
 export type Query<M extends Method, P extends keyof paths> = Member<Parameters<Operation<M, P>>, "query">
 
 interface Common {
-  /** Sent as Idempotency-Key. true draws one, so that the client may repeat the call after a lost answer. */
+  /** Sent as Idempotency-Key. true draws one, so that the client may repeat the call after a lost response. */
   idempotencyKey?: string | true
   headers?: Record<string, string>
   signal?: AbortSignal
@@ -156,13 +156,13 @@ export class Client {
       let failure: KitError
       const proof = await this.credential.prove(headers, method)
       try {
-        const answer = await this.fetch(url, {
+        const response = await this.fetch(url, {
           method, headers, credentials: this.credential.mode,
           ...(body !== undefined && { body: JSON.stringify(body) }),
           ...(options.signal && { signal: options.signal }),
         })
-        if (answer.ok) return await content(answer)
-        failure = await KitError.of(answer)
+        if (response.ok) return await content(response)
+        failure = await KitError.of(response)
       } catch (cause) {
         if (options.signal?.aborted) throw cause
         failure = cause instanceof KitError ? cause : KitError.network(cause)
@@ -185,10 +185,10 @@ export class Client {
 
 export const createClient = (options: ClientOptions = {}): Client => new Client(options)
 
-async function content(answer: Response): Promise<unknown> {
-  if (answer.status === 204) return undefined
-  const text = await answer.text()
-  if (!/^application\/([a-z.+-]+\+)?json\b/.test(answer.headers.get("Content-Type") ?? "")) return text
+async function content(response: Response): Promise<unknown> {
+  if (response.status === 204) return undefined
+  const text = await response.text()
+  if (!/^application\/([a-z.+-]+\+)?json\b/.test(response.headers.get("Content-Type") ?? "")) return text
   return text === "" ? undefined : JSON.parse(text)
 }
 

@@ -75,11 +75,11 @@ export class Credential {
       const csrf = csrfToken()
       if (csrf) headers["X-CSRF-Token"] = csrf
       if (kept.refreshToken !== undefined) headers["Content-Type"] = "application/json"
-      const answer = await this.fetch(this.baseUrl + "/auth/token/rotate", {
+      const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
         method: "POST", headers, credentials: kept.refreshToken === undefined ? "include" : "omit",
         ...(kept.refreshToken !== undefined && { body: JSON.stringify({ refreshToken: kept.refreshToken }) }),
       }).catch(() => undefined)
-      if (answer?.ok) next = (await answer.json()) as Tokens
+      if (response?.ok) next = (await response.json()) as Tokens
     }
     if (!next) return false
     kept.accessToken = next.accessToken

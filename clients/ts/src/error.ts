@@ -10,7 +10,7 @@ export class KitError extends Error {
   override readonly name = "KitError"
 
   constructor(
-    /** "domain/reason" as in docs/errors.md, or "network" where no answer came. */
+    /** "domain/reason" as in docs/errors.md, or "network" where no response came. */
     readonly code: string,
     message: string,
     /** The HTTP status, 0 where there was none. */
@@ -31,19 +31,19 @@ export class KitError extends Error {
   }
 
   static network(cause: unknown): KitError {
-    return new KitError("network", "The server does not answer.", 0, undefined, undefined, undefined, cause)
+    return new KitError("network", "The server does not respond.", 0, undefined, undefined, undefined, cause)
   }
 
-  static async of(answer: Response): Promise<KitError> {
-    const body = (await answer.json().catch(() => null)) as Refusal | null
+  static async of(response: Response): Promise<KitError> {
+    const body = (await response.json().catch(() => null)) as Refusal | null
     const error = body?.error ?? body
-    const after = Number(answer.headers.get("Retry-After"))
+    const after = Number(response.headers.get("Retry-After"))
     return new KitError(
-      error?.code ?? "http/" + answer.status,
-      error?.message ?? (answer.statusText || "The call was refused."),
-      answer.status,
+      error?.code ?? "http/" + response.status,
+      error?.message ?? (response.statusText || "The call was refused."),
+      response.status,
       body?.error?.details,
-      body?.error?.requestId ?? answer.headers.get("X-Request-Id") ?? undefined,
+      body?.error?.requestId ?? response.headers.get("X-Request-Id") ?? undefined,
       after > 0 ? after * 1000 : undefined,
     )
   }

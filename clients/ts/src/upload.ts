@@ -133,7 +133,7 @@ export class Upload {
     this.running.set(line, 0)
     try {
       const status = await this.transfer(line, part.url, headers, body)
-      if (status !== 200 && status !== 412) // 412: it was stored, the answer got lost
+      if (status !== 200 && status !== 412) // 412: it was stored, the response got lost
         throw new KitError("storage/part_refused", `The store refused a part (${status}).`, status >= 500 ? 503 : status)
       this.stored += part.size
     } finally {
@@ -146,7 +146,7 @@ export class Upload {
   private transfer(line: AbortController, url: string, headers: Record<string, string>, body: Blob): Promise<number> {
     if (typeof XMLHttpRequest === "undefined")
       return this.client.fetch(url, { method: "PUT", headers, body, signal: line.signal, credentials: "omit" })
-        .then((answer) => answer.status, (cause) => { throw KitError.network(cause) })
+        .then((response) => response.status, (cause) => { throw KitError.network(cause) })
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest()
       request.open("PUT", url)

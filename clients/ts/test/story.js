@@ -6,8 +6,8 @@ const must = (ok, what) => { if (!ok) throw new Error(what) }
 /** Signs in as anybody, and again when the token has ended. */
 export async function signIn({ createClient }, base, name) {
   const enter = async () => {
-    const answer = await fetch(`${base}/__kit/dev-login?user=${name}`, { credentials: "omit" })
-    const { accessToken } = await answer.json()
+    const response = await fetch(`${base}/__kit/dev-login?user=${name}`, { credentials: "omit" })
+    const { accessToken } = await response.json()
     return { accessToken }
   }
   return createClient({ baseUrl: base, credentials: { ...(await enter()), renew: enter } })
@@ -95,7 +95,7 @@ export async function calls(kit, base) {
   for await (const friend of client.list("/matchmaking/friends", { query: { limit: 2 } })) friends += friend ? 1 : 0
   must(friends === 3, "the list has " + friends)
   const nowhere = kit.createClient({ baseUrl: "http://127.0.0.1:9", retries: 0, credentials: { accessToken: "" } })
-  must((await nowhere.get("/health").catch((error) => error)).code === "network", "no answer is no KitError")
+  must((await nowhere.get("/health").catch((error) => error)).code === "network", "no response is no KitError")
 }
 
 export const stories = { calls, play, buy, upload }

@@ -3,9 +3,9 @@
 export const me = { name: null, token: null }
 
 export async function signIn(name) {
-  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
-  const body = await answer.json()
-  if (!answer.ok) throw body.error
+  const response = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
+  const body = await response.json()
+  if (!response.ok) throw body.error
   ;[me.name, me.token] = [body.userId, body.accessToken]
 }
 
@@ -13,14 +13,14 @@ export async function signIn(name) {
 export async function api(method, path, body, again = true) {
   const headers = { Authorization: "Bearer " + me.token }
   if (body !== undefined) headers["Content-Type"] = "application/json"
-  const answer = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
-  if (answer.status === 401 && again) {
+  const response = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
+  if (response.status === 401 && again) {
     await signIn(me.name)
     return api(method, path, body, false)
   }
-  const text = await answer.text()
+  const text = await response.text()
   const value = text ? JSON.parse(text) : null
-  if (!answer.ok) throw value?.error ?? { code: "network", message: "The server does not answer." }
+  if (!response.ok) throw value?.error ?? { code: "network", message: "The server does not respond." }
   return value
 }
 
@@ -30,7 +30,7 @@ const code = { unauthenticated: 4001, notMember: 4003, superseded: 4010, restart
 export class Channel {
   backoff = 500
   quiet = 4_000 // silence after which the server is asked for a sign of life
-  patience = 3_000 // for its answer
+  patience = 3_000 // for its response
 
   constructor(path, { onframe, onstate = () => {} }) {
     Object.assign(this, { path, onframe, onstate })

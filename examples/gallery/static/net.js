@@ -3,9 +3,9 @@ let token = ""
 let name = ""
 
 export const signIn = async (user) => {
-  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(user), { credentials: "omit" })
-  if (!answer.ok) throw new Error("That name cannot sign in here.")
-  token = (await answer.json()).accessToken
+  const response = await fetch("/__kit/dev-login?user=" + encodeURIComponent(user), { credentials: "omit" })
+  if (!response.ok) throw new Error("That name cannot sign in here.")
+  token = (await response.json()).accessToken
   name = user
 }
 
@@ -13,13 +13,13 @@ export const signIn = async (user) => {
 export const call = async (method, path, body, again = true) => {
   const headers = { Authorization: "Bearer " + token }
   if (body !== undefined) headers["Content-Type"] = "application/json"
-  const answer = await fetch(path, { method, headers, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body) })
-  if (answer.status === 401 && again) { // the token of a page left open
+  const response = await fetch(path, { method, headers, credentials: "omit", body: body === undefined ? undefined : JSON.stringify(body) })
+  if (response.status === 401 && again) { // the token of a page left open
     await signIn(name)
     return call(method, path, body, false)
   }
-  if (answer.status === 204) return null
-  const value = await answer.json().catch(() => ({}))
-  if (!answer.ok) throw Object.assign(new Error(value.error?.message ?? "Something went wrong."), { status: answer.status, code: value.error?.code })
+  if (response.status === 204) return null
+  const value = await response.json().catch(() => ({}))
+  if (!response.ok) throw Object.assign(new Error(value.error?.message ?? "Something went wrong."), { status: response.status, code: value.error?.code })
   return value
 }

@@ -96,7 +96,7 @@ export class Upload {
       request.upload.onprogress = (e) => { this.running.set(request, e.loaded); this.changed(this) }
       request.onloadend = () => {
         this.running.delete(request)
-        if (request.status === 200 || request.status === 412) { // 412: it was stored, the answer got lost
+        if (request.status === 200 || request.status === 412) { // 412: it was stored, the response got lost
           this.sent += part.size
           this.changed(this)
           resolve()

@@ -3,7 +3,7 @@ const $ = (id) => document.getElementById(id)
 const colours = ["amber", "blue", "green", "rose"]
 const me = { name: null, token: null }
 let colour = null // of the search; null is any
-let asked = 0 // searches so far: the answer to an old one is not shown
+let asked = 0 // searches so far: the response to an old one is not shown
 
 function h(tag, props = {}, ...children) {
   const element = Object.assign(document.createElement(tag), props)
@@ -12,9 +12,9 @@ function h(tag, props = {}, ...children) {
 }
 
 async function signIn(name) {
-  const answer = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
-  const body = await answer.json()
-  if (!answer.ok) throw body.error
+  const response = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
+  const body = await response.json()
+  if (!response.ok) throw body.error
   ;[me.name, me.token] = [body.userId, body.accessToken]
 }
 
@@ -22,14 +22,14 @@ async function signIn(name) {
 async function api(method, path, body, again = true) {
   const headers = { Authorization: "Bearer " + me.token }
   if (body) headers["Content-Type"] = "application/json"
-  const answer = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
-  if (answer.status === 401 && again) {
+  const response = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
+  if (response.status === 401 && again) {
     await signIn(me.name)
     return api(method, path, body, false)
   }
-  const text = await answer.text()
+  const text = await response.text()
   const value = text ? JSON.parse(text) : null
-  if (!answer.ok) throw value?.error ?? { message: "The server does not answer." }
+  if (!response.ok) throw value?.error ?? { message: "The server does not respond." }
   return value
 }
 
@@ -56,11 +56,11 @@ async function enter(name) {
 const search = attempt(async () => {
   const mine = ++asked
   const text = $("query").value.trim()
-  const answer = text ? await find(text) : await all()
+  const result = text ? await find(text) : await all()
   if (mine !== asked) return
-  $("notes").replaceChildren(...answer.items.map((note) => card(note, text)))
-  $("status").textContent = (text ? `${answer.items.length} found` : `${answer.items.length} notes`) +
-    (answer.nextCursor ? ", and more" : "")
+  $("notes").replaceChildren(...result.items.map((note) => card(note, text)))
+  $("status").textContent = (text ? `${result.items.length} found` : `${result.items.length} notes`) +
+    (result.nextCursor ? ", and more" : "")
   $("notes").dataset.query = text
 })
 
@@ -71,15 +71,15 @@ async function find(text) {
   const filter = colour ? { colour } : undefined
   // The last word may go on, so the space after it is kept.
   const query = { text: $("query").value.trimStart(), mode, filter, topK: 8, include: ["text", "metadata"] }
-  const answer = await api("POST", "/vector/notes/query", query)
+  const result = await api("POST", "/vector/notes/query", query)
   const near = (note) => note.distance === null || note.distance < 0.9 || marked(note.text, text).some((part) => typeof part !== "string")
-  return { ...answer, items: answer.items.filter(near) }
+  return { ...result, items: result.items.filter(near) }
 }
 
 async function all() {
-  const answer = await api("GET", "/notes/all?limit=200")
-  if (colour) answer.items = answer.items.filter((note) => note.metadata.colour === colour)
-  return answer
+  const result = await api("GET", "/notes/all?limit=200")
+  if (colour) result.items = result.items.filter((note) => note.metadata.colour === colour)
+  return result
 }
 
 function card(note, query) {

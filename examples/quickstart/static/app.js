@@ -12,11 +12,11 @@ async function api(method, path, body) {
 	const csrf = document.cookie.match(/(?:^|; )(?:__Host-)?kit_csrf=([^;]*)/)
 	if (csrf) headers["x-csrf-token"] = decodeURIComponent(csrf[1])
 	const response = await fetch("/auth" + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) })
-	const answer = await response.json().catch(() => null)
-	if (response.ok) return answer
+	const value = await response.json().catch(() => null)
+	if (response.ok) return value
 	const wait = response.status === 429 && response.headers.get("retry-after")
-	const message = wait ? `Too many tries. Wait ${wait} s.` : answer?.error?.message ?? "The server did not answer."
-	throw Object.assign(new Error(message), { code: answer?.error?.code, status: response.status })
+	const message = wait ? `Too many tries. Wait ${wait} s.` : value?.error?.message ?? "The server did not respond."
+	throw Object.assign(new Error(message), { code: value?.error?.code, status: response.status })
 }
 const get = (path) => api("GET", path)
 const post = (path, body = {}) => api("POST", path, body)
@@ -86,8 +86,8 @@ function browserName(agent) {
 let user = null
 
 // enter goes on after a sign-in, or asks for the second factor.
-async function enter(answer) {
-	if (answer?.twoFactorRedirect) return askSecond(answer.twoFactorMethods)
+async function enter(result) {
+	if (result?.twoFactorRedirect) return askSecond(result.twoFactorMethods)
 	await refresh()
 }
 

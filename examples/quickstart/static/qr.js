@@ -29,7 +29,7 @@ export function svg(text) {
 	return image
 }
 
-// matrix answers rows of modules, true for dark ones.
+// matrix returns rows of modules, true for dark ones.
 export function matrix(bytes) {
 	const version = smallest(bytes.length)
 	const words = interleave(version, dataWords(version, bytes))

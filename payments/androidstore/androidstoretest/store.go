@@ -1,6 +1,6 @@
 // Package androidstoretest is a scripted store for the rail android_store: it
 // keeps purchases by their token, pushes notifications with tokens shaped like
-// Google's, and answers as the Play Developer API does.
+// Google's, and responds as the Play Developer API does.
 package androidstoretest
 
 import (
@@ -349,7 +349,7 @@ func (s *Store) RefundPart(token string, quantity int64) []script.Delivery {
 	}})
 }
 
-// ServeHTTP answers as the Play Developer API, the issuer of access tokens and
+// ServeHTTP responds as the Play Developer API, the issuer of access tokens and
 // the server of public keys do.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {

@@ -1,6 +1,6 @@
 // Package cardprocessortest is a scripted processor for the rail card_processor:
 // it keeps subscriptions, sessions, invoices and charges, signs events about
-// them, and answers as the API does.
+// them, and responds as the API does.
 package cardprocessortest
 
 import (
@@ -410,7 +410,7 @@ func (s *Store) close(purchase, status string) []script.Delivery {
 	return out
 }
 
-// ServeHTTP answers as the API does.
+// ServeHTTP responds as the API does.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Faults.Serve(w) {
 		return

@@ -61,7 +61,7 @@ func TestTheVendorAcceptsOurSignatures(t *testing.T) {
 	}
 }
 
-// recorder keeps what the mock answered.
+// recorder keeps what the mock returned.
 type recorder struct {
 	mu   sync.Mutex
 	seen []string

@@ -1,5 +1,5 @@
 // Package outbound is the HTTP client of the rails. Whatever a store does, a
-// call ends: each try has a deadline, an answer has a size, tries are few with
+// call ends: each try has a deadline, a response has a size, tries are few with
 // jitter between them and no sooner than Retry-After asks, calls under way are
 // counted, and a store that keeps failing is left alone for a while.
 package outbound
@@ -25,10 +25,10 @@ import (
 
 // The bounds of a [Client].
 const (
-	// Timeout bounds one try, with reading the answer.
+	// Timeout bounds one try, with reading the response.
 	Timeout = 10 * time.Second
-	// MaxAnswer bounds an answer, in bytes.
-	MaxAnswer = 4 << 20
+	// MaxResponse bounds a response, in bytes.
+	MaxResponse = 4 << 20
 	// Tries is how often a call is made at most.
 	Tries = 3
 	// MaxUnderWay bounds the calls of one client at the same time; more wait.
@@ -135,21 +135,21 @@ func Segment(text string) string {
 	return url.PathEscape(text)
 }
 
-// Answer is what a rail said, with any status that is no fault of the moment.
-type Answer struct {
+// Response is what a rail returned, with any status that is no fault of the moment.
+type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
 // OK reports a status of 200 to 299.
-func (a Answer) OK() bool { return a.Status >= 200 && a.Status < 300 }
+func (a Response) OK() bool { return a.Status >= 200 && a.Status < 300 }
 
 // Unavailable is the error of a call that may succeed later: no connection, no
-// answer in time, a status of 408, 429 or from 500, or a breaker that is open.
+// response in time, a status of 408, 429 or from 500, or a breaker that is open.
 type Unavailable struct {
 	Rail payments.RailID
-	// Status is 0 without an answer.
+	// Status is 0 without a response.
 	Status int
 	// RetryAfter is what the rail or the breaker asks to wait; 0 when unknown.
 	RetryAfter time.Duration
@@ -158,7 +158,7 @@ type Unavailable struct {
 
 func (e *Unavailable) Error() string {
 	if e.Status != 0 {
-		return fmt.Sprintf("%s answered %d", e.Rail, e.Status)
+		return fmt.Sprintf("%s returned %d", e.Rail, e.Status)
 	}
 	return fmt.Sprintf("%s is not available: %v", e.Rail, e.Cause)
 }
@@ -169,57 +169,57 @@ func (e *Unavailable) Unwrap() error { return e.Cause }
 // calls before it had failed.
 var ErrOpen = errors.New("too many calls have failed")
 
-// errTooLarge is the cause of an [Unavailable] for an answer above [MaxAnswer].
-var errTooLarge = errors.New("the answer is too large")
+// errTooLarge is the cause of an [Unavailable] for a response above [MaxResponse].
+var errTooLarge = errors.New("the response is too large")
 
 // Do makes a call. Its errors are [payments.Transient] ones and that of a
 // canceled context.
-func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
-	answer, err := c.do(ctx, r)
+func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
+	response, err := c.do(ctx, r)
 	var failed *Unavailable
 	if errors.As(err, &failed) {
 		err = payments.Transient(failed, failed.RetryAfter)
 	}
-	return answer, err
+	return response, err
 }
 
-// JSON makes a call and decodes an answer of status 200 to 299. Other statuses
+// JSON makes a call and decodes a response of status 200 to 299. Other statuses
 // are no error.
-func (c *Client) JSON(ctx context.Context, r Request, into any) (Answer, error) {
-	answer, err := c.Do(ctx, r)
-	if err != nil || !answer.OK() || into == nil {
-		return answer, err
+func (c *Client) JSON(ctx context.Context, r Request, into any) (Response, error) {
+	response, err := c.Do(ctx, r)
+	if err != nil || !response.OK() || into == nil {
+		return response, err
 	}
-	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return answer, payments.Transient(fmt.Errorf("%s: the answer is not the JSON it should be", c.rail), 0)
+	if err := json.Unmarshal(response.Body, into); err != nil {
+		return response, payments.Transient(fmt.Errorf("%s: the response is not the JSON it should be", c.rail), 0)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // Unexpected is the error for a status that the caller has no meaning for, such
 // as one that says that the credentials are wrong.
-func (c *Client) Unexpected(a Answer) error {
-	return fmt.Errorf("%s answered %d", c.rail, a.Status)
+func (c *Client) Unexpected(a Response) error {
+	return fmt.Errorf("%s returned %d", c.rail, a.Status)
 }
 
-func (c *Client) do(ctx context.Context, r Request) (Answer, error) {
+func (c *Client) do(ctx context.Context, r Request) (Response, error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return Answer{}, c.unavailable(ctx, ctx.Err())
+		return Response{}, c.unavailable(ctx, ctx.Err())
 	}
 	pause := firstWait
 	for try := 1; ; try++ {
-		answer, err := c.once(ctx, r)
+		response, err := c.once(ctx, r)
 		var failed *Unavailable
 		if !errors.As(err, &failed) || errors.Is(err, ErrOpen) {
-			return answer, err
+			return response, err
 		}
 		again := r.Repeatable || failed.Status == http.StatusTooManyRequests
 		wait := max(failed.RetryAfter, pause/2+rand.N(pause/2+1))
 		if !again || try == Tries || wait > MaxWait || !fits(ctx, wait) || c.wait(ctx, wait) != nil {
-			return answer, err
+			return response, err
 		}
 		pause *= 2
 	}
@@ -231,11 +231,11 @@ func fits(ctx context.Context, wait time.Duration) bool {
 	return !ok || time.Until(deadline) > wait
 }
 
-func (c *Client) once(ctx context.Context, r Request) (Answer, error) {
+func (c *Client) once(ctx context.Context, r Request) (Response, error) {
 	if left := c.breaker.enter(r.Now()); left > 0 {
-		return Answer{}, &Unavailable{Rail: c.rail, RetryAfter: left, Cause: ErrOpen}
+		return Response{}, &Unavailable{Rail: c.rail, RetryAfter: left, Cause: ErrOpen}
 	}
-	answer, err := c.try(ctx, r)
+	response, err := c.try(ctx, r)
 	switch {
 	case err == nil || errors.Is(err, errRequest):
 		c.breaker.succeed()
@@ -244,41 +244,41 @@ func (c *Client) once(ctx context.Context, r Request) (Answer, error) {
 	default:
 		c.breaker.fail(r.Now(), err)
 	}
-	return answer, err
+	return response, err
 }
 
 // errRequest is for a request that cannot be made, which is no fault of the rail.
 var errRequest = errors.New("the request cannot be made")
 
-func (c *Client) try(ctx context.Context, r Request) (Answer, error) {
+func (c *Client) try(ctx context.Context, r Request) (Response, error) {
 	within, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(within, cmp.Or(r.Method, http.MethodGet), target(r), bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{}, fmt.Errorf("%s: %w", c.rail, errRequest)
+		return Response{}, fmt.Errorf("%s: %w", c.rail, errRequest)
 	}
 	for name, values := range r.Header {
 		request.Header[name] = values
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "kit-payments")
-	response, err := c.http.Do(request)
+	got, err := c.http.Do(request)
 	if err != nil {
-		return Answer{}, c.unavailable(ctx, err)
+		return Response{}, c.unavailable(ctx, err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
-	if err == nil && len(body) > MaxAnswer {
+	defer got.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(got.Body, MaxResponse+1))
+	if err == nil && len(body) > MaxResponse {
 		err = errTooLarge
 	}
 	if err != nil {
-		return Answer{}, c.unavailable(ctx, err)
+		return Response{}, c.unavailable(ctx, err)
 	}
-	answer := Answer{Status: response.StatusCode, Header: response.Header, Body: body}
-	if s := answer.Status; s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout {
-		return answer, &Unavailable{Rail: c.rail, Status: s, RetryAfter: retryAfter(response.Header, r.Now())}
+	response := Response{Status: got.StatusCode, Header: got.Header, Body: body}
+	if s := response.Status; s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout {
+		return response, &Unavailable{Rail: c.rail, Status: s, RetryAfter: retryAfter(got.Header, r.Now())}
 	}
-	return answer, nil
+	return response, nil
 }
 
 func target(r Request) string {

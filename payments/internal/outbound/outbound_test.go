@@ -17,22 +17,22 @@ import (
 
 // world is a client of a scripted server, on a clock that waiting moves.
 type world struct {
-	mu     sync.Mutex
-	now    time.Time
-	waits  []time.Duration
-	calls  int
-	answer func(w http.ResponseWriter, r *http.Request, call int)
-	client *outbound.Client
+	mu      sync.Mutex
+	now     time.Time
+	waits   []time.Duration
+	calls   int
+	handler func(w http.ResponseWriter, r *http.Request, call int)
+	client  *outbound.Client
 }
 
-func newWorld(answer func(w http.ResponseWriter, r *http.Request, call int)) *world {
-	x := &world{now: time.Unix(1_772_000_000, 0), answer: answer}
+func newWorld(handler func(w http.ResponseWriter, r *http.Request, call int)) *world {
+	x := &world{now: time.Unix(1_772_000_000, 0), handler: handler}
 	x.client = outbound.New("app_test", script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.mu.Lock()
 		x.calls++
 		call := x.calls
 		x.mu.Unlock()
-		x.answer(w, r, call)
+		x.handler(w, r, call)
 	})))
 	x.client.Waiting(func(_ context.Context, d time.Duration) error {
 		x.mu.Lock()
@@ -50,7 +50,7 @@ func (x *world) Now() time.Time {
 	return x.now
 }
 
-func (x *world) do(ctx context.Context, repeatable bool) (outbound.Answer, error) {
+func (x *world) do(ctx context.Context, repeatable bool) (outbound.Response, error) {
 	return x.client.Do(ctx, outbound.Request{Now: x.Now, Base: "https://api.example.com", Path: "/x", Repeatable: repeatable})
 }
 
@@ -60,7 +60,7 @@ func statuses(list ...int) func(http.ResponseWriter, *http.Request, int) {
 
 func TestTries(t *testing.T) {
 	for name, c := range map[string]struct {
-		answers    []int
+		statuses   []int
 		repeatable bool
 		calls      int
 		status     int // 0 for transient
@@ -74,13 +74,13 @@ func TestTries(t *testing.T) {
 		"timeout of the server":     {[]int{408, 200}, true, 2, 200},
 		"a refusal":                 {[]int{400}, true, 1, 400},
 		"not found":                 {[]int{404}, true, 1, 404},
-		"a redirect is an answer":   {[]int{302}, true, 1, 302},
+		"a redirect is a response":  {[]int{302}, true, 1, 302},
 		"credentials of no account": {[]int{401}, true, 1, 401},
 	} {
-		x := newWorld(statuses(c.answers...))
-		answer, err := x.do(t.Context(), c.repeatable)
-		if x.calls != c.calls || (c.status == 0) != payments.IsTransient(err) || c.status != 0 && answer.Status != c.status {
-			t.Errorf("%s: %d calls, status %d, %v; want %d calls, status %d", name, x.calls, answer.Status, err, c.calls, c.status)
+		x := newWorld(statuses(c.statuses...))
+		response, err := x.do(t.Context(), c.repeatable)
+		if x.calls != c.calls || (c.status == 0) != payments.IsTransient(err) || c.status != 0 && response.Status != c.status {
+			t.Errorf("%s: %d calls, status %d, %v; want %d calls, status %d", name, x.calls, response.Status, err, c.calls, c.status)
 		}
 	}
 }
@@ -163,17 +163,17 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-func TestAnswersAreBounded(t *testing.T) {
+func TestResponsesAreBounded(t *testing.T) {
 	x := newWorld(func(w http.ResponseWriter, _ *http.Request, _ int) {
-		_, _ = w.Write(bytes.Repeat([]byte("x"), outbound.MaxAnswer+1)) // to a recorder
+		_, _ = w.Write(bytes.Repeat([]byte("x"), outbound.MaxResponse+1)) // to a recorder
 	})
-	if answer, err := x.do(t.Context(), false); !payments.IsTransient(err) || len(answer.Body) > outbound.MaxAnswer {
-		t.Errorf("an answer of %d bytes: %v", len(answer.Body), err)
+	if response, err := x.do(t.Context(), false); !payments.IsTransient(err) || len(response.Body) > outbound.MaxResponse {
+		t.Errorf("a response of %d bytes: %v", len(response.Body), err)
 	}
 	x = newWorld(func(w http.ResponseWriter, _ *http.Request, _ int) { _, _ = w.Write([]byte("<html>")) })
 	var into struct{}
 	if _, err := x.client.JSON(t.Context(), outbound.Request{Now: x.Now, Base: "https://api.example.com"}, &into); !payments.IsTransient(err) {
-		t.Errorf("an answer that is no JSON: %v", err)
+		t.Errorf("a response that is no JSON: %v", err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package iosstoretest is a scripted store for the rail ios_store: it keeps
 // subscriptions and purchases, signs transactions and notifications with a chain
-// shaped like Apple's, and answers as the App Store Server API does.
+// shaped like Apple's, and responds as the App Store Server API does.
 package iosstoretest
 
 import (
@@ -348,7 +348,7 @@ func (s *Store) revoke(transactionID string, set script.Object, kind string) []s
 	return s.notify(kind, "", transactionID)
 }
 
-// ServeHTTP answers as the App Store Server API does.
+// ServeHTTP responds as the App Store Server API does.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Faults.Serve(w) {
 		return

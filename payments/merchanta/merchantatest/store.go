@@ -1,6 +1,6 @@
 // Package merchantatest is a scripted merchant for the rail merchant_a: it keeps
 // subscriptions, transactions and adjustments, signs events about them, and
-// answers as the API does.
+// responds as the API does.
 package merchantatest
 
 import (
@@ -386,7 +386,7 @@ func (s *Store) FailRefund(purchase string) []script.Delivery {
 	return out
 }
 
-// ServeHTTP answers as the API does.
+// ServeHTTP responds as the API does.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Faults.Serve(w) {
 		return

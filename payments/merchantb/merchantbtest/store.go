@@ -1,5 +1,5 @@
 // Package merchantbtest is a scripted merchant for the rail merchant_b: it keeps
-// subscriptions, orders and refunds, signs events about them, and answers as the
+// subscriptions, orders and refunds, signs events about them, and responds as the
 // API does.
 package merchantbtest
 
@@ -332,7 +332,7 @@ func (s *Store) FailRefund(purchase string) []script.Delivery {
 	return out
 }
 
-// ServeHTTP answers as the API does.
+// ServeHTTP responds as the API does.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Faults.Serve(w) {
 		return

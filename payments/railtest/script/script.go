@@ -128,7 +128,7 @@ func Encode(v any) []byte {
 	return text
 }
 
-// Reply answers with JSON.
+// Reply responds with JSON.
 func Reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

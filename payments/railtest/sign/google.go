@@ -79,7 +79,7 @@ func (g *Google) Token(claims map[string]any) string {
 	return must(jws.Sign(g.key, map[string]any{"kid": strconv.Itoa(g.id), "typ": "JWT"}, claims))
 }
 
-// ServeHTTP answers with the public keys as a JWK set.
+// ServeHTTP responds with the public keys as a JWK set.
 func (g *Google) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -339,7 +339,7 @@ func (s suite) multipart() {
 	parts, err := s.b.Parts(s.ctx, key, upload, 0, 1000)
 	s.must(err)
 	if len(parts) != 1 || parts[0].Number != 2 || parts[0].Size != 7 || parts[0].ETag != etags[2] {
-		s.t.Errorf("stored: %+v, the answer had %q", parts, etags[2])
+		s.t.Errorf("stored: %+v, the response had %q", parts, etags[2])
 	}
 	if n := send(1, body[:plan.PartSize]); n != 200 {
 		s.t.Errorf("part 1: %d", n)

@@ -25,7 +25,7 @@ const (
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // Serve implements [bucket.Served]: a PUT of an object or of a part, or a GET or
-// HEAD. The caller has set the headers that protect the answer.
+// HEAD. The caller has set the headers that protect the response.
 func (b *Bucket) Serve(w http.ResponseWriter, r *http.Request, token string) error {
 	c, err := b.verify(r.Context(), token, r.URL.RawQuery)
 	if err != nil {
@@ -59,7 +59,7 @@ func ETag(key string) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// SendFile answers with a file: its ranges one at a time, its headers alone for
+// SendFile responds with a file: its ranges one at a time, its headers alone for
 // HEAD, nothing to a client that has it. The system sends the bytes where the
 // connection lets it.
 func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) error {

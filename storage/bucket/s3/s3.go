@@ -463,7 +463,7 @@ func (b *Bucket) Complete(ctx context.Context, key, upload string, parts []bucke
 	if _, err := c.internal.CompleteMultipartUpload(ctx, c.bucket, name, upload, list, minio.PutObjectOptions{}); err != nil {
 		return bucket.Info{}, known(err)
 	}
-	return b.Head(ctx, key) // the answer does not tell the size
+	return b.Head(ctx, key) // the response does not tell the size
 }
 
 // Abort implements [bucket.Bucket].

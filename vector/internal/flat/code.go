@@ -66,7 +66,7 @@ func hadamard(x []float32) {
 	}
 }
 
-// factors are what a score is made of beside the signs: it is about
+// factors are what a score is made of besides the signs: it is about
 // shift*along + scale*(the signs times the query).
 type factors struct {
 	along, scale, set []float32 // set is the number of set bits

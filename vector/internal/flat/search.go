@@ -26,7 +26,7 @@ const (
 	together = 32 * blockRows
 )
 
-// helpers bounds the goroutines of all searches beside their callers'.
+// helpers bounds the goroutines of all searches besides their callers'.
 var helpers = make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))
 
 // Search returns the k best rows, ties by id, of those in the bitmap; nil is

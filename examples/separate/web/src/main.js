@@ -1,22 +1,22 @@
 const api = document.querySelector("meta[name=api]").content
 const $ = (selector) => document.querySelector(selector)
 
-// token is the CSRF token of the session: the kit sends it with every answer that
+// token is the CSRF token of the session: the kit sends it with every response that
 // a cookie has proved, and asks for it with every change.
 let token = ""
 
-// call returns the answer's JSON, or throws the refusal.
+// call returns the response's JSON, or throws the refusal.
 async function call(method, path, body) {
-  const answer = await fetch(api + path, {
+  const response = await fetch(api + path, {
     method,
     credentials: "include",
     headers: { ...(body && { "Content-Type": "application/json" }), ...(token && { "X-CSRF-Token": token }) },
     body: body && JSON.stringify(body),
   })
-  token = answer.headers.get("X-CSRF-Token") ?? token
-  const text = await answer.text()
+  token = response.headers.get("X-CSRF-Token") ?? token
+  const text = await response.text()
   const value = text ? JSON.parse(text) : null
-  if (!answer.ok) throw Object.assign(new Error(value?.error?.message ?? answer.statusText), { code: value?.error?.code })
+  if (!response.ok) throw Object.assign(new Error(value?.error?.message ?? response.statusText), { code: value?.error?.code })
   return value
 }
 
@@ -37,7 +37,7 @@ async function show() {
   $("#notes").hidden = !session
   if (!session) return
   $("#who").textContent = session.user.email
-  await call("GET", "/auth/devices") // a row of the kit, whose answer tells the token
+  await call("GET", "/auth/devices") // a row of the kit, whose response tells the token
 }
 
 $("#sign").addEventListener("submit", attempt(async (event) => {

@@ -14,31 +14,28 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// TestAnswersAreThoseOfTheDocument calls every row as a caller that its guard
+// TestResponsesAreThoseOfTheDocument calls every row as a caller that its guard
 // admits and as nobody: each status and body must be one the document allows.
-func TestAnswersAreThoseOfTheDocument(t *testing.T) {
-	if testing.Short() {
-		t.Skip("calls every route")
-	}
+func TestResponsesAreThoseOfTheDocument(t *testing.T) {
 	k := composed(t)
 	k.Anonymous().Get("/control-plane/ping") // connects
 	raw, err := k.OpenAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := newAnswers(t, raw)
+	document := readDocument(t, raw)
 	for _, r := range k.Routes() {
+		if document.paths[braced(r.Path)][strings.ToLower(r.Method)] == nil {
+			continue // serves any method, or is the library's
+		}
 		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
-			if checks.paths[braced(r.Path)][strings.ToLower(r.Method)] == nil {
-				t.Skip("answers any method, or is the library's")
-			}
 			k.Clock.Advance(time.Minute)
 			for _, caller := range []*kittest.Client{k.Anonymous(), admittedBy(k, r)} {
 				var body any
 				if r.Method != "GET" && r.Method != "HEAD" {
 					body = map[string]any{}
 				}
-				checks.check(t, r, caller.Do(r.Method, concrete(r.Path), body))
+				document.check(t, r, caller.Do(r.Method, concrete(r.Path), body))
 			}
 		})
 	}
@@ -57,49 +54,49 @@ func admittedBy(k *kittest.Kit, r kit.Route) *kittest.Client {
 	}
 }
 
-type answers struct {
-	paths      map[string]map[string]*answerable
-	responses  map[string]answer
+type described struct {
+	paths      map[string]map[string]*operation
+	responses  map[string]content
 	components map[string]*jsonschema.Schema
 	resolved   map[*jsonschema.Schema]*jsonschema.Resolved
 }
 
-type answerable struct {
-	Responses  map[string]answer `json:"responses"`
+type operation struct {
+	Responses  map[string]content `json:"responses"`
 	Parameters []struct {
 		Name   string
 		In     string
 		Schema *jsonschema.Schema
 	} `json:"parameters"`
-	RequestBody answer `json:"requestBody"`
+	RequestBody content `json:"requestBody"`
 }
 
-type answer struct {
+type content struct {
 	Ref     string `json:"$ref"`
 	Content map[string]struct {
 		Schema *jsonschema.Schema `json:"schema"`
 	} `json:"content"`
 }
 
-// newAnswers reads a document; its components become the definitions of each schema.
-func newAnswers(t *testing.T, raw []byte) answers {
+// readDocument reads a document; its components become the definitions of each schema.
+func readDocument(t *testing.T, raw []byte) described {
 	t.Helper()
 	var doc struct {
-		Paths      map[string]map[string]*answerable `json:"paths"`
+		Paths      map[string]map[string]*operation `json:"paths"`
 		Components struct {
-			Responses map[string]answer             `json:"responses"`
+			Responses map[string]content            `json:"responses"`
 			Schemas   map[string]*jsonschema.Schema `json:"schemas"`
 		} `json:"components"`
 	}
 	if err := json.Unmarshal(bytes.ReplaceAll(raw, []byte("#/components/schemas/"), []byte("#/$defs/")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	return answers{doc.Paths, doc.Components.Responses, doc.Components.Schemas, make(map[*jsonschema.Schema]*jsonschema.Resolved)}
+	return described{doc.Paths, doc.Components.Responses, doc.Components.Schemas, make(map[*jsonschema.Schema]*jsonschema.Resolved)}
 }
 
-func (a answers) check(t *testing.T, r kit.Route, got *kittest.Response) {
+func (d described) check(t *testing.T, r kit.Route, got *kittest.Response) {
 	t.Helper()
-	responses := a.paths[braced(r.Path)][strings.ToLower(r.Method)].Responses
+	responses := d.paths[braced(r.Path)][strings.ToLower(r.Method)].Responses
 	_, written := responses["default"] // by the handler itself, as a page perhaps
 	if written && !strings.HasPrefix(got.Header.Get("Content-Type"), "application/json") {
 		return
@@ -107,26 +104,26 @@ func (a answers) check(t *testing.T, r kit.Route, got *kittest.Response) {
 	allowed, ok := responses[strconv.Itoa(got.Status)]
 	if !ok {
 		if !written {
-			t.Errorf("the document has no answer %d: %s", got.Status, got.Body)
+			t.Errorf("the document has no response %d: %s", got.Status, got.Body)
 		}
 		return
 	}
 	if name, ok := strings.CutPrefix(allowed.Ref, "#/components/responses/"); ok {
-		allowed = a.responses[name]
+		allowed = d.responses[name]
 	}
 	schema := allowed.Content["application/json"].Schema
 	if schema == nil || len(got.Body) == 0 {
 		return
 	}
-	resolved := a.resolved[schema]
+	resolved := d.resolved[schema]
 	if resolved == nil {
 		whole := *schema
-		whole.Defs = a.components
+		whole.Defs = d.components
 		var err error
 		if resolved, err = whole.Resolve(nil); err != nil {
 			t.Fatal(err)
 		}
-		a.resolved[schema] = resolved
+		d.resolved[schema] = resolved
 	}
 	var value any
 	got.JSON(&value)
