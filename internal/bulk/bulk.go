@@ -1,4 +1,4 @@
-// Package bulk writes many rows of a table by one statement.
+// Package bulk writes many rows of a table at once.
 package bulk
 
 import (
@@ -9,39 +9,26 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// chunk is how many rows one statement writes on SQLite: enough that the cost of
-// a statement is that of its rows.
-const chunk = 16
-
 // Insert is an INSERT of any number of rows: on PostgreSQL one statement, which
-// gets each column as an array, on SQLite one for every sixteen rows. On SQLite
-// it says OR FAIL: what the statement has written before a row fails stays, so
-// that SQLite need not keep a copy of every page to undo it, and goes with the
-// transaction.
-type Insert struct {
-	one, many, postgres string
-}
+// gets each column as an array. On SQLite it is one a row, since a statement costs
+// no way to a server there, and one of many rows keeps them in a table of its own
+// where there are triggers. There it says OR FAIL: what a row and its triggers have
+// written stays until the transaction goes, so that SQLite need not copy pages to
+// undo the statement alone.
+type Insert struct{ sqlite, postgres string }
 
 // New makes the statement for a table and its columns, each with the type of
 // PostgreSQL after its name: "ref TEXT". What follows the rows is the conflict
 // clause, or nothing.
 func New(table string, columns []string, conflict string) Insert {
-	names, arrays, places := make([]string, len(columns)), make([]string, len(columns)), make([]string, chunk)
+	names, arrays, places := make([]string, len(columns)), make([]string, len(columns)), make([]string, len(columns))
 	for i, column := range columns {
 		name, kind, _ := strings.Cut(column, " ")
-		names[i], arrays[i] = name, fmt.Sprintf("$%d::%s[]", i+1, kind)
-	}
-	for row := range places {
-		parameters := make([]string, len(columns))
-		for i := range columns {
-			parameters[i] = fmt.Sprintf("$%d", row*len(columns)+i+1)
-		}
-		places[row] = "(" + strings.Join(parameters, ", ") + ")"
+		names[i], arrays[i], places[i] = name, fmt.Sprintf("$%d::%s[]", i+1, kind), fmt.Sprintf("$%d", i+1)
 	}
 	into := "INTO " + table + " (" + strings.Join(names, ", ") + ") "
 	return Insert{
-		one:      "INSERT OR FAIL " + into + "VALUES " + places[0] + " " + conflict,
-		many:     "INSERT OR FAIL " + into + "VALUES " + strings.Join(places, ", ") + " " + conflict,
+		sqlite:   "INSERT OR FAIL " + into + "VALUES (" + strings.Join(places, ", ") + ") " + conflict,
 		postgres: "INSERT " + into + "SELECT * FROM unnest(" + strings.Join(arrays, ", ") + ") " + conflict,
 	}
 }
@@ -53,19 +40,11 @@ func (i Insert) Write(ctx context.Context, db *database.DB, rows [][]any) (writt
 	if db.Dialect() == database.PostgreSQL && len(rows) > 0 {
 		return db.Exec(ctx, i.postgres, Columns(rows)...)
 	}
-	for len(rows) > 0 {
-		query, args, n := i.one, rows[0], 1
-		if len(rows) >= chunk {
-			query, args, n = i.many, make([]any, 0, chunk*len(rows[0])), chunk
-			for _, row := range rows[:chunk] {
-				args = append(args, row...)
-			}
-		}
-		changed, err := db.Exec(ctx, query, args...)
-		if written += changed; err != nil {
+	for _, row := range rows {
+		n, err := db.Exec(ctx, i.sqlite, row...)
+		if written += n; err != nil {
 			return written, err
 		}
-		rows = rows[n:]
 	}
 	return written, nil
 }
