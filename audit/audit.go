@@ -27,8 +27,7 @@ import (
 	"embed"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/queue"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -48,6 +47,7 @@ type Audit struct {
 	sealer capability.Sealer
 	store  store
 	signer *signer
+	queue  *queue.Queue[Pending, struct{}]
 }
 
 // New checks the configuration; it does no I/O. A host that seals nothing, as in
@@ -66,7 +66,9 @@ func New(host capability.Host, cfg Config, _ Peers) (*Audit, error) {
 		return nil, err
 	}
 	store := store{host.DB}
-	return &Audit{host: host, cfg: cfg, sealer: sealer, store: store, signer: &signer{store: store, sealer: sealer}}, nil
+	a := &Audit{host: host, cfg: cfg, sealer: sealer, store: store, signer: &signer{store: store, sealer: sealer}}
+	a.queue = &queue.Queue[Pending, struct{}]{Run: a.run, Size: batchSize, Leaders: store.leaders}
+	return a, nil
 }
 
 // Capability describes audit to the kit.
@@ -123,25 +125,25 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 }
 
 // record is Record, with or without the origin of the request, and returns the
-// id of the event.
+// id of the event. Callers outside of a transaction share one.
 func (a *Audit) record(ctx context.Context, e Event, origin bool) (eventID string, err error) {
-	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
-		now := a.host.DB.Now(ctx)
-		entry, who, err := a.complete(ctx, e)
-		if err != nil {
-			return err
-		}
-		if !origin {
-			who = personal{}
-		}
-		eventID = id.New(now)
-		entry.ID, entry.OccurredAt = eventID, capability.Millis(now.UnixMilli())
-		if info := capability.RequestInfoOf(ctx); info != nil && entry.Outcome == OutcomeSucceeded {
-			database.AfterCommit(ctx, info.MarkRecorded)
-		}
-		return a.store.insert(ctx, entry, who)
-	})
-	return eventID, err
+	if a.host.DB.InTransaction(ctx) {
+		err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+			p, err := a.prepare(ctx, e, origin)
+			eventID = p.entry.ID
+			if err != nil {
+				return err
+			}
+			return a.RecordAll(ctx, p)
+		})
+		return eventID, err
+	}
+	p, err := a.prepare(ctx, e, origin)
+	if err != nil {
+		return "", err
+	}
+	_, err = a.queue.Do(ctx, p)
+	return p.entry.ID, err
 }
 
 // Event returns one event. It refuses with audit/event_not_found.

@@ -9,41 +9,46 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/bulk"
 )
 
 // store is the trail's events; store_chain.go has what seals them.
 type store struct{ db *database.DB }
 
-// insertEvent says OR FAIL on SQLite, which halves the cost with triggers: see 0002.
-var insertEvent = `INSERT ` + database.Text(`OR FAIL`, ``) + `
-	INTO audit_event (id, occurred_at, action, actor_kind, actor_id, actor_key_id,
-		subject_type, subject_id, targets, outcome, code, request_id, route, environment, detail, commitment, hash)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
+var insertEvents = bulk.New("audit_event", []string{
+	"id TEXT", "occurred_at BIGINT", "action TEXT", "actor_kind TEXT", "actor_id TEXT", "actor_key_id TEXT",
+	"subject_type TEXT", "subject_id TEXT", "targets TEXT", "outcome TEXT", "code TEXT", "request_id TEXT",
+	"route TEXT", "environment TEXT", "detail TEXT", "commitment BYTEA", "hash BYTEA"}, "")
 
-// insert writes an event and, where there is any, its personal data.
-func (s store) insert(ctx context.Context, e Entry, who personal) error {
-	targets := ""
-	if len(e.Targets) > 0 {
-		text, err := json.Marshal(e.Targets)
-		if err != nil {
-			return err
-		}
-		targets = string(text)
-	}
-	var commitment []byte
-	if !who.empty() {
-		who = who.salted()
-		commitment = who.commitment()
-		if _, err := s.db.Exec(ctx, `INSERT INTO audit_personal (event_id, salt, ip, user_agent) VALUES ($1, $2, $3, $4)`,
-			e.ID, who.Salt, who.IP, who.UserAgent); err != nil {
-			return err
+var insertPersonal = bulk.New("audit_personal", []string{"event_id TEXT", "salt BYTEA", "ip TEXT", "user_agent TEXT"}, "")
+
+// insert writes events and, where there is any, their personal data.
+func (s store) insert(ctx context.Context, events []Pending) error {
+	rows, people := make([][]any, 0, len(events)), make([][]any, 0, len(events))
+	for _, p := range events {
+		e := p.entry
+		rows = append(rows, []any{
+			e.ID, e.OccurredAt.UnixMilli(), e.Action, string(e.Actor.Kind), e.Actor.ID, e.Actor.KeyID,
+			e.Subject.Type, e.Subject.ID, p.targets, string(e.Outcome), e.Code, e.RequestID, e.Route, e.Environment,
+			string(e.Detail), p.commitment, e.Hash})
+		if !p.who.empty() {
+			people = append(people, []any{e.ID, p.who.Salt, p.who.IP, p.who.UserAgent})
 		}
 	}
-	_, err := s.db.Exec(ctx, insertEvent,
-		e.ID, e.OccurredAt.UnixMilli(), e.Action, string(e.Actor.Kind), e.Actor.ID, e.Actor.KeyID,
-		e.Subject.Type, e.Subject.ID, targets, string(e.Outcome), e.Code, e.RequestID, e.Route, e.Environment,
-		string(e.Detail), commitment, contentHash(e, targets, commitment))
+	if _, err := insertPersonal.Write(ctx, s.db, people); err != nil {
+		return err
+	}
+	_, err := insertEvents.Write(ctx, s.db, rows)
 	return err
+}
+
+// textOf is the form of targets that is kept, empty for none.
+func textOf(targets []Target) (string, error) {
+	if len(targets) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(targets)
+	return string(text), err
 }
 
 // record is an event as stored, with what its hash is over.

@@ -40,7 +40,7 @@ import (
 const connections = 32
 
 // BenchmarkHTTP compares GET /ledger/:currency, with a bearer token and a read
-// of a database file, to a bare echo handler that returns constant JSON.
+// of a database file, to a bare echo handler that answers constant JSON.
 func BenchmarkHTTP(b *testing.B) {
 	b.Run("echo-constant", func(b *testing.B) {
 		e := echo.New()
@@ -154,10 +154,16 @@ func head(line, token string) string {
 	return text
 }
 
-// load sends b.N requests over loopback connections that cost the client as
-// little as can be: bytes out, headers and a counted body in. A response other
-// than 200 fails the benchmark.
+// load is loadOver 32 connections.
 func load(b *testing.B, h http.Handler, next requests) {
+	b.Helper()
+	loadOver(b, connections, h, next)
+}
+
+// loadOver sends b.N requests over loopback connections that cost the client as
+// little as can be: bytes out, headers and a counted body in. A response other
+// than 200 or 201 fails the benchmark.
+func loadOver(b *testing.B, connections int, h http.Handler, next requests) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -196,14 +202,14 @@ func client(addr string, next requests, left *atomic.Int64) error {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
-		if err := readResponse(in); err != nil {
+		if err := answer(in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readResponse(in *bufio.Reader) error {
+func answer(in *bufio.Reader) error {
 	length := 0
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')
@@ -213,7 +219,7 @@ func readResponse(in *bufio.Reader) error {
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
 		case first && !bytes.HasPrefix(line, statusOK):
-			return fmt.Errorf("status line %q", line)
+			return fmt.Errorf("answered %q", line)
 		case len(line) == 0:
 			_, err := in.Discard(length)
 			return err
@@ -226,7 +232,7 @@ func readResponse(in *bufio.Reader) error {
 	}
 }
 
-var statusOK, contentLength = []byte("HTTP/1.1 200"), []byte("Content-Length: ")
+var statusOK, contentLength = []byte("HTTP/1.1 20"), []byte("Content-Length: ")
 
 // BenchmarkStart measures New with every capability, migrations included, in memory.
 func BenchmarkStart(b *testing.B) {

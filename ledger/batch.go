@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/queue"
@@ -18,8 +20,8 @@ type call = queue.Call[*operation, outcome]
 
 // newQueue shares transactions between concurrent callers. A batch reads and
 // writes an account once for all its operations.
-func newQueue(s store) *queue.Queue[*operation, outcome] {
-	return &queue.Queue[*operation, outcome]{Run: s.run, Size: batchSize, Leaders: s.leaders}
+func (l *Ledger) newQueue() *queue.Queue[*operation, outcome] {
+	return &queue.Queue[*operation, outcome]{Run: l.run, Size: batchSize, Leaders: l.store.leaders}
 }
 
 // leaders is how many batches are under way at once.
@@ -33,23 +35,43 @@ func (s store) leaders() int {
 // run brings calls to their outcomes. What the database refuses as a whole,
 // because another node opened an account or took a ref at the same instant, is
 // done again one by one, so that no call fails for its neighbours.
-func (s store) run(ctx context.Context, calls []*call) int {
-	var err error
-	alone := len(calls) == 1
-	if !alone {
-		err = s.db.InTx(ctx, func(ctx context.Context) error { return s.applyAll(ctx, calls) })
-		var violation *database.ConstraintError
-		alone = errors.As(err, &violation)
+func (l *Ledger) run(ctx context.Context, calls []*call) int {
+	err := l.apply(ctx, calls)
+	var violation *database.ConstraintError
+	if len(calls) > 1 && (errors.Is(err, errMoved) || errors.As(err, &violation)) {
+		for _, c := range calls {
+			c.Err = cmp.Or(l.apply(ctx, []*call{c}), c.Err)
+		}
+		return len(calls)
 	}
 	for _, c := range calls {
-		switch {
-		case alone:
-			c.Out, c.Err = s.alone(ctx, c.Op)
-		case err != nil:
-			c.Out, c.Err = outcome{}, err
-		}
+		c.Err = cmp.Or(err, c.Err)
 	}
 	return len(calls)
+}
+
+// apply decides calls in the transaction of ctx, or in one of their own, and
+// records what administrators did by those that succeeded. Its error is that of
+// all of them, of which nothing is done then.
+func (l *Ledger) apply(ctx context.Context, calls []*call) error {
+	err := l.db.InTx(ctx, func(ctx context.Context) error {
+		if err := l.store.applyAll(ctx, calls); err != nil {
+			return err
+		}
+		var events []audit.Pending
+		for _, c := range calls {
+			if c.Op.event != nil && c.Err == nil && !c.Out.replayed {
+				events = append(events, *c.Op.event)
+			}
+		}
+		return l.audit.RecordAll(ctx, events...)
+	})
+	if err != nil {
+		for _, c := range calls {
+			c.Out, c.Err = outcome{}, nil
+		}
+	}
+	return err
 }
 
 // batch is the part of the ledger that a batch of operations sees and changes.
@@ -61,24 +83,44 @@ type batch struct {
 
 	stored  map[AccountKey]int64 // sequences of the accounts that were there before
 	rows    []Transaction        // new
-	opened  []*Hold              // new
-	settled []*Hold              // that were there before
+	changed []*Hold              // or new
 }
 
-// applyAll reads what all operations concern, decides them in memory by the
-// rules that hold alone too, and writes what has changed, an account once
-// however many operations moved it. It locks and writes in one order everywhere
-// (holds, accounts, new accounts, refs; each by key), so that transactions never
-// wait for each other in a circle.
+// applyAll reads what all operations concern, decides them in memory, and writes
+// what has changed, an account once however many operations moved it. It locks
+// and writes in one order everywhere (holds, accounts, new accounts, refs; each
+// by key), so that transactions never wait for each other in a circle. A refusal
+// is an outcome and changes nothing, so that a caller whose transaction it joined
+// may go on after it.
 func (s store) applyAll(ctx context.Context, calls []*call) error {
-	b, err := s.load(ctx, calls)
-	if err != nil {
-		return err
+	for turn := 1; ; turn++ {
+		b, err := s.load(ctx, calls)
+		if err != nil {
+			return err
+		}
+		for _, c := range calls {
+			c.Out, c.Err = b.apply(c.Op)
+		}
+		err = s.save(ctx, b)
+		// One operation opens one account, so nothing is written where another
+		// node was faster, and what that one left can be looked at.
+		if len(calls) > 1 || err != errMoved || turn == maxTurns {
+			return taken(calls, err)
+		}
 	}
-	for _, c := range calls {
-		c.Out, c.Err = b.apply(c.Op)
+}
+
+// maxTurns bounds how often one operation looks for its accounts.
+const maxTurns = 3
+
+// taken makes a ref conflict of a ref that another node took for other accounts,
+// which the locks do not cover.
+func taken(calls []*call, err error) error {
+	var violation *database.ConstraintError
+	if len(calls) == 1 && errors.As(err, &violation) && violation.Kind == database.Unique {
+		return ErrRefConflict.Because(err)
 	}
-	return s.save(ctx, b)
+	return err
 }
 
 // apply decides one operation on what those before it left.
@@ -101,7 +143,7 @@ func (b *batch) apply(op *operation) (outcome, error) {
 	if op.kind == KindHold {
 		hold := out.hold
 		b.holds[hold.Ref] = &hold
-		b.opened = append(b.opened, &hold)
+		b.changed = append(b.changed, &hold)
 	}
 	b.add(out)
 	return out, nil
@@ -116,13 +158,16 @@ func (b *batch) settle(op *operation) (outcome, error) {
 	if account == nil {
 		return outcome{}, errNoAccount
 	}
-	if !slices.Contains(b.opened, hold) {
-		b.settled = append(b.settled, hold)
+	if !slices.Contains(b.changed, hold) {
+		b.changed = append(b.changed, hold)
 	}
 	out := op.settle(hold, account, b.now)
 	b.add(out)
 	return out, nil
 }
+
+// errNoAccount cannot happen to a ledger that nobody else writes to.
+var errNoAccount = errors.New("ledger: a hold has no account; see Verify")
 
 func (b *batch) add(out outcome) {
 	for _, t := range out.rows {

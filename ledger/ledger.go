@@ -88,8 +88,9 @@ func New(host capability.Host, cfg Config, peers Peers) (*Ledger, error) {
 	for _, c := range cfg.Currencies {
 		currencies[c.Code] = c
 	}
-	s := store{host.DB}
-	return &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: s, queue: newQueue(s), audit: peers.Audit}, nil
+	l := &Ledger{cfg: cfg, currencies: currencies, db: host.DB, store: store{host.DB}, audit: peers.Audit}
+	l.queue = l.newQueue()
+	return l, nil
 }
 
 // Capability describes the ledger to the kit.
@@ -123,44 +124,53 @@ func (l *Ledger) health() []capability.HealthKey {
 // Credit adds to an account and opens it if it never was. Refuses with
 // ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
 func (l *Ledger) Credit(ctx context.Context, e Entry) (Transaction, error) {
-	op := operation{kind: KindCredit, ref: e.Ref, payee: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
-	out, err := l.do(ctx, &op)
+	out, err := l.do(ctx, credit(e))
 	return out.rows[0], err
+}
+
+func credit(e Entry) *operation {
+	return &operation{kind: KindCredit, ref: e.Ref, payee: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 }
 
 // Debit takes from an account what is available. Refuses with
 // ledger/insufficient_funds, ledger/account_not_found,
 // ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
 func (l *Ledger) Debit(ctx context.Context, e Entry) (Transaction, error) {
-	op := operation{kind: KindDebit, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
-	out, err := l.do(ctx, &op)
+	out, err := l.do(ctx, debit(e))
 	return out.rows[0], err
+}
+
+func debit(e Entry) *operation {
+	return &operation{kind: KindDebit, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 }
 
 // StaffCredit is [Ledger.Credit] by an administrator: who did it is recorded by
 // audit, both or neither.
 func (l *Ledger) StaffCredit(ctx context.Context, e Entry) (Transaction, error) {
-	return l.recorded(ctx, e, l.Credit, "ledger/credited")
+	return l.recorded(ctx, credit(e), "ledger/credited")
 }
 
 // StaffDebit is [Ledger.Debit] by an administrator: who did it is recorded by
 // audit, both or neither.
 func (l *Ledger) StaffDebit(ctx context.Context, e Entry) (Transaction, error) {
-	return l.recorded(ctx, e, l.Debit, "ledger/debited")
+	return l.recorded(ctx, debit(e), "ledger/debited")
 }
 
-func (l *Ledger) recorded(ctx context.Context, e Entry, move func(context.Context, Entry) (Transaction, error), action string) (t Transaction, err error) {
-	err = l.db.InTx(ctx, func(ctx context.Context) error {
-		if t, err = move(ctx, e); err != nil || t.Replayed {
-			return err
-		}
-		return l.audit.Record(ctx, audit.Event{
-			Action:  action,
-			Subject: audit.Target{Type: "user", ID: t.UserID},
-			Detail:  moved{t.Currency, t.Amount, t.Ref},
-		})
+func (l *Ledger) recorded(ctx context.Context, op *operation, action string) (Transaction, error) {
+	if err := op.check(l.currencies); err != nil {
+		return Transaction{}, err
+	}
+	event, err := l.audit.Prepare(ctx, audit.Event{
+		Action:  action,
+		Subject: audit.Target{Type: "user", ID: op.user()},
+		Detail:  moved{op.currency, op.amount, op.ref},
 	})
-	return t, err
+	if err != nil {
+		return Transaction{}, err
+	}
+	op.event = &event
+	out, err := l.do(ctx, op)
+	return out.rows[0], err
 }
 
 // moved is the detail of an audit event.
@@ -221,10 +231,14 @@ func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
 	if err := op.check(l.currencies); err != nil {
 		return outcome{}, err
 	}
-	if l.db.InTransaction(ctx) {
-		return l.store.apply(ctx, op)
+	if !l.db.InTransaction(ctx) {
+		return l.queue.Do(ctx, op)
 	}
-	return l.queue.Do(ctx, op)
+	c := &call{Op: op}
+	if err := l.apply(ctx, []*call{c}); err != nil {
+		return outcome{}, err
+	}
+	return c.Out, c.Err
 }
 
 // Balance returns what an account holds. Refuses with

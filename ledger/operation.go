@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -21,8 +22,7 @@ const (
 	suffixRelease = "#release"
 )
 
-// operation is one call on its way to the database. The two ways there, one
-// guarded statement at a time and a batch at once, share the rules below.
+// operation is one call on its way to the database.
 type operation struct {
 	// kind is that of the transaction under ref: credit, debit, transfer_out or
 	// hold. For a capture or release ref is the hold's.
@@ -33,6 +33,8 @@ type operation struct {
 	currency      string
 	amount        int64 // of a capture, 0 is all of the hold
 	memo, related string
+	// event goes on the audit trail if the operation succeeds; nil for none.
+	event *audit.Pending
 }
 
 // outcome is what an operation did: now or, when replayed, the first time.
@@ -62,11 +64,6 @@ func (op *operation) user() string {
 		return op.payer
 	}
 	return op.payee
-}
-
-// opened reports whether every account that the operation needs is there.
-func (op *operation) opened(payer, payee *Account) bool {
-	return (op.payer == "" || payer != nil) && (op.payee == "" || payee != nil)
 }
 
 // check holds an operation to the bounds of what callers may say.

@@ -1,13 +1,14 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/bulk"
 )
 
 // load locks what the operations concern and reads it.
@@ -16,30 +17,22 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 		now: s.db.Now(ctx), accounts: make(map[AccountKey]*Account), holds: make(map[string]*Hold),
 		known: make(map[string]Transaction), stored: make(map[AccountKey]int64),
 	}
-	if s.db.Dialect() == database.PostgreSQL {
-		// A plan made while the tables were empty must not be kept.
-		if _, err := s.db.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
-			return nil, err
-		}
-	}
 	var refs, settling [][]any
-	keys := make(map[AccountKey]bool)
+	var keys []AccountKey
 	for _, c := range calls {
 		switch op := c.Op; {
 		case op.settles():
 			settling = append(settling, []any{op.ref})
 		default:
 			refs = append(refs, []any{op.ref})
-			for _, key := range op.accounts() {
-				keys[key] = true
-			}
+			keys = append(keys, op.accounts()...)
 		}
 	}
 	if err := s.loadHolds(ctx, b, settling); err != nil {
 		return nil, err
 	}
 	for _, hold := range b.holds {
-		keys[AccountKey{hold.UserID, hold.Currency}] = true
+		keys = append(keys, AccountKey{hold.UserID, hold.Currency})
 	}
 	if err := s.loadAccounts(ctx, b, keys); err != nil {
 		return nil, err
@@ -47,10 +40,13 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	return b, s.loadKnown(ctx, b, refs)
 }
 
-var lockHolds = `SELECT ` + holdColumns + ` FROM ledger_hold
-	WHERE ref = ` + database.Text(`$1`, `ANY($1::text[]) ORDER BY ref FOR UPDATE`)
+// On PostgreSQL each key is looked up by itself, so that a plan that was made
+// while the tables were empty is as good as any.
+var lockHolds = `SELECT ` + holdColumns + ` FROM ` + database.Text(`ledger_hold WHERE ref = $1`, `unnest($1::text[]) AS n (wanted),
+		LATERAL (SELECT * FROM ledger_hold WHERE ref = n.wanted LIMIT 1 FOR UPDATE) AS h`)
 
 func (s store) loadHolds(ctx context.Context, b *batch, refs [][]any) error {
+	slices.SortFunc(refs, byKey)
 	holds, err := readAll(ctx, s, scanHold, lockHolds, refs)
 	for _, hold := range holds {
 		b.holds[hold.Ref] = &hold
@@ -58,14 +54,14 @@ func (s store) loadHolds(ctx context.Context, b *batch, refs [][]any) error {
 	return err
 }
 
-var lockAccounts = `SELECT ` + accountColumns + ` FROM ledger_account WHERE (user_id, currency)
-	` + database.Text(`= ($1, $2)`, `IN (SELECT * FROM unnest($1::text[], $2::text[])) ORDER BY user_id, currency FOR UPDATE`)
+var lockAccounts = `SELECT ` + accountColumns + ` FROM ` + database.Text(`ledger_account WHERE user_id = $1 AND currency = $2`, `unnest($1::text[], $2::text[]) AS n (wanted_user, wanted_currency),
+		LATERAL (SELECT * FROM ledger_account WHERE user_id = n.wanted_user AND currency = n.wanted_currency LIMIT 1 FOR UPDATE) AS a`)
 
-func (s store) loadAccounts(ctx context.Context, b *batch, keys map[AccountKey]bool) error {
-	rows := make([][]any, 0, len(keys))
-	for key := range keys {
-		rows = append(rows, []any{key.UserID, key.Currency})
-	}
+// loadAccounts locks accounts in the order of their keys.
+func (s store) loadAccounts(ctx context.Context, b *batch, keys []AccountKey) error {
+	rows := each(keys, func(key AccountKey) []any { return []any{key.UserID, key.Currency} })
+	slices.SortFunc(rows, byKey)
+	rows = slices.CompactFunc(rows, func(x, y []any) bool { return byKey(x, y) == 0 })
 	accounts, err := readAll(ctx, s, scanAccount, lockAccounts, rows)
 	for _, account := range accounts {
 		b.accounts[account.key()] = &account
@@ -74,7 +70,8 @@ func (s store) loadAccounts(ctx context.Context, b *batch, keys map[AccountKey]b
 	return err
 }
 
-var transactionsOf = `SELECT ` + columns + ` FROM ledger_transaction WHERE ref = ` + database.Text(`$1`, `ANY($1::text[])`)
+var transactionsOf = `SELECT ` + columns + ` FROM ` + database.Text(`ledger_transaction WHERE ref = $1`, `unnest($1::text[]) AS n (wanted),
+		LATERAL (SELECT * FROM ledger_transaction WHERE ref = n.wanted LIMIT 1) AS t`)
 
 // loadKnown comes after the locks, so that it sees what they waited for.
 func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
@@ -96,73 +93,84 @@ func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
 	return err
 }
 
-// save writes what the operations changed.
+// save writes what the operations changed. It returns errMoved, and has written
+// nothing but accounts, where another node opened one of those that are new here.
 func (s store) save(ctx context.Context, b *batch) error {
 	var fresh, changed [][]any
 	for key, a := range b.accounts {
+		row := []any{a.UserID, a.Currency, a.Balance, a.Held, a.Sequence, a.OpenedAt.UnixMilli()}
 		switch sequence, stored := b.stored[key]; {
 		case !stored:
-			fresh = append(fresh, []any{a.UserID, a.Currency, a.Balance, a.Held, a.Sequence, a.OpenedAt.UnixMilli()})
+			fresh = append(fresh, row)
 		case sequence != a.Sequence:
-			changed = append(changed, []any{a.UserID, a.Currency, a.Balance, a.Held, a.Sequence})
+			changed = append(changed, row)
 		}
 	}
 	slices.SortFunc(fresh, byKey)
+	opened, err := insertAccounts.Write(ctx, s.db, fresh)
+	if err == nil && opened != int64(len(fresh)) {
+		err = errMoved
+	}
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(b.rows, func(x, y Transaction) int { return strings.Compare(x.Ref, y.Ref) })
 	for _, change := range []struct {
-		query string
-		rows  [][]any
+		statement bulk.Insert
+		rows      [][]any
 	}{
-		{insertAccounts, fresh},
 		{insertTransactions, each(b.rows, Transaction.row)},
-		{insertHolds, each(b.opened, (*Hold).row)},
-		{settleHolds, each(b.settled, (*Hold).settledRow)},
+		{saveHolds, each(b.changed, (*Hold).row)},
 		{updateAccounts, changed},
 	} {
-		if err := s.writeAll(ctx, change.query, change.rows); err != nil {
+		written, err := change.statement.Write(ctx, s.db, change.rows)
+		if err == nil && written != int64(len(change.rows)) {
+			err = fmt.Errorf("ledger: a batch wrote %d rows instead of %d", written, len(change.rows))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// byKey orders rows by the one or two texts that they begin with.
 func byKey(x, y []any) int {
-	return cmp.Or(strings.Compare(x[0].(string), y[0].(string)), strings.Compare(x[1].(string), y[1].(string)))
+	order := strings.Compare(x[0].(string), y[0].(string))
+	if order == 0 && len(x) > 1 {
+		order = strings.Compare(x[1].(string), y[1].(string))
+	}
+	return order
 }
 
-var insertAccounts = `INSERT INTO ledger_account (` + accountColumns + `)
-	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6)`, `SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])`)
+// errMoved says that another node opened an account since it was looked for.
+var errMoved = errors.New("ledger: an account was opened meanwhile")
 
-var updateAccounts = `UPDATE ledger_account AS a SET
-	` + database.Text(`balance = $3, held = $4, sequence = $5 WHERE user_id = $1 AND currency = $2`, `balance = n.balance, held = n.held, sequence = n.sequence
-		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS n (user_id, currency, balance, held, sequence)
-		WHERE a.user_id = n.user_id AND a.currency = n.currency`)
+var accountFields = []string{"user_id TEXT", "currency TEXT", "balance BIGINT", "held BIGINT", "sequence BIGINT", "opened_at BIGINT"}
 
-var insertTransactions = `INSERT INTO ledger_transaction (` + columns + `)
-	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[],
-		$7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[])`)
+var insertAccounts = bulk.New("ledger_account", accountFields, `ON CONFLICT DO NOTHING`)
+
+// updateAccounts writes accounts that are there and locked.
+var updateAccounts = bulk.New("ledger_account", accountFields, `ON CONFLICT (user_id, currency) DO UPDATE SET
+	balance = excluded.balance, held = excluded.held, sequence = excluded.sequence`)
+
+var insertTransactions = bulk.New("ledger_transaction", []string{
+	"ref TEXT", "user_id TEXT", "currency TEXT", "sequence BIGINT", "kind TEXT", "amount BIGINT", "balance_after BIGINT",
+	"held_after BIGINT", "related_ref TEXT", "memo TEXT", "created_at BIGINT"}, ``)
 
 func (t Transaction) row() []any {
 	return []any{t.Ref, t.UserID, t.Currency, t.Sequence, string(t.Kind), t.Amount, t.BalanceAfter, t.HeldAfter,
 		t.RelatedRef, t.Memo, t.CreatedAt.UnixMilli()}
 }
 
-var insertHolds = `INSERT INTO ledger_hold (ref, user_id, currency, amount, captured, status, created_at, settled_at)
-	` + database.Text(`VALUES ($1, $2, $3, $4, $5, $6, $7, NULLIF($8, 0))`, `SELECT ref, user_id, currency, amount, captured, status, created_at, NULLIF(settled_at, 0)
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
-			AS n (ref, user_id, currency, amount, captured, status, created_at, settled_at)`)
+// saveHolds writes new holds, whose refs the transactions have taken, and settled
+// ones, which are locked.
+var saveHolds = bulk.New("ledger_hold", []string{
+	"ref TEXT", "user_id TEXT", "currency TEXT", "amount BIGINT", "captured BIGINT", "status TEXT", "created_at BIGINT", "settled_at BIGINT"},
+	`ON CONFLICT (ref) DO UPDATE SET captured = excluded.captured, status = excluded.status, settled_at = excluded.settled_at`)
 
 func (h *Hold) row() []any {
 	return []any{h.Ref, h.UserID, h.Currency, h.Amount, h.Captured, string(h.Status), h.CreatedAt.UnixMilli(), h.settledMillis()}
-}
-
-var settleHolds = `UPDATE ledger_hold AS h SET
-	` + database.Text(`captured = $2, status = $3, settled_at = $4 WHERE ref = $1`, `captured = n.captured, status = n.status, settled_at = n.settled_at
-		FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) AS n (ref, captured, status, settled_at)
-		WHERE h.ref = n.ref`)
-
-func (h *Hold) settledRow() []any {
-	return []any{h.Ref, h.Captured, string(h.Status), h.settledMillis()}
 }
 
 // each makes rows of many values.
@@ -178,7 +186,7 @@ func each[T any](values []T, row func(T) []any) [][]any {
 // statement, which gets the keys as arrays, on SQLite by one a key.
 func readAll[T any](ctx context.Context, s store, scan func(database.Scanner) (T, error), query string, keys [][]any) (found []T, err error) {
 	if s.db.Dialect() == database.PostgreSQL && len(keys) > 0 {
-		return database.All(ctx, s.db, scan, query, arrays(keys)...)
+		return database.All(ctx, s.db, scan, query, bulk.Columns(keys)...)
 	}
 	for _, key := range keys {
 		value, ok, err := database.Get(ctx, s.db, scan, query, key...)
@@ -190,43 +198,4 @@ func readAll[T any](ctx context.Context, s store, scan func(database.Scanner) (T
 		}
 	}
 	return found, nil
-}
-
-// writeAll writes rows as readAll reads them. None may be left out.
-func (s store) writeAll(ctx context.Context, query string, rows [][]any) (err error) {
-	changed := int64(0)
-	if s.db.Dialect() == database.PostgreSQL && len(rows) > 0 {
-		changed, err = s.db.Exec(ctx, query, arrays(rows)...)
-	} else {
-		for i := 0; i < len(rows) && err == nil; i++ {
-			var n int64
-			n, err = s.db.Exec(ctx, query, rows[i]...)
-			changed += n
-		}
-	}
-	if err == nil && changed != int64(len(rows)) {
-		err = fmt.Errorf("ledger: a batch changed %d rows instead of %d", changed, len(rows))
-	}
-	return err
-}
-
-// arrays turns rows of text and integers into columns, as unnest takes them.
-func arrays(rows [][]any) []any {
-	columns := make([]any, len(rows[0]))
-	for i, value := range rows[0] {
-		if _, ok := value.(string); ok {
-			columns[i] = column[string](rows, i)
-		} else {
-			columns[i] = column[int64](rows, i)
-		}
-	}
-	return columns
-}
-
-func column[T any](rows [][]any, i int) []T {
-	values := make([]T, len(rows))
-	for j, row := range rows {
-		values[j] = row[i].(T)
-	}
-	return values
 }

@@ -125,12 +125,12 @@ type Hold struct {
 	Replayed bool
 }
 
-// settledMillis is the stored form of SettledAt, 0 while the hold is open.
-func (h *Hold) settledMillis() int64 {
+// settledMillis is the stored form of SettledAt, nil while the hold is open.
+func (h *Hold) settledMillis() *int64 {
 	if h.Status == HoldOpen {
-		return 0
+		return nil
 	}
-	return h.SettledAt.UnixMilli()
+	return new(h.SettledAt.UnixMilli())
 }
 
 // AccountKey names an account.
