@@ -75,6 +75,7 @@ type Queue struct {
 	born     time.Time
 
 	telemetry telemetry
+	batches   batches
 
 	mu       sync.RWMutex
 	bindings map[string]Binding
@@ -112,6 +113,7 @@ func New(db *database.DB, bus *pubsub.Bus, opts Options) *Queue {
 		telemetry: newTelemetry(),
 		bindings:  map[string]Binding{}, news: make(chan struct{}, 1), again: make(chan struct{}, 1),
 	}
+	q.startBatches()
 	if err := q.Register(q.sweepBinding()); err != nil {
 		panic(err) // a constant
 	}
@@ -171,6 +173,7 @@ func (b Binding) withDefaults() Binding {
 	if b.Backoff == nil {
 		b.Backoff = defaultBackoff
 	}
+	b.timedOut = fmt.Errorf("jobs: timed out after %s", b.Timeout)
 	return b
 }
 

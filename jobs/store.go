@@ -15,20 +15,70 @@ type row struct {
 	trace            string
 }
 
-// insert adds a job unless its key is held.
-func (q *Queue) insert(ctx context.Context, r row) (added bool, err error) {
-	n, err := q.db.Exec(ctx, `
-		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, trace)
-		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8, $9)
-		ON CONFLICT (binding, key) WHERE holds_key DO NOTHING`,
-		r.ID, r.Binding, r.Key, r.Key != "", string(r.Payload), r.runAt, r.maxAttempts, r.createdAt, r.trace)
-	return n == 1, err
+const jobColumns = `id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, trace`
+
+// insertJobs adds jobs, those with a key unless it is held: on PostgreSQL any number, given as columns, on SQLite one.
+var insertJobs = `INSERT INTO kit_job (` + jobColumns + `)
+	` + database.Text(`VALUES ($1, $2, $3, $3 <> '', $4, 'available', $5, 0, $6, $7, $8)`, `SELECT id, binding, key, key <> '',
+		payload, 'available', run_at, 0, max_attempts, created_at, trace
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[])
+			AS n (id, binding, key, payload, run_at, max_attempts, created_at, trace)`) +
+	`ON CONFLICT (binding, key) WHERE holds_key DO NOTHING`
+
+func (r *row) values() []any {
+	return []any{r.ID, r.Binding, r.Key, string(r.Payload), r.runAt, int64(r.maxAttempts), r.createdAt, r.trace}
+}
+
+// insert adds jobs, those with a key unless it is held, and returns how many it added.
+func (q *Queue) insert(ctx context.Context, rows ...*row) (added int64, err error) {
+	values := make([][]any, len(rows))
+	for i, r := range rows {
+		values[i] = r.values()
+	}
+	return q.writeAll(ctx, insertJobs, values)
+}
+
+// writeAll writes rows of text and integers, by one statement on PostgreSQL, and returns how many were changed.
+func (q *Queue) writeAll(ctx context.Context, query string, rows [][]any) (changed int64, err error) {
+	if q.db.Dialect() == database.PostgreSQL {
+		return q.db.Exec(ctx, query, columns(rows)...)
+	}
+	for _, row := range rows {
+		n, err := q.db.Exec(ctx, query, row...)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// columns turns rows of text and integers into columns, as unnest takes them.
+func columns(rows [][]any) []any {
+	columns := make([]any, len(rows[0]))
+	for i, first := range rows[0] {
+		switch first.(type) {
+		case string:
+			columns[i] = column[string](rows, i)
+		default:
+			columns[i] = column[int64](rows, i)
+		}
+	}
+	return columns
+}
+
+func column[T any](rows [][]any, i int) []T {
+	column := make([]T, len(rows))
+	for j, row := range rows {
+		column[j] = row[i].(T)
+	}
+	return column
 }
 
 // upsert adds a job or moves the available one that holds its key.
 func (q *Queue) upsert(ctx context.Context, r row) (set bool, err error) {
 	n, err := q.db.Exec(ctx, `
-		INSERT INTO kit_job (id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, trace)
+		INSERT INTO kit_job (`+jobColumns+`)
 		VALUES ($1, $2, $3, $4, $5, 'available', $6, 0, $7, $8, $9)
 		ON CONFLICT (binding, key) WHERE holds_key DO UPDATE SET payload = excluded.payload, run_at = excluded.run_at,
 			trace = excluded.trace, attempt = 0, max_attempts = excluded.max_attempts, last_error = ''
@@ -38,10 +88,7 @@ func (q *Queue) upsert(ctx context.Context, r row) (set bool, err error) {
 }
 
 func (q *Queue) keyHolder(ctx context.Context, binding, key string) (id string, found bool, err error) {
-	return database.Get(ctx, q.db, func(s database.Scanner) (id string, err error) {
-		err = s.Scan(&id)
-		return id, err
-	}, `SELECT id FROM kit_job WHERE binding = $1 AND key = $2 AND holds_key`, binding, key)
+	return database.Get(ctx, q.db, scanID, `SELECT id FROM kit_job WHERE binding = $1 AND key = $2 AND holds_key`, binding, key)
 }
 
 // takeKey takes the key from a running job.
@@ -118,21 +165,76 @@ func (q *Queue) extend(ctx context.Context, id, token string, until int64) (ours
 	return n == 1, err
 }
 
-// finish ends a job whose lease is still ours.
-func (q *Queue) finish(ctx context.Context, id, token string, state State, reason string, now int64) (bool, error) {
-	n, err := q.db.Exec(ctx, `UPDATE kit_job SET state = $3, holds_key = FALSE, lease_token = '', lease_until = 0,
-			last_error = $4, finished_at = $5
-		WHERE id = $1 AND lease_token = $2`, id, token, string(state), reason, now)
+// outcomes are the jobs to settle: on PostgreSQL any number, given as columns, on SQLite one.
+var outcomes = database.Text(`SELECT $1 AS id, $2 AS token, $3 AS state, $4 AS run_at, $5 AS refund, $6 AS reason, $7 AS now`,
+	`SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
+		AS n (id, token, state, run_at, refund, reason, now)`)
+
+// settle ends jobs whose lease is still ours or, where the state is available, puts them back and refunds attempts; one
+// that lost its key ends there.
+const settle = `UPDATE kit_job SET lease_token = '', lease_until = 0, attempt = attempt - n.refund, last_error = n.reason,
+		run_at = CASE WHEN n.state = 'available' THEN n.run_at ELSE kit_job.run_at END,
+		holds_key = holds_key AND n.state = 'available',
+		state = CASE WHEN n.state = 'available' AND key <> '' AND NOT holds_key THEN 'cancelled' ELSE n.state END,
+		finished_at = CASE WHEN n.state = 'available' AND (key = '' OR holds_key) THEN 0 ELSE n.now END
+	FROM n WHERE kit_job.id = n.id AND kit_job.lease_token = n.token`
+
+var (
+	settleOne = `WITH n AS (` + outcomes + `) ` + settle
+	// settleFree leaves out rows that others hold, and what it would wait for.
+	settleFree = `WITH given AS (` + outcomes + `), n AS MATERIALIZED (
+			SELECT given.* FROM given JOIN kit_job AS j ON j.id = given.id AND j.lease_token = given.token FOR UPDATE OF j SKIP LOCKED
+		) ` + settle + ` RETURNING kit_job.id`
+)
+
+func (o *outcome) values() []any {
+	return []any{o.id, o.token, string(o.state), o.runAt.UnixMilli(), int64(o.refund), o.reason, o.now}
+}
+
+// settleOne settles a job and reports whether its lease still was ours.
+func (q *Queue) settleOne(ctx context.Context, o *outcome) (ours bool, err error) {
+	n, err := q.writeAll(ctx, settleOne, [][]any{o.values()})
 	return n == 1, err
 }
 
-// release puts a job whose lease is still ours back, refunding attempts; one that lost its key ends here.
-func (q *Queue) release(ctx context.Context, id, token string, runAt int64, refund int, reason string, now int64) (bool, error) {
-	n, err := q.db.Exec(ctx, `UPDATE kit_job SET attempt = attempt - $4, lease_token = '', lease_until = 0, last_error = $5,
-			run_at = $3,
-			state = CASE WHEN key = '' OR holds_key THEN 'available' ELSE 'cancelled' END,
-			finished_at = CASE WHEN key = '' OR holds_key THEN 0 ELSE CAST($6 AS BIGINT) END
-		WHERE id = $1 AND lease_token = $2`, id, token, runAt, refund, reason, now)
+// settleAll settles jobs and returns the ids of those whose lease still was ours; of those that it leaves out because
+// others hold their rows it says nothing.
+func (q *Queue) settleAll(ctx context.Context, all []*outcome) (settled map[string]bool, err error) {
+	rows := make([][]any, len(all))
+	for i, o := range all {
+		rows[i] = o.values()
+	}
+	err = q.db.InTx(ctx, func(ctx context.Context) error {
+		settled = make(map[string]bool, len(all))
+		if q.db.Dialect() == database.PostgreSQL {
+			ids, err := database.All(ctx, q.db, scanID, settleFree, columns(rows)...)
+			for _, id := range ids {
+				settled[id] = true
+			}
+			return err
+		}
+		for i, row := range rows {
+			n, err := q.db.Exec(ctx, settleOne, row...)
+			if err != nil {
+				return err
+			}
+			settled[all[i].id] = n == 1
+		}
+		return nil
+	})
+	return settled, err
+}
+
+func scanID(s database.Scanner) (id string, err error) {
+	err = s.Scan(&id)
+	return id, err
+}
+
+// finish completes a job whose lease is still ours.
+func (q *Queue) finish(ctx context.Context, id, token string, now int64) (bool, error) {
+	n, err := q.db.Exec(ctx, `UPDATE kit_job SET state = 'completed', holds_key = FALSE, lease_token = '', lease_until = 0,
+			last_error = '', finished_at = $3
+		WHERE id = $1 AND lease_token = $2`, id, token, now)
 	return n == 1, err
 }
 
