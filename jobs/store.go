@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/database"
@@ -127,19 +128,30 @@ type dueBinding struct {
 	runAt int64
 }
 
-// claim leases up to limit due jobs of a binding, in the order they are due.
+// dueJobs are the jobs of a binding that are due longest. (SQLite would look at the value of a mere parameter after LIMIT
+// to plan by, and so parse the statement anew each time.)
+const dueJobs = ` FROM kit_job WHERE state = 'available' AND binding = $1 AND run_at <= $2
+	ORDER BY run_at, id LIMIT 0 + $3 ` + database.SkipLocked
+
+const claimedColumns = `id, binding, key, payload, attempt, max_attempts, run_at, trace`
+
+// claim leases up to limit due jobs of a binding, those that are due longest. On SQLite, where nobody comes in between,
+// it is a statement a job: one for all would make tables of its own, which cost more.
 func (q *Queue) claim(ctx context.Context, binding string, limit int, token string, now, until int64) ([]claimedJob, error) {
 	var claimed []claimedJob
 	err := q.db.InTx(ctx, func(ctx context.Context) (err error) {
-		claimed, err = database.All(ctx, q.db, scanClaimed, `
-			WITH due (job) AS MATERIALIZED (
-				SELECT id FROM kit_job WHERE state = 'available' AND binding = $1 AND run_at <= $2
-				ORDER BY run_at, id LIMIT $3 `+database.SkipLocked+`
-			)
-			UPDATE kit_job SET state = 'running', attempt = attempt + 1, lease_token = $4, lease_until = $5
-			FROM due WHERE id = job
-			RETURNING id, binding, key, payload, attempt, max_attempts, run_at, trace`,
-			binding, now, limit, token, until)
+		if q.db.Dialect() == database.PostgreSQL {
+			claimed, err = database.All(ctx, q.db, scanClaimed, `WITH due (job) AS MATERIALIZED (SELECT id`+dueJobs+`)
+				UPDATE kit_job SET state = 'running', attempt = attempt + 1, lease_token = $4, lease_until = $5
+				WHERE id IN (SELECT job FROM due) RETURNING `+claimedColumns, binding, now, limit, token, until)
+			return err
+		}
+		claimed, err = database.All(ctx, q.db, scanClaimed, `SELECT `+claimedColumns+dueJobs, binding, now, limit)
+		for i := 0; i < len(claimed) && err == nil; i++ {
+			claimed[i].Attempt++
+			_, err = q.db.Exec(ctx, `UPDATE kit_job SET state = 'running', attempt = $2, lease_token = $3, lease_until = $4
+				WHERE id = $1`, claimed[i].ID, claimed[i].Attempt, token, until)
+		}
 		return err
 	})
 	return claimed, err
@@ -165,26 +177,31 @@ func (q *Queue) extend(ctx context.Context, id, token string, until int64) (ours
 	return n == 1, err
 }
 
-// outcomes are the jobs to settle: on PostgreSQL any number, given as columns, on SQLite one.
-var outcomes = database.Text(`SELECT $1 AS id, $2 AS token, $3 AS state, $4 AS run_at, $5 AS refund, $6 AS reason, $7 AS now`,
-	`SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
-		AS n (id, token, state, run_at, refund, reason, now)`)
-
 // settle ends jobs whose lease is still ours or, where the state is available, puts them back and refunds attempts; one
-// that lost its key ends there.
-const settle = `UPDATE kit_job SET lease_token = '', lease_until = 0, attempt = attempt - n.refund, last_error = n.reason,
-		run_at = CASE WHEN n.state = 'available' THEN n.run_at ELSE kit_job.run_at END,
-		holds_key = holds_key AND n.state = 'available',
-		state = CASE WHEN n.state = 'available' AND key <> '' AND NOT holds_key THEN 'cancelled' ELSE n.state END,
-		finished_at = CASE WHEN n.state = 'available' AND (key = '' OR holds_key) THEN 0 ELSE n.now END
-	FROM n WHERE kit_job.id = n.id AND kit_job.lease_token = n.token`
+// that lost its key ends there. The arguments are SQL for the values of an outcome.
+func settle(state, runAt, refund, reason, now string) string {
+	return strings.NewReplacer("@state", state, "@run_at", runAt, "@refund", refund, "@reason", reason, "@now", now, "\n", " ").Replace(
+		`UPDATE kit_job SET lease_token = '', lease_until = 0, attempt = attempt - @refund, last_error = @reason,
+			run_at = CASE WHEN @state = 'available' THEN @run_at ELSE kit_job.run_at END,
+			holds_key = holds_key AND @state = 'available',
+			state = CASE WHEN @state = 'available' AND key <> '' AND NOT holds_key THEN 'cancelled' ELSE @state END,
+			finished_at = CASE WHEN @state = 'available' AND (key = '' OR holds_key) THEN 0 ELSE @now END`)
+}
+
+const (
+	outcomes = `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[])
+		AS o (id, token, state, run_at, refund, reason, now)`
+	ofOutcome = ` FROM n WHERE kit_job.id = n.id AND kit_job.lease_token = n.token`
+)
 
 var (
-	settleOne = `WITH n AS (` + outcomes + `) ` + settle
-	// settleFree leaves out rows that others hold, and what it would wait for.
-	settleFree = `WITH given AS (` + outcomes + `), n AS MATERIALIZED (
+	// settleOne takes its values as columns on PostgreSQL.
+	settleOne = database.Text(settle("$3", "$4", "$5", "$6", "$7")+` WHERE id = $1 AND lease_token = $2`,
+		`WITH n AS (`+outcomes+`) `+settle("n.state", "n.run_at", "n.refund", "n.reason", "n.now")+ofOutcome)
+	// settleFree is for PostgreSQL. It leaves out rows that others hold, and what it would wait for.
+	settleFree = database.Text(``, `WITH given AS (`+outcomes+`), n AS MATERIALIZED (
 			SELECT given.* FROM given JOIN kit_job AS j ON j.id = given.id AND j.lease_token = given.token FOR UPDATE OF j SKIP LOCKED
-		) ` + settle + ` RETURNING kit_job.id`
+		) `+settle("n.state", "n.run_at", "n.refund", "n.reason", "n.now")+ofOutcome+` RETURNING kit_job.id`)
 )
 
 func (o *outcome) values() []any {
