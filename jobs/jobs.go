@@ -14,7 +14,8 @@
 //     ran become one job, for the latest. When a run takes longer than the interval, two ticks run at the same time.
 //   - A clock that jumps back by less than an interval repeats no tick. After one that was further ahead a schedule goes
 //     on by itself, within an interval and an hour at most, and the log says so; ticks since then may run again.
-//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others.
+//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others. A worker
+//     is free when its run returns; the outcome is recorded with others, a thousand of which may wait.
 //
 // Capabilities declare bindings and enqueue; the kit registers the bindings and calls Run.
 package jobs

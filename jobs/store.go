@@ -128,10 +128,9 @@ type dueBinding struct {
 	runAt int64
 }
 
-// dueJobs are the jobs of a binding that are due longest. (SQLite would look at the value of a mere parameter after LIMIT
-// to plan by, and so parse the statement anew each time.)
+// dueJobs are the jobs of a binding that are due longest.
 const dueJobs = ` FROM kit_job WHERE state = 'available' AND binding = $1 AND run_at <= $2
-	ORDER BY run_at, id LIMIT 0 + $3 ` + database.SkipLocked
+	ORDER BY run_at, id LIMIT $3 ` + database.SkipLocked
 
 const claimedColumns = `id, binding, key, payload, attempt, max_attempts, run_at, trace`
 
