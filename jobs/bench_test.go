@@ -53,33 +53,39 @@ func BenchmarkEnqueueToDone(b *testing.B) {
 	})
 }
 
-// BenchmarkThroughput enqueues from eight callers and works with sixteen workers at the same time.
+// BenchmarkThroughput enqueues from eight or 64 callers and works with sixteen workers at the same time.
 func BenchmarkThroughput(b *testing.B) {
 	eachBench(b, func(b *testing.B, db *database.DB) {
 		if err := db.Migrate(b.Context(), jobs.Migrations()); err != nil {
 			b.Fatal(err)
 		}
-		var left sync.WaitGroup
-		q := node(b, db, jobs.Options{}, jobs.Binding{Name: "A", Run: func(context.Context, jobs.Job) error {
-			left.Done()
-			return nil
-		}})
-		stop := run(b, q)
-		left.Add(b.N)
-		b.ResetTimer()
-		var callers sync.WaitGroup
-		for c := range 8 {
-			callers.Go(func() {
-				for i := c; i < b.N; i += 8 {
-					if _, err := q.Enqueue(context.Background(), "A", nil); err != nil {
-						b.Error(err)
-					}
-				}
-			})
+		for _, callers := range []int{8, 64} {
+			b.Run(fmt.Sprint(callers), func(b *testing.B) { throughput(b, db, callers) })
 		}
-		callers.Wait()
-		left.Wait()
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
-		stop()
 	})
+}
+
+func throughput(b *testing.B, db *database.DB, callers int) {
+	var left sync.WaitGroup
+	q := node(b, db, jobs.Options{}, jobs.Binding{Name: "A", Run: func(context.Context, jobs.Job) error {
+		left.Done()
+		return nil
+	}})
+	stop := run(b, q)
+	left.Add(b.N)
+	b.ResetTimer()
+	var group sync.WaitGroup
+	for c := range callers {
+		group.Go(func() {
+			for i := c; i < b.N; i += callers {
+				if _, err := q.Enqueue(context.Background(), "A", nil); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	left.Wait()
+	stop() // which waits for the completions
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

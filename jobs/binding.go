@@ -29,6 +29,8 @@ type Binding struct {
 	// Dispatch lets outside callers that hold the dispatch key start the binding;
 	// the zero value lets nobody.
 	Dispatch Dispatch
+
+	timedOut error // the cause of a run that did
 }
 
 // Dispatch says whether outside callers may start a binding, and with what

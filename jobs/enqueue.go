@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,11 +13,15 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// The bounds of a job in bytes.
+// The bounds of a job in bytes, and how many EnqueueAll takes.
 const (
 	MaxPayload = 256 << 10
 	MaxKey     = 256
+	MaxJobs    = 10_000
 )
+
+// insertChunk is how many of them are in one statement.
+const insertChunk = 1000
 
 // Errors of Enqueue, SetAlarm and CancelAlarm.
 var (
@@ -24,6 +29,9 @@ var (
 	ErrInvalidKey     = fmt.Errorf("jobs: a key is at most %d bytes of UTF-8 without NUL", MaxKey)
 	ErrInvalidPayload = fmt.Errorf("jobs: a payload is at most %d bytes of JSON", MaxPayload)
 )
+
+// ErrTooMany refuses more than [MaxJobs] at once.
+var ErrTooMany = fmt.Errorf("jobs: more than %d jobs at once", MaxJobs)
 
 // errBusy is next to impossible: the key changed hands at every try.
 var errBusy = errors.New("jobs: the key is too busy")
@@ -61,12 +69,19 @@ func (q *Queue) Enqueue(ctx context.Context, binding string, payload any, opts .
 	if err := checkKey(r.Key); err != nil {
 		return "", err
 	}
+	if r.Key == "" {
+		if err := q.add(ctx, &r); err != nil {
+			return "", err
+		}
+		q.wake(ctx, r.runAt)
+		return r.ID, nil
+	}
 	for range maxTries {
-		added, err := q.insert(ctx, r)
+		added, err := q.insert(ctx, &r)
 		if err != nil {
 			return "", err
 		}
-		if added {
+		if added == 1 {
 			q.wake(ctx, r.runAt)
 			return r.ID, nil
 		}
@@ -76,6 +91,53 @@ func (q *Queue) Enqueue(ctx context.Context, binding string, payload any, opts .
 		}
 	}
 	return "", errBusy
+}
+
+// add adds a job without a key: in the transaction in ctx, or with those of other callers.
+func (q *Queue) add(ctx context.Context, r *row) error {
+	if q.db.InTransaction(ctx) {
+		_, err := q.insert(ctx, r)
+		return err
+	}
+	_, err := q.batches.added.Do(ctx, r)
+	return err
+}
+
+// EnqueueAll adds a job for each of the payloads, all or none, and returns their ids. It joins the transaction in ctx.
+// There may be [MaxJobs] of them; options are for all, so a key is refused. Refusals are those of Enqueue, and
+// [ErrTooMany].
+func (q *Queue) EnqueueAll(ctx context.Context, binding string, payloads []any, opts ...EnqueueOption) ([]string, error) {
+	if len(payloads) > MaxJobs {
+		return nil, ErrTooMany
+	}
+	ids, rows, trace := make([]string, len(payloads)), make([]*row, len(payloads)), traceOf(ctx)
+	for i, payload := range payloads {
+		r, err := q.newRow(binding, payload)
+		if err != nil {
+			return nil, err
+		}
+		r.trace = trace
+		for _, opt := range opts {
+			opt(&r)
+		}
+		if r.Key != "" {
+			return nil, ErrInvalidKey
+		}
+		ids[i], rows[i] = r.ID, &r
+	}
+	if len(rows) == 0 {
+		return ids, nil
+	}
+	err := q.db.InTx(ctx, func(ctx context.Context) error {
+		for chunk := range slices.Chunk(rows, insertChunk) {
+			if _, err := q.insert(ctx, chunk...); err != nil {
+				return err
+			}
+		}
+		q.wake(ctx, rows[0].runAt)
+		return nil
+	})
+	return ids, err
 }
 
 // SetAlarm makes a job of this binding and key due at the given instant, with this payload. It joins the transaction in

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ func Complete(ctx context.Context) error {
 	if !r.queue.db.InTransaction(ctx) {
 		return errors.New("jobs: Complete outside a transaction of the queue's database")
 	}
-	ours, err := r.queue.finish(ctx, r.ID, r.token, StateCompleted, "", r.queue.now().UnixMilli())
+	ours, err := r.queue.finish(ctx, r.ID, r.token, r.queue.now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -66,21 +67,21 @@ func Complete(ctx context.Context) error {
 	return nil
 }
 
-// execute runs a claimed job and records the outcome. The end of ctx means that the node stops.
-func (q *Queue) execute(ctx context.Context, r *run) {
+// execute runs a claimed job, calls returned, and records the outcome. The end of ctx means that the node stops.
+func (q *Queue) execute(ctx context.Context, r *run, returned func()) {
 	runCtx, lose := context.WithCancelCause(context.WithValue(ctx, runKey{}, r))
 	defer lose(nil)
-	runCtx, cancel := context.WithTimeoutCause(runCtx, r.binding.Timeout, fmt.Errorf("jobs: timed out after %s", r.binding.Timeout))
+	runCtx, cancel := context.WithTimeoutCause(runCtx, r.binding.Timeout, r.binding.timedOut)
 	defer cancel()
-	go q.keep(runCtx, r, lose)
+	defer q.keep(runCtx, r, lose)()
 
 	end := q.observe(&runCtx, r)
 	pause, err := q.call(runCtx, r)
 	end(err)
-	log := q.log.With("binding", r.Binding, "job", r.ID, "attempt", r.Attempt)
+	returned()
 	if r.completed.Load() {
 		if err != nil {
-			log.WarnContext(ctx, "jobs: error after Complete", "error", err)
+			q.logOf(r).WarnContext(ctx, "jobs: error after Complete", "error", err)
 		}
 		return
 	}
@@ -89,15 +90,19 @@ func (q *Queue) execute(ctx context.Context, r *run) {
 	}
 	v := q.judge(r, err, pause, ctx.Err() != nil)
 	if err != nil {
-		log.Log(ctx, v.level, "jobs: not done", "error", err, "state", v.state)
+		q.logOf(r).Log(ctx, v.level, "jobs: not done", "error", err, "state", v.state)
 	}
 	ours, err := q.settle(ctx, r, v)
 	if err == nil && !ours {
 		err = ErrLeaseLost
 	}
 	if err != nil {
-		log.ErrorContext(ctx, "jobs: outcome not recorded", "error", err)
+		q.logOf(r).ErrorContext(ctx, "jobs: outcome not recorded", "error", err)
 	}
+}
+
+func (q *Queue) logOf(r *run) *slog.Logger {
+	return q.log.With("binding", r.Binding, "job", r.ID, "attempt", r.Attempt)
 }
 
 // call runs the binding, and on failure asks it for the pause before the next attempt; a panic is a failure.
@@ -115,30 +120,47 @@ func (q *Queue) call(ctx context.Context, r *run) (pause time.Duration, err erro
 	return pause, err
 }
 
-// keep renews the lease until the run ends or is cancelled, and cancels a run whose lease is lost.
-func (q *Queue) keep(ctx context.Context, r *run, lose context.CancelCauseFunc) {
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
-	until := r.leaseUntil
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-beat.C:
-		}
-		wanted := q.now().Add(lease)
-		tryCtx, cancel := context.WithTimeout(ctx, statementTimeout)
-		ours, err := q.extend(tryCtx, r.ID, r.token, wanted.UnixMilli())
-		cancel()
-		switch {
-		case err == nil && ours:
-			until = wanted
-		case r.completed.Load():
-			return
-		case err == nil || !q.now().Before(until):
-			lose(ErrLeaseLost)
-			return
-		}
+// keep renews the lease until the run ends, by stop or by the end of ctx, and cancels a run whose lease is lost. It
+// takes a timer, not a goroutine, as most runs end before it is due.
+func (q *Queue) keep(ctx context.Context, r *run, lose context.CancelCauseFunc) (stop func()) {
+	k := &keeper{queue: q, run: r, ctx: ctx, lose: lose, until: r.leaseUntil}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.timer = time.AfterFunc(heartbeat, k.beat)
+	return func() { k.timer.Stop() }
+}
+
+// keeper renews the lease of a run.
+type keeper struct {
+	queue *Queue
+	run   *run
+	ctx   context.Context
+	lose  context.CancelCauseFunc
+
+	mu    sync.Mutex // held by beat, which makes the next one due
+	timer *time.Timer
+	until time.Time
+}
+
+func (k *keeper) beat() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() != nil {
+		return
+	}
+	k.timer.Reset(heartbeat)
+	wanted := k.queue.now().Add(lease)
+	ctx, cancel := context.WithTimeout(k.ctx, statementTimeout)
+	ours, err := k.queue.extend(ctx, k.run.ID, k.run.token, wanted.UnixMilli())
+	cancel()
+	switch {
+	case err == nil && ours:
+		k.until = wanted
+	case k.run.completed.Load() || k.ctx.Err() != nil:
+		k.timer.Stop()
+	case err == nil || !k.queue.now().Before(k.until):
+		k.timer.Stop()
+		k.lose(ErrLeaseLost)
 	}
 }
 
@@ -177,21 +199,24 @@ func (q *Queue) judge(r *run, outcome error, pause time.Duration, stopped bool) 
 
 // settle records a verdict, unless the lease was lost.
 func (q *Queue) settle(ctx context.Context, r *run, v verdict) (ours bool, err error) {
-	for try := 1; ; try++ {
-		ours, err = q.record(ctx, r, v)
-		if err == nil || errors.Is(err, database.ErrClosed) || try == settleTries {
-			return ours, err
+	r.Payload = nil // may be large, and the database may take its time
+	ours, err = q.batches.settled.Do(context.WithoutCancel(ctx), q.outcomeOf(r, v))
+	for try := 1; (err != nil || !ours) && !errors.Is(err, database.ErrClosed); try++ {
+		if ours, err = q.record(ctx, r, v); err == nil || try == settleTries {
+			break
 		}
 		<-time.After(settlePause)
 	}
+	return ours, err
 }
 
+// record records a verdict by itself.
 func (q *Queue) record(ctx context.Context, r *run, v verdict) (ours bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	now := q.now().UnixMilli()
-	if v.state == StateAvailable {
-		return q.release(ctx, r.ID, r.token, v.runAt.UnixMilli(), v.refund, v.reason, now)
-	}
-	return q.finish(ctx, r.ID, r.token, v.state, v.reason, now)
+	return q.settleOne(ctx, q.outcomeOf(r, v))
+}
+
+func (q *Queue) outcomeOf(r *run, v verdict) *outcome {
+	return &outcome{verdict: v, id: r.ID, token: r.token, keyed: r.Key != "", now: q.now().UnixMilli()}
 }

@@ -14,7 +14,8 @@
 //     ran become one job, for the latest. When a run takes longer than the interval, two ticks run at the same time.
 //   - A clock that jumps back by less than an interval repeats no tick. After one that was further ahead a schedule goes
 //     on by itself, within an interval and an hour at most, and the log says so; ticks since then may run again.
-//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others.
+//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others. A worker
+//     is free when its run returns; the outcome is recorded with others, a thousand of which may wait.
 //
 // Capabilities declare bindings and enqueue; the kit registers the bindings and calls Run.
 package jobs
@@ -75,6 +76,7 @@ type Queue struct {
 	born     time.Time
 
 	telemetry telemetry
+	batches   batches
 
 	mu       sync.RWMutex
 	bindings map[string]Binding
@@ -112,6 +114,7 @@ func New(db *database.DB, bus *pubsub.Bus, opts Options) *Queue {
 		telemetry: newTelemetry(),
 		bindings:  map[string]Binding{}, news: make(chan struct{}, 1), again: make(chan struct{}, 1),
 	}
+	q.startBatches()
 	if err := q.Register(q.sweepBinding()); err != nil {
 		panic(err) // a constant
 	}
@@ -171,6 +174,7 @@ func (b Binding) withDefaults() Binding {
 	if b.Backoff == nil {
 		b.Backoff = defaultBackoff
 	}
+	b.timedOut = fmt.Errorf("jobs: timed out after %s", b.Timeout)
 	return b
 }
 

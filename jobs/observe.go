@@ -77,7 +77,7 @@ func (q *Queue) observe(ctx *context.Context, r *run) (end func(error)) {
 	}
 	observed := *ctx
 	return func(err error) {
-		outcome := outcomeOf(err)
+		outcome := wordFor(err)
 		if span.IsRecording() {
 			span.SetAttributes(attribute.String("kit.job.binding", r.Binding), attribute.String("kit.job.outcome", outcome),
 				attribute.Int("kit.job.attempt", r.Attempt))
@@ -94,8 +94,8 @@ func (q *Queue) observe(ctx *context.Context, r *run) (end func(error)) {
 	}
 }
 
-// outcomeOf is a word for what a run ended with.
-func outcomeOf(err error) string {
+// wordFor is a word for what a run ended with.
+func wordFor(err error) string {
 	var wait *snoozed
 	var over *cancelled
 	switch {

@@ -23,6 +23,8 @@ const (
 	// minWait keeps a job that is due but locked by a transaction from spinning the loop.
 	minWait  = 10 * time.Millisecond
 	maxClaim = 100
+	// maxUnsettled is how many runs may have returned without their outcome being recorded.
+	maxUnsettled = 1000
 	// unwind is how long a cancelled run may take to return.
 	unwind = 5 * time.Second
 )
@@ -81,7 +83,7 @@ func (q *Queue) RunDue(ctx context.Context) (int, error) {
 		if err != nil || r == nil {
 			return n, err
 		}
-		q.execute(ctx, r)
+		q.execute(ctx, r, func() {})
 	}
 }
 
@@ -216,10 +218,11 @@ type crew struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu   sync.Mutex
-	runs map[*run]struct{}
-	busy map[string]int // workers by binding
-	full bool           // some due job found no worker
+	mu      sync.Mutex
+	runs    map[*run]struct{}
+	busy    map[string]int // workers by binding
+	settles int            // runs that have returned and are not recorded yet
+	full    bool           // some due job found no worker
 }
 
 func newCrew(ctx context.Context, q *Queue) *crew {
@@ -240,7 +243,7 @@ func (c *crew) room(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	workers := c.queue.workers
-	room := min(workers-len(c.runs), workers-workers/4-c.busy[name], maxClaim)
+	room := min(workers-len(c.runs), workers-workers/4-c.busy[name], maxClaim, maxUnsettled-c.settles)
 	c.full = c.full || room == 0
 	return room
 }
@@ -257,17 +260,32 @@ func (c *crew) start(r *run) {
 	c.busy[r.Binding]++
 	c.mu.Unlock()
 	c.work.Go(func() {
-		defer c.end(r)
-		c.queue.execute(c.ctx, r)
+		c.queue.execute(c.ctx, r, func() { c.free(r) })
+		c.settled()
 	})
 }
 
-// end frees the worker, and lets the loop look for more where a lack of workers had stopped it.
-func (c *crew) end(r *run) {
+// free gives the worker of a run that has returned to the next, and lets the loop look for more where a lack of workers
+// had stopped it.
+func (c *crew) free(r *run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, r)
 	c.busy[r.Binding]--
+	c.settles++
+	c.more()
+}
+
+// settled counts an outcome that is recorded.
+func (c *crew) settled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settles--; c.settles == maxUnsettled-1 {
+		c.more()
+	}
+}
+
+func (c *crew) more() {
 	if c.full {
 		signal(c.queue.again)
 	}

@@ -63,7 +63,7 @@ func (q *Queue) advance(ctx context.Context, t *timer, now time.Time) error {
 			return err
 		}
 		r.Key, r.runAt = tick.Format(time.RFC3339), tick.UnixMilli()
-		_, err = q.insert(ctx, r)
+		_, err = q.insert(ctx, &r)
 		return err
 	})
 	if err != nil {

@@ -115,12 +115,26 @@ func Open(uri string) (*Conn, error) {
 	if rc != lib.SQLITE_OK {
 		return nil, errors.Join(c.fail(rc), c.Close())
 	}
+	if err := c.planOnce(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	conns.Store(c.db, c)
 	handler := progress
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressSteps, *(*uintptr)(unsafe.Pointer(&struct {
 		f func(*libc.TLS, uintptr) int32
 	}{handler})), c.db)
 	return c, nil
+}
+
+// planOnce keeps the planner from looking at the values of parameters. A plan made by a value, such as one after LIMIT,
+// expires when the statement gets another, and parsing it anew costs more than most statements do.
+func (c *Conn) planOnce() error {
+	args := libc.NewVaList(int32(1), uintptr(0))
+	defer libc.Xfree(c.tls, args)
+	if rc := lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_ENABLE_QPSG, args); rc != lib.SQLITE_OK {
+		return c.fail(rc)
+	}
+	return nil
 }
 
 // VFS returns the name of the VFS that stands for the operating system's files.

@@ -229,3 +229,27 @@ func TestOpenFails(t *testing.T) {
 		c.Close()
 	}
 }
+
+// A statement is planned once, whatever values it gets.
+func TestValuesDoNotExpireThePlan(t *testing.T) {
+	c := open(t)
+	if err := c.Script(context.Background(), `CREATE TABLE t (n INTEGER PRIMARY KEY, state TEXT); CREATE INDEX open ON t (n) WHERE state = 'open'`); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Prepare(`SELECT n FROM t WHERE state = $1 ORDER BY n LIMIT $2`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		if err := s.Bind(context.Background(), []any{fmt.Sprint("state", n), n}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Step(); err != nil {
+			t.Fatal(err)
+		}
+		s.Reset()
+	}
+	if s.Parsed() != 0 {
+		t.Errorf("parsed %d times more", s.Parsed())
+	}
+}
