@@ -52,7 +52,7 @@ func TestMails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "Hello,\n\nSign in here:\n\n" + link + "\n\nor type this code:\n\n123456\n\nIt is good for 2 minutes and works once.\n\n" +
+	want := "Hello,\n\nSign in here:\n\n" + link + "\n\nOr type this code:\n\n123456\n\nIt is good for 2 minutes and works once.\n\n" +
 		"If that was not you, ignore this mail: nothing happens without it.\n"
 	if magic.Text != want {
 		t.Errorf("got\n%s\nwant\n%s", magic.Text, want)

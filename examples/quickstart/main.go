@@ -157,7 +157,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithAudit(audit.Config{}),
 		kit.WithSecrets(secrets.Config{}),
 		kit.WithControlPlane(controlplane.Config{}),
-		kit.WithEmail(email.Config{}),
+		kit.WithEmail(email.Config{From: "Quickstart <quickstart@localhost>"}),
 		kit.WithAuth(auth.Config{}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),
