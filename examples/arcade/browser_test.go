@@ -128,6 +128,7 @@ func serve(t *testing.T) (*kit.Kit, *httptest.Server, *wires) {
 // A dead line is noticed in seconds, what was done meanwhile arrives, the match
 // goes on on another device, and one sees that the other player is gone.
 func TestDeadLine(t *testing.T) {
+	t.Parallel()
 	b := browsertest.Start(t)
 	_, server, lines := serve(t)
 	ada, bob := b.Open(server.URL+"/#ada"), b.OpenApart(server.URL+"/#bob")
@@ -172,6 +173,7 @@ func TestDeadLine(t *testing.T) {
 // Friends find each other in the lobby: invitations stand above the games, notes
 // cover nothing, and unfriending asks.
 func TestFriends(t *testing.T) {
+	t.Parallel()
 	b := browsertest.Start(t)
 	_, server, _ := serve(t)
 	ada, bob := b.Open(server.URL+"/"), b.OpenApart(server.URL+"/#bob")
@@ -214,6 +216,7 @@ func TestFriends(t *testing.T) {
 // killed in the middle and opened again; then a card game by the queue. Both
 // are proved fair by the pages.
 func TestTwoTabs(t *testing.T) {
+	t.Parallel()
 	b, ctx := browsertest.Start(t), t.Context()
 	k, server, _ := serve(t)
 	ada, bob := b.Open(server.URL+"/#ada"), b.Open(server.URL+"/#bob")

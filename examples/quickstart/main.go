@@ -158,7 +158,7 @@ func compose(db *database.DB, objects bucket.Bucket, baseURL string, log *slog.L
 		kit.WithSecrets(secrets.Config{}),
 		kit.WithControlPlane(controlplane.Config{}),
 		kit.WithEmail(email.Config{From: "Quickstart <quickstart@localhost>"}),
-		kit.WithAuth(auth.Config{}),
+		kit.WithAuth(auth.Config{AppName: "Quickstart"}),
 		kit.WithSupport(support.Config{}),
 		kit.WithTesters(testers.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}),
