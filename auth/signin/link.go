@@ -172,7 +172,7 @@ func (l *library) useMagicLink(c *call, after targets) (any, error) {
 	return l.magicEntered(c, e, target)
 }
 
-// magicAgain answers as before the browser that has just used the link, and
+// magicAgain responds as before to the browser that has just used the link, and
 // refuses any other.
 func (l *library) magicAgain(c *call, after targets, refusal error) (any, error) {
 	if !errors.Is(refusal, errInvalidToken) {

@@ -93,7 +93,7 @@ func (l *library) verifyOneTime(c *call) (any, error) {
 	return l.showBoth(c, e.in.Session, e.user)
 }
 
-// oneTimeAgain answers as before the browser that has just used the token.
+// oneTimeAgain responds as before to the browser that has just used the token.
 func (l *library) oneTimeAgain(c *call, token string, refusal error) (any, error) {
 	u, own, ok, err := l.again(c, token, kindOneTime, c.browserHash())
 	if err != nil || !ok || u.sessionID == "" {

@@ -81,7 +81,7 @@ func (l *library) justUsed(ctx context.Context, token, kind string) (used, bool,
 }
 
 // again returns what became of a link for the browser that used it: the one of
-// the session that the link made or, before the answer with that session's cookie
+// the session that the link made or, before the response with that session's cookie
 // has come, of the cookie it had. It waits for a use that is under way.
 func (l *library) again(c *call, token, kind string, browser []byte) (u used, own, ok bool, err error) {
 	for range usingLooks {
@@ -110,8 +110,8 @@ func (l *library) again(c *call, token, kind string, browser []byte) (u used, ow
 }
 
 // enteredAgain is the entry of a link that [library.again] has returned. A page
-// whose first answer was dropped gets the session's cookie once more; a script
-// does not, since both of its answers arrive, in any order. ok is false when the
+// whose first response was dropped gets the session's cookie once more; a script
+// does not, since both of its responses arrive, in any order. ok is false when the
 // session has ended.
 func (l *library) enteredAgain(c *call, u used, own bool, method string) (e entry, ok bool, err error) {
 	if e.user, err = l.auth.User(c.Context(), u.userID); err != nil {

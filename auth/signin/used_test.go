@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// twin is the browser as it was before its last answer came: what sends the second
+// twin is the browser as it was before its last response came: what sends the second
 // of two calls at once.
 func (b *browser) twin() *browser {
 	other := *b
@@ -41,17 +41,17 @@ func TestMagicLinkTwiceByScript(t *testing.T) {
 		page.post("/sign-in/magic-link", object{"email": "ada@example.com"}).ok()
 		link := a.deliver("ada@example.com").Link
 		twin := page.twin()
-		id := func(r *answer) any { return decoded[object](r.ok())["session"].(object)["id"] }
+		id := func(r *response) any { return decoded[object](r.ok())["session"].(object)["id"] }
 		first := id(page.get(link))
 		if again := id(page.get(link)); again != first {
 			t.Errorf("signed in again: %v, then %v", first, again)
 		}
-		before := twin.get(link) // sent before the first answer came
+		before := twin.get(link) // sent before the first response came
 		if again := id(before); again != first {
 			t.Errorf("the call at the same time signed in again: %v, then %v", first, again)
 		}
 		if len(before.Header.Values("Set-Cookie")) != 0 {
-			t.Errorf("the second answer could take the first one's cookie away: %v", before.Header)
+			t.Errorf("the second response could take the first one's cookie away: %v", before.Header)
 		}
 		a.browser().get(link).want(400, "INVALID_TOKEN")
 		a.signedUp("eve@example.com").get(link).want(400, "INVALID_TOKEN")
@@ -95,7 +95,7 @@ func TestMagicLinkAtOnceByOneBrowser(t *testing.T) {
 	})
 }
 
-// A button that is pressed twice drops the first answer: the second signs in.
+// A button that is pressed twice drops the first response: the second signs in.
 func TestMagicLinkButtonTwice(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{})
 	a.browser().post("/sign-in/magic-link", object{"email": "ada@example.com", "callbackURL": "/home"}).ok()

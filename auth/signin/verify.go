@@ -161,7 +161,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	return l.verifiedReply(c, callback, user, asked, changed)
 }
 
-// verifiedAgain answers a link of a change once more that was used a few seconds
+// verifiedAgain responds once more to a link of a change that was used a few seconds
 // ago: it does nothing, and shows the user to the user alone.
 func (l *library) verifiedAgain(c *call, callback string, session auth.Session, refusal error) (any, error) {
 	u, found, err := l.justUsed(c.Context(), c.query("token"), kindChange)
