@@ -300,7 +300,17 @@ func (a *assembly) finish() error {
 		Limits: a.o.limits, TrustedProxies: a.o.proxies,
 	})
 	k.meter()
+	k.announceDevelopment(a.o.devSecret)
 	return nil
+}
+
+// announceDevelopment says at start what remains open in development.
+func (k *Kit) announceDevelopment(secret string) {
+	open := func(e mount.Entry) bool { return e.Route.Guard.Note() == capability.DevelopmentOnly }
+	if secret == "" && slices.ContainsFunc(k.table, open) {
+		k.log.Info("routes of development serve this machine without a password, sign-in as anybody among them: " +
+			"a proxy on it that adds no header passes for a developer, WithDevelopmentSecret asks for a secret")
+	}
 }
 
 // checkLimits refuses a limit of a rate class that no route is in.

@@ -1,7 +1,10 @@
 package kit_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/kitbackend/kit"
@@ -27,6 +30,30 @@ func TestDevelopmentSecret(t *testing.T) {
 			if want := []int{404, 404, 200, 200}[i]; got != want {
 				t.Errorf("%s, case %d: %d, want %d", path, i, got, want)
 			}
+		}
+	}
+}
+
+// What remains open is said at start, once, and only where it is.
+func TestDevelopmentIsAnnounced(t *testing.T) {
+	for name, c := range map[string]struct {
+		environment, secret string
+		want                int
+	}{"open": {capability.Development, "", 1}, "secret": {capability.Development, "open sesame", 0}, "elsewhere": {"sandbox", "", 0}} {
+		var log strings.Builder
+		opts := []kit.Option{kit.WithEnvironment(c.environment), kit.WithAuth(auth.Config{}), kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}
+		if c.secret != "" {
+			opts = append(opts, kit.WithDevelopmentSecret(c.secret))
+		}
+		k, err := kit.New(opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "WithDevelopmentSecret"); n != c.want {
+			t.Errorf("%s: said %d times, want %d: %s", name, n, c.want, &log)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 var kinds = []MailKind{
-	MailVerifyEmail, MailResetPassword, MailMagicLink, MailSignInCode, MailSecondFactor, MailChangeEmail, MailDeleteAccount,
+	MailVerifyEmail, MailResetPassword, MailMagicLink, MailSignInCode, MailSecondFactor, MailChangeEmail, MailApproveChange, MailDeleteAccount,
 	MailAccountExists, MailPasswordChanged, MailEmailChanged, MailFactorChanged, MailAccountConnected,
 }
 
@@ -52,13 +52,40 @@ func TestMails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "Hello,\n\nSign in here:\n\n" + link + "\n\nor type this code:\n\n123456\n\nIt is good for 2 minutes and works once.\n\n" +
+	want := "Hello,\n\nSign in here:\n\n" + link + "\n\nOr type this code:\n\n123456\n\nIt is good for 2 minutes and works once.\n\n" +
 		"If that was not you, ignore this mail: nothing happens without it.\n"
 	if magic.Text != want {
 		t.Errorf("got\n%s\nwant\n%s", magic.Text, want)
 	}
 	if _, err := compose(Mail{Kind: "unknown"}, "Arcade"); err == nil {
 		t.Error("an unknown kind is sent")
+	}
+}
+
+// A mail can be read on a phone, says whose it is and what its button does, shows
+// the address that the button leads to, and begins its sentences with capitals.
+func TestMailsReadWell(t *testing.T) {
+	const link = "https://api.example.com/x?token=a"
+	for _, kind := range kinds {
+		m, err := compose(Mail{Kind: kind, Name: "Ada", Link: link, Code: "123456", ExpiresIn: time.Hour, Detail: "new@example.com"}, "Arcade")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(m.HTML, `<meta name="viewport" content="width=device-width, initial-scale=1">`) || !strings.Contains(m.HTML, "<b>Arcade</b>") {
+			t.Errorf("%s: no viewport, or no name:\n%s", kind, m.HTML)
+		}
+		if strings.Contains(m.Text, link) {
+			if labels[kind] == "" || !strings.Contains(m.HTML, ">"+labels[kind]+"</a>") || !strings.Contains(m.HTML, ">"+link+"</a>") {
+				t.Errorf("%s: the button says %q and shows no address:\n%s", kind, labels[kind], m.HTML)
+			}
+		}
+		for _, text := range append(strings.Split(m.Text, "\n\n"), m.Subject) {
+			for _, sentence := range strings.Split(text, ". ") {
+				if first := sentence[0]; 'a' <= first && first <= 'z' && strings.TrimSpace(sentence) != link {
+					t.Errorf("%s: a sentence begins %q", kind, sentence)
+				}
+			}
+		}
 	}
 }
 

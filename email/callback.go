@@ -2,6 +2,7 @@ package email
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"html/template"
 	"mime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/plainpage"
 	"github.com/kitbackend/kit/internal/rate"
 )
 
@@ -187,19 +189,23 @@ func readForm(c *capability.Call) (url.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind, params, _ := mime.ParseMediaType(c.Request().Header.Get("Content-Type"))
-	if kind == "multipart/form-data" {
-		form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(maxForm)
-		if err != nil {
-			return nil, capability.ErrInvalidRequest.Because(err)
-		}
-		return form.Value, nil
-	}
-	form, err := url.ParseQuery(string(body))
+	form, err := parseForm(c.Request().Header.Get("Content-Type"), body)
 	if err != nil {
 		return nil, capability.ErrInvalidRequest.Because(err)
 	}
 	return form, nil
+}
+
+func parseForm(contentType string, body []byte) (url.Values, error) {
+	kind, params, _ := mime.ParseMediaType(contentType)
+	if kind == "multipart/form-data" {
+		form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(maxForm)
+		if err != nil {
+			return nil, err
+		}
+		return form.Value, nil
+	}
+	return url.ParseQuery(string(body))
 }
 
 // view is what the pages are given.
@@ -208,6 +214,8 @@ type view struct {
 	Address string
 	All     bool
 	Code    string
+	// App is the application's name, and Home where a way back leads.
+	App, Home string
 }
 
 // refuse shows a bad token as a page, because people follow these links. Other
@@ -221,6 +229,7 @@ func (e *Email) refuse(c *capability.Call, err error) error {
 
 func (e *Email) show(c *capability.Call, status int, v view) error {
 	var out bytes.Buffer
+	v.App, v.Home = e.appName(), e.host.BaseURL.Path+"/"
 	if err := pages.Execute(&out, v); err != nil {
 		return err
 	}
@@ -233,26 +242,25 @@ func (e *Email) show(c *capability.Call, status int, v view) error {
 	return nil
 }
 
+// appName is what the sender is called in mails, or else the host's name.
+func (e *Email) appName() string {
+	return cmp.Or(e.from.name, e.host.BaseURL.Hostname())
+}
+
 // pages post to the address they are at, so that they need not know it.
 var pages = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Email preferences</title>
-<style>
-:root { color-scheme: light dark }
-body { font: 16px/1.6 system-ui, sans-serif; max-width: 30rem; margin: 15vh auto; padding: 0 1.5rem }
-h1 { font-size: 1.4rem } strong { overflow-wrap: anywhere }
-button { font: inherit; padding: .6rem 1.1rem; border-radius: 6px; border: 1px solid; background: none; color: inherit; cursor: pointer; margin: .2rem .4rem .2rem 0 }
-button:first-of-type { background: #1f4fd8; border-color: #1f4fd8; color: #fff }
-</style></head><body>
+<title>Mail from {{.App}}</title><style>` + plainpage.Style + `</style></head>
+<body><header><a href="{{.Home}}">{{.App}}</a></header><main>
 {{if eq .Page "confirm"}}<h1>Unsubscribe?</h1>
-<p>Newsletters and announcements will no longer go to <strong>{{.Address}}</strong>. Mail you ask for, such as a password reset, still will.</p>
+<p>Newsletters and announcements of {{.App}} will no longer go to <strong>{{.Address}}</strong>. Mail you ask for, such as a password reset, still will.</p>
 <form method="post"><button name="do" value="unsubscribe">Unsubscribe</button><button name="do" value="unsubscribe-all">Stop all mail</button></form>
 {{else if eq .Page "done"}}<h1>You are unsubscribed</h1>
-<p>{{if .All}}No mail of any kind{{else}}No newsletters and announcements{{end}} will go to <strong>{{.Address}}</strong> any more.</p>
+<p>{{if .All}}No mail of any kind{{else}}No newsletters and announcements{{end}} of {{.App}} will go to <strong>{{.Address}}</strong> any more.</p>
 <form method="post"><button name="do" value="resubscribe">Subscribe again</button></form>
 {{else if eq .Page "back"}}<h1>You are subscribed again</h1>
-<p>Mail will go to <strong>{{.Address}}</strong> as before.</p>
+<p>Mail of {{.App}} will go to <strong>{{.Address}}</strong> as before.</p>
 <form method="post"><button name="do" value="unsubscribe">Unsubscribe</button></form>
-{{else}}<h1>This link does not work</h1>
+{{else}}<h1 class="failed">This link does not work</h1>
 <p>It is not one of ours, or it was changed on the way. Open it from the mail again. ({{.Code}})</p>
-{{end}}</body></html>`))
+{{end}}<footer><a href="{{.Home}}">Back to {{.App}}</a></footer></main></body></html>`))

@@ -143,6 +143,11 @@ func TestUnsubscribe(t *testing.T) {
 	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || page.Header.Get("X-Robots-Tag") != "noindex" {
 		t.Errorf("%v", page.Header)
 	}
+	for _, at := range []string{link, "/_kit/email/u/x"} { // whose page it is, and a way back
+		if body := string(m.Anonymous().Get(at).Body); !strings.Contains(body, `<header><a href="/">Kit</a>`) || !strings.Contains(body, `<a href="/">Back to Kit</a>`) {
+			t.Errorf("%s: %s", at, body)
+		}
+	}
 	for range 2 { // one click, twice
 		response := form.Post(link, "List-Unsubscribe=One-Click")
 		if response.Status != 200 || len(response.Body) > 0 || response.Header.Get("Set-Cookie")+response.Header.Get("Location") != "" {

@@ -11,5 +11,8 @@ var Redirectable = redirectable
 // ReachSNS makes e ask SNS through another transport.
 func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.client.Transport = transport }
 
+// ParseForm reads the form of an unsubscribe link.
+var ParseForm = parseForm
+
 // SignedHeaders are covered by DKIM.
 var SignedHeaders = signedHeaders

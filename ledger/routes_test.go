@@ -135,6 +135,25 @@ func TestHandlers(t *testing.T) {
 	})
 }
 
+// A credit and a debit name the entry that they belong to.
+func TestRelatedRefsOverHTTP(t *testing.T) {
+	l := open(t, databasetest.Memory(t))
+	for i, path := range []string{"/ledger/coins/credit", "/ledger/coins/debit"} {
+		body := fmt.Sprintf(`{"userId":"ada","amount":5,"ref":"r%d","relatedRef":"wager"}`, i)
+		got, err := request(t, l, "staff", "POST", strings.Replace(path, "coins", ":currency", 1), path, body)
+		if err != nil || !strings.Contains(got, `"relatedRef":"wager"`) {
+			t.Errorf("%s: %s, %v", path, got, err)
+		}
+	}
+}
+
+func TestCurrencyCodesMayBeInUpperCase(t *testing.T) {
+	cfg := ledger.Config{Currencies: []ledger.Currency{{Code: "EUR", Decimals: 2}}}
+	if _, err := ledger.New(capability.Host{}, cfg, ledger.Peers{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCirculationSumsAllAccounts(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, l := t.Context(), open(t, db)

@@ -122,18 +122,23 @@ func readForm(c *capability.Call) (url.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind, params, _ := mime.ParseMediaType(c.Request().Header.Get("Content-Type")); kind == "multipart/form-data" {
-		form, err := multipartForm(body, params["boundary"])
-		if err != nil {
-			return nil, capability.ErrInvalidRequest.Because(err)
-		}
-		return form, nil
-	}
-	form, err := url.ParseQuery(string(body))
+	form, err := parseForm(c.Request().Header.Get("Content-Type"), body)
 	if err != nil {
 		return nil, capability.ErrInvalidRequest.Because(err)
 	}
 	return form, nil
+}
+
+func parseForm(contentType string, body []byte) (url.Values, error) {
+	kind, params, _ := mime.ParseMediaType(contentType)
+	if kind != "multipart/form-data" {
+		return url.ParseQuery(string(body))
+	}
+	form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(int64(maxForm))
+	if err != nil {
+		return nil, err
+	}
+	return form.Value, nil
 }
 
 // refuse shows what people can meet as a page, because they follow these links.
@@ -211,14 +216,6 @@ button { font: inherit; padding: .6rem 1.1rem; border-radius: 6px; border: 1px s
 {{else}}<h1>This link does not work</h1>
 <p>It is not one of ours, there is a newer one, or it was changed on the way. (testers/invalid_token)</p>
 {{end}}</body></html>`))
-
-func multipartForm(body []byte, boundary string) (url.Values, error) {
-	form, err := multipart.NewReader(bytes.NewReader(body), boundary).ReadForm(int64(maxForm))
-	if err != nil {
-		return nil, err
-	}
-	return form.Value, nil
-}
 
 // maxForm bounds the body of an opt-out.
 const maxForm = 4 << 10

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -194,7 +195,7 @@ func (l *library) stepPage(k link, asked letter, callback string) page {
 func stepDone(asked letter) page {
 	switch asked.Step {
 	case stepApprove:
-		return page{Title: "The new address is asked", Text: "A mail was sent to " + mask(asked.NewAddress) + ". The address changes when it is confirmed there."}
+		return page{Title: "The new address is asked", Text: "A mail was sent to " + cmp.Or(mask(asked.NewAddress), "it") + ". The address changes when it is confirmed there."}
 	case stepUndo:
 		return page{Title: "Your address is back", Text: "You are signed out everywhere. Set a new password, or sign in by mail."}
 	default:

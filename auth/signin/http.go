@@ -32,6 +32,7 @@ type call struct {
 	known *auth.Session
 	asked bool
 	body  []byte // as JSON, once decoded
+	state string // of a provider, taken and not settled yet
 }
 
 // Context is cancelled when the client goes away; it carries the request's

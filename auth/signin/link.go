@@ -108,12 +108,16 @@ func (l *library) getMagicLink(c *call) (any, error) {
 		return l.useMagicLink(c, after)
 	}
 	k, err := l.peek(c.Context(), c.query("token"), kindMagic)
+	if err != nil && opened(c.r) { // the page is loaded again
+		return l.magicAgain(c, after, asInvalid(err))
+	}
 	if err != nil {
 		return c.fail(asInvalid(err), after.onError())
 	}
 	if opened(c.r) && c.askedFor(k) {
 		return l.useMagicLink(c, after)
 	}
+	c.asks() // so that a button that is pressed twice is the same browser's
 	return c.page(http.StatusOK, page{
 		Title:   "Sign in",
 		Text:    "Sign in as " + mask(k.subject) + " in this browser, if it was you who asked for this.",
@@ -148,19 +152,50 @@ func (l *library) useMagicLink(c *call, after targets) (any, error) {
 	if l.cfg.DisableLinks {
 		return nil, errNotFound
 	}
-	user, fresh, err := l.takeMagicLink(c)
+	token := c.query("token")
+	user, fresh, err := l.takeMagicLink(c, token)
 	if err != nil {
-		return c.fail(err, after.onError())
+		return l.magicAgain(c, after, err)
 	}
 	c.setCookie(askedCookie, "", 0)
 	e, err := l.enter(c, user, "magic", true)
 	if err != nil {
-		return c.fail(err, after.onError())
+		return c.fail(l.unsettled(c, token, err), after.onError())
 	}
 	target := after.Callback
 	if fresh && after.NewUser != "" {
 		target = after.NewUser
 	}
+	if err := l.settleEntry(c, token, kindMagic, e, target); err != nil {
+		return nil, err
+	}
+	return l.magicEntered(c, e, target)
+}
+
+// magicAgain responds as before to the browser that has just used the link, and
+// refuses any other.
+func (l *library) magicAgain(c *call, after targets, refusal error) (any, error) {
+	if !errors.Is(refusal, errInvalidToken) {
+		return c.fail(refusal, after.onError())
+	}
+	u, own, ok, err := l.again(c, c.query("token"), kindMagic, c.browserHash())
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		e, ok, err := l.enteredAgain(c, u, own, "magic")
+		if err != nil {
+			return c.fail(err, after.onError())
+		}
+		if ok {
+			return l.magicEntered(c, e, u.target)
+		}
+	}
+	return c.fail(refusal, after.onError())
+}
+
+// magicEntered is what a link that signed in leads to.
+func (l *library) magicEntered(c *call, e entry, target string) (any, error) {
 	switch {
 	case target != "":
 		return l.lead(c, e, target)
@@ -179,9 +214,9 @@ func (l *library) useMagicLink(c *call, after targets) (any, error) {
 
 // takeMagicLink uses the link up for the user whose address it proves; fresh
 // says that he was made just now.
-func (l *library) takeMagicLink(c *call) (user auth.User, fresh bool, err error) {
+func (l *library) takeMagicLink(c *call, token string) (user auth.User, fresh bool, err error) {
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		k, err := l.take(ctx, c.query("token"), kindMagic)
+		k, err := l.take(ctx, token, kindMagic)
 		if err != nil {
 			return asInvalid(err)
 		}
@@ -190,7 +225,10 @@ func (l *library) takeMagicLink(c *call) (user auth.User, fresh bool, err error)
 			return err
 		}
 		user, fresh, err = l.userOfAddress(c.in(ctx), k.subject, auth.NewUser{Name: asked.Name})
-		return err
+		if err != nil {
+			return err
+		}
+		return l.using(ctx, token, kindMagic, user.ID, c.browserHash())
 	})
 	return user, fresh, err
 }

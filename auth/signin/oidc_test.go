@@ -125,7 +125,8 @@ func TestRealProvider(t *testing.T) {
 		if user := b.user(); user["email"] != "ada@example.com" || user["emailVerified"] != true || user["name"] != "ada" {
 			t.Errorf("signed in as %v", user)
 		}
-		arrive(b, back).lead("/auth/error?error=state_mismatch") // a replayed state
+		arrive(b, back).lead("/new")                                       // loaded again: nothing is done twice
+		arrive(w.browser(), back).lead("/auth/error?error=state_mismatch") // a replayed state
 
 		again := w.browser()
 		arrive(again, consent(begin(again, "acme", "ada", nil))).lead("/welcome")

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,15 +72,36 @@ func (l *library) verifyOneTime(c *call) (any, error) {
 			}
 			return err
 		}
-		user, err = l.auth.User(ctx, from.UserID)
-		return err
+		if user, err = l.auth.User(ctx, from.UserID); err != nil {
+			return err
+		}
+		return l.using(ctx, in.Token, kindOneTime, user.ID, c.browserHash())
 	})
+	if errors.Is(err, errInvalidToken) {
+		return l.oneTimeAgain(c, in.Token, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true, !from.FactorAt.IsZero())
 	if err != nil {
+		return nil, l.unsettled(c, in.Token, err)
+	}
+	if err := l.settleEntry(c, in.Token, kindOneTime, e, ""); err != nil {
 		return nil, err
+	}
+	return l.showBoth(c, e.in.Session, e.user)
+}
+
+// oneTimeAgain responds as before to the browser that has just used the token.
+func (l *library) oneTimeAgain(c *call, token string, refusal error) (any, error) {
+	u, own, ok, err := l.again(c, token, kindOneTime, c.browserHash())
+	if err != nil || !ok || u.sessionID == "" {
+		return nil, cmp.Or(err, refusal)
+	}
+	e, ok, err := l.enteredAgain(c, u, own, methodOneTime)
+	if err != nil || !ok {
+		return nil, cmp.Or(err, refusal)
 	}
 	return l.showBoth(c, e.in.Session, e.user)
 }

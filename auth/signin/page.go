@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/internal/plainpage"
 )
 
 // page is a plain page with at most one button, which posts to the address the
@@ -28,22 +29,19 @@ type page struct {
 	targets []string
 }
 
-const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:30rem;margin:15vh auto;padding:0 1.5rem;color:#1a1a1a;background:#fff}` +
-	`h1{font-size:1.4rem}button{font:inherit;padding:.6rem 1.4rem;border:0;border-radius:.4rem;background:#1a1a1a;color:#fff;cursor:pointer}` +
-	`small,.app,.back{color:#666}.app{font-weight:600}.failed{color:#a11}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}button{background:#eee;color:#111}}`
-
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">
-<title>{{.Title}} – {{.App}}</title><style>` + pageStyle + `</style></head>
-<body><main><p class="app">{{.App}}</p><h1{{if .Failed}} class="failed"{{end}}>{{.Title}}</h1><p>{{.Text}}</p>
+<title>{{.Title}} – {{.App}}</title><style>` + plainpage.Style + `</style></head>
+<body><header><a href="{{.Home}}">{{.App}}</a></header>
+<main><h1{{if .Failed}} class="failed"{{end}}>{{.Title}}</h1><p>{{.Text}}</p>
 {{- if .Button}}<form method="post"><button>{{.Button}}</button></form>{{end}}
-{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}<p class="back"><a class="back" href="{{.Home}}">Back to {{.App}}</a></p></main></body></html>
+{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}<footer><a href="{{.Home}}">Back to {{.App}}</a></footer></main></body></html>
 `))
 
 var pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'"
 
 func styleHash() string {
-	sum := sha256.Sum256([]byte(pageStyle))
+	sum := sha256.Sum256([]byte(plainpage.Style))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 

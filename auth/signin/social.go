@@ -292,8 +292,9 @@ func (l *library) getCallback(c *call) (any, error) {
 		return nil, err
 	}
 	if !found {
-		return l.failed(c, "", "state_mismatch", nil)
+		return l.callbackAgain(c, p, value, browser)
 	}
+	c.state = value
 	var pass passage
 	if err := json.Unmarshal([]byte(st.data), &pass); err != nil {
 		return nil, fmt.Errorf("signin: reading a passage: %w", err)
@@ -318,7 +319,10 @@ func (l *library) takeState(c *call, value, browser string) (st state, found boo
 	}
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		st, found, err = l.store.takeState(ctx, hashToken(value), hashToken(browser))
-		return err
+		if err != nil || !found {
+			return err
+		}
+		return l.using(ctx, value, kindState(st.provider), st.userID, hashToken(browser))
 	})
 	return st, found, err
 }
@@ -378,7 +382,35 @@ func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error)
 	if created && pass.NewUser != "" {
 		target = pass.NewUser
 	}
+	if err := l.settleEntry(c, c.state, kindState(who.client.ID), e, target); err != nil {
+		return nil, err
+	}
 	return l.lead(c, e, target)
+}
+
+// callbackAgain sends the browser that has just come back with a state to where
+// it was sent, and refuses any other.
+func (l *library) callbackAgain(c *call, p *providerClient, value, browser string) (any, error) {
+	if len(value) != tokenLength || len(browser) != tokenLength {
+		return l.failed(c, "", "state_mismatch", nil)
+	}
+	u, own, ok, err := l.again(c, value, kindState(p.ID), hashToken(browser))
+	if err != nil {
+		return nil, err
+	}
+	if ok && u.userID == "" { // an account was linked
+		return c.redirect(u.target)
+	}
+	if ok {
+		e, ok, err := l.enteredAgain(c, u, own, "oauth:"+p.ID)
+		if err != nil {
+			return l.failed(c, "", "", err)
+		}
+		if ok {
+			return l.lead(c, e, u.target)
+		}
+	}
+	return l.failed(c, "", "state_mismatch", nil)
 }
 
 // finishLink sends the browser on, the account linked, unless the user who asked
@@ -394,7 +426,11 @@ func (l *library) finishLink(c *call, who identity, userID string, pass passage)
 	if err := l.linkTo(c, session, who); err != nil {
 		return l.failed(c, pass.Error, "", err)
 	}
-	return c.redirect(orHome(pass.Callback))
+	target := orHome(pass.Callback)
+	if err := l.settle(c.Context(), used{hash: hashToken(c.state), kind: kindState(who.client.ID), target: target}); err != nil {
+		return nil, err
+	}
+	return c.redirect(target)
 }
 
 func orHome(target string) string {
@@ -407,6 +443,11 @@ func orHome(target string) string {
 // failed sends the browser to the page for errors with a code; without one it
 // is the error's own.
 func (l *library) failed(c *call, target, code string, err error) (any, error) {
+	if c.state != "" {
+		if failed := l.unsettled(c, c.state, nil); failed != nil {
+			return nil, failed
+		}
+	}
 	if target == "" {
 		target = l.host.BaseURL.Path + l.auth.BasePath() + "/error"
 	}

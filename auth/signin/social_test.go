@@ -118,6 +118,7 @@ func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 			t.Fatal("the victim is signed in as the attacker")
 		}
 		j.back(query).lead("/new") // the attempts have cost the rightful browser nothing
+		w.clock.advance(11 * time.Second)
 		j.back(query).lead(lost)
 		j.back(url.Values{"state": query["state"], "code": {"another"}}).lead(lost)
 

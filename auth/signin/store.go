@@ -284,6 +284,8 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 			(SELECT hash FROM signin_quota WHERE spent_until <= $1 ORDER BY spent_until LIMIT $2)`, now},
 		{`DELETE FROM signin_spent_token WHERE hash IN
 			(SELECT hash FROM signin_spent_token WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
+		{`DELETE FROM signin_used WHERE hash IN
+			(SELECT hash FROM signin_used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_challenge WHERE hash IN
 			(SELECT hash FROM signin_challenge WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_ceremony WHERE hash IN

@@ -141,8 +141,10 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 			if err := checkChanger(session, signedIn, user, asked); err != nil {
 				return err
 			}
-			user, err = l.changeStep(ctx, user, k, asked)
-			return err
+			if user, err = l.changeStep(ctx, user, k, asked); err != nil {
+				return err
+			}
+			return l.settle(ctx, used{hash: hashToken(c.query("token")), kind: kindChange, userID: user.ID, target: asked.Step})
 		}
 		if user.Email != k.subject {
 			return errInvalidToken
@@ -150,16 +152,44 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 		user, err = l.verifyAddress(ctx, user)
 		return err
 	})
+	if errors.Is(err, errInvalidToken) {
+		return l.verifiedAgain(c, callback, session, err)
+	}
 	if err != nil {
 		return c.fail(unverifiable(err), callback)
 	}
+	return l.verifiedReply(c, callback, user, asked, changed)
+}
+
+// verifiedAgain responds once more to a link of a change that was used a few seconds
+// ago: it does nothing, and shows the user to the user alone.
+func (l *library) verifiedAgain(c *call, callback string, session auth.Session, refusal error) (any, error) {
+	u, found, err := l.justUsed(c.Context(), c.query("token"), kindChange)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return c.fail(unverifiable(refusal), callback)
+	}
+	user, own := auth.User{}, session.UserID == u.userID
+	if own {
+		if user, err = l.auth.User(c.Context(), u.userID); err != nil {
+			return c.fail(unverifiable(notFoundAs(err, errInvalidToken)), callback)
+		}
+	}
+	return l.verifiedReply(c, callback, user, letter{Step: u.target}, own)
+}
+
+// verifiedReply is what a link that proved an address leads to; show has a script
+// see the user.
+func (l *library) verifiedReply(c *call, callback string, user auth.User, asked letter, show bool) (any, error) {
 	if callback != "" {
 		return c.redirect(callback)
 	}
 	if !c.fromScript() {
 		return c.donePage(stepDone(asked))
 	}
-	if !changed {
+	if !show {
 		return verified{Status: true}, nil
 	}
 	wire, err := l.wire(c.Context(), user)

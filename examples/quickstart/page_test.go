@@ -46,7 +46,7 @@ func startSite(t *testing.T) (*kit.Kit, string) {
 	k, err := kit.New(
 		kit.WithDatabase(db), kit.WithEnvironment(capability.Development), kit.WithBaseURL(base),
 		kit.WithLogger(slog.New(slog.DiscardHandler)),
-		kit.WithAudit(audit.Config{}), kit.WithEmail(email.Config{}),
+		kit.WithAudit(audit.Config{}), kit.WithEmail(email.Config{From: "Quickstart <quickstart@localhost>"}),
 		kit.WithAuth(auth.Config{AppName: "Quickstart", RateLimits: map[string]auth.RateLimit{
 			"auth-sign-in": off, "auth-send": off, "auth-link": off}}),
 	)
@@ -76,6 +76,8 @@ func TestPage(t *testing.T) {
 		"protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,
 		"isUserVerified": true, "automaticPresenceSimulation": true,
 	}}, nil)
+	page.See("#signin")
+	page.Accessible("sign-in")
 	page.Click(`[data-show="signup"]`)
 	fill(page, "signup", map[string]string{"name": "Ada Lovelace", "email": address, "password": "short"})
 	if page.Text("#account h1") != "" {
@@ -86,7 +88,10 @@ func TestPage(t *testing.T) {
 	if page.Text("#account h1") != "Ada Lovelace" || page.Text("#verified") != "not confirmed" {
 		t.Errorf("%s, %s", page.Text("#account h1"), page.Text("#verified"))
 	}
+	page.Accessible("account")
 	page.Visit(linkOf(t, k))
+	page.See("main form button")
+	page.Accessible("confirm")
 	page.Click("button")
 	page.Until(`document.querySelector("#verified").textContent === "confirmed"`)
 
@@ -162,11 +167,59 @@ func TestPage(t *testing.T) {
 	fill(page, "password", map[string]string{"email": address, "password": "another " + password})
 	page.See("#account")
 
+	lookAtPages(t, k, page, base)
+
 	for _, entry := range page.Complaints() {
 		if !strings.Contains(entry, `"level":"verbose"`) && !strings.Contains(entry, "status of 4") { // the refusals above
 			t.Errorf("the browser complained: %s", entry)
 		}
 	}
+}
+
+// lookAtPages looks at the pages around the application: each says whose it is,
+// leads back, can be read on a phone, and shows in green only what went well.
+func lookAtPages(t *testing.T, k *kit.Kit, page *browsertest.Tab, base string) {
+	t.Helper()
+	page.Visit(base + "/?error=INVALID_TOKEN")
+	page.Until(`document.querySelector("#notice").textContent.startsWith("That link is not good any more")`)
+	var color string
+	page.Run(`return getComputedStyle(document.querySelector("#notice")).color`, &color)
+	if color != "rgb(179, 38, 30)" {
+		t.Errorf("an expired link is shown in %s", color)
+	}
+	page.Accessible("expired")
+
+	_, err := k.Email().Send(t.Context(), email.Message{To: address, Subject: "News", Text: "There are news.", Category: email.CategoryList})
+	check(t, err)
+	sendMail(t, k)
+	mail, _, err := k.Email().LastMail(t.Context(), address)
+	check(t, err)
+	leave := strings.Trim(mail.Header("List-Unsubscribe"), "<>")
+	for name, at := range map[string]string{
+		"error": base + "/auth/error?error=state_mismatch", "invalid": base + "/auth/magic-link/verify?token=x",
+		"unsubscribe": leave, "unsubscribe-invalid": base + "/_kit/email/u/x",
+	} {
+		page.Visit(at)
+		page.Until(`location.href === ` + fmt.Sprintf("%q", at) + ` && document.querySelector("main h1")`)
+		var home string
+		page.Run(`return document.querySelector("main footer a").textContent + " " + document.querySelector("main footer a").href`, &home)
+		if want := "Back to Quickstart " + base + "/"; home != want {
+			t.Errorf("%s leads back by %q, want %q", name, home, want)
+		}
+		page.Accessible(name)
+	}
+	page.Visit(leave)
+	page.Until(`document.querySelector("h1").textContent === "Unsubscribe?"`)
+	page.Click(`button[value="unsubscribe"]`)
+	page.Until(`document.querySelector("h1").textContent === "You are unsubscribed"`)
+	page.Accessible("unsubscribed")
+
+	page.Visit(base + "/__kit/mailbox")
+	page.See("td a")
+	page.Accessible("mailbox")
+	page.Click("td a")
+	page.See("iframe")
+	page.Accessible("mail")
 }
 
 // fill writes into the fields of a form and sends it.

@@ -168,8 +168,22 @@ type Tab struct {
 // Open opens a page in a tab of its own.
 func (b *Browser) Open(url string) *Tab {
 	b.t.Helper()
+	return b.open(url, map[string]any{"url": "about:blank"})
+}
+
+// OpenApart opens a page in a tab that shares no cookies and no storage with the
+// others, as on another device.
+func (b *Browser) OpenApart(url string) *Tab {
+	b.t.Helper()
+	var apart struct{ BrowserContextID string }
+	check(b.t, b.call("", "Target.createBrowserContext", nil, &apart))
+	return b.open(url, map[string]any{"url": "about:blank", "browserContextId": apart.BrowserContextID})
+}
+
+func (b *Browser) open(url string, in map[string]any) *Tab {
+	b.t.Helper()
 	var target struct{ TargetID string }
-	check(b.t, b.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target))
+	check(b.t, b.call("", "Target.createTarget", in, &target))
 	var attached struct{ SessionID string }
 	check(b.t, b.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached))
 	p := &Tab{b: b, target: target.TargetID, session: attached.SessionID}
@@ -292,6 +306,53 @@ func (p *Tab) Text(selector string) (text string) {
 	p.b.t.Helper()
 	p.Run(fmt.Sprintf("return document.querySelector(%q).textContent", selector), &text)
 	return text
+}
+
+// Phone gives the page the size of a phone, or back that of a window.
+func (p *Tab) Phone(on bool) {
+	p.b.t.Helper()
+	if !on {
+		p.Call("Emulation.clearDeviceMetricsOverride", nil, nil)
+		return
+	}
+	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true}, nil)
+}
+
+// Accessible fails the test for what axe-core finds wrong with the page as it
+// stands, in a window and on a phone, and when the page is wider than a phone.
+// Without KIT_TEST_AXE, a folder with node_modules that has it, only the width
+// is looked at.
+func (p *Tab) Accessible(name string) {
+	p.b.t.Helper()
+	p.Picture(name)
+	p.axe(name)
+	p.Phone(true)
+	defer p.Phone(false)
+	var wide int
+	p.Run(`return document.documentElement.scrollWidth`, &wide)
+	if wide > 390 {
+		p.b.t.Errorf("%s is %d wide on a phone of 390", name, wide)
+	}
+	p.Picture(name + "-phone")
+	p.axe(name + " on a phone")
+}
+
+func (p *Tab) axe(name string) {
+	p.b.t.Helper()
+	modules := os.Getenv("KIT_TEST_AXE")
+	if modules == "" {
+		return
+	}
+	source, err := os.ReadFile(filepath.Join(modules, "node_modules", "axe-core", "axe.min.js"))
+	check(p.b.t, err)
+	check(p.b.t, p.evaluate(map[string]any{"expression": string(source) + "; true"}, nil))
+	var found []string
+	p.Run(`await Promise.all(document.getAnimations().filter((a) => a.effect.getComputedTiming().iterations < 9).map((a) => a.finished.catch(() => {})))
+		const { violations } = await axe.run(document, { resultTypes: ["violations"] })
+		return violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.target + ": " + n.failureSummary.replaceAll("\n", " ")))`, &found)
+	for _, each := range found {
+		p.b.t.Errorf("%s: %s", name, each)
+	}
 }
 
 // Picture keeps what the page looks like with the test's other artifacts.

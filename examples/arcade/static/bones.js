@@ -22,7 +22,7 @@ export class Table {
       whose === "mine"
         ? h("button.column", { type: "button", "data-key": `column-${i}`, onclick: () => this.place(i), onmouseenter: () => this.threaten(i), onmouseleave: () => this.threaten(null), onfocus: () => this.threaten(i), onblur: () => this.threaten(null) })
         : h("div.column"))
-    const side = { columns, name: h("h3"), score: h("b.score"), tray: h("div.tray") }
+    const side = { columns, name: h("h2"), score: h("b.score"), tray: h("div.tray") }
     side.root = h(`section.side.${whose}`, {}, h("div.who", {}, side.name, side.score), h("div.columns", {}, columns), side.tray)
     return side
   }

@@ -89,7 +89,7 @@ export class Table {
     const cards = state.hands ? (state.hands[name] ?? []).map((text) => card(text, "div", {}, "small")) : Array.from({ length: Math.min(count, 12) }, () => back("small"))
     const said = state.last?.player === name ? { played: "played", drew: "drew a card", passed: "passed", joined: "sat down" }[state.last.did] : ""
     return h(`section.seat${phase === "active" && state.turn === name ? ".turn" : ""}`, {},
-      h("h3", {}, name, h("small", {}, ` ${count} card${count === 1 ? "" : "s"}`)), h("div.fan", {}, cards), h("p.said", {}, said ?? ""))
+      h("h2", {}, name, h("small", {}, ` ${count} card${count === 1 ? "" : "s"}`)), h("div.fan", {}, cards), h("p.said", {}, said ?? ""))
   }
 
   suits() {

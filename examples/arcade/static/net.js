@@ -2,8 +2,17 @@
 
 export const me = { name: null, token: null }
 
+// ask is fetch with an end: over a dead line a request would wait for minutes.
+async function ask(path, init) {
+  try {
+    return await fetch(path, { ...init, credentials: "omit", signal: AbortSignal.timeout(10_000) })
+  } catch {
+    throw { code: "network", message: "The server does not respond." }
+  }
+}
+
 export async function signIn(name) {
-  const response = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
+  const response = await ask("/__kit/dev-login?user=" + encodeURIComponent(name))
   const body = await response.json()
   if (!response.ok) throw body.error
   ;[me.name, me.token] = [body.userId, body.accessToken]
@@ -13,7 +22,7 @@ export async function signIn(name) {
 export async function api(method, path, body, again = true) {
   const headers = { Authorization: "Bearer " + me.token }
   if (body !== undefined) headers["Content-Type"] = "application/json"
-  const response = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
+  const response = await ask(path, { method, headers, body: body && JSON.stringify(body) })
   if (response.status === 401 && again) {
     await signIn(me.name)
     return api(method, path, body, false)

@@ -33,9 +33,10 @@ function show(name) {
 
 const text = (name, value) => all(`[data-text="${name}"]`).forEach((element) => { element.textContent = value })
 
-function notice(message) {
+function notice(message, bad = false) {
 	one("#notice").textContent = message
 	one("#notice").hidden = !message
+	one("#notice").classList.toggle("bad", bad)
 }
 
 function element(tag, className, ...children) {
@@ -288,5 +289,5 @@ if (query.has("token")) {
 	askSecond(["totp"])
 } else {
 	await refresh()
-	if (query.has("error")) notice("That link is not good any more. Ask for another one.")
+	if (query.has("error")) notice("That link is not good any more. Ask for another one.", true)
 }
