@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/database"
 )
 
 // maxTries bounds how often a step starts over because the session has changed.
@@ -148,7 +147,8 @@ func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 		after.alarm = after.deadline
 	}
 	if m.plain(ctx, b, &after) {
-		return &after, m.store.step(ctx, b.before, &after, b.steps)
+		_, err := m.moves.Do(ctx, move{b.before, &after, b.steps})
+		return &after, err
 	}
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := m.store.update(ctx, b.before, &after); err != nil {
@@ -159,11 +159,11 @@ func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 	return &after, err
 }
 
-// plain reports whether a batch is written by a single statement: PostgreSQL is
-// a round trip away.
+// plain reports whether a batch writes nothing but moves of a game that goes on,
+// which then share a transaction with those of other sessions.
 func (m *Multiplayer) plain(ctx context.Context, b *batch, after *session) bool {
-	return m.host.DB.Dialect() == database.PostgreSQL && !m.host.DB.InTransaction(ctx) &&
-		!b.alone && after.alarm == b.before.alarm
+	return !m.host.DB.InTransaction(ctx) && !b.alone && after.alarm == b.before.alarm && after.state != nil &&
+		after.phase == b.before.phase
 }
 
 // write is what follows the session's own row.

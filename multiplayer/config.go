@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/socket"
 )
 
 // Config says which games there are.
@@ -66,9 +66,17 @@ type Game struct {
 	// TurnTimeout is how long a session waits for the next action before it is
 	// abandoned, in whole milliseconds. Zero waits indefinitely.
 	TurnTimeout time.Duration
+	// FramesPerSecond is how many frames of one socket are taken a second, and how
+	// many at once: by default 20, at most [MaxFramesPerSecond]. A game in real
+	// time that sends what its players do 60 times a second sets 60.
+	FramesPerSecond int
 	// Leaderboard, optional, says what a finished game is worth.
 	Leaderboard *Scoring
 }
+
+// MaxFramesPerSecond bounds what a game takes of one socket. What is read of a
+// socket stays within 512 KiB a second.
+const MaxFramesPerSecond = 500
 
 // Scoring submits points to a board for every ranked player.
 type Scoring struct {
@@ -93,6 +101,7 @@ type gameJSON struct {
 	Players       int             `json:"players"`
 	Rules         json.RawMessage `json:"rules"`
 	TurnTimeoutMs *int64          `json:"turnTimeoutMs"`
+	Frames        int             `json:"framesPerSecond,omitempty"`
 	Leaderboard   *Scoring        `json:"leaderboard"`
 }
 
@@ -102,7 +111,8 @@ func (g Game) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := gameJSON{Key: g.Key, Kind: g.Kind, Mode: g.Mode, Players: g.Players, Rules: rules, Leaderboard: g.Leaderboard}
+	out := gameJSON{Key: g.Key, Kind: g.Kind, Mode: g.Mode, Players: g.Players, Rules: rules,
+		Frames: g.FramesPerSecond, Leaderboard: g.Leaderboard}
 	if ms := g.TurnTimeout.Milliseconds(); ms != 0 {
 		out.TurnTimeoutMs = &ms
 	}
@@ -115,7 +125,8 @@ func (g *Game) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	*g = Game{Key: in.Key, Kind: in.Kind, Mode: in.Mode, Players: in.Players, Rules: in.Rules, Leaderboard: in.Leaderboard}
+	*g = Game{Key: in.Key, Kind: in.Kind, Mode: in.Mode, Players: in.Players, Rules: in.Rules,
+		FramesPerSecond: in.Frames, Leaderboard: in.Leaderboard}
 	if in.TurnTimeoutMs != nil {
 		g.TurnTimeout = time.Duration(*in.TurnTimeoutMs) * time.Millisecond
 	}
@@ -129,8 +140,16 @@ func rulesJSON(rules any) (json.RawMessage, error) {
 	return json.Marshal(rules)
 }
 
-// nameForm is that of game keys, kinds and session ids.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// validName reports whether a text can be a game's key, a kind or a session's
+// id: 1 to 64 letters, digits, hyphens and underscores.
+func validName(name string) bool {
+	for _, c := range []byte(name) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return 1 <= len(name) && len(name) <= 64
+}
 
 func (c Config) withDefaults() Config {
 	c.OpenTimeout = cmp.Or(c.OpenTimeout, 24*time.Hour)
@@ -199,7 +218,7 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	add := func(key string, value any, reason, fix string) {
 		faults = append(faults, capability.Fault{Key: key, Value: value, Reason: reason, Fix: fix})
 	}
-	if !nameForm.MatchString(g.Key) {
+	if !validName(g.Key) {
 		add("key", g.Key, "is not a path segment", "use 1 to 64 letters, digits, hyphens and underscores")
 	}
 	if g.Mode != ModeMatch && g.Mode != ModeTable {
@@ -207,6 +226,10 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	}
 	if g.TurnTimeout < 0 || g.TurnTimeout%time.Millisecond != 0 {
 		add("turnTimeoutMs", g.TurnTimeout, "is not a number of milliseconds", "leave it out to wait indefinitely")
+	}
+	if g.FramesPerSecond < 0 || g.FramesPerSecond > MaxFramesPerSecond {
+		add("framesPerSecond", g.FramesPerSecond, fmt.Sprintf("is not within 1 to %d", MaxFramesPerSecond),
+			fmt.Sprintf("leave it out for %d", socket.FramesPerSecond))
 	}
 	if s := g.Leaderboard; s != nil && (peers.Leaderboard == nil || !peers.Leaderboard.Has(s.Board)) {
 		add("leaderboard.board", s.Board, "is not a configured board", "compose leaderboard with this board, or leave it out")

@@ -56,12 +56,12 @@ func TestConfigFaults(t *testing.T) {
 			{Key: "c", Kind: "tricks", Rules: trickRules{}, Mode: "solo", Players: 9, TurnTimeout: -1},
 			{Key: "d", Kind: "matches", Rules: trickRules{}, Mode: multiplayer.ModeTable},
 			{Key: "e", Kind: "tricks", Rules: map[string]int{"stake": 1}},
-			{Key: "f", Kind: "tricks", Rules: trickRules{}, Leaderboard: &multiplayer.Scoring{Board: "wins"}},
+			{Key: "f", Kind: "tricks", Rules: trickRules{}, FramesPerSecond: multiplayer.MaxFramesPerSecond + 1, Leaderboard: &multiplayer.Scoring{Board: "wins"}},
 		},
 	}, multiplayer.Peers{})
 	want := []string{
 		"games[1].key", "games[2].key", "games[2].kind", "games[3].mode", "games[3].players", "games[3].turnTimeoutMs",
-		"games[4].mode", "games[5].rules", "games[6].leaderboard.board",
+		"games[4].mode", "games[5].rules", "games[6].framesPerSecond", "games[6].leaderboard.board",
 		"models[1]", "models[2]", "models[4]", "models[5]", "models[6]", "models[7]", "models[8]", "models[9]",
 		"openTimeout", "retention",
 	}

@@ -21,3 +21,10 @@ func (m *Multiplayer) Busy() (n int) {
 	}
 	return n
 }
+
+// HoldMoves makes moves wait for each other until release is called, to be
+// written in one transaction.
+func (m *Multiplayer) HoldMoves() (release func()) { return m.moves.Hold() }
+
+// Moves returns how many moves wait to be written.
+func (m *Multiplayer) Moves() int { return m.moves.Waiting() }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -31,8 +32,8 @@ type Definition[C, S any] struct {
 	MinPlayers, MaxPlayers int
 	// Config and State are the JSON Schemas (2020-12) of C and S, by default
 	// those that follow from the types. Rules are held to Config when a session
-	// is created; a state is held to State before it is stored and when it is
-	// read.
+	// is created; a state is held to State when it is read and, where that does not
+	// follow from the type, before it is stored.
 	Config, State *jsonschema.Schema
 	// Init returns the first state, once the players are there.
 	Init func(c Context[C]) (S, []Effect, error)
@@ -173,7 +174,7 @@ func Define[C, S any](d Definition[C, S]) Model {
 	rules, rulesErr := schemaOf[C](d.Config)
 	state, stateErr := schemaOf[S](d.State)
 	switch {
-	case !nameForm.MatchString(d.Kind):
+	case !validName(d.Kind):
 		m.fault = errors.New("the kind is not 1 to 64 letters, digits, hyphens and underscores")
 	case m.min < 1 || m.max < m.min || m.max > MaxSeats:
 		m.fault = fmt.Errorf("the player counts %d to %d are not within 1 to %d", m.min, m.max, MaxSeats)
@@ -186,6 +187,7 @@ func Define[C, S any](d Definition[C, S]) Model {
 	case stateErr != nil:
 		m.fault = fmt.Errorf("the schema of the state: %w", stateErr)
 	}
-	m.engine = &typed[C, S]{Definition: d, rules: rules, state: state}
+	m.engine = &typed[C, S]{Definition: d, rules: rules, state: state,
+		sure: d.State == nil && stateErr == nil && encodesAsTyped(reflect.TypeFor[S]()), flat: isFlat(reflect.TypeFor[C]())}
 	return m
 }

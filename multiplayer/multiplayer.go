@@ -63,7 +63,8 @@
 //
 // hello and view follow every connect, so a client that comes back needs no
 // more than to send again what was not acknowledged. A client that reads slowly skips
-// versions. A frame has at most 16 KiB, and 20 a second are taken. Close codes:
+// versions. A frame has at most 16 KiB, and 20 a second are taken, or as many as
+// the game says. Close codes:
 // 1000 after closed, 1012 and 1013 to come back when the reason's retryAfterMs
 // have passed, 4001 when the proof has ended, 4003 when the player has left,
 // 4008 when replies pile up unread, 4010 when the user opened too many newer
@@ -92,6 +93,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/queue"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
@@ -140,6 +142,7 @@ type Multiplayer struct {
 	store  store
 	owners *owners
 	hub    *hub
+	moves  *queue.Queue[move, struct{}]
 }
 
 // New checks the configuration, all faults at once; it does no I/O.
@@ -161,6 +164,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	m := &Multiplayer{host: host, cfg: cfg, games: games, models: models, peers: peers, log: host.Log, store: store{host.DB}}
 	m.owners = newOwners(m)
 	m.hub = newHub(m)
+	m.moves = m.movers()
 	return m, nil
 }
 
@@ -320,7 +324,7 @@ func (m *Multiplayer) checkStart(g Game, start Start) error {
 		needed = m.models[g.Kind].min
 	}
 	switch n := len(start.Players); {
-	case start.SessionID != "" && !nameForm.MatchString(start.SessionID):
+	case start.SessionID != "" && !validName(start.SessionID):
 		return invalid.Saying("A session id is 1 to 64 letters, digits, hyphens and underscores.")
 	case n == 0 || n > g.Players:
 		return invalid.Saying("%s seats 1 to %d players.", g.Key, g.Players)
@@ -412,21 +416,28 @@ func (m *Multiplayer) Act(ctx context.Context, sessionID, userID string, a Actio
 		return Ack{}, capability.ErrInvalidRequest.Saying("An action has at most %d bytes.", MaxAction)
 	case err != nil:
 		return Ack{}, capability.ErrInvalidRequest.Saying("%s", err.Error())
-	case !validActionID(a.ID):
+	}
+	a.Data = slices.Clone(a.Data)
+	return m.act(ctx, sessionID, userID, a)
+}
+
+// act is Act with data that is valid and that nobody else changes.
+func (m *Multiplayer) act(ctx context.Context, sessionID, userID string, a Action) (Ack, error) {
+	if !validActionID(a.ID) {
 		return Ack{}, capability.ErrInvalidRequest.Saying("An action id is at most %d visible ASCII characters.", MaxActionID)
 	}
-	return m.do(ctx, sessionID, step{kind: stepAct, actor: userID, actionID: a.ID, expect: a.Expect, data: slices.Clone(a.Data)})
+	return m.do(ctx, sessionID, step{kind: stepAct, actor: userID, actionID: a.ID, expect: a.Expect, data: a.Data})
 }
 
 func validActionID(id string) bool {
-	visible := func(r rune) bool { return r > ' ' && r <= '~' }
-	return len(id) <= MaxActionID && strings.IndexFunc(id, func(r rune) bool { return !visible(r) }) < 0
+	visible := func(c rune) bool { return c > ' ' && c <= '~' }
+	return len(id) <= MaxActionID && strings.IndexFunc(id, func(c rune) bool { return !visible(c) }) < 0
 }
 
 // do brings a step to a session: through its queue on this node or, inside of a
 // transaction, at once.
 func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, error) {
-	if !nameForm.MatchString(sessionID) {
+	if !validName(sessionID) {
 		return Ack{}, ErrSessionNotFound
 	}
 	if st.at == 0 {
@@ -474,7 +485,7 @@ func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View,
 // viewAt is View for who knows that the session has come to a version: it may
 // be older than the newest, but not than that one, and as a rule costs no query.
 func (m *Multiplayer) viewAt(ctx context.Context, sessionID, userID string, version int64) (View, error) {
-	if version < 1 || !nameForm.MatchString(sessionID) || m.host.DB.InTransaction(ctx) {
+	if version < 1 || !validName(sessionID) || m.host.DB.InTransaction(ctx) {
 		return m.View(ctx, sessionID, userID)
 	}
 	s, err := m.owners.of(sessionID).at(ctx, version)
@@ -497,7 +508,7 @@ func (m *Multiplayer) show(s *session, userID string) (View, error) {
 // with multiplayer/session_not_found, not_a_member and, before the end,
 // invalid_transition.
 func (m *Multiplayer) Result(ctx context.Context, sessionID, userID string) (Result, error) {
-	if !nameForm.MatchString(sessionID) {
+	if !validName(sessionID) {
 		return Result{}, ErrSessionNotFound
 	}
 	r, members, err := m.store.result(ctx, sessionID)
@@ -555,7 +566,7 @@ func (m *Multiplayer) announce(ctx context.Context, s *session) {
 
 // current returns the newest version of a session.
 func (m *Multiplayer) current(ctx context.Context, sessionID string) (*session, error) {
-	if !nameForm.MatchString(sessionID) {
+	if !validName(sessionID) {
 		return nil, ErrSessionNotFound
 	}
 	if m.host.DB.InTransaction(ctx) {

@@ -271,6 +271,7 @@ func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, er
 		return b, err
 	}
 	o.keep(after)
+	o.m.hub.told(o.id, after.version)
 	o.m.announce(ctx, after)
 	return b, nil
 }
@@ -304,6 +305,7 @@ func (o *owner) locked(ctx context.Context, calls []*call) (b *batch, err error)
 	}
 	o.keep(after)
 	if len(b.steps) > 0 {
+		o.m.hub.told(o.id, after.version)
 		o.m.announce(ctx, after)
 	}
 	return b, nil

@@ -18,10 +18,42 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
+// encodePatch writes a [patchFrame], which has at least one operation.
+func encodePatch(from, to int64, ops []operation) json.RawMessage {
+	b := append(make([]byte, 0, 256), `{"type":"patch","from":`...)
+	b = append(strconv.AppendInt(b, from, 10), `,"to":`...)
+	b = append(strconv.AppendInt(b, to, 10), `,"ops":[`...)
+	for i, op := range ops {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(append(append(append(b, `{"op":"`...), op.Op...), `","path":`...), op.Path)
+		if op.Value != nil {
+			b = append(append(b, `,"value":`...), op.Value...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}
+
+// appendText writes a text as JSON.
+func appendText(b []byte, text string) []byte {
+	plain := func(c byte) bool {
+		return ' ' <= c && c <= '~' && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	for _, c := range []byte(text) {
+		if !plain(c) {
+			quoted, _ := json.Marshal(text) // a text always encodes
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
+}
+
 // changes returns the operations that turn a player's view of a session into a
-// later one. Members that a session never changes are not looked at, and the
-// two that can be large are encoded only where they differ.
-func changes(from, to View) (ops []operation, err error) {
+// later one. Members that a session never changes are not looked at, and others
+// are encoded only where they differ.
+func changes(from, to *View) (ops []operation, err error) {
 	var d differ
 	compare := func(name string, from, to any) {
 		old, failed := json.Marshal(from)
@@ -30,17 +62,34 @@ func changes(from, to View) (ops []operation, err error) {
 			d = d.value("/"+name, old, fresh)
 		}
 	}
-	compare("phase", from.Phase, to.Phase)
-	compare("version", from.Version, to.Version)
+	if from.Phase != to.Phase {
+		compare("phase", from.Phase, to.Phase)
+	}
+	if from.Version != to.Version {
+		d = append(d, operation{"replace", "/version", strconv.AppendInt(nil, to.Version, 10)})
+	}
 	if !slices.Equal(from.Players, to.Players) {
 		compare("players", from.Players, to.Players)
 	}
-	compare("turnDeadline", from.TurnDeadline, to.TurnDeadline)
-	compare("fairness", from.Fairness, to.Fairness)
-	if !bytes.Equal(from.State, to.State) {
-		compare("state", from.State, to.State)
+	switch was, is := from.TurnDeadline, to.TurnDeadline; {
+	case was != nil && is != nil && was.Equal(is.Time):
+	case is != nil:
+		raw, failed := is.MarshalJSON()
+		d, err = append(d, operation{"replace", "/turnDeadline", raw}), errors.Join(err, failed)
+	case was != nil:
+		compare("turnDeadline", was, is)
 	}
-	compare("result", from.Result, to.Result)
+	if from.Fairness != to.Fairness {
+		compare("fairness", from.Fairness, to.Fairness)
+	}
+	if from.State == nil || to.State == nil {
+		compare("state", from.State, to.State)
+	} else {
+		d = d.value("/state", from.State, to.State)
+	}
+	if from.Result != nil || to.Result != nil {
+		compare("result", from.Result, to.Result)
+	}
 	return d, err
 }
 
@@ -48,7 +97,7 @@ func changes(from, to View) (ops []operation, err error) {
 type differ []operation
 
 // value adds what turns one JSON document into another, both as encoding/json
-// writes them.
+// writes them: without space.
 func (d differ) value(path string, from, to []byte) differ {
 	if bytes.Equal(from, to) {
 		return d
@@ -64,7 +113,21 @@ func (d differ) value(path string, from, to []byte) differ {
 	return append(d, operation{"replace", path, to})
 }
 
-func (d differ) object(path string, from, to map[string]json.RawMessage) differ {
+// object compares members in their order where both have the same, as the
+// encodings of one struct do.
+func (d differ) object(path string, from, to []member) differ {
+	if !slices.EqualFunc(from, to, func(a, b member) bool { return bytes.Equal(a.name, b.name) }) {
+		return d.others(path, byName(from), byName(to))
+	}
+	for i, old := range from {
+		if fresh := to[i].value; !bytes.Equal(old.value, fresh) {
+			d = d.value(path+pointer(old.text()), old.value, fresh)
+		}
+	}
+	return d
+}
+
+func (d differ) others(path string, from, to map[string][]byte) differ {
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		if _, kept := to[name]; !kept {
 			d = append(d, operation{Op: "remove", Path: path + pointer(name)})
@@ -82,7 +145,7 @@ func (d differ) object(path string, from, to map[string]json.RawMessage) differ 
 
 // array leaves alone what both have at their begin and end, so that a card
 // taken out of a hand is one operation; what is between is changed in place.
-func (d differ) array(path string, from, to []json.RawMessage) differ {
+func (d differ) array(path string, from, to [][]byte) differ {
 	start := 0
 	for start < min(len(from), len(to)) && bytes.Equal(from[start], to[start]) {
 		start++
@@ -109,16 +172,86 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 // pointer writes a member's name as a part of a path, RFC 6901.
 func pointer(name string) string { return "/" + escape.Replace(name) }
 
-func members(object []byte) (m map[string]json.RawMessage) {
-	if json.Unmarshal(object, &m) != nil {
+// member is one of an object, as it is written there: the name with its quotes.
+type member struct{ name, value []byte }
+
+// text is the name.
+func (m member) text() (name string) {
+	if bytes.IndexByte(m.name, '\\') < 0 {
+		return string(m.name[1 : len(m.name)-1])
+	}
+	if json.Unmarshal(m.name, &name) != nil {
 		panic("multiplayer: a view is JSON")
+	}
+	return name
+}
+
+func byName(list []member) map[string][]byte {
+	m := make(map[string][]byte, len(list))
+	for _, one := range list {
+		m[one.text()] = one.value
 	}
 	return m
 }
 
-func elements(array []byte) (e []json.RawMessage) {
-	if json.Unmarshal(array, &e) != nil {
-		panic("multiplayer: a view is JSON")
+// members splits an object that encoding/json wrote.
+func members(object []byte) (list []member) {
+	for i := 1; object[i] != '}'; {
+		if object[i] == ',' {
+			i++
+		}
+		colon := textEnd(object, i)
+		end := valueEnd(object, colon+1)
+		list = append(list, member{object[i:colon], object[colon+1 : end]})
+		i = end
 	}
-	return e
+	return list
+}
+
+// elements splits an array that encoding/json wrote.
+func elements(array []byte) (list [][]byte) {
+	for i := 1; array[i] != ']'; {
+		if array[i] == ',' {
+			i++
+		}
+		end := valueEnd(array, i)
+		list = append(list, array[i:end])
+		i = end
+	}
+	return list
+}
+
+// valueEnd returns where the value that begins at i ends.
+func valueEnd(data []byte, i int) int {
+	for deep := 0; ; {
+		switch data[i] {
+		case '"':
+			i = textEnd(data, i)
+			continue
+		case '{', '[':
+			deep++
+		case '}', ']':
+			if deep == 0 {
+				return i
+			}
+			if deep--; deep == 0 {
+				return i + 1
+			}
+		case ',':
+			if deep == 0 {
+				return i
+			}
+		}
+		i++
+	}
+}
+
+// textEnd returns where the text whose first quote is at i ends.
+func textEnd(data []byte, i int) int {
+	for i++; data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
 }

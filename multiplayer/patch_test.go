@@ -139,7 +139,7 @@ func TestChangesOfAView(t *testing.T) {
 		}
 	}
 	for _, pair := range [][2]View{{before, after}, {after, before}, {before, before}} {
-		ops, err := changes(pair[0], pair[1])
+		ops, err := changes(&pair[0], &pair[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,6 +155,56 @@ func TestChangesOfAView(t *testing.T) {
 		}
 		if d := cmp.Diff(decoded, apply(t, document, ops)); d != "" {
 			t.Error(d)
+		}
+	}
+}
+
+// Patches and acknowledgements are written as encoding/json would.
+func TestFramesAreJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ops []operation
+		for range rapid.IntRange(1, 4).Draw(t, "operations") {
+			op := operation{Op: rapid.SampledFrom([]string{"add", "remove", "replace"}).Draw(t, "op"), Path: rapid.String().Draw(t, "path")}
+			if op.Op != "remove" {
+				op.Value = json.RawMessage(`{"a":[1]}`)
+			}
+			ops = append(ops, op)
+		}
+		want, err := json.Marshal(patchFrame{"patch", 7, 12, ops})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), string(encodePatch(7, 12, ops))); d != "" {
+			t.Fatal(d)
+		}
+		ack := Ack{ID: rapid.String().Draw(t, "id"), Version: 9}
+		if want, err = json.Marshal(ackFrame{"ack", ack}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), string(ack.frame())); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// Players who saw and see the same are sent one patch, others their own.
+func TestPatchesAreShared(t *testing.T) {
+	view := func(version int64, state string) *View {
+		return &View{You: state, Version: version, Phase: PhaseActive, State: json.RawMessage(state)}
+	}
+	table := &table{}
+	first := table.change(view(1, `{"a":1}`), view(2, `{"a":2}`)).(json.RawMessage)
+	later := view(2, `{"a":2}`)
+	same := table.change(view(1, `{"a":1}`), later).(json.RawMessage)
+	if &first[0] != &same[0] {
+		t.Error("the same change was written twice")
+	}
+	for _, other := range [][2]*View{
+		{view(1, `{"a":0}`), view(2, `{"a":2}`)}, {view(1, `{"a":1}`), view(2, `{"a":3}`)},
+		{view(1, `{"a":1}`), view(3, `{"a":2}`)}, {view(0, `{"a":1}`), view(2, `{"a":2}`)},
+	} {
+		if got := table.change(other[0], other[1]).(json.RawMessage); &got[0] == &first[0] {
+			t.Errorf("%s to %s got the patch of another change", other[0].State, other[1].State)
 		}
 	}
 }

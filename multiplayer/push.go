@@ -1,7 +1,9 @@
 package multiplayer
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -35,6 +37,40 @@ type table struct {
 	seats map[*seat]struct{}
 	// version is the newest that this node has heard of.
 	version int64
+	// patches are the last that were made, next the place of the next one.
+	patches [4]sharedPatch
+	next    int
+}
+
+// sharedPatch leads from one view to a later one. Players who see the same share
+// it: two views of a session differ in their states and in whose they are.
+type sharedPatch struct {
+	from, to      int64
+	before, after json.RawMessage
+	frame         json.RawMessage
+}
+
+// change returns the frame that leads from one view to a later one. The later
+// one then shares its state with that of other players.
+func (t *table) change(last, v *View) any {
+	t.mu.Lock()
+	for _, known := range t.patches {
+		if known.from == last.Version && known.to == v.Version &&
+			bytes.Equal(known.before, last.State) && bytes.Equal(known.after, v.State) {
+			v.State = known.after
+			t.mu.Unlock()
+			return known.frame
+		}
+	}
+	t.mu.Unlock()
+	frame := shorter(last, v)
+	if patch, ok := frame.(json.RawMessage); ok {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.patches[t.next] = sharedPatch{last.Version, v.Version, last.State, v.State, patch}
+		t.next = (t.next + 1) % len(t.patches)
+	}
+	return frame
 }
 
 func newHub(m *Multiplayer) *hub {
@@ -48,7 +84,11 @@ func (h *hub) enter(p *seat) {
 	t := h.tables[p.sessionID]
 	if t == nil {
 		t = &table{id: p.sessionID, seats: make(map[*seat]struct{})}
-		t.cancel = h.m.Subscribe(t.id, func(version int64) { h.heard(t, version) })
+		t.cancel = h.m.Subscribe(t.id, func(version int64) {
+			if version == 0 || version > t.newest() {
+				h.heard(t, version)
+			}
+		})
 		t.look = time.AfterFunc(lookAgain, func() { h.heard(t, 0) })
 		h.tables[t.id] = t
 	}
@@ -82,6 +122,26 @@ func (t *table) newest() int64 {
 	return t.version
 }
 
+// fewSeats is how many sockets the one who acts tells of it; more are told by
+// the subscription, so that the action does not wait for them.
+const fewSeats = 8
+
+// told is heard for a version that this node has just written.
+func (h *hub) told(id string, version int64) {
+	h.mu.Lock()
+	t := h.tables[id]
+	h.mu.Unlock()
+	if t != nil && t.few() {
+		h.heard(t, version)
+	}
+}
+
+func (t *table) few() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.seats) <= fewSeats
+}
+
 // heard has all sockets of a session sent what they have not; of version 0 it
 // finds out first what there is.
 func (h *hub) heard(t *table, version int64) {
@@ -96,7 +156,7 @@ func (h *hub) heard(t *table, version int64) {
 	t.version = max(t.version, version)
 	t.look.Reset(lookAgain)
 	for p := range t.seats {
-		if p.sent.Load() < t.version {
+		if p.sent.Load() < t.version && !p.acting.Load() {
 			p.conn.Refresh()
 		}
 	}

@@ -1,6 +1,7 @@
 package multiplayer
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -33,7 +34,8 @@ const (
 // A draw that makes no sense, such as one from an empty range, panics: the
 // session then refuses the action as the model's fault.
 type Random struct {
-	mac    hash.Hash
+	seed   []byte
+	mac    hash.Hash // nil before the first draw
 	cursor int64
 	block  [sha256.Size]byte
 	number int64 // of block
@@ -42,7 +44,7 @@ type Random struct {
 // NewRandom is the stream of a seed from a word on: with a revealed seed
 // everybody can repeat the draws of a session.
 func NewRandom(seed []byte, cursor int64) *Random {
-	return &Random{mac: hmac.New(sha256.New, seed), cursor: cursor, number: -1}
+	return &Random{seed: bytes.Clone(seed), cursor: cursor, number: -1}
 }
 
 // SeedHash is what a session commits to before its first draw: the SHA-256 of
@@ -66,7 +68,9 @@ func (r *Random) word() uint64 {
 		panic("multiplayer: only Init, Apply, OnJoin, OnLeave and OnTimeout may draw")
 	}
 	if number := r.cursor / wordsOfBlock; number != r.number {
-		r.number = number
+		if r.number = number; r.mac == nil {
+			r.mac = hmac.New(sha256.New, r.seed)
+		}
 		r.mac.Reset()
 		r.mac.Write([]byte(domain))
 		r.mac.Write(binary.BigEndian.AppendUint64(nil, uint64(number)))

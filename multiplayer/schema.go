@@ -1,8 +1,12 @@
 package multiplayer
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -47,4 +51,68 @@ func hold(schema *jsonschema.Resolved, data json.RawMessage) error {
 		return err
 	}
 	return schema.Validate(value)
+}
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// encodesAsTyped reports whether every value of a type encodes to what the
+// schema that follows from it takes: no part of it encodes itself. The type is
+// one that has a schema, so it does not hold itself.
+func encodesAsTyped(t reflect.Type) bool {
+	switch {
+	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[[]byte]():
+		return true
+	case encodesItself(t):
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Interface:
+		return false
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return encodesAsTyped(t.Elem())
+	case reflect.Map:
+		return t.Key().Kind() == reflect.String && !encodesItself(t.Key()) && encodesAsTyped(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !fieldEncodesAsTyped(t.Field(i)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func fieldEncodesAsTyped(f reflect.StructField) bool {
+	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" && options == "" || !f.IsExported() && !f.Anonymous {
+		return true
+	}
+	return !slices.Contains(strings.Split(options, ","), "string") && encodesAsTyped(f.Type)
+}
+
+func encodesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(marshaler) || p.Implements(textMarshaler)
+}
+
+// isFlat reports whether a copy of a value shares nothing with it.
+func isFlat(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !isFlat(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	case reflect.Array:
+		return isFlat(t.Elem())
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return false
+	default:
+		return true
+	}
 }

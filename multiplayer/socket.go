@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -87,7 +88,8 @@ func (m *Multiplayer) socket(c *capability.Call) error {
 		return ErrNotAMember
 	}
 	p := &seat{hub: m.hub, sessionID: s.id, version: s.version, over: s.phase.Terminal()}
-	return m.hub.group.Accept(c, socket.Handler{Opened: p.opened, Frame: p.frame, Latest: p.latest, Closed: p.closed})
+	return m.hub.group.Accept(c, socket.Handler{
+		FramesPerSecond: s.game.FramesPerSecond, Opened: p.opened, Frame: p.frame, Latest: p.latest, Closed: p.closed})
 }
 
 // seat is one socket of a player. Any number of devices may hold one.
@@ -104,7 +106,9 @@ type seat struct {
 	whole atomic.Bool  // the client asked for the whole view
 	// replying is held from a frame to its reply, which closed waits for.
 	replying sync.Mutex
-	last     *View // that view, or nil; the writing goroutine's own
+	// acting: an action is under way, whose reply brings the newest view along.
+	acting atomic.Bool
+	last   *View // that view, or nil; the writing goroutine's own
 }
 
 func (p *seat) opened(c *socket.Conn) {
@@ -140,21 +144,55 @@ func (p *seat) frame(c *socket.Conn, f socket.Frame) {
 }
 
 func (p *seat) action(f socket.Frame) error {
-	var a actionFrame
-	if err := f.Decode(&a); err != nil {
-		return err
-	}
+	a, err := readAction(f)
 	switch {
+	case err != nil:
+		return err
 	case a.ID == "":
 		return capability.ErrInvalidRequest.Saying("An action has an id of the client's choice, by which it counts once.")
 	case a.Data == nil:
 		return capability.ErrInvalidRequest.Saying("An action has data.")
 	}
-	ack, err := p.hub.m.Act(p.conn.Context(), p.sessionID, p.conn.Caller().UserID, Action{ID: a.ID, Expect: a.Expect, Data: a.Data})
-	if err == nil {
-		p.conn.Send(ackFrame{"ack", ack})
+	p.acting.Store(true)
+	ack, err := p.hub.m.act(p.conn.Context(), p.sessionID, p.conn.Caller().UserID, Action{ID: a.ID, Expect: a.Expect, Data: a.Data})
+	p.acting.Store(false)
+	behind := p.sent.Load() < p.table.newest()
+	switch {
+	case err == nil:
+		p.conn.Reply(json.RawMessage(ack.frame()), behind)
+	case behind:
+		p.conn.Refresh()
 	}
 	return err
+}
+
+// readAction reads a frame whose JSON is known to be valid. What is not as it
+// should be is for Decode to refuse.
+func readAction(f socket.Frame) (a actionFrame, err error) {
+	a.Type, a.ID = f.Type, f.ID
+	for _, m := range f.Members {
+		switch m.Name {
+		case "type", "id":
+		case "data":
+			a.Data = m.Value
+		case "expect":
+			a.Expect, err = strconv.ParseInt(string(m.Value), 10, 64)
+		default:
+			err = errUnknownMember
+		}
+		if err != nil {
+			return a, f.Decode(&a)
+		}
+	}
+	return a, nil
+}
+
+var errUnknownMember = errors.New("multiplayer: a member that an action does not have")
+
+// frame is the ackFrame as JSON.
+func (a Ack) frame() []byte {
+	b := appendText(append(make([]byte, 0, 64), `{"type":"ack","id":`...), a.ID)
+	return append(strconv.AppendInt(append(b, `,"version":`...), a.Version, 10), '}')
 }
 
 // latest returns what brings the client to the newest view, or nil when it has
@@ -185,21 +223,20 @@ func (p *seat) latest(c *socket.Conn) any {
 	if p.whole.Swap(false) || last == nil {
 		return viewFrame{"view", v.Version, v}
 	}
-	return shorter(*last, v)
+	return p.table.change(last, &v)
 }
 
 // shorter returns the patch from the last view when that is surely shorter
 // than the new one, else the view.
-func shorter(last, v View) any {
+func shorter(last, v *View) any {
 	least := frameOverhead + len(v.State)
 	for _, player := range v.Players {
 		least += len(player)
 	}
-	if ops, err := changes(last, v); err == nil {
-		patch, err := json.Marshal(patchFrame{"patch", last.Version, v.Version, ops})
-		if err == nil && len(patch) < least {
-			return json.RawMessage(patch)
+	if ops, err := changes(last, v); err == nil && len(ops) > 0 {
+		if patch := encodePatch(last.Version, v.Version, ops); len(patch) < least {
+			return patch
 		}
 	}
-	return viewFrame{"view", v.Version, v}
+	return viewFrame{"view", v.Version, *v}
 }

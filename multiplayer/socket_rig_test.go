@@ -109,6 +109,7 @@ func newServed(t testing.TB, opts ...kit.Option) *served {
 			{Key: "pair", Kind: "tally", Rules: rules(10, 0)},
 			{Key: "table", Kind: "tally", Mode: multiplayer.ModeTable, Players: 64, Rules: rules(1e9, 0)},
 			{Key: "endless", Kind: "tally", Rules: rules(1e9, 0)},
+			{Key: "fast", Kind: "tally", Rules: rules(1e9, 0), FramesPerSecond: 60},
 			{Key: "plain-hall", Kind: "tally", Mode: multiplayer.ModeTable, Players: 1000, Rules: tallyRules{Goal: 1e9, Plain: true}},
 			{Key: "hall", Kind: "tally", Mode: multiplayer.ModeTable, Players: 1000, Rules: rules(1e9, 0)},
 			{Key: "heavy", Kind: "tally", Rules: rules(1e9, 200_000)},

@@ -391,3 +391,19 @@ func TestSocketsOfANodeThatStops(t *testing.T) {
 		}
 	}
 }
+
+// A game says how many frames of a socket are taken: 60 here, where 20 are the rule.
+func TestGameSaysFramesPerSecond(t *testing.T) {
+	n := newServed(t)
+	ada := n.dial("ada", n.start("fast", "ada", "bob"))
+	for range 2 {
+		for range 30 { // as many answers may wait
+			ada.say(`{"type":"ping"}`)
+		}
+		for range 30 {
+			if f := ada.until(func(f wsFrame) bool { return f.Type == "pong" || f.Code != "" }); f.Type != "pong" {
+				t.Fatalf("of 60 frames at once one is answered %+v", f)
+			}
+		}
+	}
+}

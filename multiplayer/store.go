@@ -97,19 +97,61 @@ func (s store) update(ctx context.Context, before, after *session) error {
 	return err
 }
 
-// step is update and append in one statement, on PostgreSQL.
-func (s store) step(ctx context.Context, before, after *session, steps []step) error {
-	kinds, actors, ids := make([]string, len(steps)), make([]string, len(steps)), make([]string, len(steps))
-	data, times := make([]string, len(steps)), make([]int64, len(steps))
-	for i, st := range steps {
-		kinds[i], actors[i], ids[i], data[i], times[i] = string(st.kind), st.actor, st.actionID, string(st.data), st.at
+// move writes moves of different sessions, each over the version it was made
+// from, or returns errStale and changes nothing. On PostgreSQL it is a single
+// statement, which locks the sessions in order of their ids, as other nodes do.
+func (s store) move(ctx context.Context, moves []move) error {
+	if s.db.Dialect() == database.PostgreSQL {
+		return s.moveAtOnce(ctx, moves)
 	}
-	rows, err := s.db.Exec(ctx, `WITH moved AS (`+updateSession+` RETURNING id)
-		INSERT INTO multiplayer_action (session_id, version, kind, actor, action_id, data, at)
-		SELECT moved.id, $2 + n.nr, n.kind, n.actor, n.action_id, n.data, n.at FROM moved,
-			unnest($13::text[], $14::text[], $15::text[], $16::text[], $17::bigint[]) WITH ORDINALITY
-			AS n (kind, actor, action_id, data, at, nr)`,
-		append(updateArgs(before, after), kinds, actors, ids, data, times)...)
+	return s.db.InTx(ctx, func(ctx context.Context) error {
+		for _, m := range moves {
+			rows, err := s.db.Exec(ctx, `UPDATE multiplayer_session SET version = $3, words = $4, state = $5, deadline = $6, updated_at = $7
+				WHERE id = $1 AND version = $2`,
+				m.after.id, m.before.version, m.after.version, m.after.cursor, string(m.after.state), m.after.deadline, m.after.updatedAt)
+			if err == nil && rows == 0 {
+				err = errStale
+			}
+			if err == nil {
+				err = s.append(ctx, m.after.id, m.before.version+1, m.steps)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const moveAtOnce = `WITH n AS (
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[])
+			AS n (id, before, version, words, state, deadline, at)
+	), held AS (
+		SELECT s.id FROM multiplayer_session AS s JOIN n ON s.id = n.id AND s.version = n.before ORDER BY s.id FOR NO KEY UPDATE OF s
+	), moved AS (
+		UPDATE multiplayer_session AS s SET version = n.version, words = n.words, state = n.state, deadline = n.deadline, updated_at = n.at
+		FROM n WHERE s.id = n.id AND s.version = n.before AND (SELECT count(*) FROM held) = cardinality($1::text[]) RETURNING s.id
+	)
+	INSERT INTO multiplayer_action (session_id, version, kind, actor, action_id, data, at)
+		SELECT moved.id, a.version, a.kind, a.actor, a.action_id, a.data, a.at
+		FROM unnest($8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[])
+			AS a (id, version, kind, actor, action_id, data, at) JOIN moved ON moved.id = a.id`
+
+func (s store) moveAtOnce(ctx context.Context, moves []move) error {
+	var ids, states, of, kinds, actors, actions, data []string
+	var befores, versions, words, deadlines, ats, numbers, times []int64
+	for _, m := range moves {
+		ids, befores, versions = append(ids, m.after.id), append(befores, m.before.version), append(versions, m.after.version)
+		words, states = append(words, m.after.cursor), append(states, string(m.after.state))
+		deadlines, ats = append(deadlines, m.after.deadline), append(ats, m.after.updatedAt)
+		for i, st := range m.steps {
+			of, numbers, kinds = append(of, m.after.id), append(numbers, m.before.version+1+int64(i)), append(kinds, string(st.kind))
+			actors, actions, data = append(actors, st.actor), append(actions, st.actionID), append(data, string(st.data))
+			times = append(times, st.at)
+		}
+	}
+	rows, err := s.db.Exec(ctx, moveAtOnce, ids, befores, versions, words, states, deadlines, ats,
+		of, numbers, kinds, actors, actions, data, times)
 	if err == nil && rows == 0 {
 		err = errStale
 	}

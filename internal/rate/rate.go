@@ -33,19 +33,45 @@ type Limiter struct {
 
 type shard struct {
 	mu      sync.Mutex
-	buckets map[string]bucket
+	buckets map[string]Bucket
 }
 
-type bucket struct {
+// Bucket is the tokens of one key, for a caller that keeps it itself and uses it
+// from one goroutine at a time. It begins as [Limit.Full].
+type Bucket struct {
 	tokens float64
 	at     time.Time
+}
+
+// Full is a bucket from which nothing was taken.
+func (l Limit) Full(now time.Time) Bucket { return Bucket{tokens: float64(l.Events), at: now} }
+
+// Take takes a token; refused, it returns how long to wait.
+func (b *Bucket) Take(l Limit, now time.Time) (wait time.Duration, ok bool) {
+	b.refill(l, now)
+	if b.tokens < 1 {
+		return b.wait(l), false
+	}
+	b.tokens--
+	return 0, true
+}
+
+func (b *Bucket) wait(l Limit) time.Duration {
+	return max(time.Duration((1-b.tokens)*float64(l.Per)/float64(l.Events)), 0)
+}
+
+func (b *Bucket) refill(l Limit, now time.Time) {
+	if passed := now.Sub(b.at); passed > 0 { // a clock that went back gives nothing
+		b.tokens = min(float64(l.Events), b.tokens+float64(passed)*float64(l.Events)/float64(l.Per))
+	}
+	b.at = now
 }
 
 // New makes a limiter on a clock.
 func New(limit Limit, now func() time.Time) *Limiter {
 	l := &Limiter{limit: limit, now: now, seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i].buckets = make(map[string]bucket)
+		l.shards[i].buckets = make(map[string]Bucket)
 	}
 	return l
 }
@@ -59,14 +85,9 @@ func (l *Limiter) Allow(key string) (wait time.Duration, ok bool) {
 	b, known := s.buckets[key]
 	if !known {
 		s.makeRoom(l, now)
-		b = bucket{tokens: float64(l.limit.Events), at: now}
+		b = l.limit.Full(now)
 	}
-	b = l.refill(b, now)
-	if ok = b.tokens >= 1; ok {
-		b.tokens--
-	} else {
-		wait = l.wait(b)
-	}
+	wait, ok = b.Take(l.limit, now)
 	s.buckets[key] = b
 	return wait, ok
 }
@@ -83,19 +104,8 @@ func (l *Limiter) Wait(key string) time.Duration {
 	if !known {
 		return 0
 	}
-	return l.wait(l.refill(b, now))
-}
-
-func (l *Limiter) wait(b bucket) time.Duration {
-	return max(time.Duration((1-b.tokens)*float64(l.limit.Per)/float64(l.limit.Events)), 0)
-}
-
-func (l *Limiter) refill(b bucket, now time.Time) bucket {
-	if passed := now.Sub(b.at); passed > 0 { // a clock that went back gives nothing
-		b.tokens = min(float64(l.limit.Events), b.tokens+float64(passed)*float64(l.limit.Events)/float64(l.limit.Per))
-	}
-	b.at = now
-	return b
+	b.refill(l.limit, now)
+	return b.wait(l.limit)
 }
 
 // sample is how many buckets are looked at to make room for a new one.
@@ -109,8 +119,8 @@ func (s *shard) makeRoom(l *Limiter, now time.Time) {
 	}
 	seen, victim, most := 0, "", -1.0
 	for key, b := range s.buckets {
-		if tokens := l.refill(b, now).tokens; tokens > most {
-			victim, most = key, tokens
+		if b.refill(l.limit, now); b.tokens > most {
+			victim, most = key, b.tokens
 		}
 		if seen++; seen == sample {
 			break

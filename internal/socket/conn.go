@@ -1,13 +1,14 @@
 package socket
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
@@ -26,7 +27,6 @@ import (
 type Conn struct {
 	group   *Group
 	ws      *websocket.Conn
-	id      string
 	caller  capability.Caller
 	handler Handler
 	recheck func(context.Context) error
@@ -34,11 +34,14 @@ type Conn struct {
 	cancel  context.CancelFunc
 	beat    *time.Timer
 	watch   *time.Timer
+	limit   rate.Limit
+	tokens  rate.Bucket // the reader's own
 
 	mu      sync.Mutex
 	queue   [][][]byte // replies, each of one frame or of several that belong together
 	changed bool       // the state is to be sent
 	beating bool       // a heartbeat is to be sent
+	pong    []byte     // replies to a ping of the protocol; nil for none
 	closing bool       // nothing is taken or queued any more
 	goodbye []byte
 	writing bool
@@ -49,9 +52,10 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	// The request's context ends with the handler; who calls stays the same.
 	ctx, cancel := context.WithCancel(capability.WithRequestInfo(context.Background(), capability.RequestInfoOf(call.Context())))
 	c := &Conn{
-		group: g, ws: ws, id: id.New(time.Now()), caller: call.Caller, handler: h, recheck: call.Recheck,
-		ctx: ctx, cancel: cancel,
+		group: g, ws: ws, caller: call.Caller, handler: h, recheck: call.Recheck,
+		ctx: ctx, cancel: cancel, limit: rate.Limit{Events: cmp.Or(h.FramesPerSecond, FramesPerSecond), Per: time.Second},
 	}
+	c.tokens = c.limit.Full(time.Now())
 	ws.SetPongHandler(func(string) error { c.heard(); c.counted(); return nil })
 	ws.SetPingHandler(c.pinged)
 	c.beat = time.AfterFunc(Heartbeat, c.heartbeat)
@@ -61,17 +65,17 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	return c
 }
 
-// pinged replies to a ping of the protocol, unless the peer sends too many.
+// pinged has a ping of the protocol replied to, the last of several, unless the
+// peer sends too many.
 func (c *Conn) pinged(data string) error {
 	c.heard()
-	if !c.counted() || c.isClosing() {
-		return nil
+	if c.counted() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.pong = append([]byte{}, data...)
+		c.write()
 	}
-	err := c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(pongWait))
-	if timeout := net.Error(nil); errors.Is(err, websocket.ErrCloseSent) || errors.As(err, &timeout) && timeout.Timeout() {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // Caller returns who holds the socket.
@@ -86,6 +90,16 @@ func (c *Conn) Send(frame any) { c.SendAll(frame) }
 
 // SendAll queues frames that belong together; they take one of the 32 places.
 func (c *Conn) SendAll(frames ...any) {
+	c.add(frames, false, true)
+}
+
+// Reply is Send, and with refresh [Conn.Refresh], for a handler that takes a
+// frame: both leave in one piece once it returns, without another goroutine.
+func (c *Conn) Reply(frame any, refresh bool) {
+	c.add([]any{frame}, refresh, false)
+}
+
+func (c *Conn) add(frames []any, refresh, write bool) {
 	list := make([][]byte, 0, len(frames))
 	for _, frame := range frames {
 		raw, err := encode(frame)
@@ -104,7 +118,10 @@ func (c *Conn) SendAll(frames ...any) {
 		c.shut(Slow, "replies are not read")
 	default:
 		c.queue = append(c.queue, list)
-		c.write()
+		c.changed = c.changed || refresh
+		if write {
+			c.write()
+		}
 	}
 }
 
@@ -236,7 +253,7 @@ func (c *Conn) isClosing() bool {
 // one is read when there is a token for it.
 func (c *Conn) take(raw []byte) {
 	f, err := parse(raw)
-	if wait, ok := c.group.limiter.Allow(c.id); !ok {
+	if wait, ok := c.tokens.Take(c.limit, time.Now()); !ok {
 		r := c.refusal(f.ID, capability.ErrRateLimited)
 		r.RetryAfterMs = max(wait.Milliseconds(), 1)
 		c.Send(r)
@@ -251,6 +268,7 @@ func (c *Conn) take(raw []byte) {
 	case f.Type == "pong":
 	case c.handler.Frame != nil:
 		c.handler.Frame(c, f)
+		c.flush()
 	default:
 		c.Refuse(f.ID, f.Unknown())
 	}
@@ -259,7 +277,7 @@ func (c *Conn) take(raw []byte) {
 // counted takes a token for a control frame. Over the rate the next frame is
 // read when there is one.
 func (c *Conn) counted() bool {
-	wait, ok := c.group.limiter.Allow(c.id)
+	wait, ok := c.tokens.Take(c.limit, time.Now())
 	if !ok {
 		c.pause(wait)
 	}
@@ -276,20 +294,31 @@ func (c *Conn) pause(wait time.Duration) {
 // maxID bounds the id of a frame in bytes.
 const maxID = 64
 
+var errNoFrame = capability.ErrInvalidRequest.Saying("A frame is an object with a text type, and an id, if any, is a text.")
+
 // parse reads what every frame has: it is an object with a type.
 func parse(raw []byte) (Frame, error) {
-	if err := strictjson.Valid(raw); err != nil {
+	members, err := strictjson.Members(raw)
+	if err != nil {
 		return Frame{}, capability.ErrInvalidRequest.Saying("%s", err.Error())
 	}
-	var head struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
+	f := Frame{Members: members, raw: raw}
+	for _, m := range members {
+		ok := true
+		switch {
+		case m.Name == "type":
+			f.Type, ok = m.Text()
+		case m.Name == "id" && string(m.Value) != "null":
+			f.ID, ok = m.Text()
+		}
+		if !ok {
+			return Frame{}, errNoFrame
+		}
 	}
-	if err := json.Unmarshal(raw, &head); err != nil || head.Type == "" {
-		return Frame{}, capability.ErrInvalidRequest.Saying("A frame is an object with a text type, and an id, if any, is a text.")
-	}
-	f := Frame{Type: head.Type, ID: head.ID, raw: raw}
-	if len(f.ID) > maxID {
+	switch {
+	case f.Type == "":
+		return Frame{}, errNoFrame
+	case len(f.ID) > maxID:
 		f.ID = ""
 		return f, capability.ErrInvalidRequest.Saying("An id has at most %d bytes.", maxID)
 	}
@@ -363,7 +392,28 @@ func (c *Conn) heartbeat() {
 func (c *Conn) write() {
 	if !c.writing && !c.ended {
 		c.writing = true
-		c.group.wg.Go(c.drain)
+		c.group.start(c.drain)
+	}
+}
+
+// flush writes what the handler of a frame has replied, unless that is being
+// done. What comes up meanwhile is for the writing goroutine: the reader reads.
+func (c *Conn) flush() {
+	c.mu.Lock()
+	mine := !c.writing && !c.ended && len(c.queue) > 0
+	c.writing = c.writing || mine
+	c.mu.Unlock()
+	if !mine {
+		return
+	}
+	defer c.recovered()
+	if c.one() == nothing {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing = false; len(c.queue) > 0 || c.changed || c.beating || c.closing || c.pong != nil {
+		c.write()
 	}
 }
 
@@ -375,6 +425,7 @@ const (
 	reply
 	farewell
 	heartbeat
+	pong
 	state
 )
 
@@ -398,6 +449,10 @@ func (c *Conn) next() (step, []byte) {
 	case c.beating:
 		c.beating = false
 		return heartbeat, nil
+	case c.pong != nil:
+		frame := c.pong
+		c.pong = nil
+		return pong, frame
 	case c.changed:
 		c.changed = false
 		return state, nil
@@ -406,41 +461,112 @@ func (c *Conn) next() (step, []byte) {
 	return nothing, nil
 }
 
+// follows takes the state if it is what comes next, so that it leaves in one
+// piece with the reply before it.
+func (c *Conn) follows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	follows := c.changed && len(c.queue) == 0 && !c.closing && !c.ended && !c.beating
+	c.changed = c.changed && !follows
+	return follows
+}
+
 // drain writes until nothing is waiting.
 func (c *Conn) drain() {
 	defer c.recovered()
-	for {
-		what, frame := c.next()
-		var err error
-		switch what {
-		case nothing:
-			return
-		case reply:
-			if c.proven() {
-				err = c.put(websocket.TextMessage, frame)
-			}
-		case heartbeat:
-			err = c.ping()
-		case state:
-			err = c.latest()
-		case farewell:
-			if err = c.put(websocket.CloseMessage, frame); err == nil {
-				_ = c.ws.SetReadDeadline(time.Now().Add(closeWait))
-			}
-		}
-		if err != nil {
-			_ = c.ws.Close() // the reader ends the connection
-			c.mu.Lock()
-			c.ended = true
-			c.mu.Unlock()
-			return
-		}
+	for c.one() != nothing {
 	}
 }
 
-func (c *Conn) put(kind int, frame []byte) error {
+// one writes the next thing, a reply with the state behind it; nothing: there
+// is none, or the connection has ended.
+func (c *Conn) one() step {
+	what, frame := c.next()
+	var err error
+	switch what {
+	case nothing:
+		return nothing
+	case reply:
+		err = c.reply(frame)
+	case heartbeat:
+		err = c.ping()
+	case pong:
+		err = c.control(websocket.PongMessage, frame)
+	case state:
+		if c.proven() {
+			err = c.text(c.latest())
+		}
+	case farewell:
+		if err = c.control(websocket.CloseMessage, frame); err == nil {
+			_ = c.ws.SetReadDeadline(time.Now().Add(closeWait))
+		}
+	}
+	if err != nil {
+		_ = c.ws.Close() // the reader ends the connection
+		c.mu.Lock()
+		c.ended = true
+		c.mu.Unlock()
+		return nothing
+	}
+	return what
+}
+
+func (c *Conn) reply(frame []byte) error {
+	if !c.proven() {
+		return nil
+	}
+	if c.follows() {
+		return c.text(frame, c.latest())
+	}
+	return c.text(frame)
+}
+
+// control writes a control frame.
+func (c *Conn) control(kind int, frame []byte) error {
 	_ = c.ws.SetWriteDeadline(time.Now().Add(writeWait))
 	return c.ws.WriteMessage(kind, frame)
+}
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// text writes text frames in one piece, which the library does not; those that
+// are nil are left out. Nothing else is written to the connection meanwhile: it
+// has one writer at a time.
+func (c *Conn) text(frames ...[]byte) error {
+	b := buffers.Get().(*[]byte)
+	defer buffers.Put(b)
+	*b = (*b)[:0]
+	for _, frame := range frames {
+		if frame != nil {
+			*b = append(appendHeader(*b, len(frame)), frame...)
+		}
+	}
+	if len(*b) == 0 {
+		return nil
+	}
+	conn := c.ws.NetConn()
+	_ = conn.SetWriteDeadline(time.Now().Add(writeWait))
+	_, err := conn.Write(*b)
+	if cap(*b) > maxBuffer {
+		*b = nil
+	}
+	return err
+}
+
+// maxBuffer is the largest buffer that is kept for the next write, in bytes.
+const maxBuffer = 64 << 10
+
+// appendHeader begins a text frame that is a whole message, RFC 6455 section 5.2.
+func appendHeader(b []byte, size int) []byte {
+	const final, text, two, eight = 0x80, 1, 126, 127
+	switch b = append(b, final|text); {
+	case size < two:
+		return append(b, byte(size))
+	case size <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, two), uint16(size))
+	default:
+		return binary.BigEndian.AppendUint64(append(b, eight), uint64(size))
+	}
 }
 
 // ping asks the peer for a sign of life, and gives one to a page, which cannot
@@ -449,7 +575,7 @@ func (c *Conn) ping() error {
 	if !c.proven() {
 		return nil
 	}
-	if err := c.put(websocket.PingMessage, nil); err != nil {
+	if err := c.control(websocket.PingMessage, nil); err != nil {
 		return err
 	}
 	frame, err := encode(struct {
@@ -459,11 +585,12 @@ func (c *Conn) ping() error {
 	if err != nil {
 		return err
 	}
-	return c.put(websocket.TextMessage, frame)
+	return c.text(frame)
 }
 
-func (c *Conn) latest() error {
-	if c.handler.Latest == nil || !c.proven() {
+// latest returns the frame of the state, or nil.
+func (c *Conn) latest() []byte {
+	if c.handler.Latest == nil {
 		return nil
 	}
 	frame := c.handler.Latest(c)
@@ -475,7 +602,7 @@ func (c *Conn) latest() error {
 		c.fail("state", err)
 		return nil
 	}
-	return c.put(websocket.TextMessage, raw)
+	return raw
 }
 
 func (c *Conn) end() {

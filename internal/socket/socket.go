@@ -27,7 +27,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/strictjson"
 )
 
 // Protocol is the subprotocol that the kit returns to a client that offers
@@ -52,15 +52,15 @@ const (
 	readWait   = 25 * time.Second // silence after which the peer is gone
 	writeWait  = 5 * time.Second
 	closeWait  = 2 * time.Second // for the peer's reply to a close
-	pongWait   = time.Second
-	watchEvery = time.Second // how often the proof of an idle socket is looked at
+	watchEvery = time.Second     // how often the proof of an idle socket is looked at
 	// restartSpread is the time over which the clients of a node that goes away
 	// come back to the others.
 	restartSpread = 10 * time.Second
 )
 
-// framesPerSecond is what one connection may send, and its burst.
-var framesPerSecond = rate.Limit{Events: 20, Per: time.Second}
+// FramesPerSecond is what one connection may send, and its burst, unless its
+// handler says another number.
+const FramesPerSecond = 20
 
 // Options of a group; zero fields have defaults.
 type Options struct {
@@ -75,7 +75,6 @@ type Options struct {
 // Group is the sockets of one capability on this node.
 type Group struct {
 	o        Options
-	limiter  *rate.Limiter
 	upgrader websocket.Upgrader
 
 	mu     sync.Mutex
@@ -85,6 +84,10 @@ type Group struct {
 	closed bool
 	cut    bool           // nobody waits for peers any more
 	wg     sync.WaitGroup // every goroutine of every connection
+
+	free  chan func()   // to a goroutine that waits for something to write
+	ended chan struct{} // closed when none of them is needed any more
+	once  sync.Once
 }
 
 // NewGroup makes an empty group.
@@ -104,7 +107,7 @@ func NewGroup(o Options) *Group {
 		otel.Handle(err)
 	}
 	return &Group{
-		o: o, meter: meter, limiter: rate.New(framesPerSecond, time.Now), users: make(map[string][]*Conn),
+		o: o, meter: meter, users: make(map[string][]*Conn), free: make(chan func()), ended: make(chan struct{}),
 		upgrader: websocket.Upgrader{
 			Subprotocols:    []string{Protocol},
 			ReadBufferSize:  1 << 10,
@@ -119,6 +122,9 @@ func NewGroup(o Options) *Group {
 // Handler is what a socket does; absent functions do nothing. Opened, Frame
 // and Closed are called one at a time.
 type Handler struct {
+	// FramesPerSecond is what the peer may send, and its burst; zero means
+	// [FramesPerSecond]. However many they are, 512 KiB a second are read.
+	FramesPerSecond int
 	// Opened runs before the first frame is read.
 	Opened func(*Conn)
 	// Frame takes a frame of the peer; while it runs none is read.
@@ -174,7 +180,39 @@ func (g *Group) Close(ctx context.Context) error {
 		}
 		<-ended
 	}
+	g.once.Do(func() { close(g.ended) })
 	return nil
+}
+
+// idleWriter is how long a goroutine waits for something else to write.
+const idleWriter = time.Second
+
+// start runs f in a goroutine that has run another one before, if there is one:
+// a new one would first have to grow its stack to what writing takes.
+func (g *Group) start(f func()) {
+	g.wg.Add(1)
+	select {
+	case g.free <- f:
+	default:
+		go g.work(f)
+	}
+}
+
+func (g *Group) work(f func()) {
+	idle := time.NewTimer(idleWriter)
+	defer idle.Stop()
+	for {
+		f()
+		g.wg.Done()
+		idle.Reset(idleWriter)
+		select {
+		case f = <-g.free:
+		case <-g.ended:
+			return
+		case <-idle.C:
+			return
+		}
+	}
 }
 
 // all sets a mark, by which connections under way know, and returns the others.
@@ -246,8 +284,10 @@ type Frame struct {
 	// Type is the member type, never empty.
 	Type string
 	// ID is the member id, by which a reply names the frame; "" without one.
-	ID  string
-	raw []byte
+	ID string
+	// Members are all of the object, those two included.
+	Members []strictjson.Member
+	raw     []byte
 }
 
 // encode writes a frame as JSON.

@@ -6,6 +6,7 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -41,15 +42,46 @@ func Decode(data []byte, into any) error {
 // Valid reports what is wrong with data as JSON of any shape.
 func Valid(data []byte) error { return check(data, nil) }
 
+// Member is one of the members of an object.
+type Member struct {
+	Name string
+	// Value is JSON, a part of what was read.
+	Value []byte
+}
+
+// Members is Valid and returns the members of the object that data is, none of
+// another value.
+func Members(data []byte) ([]Member, error) {
+	w := walker{data: data, keep: true}
+	err := w.check(nil)
+	return w.members, err
+}
+
+// Text decodes a member that is a text; ok is false where it is something else.
+func (m Member) Text() (text string, ok bool) {
+	if m.Value[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(m.Value, '\\') < 0 {
+		return string(m.Value[1 : len(m.Value)-1]), true
+	}
+	err := json.Unmarshal(m.Value, &text)
+	return text, err == nil
+}
+
 func check(data []byte, t reflect.Type) error {
-	if !utf8.Valid(data) {
+	w := walker{data: data}
+	return w.check(t)
+}
+
+func (w *walker) check(t reflect.Type) error {
+	if !utf8.Valid(w.data) {
 		return problem("The body is not valid UTF-8.")
 	}
-	w := walker{data: data}
 	if err := w.value(t, 0); err != nil {
 		return err
 	}
-	if w.space(); w.at < len(data) {
+	if w.space(); w.at < len(w.data) {
 		return problem("The body goes on after its JSON value.")
 	}
 	return nil
@@ -101,6 +133,9 @@ type walker struct {
 	at   int
 	way  [MaxDepth + 1]mark
 	deep int
+	// members are those of the outermost object, where they are to be kept.
+	keep    bool
+	members []Member
 }
 
 // mark is one step down: a member's name as sent, or an index.
@@ -214,8 +249,13 @@ func (w *walker) object(t reflect.Type, depth int) error {
 		if w.space(); !w.take(':') {
 			return errSyntax
 		}
+		w.space()
+		start := w.at
 		if err := w.value(member, depth+1); err != nil {
 			return err
+		}
+		if w.keep && depth == 0 {
+			w.members = append(w.members, Member{name, w.data[start:w.at]})
 		}
 		if done, err := w.next('}'); done || err != nil {
 			return err

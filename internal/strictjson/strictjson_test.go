@@ -100,6 +100,7 @@ func FuzzDecode(f *testing.F) {
 		if allocs := testing.AllocsPerRun(1, func() { _ = strictjson.Valid(data) }); allocs > float64(len(data)+64) {
 			t.Fatalf("%d bytes cost %v allocations", len(data), allocs)
 		}
+		holdMembers(t, data)
 		if strictjson.Decode(data, &got) != nil {
 			return
 		}
@@ -110,6 +111,40 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// holdMembers holds that Members takes what Valid takes, and finds in an object
+// what encoding/json finds.
+func holdMembers(t *testing.T, data []byte) {
+	t.Helper()
+	members, err := strictjson.Members(data)
+	if valid := strictjson.Valid(data); (err == nil) != (valid == nil) {
+		t.Fatalf("%q: %v, but %v", data, err, valid)
+	}
+	var want map[string]json.RawMessage
+	if err != nil || json.Unmarshal(data, &want) != nil {
+		return
+	}
+	if len(members) != len(want) {
+		t.Fatalf("%q has %d members, not %d", data, len(want), len(members))
+	}
+	for _, m := range members {
+		if string(want[m.Name]) != string(m.Value) {
+			t.Fatalf("%q: %q is %q, not %q", data, m.Name, want[m.Name], m.Value)
+		}
+		var text *string
+		if got, ok := m.Text(); ok != (json.Unmarshal(m.Value, &text) == nil && text != nil) || ok && got != *text {
+			t.Fatalf("%q: the text %q is %q, %v", data, m.Value, got, ok)
+		}
+	}
+}
+
+func TestMembers(t *testing.T) {
+	for _, body := range []string{
+		`{}`, `[{"a":1}]`, `null`, ` { "a" : {"b":[1]} , "c\u0041" : "x\ny" } `, `{"a":1,"a":2}`, `{"a":}`, `{"":"\ud800"}`, `{"a":1} x`, `{"é":"é"}`,
+	} {
+		holdMembers(t, []byte(body))
+	}
 }
 
 // hostile are bodies whose check once grew with the square of their length.
