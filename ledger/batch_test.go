@@ -3,12 +3,15 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/ledger"
@@ -188,5 +191,45 @@ func TestBatchAbandoned(t *testing.T) {
 		}
 		balanceIs(t, l, "ada", 1, 0)
 		addsUp(t, l)
+	})
+}
+
+// TestStaffBatchIsOnTheTrail runs staff operations and others in one batch: of
+// each that was done by staff there is one event, of its own request; refused and
+// replayed ones leave none.
+func TestStaffBatchIsOnTheTrail(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		l, trail := openAudited(t, db)
+		staff := func(who string, move func(context.Context, ledger.Entry) (ledger.Transaction, error), ref string, amount int64) func() {
+			info := &capability.RequestInfo{RequestID: who, Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: who}}
+			return func() {
+				t1, err := move(capability.WithRequestInfo(t.Context(), info), ledger.Entry{UserID: "ada", Currency: "coins", Amount: amount, Ref: ref})
+				if done := err == nil && !t1.Replayed; done != info.Recorded() {
+					t.Errorf("%s by %s: done %v, recorded %v", ref, who, done, info.Recorded())
+				}
+			}
+		}
+		l.Gather(
+			staff("eve", l.StaffCredit, "first", 10),
+			staff("bob", l.StaffCredit, "first", 10),
+			staff("bob", l.StaffDebit, "much", 11),
+			func() {
+				_, _ = l.Credit(t.Context(), ledger.Entry{UserID: "ada", Currency: "coins", Amount: 1, Ref: "silent"})
+			},
+			staff("bob", l.StaffDebit, "second", 11),
+		)
+		var got []string
+		for _, e := range must(trail.ListEvents(t.Context(), audit.Filter{}, capability.NewPage(10, "")))(t).Items {
+			got = append(got, e.Action+" "+e.Actor.ID+" "+e.RequestID+" "+e.Subject.ID+" "+string(e.Detail))
+		}
+		slices.Sort(got)
+		want := []string{
+			`ledger/credited eve eve ada {"currency":"coins","amount":10,"ref":"first"}`,
+			`ledger/debited bob bob ada {"currency":"coins","amount":11,"ref":"second"}`,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		balanceIs(t, l, "ada", 0, 0)
 	})
 }
