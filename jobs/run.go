@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,7 @@ func (q *Queue) fetch(ctx context.Context, c *crew) (next time.Time, err error) 
 			locked = locked || len(runs) == 0
 		}
 		if started {
+			runtime.Gosched() // lets short runs return, so that the next claim is for more than one
 			continue
 		}
 		if locked {
