@@ -144,7 +144,7 @@ func TestUnsubscribe(t *testing.T) {
 		t.Errorf("%v", page.Header)
 	}
 	for _, at := range []string{link, "/_kit/email/u/x"} { // whose page it is, and a way back
-		if body := string(m.Anonymous().Get(at).Body); !strings.Contains(body, `<header><a href="/">Kit</a>`) || !strings.Contains(body, `<a href="/">Back to Kit</a>`) {
+		if body := string(m.Anonymous().Get(at).Body); !strings.Contains(body, `<header><a href="/">Acme</a>`) || !strings.Contains(body, `<a href="/">Back to Acme</a>`) {
 			t.Errorf("%s: %s", at, body)
 		}
 	}

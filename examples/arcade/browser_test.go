@@ -159,7 +159,6 @@ func TestDeadLine(t *testing.T) {
 	first.Until(`document.querySelector("#line").textContent === "connected"`)
 	second.Until(`document.querySelector("#status").classList.contains("yours")`) // the move has arrived
 
-	ada.Call("Page.bringToFront", nil, nil)
 	bob.Kill()
 	ada.Until(`document.querySelector("#away").textContent === "bob is disconnected"`)
 	ada.Accessible("alone")

@@ -189,6 +189,7 @@ func lookAtPages(t *testing.T, k *kit.Kit, page *browsertest.Tab, base string) {
 	}
 	page.Accessible("expired")
 
+	sendMail(t, k) // what waits, so that the next one is the last
 	_, err := k.Email().Send(t.Context(), email.Message{To: address, Subject: "News", Text: "There are news.", Category: email.CategoryList})
 	check(t, err)
 	sendMail(t, k)

@@ -324,6 +324,7 @@ func (p *Tab) Phone(on bool) {
 // is looked at.
 func (p *Tab) Accessible(name string) {
 	p.b.t.Helper()
+	p.Call("Page.bringToFront", nil, nil) // a tab behind another paints no new size
 	p.Picture(name)
 	p.axe(name)
 	p.Phone(true)
