@@ -18,8 +18,8 @@
 // that is kept sealed in the database; it alone carries scopes, and only the
 // application grants them, in process, with [Auth.IssueToken]. What is revoked
 // is refused at once in this process and within a second on every other node.
-// A refresh token is changed for its successor with every use; who presents one
-// that somebody else has used ends the session, see [Auth.Rotate].
+// A refresh token is exchanged for its successor with every use; presenting one
+// that another party has used ends the session, see [Auth.Rotate].
 //
 // Users list and revoke their devices; the control plane lists users and devices
 // and ends sessions; in development, from the same machine, GET

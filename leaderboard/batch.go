@@ -30,7 +30,7 @@ type batcher struct {
 	store store
 	board *board
 
-	// The board after the last batch; only for who leads.
+	// The board after the last batch; only for the caller that leads.
 	version  int64
 	last     state            // without an entry
 	openedAt int64            // of its window

@@ -50,7 +50,7 @@ type Definition[C, S any] struct {
 	// hidden any more. It may change the state it got.
 	Redact func(c Context[C], s S, viewer string, revealed bool) any
 	// OnJoin and OnLeave, in table mode, return the state after a player took or
-	// left a seat: who joined is among c.Players, who left no longer is.
+	// left a seat: c.Players includes the one who joined and not the one who left.
 	OnJoin, OnLeave func(c Context[C], s S, userID string) (S, []Effect, error)
 	// OnTimeout, optional, returns the state after the time for a turn has passed,
 	// such as one in which the player whose turn it was has lost. A game that is

@@ -471,7 +471,7 @@ func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View,
 	return m.show(s, userID)
 }
 
-// viewAt is View for who knows that the session has come to a version: it may
+// viewAt is View for a caller that knows that the session has come to a version: it may
 // be older than the newest, but not than that one, and as a rule costs no query.
 func (m *Multiplayer) viewAt(ctx context.Context, sessionID, userID string, version int64) (View, error) {
 	if version < 1 || !nameForm.MatchString(sessionID) || m.host.DB.InTransaction(ctx) {
@@ -532,8 +532,8 @@ func (m *Multiplayer) Seats(ctx context.Context, sessionID string) (free int, ph
 
 // Subscribe calls f with the version that a session came to, for the changes
 // of every node, one call at a time, until cancel is called. Calls may be
-// skipped; 0 means that some may have been missed. It is a hint: who needs to
-// be sure reads the session now and then.
+// skipped; 0 means that some may have been missed. It is a hint: callers that
+// need to be sure read the session now and then.
 func (m *Multiplayer) Subscribe(sessionID string, f func(version int64)) (cancel func()) {
 	return m.host.PubSub.Subscribe(topic(sessionID), func(payload []byte) {
 		version, err := strconv.ParseInt(string(payload), 10, 64)

@@ -80,7 +80,7 @@ type Observation struct {
 	Version int64
 	// AccountToken is what a checkout or app gave the rail for the subject.
 	AccountToken string
-	// CustomerID is the rail's id of who pays.
+	// CustomerID is the rail's id of the payer.
 	CustomerID string
 	// Ownership is "" for purchased.
 	Ownership Ownership

@@ -20,7 +20,7 @@ const (
 	pageMaxAge     = 10 * time.Minute
 )
 
-// preflights are the methods of one path by who may call from another origin.
+// preflights are the methods of one path, by the guard for other origins.
 type preflights struct {
 	path            string
 	machines, pages []string

@@ -46,7 +46,7 @@ type Conn struct {
 }
 
 func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Conn {
-	// The request's context ends with the handler; who calls stays the same.
+	// The request's context ends with the handler; the caller stays the same.
 	ctx, cancel := context.WithCancel(capability.WithRequestInfo(context.Background(), capability.RequestInfoOf(call.Context())))
 	c := &Conn{
 		group: g, ws: ws, id: id.New(time.Now()), caller: call.Caller, handler: h, recheck: call.Recheck,
