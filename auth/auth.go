@@ -37,7 +37,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
-	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/jobs"
 )
@@ -85,9 +84,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host.Hooks == nil {
-		host.Hooks = hooks.New()
-	}
+	host = host.Complete()
 	store := store{host.DB}
 	a := &Auth{
 		host: host, cfg: cfg, peers: peers, sealer: sealer, store: store,

@@ -82,7 +82,6 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -90,12 +89,10 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
-	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 )
 
@@ -149,15 +146,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host.PubSub == nil {
-		host.PubSub = pubsub.NewMemory()
-	}
-	if host.Log == nil {
-		host.Log = slog.Default()
-	}
-	if host.Hooks == nil {
-		host.Hooks = hooks.New()
-	}
+	host = host.Complete()
 	m := &Multiplayer{host: host, cfg: cfg, games: games, models: models, peers: peers, log: host.Log, store: store{host.DB}}
 	m.owners = newOwners(m)
 	m.hub = newHub(m)
@@ -166,10 +155,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 
 // Capability describes multiplayer to the kit.
 func (m *Multiplayer) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -178,7 +163,7 @@ func (m *Multiplayer) Capability() capability.Capability {
 		Routes:     m.routes(),
 		Config:     m.cfg.keys(),
 		Health:     m.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       m.jobs(),
 		Refusals:   refusals(),
 		Export:     m.export,

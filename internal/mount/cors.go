@@ -20,7 +20,8 @@ const (
 	pageMaxAge     = 10 * time.Minute
 )
 
-// preflights are the methods of one path, by the guard for other origins.
+// preflights are the methods of one path that other origins may call, by the kind
+// of caller.
 type preflights struct {
 	path            string
 	machines, pages []string
