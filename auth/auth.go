@@ -16,7 +16,7 @@
 //
 // An access token is a JWT (RFC 9068) of at most one hour, signed with a key
 // that is kept sealed in the database; it alone carries scopes, and only the
-// application grants them, in process, with [Auth.IssueToken]. What is revoked
+// application grants them, in process, with [Auth.IssueToken]. A revoked token
 // is refused at once in this process and within a second on every other node.
 // A refresh token is exchanged for its successor with every use; presenting one
 // that another party has used ends the session, see [Auth.Rotate].

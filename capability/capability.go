@@ -145,8 +145,8 @@ type Capability struct {
 	// kind. Required unless NoUserData says why there is none.
 	Export func(ctx context.Context, person Person, emit Emit) error
 	// Erase removes what the capability holds about a user, and settles what is
-	// open. It may run again after it was killed anywhere. What must stay is
-	// named in the result. Required unless NoUserData says why there is none.
+	// open. It may run again after it was killed anywhere. Records that must stay
+	// are named in the result. Required unless NoUserData says why there is none.
 	Erase func(ctx context.Context, person Person) (Erasure, error)
 	// NoUserData says why the capability holds nothing about a user.
 	NoUserData string

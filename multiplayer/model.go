@@ -14,9 +14,9 @@ import (
 
 // Definition describes a game model with the configuration C and the state S,
 // both of which encode as JSON. The functions are pure: the same arguments give
-// the same bytes, whenever and wherever they are called. What a game needs
-// comes in by the [Context], time and randomness included, and what it wants
-// done goes out as [Effect] values. They do no I/O, keep nothing between calls,
+// the same bytes, whenever and wherever they are called. The [Context]
+// brings everything a game needs, time and randomness included, and [Effect]
+// values carry out everything it wants done. They do no I/O, keep nothing between calls,
 // start no goroutines and range over no map where the order matters; package
 // modeltest finds out.
 //
@@ -165,8 +165,8 @@ type outcome struct {
 	detail json.RawMessage
 }
 
-// Define makes a model for [Config].Models. What is wrong with the definition
-// is reported at assembly.
+// Define makes a model for [Config].Models. Faults of the definition
+// are reported at assembly.
 func Define[C, S any](d Definition[C, S]) Model {
 	m := Model{kind: d.Kind, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxSeats), table: d.OnJoin != nil && d.OnLeave != nil,
 		timeout: d.OnTimeout != nil}

@@ -14,8 +14,8 @@
 //   - A session whose turn is not played in time ends, or goes on, as its model
 //     says, and is abandoned where that says nothing; also when the node that it
 //     was played on is gone. Players who come and go put no deadline off.
-//   - What a player sees has passed the model's Redact: in views, and nowhere
-//     else is anything of a state, neither in errors nor in the log of the
+//   - Everything a player sees has passed the model's Redact. Views alone show
+//     anything of a state, neither in errors nor in the log of the
 //     process.
 //   - Randomness can be checked: the hash of the seed is known before the first
 //     draw, the seed once the session is over. See [Random].

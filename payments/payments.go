@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-//   - What a rail says is merged into facts that do not depend on the order or
+//   - Reports of rails are merged into facts that do not depend on the order or
 //     the number of deliveries: see [Merge]. A status is a function of facts and
 //     time alone: see [Project]. So a late, early or repeated webhook changes
 //     nothing that is true, and what ends by time ends without a job.

@@ -45,8 +45,8 @@ const (
 // Ownership says how somebody came to a purchase.
 type Ownership string
 
-// The kinds of ownership. What is shared with a family grants entitlements and
-// credits nothing.
+// The kinds of ownership. A purchase shared with a family grants entitlements
+// and credits nothing.
 const (
 	OwnershipPurchased    Ownership = "purchased"
 	OwnershipFamilyShared Ownership = "family_shared"
