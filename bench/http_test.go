@@ -40,7 +40,7 @@ import (
 const connections = 32
 
 // BenchmarkHTTP compares GET /ledger/:currency, with a bearer token and a read
-// of a database file, to a bare echo handler that answers constant JSON.
+// of a database file, to a bare echo handler that returns constant JSON.
 func BenchmarkHTTP(b *testing.B) {
 	b.Run("echo-constant", func(b *testing.B) {
 		e := echo.New()
@@ -202,14 +202,14 @@ func client(addr string, next requests, left *atomic.Int64) error {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
-		if err := answer(in); err != nil {
+		if err := readResponse(in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func answer(in *bufio.Reader) error {
+func readResponse(in *bufio.Reader) error {
 	length := 0
 	for first := true; ; first = false {
 		line, err := in.ReadSlice('\n')
@@ -219,7 +219,7 @@ func answer(in *bufio.Reader) error {
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
 		case first && !bytes.HasPrefix(line, statusOK):
-			return fmt.Errorf("answered %q", line)
+			return fmt.Errorf("status line %q", line)
 		case len(line) == 0:
 			_, err := in.Discard(length)
 			return err
