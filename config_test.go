@@ -38,7 +38,7 @@ func TestManifestShowsEveryConfigField(t *testing.T) {
 		auth.Name:  {auth.Config{}, elsewhere{"Cookies": "cookie"}},
 		controlplane.Name: {controlplane.Config{}, elsewhere{"KV": "replayBackend",
 			"Bootstrap": capabilitytest.Hidden}}, // a credential
-		email.Name: {email.Config{}, elsewhere{"Failover": "failover", "Retry": "retry", "Tracking": "track",
+		email.Name: {email.Config{}, elsewhere{"Failover": "failover", "Retry": "retry maxAttempts giveUpAfter", "Tracking": "track",
 			"SoftBounces": "softBounce", "Retention": "retention"}},
 		events.Name:      {events.Config{}, nil},
 		leaderboard.Name: {leaderboard.Config{}, nil},

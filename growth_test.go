@@ -82,10 +82,10 @@ func (g *grower) walk() []string {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	w := &walker{Rand: rand.New(rand.NewPCG(1, 1)), answers: newAnswers(g.t, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
+	w := &walker{Rand: rand.New(rand.NewPCG(1, 1)), document: readDocument(g.t, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
 	for range 4 * walkSteps {
 		for _, r := range g.k.Routes() {
-			op := w.answers.paths[braced(r.Path)][strings.ToLower(r.Method)]
+			op := w.document.paths[braced(r.Path)][strings.ToLower(r.Method)]
 			if op == nil || r.Method == "DELETE" || strings.HasSuffix(r.Path, "*") || strings.HasSuffix(r.Path, "/socket") || strings.HasSuffix(r.Path, "/presence") {
 				continue
 			}

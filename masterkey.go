@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// What is sealed as the fingerprint of the master keys, and for which context.
+// The text that is sealed as the fingerprint of the master keys, and its context.
 const (
 	fingerprintText    = "kit master keys"
 	fingerprintContext = "kit/master-key/fingerprint"

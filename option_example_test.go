@@ -361,7 +361,7 @@ func ExampleWithRateLimit() {
 func ExampleWithTrustedProxies() {
 	k := composing(kit.WithTrustedProxies(netip.MustParsePrefix("192.0.2.0/24")), kit.WithRateLimit("public", 1, time.Minute))
 	defer k.Close(context.Background())
-	// httptest's requests come from 192.0.2.1: the limit counts by who is behind it.
+	// httptest's requests come from 192.0.2.1: the limit counts the client behind it.
 	fmt.Println(status(k, "/health", "X-Forwarded-For", "198.51.100.1"), status(k, "/health", "X-Forwarded-For", "198.51.100.2"))
 	// Output: 200 200
 }

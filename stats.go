@@ -39,8 +39,8 @@ type RouteStats struct {
 	Took time.Duration
 }
 
-// Stats reads the figures. What could be read is in the result even where there
-// is an error.
+// Stats reads the figures. The result holds those that could be read even when
+// there is an error.
 func (k *Kit) Stats(ctx context.Context) (Stats, error) {
 	counts, refusals := k.mount.Counts()
 	s := Stats{Refusals: refusals, Jobs: make(map[string]jobs.Stats), Health: make(map[string]map[string]float64)}

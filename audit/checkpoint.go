@@ -206,7 +206,7 @@ func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	return s.own, nil
 }
 
-// open returns every key that opens: only who has a master key can have made it.
+// open returns every key that opens: only a holder of a master key can have made it.
 func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
 	rows, err := s.store.signingKeys(ctx)
 	if err != nil {

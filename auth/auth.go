@@ -16,10 +16,10 @@
 //
 // An access token is a JWT (RFC 9068) of at most one hour, signed with a key
 // that is kept sealed in the database; it alone carries scopes, and only the
-// application grants them, in process, with [Auth.IssueToken]. What is revoked
+// application grants them, in process, with [Auth.IssueToken]. A revoked token
 // is refused at once in this process and within a second on every other node.
-// A refresh token is changed for its successor with every use; who presents one
-// that somebody else has used ends the session, see [Auth.Rotate].
+// A refresh token is exchanged for its successor with every use; presenting one
+// that another party has used ends the session, see [Auth.Rotate].
 //
 // Users list and revoke their devices; the control plane lists users and devices
 // and ends sessions; in development, from the same machine, GET
@@ -37,7 +37,6 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
-	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/jobs"
 )
@@ -85,9 +84,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Auth, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host.Hooks == nil {
-		host.Hooks = hooks.New()
-	}
+	host = host.Complete()
 	store := store{host.DB}
 	a := &Auth{
 		host: host, cfg: cfg, peers: peers, sealer: sealer, store: store,

@@ -24,8 +24,8 @@ type accessToken struct {
 }
 
 // tokenCache keeps verified tokens under their whole text, so a hit proves as
-// much as the signature did when it was checked; who reads an entry still
-// checks the time and revocation. Only verified tokens enter: a flood of
+// much as the signature did when it was checked; readers of an entry still
+// check the time and revocation. Only verified tokens enter: a flood of
 // forged ones cannot push the good ones out.
 type tokenCache struct {
 	seed   maphash.Seed

@@ -199,8 +199,8 @@ func (a *Auth) heldToken(r *http.Request) string {
 	return cookie.Value
 }
 
-// csrfToken is keyed by the cookie itself: who can make it already has the
-// session, it needs no row and holds on every node.
+// csrfToken is keyed by the cookie itself: only holders of the session can
+// make it, and it needs no row and is the same on every node.
 func csrfToken(secret []byte, sessionID string) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("kit/auth/csrf/v1/" + sessionID))

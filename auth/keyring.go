@@ -43,8 +43,8 @@ type signingKey struct {
 	createdAt time.Time
 }
 
-// keyring holds the signing keys that open with the master keys. What each of
-// them does follows from the clock and from when they were made: a key is
+// keyring holds the signing keys that open with the master keys. The role of each
+// follows from the clock and from when they were made: a key is
 // published at once, signs after publishLead (the first one at once), until its
 // successor does, and verifies until the last token it may have signed is dead.
 type keyring struct {

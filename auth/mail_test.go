@@ -117,7 +117,7 @@ type kept struct{ mails []Mail }
 
 func (k *kept) SendMail(_ context.Context, m Mail) error { k.mails = append(k.mails, m); return nil }
 
-// Who sends: the application's own mailer, then email, then in development the
+// The sender of mails: the application's own mailer, then email, then in development the
 // log, and nobody else.
 func TestWhoSendsMail(t *testing.T) {
 	ctx := context.Background()

@@ -8,8 +8,8 @@ import (
 
 // Rewrap wraps the signing and refresh keys, and what the library has sealed,
 // with the first master key, so that older ones can be removed, and returns how
-// many it changed. What opens with none of the master keys is left alone: it is
-// good for nobody.
+// many it changed. Values that open with none of the master keys are left alone:
+// nobody can use them.
 func (a *Auth) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range sealedColumns {
 		n, err := column.Rewrap(ctx, a.host.DB, a.sealer)

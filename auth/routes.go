@@ -84,7 +84,7 @@ type rotatedBody struct {
 	SessionID    string `json:"sessionId"`
 }
 
-// postRotate never takes a cookie away: who loses a race is still signed in.
+// postRotate never takes a cookie away: the loser of a race is still signed in.
 func (a *Auth) postRotate(c *capability.Call, _ capability.None) (rotatedBody, error) {
 	token, inBody, err := a.refreshGiven(c)
 	if err != nil {

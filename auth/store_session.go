@@ -47,7 +47,7 @@ func millis(at time.Time) int64 {
 	return at.UnixMilli()
 }
 
-// confirmSession notes a proof of who its user is.
+// confirmSession records a proof of its user.
 func (s store) confirmSession(ctx context.Context, sessionID string, factor bool, now time.Time) error {
 	factorAt := int64(0)
 	if factor {

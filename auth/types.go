@@ -81,7 +81,7 @@ type Session struct {
 
 	refresh refreshState
 	usedDay int64
-	// secret returns the cookie's content, known only to who made the session.
+	// secret returns the cookie's content, known only to the maker of the session.
 	// It is a function because fmt and slog print whatever a struct holds.
 	secret func() []byte
 }

@@ -117,8 +117,8 @@ func (a *Auth) User(ctx context.Context, userID string) (User, error) {
 	return user, err
 }
 
-// UserByEmail finds a user by an address in any spelling. What is no address
-// belongs to nobody.
+// UserByEmail finds a user by an address in any spelling. Text that is no
+// address finds nobody.
 func (a *Auth) UserByEmail(ctx context.Context, address string) (user User, found bool, err error) {
 	canonical, err := email.Canonical(address)
 	if err != nil {

@@ -60,6 +60,22 @@ type Host struct {
 	Hooks *hooks.Hooks
 }
 
+// Complete returns the host with a bus of this process, the default logger and
+// hooks of its own where it has none. Assemblies give all of them; programs that
+// make a capability without a kit need not.
+func (h Host) Complete() Host {
+	if h.PubSub == nil {
+		h.PubSub = pubsub.NewMemory()
+	}
+	if h.Log == nil {
+		h.Log = slog.Default()
+	}
+	if h.Hooks == nil {
+		h.Hooks = hooks.New()
+	}
+	return h
+}
+
 // Sealer encrypts what is kept at rest. A sealed value opens only in the
 // context it was sealed for, such as "auth/signing-key/" and the row's id, so
 // that a value moved to another row does not open. It is safe for concurrent
@@ -129,8 +145,8 @@ type Capability struct {
 	// kind. Required unless NoUserData says why there is none.
 	Export func(ctx context.Context, person Person, emit Emit) error
 	// Erase removes what the capability holds about a user, and settles what is
-	// open. It may run again after it was killed anywhere. What must stay is
-	// named in the result. Required unless NoUserData says why there is none.
+	// open. It may run again after it was killed anywhere. Records that must stay
+	// are named in the result. Required unless NoUserData says why there is none.
 	Erase func(ctx context.Context, person Person) (Erasure, error)
 	// NoUserData says why the capability holds nothing about a user.
 	NoUserData string

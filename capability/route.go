@@ -54,7 +54,7 @@ type Param struct {
 	Format string
 }
 
-// What a handler that reads pages by itself takes; see [Call.Page].
+// The parameters of a handler that reads pages by itself; see [Call.Page].
 var (
 	LimitParam  = Param{Name: "limit", Summary: "How many items at most; 50 where it is left out.", Format: "integer"}
 	CursorParam = Param{Name: "cursor", Summary: "The nextCursor of the page before."}

@@ -8,7 +8,7 @@
 // over HTTP; from then on its keys are replaced over HTTP, each new key signed
 // in by the one it replaces and each superseded key expired by its successor.
 //
-// What the package promises: nothing is believed before its signature
+// The promises of the package: nothing is believed before its signature
 // verifies; every failing step of verification returns the one code
 // controlplane/invalid_credential and says why in the log only; a token id is
 // spent once, among all nodes and across restarts, and last of all steps, so

@@ -25,8 +25,8 @@ func (d Dialect) String() string {
 	return "sqlite"
 }
 
-// What stands at the end of a SELECT whose rows the transaction is going to change: nothing on SQLite, which has one
-// writer. With SkipLocked it passes over rows that others hold.
+// The end of a SELECT whose rows the transaction is going to change: nothing on SQLite, which has one writer.
+// With SkipLocked it passes over rows that others hold.
 const (
 	ForUpdate  = "/*pg FOR UPDATE --*/ \n"
 	SkipLocked = "/*pg FOR UPDATE SKIP LOCKED --*/ \n"

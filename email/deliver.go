@@ -154,7 +154,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 		e.host.Log.WarnContext(ctx, "email: not sent", slog.String("job", d.id), slog.String("state", string(o.state)),
 			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", o.failure.Error()))
 	}
-	// What the server has accepted is noted even when the node stops just now.
+	// The acceptance of the server is recorded even when the node stops just now.
 	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) error {
 		if err := e.store.settle(ctx, d.id, note); err != nil {
 			return err

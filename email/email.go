@@ -10,8 +10,8 @@
 //     repetition. It goes out twice only when the process ends, or the
 //     connection breaks, between the server's acceptance and our note of it.
 //   - A suppression is looked up when a message is accepted and again when it
-//     is sent. One of scope "list" holds back lists only: who leaves a
-//     newsletter still gets the password reset.
+//     is sent. One of scope "list" holds back lists only: after
+//     leaving a newsletter one still gets the password reset.
 //   - Messages are kept sealed under the master keys; management routes show who
 //     got mail and when, never what it said.
 //   - The trail and the suppressions of erased people name an address by a keyed

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// What a tag puts into the text, where it begins and where it ends.
+// The text of a tag, at its start and at its end.
 var (
 	before = map[atom.Atom]string{
 		atom.Li: "\n- ", atom.Td: " ", atom.Th: " ",

@@ -199,8 +199,8 @@ func (e *Email) RotateTokenKey(ctx context.Context) error {
 }
 
 // Rewrap wraps the keys and the kept messages with the first master key, so that
-// older ones can be removed, and returns how many it changed. What opens with
-// none of the master keys stays as it is.
+// older ones can be removed, and returns how many it changed. Values that
+// open with none of the master keys stay as they are.
 func (e *Email) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range []func() (int, error){
 		func() (int, error) { return sealedKeys(tokenKeyTable).Rewrap(ctx, e.host.DB, e.sealer) },

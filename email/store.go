@@ -124,8 +124,8 @@ type outcomeNote struct {
 	lastError       string
 }
 
-// settle notes an outcome. What was noted about a message that had already been
-// sent, such as its delivery, stays.
+// settle records an outcome. Later outcomes of a sent message, such as its
+// delivery, are not overwritten.
 func (s store) settle(ctx context.Context, jobID string, o outcomeNote) error {
 	sentAt, next := int64(0), int64(0)
 	if o.state == StateSent {

@@ -58,8 +58,8 @@ func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note str
 	return suppressed, added, err
 }
 
-// Unsuppress lets mail to an address through again. What the recipient wanted, by
-// complaint or by unsubscribing, is lifted by force only: without it an
+// Unsuppress lets mail to an address through again. The wish of a recipient, a
+// complaint or an unsubscription, is lifted by force only: without it an
 // unsubscription stays when other suppressions are lifted. Refuses with
 // email/invalid_address, suppression_not_found and suppression_protected.
 func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {

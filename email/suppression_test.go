@@ -59,7 +59,7 @@ func TestSuppressionsEndByThemselves(t *testing.T) {
 	})
 }
 
-// TestLiftingKeepsUnsubscription: who lifts a hard bounce does not subscribe
+// TestLiftingKeepsUnsubscription: lifting a hard bounce does not subscribe
 // anybody again; and the reader's own link lifts the reader's own wish only.
 func TestLiftingKeepsUnsubscription(t *testing.T) {
 	m := mount(t, email.Config{})

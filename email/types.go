@@ -68,7 +68,7 @@ type JobDetail struct {
 }
 
 // Header is a line of a message's head, as it was composed. The links to
-// unsubscribe are left out: who has one may use it.
+// unsubscribe are left out: any holder may use them.
 type Header struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

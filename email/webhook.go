@@ -17,8 +17,8 @@ import (
 )
 
 // Webhooks opens a route under {BasePath}/webhooks for each provider whose
-// signature over the bytes is configured; none by default. What a provider that
-// signs nothing reports is for the application to check and to hand to
+// signature over the bytes is configured; none by default. Reports of a provider
+// that signs nothing are for the application to check and to hand to
 // [Email.Ingest].
 type Webhooks struct {
 	// Resend is the signing secret, "whsec_…" (Svix HMAC): POST …/webhooks/resend.

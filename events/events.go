@@ -5,8 +5,8 @@
 //
 //   - The list of events is that of package hooks, its names with dots:
 //     "user.created", "session.ended". [Types] lists them.
-//   - A message is written in the transaction of the change it tells of. What is
-//     rolled back is told to nobody; what is committed is told, also when the
+//   - A message is written in the transaction of the change it tells of. A change
+//     that is rolled back sends none; a committed one sends its own, also when the
 //     process is killed right after.
 //   - Each endpoint hears of a message at least once, and knows repetitions by
 //     the header webhook-id. The order is not promised; the timestamp in the

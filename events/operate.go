@@ -71,8 +71,8 @@ func (e *Events) Disable(ctx context.Context, endpoint, reason string) error {
 // maxReason bounds why an endpoint was disabled, in bytes.
 const maxReason = 200
 
-// Enable takes deliveries to an endpoint up again. What failed meanwhile is sent by
-// [Events.Replay]. Refuses with events/endpoint_not_found.
+// Enable takes deliveries to an endpoint up again. [Events.Replay] sends the
+// messages that failed meanwhile. Refuses with events/endpoint_not_found.
 func (e *Events) Enable(ctx context.Context, endpoint string) error {
 	if e.endpoints[endpoint] == nil {
 		return ErrEndpointNotFound

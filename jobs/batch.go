@@ -12,7 +12,7 @@ const batchSize = 256
 
 // batches let callers that come at the same time share a commit, on PostgreSQL one statement too.
 //
-// Only jobs without a key are added together: one with a key may have to wait for the transaction of whoever holds it,
+// Only jobs without a key are added together: one with a key may have to wait for the transaction of the holder,
 // and the others would wait with it. For the same reason outcomes pass over rows that others hold.
 type batches struct {
 	added   queue.Queue[*row, struct{}]

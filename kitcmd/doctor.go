@@ -350,7 +350,7 @@ func (e *examination) origins() {
 	for _, origin := range list {
 		if u, err := url.Parse(origin); e.production() && err == nil && u.Scheme == "http" {
 			bad = true
-			e.fail("origin "+origin, "is plain http in production: who is on the line acts as its users", "serve the page over https, or take the origin out of TrustedOrigins")
+			e.fail("origin "+origin, "is plain http in production: anyone on the network path acts as its users", "serve the page over https, or take the origin out of TrustedOrigins")
 		}
 	}
 	if !bad {

@@ -21,7 +21,7 @@ const (
 	MaxValue = 64 << 10
 )
 
-// What a store returns for an entry it cannot hold.
+// The errors of a store for an entry it cannot hold.
 var (
 	ErrKey   = fmt.Errorf("kv: a key has 1 to %d bytes", MaxKey)
 	ErrValue = fmt.Errorf("kv: a value has at most %d bytes", MaxValue)

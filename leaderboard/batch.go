@@ -22,15 +22,15 @@ type call = queue.Call[*operation, outcome]
 //
 // On PostgreSQL, while nobody else changes the board, a batch is two statements:
 // one that reads, and one that writes if the version of the board is still that
-// which was read. What earlier batches have left need not be read again: the same
-// condition holds it to be the newest. Otherwise a batch is a transaction that
+// which was read. Rows that earlier batches wrote need not be read again: the
+// same condition proves that they are the newest. Otherwise a batch is a transaction that
 // locks the board first.
 type batcher struct {
 	queue.Queue[*operation, outcome]
 	store store
 	board *board
 
-	// The board after the last batch; only for who leads.
+	// The board after the last batch; only for the caller that leads.
 	version  int64
 	last     state            // without an entry
 	openedAt int64            // of its window

@@ -66,7 +66,7 @@ func (l *Leaderboard) GatherReads(board string, players, pages []func()) (shared
 	return shared
 }
 
-// watched counts who waits when a queue is released.
+// watched counts the callers that wait when a queue is released.
 type watched struct {
 	queue interface {
 		Hold() func()

@@ -284,8 +284,8 @@ func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (
 
 // SetHidden says whether a player or an administrator hides a player. Refuses
 // with leaderboard/board_not_found, and with leaderboard/entry_not_found for
-// a user who has no entry in any window and is not hidden. What an administrator
-// does is audited.
+// a user who has no entry in any window and is not hidden. Calls of an administrator
+// are audited.
 func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hider, hidden bool) (v Visibility, err error) {
 	b, err := l.board(board, userID)
 	if err != nil {

@@ -303,7 +303,7 @@ func TestMaxClosed(t *testing.T) {
 }
 
 // TestReadMaterialized: an entry has no rank before the first walk and that of the
-// last one after, except in the list of the best and for who is hidden. A
+// last one after, except in the list of the best and for hidden players. A
 // deployment may change between the modes.
 func TestReadMaterialized(t *testing.T) {
 	cfg := config

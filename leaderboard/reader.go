@@ -20,7 +20,7 @@ const (
 // share a statement, on PostgreSQL, where most of what a small one costs is to
 // bring it there and back: one for several players, and one for all who want the
 // first page. It begins after all its callers have asked, so each reads what was
-// there then. A caller may go; who leads stays until the statement is over.
+// there then. A caller may go; the one that leads stays until the statement is over.
 type reader struct {
 	store        store
 	materialized bool

@@ -32,9 +32,9 @@ func (s store) leaders() int {
 	return 1
 }
 
-// run brings calls to their outcomes. What the database refuses as a whole,
-// because another node opened an account or took a ref at the same instant, is
-// done again one by one, so that no call fails for its neighbours.
+// run brings calls to their outcomes. A batch that the database refuses as a
+// whole, because another node opened an account or took a ref at the same
+// instant, is done again call by call, so that no call fails for its neighbours.
 func (l *Ledger) run(ctx context.Context, calls []*call) int {
 	err := l.apply(ctx, calls)
 	var violation *database.ConstraintError

@@ -16,8 +16,8 @@ type Config struct {
 	// AdminScope is the scope of an access token that may credit and debit over
 	// HTTP, by default "ledger:admin".
 	AdminScope string
-	// Database names the binding that holds the ledger, by default "DB". What is
-	// to be atomic with the ledger lives on the same one.
+	// Database names the binding that holds the ledger, by default "DB". Tables
+	// that must be atomic with the ledger are in the same one.
 	Database string
 	// BasePath is the mount prefix, by default "/ledger".
 	BasePath string

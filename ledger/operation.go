@@ -15,7 +15,7 @@ const (
 	maxMemo    = 500
 )
 
-// What the ledger adds to a caller's ref to name the rows that follow from it.
+// The suffixes of a caller's ref that name the rows that follow from it.
 const (
 	suffixIn      = "#in"
 	suffixCapture = "#capture"

@@ -19,7 +19,7 @@ var (
 	ErrAlreadyFriends        = capability.NewError(409, "matchmaking/already_friends", "You are friends already.")
 	ErrFriendRequestNotFound = capability.NewError(404, "matchmaking/friend_request_not_found", "This user has not asked to be your friend.")
 	// ErrUserNotFound also refuses a screen name of several users, and a user
-	// who blocks the caller.
+	// a user who blocks the caller.
 	ErrUserNotFound  = capability.NewError(404, "matchmaking/user_not_found", "No such user, or not exactly one of this name.")
 	ErrNotQueued     = capability.NewError(404, "matchmaking/not_queued", "You are not in the queue of this game.")
 	ErrAlreadyQueued = capability.NewError(409, "matchmaking/already_queued", "A player of the party is in the queue of this game already.")

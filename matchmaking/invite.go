@@ -48,7 +48,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 	}
 	fresh := id.New(m.host.DB.Now(ctx))
 	var v Invite
-	// What stands between the two is locked: a block is there before or after.
+	// The bond of the two is locked: a block is there before or after.
 	_, err = m.change(ctx, from, invitee, func(ctx context.Context, b *bond) error {
 		now := m.host.DB.Now(ctx)
 		v = Invite{ID: fresh, GameKey: game, From: from, To: invitee, State: InvitePending,
@@ -119,7 +119,7 @@ func (b *bond) mayInvite(from string) error {
 	return nil
 }
 
-// inviteLimits refuses one invite too many. What is counted is locked.
+// inviteLimits refuses one invite too many. The counted rows are locked.
 func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) error {
 	if err := m.store.lockUsers(ctx, v.From, v.To); err != nil {
 		return err

@@ -15,8 +15,7 @@
 //   - A room code is used at most MaxUses times, each use is a seat, and both or
 //     neither are taken. Codes that were never given out, have expired or are
 //     used up get the same refusal, and only some wrong ones a minute.
-//   - Whom a user blocks, and who blocks a user, is to him as if he did not
-//     exist: no requests, invites, presence or matches. Only who gives out the code
+//   - To a user, those they block and those who block them do not exist: no requests, invites, presence or matches. Only who gives out the code
 //     of a room, or offers free seats, may bring the two together.
 //   - Presence is by rows that are written when the first socket of a user on a
 //     node opens and some seconds after the last has closed, never for a
@@ -43,8 +42,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"io/fs"
-	"log/slog"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -54,7 +51,6 @@ import (
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/multiplayer"
-	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 )
 
@@ -106,12 +102,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Matchmaking, error) {
 	if err := cfg.validate(peers); err != nil {
 		return nil, err
 	}
-	if host.PubSub == nil {
-		host.PubSub = pubsub.NewMemory()
-	}
-	if host.Log == nil {
-		host.Log = slog.Default()
-	}
+	host = host.Complete()
 	m := &Matchmaking{
 		host: host, cfg: cfg, games: make(map[string]*Game), peers: peers, store: store{host.DB}, codes: cfg.Codes,
 		drawCode: newCode, guesses: newGuesses(host.Now),
@@ -129,10 +120,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Matchmaking, error) {
 
 // Capability describes matchmaking to the kit.
 func (m *Matchmaking) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -141,7 +128,7 @@ func (m *Matchmaking) Capability() capability.Capability {
 		Routes:     m.routes(),
 		Config:     m.cfg.keys(),
 		Health:     m.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       m.jobs(),
 		Refusals:   refusals(),
 		Export:     m.export,

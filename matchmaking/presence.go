@@ -57,7 +57,7 @@ func newPresence(m *Matchmaking) *presence {
 	return p
 }
 
-// accept upgrades a request; who it is, the guard has said. The first one makes
+// accept upgrades a request of the user that the guard verified. The first one makes
 // this a node that others see.
 func (p *presence) accept(c *capability.Call) error {
 	p.begin.Do(func() {

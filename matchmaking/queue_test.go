@@ -122,7 +122,7 @@ func TestQueueLiveness(t *testing.T) {
 		}
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "silent")))
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "leaves")))
-		// The seat is free for another: who has gone is not matched.
+		// The seat is free for another: a player that has gone is not matched.
 		for _, user := range []string{"x", "y"} {
 			r.ok(errorOf(r.Enqueue(ctx, "four", "", user)))
 		}

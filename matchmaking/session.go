@@ -16,7 +16,7 @@ func (m *Matchmaking) hasSessions(g *Game) bool {
 }
 
 // start creates a session, or finds the one of an earlier attempt. Where seats
-// are left it waits for more players. It takes no money of who is unasked.
+// are left it waits for more players. It takes no money from players that were not asked.
 func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, players []string, unasked ...string) error {
 	game, err := g.snapshot(ctx, players)
 	if err != nil {

@@ -12,7 +12,7 @@ type Friend struct {
 	Online bool `json:"online"`
 }
 
-// What two users are to each other, seen by one of them.
+// The states of a friendship, as one of the two users sees it.
 const (
 	FriendAccepted = "accepted"
 	FriendIncoming = "incoming" // the other one has asked

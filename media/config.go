@@ -35,7 +35,7 @@ type Config struct {
 	// DecodeTimeout bounds decoding one picture, by default 30 seconds.
 	DecodeTimeout time.Duration
 	// Decoders read more types of pictures, such as "image/heic": the module
-	// media/heic has one. What they take of memory and time is their own.
+	// media/heic has one. They bound their memory and time themselves.
 	Decoders map[string]Decoder
 	// Vips is the vips program of libvips 8.13 or later, as a path or a name that
 	// PATH knows: it shrinks pictures in place of the decoders in Go, HEIC and AVIF

@@ -248,7 +248,7 @@ func readPicture(ctx context.Context, contentType, file string) (image.Image, er
 }
 
 // movie stages an MP4 of a film that is none, or not one that plays while it
-// loads. What is H.264 and AAC is copied into it as it is.
+// loads. Tracks of H.264 and AAC are copied as they are.
 func (f *film) movie(ctx context.Context) error {
 	plays := f.video.Codec == "h264" && f.video.Pixels == "yuv420p" && max(f.video.Width, f.video.Height) <= longSide
 	sounds := f.audio.Kind == "" || f.audio.Codec == "aac"

@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-//   - What a file is, its bytes say; the declared type and the name never do.
+//   - The bytes of a file decide its type; the declared type and the name never do.
 //   - A file from outside is measured before a decoder sees it: pixels, bytes and
 //     time are bounded, and so is what all decoders of a process hold in memory.
 //     One that breaks a decoder fails its item and nothing else.

@@ -57,7 +57,7 @@ type Upload struct {
 	OwnerID string `json:"-"`
 	// Filename is 1 to 255 bytes; what stands before its last slash is dropped.
 	Filename string `json:"filename"`
-	// ContentType is what the uploader says. What the bytes are is found at Finalize.
+	// ContentType is the claim of the uploader. Finalize finds the real type.
 	ContentType string `json:"contentType,omitempty"`
 	// Size in bytes, at most Config.MaxBytes.
 	Size int64 `json:"size"`

@@ -61,8 +61,8 @@ func (m *Multiplayer) expire(ctx context.Context, id string) error {
 	return jobs.Snooze(time.Duration(s.deadline-now) * time.Millisecond)
 }
 
-// end ends a turn whose time is over. What the ledger or the model refuses of
-// that does not keep the session from being abandoned.
+// end ends a turn whose time is over. Refusals of the ledger or the model do not
+// keep the session from being abandoned.
 func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
 	_, err := m.do(ctx, id, step{kind: stepExpire, at: now})
 	var refused *capability.Error

@@ -40,8 +40,8 @@ type Effect struct {
 }
 
 // Hold reserves a stake. A player who does not cover it has the action refused
-// and nothing persisted. What is neither captured nor released by the end of
-// the session is released then.
+// and nothing persisted. A hold that is neither captured nor released by the
+// end of the session is released then.
 func Hold(userID, currency string, amount int64, ref string) Effect {
 	return Effect{Kind: EffectHold, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }

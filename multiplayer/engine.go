@@ -60,8 +60,8 @@ func (t *typed[C, S]) fault(doing, what string) error {
 
 func (t *typed[C, S]) checkRules(rules json.RawMessage) error { return hold(t.rules, rules) }
 
-// checkState holds a state to its schema. What exactly it breaks is not told:
-// that would quote the state.
+// checkState holds a state to its schema. The error does not say which rule
+// is broken: that would quote the state.
 func (t *typed[C, S]) checkState(state json.RawMessage) error {
 	if hold(t.state, state) != nil {
 		return t.fault("State", "is not of its schema")

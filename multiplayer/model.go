@@ -15,9 +15,9 @@ import (
 
 // Definition describes a game model with the configuration C and the state S,
 // both of which encode as JSON. The functions are pure: the same arguments give
-// the same bytes, whenever and wherever they are called. What a game needs
-// comes in by the [Context], time and randomness included, and what it wants
-// done goes out as [Effect] values. They do no I/O, keep nothing between calls,
+// the same bytes, whenever and wherever they are called. The [Context]
+// brings everything a game needs, time and randomness included, and [Effect]
+// values carry out everything it wants done. They do no I/O, keep nothing between calls,
 // start no goroutines and range over no map where the order matters; package
 // modeltest finds out.
 //
@@ -51,7 +51,7 @@ type Definition[C, S any] struct {
 	// hidden any more. It may change the state it got.
 	Redact func(c Context[C], s S, viewer string, revealed bool) any
 	// OnJoin and OnLeave, in table mode, return the state after a player took or
-	// left a seat: who joined is among c.Players, who left no longer is.
+	// left a seat: c.Players includes the one who joined and not the one who left.
 	OnJoin, OnLeave func(c Context[C], s S, userID string) (S, []Effect, error)
 	// OnTimeout, optional, returns the state after the time for a turn has passed,
 	// such as one in which the player whose turn it was has lost. A game that is
@@ -166,8 +166,8 @@ type outcome struct {
 	detail json.RawMessage
 }
 
-// Define makes a model for [Config].Models. What is wrong with the definition
-// is reported at assembly.
+// Define makes a model for [Config].Models. Faults of the definition
+// are reported at assembly.
 func Define[C, S any](d Definition[C, S]) Model {
 	m := Model{kind: d.Kind, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxSeats), table: d.OnJoin != nil && d.OnLeave != nil,
 		timeout: d.OnTimeout != nil}

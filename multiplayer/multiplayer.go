@@ -14,8 +14,8 @@
 //   - A session whose turn is not played in time ends, or goes on, as its model
 //     says, and is abandoned where that says nothing; also when the node that it
 //     was played on is gone. Players who come and go put no deadline off.
-//   - What a player sees has passed the model's Redact: in views, and nowhere
-//     else is anything of a state, neither in errors nor in the log of the
+//   - Everything a player sees has passed the model's Redact. Views alone show
+//     anything of a state, neither in errors nor in the log of the
 //     process.
 //   - Randomness can be checked: the hash of the seed is known before the first
 //     draw, the seed once the session is over. See [Random].
@@ -83,7 +83,6 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -91,13 +90,11 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/queue"
 	"github.com/kitbackend/kit/internal/strictjson"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
-	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/rating"
 )
 
@@ -152,15 +149,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host.PubSub == nil {
-		host.PubSub = pubsub.NewMemory()
-	}
-	if host.Log == nil {
-		host.Log = slog.Default()
-	}
-	if host.Hooks == nil {
-		host.Hooks = hooks.New()
-	}
+	host = host.Complete()
 	m := &Multiplayer{host: host, cfg: cfg, games: games, models: models, peers: peers, log: host.Log, store: store{host.DB}}
 	m.owners = newOwners(m)
 	m.hub = newHub(m)
@@ -170,10 +159,6 @@ func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 
 // Capability describes multiplayer to the kit.
 func (m *Multiplayer) Capability() capability.Capability {
-	schema, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
 	return capability.Capability{
 		Name:       Name,
 		Version:    "1.0.0",
@@ -182,7 +167,7 @@ func (m *Multiplayer) Capability() capability.Capability {
 		Routes:     m.routes(),
 		Config:     m.cfg.keys(),
 		Health:     m.health(),
-		Migrations: schema,
+		Migrations: migrations,
 		Jobs:       m.jobs(),
 		Refusals:   refusals(),
 		Export:     m.export,
@@ -482,7 +467,7 @@ func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View,
 	return m.show(s, userID)
 }
 
-// viewAt is View for who knows that the session has come to a version: it may
+// viewAt is View for a caller that knows that the session has come to a version: it may
 // be older than the newest, but not than that one, and as a rule costs no query.
 func (m *Multiplayer) viewAt(ctx context.Context, sessionID, userID string, version int64) (View, error) {
 	if version < 1 || !validName(sessionID) || m.host.DB.InTransaction(ctx) {
@@ -543,8 +528,8 @@ func (m *Multiplayer) Seats(ctx context.Context, sessionID string) (free int, ph
 
 // Subscribe calls f with the version that a session came to, for the changes
 // of every node, one call at a time, until cancel is called. Calls may be
-// skipped; 0 means that some may have been missed. It is a hint: who needs to
-// be sure reads the session now and then.
+// skipped; 0 means that some may have been missed. It is a hint: callers that
+// need to be sure read the session now and then.
 func (m *Multiplayer) Subscribe(sessionID string, f func(version int64)) (cancel func()) {
 	return m.host.PubSub.Subscribe(topic(sessionID), func(payload []byte) {
 		version, err := strconv.ParseInt(string(payload), 10, 64)

@@ -101,7 +101,7 @@ func (s *session) advance(model Model, st step) (*session, []Effect, error) {
 		return nil, nil, &fault{kind: s.game.Kind, doing: string(st.kind), what: err.Error()}
 	}
 	switch {
-	case next.phase == PhaseActive && s.phase == PhaseActive && !st.kind.moves(): // who comes or goes puts nothing off
+	case next.phase == PhaseActive && s.phase == PhaseActive && !st.kind.moves(): // joining or leaving puts nothing off
 	case next.phase == PhaseActive && next.game.TurnTimeout > 0:
 		next.deadline = next.updatedAt + next.game.TurnTimeout.Milliseconds()
 	case next.phase != PhaseOpen:
@@ -248,7 +248,7 @@ func without(ids []string, id string) []string {
 	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
 }
 
-// close ends a table: by who opened it; when they have left, by nobody.
+// close ends a table. Only its opener may; once the opener has left, nobody can.
 func (t *transition) close(st step) error {
 	if t.next.creator != st.actor {
 		return ErrInvalidTransition.Saying("Only the player who opened the table closes it.")

@@ -24,7 +24,7 @@ var (
 
 // settle brings what a transition declares to the ledger, in its transaction,
 // and with the last one of a session gives back every hold that is left open.
-// What this session has settled before is done.
+// Effects that this session has settled before are skipped.
 func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effects []Effect) error {
 	if m.peers.Ledger == nil {
 		if len(effects) > 0 {
@@ -161,7 +161,7 @@ func (m *Multiplayer) perform(ctx context.Context, e Effect) (err error) {
 }
 
 // uncovered tells an effect that a player cannot pay from one that the model
-// should not have declared. What another player has available is not told.
+// should not have declared. The balance of another player is not told.
 func uncovered(e Effect, actor string, err error) error {
 	var refused *capability.Error
 	switch {

@@ -385,7 +385,7 @@ func TestSocketsOfANodeThatStops(t *testing.T) {
 	}
 	n.server.Close()
 	deadline := time.Now().Add(20 * time.Second)
-	for runtime.NumGoroutine() > before { // who has done his work still has to end
+	for runtime.NumGoroutine() > before { // finished goroutines still have to end
 		if runtime.Gosched(); time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}

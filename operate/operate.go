@@ -4,7 +4,7 @@
 //
 // The command operate of package kitcmd runs it in the application's own program,
 // where all its hooks and capabilities are, and so offers what no HTTP route needs
-// to. The command cmd/kit runs the same on a database alone. What changes something is
+// to. The command cmd/kit runs the same on a database alone. Changes are
 // recorded by audit, with the operator as the actor.
 package operate
 

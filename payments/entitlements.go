@@ -109,8 +109,8 @@ func (p *Payments) collect(rows []*row, grants []grantRow, masked map[mask]bool,
 	return found
 }
 
-// Entitlements returns what a subject is entitled to, and where from. What has
-// ended is not among it. Refuses with payments/subject_kind_mismatch.
+// Entitlements returns what a subject is entitled to, and where from. Ended ones
+// are left out. Refuses with payments/subject_kind_mismatch.
 func (p *Payments) Entitlements(ctx context.Context, subject Subject) (e Entitlements, err error) {
 	if err := p.checkSubject(subject); err != nil {
 		return e, err

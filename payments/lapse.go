@@ -12,8 +12,8 @@ const sweepBinding = "PAYMENTS_SWEEP"
 // maxLapsed bounds how many batches of each kind one pass of lapse takes.
 const maxLapsed = 100
 
-// lapse writes down what ended by time alone and tells the hooks of it. What is
-// read is right without it.
+// lapse writes down what ended by time alone and tells the hooks of it. Reads
+// are right without it.
 func (p *Payments) lapse(ctx context.Context) error {
 	for _, railID := range sorted(p.rails) {
 		if err := p.lapsePurchases(ctx, p.rails[railID]); err != nil {

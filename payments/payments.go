@@ -3,7 +3,7 @@
 //
 // # What it promises
 //
-//   - What a rail says is merged into facts that do not depend on the order or
+//   - Reports of rails are merged into facts that do not depend on the order or
 //     the number of deliveries: see [Merge]. A status is a function of facts and
 //     time alone: see [Project]. So a late, early or repeated webhook changes
 //     nothing that is true, and what ends by time ends without a job.
@@ -30,17 +30,14 @@ import (
 	"embed"
 	"errors"
 	"hash/fnv"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/ledger"
-	"github.com/kitbackend/kit/pubsub"
 	"github.com/kitbackend/kit/secrets"
 )
 
@@ -93,20 +90,11 @@ type rail struct{ Rail }
 // New checks the configuration, all faults at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Payments, error) {
 	cfg = cfg.withDefaults()
-	p := &Payments{host: host, cfg: cfg, environment: EnvironmentSandbox, rails: make(map[RailID]*rail), store: store{host.DB},
+	p := &Payments{host: host.Complete(), cfg: cfg, environment: EnvironmentSandbox, rails: make(map[RailID]*rail), store: store{host.DB},
 		ledger: peers.Ledger, audit: peers.Audit, users: peers.Users, budget: callBudget,
 		cache: cache{entries: make(map[Subject]cached), gone: make(map[Subject]uint64)}}
 	if host.Production() {
 		p.environment = EnvironmentProduction
-	}
-	if p.host.PubSub == nil {
-		p.host.PubSub = pubsub.NewMemory()
-	}
-	if p.host.Log == nil {
-		p.host.Log = slog.Default()
-	}
-	if p.host.Hooks == nil {
-		p.host.Hooks = hooks.New()
 	}
 	for _, r := range cfg.Rails {
 		if r.RenewalLeeway == 0 {

@@ -27,8 +27,8 @@ type exportedCharge struct {
 	Refunds     []Refund         `json:"refunds"`
 }
 
-// export emits what is held about a user who buys for himself. What organizations
-// have bought is theirs.
+// export emits the records of a user who buys for themself. Purchases of
+// organizations belong to them.
 func (p *Payments) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	subject := Subject{SubjectUser, person.ID}
 	if p.cfg.BillingSubject != SubjectUser || p.checkSubject(subject) != nil {
@@ -93,8 +93,8 @@ func (p *Payments) exportPurchase(ctx context.Context, r *row, emit capability.E
 }
 
 // erase leaves a pseudonym in the place of a user: purchases and charges stay
-// there, later webhooks land there, and nothing is granted. What still bills is
-// named, and cancelled first where Config.CancelOnErase says so.
+// there, later webhooks land there, and nothing is granted. Purchases that still
+// bill are named, and cancelled first where Config.CancelOnErase says so.
 func (p *Payments) erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	subject := Subject{SubjectUser, person.ID}
 	if p.cfg.BillingSubject != SubjectUser || p.checkSubject(subject) != nil {

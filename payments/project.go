@@ -191,7 +191,7 @@ func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 
 // named finds the subject of a purchase: by the account token that a checkout or
 // an app gave the rail, by the rail's customer, by the purchase it replaces, and
-// last by who claims it.
+// last by the one that claims it.
 func (p *Payments) named(ctx context.Context, c *change, r *row) (Subject, error) {
 	if token := r.facts.AccountToken.Value; token != nil {
 		if known, ok, err := p.store.subjectOfToken(ctx, strings.ToLower(*token)); err != nil || ok {

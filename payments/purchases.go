@@ -260,7 +260,7 @@ type Skipped struct {
 }
 
 // Restore gives the purchases that a store vouches for to the user's subject.
-// What another subject has is moved, by the policy of Config.Restore, in one
+// Purchases of another subject are moved, by the policy of Config.Restore, in one
 // transaction each; consumables stay where they were used. Refuses with
 // payments/rail_not_enabled, rail_not_configured, rail_unavailable and
 // billing_denied.

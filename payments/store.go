@@ -10,7 +10,7 @@ import (
 )
 
 // store is the SQL of purchases, charges and subjects; store_records.go holds
-// that of everything else. What writes runs inside a transaction.
+// that of everything else. Methods that write run inside a transaction.
 type store struct{ db *database.DB }
 
 // row is one purchase: what its rail said, and what that meant when it was

@@ -45,8 +45,8 @@ const (
 // Ownership says how somebody came to a purchase.
 type Ownership string
 
-// The kinds of ownership. What is shared with a family grants entitlements and
-// credits nothing.
+// The kinds of ownership. A purchase shared with a family grants entitlements
+// and credits nothing.
 const (
 	OwnershipPurchased    Ownership = "purchased"
 	OwnershipFamilyShared Ownership = "family_shared"
@@ -80,7 +80,7 @@ type Observation struct {
 	Version int64
 	// AccountToken is what a checkout or app gave the rail for the subject.
 	AccountToken string
-	// CustomerID is the rail's id of who pays.
+	// CustomerID is the rail's id of the payer.
 	CustomerID string
 	// Ownership is "" for purchased.
 	Ownership Ownership

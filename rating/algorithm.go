@@ -93,8 +93,8 @@ func builtin() []Algorithm {
 
 var idForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// Define makes an algorithm for [Config].Algorithms. What is wrong with the
-// definition is reported at assembly.
+// Define makes an algorithm for [Config].Algorithms. Faults of the
+// definition are reported at assembly.
 func Define[P, S any](d Definition[P, S]) Algorithm {
 	a := Algorithm{id: d.ID, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxPlayers), teams: d.Teams}
 	params, paramsErr := resolve(cmp.Or(d.Params, `{"type": "object", "additionalProperties": false}`))
@@ -264,7 +264,7 @@ func (b bound[P, S]) known(text string) (rating, deviation *float64) {
 	return &r, deviation
 }
 
-// check holds a state to the schema. What was just stored passes when it is read.
+// check holds a state to the schema. A state that was just stored passes when it is read.
 func (b bound[P, S]) check(text string) error {
 	if b.valid.has(text) {
 		return nil

@@ -42,7 +42,7 @@ func TestEloZeroSum(t *testing.T) {
 	})
 }
 
-// TestMonotone: who wins alone does not fall, who loses to all does not rise.
+// TestMonotone: a sole winner does not fall, a loser to all does not rise.
 func TestMonotone(t *testing.T) {
 	two := []int{1, 2}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -25,8 +25,8 @@ func refusals() []*capability.Error {
 // operator has to give them again.
 var errInterrupted = errors.New("secrets: the rotation was interrupted before its values were stored")
 
-// unavailable covers a provider that fails. What providers return is held to
-// tell nothing of what they keep; see package secretstest.
+// unavailable covers a provider that fails. The errors of providers must
+// not quote what they keep; see package secretstest.
 func unavailable(err error) error {
 	var refusal *capability.Error
 	if err == nil || errors.As(err, &refusal) {

@@ -17,7 +17,7 @@ type Provider interface {
 	Name() string
 	// ReadOnly reports whether Write and Delete refuse with secrets/read_only.
 	ReadOnly() bool
-	// Read returns a version, the newest for 0. What is not there is no error.
+	// Read returns a version, the newest for 0. A missing one is no error.
 	Read(ctx context.Context, name string, version int64) (Stored, error)
 	// Write adds the version after the given one, which must be the newest (0:
 	// there never was one), or refuses with secrets/version_conflict. Numbers

@@ -55,7 +55,7 @@ type Block struct {
 
 // Rotator changes a secret together with the system it belongs to, in four
 // steps. Each may run again after a crash or a failure, also when it had
-// succeeded, so each is idempotent. What an error or a panic of theirs says is
+// succeeded, so each is idempotent. The text of their errors and panics is
 // not recorded anywhere, for it may quote the secret.
 type Rotator struct {
 	// Create makes the next blocks; current is nil for the first version. It is

@@ -125,8 +125,8 @@ func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 	}
 }
 
-// rewrap rewraps some rows in one transaction. What another node has written
-// meanwhile stays.
+// rewrap rewraps some rows in one transaction. Writes of another node
+// meanwhile stay.
 func (s *SQL) rewrap(ctx context.Context, rows []sealedRow) (changed int, unopened []error, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		changed, unopened = 0, nil

@@ -201,8 +201,8 @@ func (p Space) Move(ctx context.Context, ownerID, from, to string) (moved int, m
 	return moved, more, err
 }
 
-// discard leaves bytes to be removed after the commit. What still has an address
-// that writes is kept from being written again until that ends.
+// discard leaves bytes to be removed after the commit. An object with a valid
+// address that writes is kept from being written again until that ends.
 func (s *Storage) discard(ctx context.Context, o Object) error {
 	now := s.db.Now(ctx).UnixMilli()
 	g := garbage{key: o.key, upload: o.uploadID, due: now, writableUntil: o.writableUntil}

@@ -13,10 +13,10 @@
 //   - Nothing can be read before it is complete. An object's bytes never change:
 //     another upload to its path is another object, which takes its place in the
 //     transaction that completes it. There are no versions.
-//   - A process may be killed anywhere. What was acknowledged is there; bytes
+//   - A process may be killed anywhere. Acknowledged writes stay; bytes
 //     without a row and rows without bytes are gone after the next sweep.
 //   - A private object of somebody else cannot be told from one that is absent.
-//   - What a browser could run is served as an attachment, whatever its name and
+//   - Content that a browser could run is served as an attachment, whatever its name and
 //     declared type; the inline types are a list.
 //
 // # Namespaces

@@ -9,8 +9,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// store is the SQL of storage. What changes an owner's objects runs inside a
-// transaction that has locked the owner's usage first.
+// store is the SQL of storage. Methods that change an owner's objects run inside
+// a transaction that has locked the owner's usage first.
 type store struct{ db *database.DB }
 
 const columns = `id, namespace, owner_id, path, object_key, state, size, content_type, visibility, sha256, metadata,

@@ -21,8 +21,8 @@ import (
 )
 
 // Inbound opens a route under {BasePath}/inbound for each sender of mail over HTTP
-// whose signing key is configured; none by default. What comes in there goes
-// through the same guards as mail over SMTP.
+// whose signing key is configured; none by default. Mail of adapters
+// goes through the same guards as mail over SMTP.
 type Inbound struct {
 	// Relay is the secret, "whsec_…", of a relay of your own that signs as Standard
 	// Webhooks 1.0.0 says: POST …/inbound/relay with {"from", "to": [], "raw":

@@ -10,7 +10,7 @@ import (
 
 // leastF1 is the macro-F1 below which the rules have become worse. The mails were
 // written before their author saw the rules, and the rules were not changed after
-// them; who tunes the rules to these mails measures nothing any more.
+// them; rules tuned to these mails would measure nothing any more.
 const leastF1 = 0.60
 
 // TestClassifierOfRules prints how well the rules classify 200 mails.

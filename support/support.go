@@ -11,7 +11,7 @@
 //   - A user is linked to a mail only when the mail proved to be of its From
 //     domain and the address is verified. The user sees those threads and the
 //     ones of the app; what staff and the classifier note is not shown.
-//   - What a model says is taken from closed lists and checked against rules.
+//   - Verdicts of a model come from closed lists and are checked against rules.
 //     It sends nothing, deletes nothing, and archives nothing by itself.
 //   - Nothing is replied to automatically. Mail of programs is kept, marked, and
 //     asks for no reply; bounces go to email and open no thread.

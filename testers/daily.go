@@ -11,7 +11,7 @@ const maxMissed = 400
 // passAt is when the daily pass of a day is due.
 const passAt = 5 * time.Minute
 
-// Daily runs the pass of the day over all cohorts: who is presumed gone lapses,
+// Daily runs the pass of the day over all cohorts: members presumed gone lapse,
 // the day's count is noted, days that were missed are counted from the events,
 // and where nudges are automatic they are sent. It may run any number of times a
 // day, on several nodes at once: a day counts once.
@@ -166,7 +166,7 @@ func (s seat) moved(to State, day int64) seat {
 	return s
 }
 
-// standing counts who was opted in on a day.
+// standing counts the members that were opted in on a day.
 func (t *Testers) standing(seats map[string]seat, window int, day int64) Snapshot {
 	snap := Snapshot{day: day, probability: -1}
 	for _, s := range seats {

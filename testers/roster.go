@@ -293,7 +293,7 @@ func (t *Testers) Resend(ctx context.Context, ref Ref) (m Member, err error) {
 	return t.one(ctx, m)
 }
 
-// Remove takes a tester off the roster; who has withdrawn stays withdrawn.
+// Remove takes a tester off the roster; a withdrawn tester stays withdrawn.
 // Refuses with testers/cohort_not_found, member_not_found and kit/invalid_request.
 func (t *Testers) Remove(ctx context.Context, ref Ref) (m Member, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {

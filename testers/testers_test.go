@@ -354,7 +354,7 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 		if _, err := k.Testers().Resend(ctx, testers.Ref{MemberID: left.ID}); code(err) != "testers/already_on_roster" {
-			t.Errorf("resend to who opted in: %v", err)
+			t.Errorf("resend to an opted-in tester: %v", err)
 		}
 		old, _ := links(t, k, "silent@example.com")
 		if _, err := k.Testers().Resend(ctx, testers.Ref{MemberID: silent.ID}); err != nil {

@@ -145,8 +145,8 @@ type Cohort struct {
 // MaxShown bounds the members a cohort is shown with.
 const MaxShown = 1000
 
-// Estimate is the forecast of a cohort. What is estimated stands under
-// Estimates, facts under Observed.
+// Estimate is the forecast of a cohort. Estimates are under Estimates,
+// facts under Observed.
 type Estimate struct {
 	ModelVersion   string          `json:"modelVersion"`
 	AsOf           capability.Time `json:"asOf"`

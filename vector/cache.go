@@ -11,7 +11,7 @@ import (
 // pageSize is how many rows a statement reads into memory.
 const pageSize = 1024
 
-// cache keeps partitions in memory. What it holds is never older than the
+// cache keeps partitions in memory. A copy is never older than the
 // revision a query has read.
 type cache struct {
 	store store

@@ -69,7 +69,7 @@ func newBackupCode() string {
 	return string(code[:backupLength/2]) + "-" + string(code[backupLength/2:])
 }
 
-// hashBackupCode is keyed: who reads the table cannot try codes out. It takes a
+// hashBackupCode is keyed: a reader of the table cannot try codes out. It takes a
 // code in any case, with or without its hyphen.
 func hashBackupCode(key []byte, code string) []byte {
 	mac := hmac.New(sha256.New, key)

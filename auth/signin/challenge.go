@@ -96,7 +96,7 @@ func (c *call) proof() (in proof, p prover, err error) {
 	return in, p, err
 }
 
-// prover finds out who proves. Of a session and a challenge in one browser the
+// prover finds the user who proves. Of a session and a challenge in one browser the
 // later one counts. Refuses with INVALID_TWO_FACTOR_COOKIE.
 func (c *call) prover(token string) (prover, error) {
 	if token == "" {

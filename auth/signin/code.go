@@ -8,7 +8,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 )
 
-// What a code is for, in better-auth's words.
+// The purposes of a code, in better-auth's words.
 const (
 	codeSignIn = "sign-in"
 	codeVerify = "email-verification"

@@ -19,7 +19,7 @@ const (
 
 // Config adjusts the library; the zero value is the default: sign-up and
 // sign-in by e-mail and password, by a link and by a code in a mail; second
-// factors and passkeys for who wants them. Anonymous users, user names,
+// factors and passkeys for those who want them. Anonymous users, user names,
 // one-time tokens and several users in one browser are switched on, providers
 // named.
 type Config struct {
@@ -31,7 +31,7 @@ type Config struct {
 	DisableLinks bool
 	// DisableCodes refuses codes in a mail, for signing in and for all else.
 	DisableCodes bool
-	// RequireVerification keeps out who has not proved his e-mail address. It
+	// RequireVerification keeps out users without a proved e-mail address. It
 	// also makes sign-up respond alike for addresses that have an account.
 	RequireVerification bool
 	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.

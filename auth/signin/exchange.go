@@ -154,8 +154,8 @@ func (c *providerClient) config(ctx context.Context) (*oauth2.Config, error) {
 	}, nil
 }
 
-// received checks the response of the token endpoint. What the provider wrote
-// besides an error code is left out: it may quote the secret.
+// received checks the response of the token endpoint. Text of the
+// provider other than an error code is left out: it may quote the secret.
 func (c *providerClient) received(token *oauth2.Token, err error) (tokens, error) {
 	var refused *oauth2.RetrieveError
 	switch {

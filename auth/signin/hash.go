@@ -32,7 +32,7 @@ const (
 	hashingPatience = 5 * time.Second
 )
 
-// What a hash could not be made or checked for.
+// The reasons why a hash could not be made or checked.
 var (
 	errHashingBusy = capability.ErrUnavailable.Because(errors.New("signin: more passwords wait to be hashed than the processors can take"))
 	errHashForm    = errors.New("signin: the password hash is of no known form or costs more than is allowed")

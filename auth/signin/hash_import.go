@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// What an imported hash may cost, so that none holds gigabytes or minutes.
+// The bounds of the cost of an imported hash, so that none holds gigabytes or minutes.
 const (
 	maxHashLength = 512
 	maxHashMemory = 128 << 10 // KiB

@@ -15,8 +15,8 @@ import (
 // add. A key is the account as it was named, whether it exists or not.
 type limits struct {
 	// strangers is for all clients together that the account does not know. It
-	// stops many addresses that guess at one account; who has signed in to it
-	// before is not one of them, and who has not can still ask for a mail.
+	// stops many addresses that guess at one account; a client that has signed
+	// in to it before is not one of them, and one that has not can still have a mail.
 	strangers *rate.Limiter
 	slow      *slowLane
 }

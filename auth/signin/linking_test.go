@@ -55,8 +55,8 @@ func TestLinkingByAddress(t *testing.T) {
 	}
 }
 
-// TestUnverifiedAddressMakesNobodyElse: who claims an address he has not proved
-// gets an account of his own at most, which its owner takes back.
+// TestUnverifiedAddressMakesNobodyElse: a claim to an unproved address
+// makes an account of its own at most, which the owner takes back.
 func TestUnverifiedAddressMakesNobodyElse(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {
 		p.claims["email_verified"] = "false"
@@ -202,7 +202,7 @@ func TestAccountsOfAUserAreBounded(t *testing.T) {
 	})
 }
 
-// TestAnonymousUpgrade: who was anonymous keeps what he has.
+// TestAnonymousUpgrade: an anonymous user keeps their data.
 func TestAnonymousUpgrade(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
@@ -302,7 +302,7 @@ func TestRacingFirstSignIns(t *testing.T) {
 }
 
 // TestDisabledUserAtProvider: a provider lets in nobody who is locked out, and
-// nothing is left of who is deleted.
+// nothing is left of a deleted user.
 func TestDisabledUserAtProvider(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {
 		b := w.browser()

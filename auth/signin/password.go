@@ -235,8 +235,8 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	return l.response(c, e, target)
 }
 
-// resendVerification keeps out who knows the password and has not proved the
-// address, and mails him the link again.
+// resendVerification keeps out a user who knows the password and has not proved the
+// address, and mails the link again.
 func (l *library) resendVerification(c *call, user auth.User, target string) error {
 	m := letter{Kind: kindVerify, Address: user.Email, targets: targets{Callback: target}}
 	if err := c.mail(c.Context(), mailsOther, user.Email, true, m); err != nil {

@@ -114,8 +114,8 @@ func TestProvidersAreShown(t *testing.T) {
 	})
 }
 
-// TestUpgradeEndsTheSessionsOfBefore: who holds a copy of an anonymous session
-// does not hold one of the user it becomes.
+// TestUpgradeEndsTheSessionsOfBefore: a copy of an anonymous session
+// is no session of the user it becomes.
 func TestUpgradeEndsTheSessionsOfBefore(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
@@ -179,8 +179,8 @@ func TestLinkingNeedsItsUser(t *testing.T) {
 	})
 }
 
-// TestBrowserOfSeveralUsersIsNotShared: who copied a browser's cookies before
-// somebody signed in there does not get at that session.
+// TestBrowserOfSeveralUsersIsNotShared: a copy of a browser's cookies
+// from before a sign-in there does not reach that session.
 func TestBrowserOfSeveralUsersIsNotShared(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db, signin.Config{MultiSession: true})
@@ -215,8 +215,8 @@ func TestCeremoniesAreSwept(t *testing.T) {
 	})
 }
 
-// TestChangePageNamesTheAccount: who is asked to confirm his address for the
-// account of somebody else has to see that.
+// TestChangePageNamesTheAccount: the page that asks to confirm an address
+// names the account it is for.
 func TestChangePageNamesTheAccount(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db, signin.Config{})

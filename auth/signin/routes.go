@@ -16,7 +16,7 @@ const (
 	rateWrite  = "write"
 )
 
-// What a route sends; the kit asks for a proof of humanity first.
+// The kinds of mail that routes send; the kit asks for a proof of humanity first.
 const (
 	sendsLink = "magic_link"
 	sendsCode = "otp"

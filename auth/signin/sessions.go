@@ -45,7 +45,7 @@ func showSession(s auth.Session) wireSession {
 	}
 }
 
-// sessionAndUser is better-auth's response of who is signed in.
+// sessionAndUser is better-auth's response that names the signed-in user.
 type sessionAndUser struct {
 	Session wireSession `json:"session"`
 	User    wireUser    `json:"user"`
@@ -56,7 +56,7 @@ func (l *library) showBoth(c *call, session auth.Session, user auth.User) (any, 
 	return sessionAndUser{showSession(session), wire}, err
 }
 
-// getSession returns null to who is not signed in.
+// getSession returns null to callers without a session.
 func (l *library) getSession(c *call) (any, error) {
 	session, ok, err := c.maybeSession()
 	if err != nil || !ok {

@@ -28,7 +28,7 @@
 //     what they may have mailed, one mail is sent as soon as there may be one. A
 //     mailed code takes three guesses in all, and an account 30 wrong ones a day;
 //     links and passkeys are a way in that strangers cannot use up.
-//   - What changes how a user signs in takes a fresh proof: a session, by its cookie
+//   - Changing how a user signs in takes a fresh proof: a session, by its cookie
 //     or session token, that began or was confirmed within Config.FreshAge, the
 //     password, or the second factor where one is on. An access token alone never
 //     suffices; /verify-password and /two-factor/verify-totp return an

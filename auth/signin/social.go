@@ -80,8 +80,8 @@ type socialBody struct {
 	IDToken            *nativeToken      `json:"idToken"`
 }
 
-// nativeToken is an ID token that an app got on its own. What else better-auth's
-// clients send along is not looked at: nobody vouches for it.
+// nativeToken is an ID token that an app got on its own. Other members
+// that better-auth's clients send are ignored: nobody vouches for them.
 type nativeToken struct {
 	Token string       `json:"token"`
 	Nonce string       `json:"nonce"`

@@ -9,7 +9,7 @@ import (
 )
 
 // spend moves until when a quota is spent by one event, unless that were more
-// than its period ahead. What a clock that was ahead has written counts as
+// than its period ahead. Rows that a clock ahead of this one wrote count as
 // nothing.
 func (s store) spend(ctx context.Context, hash []byte, now time.Time, limit auth.RateLimit) (spent bool, err error) {
 	step := (limit.Per / time.Duration(limit.Events)).Milliseconds()

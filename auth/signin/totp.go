@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// What every authenticator application computes without being told: SHA-1, six
+// The defaults of every authenticator application: SHA-1, six
 // digits, thirty seconds (RFC 6238, section 4).
 const (
 	totpDigits = 6

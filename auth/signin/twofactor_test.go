@@ -46,7 +46,7 @@ func TestSignInWithTOTP(t *testing.T) {
 			t.Errorf("methods %v, %v", sessions[0].Methods, err)
 		}
 
-		other := s.browser() // who saw the code cannot use it again
+		other := s.browser() // a code that was seen cannot be used again
 		other.signIn()
 		other.post("/two-factor/verify-totp", object{"code": code}).want(401, "INVALID_CODE")
 	})

@@ -38,7 +38,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if signedIn { // who is signed in may be told what is wrong
+	if signedIn { // a signed-in user may be told what is wrong
 		user, err := l.auth.User(c.Context(), session.UserID)
 		switch {
 		case err != nil:

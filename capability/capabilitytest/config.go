@@ -20,7 +20,8 @@ var units = []string{"Seconds", "Ms", "Days", "Hours", "Bytes"}
 // Config holds the keys of a capability's manifest to the exported fields of its
 // configuration, a struct. A field is shown by the key of its name, with a unit
 // (retention: retentionSeconds), a part (copy: copy.maxBody), or a prefix that all
-// its keys share. Elsewhere lists the fields that other keys show, or [Hidden].
+// its keys share. Elsewhere lists the fields that other keys show, by the beginnings of
+// those keys with spaces between, or [Hidden].
 // Every field must be shown and every key must show a field.
 func Config(t testing.TB, config any, keys []capability.ConfigKey, prefix string, elsewhere map[string]string) {
 	t.Helper()
@@ -57,11 +58,11 @@ func Config(t testing.TB, config any, keys []capability.ConfigKey, prefix string
 	}
 }
 
-// shows reports whether a key is that of a field, or begins with the place given
-// for it.
+// shows reports whether a key is that of a field, or begins with one of the places
+// given for it.
 func shows(key, field, place string) bool {
 	if place != "" {
-		return strings.HasPrefix(key, place)
+		return slices.ContainsFunc(strings.Fields(place), func(begin string) bool { return strings.HasPrefix(key, begin) })
 	}
 	if len(key) < len(field) || !strings.EqualFold(key[:len(field)], field) {
 		return false

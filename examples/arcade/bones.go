@@ -76,7 +76,7 @@ func bonesModel() multiplayer.Model {
 	})
 }
 
-// bonesInit holds both stakes and throws for who begins.
+// bonesInit holds both stakes and throws for the first turn.
 func bonesInit(c multiplayer.Context[bonesRules]) (bonesState, []multiplayer.Effect, error) {
 	first := int(c.Random.Int(0, 1))
 	s := bonesState{First: first, Turn: first, Rolls: []int{roll(c)}}

@@ -200,7 +200,7 @@ func eightsJoin(_ eightsContext, s eightsState, player string) (eightsState, []m
 	return s, nil, nil
 }
 
-// eightsLeave puts the cards of who leaves under the deck.
+// eightsLeave puts the cards of a leaving player under the deck.
 func eightsLeave(_ eightsContext, s eightsState, player string) (eightsState, []multiplayer.Effect, error) {
 	if s.Turn == player {
 		s.pass(eightsMove{})

@@ -4,8 +4,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// pile is a game of Nim: players take one to three stones in turn, and who
-// takes the last one wins.
+// pile is a game of Nim: players take one to three stones in turn, and the
+// one who takes the last wins.
 type pile struct {
 	Stones int    `json:"stones"`
 	Turn   int    `json:"turn"`

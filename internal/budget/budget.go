@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What an input may take: the work that every call does, and that of each byte.
+// The budget of an input: the work that every call does, and that of each byte.
 // A slow machine and the race detector stay far below; the square of 64 KiB, at
 // a nanosecond each, is four seconds.
 const (

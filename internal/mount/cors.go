@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// What pages of the trusted origins of auth may send and read.
+// The headers that pages of the trusted origins of auth may send and read.
 const (
 	pageHeaders    = "Content-Type, Authorization, X-CSRF-Token, Idempotency-Key, X-Kit-Fresh, X-Kit-Client, X-Captcha-Response"
 	pageExposed    = "X-Request-Id, Retry-After, Idempotency-Replayed, Set-Auth-Token, Set-Auth-Jwt, X-CSRF-Token"
@@ -20,7 +20,8 @@ const (
 	pageMaxAge     = 10 * time.Minute
 )
 
-// preflights are the methods of one path by who may call from another origin.
+// preflights are the methods of one path that other origins may call, by the kind
+// of caller.
 type preflights struct {
 	path            string
 	machines, pages []string

@@ -105,8 +105,8 @@ type refusalFields struct {
 	Details   any    `json:"details,omitempty"`
 }
 
-// refuse returns an error. What is not a refusal is logged and returned as
-// kit/internal: nothing about it leaves the process.
+// refuse returns an error. An error that is not a refusal is logged and
+// returned as kit/internal: nothing about it leaves the process.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)
 	x.refusal = refusal

@@ -211,7 +211,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestFull refuses who finds too many.
+// TestFull refuses callers beyond the bound.
 func TestFull(t *testing.T) {
 	r := newRecorder(9)
 	r.MaxWaiting = 2

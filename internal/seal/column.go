@@ -18,8 +18,8 @@ type Column[K string | int64] struct {
 }
 
 // Rewrap wraps the values of a column with the first master key and returns how
-// many it changed. What opens with none of the master keys is left alone, and so
-// is what changes meanwhile: that is sealed with the first one.
+// many it changed. Values that open with none of the master keys are left alone, and
+// so are those that change meanwhile: the first key seals them.
 func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys capability.Sealer) (changed int, err error) {
 	var after K
 	for {

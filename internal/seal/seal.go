@@ -56,8 +56,8 @@ func (k *Keys) Open(context string, sealed []byte) ([]byte, error) {
 }
 
 // Rewrap wraps the key of a sealed value with the first master key, so that
-// older ones can be removed; changed is false when it already is. What was
-// sealed stays encrypted throughout. It returns [ErrNotOpened].
+// older ones can be removed; changed is false when it already is. The content
+// stays encrypted throughout. It returns [ErrNotOpened].
 func (k *Keys) Rewrap(context string, sealed []byte) (rewrapped []byte, changed bool, err error) {
 	if KeyID(sealed) == k.first {
 		return sealed, false, nil

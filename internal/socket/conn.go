@@ -49,7 +49,7 @@ type Conn struct {
 }
 
 func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Conn {
-	// The request's context ends with the handler; who calls stays the same.
+	// The request's context ends with the handler; the caller stays the same.
 	ctx, cancel := context.WithCancel(capability.WithRequestInfo(context.Background(), capability.RequestInfoOf(call.Context())))
 	c := &Conn{
 		group: g, ws: ws, caller: call.Caller, handler: h, recheck: call.Recheck,

@@ -288,7 +288,7 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 }
 
 // acknowledge tells the store that a purchase was delivered; a consumable can be
-// bought again then. What is done already is no error.
+// bought again then. A repetition is no error.
 func (r *rail) acknowledge(ctx context.Context, a payments.Access, ref payments.Ref) error {
 	if ref.RawRef == "" || ref.ProductID == "" {
 		return payments.ErrPurchaseNotFound

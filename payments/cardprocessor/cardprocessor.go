@@ -138,8 +138,8 @@ func environment(livemode bool) payments.StoreEnvironment {
 	return payments.EnvironmentSandbox
 }
 
-// expand fetches what an event is about. What is not about a purchase, or about
-// one made elsewhere than through subscriptions and sessions, is nothing.
+// expand fetches the objects of an event. Events that are not about a purchase, or
+// about one made elsewhere than through subscriptions and sessions, are skipped.
 func (r *rail) expand(ctx context.Context, a payments.Access, d payments.Delivery) ([]payments.Observation, error) {
 	var e event
 	if err := json.Unmarshal(d.Body, &e); err != nil {

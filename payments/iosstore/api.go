@@ -96,7 +96,7 @@ func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submiss
 	if e, _ := environment(t.Environment); e != a.Environment {
 		return observations, nil
 	}
-	// What a device brings is old: the store may know of a newer period. The
+	// The transaction of a device is old: the store may know of a newer period. The
 	// transaction is proof enough where the store cannot be asked.
 	if status, err := r.statuses(ctx, a, t.OriginalID); err == nil {
 		observations = append(observations, status...)

@@ -107,9 +107,9 @@ func (t transaction) base(version int64) payments.Observation {
 	}
 }
 
-// fromTransaction maps a signed transaction. What it says of the purchase is as
-// of when it was bought: a device may bring the one of an earlier period, signed
-// anew. What it says of itself, that it was refunded or is not, is as of when it
+// fromTransaction maps a signed transaction. Its facts about the purchase date
+// from when it was bought: a device may bring the one of an earlier period, signed
+// anew. Its fact about itself, that it was refunded or is not, dates from when it
 // was signed; reversals says that it not being revoked is news.
 func fromTransaction(t transaction, reversals bool) []payments.Observation {
 	bought := t.base(min(t.PurchaseDate, t.SignedDate))

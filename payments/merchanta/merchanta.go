@@ -1,8 +1,8 @@
 // Package merchanta is the rail merchant_a, wire-compatible with Paddle Billing.
 //
-// Deliveries carry the whole object, whose time of change orders them. What an
-// object does not say, such as what was paid of a subscription that is past due,
-// is fetched. The merchant of record may refund on its own: an adjustment brings
+// Deliveries carry the whole object, whose time of change orders them. Facts that
+// an object lacks, such as the amount paid of a subscription that is past due,
+// are fetched. The merchant of record may refund on its own: an adjustment brings
 // the purchase that it is about along.
 package merchanta
 

@@ -4,7 +4,7 @@
 // A secret is an entry of the engine whose data is an object of blocks, so that
 // an operator can read and write it with the server's own tools. Writes carry
 // check-and-set. The token is renewed when two thirds of its time are over.
-// What the server returns besides the entry is never passed on: it may quote
+// Anything the server returns besides the entry is never passed on: it may quote
 // the token or the secret.
 package vault
 

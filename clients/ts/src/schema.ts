@@ -247,7 +247,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthWellKnownOpenidConfiguration"];
         put?: never;
@@ -267,7 +267,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthAccountInfo"];
         put?: never;
@@ -389,13 +389,13 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthCallbackById"];
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthCallbackById"];
         delete?: never;
@@ -415,7 +415,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthChangeEmail"];
         delete?: never;
@@ -435,7 +435,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthChangePassword"];
         delete?: never;
@@ -455,7 +455,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthDeleteUser"];
         delete?: never;
@@ -473,13 +473,13 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthDeleteUserCallback"];
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthDeleteUserCallback"];
         delete?: never;
@@ -533,7 +533,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpChangeEmail"];
         delete?: never;
@@ -553,7 +553,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpCheckVerificationOtp"];
         delete?: never;
@@ -573,7 +573,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpRequestEmailChange"];
         delete?: never;
@@ -593,7 +593,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpRequestPasswordReset"];
         delete?: never;
@@ -613,7 +613,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpResetPassword"];
         delete?: never;
@@ -633,7 +633,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpSendVerificationOtp"];
         delete?: never;
@@ -653,7 +653,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthEmailOtpVerifyEmail"];
         delete?: never;
@@ -671,7 +671,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthError"];
         put?: never;
@@ -693,7 +693,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthForgetPasswordEmailOtp"];
         delete?: never;
@@ -713,7 +713,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthGetAccessToken"];
         delete?: never;
@@ -731,13 +731,13 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthGetSession"];
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthGetSession"];
         delete?: never;
@@ -755,7 +755,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthJwks"];
         put?: never;
@@ -777,7 +777,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthLinkSocial"];
         delete?: never;
@@ -795,7 +795,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthListAccounts"];
         put?: never;
@@ -815,7 +815,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthListSessions"];
         put?: never;
@@ -835,13 +835,13 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthMagicLinkVerify"];
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthMagicLinkVerify"];
         delete?: never;
@@ -859,7 +859,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthOk"];
         put?: never;
@@ -881,7 +881,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthOneTapCallback"];
         delete?: never;
@@ -901,7 +901,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyDeletePasskey"];
         delete?: never;
@@ -919,7 +919,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyGenerateAuthenticateOptions"];
         put?: never;
@@ -939,7 +939,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyGenerateRegisterOptions"];
         put?: never;
@@ -959,7 +959,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthPasskeyListUserPasskeys"];
         put?: never;
@@ -981,7 +981,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyUpdatePasskey"];
         delete?: never;
@@ -1001,7 +1001,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyVerifyAuthentication"];
         delete?: never;
@@ -1021,7 +1021,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthPasskeyVerifyRegistration"];
         delete?: never;
@@ -1041,7 +1041,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthRefreshToken"];
         delete?: never;
@@ -1061,7 +1061,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthRequestPasswordReset"];
         delete?: never;
@@ -1081,7 +1081,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthResetPassword"];
         delete?: never;
@@ -1099,7 +1099,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthResetPasswordByToken"];
         put?: never;
@@ -1121,7 +1121,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeOtherSessions"];
         delete?: never;
@@ -1141,7 +1141,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeSession"];
         delete?: never;
@@ -1161,7 +1161,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthRevokeSessions"];
         delete?: never;
@@ -1181,7 +1181,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSendVerificationEmail"];
         delete?: never;
@@ -1201,7 +1201,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInEmail"];
         delete?: never;
@@ -1221,7 +1221,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInEmailOtp"];
         delete?: never;
@@ -1241,7 +1241,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInMagicLink"];
         delete?: never;
@@ -1261,7 +1261,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignInSocial"];
         delete?: never;
@@ -1281,7 +1281,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignOut"];
         delete?: never;
@@ -1301,7 +1301,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthSignUpEmail"];
         delete?: never;
@@ -1319,7 +1319,7 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthToken"];
         put?: never;
@@ -1361,7 +1361,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorDisable"];
         delete?: never;
@@ -1381,7 +1381,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorEnable"];
         delete?: never;
@@ -1401,7 +1401,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorGenerateBackupCodes"];
         delete?: never;
@@ -1421,7 +1421,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorGetTotpUri"];
         delete?: never;
@@ -1441,7 +1441,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorSendOtp"];
         delete?: never;
@@ -1461,7 +1461,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyBackupCode"];
         delete?: never;
@@ -1481,7 +1481,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyOtp"];
         delete?: never;
@@ -1501,7 +1501,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthTwoFactorVerifyTotp"];
         delete?: never;
@@ -1521,7 +1521,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthUnlinkAccount"];
         delete?: never;
@@ -1541,7 +1541,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthUpdateSession"];
         delete?: never;
@@ -1561,7 +1561,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthUpdateUser"];
         delete?: never;
@@ -1579,13 +1579,13 @@ export interface paths {
         };
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         get: operations["getAuthVerifyEmail"];
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthVerifyEmail"];
         delete?: never;
@@ -1605,7 +1605,7 @@ export interface paths {
         put?: never;
         /**
          * Of the sign-in library
-         * @description Public: the authentication library answers.
+         * @description Public: the authentication library decides.
          */
         post: operations["postAuthVerifyPassword"];
         delete?: never;
@@ -2228,7 +2228,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Accept an invite; the answer carries the session */
+        /** Accept an invite; the response carries the session */
         post: operations["postMatchmakingInvitesByIdAccept"];
         delete?: never;
         options?: never;
@@ -3857,13 +3857,13 @@ export interface components {
             status: string;
             version: string;
         };
-        KitWorkflowAnswer: {
-            jobId: string;
-        };
         KitWorkflowInput: {
             /** @description Any JSON value. */
             payload?: unknown;
             key: string;
+        };
+        KitWorkflowResponse: {
+            jobId: string;
         };
         LeaderboardBoardsBody: {
             items: components["schemas"]["LeaderboardInfo"][];
@@ -4059,9 +4059,6 @@ export interface components {
             moderation: components["schemas"]["MediaModeration"];
             model: string;
         };
-        MediaAnswer: {
-            item: components["schemas"]["MediaItem"];
-        };
         MediaCreated: {
             item: components["schemas"]["MediaItem"];
             upload: components["schemas"]["StoragePlan"] | null;
@@ -4133,6 +4130,9 @@ export interface components {
             updatedAt: string;
             /** Format: date-time */
             readyAt: string | null;
+        };
+        MediaItemResponse: {
+            item: components["schemas"]["MediaItem"];
         };
         MediaLabel: {
             name: string;
@@ -4812,12 +4812,12 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
-        StorageShareAnswer: {
-            share: components["schemas"]["StorageShare"];
-        };
         StorageShareBodyInput: {
             /** Format: int64 */
             expiresInSeconds?: number;
+        };
+        StorageShareResponse: {
+            share: components["schemas"]["StorageShare"];
         };
         StorageStarted: {
             object: components["schemas"]["StorageObject"];
@@ -5216,14 +5216,6 @@ export interface components {
             /** Format: int64 */
             days: number;
         };
-        VectorAnswer: {
-            items: components["schemas"]["VectorMatch"][];
-            /** @enum {string} */
-            mode: "vector" | "text" | "hybrid";
-            exact: boolean;
-            /** Format: int64 */
-            tookMs: number;
-        };
         VectorDocumentInput: {
             id?: string;
             text?: string;
@@ -5261,6 +5253,14 @@ export interface components {
             include?: string[];
             /** @enum {string} */
             precision?: "default" | "exact";
+        };
+        VectorResult: {
+            items: components["schemas"]["VectorMatch"][];
+            /** @enum {string} */
+            mode: "vector" | "text" | "hybrid";
+            exact: boolean;
+            /** Format: int64 */
+            tookMs: number;
         };
         VectorStored: {
             id: string;
@@ -5494,7 +5494,7 @@ export interface components {
         /**
          * @description auth/csrf: The request did not prove that it comes from your own page.
          *
-         *     matchmaking/invite_forbidden: This invite is not yours to send or answer.
+         *     matchmaking/invite_forbidden: This invite is not yours.
          */
         "Refused403-AuthCsrf-MatchmakingInviteForbidden": {
             headers: {
@@ -7358,7 +7358,7 @@ export interface components {
                 };
             };
         };
-        /** @description kit/unavailable: The service cannot answer right now. Try again. */
+        /** @description kit/unavailable: The service cannot respond right now. Try again. */
         "Refused503-KitUnavailable": {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -7374,7 +7374,7 @@ export interface components {
             };
         };
         /**
-         * @description kit/unavailable: The service cannot answer right now. Try again.
+         * @description kit/unavailable: The service cannot respond right now. Try again.
          *
          *     testers/not_configured: The cohort has no address in the store.
          */
@@ -7393,7 +7393,7 @@ export interface components {
             };
         };
         /**
-         * @description kit/unavailable: The service cannot answer right now. Try again.
+         * @description kit/unavailable: The service cannot respond right now. Try again.
          *
          *     payments/rail_not_configured: This rail has no credentials yet.
          *
@@ -7417,7 +7417,7 @@ export interface components {
     parameters: never;
     requestBodies: never;
     headers: {
-        /** @description The answer was kept from the first request with this key. */
+        /** @description The response was kept from the first request with this key. */
         "Idempotency-Replayed": "true";
         /** @description When to try again, in seconds. */
         "Retry-After": number;
@@ -7549,7 +7549,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["KitWorkflowAnswer"];
+                    "application/json": components["schemas"]["KitWorkflowResponse"];
                 };
             };
             400: components["responses"]["Refused400-KitInvalidRequest"];
@@ -7892,7 +7892,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7912,7 +7912,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8126,7 +8126,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8152,7 +8152,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8176,7 +8176,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8200,7 +8200,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8224,7 +8224,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8244,7 +8244,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8268,7 +8268,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8357,7 +8357,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8381,7 +8381,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8405,7 +8405,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8429,7 +8429,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8453,7 +8453,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8477,7 +8477,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8501,7 +8501,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8521,7 +8521,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8545,7 +8545,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8569,7 +8569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8589,7 +8589,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8613,7 +8613,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8633,7 +8633,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8657,7 +8657,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8677,7 +8677,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8697,7 +8697,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8717,7 +8717,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8741,7 +8741,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8761,7 +8761,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8785,7 +8785,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8809,7 +8809,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8829,7 +8829,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8849,7 +8849,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8869,7 +8869,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8893,7 +8893,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8917,7 +8917,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8941,7 +8941,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8965,7 +8965,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8989,7 +8989,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9013,7 +9013,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9035,7 +9035,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9059,7 +9059,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9083,7 +9083,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9107,7 +9107,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9131,7 +9131,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9155,7 +9155,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9179,7 +9179,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9203,7 +9203,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9227,7 +9227,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9251,7 +9251,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9275,7 +9275,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9295,7 +9295,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9345,7 +9345,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9369,7 +9369,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9393,7 +9393,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9417,7 +9417,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9441,7 +9441,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9465,7 +9465,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9489,7 +9489,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9513,7 +9513,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9537,7 +9537,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9561,7 +9561,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9585,7 +9585,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9605,7 +9605,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9629,7 +9629,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -9653,7 +9653,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An answer, or a refusal: its code and message are members of the body and of its error. */
+            /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -10059,7 +10059,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The answer to the first request with this key is repeated for 24 hours. */
+                /** @description The response to the first request with this key is repeated for 24 hours. */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11121,7 +11121,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MediaAnswer"];
+                    "application/json": components["schemas"]["MediaItemResponse"];
                 };
             };
             400: components["responses"]["Refused400-KitInvalidRequest"];
@@ -11178,7 +11178,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MediaAnswer"];
+                    "application/json": components["schemas"]["MediaItemResponse"];
                 };
             };
             400: components["responses"]["Refused400-KitInvalidRequest"];
@@ -11197,7 +11197,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The answer to the first request with this key is repeated for 24 hours. */
+                /** @description The response to the first request with this key is repeated for 24 hours. */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -12128,7 +12128,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The answer to the first request with this key is repeated for 24 hours. */
+                /** @description The response to the first request with this key is repeated for 24 hours. */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -12704,7 +12704,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StorageShareAnswer"];
+                    "application/json": components["schemas"]["StorageShareResponse"];
                 };
             };
             400: components["responses"]["Refused400-KitInvalidRequest"];
@@ -12810,7 +12810,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The answer to the first request with this key is repeated for 24 hours. */
+                /** @description The response to the first request with this key is repeated for 24 hours. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -13540,7 +13540,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["VectorAnswer"];
+                    "application/json": components["schemas"]["VectorResult"];
                 };
             };
             400: components["responses"]["Refused400-KitInvalidRequest"];

@@ -26,7 +26,7 @@ const idLength = 22
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// What makes a public key unusable.
+// The faults of a public key.
 var (
 	ErrForm = errors.New(`a public key is a JWK of three members: "kty": "OKP", "crv": "Ed25519", and x in base64url`)
 	ErrWeak = errors.New("a public key of small order signs nothing")

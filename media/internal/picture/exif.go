@@ -152,7 +152,7 @@ func (b block) degrees(e entry) (float64, bool) {
 }
 
 // ReadExif reads a TIFF structure, as it stands in a picture after any "Exif"
-// name. What cannot be read is left out.
+// name. Fields that cannot be read are left out.
 func ReadExif(data []byte) Exif {
 	out := Exif{Orientation: 1}
 	b, first, ok := open(data)

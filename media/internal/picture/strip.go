@@ -52,8 +52,8 @@ func pick(found []byte, yes bool, body []byte) []byte {
 func named(body []byte) []byte { return bytes.TrimPrefix(body, []byte(exifName)) }
 
 // Clean returns the file without what is to be removed; ok is false when the file
-// has no form that can be cleaned. What follows the end of the picture is removed
-// too, where anything is.
+// has no form that can be cleaned. Bytes after the end of the picture are removed
+// too.
 func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 	if strip == StripNone {
 		return data, true

@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// What the store's application and its pushes are called.
+// The names of the store's application and its pushes.
 const (
 	Package  = "com.example.app"
 	Audience = "https://shop.example.com/payments/webhooks/android_store"

@@ -43,8 +43,8 @@ func Currency(code string) string {
 	return code
 }
 
-// FromMilli converts thousandths of the major unit. What is below the minor
-// unit is rounded to the nearest, halves to even: stores report prices there
+// FromMilli converts thousandths of the major unit. Fractions of the minor
+// unit are rounded to the nearest, halves to even: stores report prices there
 // that were never charged.
 func FromMilli(milli int64, currency string) int64 {
 	switch Exponent(currency) {

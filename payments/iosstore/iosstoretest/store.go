@@ -21,7 +21,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// What the store's application is called.
+// The name of the store's application.
 const (
 	BundleID = "com.example.app"
 	AppleID  = "1234567890"

@@ -294,7 +294,7 @@ func (b *Bucket) completed(root *os.Root, key, upload string) (bucket.Info, erro
 	return info, root.RemoveAll(uploadPath(upload))
 }
 
-// Abort implements [bucket.Bucket]. What has no plan belongs to nobody.
+// Abort implements [bucket.Bucket]. Parts without a plan belong to nobody.
 func (b *Bucket) Abort(_ context.Context, key, upload string) error {
 	root, err := b.open()
 	if err != nil || !bucket.ValidKey(upload) {

@@ -8,8 +8,8 @@ import (
 // Kind is the JSON type of a value.
 type Kind uint8
 
-// The kinds. What is neither text, number nor boolean is Other: it exists, and
-// equals nothing.
+// The kinds. Values other than text, numbers and booleans are Other: they exist,
+// and equal nothing.
 const (
 	Absent Kind = iota
 	Text

@@ -50,7 +50,7 @@ type Removal struct {
 	Revision int64
 }
 
-// block is up to blockRows rows. What a View holds of it does not change.
+// block is up to blockRows rows. The part that a View holds does not change.
 type block struct {
 	ids       []string
 	revisions []int64

@@ -12,7 +12,7 @@ const (
 	neighbours = 10
 	// goal is the part of the samples' neighbours that must be found.
 	goal = 0.999
-	// What things cost, relative to one multiplication of an exact score.
+	// The costs of operations, relative to one multiplication of an exact score.
 	costWord    = 1.3 // a word of a code
 	costRandom  = 2.0 // a multiplication for a row that is not the next in memory
 	recentLimit = 32
