@@ -40,3 +40,23 @@ func TestSecondValidatorAcceptsTheDocument(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// TestThirdGeneratorCompiles lets a generator that nobody here wrote make an SDK of
+// the document, and compiles it.
+func TestThirdGeneratorCompiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	document, err := filepath.Abs("testdata/openapi.golden.json") // a name with one slash is taken for one of a registry
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []*exec.Cmd{
+		npmTool(t, "openapi-ts", "-i", document, "-o", filepath.Join(folder, "sdk"), "-p", "@hey-api/typescript", "@hey-api/sdk", "@hey-api/client-fetch"),
+		npmTool(t, "tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable",
+			"--types", "", filepath.Join(folder, "sdk", "index.ts")),
+	} {
+		if text, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%.4000s", err, text)
+		}
+	}
+}

@@ -1,18 +1,23 @@
 package kit_test
 
 import (
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/kittest"
 )
 
 // BenchmarkOpenAPI computes the document of every capability; it should stay
 // below 20 ms. With KIT_BENCH_SIZE it prints the size of a program that computes
-// documents and of one that does not.
+// documents and of one that does not, and how long each takes from its start to its
+// first response.
 func BenchmarkOpenAPI(b *testing.B) {
 	k := kittest.New(b, everything()...)
 	b.ReportAllocs()
@@ -24,12 +29,54 @@ func BenchmarkOpenAPI(b *testing.B) {
 	if os.Getenv("KIT_BENCH_SIZE") == "" {
 		return
 	}
-	b.ReportMetric(programSize(b, ""), "bytes-without")
-	b.ReportMetric(programSize(b, "_, _ = k.OpenAPI()"), "bytes-with")
+	for name, line := range map[string]string{"without": "", "with": "_, _ = k.OpenAPI()"} {
+		path := program(b, line)
+		info, err := os.Stat(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(info.Size()), "bytes-"+name)
+		var starts []time.Duration
+		for range 7 {
+			starts = append(starts, start(b, path))
+		}
+		slices.Sort(starts)
+		b.ReportMetric(float64(starts[3].Microseconds())/1000, "ms-start-"+name)
+	}
 }
 
-// programSize builds the smallest application with one more line.
-func programSize(b *testing.B, line string) float64 {
+// start returns how long a program takes to its first response.
+func start(b *testing.B, path string) time.Duration {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	began := time.Now()
+	run := exec.CommandContext(b.Context(), path, address)
+	if err := run.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		_ = run.Process.Kill()
+		_ = run.Wait()
+	}()
+	for time.Since(began) < time.Minute {
+		response, err := http.Get("http://" + address + "/health") //nolint:noctx // killed with the program
+		if err == nil {
+			_ = response.Body.Close()
+			return time.Since(began)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.Fatal("the program does not respond")
+	return 0
+}
+
+// program builds the smallest application with one more line.
+func program(b *testing.B, line string) string {
 	b.Helper()
 	if err := os.MkdirAll("testdata/size", 0o750); err != nil {
 		b.Fatal(err)
@@ -39,6 +86,7 @@ func programSize(b *testing.B, line string) float64 {
 
 import (
 	"net/http"
+	"os"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
@@ -46,13 +94,13 @@ import (
 )
 
 func main() {
-	k, err := kit.New(kit.WithAuth(auth.Config{}),
+	k, err := kit.New(kit.WithAuth(auth.Config{}), kit.WithEnvironment("test"),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}}))
 	if err != nil {
 		panic(err)
 	}
 	LINE
-	panic(http.ListenAndServe("localhost:8080", k))
+	panic(http.ListenAndServe(os.Args[1], k))
 }
 `
 	source := filepath.Join("testdata/size", "main.go")
@@ -63,9 +111,5 @@ func main() {
 	if text, err := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, source).CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, text)
 	}
-	info, err := os.Stat(out)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return float64(info.Size())
+	return out
 }

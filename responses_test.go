@@ -74,7 +74,10 @@ type operation struct {
 type content struct {
 	Ref     string `json:"$ref"`
 	Content map[string]struct {
-		Schema *jsonschema.Schema `json:"schema"`
+		Schema   *jsonschema.Schema `json:"schema"`
+		Examples map[string]struct {
+			Value json.RawMessage `json:"value"`
+		} `json:"examples"`
 	} `json:"content"`
 }
 
@@ -115,19 +118,25 @@ func (d described) check(t *testing.T, r kit.Route, got *kittest.Response) {
 	if schema == nil || len(got.Body) == 0 {
 		return
 	}
-	resolved := d.resolved[schema]
-	if resolved == nil {
-		whole := *schema
-		whole.Defs = d.components
-		var err error
-		if resolved, err = whole.Resolve(nil); err != nil {
-			t.Fatal(err)
-		}
-		d.resolved[schema] = resolved
-	}
 	var value any
 	got.JSON(&value)
-	if err := resolved.Validate(value); err != nil {
+	if err := d.resolve(t, schema).Validate(value); err != nil {
 		t.Errorf("%d %s is not what the document says: %v", got.Status, got.Body, err)
 	}
+}
+
+// resolve makes a schema of the document ready to validate, once.
+func (d described) resolve(t *testing.T, schema *jsonschema.Schema) *jsonschema.Resolved {
+	t.Helper()
+	if resolved := d.resolved[schema]; resolved != nil {
+		return resolved
+	}
+	whole := *schema
+	whole.Defs = d.components
+	resolved, err := whole.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.resolved[schema] = resolved
+	return resolved
 }

@@ -62,6 +62,7 @@ func TestLedgerStory(t *testing.T) {
 		staff.Post("/ledger/coins/credit", credit("ada", 101, "r1")).Want(409, "ledger/ref_conflict")
 		staff.Post("/ledger/coins/debit", credit("ada", 30, "r2")).Want(201, "")
 		staff.Post("/ledger/coins/debit", credit("ada", 71, "r3")).Want(409, "ledger/insufficient_funds")
+		staff.Post("/ledger/coins/debit", credit("ada", 31, "r2")).Want(409, "ledger/ref_conflict")
 		staff.Post("/ledger/coins/debit", credit("nobody", 1, "r4")).Want(404, "ledger/account_not_found")
 		want(balance{"coins", 70, 0, 70})
 

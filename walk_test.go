@@ -1,8 +1,12 @@
 package kit_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"slices"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -46,22 +51,110 @@ func TestWalkStaysWithinTheDocument(t *testing.T) {
 		}
 	}()
 	wrong := make(map[string]bool) // rows that were reported
-	for range walkSteps {
+	w.walk(k, walkSteps, admittedBy, func(r kit.Route, call string, got *kittest.Response) {
+		if wrong[r.Method+r.Path] {
+			return
+		}
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			if document.check(t, r, got); t.Failed() {
+				wrong[r.Method+r.Path] = true
+				t.Log(call)
+			}
+		})
+	})
+}
+
+// TestWalkThroughAProxy takes the walker through a validating proxy that nobody
+// here wrote: it finds no response that the document does not allow.
+func TestWalkThroughAProxy(t *testing.T) {
+	k := composed(t)
+	k.Anonymous().Get("/control-plane/ping") // connects
+	raw, err := k.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream := httptest.NewServer(k)
+	defer upstream.Close()
+	through := httputil.NewSingleHostReverseProxy(startProxy(t, upstream.URL))
+	w := &walker{Rand: rand.New(rand.NewPCG(2, 1)), document: readDocument(t, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
+	calls := 0
+	w.walk(k, 2, func(k *kittest.Kit, r kit.Route) *kittest.Client { return admittedBy(k, r).Via(through) }, func(_ kit.Route, call string, got *kittest.Response) {
+		calls++
+		for _, v := range violations(t, got.Header.Get("Sl-Violations")) {
+			t.Errorf("%s: %d %.300s: %s at %v", call, got.Status, got.Body, v.Message, v.Location)
+		}
+	})
+	t.Logf("%d calls", calls)
+}
+
+// startProxy runs the proxy in front of a kit of every capability.
+func startProxy(t *testing.T, upstream string) *url.URL {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := npmTool(t, "prism", "proxy", "testdata/openapi.golden.json", upstream, "--host", "127.0.0.1", "--port", port)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = proxy.Process.Kill()
+		_ = proxy.Wait()
+	})
+	for range 1200 {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return &url.URL{Scheme: "http", Host: address}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("the proxy does not listen")
+	return nil
+}
+
+type violation struct {
+	Location []string
+	Message  string
+}
+
+// violations are those of responses; the walker spoils requests on purpose.
+func violations(t *testing.T, header string) (list []violation) {
+	t.Helper()
+	if header == "" {
+		return nil
+	}
+	var all []violation
+	if err := json.Unmarshal([]byte(header), &all); err != nil {
+		t.Fatalf("%s: %v", header, err)
+	}
+	for _, v := range all {
+		if len(v.Location) > 0 && v.Location[0] == "response" {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// walk calls every row so many times and shows what it returned.
+func (w *walker) walk(k *kittest.Kit, steps int, by func(*kittest.Kit, kit.Route) *kittest.Client, see func(r kit.Route, call string, got *kittest.Response)) {
+	for range steps {
 		for _, r := range k.Routes() {
-			op := document.paths[braced(r.Path)][strings.ToLower(r.Method)]
-			if op == nil || wrong[r.Method+r.Path] || strings.HasSuffix(r.Path, "*") || strings.HasSuffix(r.Path, "/socket") || strings.HasSuffix(r.Path, "/presence") {
+			op := w.document.paths[braced(r.Path)][strings.ToLower(r.Method)]
+			if op == nil || strings.HasSuffix(r.Path, "*") || strings.HasSuffix(r.Path, "/socket") || strings.HasSuffix(r.Path, "/presence") {
 				continue
 			}
 			k.Clock.Advance(time.Second)
-			path := w.path(r.Path, op)
-			body := w.body(op)
-			got := admittedBy(k, r).Do(r.Method, path, body)
-			t.Run(r.Method+" "+r.Path, func(t *testing.T) {
-				if document.check(t, r, got); t.Failed() {
-					wrong[r.Method+r.Path] = true
-					t.Logf("%s %s %v", r.Method, path, body)
-				}
-			})
+			path, body := w.path(r.Path, op), w.body(op)
+			got := by(k, r).Do(r.Method, path, body)
+			see(r, fmt.Sprintf("%s %s %v", r.Method, path, body), got)
 			w.remember(got)
 		}
 	}

@@ -116,6 +116,7 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 		machine("auth:users:read").do("GET", "/auth/admin/users/nobody", "").want(404, "auth/user_not_found")
+		machine("auth:devices:revoke").do("POST", "/auth/admin/users/nobody/devices/revoke", "{}").want(404, "auth/user_not_found")
 		var devices deviceList
 		machine("auth:devices:read").do("GET", "/auth/admin/devices", "").want(200, "").decode(&devices)
 		if len(devices.Items) != 3 {

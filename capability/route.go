@@ -116,6 +116,7 @@ type Handler struct {
 	list     bool
 	optional bool
 	socket   bool
+	pages    bool
 	sends    []reflect.Type
 	takes    []reflect.Type
 	reply    func(*Call) (any, error)
@@ -206,6 +207,13 @@ func typesOf(values []any) (types []reflect.Type) {
 
 // Frames returns the types of the frames of a socket.
 func (h Handler) Frames() (sends, takes []reflect.Type) { return h.sends, h.takes }
+
+// Pages marks a raw handler that shows refusals of its row as pages of HTML, for
+// documents: people follow links to it.
+func (h Handler) Pages() Handler { h.pages = true; return h }
+
+// ShowsPages reports whether the handler may show a refusal of its row as a page.
+func (h Handler) ShowsPages() bool { return h.pages }
 
 // Valid reports whether the handler came from a constructor.
 func (h Handler) Valid() bool { return h.reply != nil || h.raw != nil }

@@ -34,6 +34,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email/devmail"
 	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/sns"
 )
 
 // Name is the capability's name.
@@ -66,7 +67,7 @@ type Email struct {
 	chain     chain
 	mailbox   *devmail.Mailbox
 	visits    *rate.Limiter
-	ses       *ses
+	ses       ses
 }
 
 // unsubscribeVisits bounds the requests of one client to unsubscribe links.
@@ -95,7 +96,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 		addresses: newKeyring(host, store, sealer, addressKeyTable, "suppressions of people who were erased do not hold"),
 		mailbox:   devmail.New(host, sealer),
 		visits:    rate.New(unsubscribeVisits, host.Now),
-		ses:       newSES(cfg.Webhooks.SES, host.Now),
+		ses:       ses{sns.New(cfg.Webhooks.SES, host.Now)},
 	}
 	e.from, _ = parseAddress(cfg.From) // validated above, as are the next two
 	e.replyTo, _ = parseAddress(cfg.ReplyTo)

@@ -9,7 +9,7 @@ var Sign = sign
 var Redirectable = redirectable
 
 // ReachSNS makes e ask SNS through another transport.
-func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.client.Transport = transport }
+func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.Client.Transport = transport }
 
 // ParseForm reads the form of an unsubscribe link.
 var ParseForm = parseForm

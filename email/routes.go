@@ -43,13 +43,13 @@ func (e *Email) routes() []capability.Route {
 	)
 	routes = append(routes, capability.Mount(e.cfg.CallbackPath,
 		capability.Route{Method: http.MethodGet, Path: "/c/:token", Guard: signed,
-			Summary: "A link in a mail.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getClick)},
+			Summary: "A link in a mail.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getClick).Pages()},
 		capability.Route{Method: http.MethodGet, Path: "/o/:token", Guard: signed,
 			Summary: "The image of a mail.", Handle: capability.Raw(e.getOpen)},
 		capability.Route{Method: http.MethodGet, Path: "/u/:token", Guard: signed,
-			Summary: "The page to unsubscribe on.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getUnsubscribe)},
+			Summary: "The page to unsubscribe on.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.getUnsubscribe).Pages()},
 		capability.Route{Method: http.MethodPost, Path: "/u/:token", Guard: signed, MaxBody: maxForm,
-			Summary: "Unsubscribe, by that page or by one click in a mail program.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.postUnsubscribe)},
+			Summary: "Unsubscribe, by that page or by one click in a mail program.", Refusals: []*capability.Error{ErrInvalidToken}, Handle: capability.Raw(e.postUnsubscribe).Pages()},
 	)...)
 	routes = append(routes, e.webhookRoutes()...)
 	return append(routes, e.mailbox.Routes()...)

@@ -1,97 +1,19 @@
 package email_test
 
 import (
-	"bytes"
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
-	"io"
-	"math/big"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/email"
-	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/internal/sns/snstest"
 )
 
-const snsTopic = "arn:aws:sns:eu-west-1:123456789012:mail"
-
-// sns returns as Amazon's host does and signs with the key of its certificate.
-type sns struct {
-	t     *testing.T
-	key   *rsa.PrivateKey
-	pem   []byte
-	asked []string
-	down  bool
-}
-
-func newSNS(t *testing.T, clock *kittest.Clock) *sns {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := clock.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "sns.amazonaws.com"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &sns{t: t, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-func (s *sns) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.asked = append(s.asked, r.URL.String())
-	status, body := http.StatusOK, s.pem
-	if s.down {
-		status = http.StatusBadGateway
-	}
-	if r.URL.Path == "/SimpleNotificationService-moved.pem" {
-		status = http.StatusFound
-	}
-	return &http.Response{
-		StatusCode: status, Status: http.StatusText(status), Request: r,
-		Header: http.Header{"Location": {"https://evil.example/cert.pem"}}, Body: io.NopCloser(bytes.NewReader(body)),
-	}, nil
-}
-
-// message is what SNS posts, signed; change alters it after or before that.
-func (s *sns) message(fields map[string]string, now time.Time) map[string]string {
-	m := map[string]string{
-		"Type": "Notification", "MessageId": "m1", "TopicArn": snsTopic, "SignatureVersion": "2",
-		"Timestamp":      now.UTC().Format("2006-01-02T15:04:05.000Z"),
-		"SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0a1b.pem",
-	}
-	for name, value := range fields {
-		m[name] = value
-	}
-	var lines strings.Builder
-	for _, name := range []string{"Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"} {
-		if m[name] != "" {
-			lines.WriteString(name + "\n" + m[name] + "\n")
-		}
-	}
-	sum := sha256.Sum256([]byte(lines.String()))
-	signature, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, sum[:])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	m["Signature"] = base64.StdEncoding.EncodeToString(signature)
-	return m
-}
+const snsTopic = snstest.Topic
 
 func text(t *testing.T, message map[string]string) string {
 	t.Helper()
@@ -108,7 +30,7 @@ func TestSES(t *testing.T) {
 		Providers: []email.Provider{{Name: "ses", PerSecond: -1,
 			Transport: transportFunc(func(_ context.Context, e email.Envelope) (string, error) { return "ses-" + e.JobID, nil })}},
 	})
-	amazon := newSNS(t, m.Clock)
+	amazon := snstest.New(t, m.Clock.Now())
 	email.ReachSNS(m.mail, amazon)
 	post := func(message map[string]string, status int, code string) {
 		t.Helper()
@@ -122,7 +44,7 @@ func TestSES(t *testing.T) {
 	bounce := `{"notificationType":"Bounce","mail":{"messageId":"ses-` + id + `"},"bounce":{"bounceType":"Permanent",` +
 		`"bouncedRecipients":[{"emailAddress":"ada@example.com","status":"5.1.1","diagnosticCode":"smtp; 550 gone"}]}}`
 	now := m.Clock.Now()
-	good := func() map[string]string { return amazon.message(map[string]string{"Message": bounce}, now) }
+	good := func() map[string]string { return amazon.Message(map[string]string{"Message": bounce}, now) }
 
 	for name, change := range map[string]func(map[string]string){
 		"altered":      func(f map[string]string) { f["Message"] = strings.Replace(bounce, "ada@", "eve@", 1) },
@@ -150,9 +72,9 @@ func TestSES(t *testing.T) {
 		t.Log(name)
 		post(forged, 401, "email/webhook_invalid")
 	}
-	post(amazon.message(map[string]string{"Message": bounce}, now.Add(-25*time.Hour)), 401, "email/webhook_invalid")
-	post(amazon.message(map[string]string{"Message": bounce}, now.Add(6*time.Minute)), 401, "email/webhook_invalid")
-	for _, url := range amazon.asked {
+	post(amazon.Message(map[string]string{"Message": bounce}, now.Add(-25*time.Hour)), 401, "email/webhook_invalid")
+	post(amazon.Message(map[string]string{"Message": bounce}, now.Add(6*time.Minute)), 401, "email/webhook_invalid")
+	for _, url := range amazon.Asked {
 		if !strings.HasPrefix(url, "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-") {
 			t.Errorf("asked %s", url)
 		}
@@ -161,30 +83,30 @@ func TestSES(t *testing.T) {
 		t.Fatalf("a forged report was believed: %s %v", job.State, err)
 	}
 
-	moved := amazon.message(map[string]string{"Message": bounce, "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-moved.pem"}, now)
+	moved := amazon.Message(map[string]string{"Message": bounce, "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-moved.pem"}, now)
 	post(moved, 503, "kit/unavailable")
-	before := len(amazon.asked)
+	before := len(amazon.Asked)
 	for range 3 {
 		post(good(), 200, "")
 	}
-	if n := len(amazon.asked) - before; n > 1 {
+	if n := len(amazon.Asked) - before; n > 1 {
 		t.Errorf("the certificate was fetched %d times", n)
 	}
 	if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != email.StateBounced || m.suppressed("ada@example.com") != "all" {
 		t.Errorf("%s %s %v", job.State, m.suppressed("ada@example.com"), err)
 	}
 	m.Clock.Advance(31 * 24 * time.Hour)
-	post(amazon.message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has ended
+	post(amazon.Message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has ended
 }
 
 // TestForgedReportsAskLittle: whatever paths forged messages name, SNS is asked
 // a few times a minute, and good reports go on with the certificate known.
 func TestForgedReportsAskLittle(t *testing.T) {
 	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
-	amazon := newSNS(t, m.Clock)
+	amazon := snstest.New(t, m.Clock.Now())
 	email.ReachSNS(m.mail, amazon)
 	post := func(forged bool, path string) int {
-		fields := amazon.message(map[string]string{"Message": "{}", "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-" + path + ".pem"}, m.Clock.Now())
+		fields := amazon.Message(map[string]string{"Message": "{}", "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-" + path + ".pem"}, m.Clock.Now())
 		if forged {
 			fields["Signature"] = base64.StdEncoding.EncodeToString(make([]byte, 256))
 		}
@@ -198,7 +120,7 @@ func TestForgedReportsAskLittle(t *testing.T) {
 			t.Errorf("a forged report: %d", status)
 		}
 	}
-	if n := len(amazon.asked); n > 5 {
+	if n := len(amazon.Asked); n > 5 {
 		t.Errorf("forged reports made %d requests to SNS, want at most 5", n)
 	}
 	if status := post(false, "known"); status != 200 {
@@ -210,17 +132,17 @@ func TestForgedReportsAskLittle(t *testing.T) {
 // message names.
 func TestSESSubscription(t *testing.T) {
 	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
-	amazon := newSNS(t, m.Clock)
+	amazon := snstest.New(t, m.Clock.Now())
 	email.ReachSNS(m.mail, amazon)
-	message := amazon.message(map[string]string{
+	message := amazon.Message(map[string]string{
 		"Type": "SubscriptionConfirmation", "Token": "t&1", "Message": "confirm", "SubscribeURL": "https://evil.example/",
 	}, m.Clock.Now())
 	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(200, "")
 	want := "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t%261&TopicArn=arn%3Aaws%3Asns%3Aeu-west-1%3A123456789012%3Amail"
-	if got := amazon.asked[len(amazon.asked)-1]; got != want {
+	if got := amazon.Asked[len(amazon.Asked)-1]; got != want {
 		t.Error(got)
 	}
-	amazon.down = true
+	amazon.Down = true
 	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(503, "kit/unavailable")
 	message["Token"] = "other"
 	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(401, "email/webhook_invalid")
@@ -233,7 +155,7 @@ func TestSESKinds(t *testing.T) {
 		Providers: []email.Provider{{Name: "ses", PerSecond: -1,
 			Transport: transportFunc(func(_ context.Context, e email.Envelope) (string, error) { return "ses-" + e.JobID, nil })}},
 	})
-	amazon := newSNS(t, m.Clock)
+	amazon := snstest.New(t, m.Clock.Now())
 	email.ReachSNS(m.mail, amazon)
 	for kind, want := range map[string]email.State{
 		`"eventType":"Bounce","bounce":{"bounceType":"Transient","bouncedRecipients":[{"emailAddress":"TO"}]}`: email.StateBounced,
@@ -249,12 +171,12 @@ func TestSESKinds(t *testing.T) {
 		}
 		m.RunJobs()
 		event := `{` + strings.ReplaceAll(kind, "TO", to) + `,"mail":{"messageId":"ses-` + id + `"}}`
-		message := amazon.message(map[string]string{"Message": event, "Subject": "Amazon SES"}, m.Clock.Now())
+		message := amazon.Message(map[string]string{"Message": event, "Subject": "Amazon SES"}, m.Clock.Now())
 		m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(200, "")
 		if job, err := m.mail.Job(t.Context(), id); err != nil || job.State != want {
 			t.Errorf("%s: %s %v", kind, job.State, err)
 		}
 	}
-	message := amazon.message(map[string]string{"Message": "["}, m.Clock.Now())
+	message := amazon.Message(map[string]string{"Message": "["}, m.Clock.Now())
 	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(400, "kit/invalid_request")
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/sns"
 )
 
 // Webhooks opens a route under {BasePath}/webhooks for each provider whose
@@ -40,7 +41,7 @@ func (w Webhooks) validate(faults *capability.Faults) {
 	if key, err := base64.StdEncoding.DecodeString(w.MailPace); w.MailPace != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
 		faults.Add("webhooks.mailPace", nil, "is not an Ed25519 public key", "copy it from the provider")
 	}
-	if w.SES != "" && !topicARN.MatchString(w.SES) {
+	if w.SES != "" && !sns.Known(w.SES) {
 		faults.Add("webhooks.ses", w.SES, "is not the ARN of an SNS topic", "write it like arn:aws:sns:eu-west-1:123456789012:mail")
 	}
 }

@@ -65,6 +65,10 @@ func TestOverHTTP(t *testing.T) {
 	ada.Post(action, trickMove{}).Want(409, "multiplayer/invalid_transition")
 	bob.Post(session+"/join", nil).Want(200, "")
 	eve.Post(session+"/join", nil).Want(409, "multiplayer/session_full")
+	eve.Post(action, trickMove{}).Want(403, "multiplayer/not_a_member")
+	eve.Post(session+"/leave", nil).Want(403, "multiplayer/not_a_member")
+	eve.Post(session+"/close", nil).Want(403, "multiplayer/not_a_member")
+	eve.Get(session+"/result").Want(403, "multiplayer/not_a_member")
 	bob.Post(session+"/leave", nil).Want(409, "multiplayer/invalid_transition")
 	ada.Post(session+"/close", nil).Want(409, "multiplayer/invalid_transition")
 	ada.Get(session+"/result").Want(409, "multiplayer/invalid_transition")
@@ -102,6 +106,8 @@ func TestOverHTTP(t *testing.T) {
 		t.Errorf("%+v\n%+v", v, result)
 	}
 	ada.Post(action, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
+	eve.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
+	eve.Get(session+"/result").Want(403, "multiplayer/not_a_member")
 
 	ada.Post("/multiplayer/games/table", "{}").Want(201, "").JSON(&v)
 	table := "/multiplayer/sessions/" + v.ID

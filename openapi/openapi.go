@@ -218,7 +218,11 @@ type (
 		Content  map[string]media `json:"content"`
 	}
 	media struct {
-		Schema *written `json:"schema"`
+		Schema   *written                `json:"schema"`
+		Examples map[string]exampleValue `json:"examples,omitempty"`
+	}
+	exampleValue struct {
+		Value *example `json:"value"`
 	}
 	response struct {
 		Description string           `json:"description"`

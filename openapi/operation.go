@@ -234,11 +234,11 @@ func (b *builder) body(op *operation, r capability.Route) error {
 		if err != nil {
 			return err
 		}
-		content[jsonType] = media{(*written)(schema)}
+		content[jsonType] = b.media(schema)
 	case r.Handle.IsRaw():
-		content["*/*"] = media{(*written)(anything())}
+		content["*/*"] = media{Schema: (*written)(anything())}
 	default:
-		content[jsonType] = media{(*written)(anything())}
+		content[jsonType] = media{Schema: (*written)(anything())}
 	}
 	op.Body = &requestBody{Required: in != nil && !r.Handle.IsOptional(), Content: content}
 	op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
@@ -257,7 +257,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	case out == nil:
 		op.Responses["default"] = response{
 			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
-			Content:     map[string]media{jsonType: {(*written)(anything())}}}
+			Content:     map[string]media{jsonType: {Schema: (*written)(anything())}}}
 		return nil
 	}
 	success := response{Description: http.StatusText(r.Handle.Status())}
@@ -272,7 +272,7 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		success.Content = map[string]media{jsonType: {(*written)(schema)}}
+		success.Content = map[string]media{jsonType: b.media(schema)}
 	}
 	op.Responses[strconv.Itoa(r.Handle.Status())] = success
 	if r.Handle.MayRepeat() {
@@ -280,6 +280,11 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		op.Responses[strconv.Itoa(http.StatusOK)] = success
 	}
 	return nil
+}
+
+// media is a body of JSON with an example.
+func (b *builder) media(schema *jsonschema.Schema) media {
+	return media{(*written)(schema), map[string]exampleValue{"made": {&example{schema, b.schemas}}}}
 }
 
 // page is one page of a list.

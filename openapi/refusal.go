@@ -95,12 +95,14 @@ func (b *builder) refuse(op *operation, r capability.Route, refusals []*capabili
 		return
 	}
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
-		op.Responses[strconv.Itoa(status)] = ref{b.refusal(status, byStatus[status])}
+		page := r.Handle.ShowsPages() && slices.ContainsFunc(byStatus[status], func(e *capability.Error) bool { return slices.Contains(r.Refusals, e) })
+		op.Responses[strconv.Itoa(status)] = ref{b.refusal(status, byStatus[status], page)}
 	}
 }
 
-// refusal makes the component of a status with these codes, once.
-func (b *builder) refusal(status int, refusals []*capability.Error) string {
+// refusal makes the component of a status with these codes, once; with page it may
+// be a page as well.
+func (b *builder) refusal(status int, refusals []*capability.Error, page bool) string {
 	var names []string
 	var codes []any
 	var text []string
@@ -108,8 +110,14 @@ func (b *builder) refusal(status int, refusals []*capability.Error) string {
 		names, codes, text = append(names, pascal(e.Code)), append(codes, e.Code), append(text, e.Code+": "+e.Message)
 	}
 	name := componentName(status, names)
+	if page {
+		name += "-Page"
+	}
 	if b.responses[name] == nil {
-		refused := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {(*written)(b.refusalSchema(codes))}}}
+		refused := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {Schema: (*written)(b.refusalSchema(codes))}}}
+		if page {
+			refused.Content["text/html"] = media{Schema: &written{Type: "string"}}
+		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			refused.Headers = map[string]ref{"Retry-After": {"#/components/headers/Retry-After"}}
 		}

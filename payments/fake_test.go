@@ -153,6 +153,9 @@ func (f *fake) processor(r *payments.Rail) {
 		return payments.Checkout{SessionID: "session-" + q.AccountToken, URL: "https://pay.example/" + q.Product.Key, CustomerID: "customer-" + q.AccountToken}, nil
 	}
 	r.Portal = func(_ context.Context, _ payments.Access, q payments.PortalRequest) (payments.Portal, error) {
+		if f.fail != nil {
+			return payments.Portal{}, f.fail
+		}
 		if q.CustomerID == "" {
 			return payments.Portal{}, payments.ErrCustomerNotFound
 		}

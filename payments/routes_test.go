@@ -229,6 +229,8 @@ func TestGrantAndRevoke(t *testing.T) {
 		t.Errorf("subscriptions: %+v", subscriptions.Items)
 	}
 	s.Machine("payments:purchases:read").Get("/payments/admin/purchases?subjectId=ada").Want(400, "kit/invalid_request")
+	s.Machine("payments:purchases:read").Get("/payments/admin/purchases?subjectType=organization&subjectId=ada").Want(404, "payments/subject_kind_mismatch")
+	s.Machine("payments:subscriptions:read").Get("/payments/admin/subscriptions?subjectType=organization&subjectId=ada").Want(404, "payments/subject_kind_mismatch")
 	s.Machine("payments:purchases:read").Get("/payments/admin/purchases?cursor=x").Want(400, "kit/invalid_request")
 	var catalog payments.Catalog
 	s.Machine("payments:catalog:read").Get("/payments/admin/catalog").Want(200, "").JSON(&catalog)

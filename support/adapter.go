@@ -3,8 +3,10 @@ package support
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -18,11 +20,14 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/sns"
 )
 
 // Inbound opens a route under {BasePath}/inbound for each sender of mail over HTTP
-// whose signing key is configured; none by default. Mail of adapters
-// goes through the same guards as mail over SMTP.
+// whose signing key is configured; none by default. Mail that comes in there
+// goes through the same guards as mail over SMTP. A provider that signs nothing, such as
+// Postmark, or whose request holds no mail, such as Resend, has no route: check and
+// fetch what it says and call [Support.Receive], or have a relay of your own sign it.
 type Inbound struct {
 	// Relay is the secret, "whsec_…", of a relay of your own that signs as Standard
 	// Webhooks 1.0.0 says: POST …/inbound/relay with {"from", "to": [], "raw":
@@ -32,6 +37,13 @@ type Inbound struct {
 	// URL that ends in mime: POST …/inbound/mailgun/mime. Mailgun signs a time and
 	// a token and not the mail, so TLS has to keep the mail as it is.
 	Mailgun string
+	// SendGrid is the public key, base64, of the security policy of a parse setting
+	// that sends raw mail; it signs the whole body: POST …/inbound/sendgrid.
+	SendGrid string
+	// SES is the ARN of the SNS topic of a receipt rule's SNS action, its
+	// SignatureVersion set to 2: POST …/inbound/ses. The subscription confirms
+	// itself. SNS carries mails of at most 150 KB: SES refuses larger ones.
+	SES string
 }
 
 // signatureAge bounds how old a signature may be, and how far ahead.
@@ -44,16 +56,37 @@ func (i Inbound) validate(faults *capability.Faults) {
 	if i.Mailgun != "" && len(i.Mailgun) < 16 {
 		faults.Add("inbound.mailgun", nil, "is not a signing key", "copy it from the provider")
 	}
+	if _, err := i.sendGridKey(); i.SendGrid != "" && err != nil {
+		faults.Add("inbound.sendGrid", nil, "is not a public key", "copy the public key of the security policy")
+	}
+	if i.SES != "" && !sns.Known(i.SES) {
+		faults.Add("inbound.ses", i.SES, "is not the ARN of an SNS topic", "write it like arn:aws:sns:eu-west-1:123456789012:mail")
+	}
 }
 
 func (i Inbound) relayKey() ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(i.Relay, "whsec_"))
 }
 
+func (i Inbound) sendGridKey() (*ecdsa.PublicKey, error) {
+	der, err := base64.StdEncoding.DecodeString(i.SendGrid)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return nil, err
+	}
+	if key, ok := parsed.(*ecdsa.PublicKey); ok {
+		return key, nil
+	}
+	return nil, errors.New("support: this is no key of an elliptic curve")
+}
+
 // names lists the senders whose routes are open.
 func (i Inbound) names() []string {
 	names := []string{}
-	for _, one := range [][2]string{{"relay", i.Relay}, {"mailgun", i.Mailgun}} {
+	for _, one := range [][2]string{{"relay", i.Relay}, {"mailgun", i.Mailgun}, {"sendgrid", i.SendGrid}, {"ses", i.SES}} {
 		if one[1] != "" {
 			names = append(names, one[0])
 		}
@@ -82,7 +115,9 @@ func (s *Support) inboundRoutes() []capability.Route {
 					return err
 				}
 				mail, err := read(c.Request(), body)
-				if err != nil {
+				if refusal := new(capability.Error); errors.As(err, &refusal) {
+					return err
+				} else if err != nil {
 					return capability.ErrInvalidRequest.Saying("The body holds no mail.").Because(err)
 				}
 				return s.take(c, mail)
@@ -90,11 +125,17 @@ func (s *Support) inboundRoutes() []capability.Route {
 	}
 	add("relay", s.cfg.Inbound.Relay, s.verifyRelay, readRelay)
 	add("mailgun/mime", s.cfg.Inbound.Mailgun, s.verifyMailgun, readMailgun)
+	add("sendgrid", s.cfg.Inbound.SendGrid, s.verifySendGrid, readSendGrid)
+	add("ses", s.cfg.Inbound.SES, s.verifySES, s.readSES)
 	return routes
 }
 
-// take stores a mail. A status of 2xx tells the sender that it is done with.
+// take stores a mail. A status of 2xx tells the sender that it is done with; what
+// held no mail, such as the confirmation of a subscription, is ignored.
 func (s *Support) take(c *capability.Call, mail handed) error {
+	if mail.raw == nil && len(mail.envelope.To) == 0 {
+		return told(c, OutcomeIgnored)
+	}
 	receipt, err := s.Receive(c.Context(), mail.envelope, mail.raw)
 	if err != nil {
 		if refusal := new(capability.Error); errors.As(err, &refusal) || errors.Is(err, context.Canceled) {
@@ -102,8 +143,12 @@ func (s *Support) take(c *capability.Call, mail handed) error {
 		}
 		return capability.ErrUnavailable.Because(err)
 	}
+	return told(c, receipt.Outcome)
+}
+
+func told(c *capability.Call, outcome Outcome) error {
 	c.Writer().Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(c.Writer()).Encode(map[string]Outcome{"outcome": receipt.Outcome})
+	return json.NewEncoder(c.Writer()).Encode(map[string]Outcome{"outcome": outcome})
 }
 
 // fresh reports whether a signature's time in Unix seconds is near enough.
@@ -171,6 +216,91 @@ func readMailgun(r *http.Request, body []byte) (handed, error) {
 		return handed{}, errors.New("too many recipients")
 	}
 	return handed{Envelope{From: form.Get("sender"), To: to}, []byte(form.Get("body-mime"))}, nil
+}
+
+// verifySendGrid checks an ECDSA signature over the time and the body as it came.
+func (s *Support) verifySendGrid(r *http.Request, body []byte) error {
+	stamp := r.Header.Get("X-Twilio-Email-Event-Webhook-Timestamp")
+	key, err := s.cfg.Inbound.sendGridKey()
+	if err != nil || !s.fresh(stamp) {
+		return capability.ErrInvalidSignature
+	}
+	signature, err := base64.StdEncoding.DecodeString(r.Header.Get("X-Twilio-Email-Event-Webhook-Signature"))
+	if err != nil {
+		return capability.ErrInvalidSignature
+	}
+	h := sha256.New()
+	h.Write([]byte(stamp))
+	h.Write(body)
+	if !ecdsa.VerifyASN1(key, h.Sum(nil), signature) {
+		return capability.ErrInvalidSignature
+	}
+	return nil
+}
+
+// readSendGrid reads the form of a parse setting with "send raw": the mail is in
+// the field email and the envelope a JSON object.
+func readSendGrid(r *http.Request, body []byte) (handed, error) {
+	form, err := mailForm(r, body)
+	if err != nil {
+		return handed{}, err
+	}
+	var envelope struct {
+		From string
+		To   []string
+	}
+	if err := json.Unmarshal([]byte(form.Get("envelope")), &envelope); err != nil {
+		return handed{}, err
+	}
+	if len(envelope.To) > maxRecipients {
+		return handed{}, errors.New("too many recipients")
+	}
+	return handed{Envelope{From: envelope.From, To: envelope.To}, []byte(form.Get("email"))}, nil
+}
+
+func (s *Support) verifySES(r *http.Request, body []byte) error {
+	err := s.ses.Verify(r, body)
+	if errors.Is(err, sns.ErrForged) {
+		return capability.ErrInvalidSignature
+	}
+	return err
+}
+
+// readSES reads the notification of a receipt rule's SNS action. Its encoding is
+// part of the rule: UTF-8, or base64, which keeps mails in other charsets whole.
+func (s *Support) readSES(r *http.Request, body []byte) (handed, error) {
+	text, ok, err := s.ses.Read(r.Context(), body)
+	if err != nil || !ok {
+		return handed{}, err
+	}
+	var notice struct {
+		NotificationType string
+		Mail             struct{ Source string }
+		Receipt          struct {
+			Recipients []string
+			Action     struct{ Encoding string }
+		}
+		Content string
+	}
+	if err := json.Unmarshal([]byte(text), &notice); err != nil {
+		return handed{}, err
+	}
+	if notice.NotificationType != "Received" {
+		return handed{}, nil // such as the note that SES writes when a rule is made
+	}
+	if len(notice.Receipt.Recipients) > maxRecipients {
+		return handed{}, errors.New("too many recipients")
+	}
+	raw := []byte(notice.Content)
+	if strings.EqualFold(notice.Receipt.Action.Encoding, "base64") {
+		if raw, err = base64.StdEncoding.DecodeString(notice.Content); err != nil {
+			return handed{}, err
+		}
+	}
+	if len(raw) == 0 {
+		return handed{}, errors.New("the notification is of another action than SNS")
+	}
+	return handed{Envelope{From: notice.Mail.Source, To: notice.Receipt.Recipients}, raw}, nil
 }
 
 // mailForm reads either encoding of a form.

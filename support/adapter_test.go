@@ -2,8 +2,12 @@ package support_test
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/sns/snstest"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/support"
 )
@@ -105,10 +110,143 @@ func TestMailByMailgun(t *testing.T) {
 	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/mailgun/mime", "x").Want(401, "kit/invalid_signature")
 }
 
+// form writes fields as a multipart form.
+func form(fields map[string]string) (kind, body string) {
+	var buffer bytes.Buffer
+	w := mimeform.NewWriter(&buffer)
+	for name, value := range fields {
+		_ = w.WriteField(name, value)
+	}
+	_ = w.Close()
+	return w.FormDataContentType(), buffer.String()
+}
+
+func TestMailBySendGrid(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := desk(t, support.Config{Inbound: support.Inbound{SendGrid: base64.StdEncoding.EncodeToString(public)}})
+	post := func(kind, body string, age time.Duration, alter string) *kittest.Response {
+		stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
+		sum := sha256.Sum256([]byte(stamp + body))
+		signature, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Anonymous().With("Content-Type", kind).With("X-Twilio-Email-Event-Webhook-Timestamp", stamp).
+			With("X-Twilio-Email-Event-Webhook-Signature", base64.StdEncoding.EncodeToString(signature)).Post("/support/inbound/sendgrid", body+alter)
+	}
+	fields := func(subject, envelope string) (kind, body string) {
+		return form(map[string]string{"headers": "x", "dkim": "{@customer.example : pass}", "to": "Others <others@example.com>", "envelope": envelope,
+			"subject": subject, "charsets": `{"to":"UTF-8"}`, "email": mail("grace@customer.example", subject, "I was charged twice.")})
+	}
+	kind, body := fields("Refund", `{"to":["help@acme.example"],"from":"grace@customer.example"}`)
+	for i, want := range []support.Outcome{support.OutcomeStored, support.OutcomeDuplicate} {
+		if r := post(kind, body, 0, "").Want(200, ""); object(t, r)["outcome"] != string(want) {
+			t.Errorf("delivery %d: %s, want %s", i, r.Body, want)
+		}
+	}
+	if got := thread(t, k, newest(t, k)); got.Subject != "Refund" || count(t, k) != 1 {
+		t.Errorf("stored %q, %d threads", got.Subject, count(t, k))
+	}
+	post(kind, body, 0, " ").Want(401, "kit/invalid_signature")
+	post(kind, body, 6*time.Minute, "").Want(401, "kit/invalid_signature")
+	k.Anonymous().With("Content-Type", kind).Post("/support/inbound/sendgrid", body).Want(401, "kit/invalid_signature")
+	kind, body = fields("Refund", "nobody")
+	post(kind, body, 0, "").Want(400, "kit/invalid_request")
+	kind, body = fields("Refund", `{"to":["`+strings.Repeat(`x@acme.example","`, 200)+`y@acme.example"]}`)
+	post(kind, body, 0, "").Want(400, "kit/invalid_request")
+}
+
+func TestMailBySES(t *testing.T) {
+	k := desk(t, support.Config{Inbound: support.Inbound{SES: snstest.Topic}})
+	amazon := snstest.New(t, k.Clock.Now())
+	support.ReachSNS(k.Support(), amazon)
+	post := func(fields map[string]string, age time.Duration) *kittest.Response {
+		body, err := json.Marshal(amazon.Message(fields, k.Clock.Now().Add(-age)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Anonymous().With("Content-Type", "text/plain; charset=UTF-8").Post("/support/inbound/ses", string(body))
+	}
+	notice := func(to, encoding, content string) string {
+		text, err := json.Marshal(map[string]any{
+			"notificationType": "Received", "content": content,
+			"mail": map[string]any{"source": "grace@customer.example", "messageId": "d6iitobk", "destination": []string{"others@example.com"}, "headersTruncated": false},
+			"receipt": map[string]any{"recipients": strings.Split(to, " "), "spfVerdict": map[string]string{"status": "PASS"},
+				"action": map[string]string{"type": "SNS", "topicArn": snstest.Topic, "encoding": encoding}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	post(map[string]string{"Type": "SubscriptionConfirmation", "Token": "t1", "SubscribeURL": "https://elsewhere.example/", "Message": "confirm"}, 0).Want(200, "")
+	if got := amazon.Asked[len(amazon.Asked)-1]; !strings.HasPrefix(got, "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=t1&") {
+		t.Errorf("confirmed at %s", got)
+	}
+	plain, latin := mail("grace@customer.example", "Refund", "I was charged twice."), mail("grace@customer.example", "Caf\xe9", "Hello.")
+	message := map[string]string{"Message": notice("others@example.com "+inbox, "UTF8", plain), "Subject": "Amazon SES Email Receipt Notification"}
+	for i, want := range []support.Outcome{support.OutcomeStored, support.OutcomeDuplicate} {
+		if r := post(message, time.Hour).Want(200, ""); object(t, r)["outcome"] != string(want) {
+			t.Errorf("delivery %d: %s, want %s", i, r.Body, want)
+		}
+	}
+	post(map[string]string{"Message": notice(inbox, "BASE64", base64.StdEncoding.EncodeToString([]byte(latin)))}, 0).Want(200, "")
+	post(map[string]string{"Message": notice("others@example.com", "UTF8", plain)}, 0).Want(200, "")
+	post(map[string]string{"Message": `{"notificationType":"AmazonSnsSubscriptionSucceeded"}`}, 0).Want(200, "")
+	if n := count(t, k); n != 2 {
+		t.Errorf("%d threads, want 2", n)
+	}
+	for name, text := range map[string]string{"no JSON": "[", "no content": notice(inbox, "", ""), "no base64": notice(inbox, "BASE64", "*"),
+		"recipients": notice(strings.Repeat("x@acme.example ", 200), "UTF8", plain)} {
+		t.Log(name)
+		post(map[string]string{"Message": text}, 0).Want(400, "kit/invalid_request")
+	}
+	post(map[string]string{"Message": notice(inbox, "UTF8", plain), "TopicArn": snstest.Topic + "2"}, 0).Want(401, "kit/invalid_signature")
+	post(message, 25*time.Hour).Want(401, "kit/invalid_signature")
+	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/ses", "{}").Want(401, "kit/invalid_signature")
+	amazon.Down = true
+	post(map[string]string{"Type": "SubscriptionConfirmation", "Token": "t2", "SubscribeURL": "https://elsewhere.example/", "Message": "confirm"}, 0).Want(503, "kit/unavailable")
+}
+
+// helped is a fuzz target's F for what its function calls, where F itself may not
+// be asked for anything.
+type helped struct{ testing.TB }
+
+func (helped) Helper() {}
+
+// FuzzInbound hands over what nobody signed: none of it is believed, and none fails.
+func FuzzInbound(f *testing.F) {
+	k := desk(helped{f}, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey, SES: snstest.Topic,
+		SendGrid: "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmgmjvPAR/Lmwn2teL2WJUDIx35PqsnLKjPhPbrKkfMg6vK4NZQB1VeFSKbV7whQbEJRFHjF8+1zJxsXRP1GbWw=="}})
+	stamp := fmt.Sprint(k.Clock.Now().Unix())
+	f.Add("text/plain", `{"Type":"Notification","TopicArn":"`+snstest.Topic+`","SignatureVersion":"2","SigningCertURL":"https://elsewhere.example/x.pem"}`, "")
+	f.Add("multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=timestamp\r\n\r\n"+stamp+"\r\n--x--", "v1,AAAA")
+	f.Add("application/x-www-form-urlencoded", "timestamp="+stamp+"&token=x&signature=00", "MEUCIQ==")
+	f.Fuzz(func(t *testing.T, kind, body, signature string) {
+		if strings.ContainsFunc(kind+signature, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return
+		}
+		for _, path := range []string{"relay", "mailgun/mime", "sendgrid", "ses"} {
+			status := k.Anonymous().With("Content-Type", kind).With("Webhook-Id", "x").With("Webhook-Timestamp", stamp).With("Webhook-Signature", signature).
+				With("X-Twilio-Email-Event-Webhook-Timestamp", stamp).With("X-Twilio-Email-Event-Webhook-Signature", signature).Post("/support/inbound/"+path, body).Status
+			if status < 400 || status == 500 {
+				t.Fatalf("%s %q: %d", path, body, status)
+			}
+		}
+	})
+}
+
 // TestAdaptersAreOff finds no route where no key is configured.
 func TestAdaptersAreOff(t *testing.T) {
 	k := desk(t, support.Config{})
-	for _, path := range []string{"/support/inbound/relay", "/support/inbound/mailgun/mime"} {
+	for _, path := range []string{"/support/inbound/relay", "/support/inbound/mailgun/mime", "/support/inbound/sendgrid", "/support/inbound/ses"} {
 		k.Anonymous().Post(path, "{}").Want(404, "kit/not_found")
 	}
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // leastF1 is the macro-F1 below which the rules have become worse. The mails were
-// written before their author saw the rules, and the rules were not changed after
-// them; rules tuned to these mails would measure nothing any more.
-const leastF1 = 0.60
+// written before their author saw the rules. The rules of spam were widened once
+// since, by what spam is known to look like and without a look at these mails; rules
+// that are tuned to them make the figure worthless.
+const leastF1 = 0.72
 
 // TestClassifierOfRules prints how well the rules classify 200 mails.
 func TestClassifierOfRules(t *testing.T) {

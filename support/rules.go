@@ -45,9 +45,35 @@ var terms = map[string]map[string]int{
 		"data protection": 3, "privacy": 2, "copy of my data": 3, "export my data": 3, "data export": 2, "subject access": 3, "delete all": 2, "remove my": 2, "close my account": 2, "stored about me": 3, "consent": 2,
 		"personenbezogen*": 3, "meine daten": 3, "datenschutz*": 3, "konto löschen": 3, "löschung": 3, "données personnelles": 3, "mes données": 3, "supprimer mon compte": 3,
 		"datos personales": 3, "mis datos": 3, "eliminar mi cuenta": 3, "borrar mi cuenta": 3},
-	CategorySpam: {"seo": 3, "backlink*": 3, "guest post": 3, "guest posts": 3, "casino": 3, "viagra": 3, "lottery": 3, "bitcoin": 2, "crypto": 1, "investment opportunity": 3, "rank your": 3, "first page of google": 3,
-		"increase your traffic": 3, "website traffic": 2, "web design": 2, "limited time": 1, "click here": 2, "act now": 3, "winner": 2, "you have won": 3, "inheritance": 3, "million dollars": 3, "loan": 2, "unsubscribe": 1,
-		"outsourc*": 2, "mobile app development": 2, "our agency": 2, "leads": 1, "boost your": 2, "cheap": 1, "earn money": 3, "work from home": 2, "dear sir": 1, "wire transfer": 2, "special offer": 2, "promotion": 1},
+	CategorySpam: {
+		// Services for sale.
+		"seo": 3, "backlink*": 3, "link building": 3, "guest post": 3, "guest posts": 3, "sponsored post": 3, "sponsored posts": 3, "sponsored content": 2, "domain authority": 3, "rank your": 3, "ranking*": 2, "search engine": 2, "search engines": 2,
+		"first page of google": 3, "page one of google": 3, "top of google": 3, "increase your traffic": 3, "more traffic": 2, "website traffic": 2, "organic traffic": 3, "web design": 2, "web designs": 2, "redesign*": 2, "web development": 2,
+		"digital marketing": 3, "marketing agency": 3, "lead generation": 3, "qualified leads": 3, "leads": 1, "email list": 3, "email lists": 3, "mailing list": 2, "mailing lists": 2, "b2b": 2, "decision makers": 3, "outsourc*": 2, "offshore": 2, "mobile app development": 2,
+		"our agency": 2, "our team of": 1, "our company": 1, "we are a leading": 3, "manufacturer*": 2, "factory": 2, "supplier*": 2, "wholesale": 3, "price list": 2, "catalogue": 1, "business proposal": 3, "proposal": 1, "partnership": 1,
+		"boost your": 2, "grow your business": 3, "your business": 1, "increase your sales": 3, "free audit": 3, "free consultation": 3, "free quote": 3, "quick call": 2, "15 minute": 1, "15 minutes": 1, "10 minute": 1, "10 minutes": 1, "schedule a call": 2, "are you interested": 1,
+		"reaching out": 1, "came across your": 3, "stumbled upon your": 3, "your website": 1, "i visited your": 2, "affordable": 2, "competitive price": 3, "competitive prices": 3, "best price": 2, "best prices": 2, "real followers": 3, "buy followers": 3, "followers": 1, "explainer video": 3,
+		// Money for nothing.
+		"lottery": 3, "jackpot": 3, "winner*": 2, "you have won": 3, "you've won": 3, "you won": 2, "have been selected": 3, "been chosen": 2, "claim your": 3, "prize*": 2, "gift card": 2, "gift cards": 2, "inheritance": 3, "next of kin": 3, "beneficiary": 3,
+		"deceased": 2, "late husband": 3, "million dollars": 3, "million usd": 3, "million euro": 3, "million euros": 3, "million pounds": 3, "usd": 1, "barrister": 3, "attorney": 1, "wire transfer": 2, "bank transfer": 1, "western union": 3, "fund transfer": 3, "dear friend": 2, "dear sir": 2,
+		"dear sir madam": 3, "dear beneficiary": 3, "dear customer": 2, "dear user": 2, "god bless": 2, "loan": 3, "loans": 3, "low interest": 3, "pre approved": 3, "credit score": 2, "debt": 2, "investment*": 2, "invest": 2, "investor*": 2, "investment opportunity": 3, "guaranteed": 2,
+		"guaranteed profit": 3, "guaranteed profits": 3, "guaranteed return": 3, "guaranteed returns": 3, "high return": 3, "high returns": 3, "return on investment": 2, "daily profit": 3, "daily profits": 3, "profit*": 1, "passive income": 3, "financial freedom": 3, "earn money": 3, "make money": 3, "extra income": 3, "per day": 1, "a week from home": 3, "work from home": 3,
+		"from home": 1, "bitcoin": 2, "btc": 2, "crypto": 2, "cryptocurrenc*": 2, "trading": 1, "forex": 3, "trading signals": 3, "double your": 3, "casino": 3, "betting": 2, "bonus": 1, "free spins": 3, "risk free": 3, "no risk": 2,
+		// Goods.
+		"viagra": 3, "cialis": 3, "pills": 3, "pharmacy": 3, "prescription": 2, "weight loss": 3, "lose weight": 3, "keto": 3, "cbd": 3, "supplement*": 2, "enlarge*": 3, "replica*": 3, "rolex": 3, "luxury watch": 3, "luxury watchs": 3, "hot singles": 3, "singles": 2, "dating": 2, "lonely": 2,
+		"webcam": 2, "sexy": 3, "discount code": 1, "limited time": 3, "limited offer": 3, "special offer": 3, "exclusive offer": 3, "exclusive deal": 3, "best deal": 3, "best deals": 3, "promotion*": 2, "promo": 2, "clearance": 2, "free trial": 1, "free gift": 3, "free shipping": 2, "cheap*": 2, "lowest price": 3, "lowest prices": 3, "order now": 3,
+		"buy now": 3, "act now": 3, "act fast": 3, "don't miss": 3, "hurry": 2, "offer expires": 3, "offer ends": 3, "while supplies last": 3, "click here": 2, "click the link": 2, "click below": 3, "visit our": 2, "unsubscribe": 2, "opt out": 2, "to be removed": 2, "100% free": 3, "once in a lifetime": 3,
+		// Phishing and threats.
+		"verify your account": 2, "verify your mailbox": 3, "confirm your account": 1, "confirm your identity": 2, "mailbox": 2, "mailbox is full": 3, "mailbox quota": 3, "storage quota": 2, "will be suspended": 3, "will be deactivated": 3, "will be terminated": 2, "suspended within": 3, "within 24 hours": 2, "within 48 hours": 2,
+		"unusual activity": 2, "update your payment": 2, "your parcel": 3, "your package": 2, "customs fee": 3, "delivery fee": 3, "domain expires": 3, "domain expired": 3, "domain expiration": 3, "domain name registration": 3, "trademark": 2, "hacked your device": 3, "recorded you": 3, "your webcam": 3, "pay in bitcoin": 3, "docusign": 2, "see attached invoice": 2, "kindly": 2,
+		// German, French, Spanish, Italian, Portuguese.
+		"gewonnen": 3, "gewinn*": 2, "gewinnspiel": 3, "lotterie": 3, "kredit*": 2, "darlehen": 3, "ohne schufa": 3, "geld verdienen": 3, "nebenverdienst": 3, "von zu hause": 2, "jetzt kaufen": 3, "jetzt sichern": 3, "hier klicken": 3, "klicken sie hier": 3, "kostenlos*": 1, "gratis": 1, "sonderangebot*": 3, "angebot": 1, "rabatt": 2, "günstig*": 2,
+		"suchmaschinen*": 3, "webdesign": 3, "neukunden": 3, "mehr kunden": 3, "abmelden": 1, "erbschaft": 3, "potenzmittel": 3, "abnehmen": 2, "unverbindlich*": 2,
+		"gagné": 3, "gagnant*": 3, "loterie": 3, "prêt": 1, "crédit": 2, "taux": 2, "gagner de l'argent": 3, "cliquez ici": 3, "cliquez": 2, "offre": 1, "offre spéciale": 3, "offre exclusive": 3, "promotion": 2, "référencement": 3, "site web": 1, "héritage": 3, "pas cher": 3, "se désabonner": 2, "bénéficiaire": 3, "investissement*": 2, "gratuit*": 1,
+		"ganado": 3, "ganador*": 3, "lotería": 3, "premio*": 3, "préstamo*": 3, "crédito": 2, "ganar dinero": 3, "haga clic": 3, "haz clic": 3, "clic aquí": 3, "oferta*": 2, "oferta especial": 3, "descuento*": 2, "posicionamiento": 3, "herencia": 3, "beneficiario": 3, "inversión": 2, "inversiones": 2, "desde casa": 2, "darse de baja": 2,
+		"vinto": 3, "vincitore": 3, "lotteria": 3, "prestito": 3, "guadagn*": 3, "clicca qui": 3, "offerta*": 2, "sconto": 2, "eredità": 3, "posizionamento": 3, "investimento*": 2,
+		"ganhou": 3, "ganhe dinheiro": 3, "sorteio": 3, "empréstimo*": 3, "clique aqui": 3, "promoção": 3, "desconto*": 2, "herança": 3,
+	},
 }
 
 var urgentTerms = map[string]int{"urgent*": 3, "asap": 3, "immediately": 3, "right now": 2, "emergency": 3, "hacked": 3, "stolen": 2, "fraud*": 2, "threat*": 2, "lawyer": 3, "legal action": 3,
@@ -247,8 +273,12 @@ func (e evidence) grave() bool {
 	return false
 }
 
-// least is the score a category needs to be chosen.
-const least = 2
+// least is the score a category needs to be chosen, and leastSpam that of spam. What
+// the rules call spam is set aside only where there is more to say so: see [spamScore].
+const (
+	least     = 2
+	leastSpam = 4
+)
 
 // verdict judges by the rules alone.
 func (e evidence) verdict(subject, text string) Verdict {
@@ -273,8 +303,8 @@ func (e evidence) verdict(subject, text string) Verdict {
 	if best < least {
 		v.Category = CategoryUncategorized
 	}
-	if e.spam >= 3 && e.scores[CategorySpam] > best {
-		v.Category, v.Spam, second, best = CategorySpam, true, best, e.scores[CategorySpam]
+	if score := e.scores[CategorySpam]; score >= leastSpam && score > best {
+		v.Category, v.Spam, second, best = CategorySpam, e.spam >= 3, best, score
 	}
 	v.Confidence = float64(best-second+1) / float64(best+second+4)
 	v.Priority, v.Sentiment = e.priority(v.Category), e.sentiment()

@@ -31,6 +31,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/sns"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -69,6 +70,7 @@ type Support struct {
 	inboxes    map[string]string // canonical address to the configured spelling
 	own        map[string]bool   // canonical addresses that we send from
 	model      *model
+	ses        *sns.Topic
 	inert      sync.Once
 }
 
@@ -80,6 +82,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Support, error) {
 	s := &Support{
 		host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB},
 		categories: merged(cfg.Categories), inboxes: make(map[string]string), own: make(map[string]bool),
+		ses: sns.New(cfg.Inbound.SES, host.Now),
 	}
 	for _, address := range cfg.InboundAddresses {
 		if key, err := email.Canonical(address); err == nil {

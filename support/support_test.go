@@ -603,6 +603,10 @@ func TestConfigIsRefused(t *testing.T) {
 		"raw bytes":   {Guard: support.Guard{MaxRawBytes: 10}},
 		"negative":    {Guard: support.Guard{MaxPerHour: -1}},
 		"network":     {Listen: support.Listen{Network: "udp"}},
+		"relay":       {Inbound: support.Inbound{Relay: "short"}},
+		"mailgun":     {Inbound: support.Inbound{Mailgun: "short"}},
+		"sendgrid":    {Inbound: support.Inbound{SendGrid: "MFkw"}},
+		"ses":         {Inbound: support.Inbound{SES: "arn:aws:sns:here"}},
 		"description": {Categories: []support.Category{{Key: "crafting", Description: "a\nb"}}},
 	} {
 		if _, err := support.New(capability.Host{}, cfg, support.Peers{}); err == nil {

@@ -284,6 +284,8 @@ func TestRefusals(t *testing.T) {
 		staff.Post("/testers/invite", list("", "nonsense")).Want(400, "email/invalid_address")
 		staff.Post("/testers/invite", list("")).Want(400, "kit/invalid_request")
 		staff.Post("/testers/resend", map[string]any{"email": "x@example.com"}).Want(404, "testers/member_not_found")
+		staff.Post("/testers/resend", map[string]any{"email": "nonsense"}).Want(400, "email/invalid_address")
+		staff.Post("/testers/nudge", map[string]any{"cohortId": "other", "kind": "confirm"}).Want(404, "testers/cohort_not_found")
 		staff.Post("/testers/remove", map[string]any{"email": "x@example.com"}).Want(404, "testers/member_not_found")
 		staff.Post("/testers/remove", map[string]any{}).Want(400, "kit/invalid_request")
 		staff.Post("/testers/nudge", map[string]any{"kind": "thanks"}).Want(400, "kit/invalid_request")
@@ -329,6 +331,33 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("without a store address: %v", err)
 	}
 }
+
+// TestRefusalsOfALostStore produces what staff meets in a cohort that has no
+// address in the store any more, and what somebody meets who is in already.
+func TestRefusalsOfALostStore(t *testing.T) {
+	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithTesters(testers.Config{}))
+	staff := k.Machine("testers:roster:write", "testers:nudge:send")
+	set := func(store string) {
+		t.Helper()
+		if err := k.Testers().SetCohort(t.Context(), testers.CohortConfig{ID: "beta", StoreURL: store}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(storeURL)
+	staff.Post("/testers/invite", map[string]any{"cohortId": "beta", "testers": []object{{"email": "a@example.com"}, {"email": "b@example.com"}}}).Want(201, "")
+	confirm, _ := links(t, k, "a@example.com")
+	page := k.Anonymous().Get(confirm+"?go=1").Want(200, "")
+	optIn := actionForm.FindStringSubmatch(string(page.Body))[1] + "?go=1"
+	k.Anonymous().Get(optIn).Want(303, "")
+	staff.Post("/testers/resend", object{"cohortId": "beta", "email": "a@example.com"}).Want(409, "testers/already_on_roster")
+	set("")
+	k.Anonymous().Get(optIn).Want(503, "testers/not_configured")
+	staff.Post("/testers/resend", object{"cohortId": "beta", "email": "b@example.com"}).Want(503, "testers/not_configured")
+	staff.Post("/testers/nudge", object{"cohortId": "beta", "kind": "confirm"}).Want(503, "testers/not_configured")
+	staff.Post("/testers/invite", map[string]any{"cohortId": "beta", "testers": []object{{"email": "c@example.com"}}}).Want(503, "testers/not_configured")
+}
+
+type object = map[string]any
 
 // TestTransitions walks the rest of the table.
 func TestTransitions(t *testing.T) {

@@ -65,19 +65,8 @@ func run(ctx context.Context, addr, dsn string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: addr, Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	stopped := make(chan error, 1)
-	go func() {
-		worked := k.Run(ctx)
-		ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		stopped <- errors.Join(worked, server.Shutdown(ending))
-	}()
 	log.Printf("open http://%s/", addr)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return errors.Join(<-stopped, k.Close(context.Background()))
+	return errors.Join(k.Serve(ctx, addr, handler), db.Close())
 }
 
 // open picks the database by the form of its name.

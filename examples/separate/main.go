@@ -1,5 +1,5 @@
 // Separate is a backend whose front end lives elsewhere: a page that Vite serves
-// on a port of its own, and calls the kit with plain fetch and cookies.
+// on a port of its own, and calls the kit by the typed client, with cookies.
 //
 //	go run ./examples/separate
 //	cd examples/separate/web && npm install && npm run dev

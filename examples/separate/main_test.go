@@ -1,47 +1,80 @@
 package main
 
 import (
+	"bytes"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/internal/browsertest"
 	"github.com/kitbackend/kit/kittest"
 )
 
-// front serves the page as its own server would, and knows where the kit is.
-func front(t *testing.T, api string) *httptest.Server {
+// front runs Vite's own server of the page, which knows where the kit is.
+func front(t *testing.T, api, port string) {
 	t.Helper()
-	index, err := os.ReadFile("web/index.html")
+	node, npm := os.Getenv("KIT_TEST_NODE"), os.Getenv("KIT_TEST_CLIENTS")
+	if node == "" || npm == "" {
+		t.Skip("KIT_TEST_NODE and KIT_TEST_CLIENTS do not name Node and a folder with node_modules that has vite")
+	}
+	vite := exec.Command(node, filepath.Join(npm, "node_modules/vite/bin/vite.js"), "web", "--configLoader", "native", "--host", "localhost", "--port", port, "--strictPort")
+	vite.Env = append(os.Environ(), "VITE_API="+api)
+	out := new(bytes.Buffer)
+	vite.Stdout, vite.Stderr = out, out
+	if err := vite.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = vite.Process.Kill()
+		_ = vite.Wait()
+		if t.Failed() {
+			t.Logf("vite: %s", out)
+		}
+	})
+	for range 300 {
+		conn, err := net.Dial("tcp", "localhost:"+port)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("vite does not listen")
+}
+
+// free returns a port that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := http.FileServer(http.Dir("web"))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			files.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write([]byte(strings.Replace(string(index), "http://localhost:8080", api, 1))) // the browser shows a short one
-	}))
-	t.Cleanup(server.Close)
-	return server
+	defer func() { _ = listener.Close() }()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
-// TestPageOfAnotherOrigin signs up, writes, finds and signs out in a browser,
-// from another origin.
+// TestPageOfAnotherOrigin signs up, writes, finds and signs out in a browser, on a
+// page that Vite serves on another port and that calls the kit by the typed client.
 func TestPageOfAnotherOrigin(t *testing.T) {
-	b := browsertest.Start(t)
 	var handler http.Handler
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	defer api.Close()
 	own := strings.Replace(api.URL, "127.0.0.1", "localhost", 1)
-	page := front(t, own)
-	origin := strings.Replace(page.URL, "127.0.0.1", "localhost", 1)
+	port := free(t)
+	origin := "http://localhost:" + port
 	handler = kittest.New(t, options(own, origin)...)
+	b := browsertest.Start(t)
+	front(t, own, port)
 
 	tab := b.Open(origin)
 	tab.Fill("#sign [name=email]", "ada@example.com")

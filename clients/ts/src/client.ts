@@ -161,6 +161,7 @@ export class Client {
           ...(body !== undefined && { body: JSON.stringify(body) }),
           ...(options.signal && { signal: options.signal }),
         })
+        this.credential.hear(response)
         if (response.ok) return await content(response)
         failure = await KitError.of(response)
       } catch (cause) {

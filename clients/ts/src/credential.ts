@@ -21,6 +21,7 @@ export type Credentials =
 /** Proves who calls, and renews the proof once for all that wait for it. */
 export class Credential {
   private renewing: Promise<boolean> | undefined
+  private heard: string | undefined
 
   constructor(
     private readonly baseUrl: string,
@@ -44,10 +45,15 @@ export class Credential {
     const token = await this.token()
     if (token !== undefined) headers.set("Authorization", "Bearer " + token)
     else if (method !== "GET" && method !== "HEAD") {
-      const csrf = csrfToken()
+      const csrf = csrfToken() ?? this.heard
       if (csrf) headers.set("X-CSRF-Token", csrf)
     }
     return token
+  }
+
+  /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
+  hear(response: Response): void {
+    this.heard = response.headers.get("X-CSRF-Token") ?? this.heard
   }
 
   /** Replaces a refused proof; false where there is nothing to replace it with. */
@@ -72,7 +78,7 @@ export class Credential {
     if (kept.renew) next = await kept.renew().catch(() => undefined)
     else {
       const headers: Record<string, string> = {}
-      const csrf = csrfToken()
+      const csrf = csrfToken() ?? this.heard
       if (csrf) headers["X-CSRF-Token"] = csrf
       if (kept.refreshToken !== undefined) headers["Content-Type"] = "application/json"
       const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {

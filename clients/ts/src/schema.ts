@@ -5870,7 +5870,7 @@ export interface components {
          *
          *     kit/not_found: There is nothing at this path.
          */
-        "Refused404-EmailInvalidToken-KitNotFound": {
+        "Refused404-EmailInvalidToken-KitNotFound-Page": {
             headers: {
                 [name: string]: unknown;
             };
@@ -5881,6 +5881,7 @@ export interface components {
                         code?: "email/invalid_token" | "kit/not_found";
                     };
                 };
+                "text/html": string;
             };
         };
         /**
@@ -6222,7 +6223,7 @@ export interface components {
          *
          *     testers/invalid_token: The link is not valid, or not any more.
          */
-        "Refused404-KitNotFound-TestersInvalidToken": {
+        "Refused404-KitNotFound-TestersInvalidToken-Page": {
             headers: {
                 [name: string]: unknown;
             };
@@ -6233,6 +6234,7 @@ export interface components {
                         code?: "kit/not_found" | "testers/invalid_token";
                     };
                 };
+                "text/html": string;
             };
         };
         /**
@@ -6810,7 +6812,7 @@ export interface components {
             };
         };
         /** @description testers/cohort_closed: The cohort is closed. */
-        "Refused409-TestersCohortClosed": {
+        "Refused409-TestersCohortClosed-Page": {
             headers: {
                 [name: string]: unknown;
             };
@@ -6821,6 +6823,7 @@ export interface components {
                         code?: "testers/cohort_closed";
                     };
                 };
+                "text/html": string;
             };
         };
         /**
@@ -7395,6 +7398,26 @@ export interface components {
         /**
          * @description kit/unavailable: The service cannot respond right now. Try again.
          *
+         *     testers/not_configured: The cohort has no address in the store.
+         */
+        "Refused503-KitUnavailable-TestersNotConfigured-Page": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "kit/unavailable" | "testers/not_configured";
+                    };
+                };
+                "text/html": string;
+            };
+        };
+        /**
+         * @description kit/unavailable: The service cannot respond right now. Try again.
+         *
          *     payments/rail_not_configured: This rail has no credentials yet.
          *
          *     payments/rail_unavailable: The rail cannot be reached right now. Try again.
@@ -7574,7 +7597,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound"];
+            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -7624,7 +7647,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound"];
+            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -7653,7 +7676,7 @@ export interface operations {
         };
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound"];
+            404: components["responses"]["Refused404-EmailInvalidToken-KitNotFound-Page"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
@@ -13169,8 +13192,8 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken"];
-            409: components["responses"]["Refused409-TestersCohortClosed"];
+            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
+            409: components["responses"]["Refused409-TestersCohortClosed-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -13238,7 +13261,7 @@ export interface operations {
                     "application/json": components["schemas"]["TestersNudgeResult"];
                 };
             };
-            400: components["responses"]["Refused400-EmailInvalidAddress-KitInvalidRequest"];
+            400: components["responses"]["Refused400-KitInvalidRequest"];
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-TestersCohortNotFound-TestersMemberNotFound"];
@@ -13265,11 +13288,11 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken"];
-            409: components["responses"]["Refused409-TestersCohortClosed"];
+            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
+            409: components["responses"]["Refused409-TestersCohortClosed-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
-            503: components["responses"]["Refused503-KitUnavailable-TestersNotConfigured"];
+            503: components["responses"]["Refused503-KitUnavailable-TestersNotConfigured-Page"];
             /** @description Written by the handler itself. */
             default: {
                 headers: {
@@ -13291,7 +13314,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken"];
+            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -13320,7 +13343,7 @@ export interface operations {
         };
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
-            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken"];
+            404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];

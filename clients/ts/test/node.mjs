@@ -25,5 +25,21 @@ if (!both[0].currency || renewed.length !== 1 || !renewed[0].refreshToken) {
   console.error("renewed", renewed, both)
   process.exit(1)
 }
+
+// A page of another host cannot read the cookie of the CSRF token: it is in answers.
+const sent = []
+const elsewhere = kit.createClient({
+  baseUrl: base,
+  fetch: async (_, { headers }) => {
+    sent.push(headers.get("X-CSRF-Token"))
+    return new Response("{}", { headers: { "Content-Type": "application/json", "X-CSRF-Token": "heard" } })
+  },
+})
+await elsewhere.get("/auth/devices")
+await elsewhere.post("/auth/sign-out", {})
+if (sent[0] !== null || sent[1] !== "heard") {
+  console.error("the CSRF token", sent)
+  process.exit(1)
+}
 console.log("done")
 process.exit(0)

@@ -1,24 +1,7 @@
-const api = document.querySelector("meta[name=api]").content
+import { createClient } from "@kitbackend/client"
+
+const kit = createClient({ baseUrl: document.querySelector("meta[name=api]").content })
 const $ = (selector) => document.querySelector(selector)
-
-// token is the CSRF token of the session: the kit sends it with every response that
-// a cookie has proved, and asks for it with every change.
-let token = ""
-
-// call returns the response's JSON, or throws the refusal.
-async function call(method, path, body) {
-  const response = await fetch(api + path, {
-    method,
-    credentials: "include",
-    headers: { ...(body && { "Content-Type": "application/json" }), ...(token && { "X-CSRF-Token": token }) },
-    body: body && JSON.stringify(body),
-  })
-  token = response.headers.get("X-CSRF-Token") ?? token
-  const text = await response.text()
-  const value = text ? JSON.parse(text) : null
-  if (!response.ok) throw Object.assign(new Error(value?.error?.message ?? response.statusText), { code: value?.error?.code })
-  return value
-}
 
 // attempt shows what is refused.
 const attempt = (f) => async (event) => {
@@ -32,34 +15,33 @@ const attempt = (f) => async (event) => {
 }
 
 async function show() {
-  const session = await call("GET", "/auth/get-session")
+  const session = await kit.get("/auth/get-session")
   $("#sign").hidden = Boolean(session)
   $("#notes").hidden = !session
   if (!session) return
   $("#who").textContent = session.user.email
-  await call("GET", "/auth/devices") // a row of the kit, whose response tells the token
+  await kit.get("/auth/devices") // a row of the kit, whose answer tells the CSRF token
 }
 
 $("#sign").addEventListener("submit", attempt(async (event) => {
   const { email, password } = Object.fromEntries(new FormData(event.target))
   const up = event.submitter?.name === "up"
-  await call("POST", up ? "/auth/sign-up/email" : "/auth/sign-in/email", { email, password, ...(up && { name: email.split("@")[0] }) })
+  await kit.post(up ? "/auth/sign-up/email" : "/auth/sign-in/email", { email, password, ...(up && { name: email.split("@")[0] }) })
   await show()
 }))
 
 $("#write").addEventListener("submit", attempt(async (event) => {
-  await call("POST", "/vector/notes/documents", { documents: [{ id: crypto.randomUUID(), text: new FormData(event.target).get("text") }] })
+  await kit.post("/vector/{index}/documents", { documents: [{ id: crypto.randomUUID(), text: new FormData(event.target).get("text") }] }, { path: { index: "notes" } })
   event.target.reset()
 }))
 
 $("#find").addEventListener("submit", attempt(async (event) => {
-  const { items } = await call("POST", "/vector/notes/query", { text: new FormData(event.target).get("query"), include: ["text"] })
+  const { items } = await kit.post("/vector/{index}/query", { text: new FormData(event.target).get("query"), include: ["text"] }, { path: { index: "notes" } })
   $("#found").replaceChildren(...items.map((match) => Object.assign(document.createElement("li"), { textContent: match.text })))
 }))
 
 $("#out").addEventListener("click", attempt(async () => {
-  await call("POST", "/auth/sign-out", {})
-  token = ""
+  await kit.post("/auth/sign-out", {})
   await show()
 }))
 

@@ -1,0 +1,202 @@
+// Package sns believes what Amazon SNS posts: messages of one topic, signed with a
+// certificate of the topic's own region.
+package sns
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/rate"
+)
+
+const (
+	// maxAge bounds the age of a message: SNS repeats one for an hour by default, a
+	// topic may be told to go on for a day.
+	maxAge = 24 * time.Hour
+	// maxSkew bounds how far ahead of the clock a message may be.
+	maxSkew = 5 * time.Minute
+	// timeout and maxResponse bound what is fetched from SNS.
+	timeout     = 10 * time.Second
+	maxResponse = 64 << 10
+)
+
+// ErrForged is what a message is refused with that the topic did not send, or not now.
+var ErrForged = errors.New("sns: this is no message of the topic")
+
+// fetches bounds what forged messages can make a node ask of SNS: a topic has
+// one certificate, replaced about once a year.
+var fetches = rate.Limit{Events: 5, Per: time.Minute}
+
+// topicARN is the name of an SNS topic: partition, region, account and name.
+var topicARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov):sns:([a-z0-9-]{4,32}):[0-9]{12}:[A-Za-z0-9_-]{1,256}$`)
+
+// certificatePath is where SNS keeps its certificates.
+var certificatePath = regexp.MustCompile(`^/SimpleNotificationService-[A-Za-z0-9]{1,64}\.pem$`)
+
+// Known reports whether text is the ARN of a topic.
+func Known(text string) bool { return topicARN.MatchString(text) }
+
+// Topic takes the messages of one topic. Whatever a message says, certificates
+// come from the host of the topic's own region alone.
+type Topic struct {
+	// Client asks SNS; tests replace its transport.
+	Client *http.Client
+
+	topic, host string
+	now         func() time.Time
+	fetches     *rate.Limiter
+
+	mu           sync.Mutex
+	certificates map[string]*x509.Certificate // by path
+}
+
+// New takes the ARN of a topic; without one it believes nothing.
+func New(topic string, now func() time.Time) *Topic {
+	parts := topicARN.FindStringSubmatch(topic)
+	if parts == nil {
+		return &Topic{Client: &http.Client{Timeout: timeout}, now: now}
+	}
+	host := "sns." + parts[2] + ".amazonaws.com"
+	if parts[1] == "aws-cn" {
+		host += ".cn"
+	}
+	return &Topic{
+		topic: topic, host: host, now: now, fetches: rate.New(fetches, now), certificates: make(map[string]*x509.Certificate),
+		Client: &http.Client{
+			Timeout:       timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// message is what SNS posts.
+type message struct {
+	Type, MessageID, TopicArn, Subject, Message, Timestamp, Token, SubscribeURL string
+
+	SignatureVersion, Signature, SigningCertURL string
+}
+
+// signed is what SNS signs: names and values in their order, a line each.
+func (n message) signed() []byte {
+	fields := []string{"Message", n.Message, "MessageId", n.MessageID}
+	if n.Type != "Notification" {
+		fields = append(fields, "SubscribeURL", n.SubscribeURL)
+	} else if n.Subject != "" {
+		fields = append(fields, "Subject", n.Subject)
+	}
+	fields = append(fields, "Timestamp", n.Timestamp)
+	if n.Type != "Notification" {
+		fields = append(fields, "Token", n.Token)
+	}
+	fields = append(fields, "TopicArn", n.TopicArn, "Type", n.Type)
+	return []byte(strings.Join(fields, "\n") + "\n")
+}
+
+// Verify believes the topic alone, signed with SHA-256 (version 2).
+// What it refuses is [ErrForged]; a certificate that cannot be fetched is
+// kit/unavailable: SNS tries again.
+func (t *Topic) Verify(r *http.Request, body []byte) error {
+	var n message
+	if json.Unmarshal(body, &n) != nil || t.topic == "" || n.TopicArn != t.topic || n.SignatureVersion != "2" {
+		return ErrForged
+	}
+	sent, err := time.Parse(time.RFC3339, n.Timestamp)
+	if age := t.now().Sub(sent); err != nil || age > maxAge || age < -maxSkew {
+		return ErrForged
+	}
+	signature, err := base64.StdEncoding.DecodeString(n.Signature)
+	if err != nil {
+		return ErrForged
+	}
+	at, err := url.Parse(n.SigningCertURL)
+	if err != nil || at.Scheme != "https" || at.Host != t.host || !certificatePath.MatchString(at.Path) || at.RawQuery != "" {
+		return ErrForged
+	}
+	certificate, err := t.certificate(r.Context(), at.Path)
+	if err != nil {
+		return capability.ErrUnavailable.Because(err)
+	}
+	if now := t.now(); now.Before(certificate.NotBefore) || now.After(certificate.NotAfter) {
+		return ErrForged
+	}
+	if certificate.CheckSignature(x509.SHA256WithRSA, n.signed(), signature) != nil {
+		return ErrForged
+	}
+	return nil
+}
+
+// certificate returns the one at a path, fetched once. Another host than SNS
+// cannot be asked, so SNS alone decides how many paths there are.
+func (t *Topic) certificate(ctx context.Context, path string) (*x509.Certificate, error) {
+	t.mu.Lock()
+	known := t.certificates[path]
+	t.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	if _, ok := t.fetches.Allow(""); !ok {
+		return nil, errors.New("sns: too many certificates of SNS were asked for")
+	}
+	text, err := t.get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("sns: SNS returned no certificate")
+	}
+	fetched, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("sns: the certificate of SNS: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.certificates[path] = fetched
+	return fetched, nil
+}
+
+func (t *Topic) get(ctx context.Context, pathAndQuery string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+t.host+pathAndQuery, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := t.Client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("sns: asking SNS: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("sns: SNS returned %s", response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, maxResponse))
+}
+
+// Read returns the text of a verified notification, and false for another message.
+// A subscription to the topic is confirmed at an address made here, not the one
+// sent. Refuses with kit/unavailable where SNS does not take the confirmation.
+func (t *Topic) Read(ctx context.Context, body []byte) (string, bool, error) {
+	var n message
+	if err := json.Unmarshal(body, &n); err != nil {
+		return "", false, err
+	}
+	if n.Type == "SubscriptionConfirmation" {
+		query := url.Values{"Action": {"ConfirmSubscription"}, "TopicArn": {t.topic}, "Token": {n.Token}}
+		if _, err := t.get(ctx, "/?"+query.Encode()); err != nil {
+			return "", false, capability.ErrUnavailable.Because(err)
+		}
+	}
+	return n.Message, n.Type == "Notification", nil
+}

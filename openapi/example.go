@@ -1,0 +1,140 @@
+package openapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// example is a value that a schema allows. It is made when the document is
+// written, since only then every component is known.
+type example struct {
+	schema  *jsonschema.Schema
+	schemas *schemas
+}
+
+// MarshalJSON returns the value; equal schemas give equal bytes.
+func (e *example) MarshalJSON() ([]byte, error) {
+	w := exampleWriter{schemas: e.schemas}
+	if text, ok := w.value(nil, "", e.schema); ok {
+		return text, nil
+	}
+	return []byte("null"), nil
+}
+
+// exampleWriter appends values; open are the components it is within, which it
+// does not enter again.
+type exampleWriter struct {
+	schemas *schemas
+	open    []string
+}
+
+// value appends a value for the member of that name, or reports that there is
+// none that ends.
+func (w *exampleWriter) value(buf []byte, name string, s *jsonschema.Schema) ([]byte, bool) {
+	switch {
+	case s.Ref != "":
+		return w.component(buf, name, strings.TrimPrefix(s.Ref, schemaRef))
+	case len(s.AnyOf) > 0:
+		for _, choice := range s.AnyOf {
+			if out, ok := w.value(buf, name, choice); ok {
+				return out, true
+			}
+		}
+		return buf, false
+	case len(s.Enum) > 0:
+		text, err := json.Marshal(s.Enum[0])
+		return append(buf, text...), err == nil
+	case name == "nextCursor":
+		return append(buf, "null"...), true
+	}
+	kind, null := s.Type, false
+	if kind == "" && len(s.Types) > 0 {
+		kind, null = s.Types[0], slices.Contains(s.Types, "null")
+	}
+	if kind == "object" || kind == "" {
+		if out, ok := w.object(buf, s); ok || !null {
+			return out, ok
+		}
+		return append(buf, "null"...), true
+	}
+	return w.plain(buf, name, kind, s), true
+}
+
+func (w *exampleWriter) component(buf []byte, member, name string) ([]byte, bool) {
+	if slices.Contains(w.open, name) {
+		return buf, false
+	}
+	w.open = append(w.open, name)
+	defer func() { w.open = w.open[:len(w.open)-1] }()
+	return w.value(buf, member, w.schemas.components[name])
+}
+
+// object appends every member that has an example; any value at all is {}.
+func (w *exampleWriter) object(buf []byte, s *jsonschema.Schema) ([]byte, bool) {
+	o := objectWriter{buf: append(buf, '{'), first: true}
+	for _, name := range s.PropertyOrder {
+		value, ok := w.value(nil, name, s.Properties[name])
+		switch {
+		case ok:
+			o.key(name)
+			o.buf = append(o.buf, value...)
+		case slices.Contains(s.Required, name):
+			return buf, false
+		}
+	}
+	if more := s.AdditionalProperties; more != nil && more.Not == nil && len(s.Properties) == 0 {
+		if value, ok := w.value(nil, "", more); ok {
+			o.key("key")
+			o.buf = append(o.buf, value...)
+		}
+	}
+	return append(o.buf, '}'), true
+}
+
+func (w *exampleWriter) plain(buf []byte, name, kind string, s *jsonschema.Schema) []byte {
+	switch kind {
+	case "array":
+		item, _ := w.value(nil, strings.TrimSuffix(name, "s"), s.Items)
+		return append(append(append(buf, '['), item...), ']')
+	case "integer":
+		return append(buf, '1')
+	case "number":
+		return append(buf, "0.5"...)
+	case "boolean":
+		return append(buf, "true"...)
+	case "string":
+		return appendText(buf, exampleText(name, s))
+	default:
+		return append(buf, "null"...)
+	}
+}
+
+// exampleText is a text as members of that name have it.
+func exampleText(name string, s *jsonschema.Schema) string {
+	lower := strings.ToLower(name)
+	switch {
+	case s.Format == "date-time":
+		return "2026-11-22T12:00:00.000Z"
+	case s.ContentEncoding == "base64":
+		return "a2l0"
+	case lower == "userid":
+		return "ada"
+	case lower == "id", strings.HasSuffix(name, "Id"), strings.HasSuffix(name, "ID"):
+		return "01kaxg5m4e7q2t9w3z6c8f1h0k"
+	case strings.Contains(lower, "email"), strings.HasSuffix(lower, "address"):
+		return "ada@example.com"
+	case strings.HasSuffix(lower, "url"):
+		return "https://example.com/"
+	case lower == "currency":
+		return "coins"
+	case lower == "contenttype":
+		return "image/png"
+	case name == "":
+		return "text"
+	default:
+		return name
+	}
+}
