@@ -53,7 +53,7 @@ func TestThirdGeneratorCompiles(t *testing.T) {
 	for _, command := range []*exec.Cmd{
 		npmTool(t, "openapi-ts", "-i", document, "-o", filepath.Join(folder, "sdk"), "-p", "@hey-api/typescript", "@hey-api/sdk", "@hey-api/client-fetch"),
 		npmTool(t, "tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable",
-			"--types", "", filepath.Join(folder, "sdk", "index.ts")),
+			"--typeRoots", t.TempDir(), filepath.Join(folder, "sdk", "index.ts")),
 	} {
 		if text, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%.4000s", err, text)

@@ -12,8 +12,9 @@ const spoken = (card) => `${rankName[card[0]] ?? card[0]} of ${suitName[card[1]]
 
 export function card(text, tag = "div", props = {}, ...classes) {
   const rank = text[0] === "T" ? "10" : text[0]
-  return h([`${tag}.card`, "DH".includes(text[1]) ? "red" : "black", ...classes].join("."), { "aria-label": spoken(text), ...props },
-    h("span.corner", { "aria-hidden": "true" }, rank, h("br"), glyph[text[1]]), h("span.face", { "aria-hidden": "true" }, glyph[text[1]]))
+  const role = tag === "div" ? { role: "img" } : {}
+  return h([`${tag}.card`, "DH".includes(text[1]) ? "red" : "black", ...classes].join("."), { "aria-label": spoken(text), ...role, ...props },
+    h("span.corner", { "data-rank": rank, "data-suit": glyph[text[1]] }), h("span.face", { "data-suit": glyph[text[1]] }))
 }
 const back = (...classes) => h(["div.card.back", ...classes].join("."))
 
@@ -76,7 +77,7 @@ export class Table {
       this.root.replaceChildren(
         h("div.seats", {}, others.map((name) => this.seat(name))),
         h("div.middle", {},
-          h("button.pile", { type: "button", "data-key": "deck", disabled: !this.canDraw(), "aria-label": `Draw, ${state.deck} cards left`, onclick: () => this.draw() }, state.deck ? back() : h("div.card.none"), h("small", {}, `${state.deck} left`)),
+          h("button.pile", { type: "button", "data-key": "deck", disabled: !this.canDraw(), "aria-label": `Draw, ${state.deck} left`, onclick: () => this.draw() }, state.deck ? back() : h("div.card.none"), h("small", {}, `${state.deck} left`)),
           h("div.pile", {}, card(state.top, "div", {}, state.last?.did === "played" ? "drop" : "still"), h("small", {}, "follow ", h(`b.${"DH".includes(state.suit) ? "red" : "black"}`, {}, `${glyph[state.suit]} ${suitName[state.suit]}`)))),
         this.naming ? this.suits() : h("div.hand", { role: "group", "aria-label": "Your hand" }, [...state.hand].sort((a, b) => order(a) - order(b)).map((text) =>
           card(text, "button", { type: "button", "data-key": text, disabled: phase !== "active", "aria-disabled": `${!(this.mine && this.fits(text))}`, onclick: () => this.play(text) }, this.mine && this.fits(text) ? "fits" : "rests"))))
