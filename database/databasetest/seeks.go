@@ -60,6 +60,9 @@ var (
 )
 
 func walksOnPostgres(steps []string) bool {
+	if planning := slices.Index(steps, "Planning:"); planning >= 0 {
+		steps = steps[:planning] // what follows tells of the catalog's pages
+	}
 	return slices.ContainsFunc(steps, func(step string) bool {
 		n := func(pattern *regexp.Regexp, i int) int {
 			if found := pattern.FindStringSubmatch(step); found != nil {

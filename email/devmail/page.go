@@ -100,12 +100,12 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 h1 { font-size: 1.3rem; overflow-wrap: anywhere } h2 { font-size: 1rem; margin-top: 2rem }
 a { color: inherit } ul { padding-left: 1.2rem } li { overflow-wrap: anywhere }
 table { width: 100%; border-collapse: collapse } td, th { text-align: left; padding: .5rem .5rem .5rem 0; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
-th { font-weight: 500; color: var(--soft) } time, .soft { color: var(--soft) }
+th { font-weight: 500; color: var(--soft) } time, .soft { color: var(--soft) } .soft time { color: inherit }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 1rem; border: 1px solid var(--line); border-radius: 6px }
 @media (max-width: 40rem) { body { margin: 1rem auto } thead { display: none } tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line) }
 td, th { display: block; padding: 0; border: 0 } td a { display: inline-block; padding: .3rem 0 } iframe { height: 24rem } }
 iframe { width: 100%; height: 32rem; border: 1px solid var(--line); border-radius: 6px; background: #fff; color-scheme: light }
-</style></head><body>{{template "body" .}}</body></html>`))
+</style></head><body><main>{{template "body" .}}</main></body></html>`))
 
 func page(text string) *template.Template {
 	return template.Must(template.Must(layout.Clone()).Parse(text))
