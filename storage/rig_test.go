@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,6 +135,10 @@ func (r *rig) do(user, method, path string, body any, header ...string) response
 		q.Header.Set(header[i], header[i+1])
 	}
 	got, err := http.DefaultTransport.RoundTrip(q)
+	if method == http.MethodPut && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
+		// A server refused the body before it had read it, and its response was lost.
+		return response{r.t, http.StatusBadRequest, http.Header{}, nil, method + " " + path}
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
