@@ -63,13 +63,14 @@ func start(b *testing.B, path string) time.Duration {
 		_ = run.Process.Kill()
 		_ = run.Wait()
 	}()
-	for time.Since(began) < time.Minute {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for ; time.Since(began) < time.Minute; <-look.C {
 		response, err := http.Get("http://" + address + "/health") //nolint:noctx // killed with the program
 		if err == nil {
 			_ = response.Body.Close()
 			return time.Since(began)
 		}
-		time.Sleep(time.Millisecond)
 	}
 	b.Fatal("the program does not respond")
 	return 0

@@ -18,6 +18,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -108,16 +109,8 @@ func startProxy(t *testing.T, upstream string) *url.URL {
 		_ = proxy.Process.Kill()
 		_ = proxy.Wait()
 	})
-	for range 1200 {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-			return &url.URL{Scheme: "http", Host: address}
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatal("the proxy does not listen")
-	return nil
+	processtest.Listening(t, address)
+	return &url.URL{Scheme: "http", Host: address}
 }
 
 type violation struct {

@@ -268,7 +268,7 @@ func (p *player) play() {
 		}
 		if p.every > 0 {
 			next = next.Add(2 * p.every)
-			time.Sleep(time.Until(next)) //nolint:forbidigo // the pace of the load
+			time.Sleep(time.Until(next))
 		}
 		sent := time.Now()
 		frame := fmt.Appendf(nil, `{"type":"action","id":"s%d","data":{"x":%d,"y":%d}}`, stroke, stroke%100, stroke%7)

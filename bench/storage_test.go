@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
 	"github.com/kitbackend/kit/storage/bucket/file"
@@ -182,14 +183,8 @@ func serveByNginx(b *testing.B, program, served string) string {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for began := time.Now(); time.Since(began) < 10*time.Second; runtime.Gosched() {
-		if c, err := net.Dial("tcp", address); err == nil {
-			_ = c.Close()
-			return "http://" + address + "/" + filepath.Base(served)
-		}
-	}
-	b.Fatal("nginx does not listen")
-	return ""
+	processtest.Listening(b, address)
+	return "http://" + address + "/" + filepath.Base(served)
 }
 
 // listed is a bucket that has n more objects than it keeps.

@@ -104,7 +104,7 @@ func (s store) applyAll(ctx context.Context, calls []*call) error {
 		err = s.save(ctx, b)
 		// One operation opens one account, so nothing is written where another
 		// node was faster, and what that one left can be looked at.
-		if len(calls) > 1 || err != errMoved || turn == maxTurns {
+		if len(calls) > 1 || !errors.Is(err, errMoved) || turn == maxTurns {
 			return taken(calls, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-type stubborn struct{ n int }
+type stubborn struct{}
 
 func (stubborn) MarshalJSON() ([]byte, error) { return []byte(`"text"`), nil }
 

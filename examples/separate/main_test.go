@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kitbackend/kit/internal/browsertest"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -37,15 +37,7 @@ func front(t *testing.T, api, port string) {
 			t.Logf("vite: %s", out)
 		}
 	})
-	for range 300 {
-		conn, err := net.Dial("tcp", "localhost:"+port)
-		if err == nil {
-			_ = conn.Close()
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatal("vite does not listen")
+	processtest.Listening(t, "localhost:"+port)
 }
 
 // free returns a port that nobody listens on.

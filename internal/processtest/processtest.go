@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -48,6 +49,20 @@ func Kill(t testing.TB, child *exec.Cmd, n int) (acknowledged []string) {
 		t.Fatalf("the child ended after %d acknowledgements, want %d: %v", len(acknowledged), n, err)
 	}
 	return acknowledged
+}
+
+// Listening waits until a process listens at the address, for a minute at most.
+func Listening(t testing.TB, address string) {
+	t.Helper()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for began := time.Now(); time.Since(began) < patience; <-look.C {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close()
+			return
+		}
+	}
+	t.Fatalf("nobody listens at %s", address)
 }
 
 // Again returns a child that runs the test binary with one more variable, which
