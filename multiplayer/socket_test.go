@@ -397,7 +397,7 @@ func TestGameSaysFramesPerSecond(t *testing.T) {
 	n := newServed(t)
 	ada := n.dial("ada", n.start("fast", "ada", "bob"))
 	for range 2 {
-		for range 30 { // as many answers may wait
+		for range 30 { // as many replies may wait
 			ada.say(`{"type":"ping"}`)
 		}
 		for range 30 {
