@@ -119,7 +119,7 @@ func TestChangeEmailByCode(t *testing.T) {
 // again.
 func TestCodeAttempts(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
+		a := openAuth(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: map[string]auth.RateLimit{
 			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "verify": {Events: -1},
 		}})
 		code := a.native().code("ada@example.com", "sign-in")
@@ -139,7 +139,7 @@ func TestCodeAttempts(t *testing.T) {
 // kept for the browser that asked.
 func TestCodeTakesThreeGuessesInAll(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
+		a := openAuth(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: map[string]auth.RateLimit{
 			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "verify": {Events: -1},
 		}})
 		for strangers := range 4 {
@@ -173,7 +173,7 @@ func TestCodeTakesThreeGuessesInAll(t *testing.T) {
 // owner's client and links are not affected by those of strangers.
 func TestWrongCodesAreBoundedADay(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: map[string]auth.RateLimit{
+		a := openAuth(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: map[string]auth.RateLimit{
 			"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "auth-link": {Events: -1}, "verify": {Events: -1}, "send": {Events: -1},
 		}})
 		owner := a.signedUp(ada)

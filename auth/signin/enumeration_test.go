@@ -56,7 +56,7 @@ func TestResponsesAlike(t *testing.T) {
 	order := []string{"sign in", "sign up", "sign up under a taken name", "reset", "verify", "link", "code", "guess 1", "guess 2", "guess 3", "guess 4", "reset code"}
 	for _, disabled := range []bool{false, true} {
 		a := openAuth(t, databasetest.Memory(t), auth.Config{
-			Library: signin.New(signin.Config{RequireVerification: true, DisableSignUp: disabled, Usernames: true}),
+			Library: signin.Quick(signin.Config{RequireVerification: true, DisableSignUp: disabled, Usernames: true}),
 			RateLimits: map[string]auth.RateLimit{
 				"auth-sign-in": {Events: -1}, "auth-send": {Events: -1}, "auth-link": {Events: -1}, "send": {Events: -1}, "verify": {Events: -1},
 			},

@@ -14,13 +14,20 @@ import (
 // TestLibrary opens the library to tests.
 type TestLibrary struct{ *library }
 
-// NewForTest is New that also hands out the library.
+// Quick is New whose passwords cost little to hash: tests sign up a thousand users.
+func Quick(cfg Config) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
+	var l *TestLibrary
+	return NewForTest(cfg, &l)
+}
+
+// NewForTest is Quick that also hands out the library.
 func NewForTest(cfg Config, out **TestLibrary) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 	return func(host capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		l, err := newLibrary(host, a, cfg)
 		if err != nil {
 			return auth.Library{}, err
 		}
+		l.hasher = newHasher(hashCost{memory: 64, time: 1, threads: 1})
 		*out = &TestLibrary{l}
 		return l.describe(), nil
 	}

@@ -110,7 +110,7 @@ var unlimited = map[string]auth.RateLimit{
 
 func open(t testing.TB, db *database.DB, cfg signin.Config) *app {
 	t.Helper()
-	return openAuth(t, db, auth.Config{Library: signin.New(cfg), RateLimits: unlimited})
+	return openAuth(t, db, auth.Config{Library: signin.Quick(cfg), RateLimits: unlimited})
 }
 
 func openAuth(t testing.TB, db *database.DB, cfg auth.Config) *app {

@@ -16,15 +16,26 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The parameters that new passwords are hashed with: argon2id at the least cost
-// OWASP recommends. Each hash at work holds passwordMemory KiB.
 const (
-	passwordMemory  = 19 << 10
-	passwordTime    = 2
-	passwordThreads = 1
-	passwordSalt    = 16
-	passwordKey     = 32
+	passwordSalt = 16
+	passwordKey  = 32
 )
+
+// hashCost is what argon2id takes for a hash: memory in KiB, passes over it and
+// threads.
+type hashCost struct {
+	memory, time uint32
+	threads      uint8
+}
+
+// passwordCost is the least that OWASP recommends. Each hash at work holds its
+// memory.
+var passwordCost = hashCost{memory: 19 << 10, time: 2, threads: 1}
+
+// prefix starts the hashes of this cost.
+func (c hashCost) prefix() string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, c.memory, c.time, c.threads)
+}
 
 // Bounds of the queue for a processor: about three seconds of hashing.
 const (
@@ -41,11 +52,21 @@ var (
 // hasher hashes passwords and checks them, no more at a time than there are
 // processors: beyond, callers queue, and beyond the queue they are refused with
 // kit/unavailable. So a flood of sign-ins costs a known amount of memory.
-type hasher struct{ *slots }
+type hasher struct {
+	*slots
+	cost hashCost
+	// live starts the hashes that need not be made anew.
+	live string
+	// nobody is a hash at the live cost that no password has.
+	nobody string
+}
 
-func newHasher() *hasher {
-	processors := runtime.GOMAXPROCS(0)
-	return &hasher{newSlots(processors, processors*waitingPerSlot, hashingPatience)}
+func newHasher(cost hashCost) *hasher {
+	processors, live := runtime.GOMAXPROCS(0), cost.prefix()
+	return &hasher{
+		slots: newSlots(processors, processors*waitingPerSlot, hashingPatience), cost: cost, live: live,
+		nobody: live + phc.EncodeToString(make([]byte, passwordSalt)) + "$" + phc.EncodeToString(make([]byte, passwordKey)),
+	}
 }
 
 // hash returns the PHC string of a password.
@@ -53,8 +74,8 @@ func (h *hasher) hash(ctx context.Context, password string) (encoded string, err
 	salt := make([]byte, passwordSalt)
 	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
 	err = h.do(ctx, func() {
-		key := argon2.IDKey([]byte(normal(password)), salt, passwordTime, passwordMemory, passwordThreads, passwordKey)
-		encoded = livePrefix + phc.EncodeToString(salt) + "$" + phc.EncodeToString(key)
+		key := argon2.IDKey([]byte(normal(password)), salt, h.cost.time, h.cost.memory, h.cost.threads, passwordKey)
+		encoded = h.live + phc.EncodeToString(salt) + "$" + phc.EncodeToString(key)
 	})
 	return encoded, err
 }
@@ -71,13 +92,13 @@ func (h *hasher) verify(ctx context.Context, encoded, password string) (ok, reha
 			ok = ok || form(typed)
 		}
 	})
-	return ok && err == nil, ok && err == nil && !strings.HasPrefix(encoded, livePrefix), err
+	return ok && err == nil, ok && err == nil && !strings.HasPrefix(encoded, h.live), err
 }
 
 // dummy does the work of [hasher.verify] for a user who does not exist, and
 // fails when verify would, so that neither time nor load tells the two apart.
 func (h *hasher) dummy(ctx context.Context, password string) error {
-	_, _, err := h.verify(ctx, nobody, password)
+	_, _, err := h.verify(ctx, h.nobody, password)
 	return err
 }
 
@@ -93,12 +114,6 @@ func (h *hasher) do(ctx context.Context, work func()) error {
 	work()
 	return nil
 }
-
-// livePrefix starts the hashes that need not be made anew.
-var livePrefix = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$", argon2.Version, passwordMemory, passwordTime, passwordThreads)
-
-// nobody is a hash at the live cost that no password has.
-var nobody = livePrefix + phc.EncodeToString(make([]byte, passwordSalt)) + "$" + phc.EncodeToString(make([]byte, passwordKey))
 
 // normal is the spelling that passwords are hashed in: keyboards differ in how
 // they compose the same character.

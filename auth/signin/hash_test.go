@@ -19,7 +19,7 @@ import (
 )
 
 func TestHashedPasswordIsVerified(t *testing.T) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	for _, password := range []string{"correct horse", "", strings.Repeat("x", 300), "пароль", "a\x00b"} {
 		encoded, err := h.hash(t.Context(), password)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestHashedPasswordIsVerified(t *testing.T) {
 
 // Keyboards compose characters differently; the password is the same.
 func TestSpellingsOfOneCharacter(t *testing.T) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	encoded, err := h.hash(t.Context(), "\u00c5ngstr\u00f6m")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ var imported = map[string]struct{ encoded, password string }{
 }
 
 func TestImportedHashes(t *testing.T) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	for name, tt := range imported {
 		if ok, rehash, err := h.verify(t.Context(), tt.encoded, tt.password); !ok || !rehash || err != nil {
 			t.Errorf("%s: %v, rehash %v, %v", name, ok, rehash, err)
@@ -77,7 +77,7 @@ func TestImportedHashes(t *testing.T) {
 
 // Other software hashed what was typed, not its normal form.
 func TestImportedHashOfAnUnusualSpelling(t *testing.T) {
-	h, typed := newHasher(), "A\u030a password"
+	h, typed := newHasher(passwordCost), "A\u030a password"
 	key, err := scrypt.Key([]byte(typed), []byte("saltsalt"), 1<<4, 8, 1, 32)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestHostileHashesAreNotComputed(t *testing.T) {
 		"$2a$15$BCryptRequires22Chrcte/VlQH0piJtjXl.0t1XkA8pw9dMXTpOq", "$2a$03$BCryptRequires22Chrcte/VlQH0piJtjXl.0t1XkA8pw9dMXTpOq",
 		"$2a$07$short", "$1$07$BCryptRequires22Chrcte/VlQH0piJtjXl.0t1XkA8pw9dMXTpOq",
 	} {
-		if ok, _, err := newHasher().verify(t.Context(), encoded, "password"); ok || !errors.Is(err, errHashForm) {
+		if ok, _, err := newHasher(passwordCost).verify(t.Context(), encoded, "password"); ok || !errors.Is(err, errHashForm) {
 			t.Errorf("%.60s: %v, %v", encoded, ok, err)
 		}
 	}
@@ -113,13 +113,13 @@ func TestHostileHashesAreNotComputed(t *testing.T) {
 
 // An unknown user costs what a known one does: the same parameters.
 func TestDummyIsOfTheLiveForm(t *testing.T) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	encoded, err := h.hash(t.Context(), "password")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(encoded) != len(nobody) || encoded[:len(livePrefix)] != nobody[:len(livePrefix)] {
-		t.Errorf("%s is not as %s", nobody, encoded)
+	if len(encoded) != len(h.nobody) || encoded[:len(h.live)] != h.nobody[:len(h.live)] {
+		t.Errorf("%s is not as %s", h.nobody, encoded)
 	}
 	if err := h.dummy(t.Context(), "password"); err != nil {
 		t.Error(err)
@@ -127,7 +127,7 @@ func TestDummyIsOfTheLiveForm(t *testing.T) {
 }
 
 func TestNoMoreHashesThanProcessors(t *testing.T) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	if h.free != runtime.GOMAXPROCS(0) {
 		t.Errorf("%d slots", h.free)
 	}
@@ -155,7 +155,7 @@ func TestNoMoreHashesThanProcessors(t *testing.T) {
 
 func TestFullQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHasher()
+		h := newHasher(passwordCost)
 		finish := make(chan struct{})
 		hold := func() error { return h.do(t.Context(), func() { <-finish }) }
 		var refused atomic.Int64
@@ -192,7 +192,7 @@ func TestFullQueueRefuses(t *testing.T) {
 
 func TestCallerWhoLeftIsNotHashed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHasher()
+		h := newHasher(passwordCost)
 		finish := make(chan struct{})
 		for range h.free {
 			go func() { _ = h.do(t.Context(), func() { <-finish }) }()
@@ -200,7 +200,7 @@ func TestCallerWhoLeftIsNotHashed(t *testing.T) {
 		synctest.Wait()
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if _, _, err := h.verify(ctx, nobody, "password"); !errors.Is(err, context.Canceled) {
+		if _, _, err := h.verify(ctx, h.nobody, "password"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		close(finish)
@@ -209,7 +209,7 @@ func TestCallerWhoLeftIsNotHashed(t *testing.T) {
 
 // Sign-ins at once cost the processors what argon2 costs, whatever their number.
 func BenchmarkVerify(b *testing.B) {
-	h := newHasher()
+	h := newHasher(passwordCost)
 	encoded, err := h.hash(b.Context(), "password")
 	if err != nil {
 		b.Fatal(err)

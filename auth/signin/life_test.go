@@ -49,7 +49,7 @@ func (a *app) holds(text string) (found []string) {
 func TestExportAndErase(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := openAuth(t, db, auth.Config{
-			Library: signin.New(signin.Config{Usernames: true}), RateLimits: unlimited,
+			Library: signin.Quick(signin.Config{Usernames: true}), RateLimits: unlimited,
 			Profile: []auth.ProfileField{{Name: "motto", Type: auth.ProfileString, Editable: true}},
 		})
 		const secondAddress, thirdAddress = "countess@example.org", "analyst@example.org"
@@ -170,7 +170,7 @@ func TestOwnForms(t *testing.T) {
 // are not private.
 func TestProfileFieldsOfUsers(t *testing.T) {
 	a := openAuth(t, databasetest.Memory(t), auth.Config{
-		Library: signin.New(signin.Config{Usernames: true}), RateLimits: unlimited,
+		Library: signin.Quick(signin.Config{Usernames: true}), RateLimits: unlimited,
 		Profile: []auth.ProfileField{
 			{Name: "country", Type: auth.ProfileString, Editable: true}, {Name: "role", Type: auth.ProfileString},
 			{Name: "risk", Type: auth.ProfileNumber, Private: true},

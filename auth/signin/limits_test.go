@@ -83,7 +83,7 @@ func TestMailboxIsNotFlooded(t *testing.T) {
 }
 
 func TestAddressLimits(t *testing.T) {
-	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.New(signin.Config{})})
+	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.Quick(signin.Config{})})
 	for path, n := range map[string]int{"/sign-in/email": 3, "/request-password-reset": 3, "/sign-in/magic-link": 5} {
 		// No password, or no address: refused before anything is looked up.
 		for range n {
@@ -103,7 +103,7 @@ func TestMailsAreCountedOverNodes(t *testing.T) {
 		start := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 		var nodes []*app
 		for _, db := range dbs {
-			nodes = append(nodes, openAt(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: unlimited}, baseURL, start))
+			nodes = append(nodes, openAt(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: unlimited}, baseURL, start))
 		}
 		for i := range 20 {
 			nodes[i%2].browser().at(fmt.Sprintf("203.0.%d.1", i)).post("/sign-in/magic-link", object{"email": ada}).ok()
@@ -135,7 +135,7 @@ func TestClientIsOneUsers(t *testing.T) {
 
 // Without anything that sends mail, asking for a link or a code is refused.
 func TestMailWithoutAMailer(t *testing.T) {
-	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.New(signin.Config{}), RateLimits: unlimited, Mailer: nobody{}})
+	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: unlimited, Mailer: nobody{}})
 	for path, body := range map[string]object{
 		"/sign-in/magic-link":               {"email": ada},
 		"/request-password-reset":           {"email": ada},
@@ -180,7 +180,7 @@ func TestNewcomersAreSwept(t *testing.T) {
 // One address signs up a few users an hour.
 func TestSignUpsOfAnAddress(t *testing.T) {
 	limits := map[string]auth.RateLimit{"auth-sign-in": {Events: -1}, "sign-up": {Events: 3, Per: time.Hour}, "sign-up-network": {Events: 5, Per: time.Hour}}
-	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.New(signin.Config{}), RateLimits: limits})
+	a := openAuth(t, databasetest.Memory(t), auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: limits})
 	n := 0
 	join := func(ip string) *response {
 		n++

@@ -334,6 +334,6 @@ func TestPasskeyElsewhere(t *testing.T) {
 
 func TestNoPasskeysAtAnAddress(t *testing.T) {
 	clock := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	s := openAt(t, databasetest.Memory(t), auth.Config{Library: signin.New(signin.Config{})}, "http://127.0.0.1:8080", clock)
+	s := openAt(t, databasetest.Memory(t), auth.Config{Library: signin.Quick(signin.Config{})}, "http://127.0.0.1:8080", clock)
 	s.browser().get("/passkey/generate-authenticate-options").want(400, "PASSKEYS_NOT_AVAILABLE")
 }

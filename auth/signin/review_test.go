@@ -85,7 +85,7 @@ func TestAuthRewrapsWhatItsLibrarySealed(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		clock := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 		under := func(masterKeys string) *app {
-			return openSealed(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: unlimited}, baseURL, clock, masterKeys)
+			return openSealed(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: unlimited}, baseURL, clock, masterKeys)
 		}
 		authenticator, _ := under(masterKey("k1", 1)).signedUp(ada).enableTOTP()
 		if _, err := under(masterKey("k2", 2) + "," + masterKey("k1", 1)).Rewrap(ctx); err != nil {
@@ -239,7 +239,7 @@ func (broken) SendMail(context.Context, auth.Mail) error { return errors.New("no
 // fails with it.
 func TestMailIsNotAwaited(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		a := openAuth(t, db, auth.Config{Library: signin.New(signin.Config{}), RateLimits: unlimited, Mailer: broken{}})
+		a := openAuth(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: unlimited, Mailer: broken{}})
 		home := a.signedUp(ada)
 		yes := true
 		_, err := a.UpdateUser(ctx, a.userID(), auth.UserPatch{EmailVerified: &yes})

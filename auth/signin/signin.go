@@ -91,7 +91,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 	}
 	l := &library{
 		host: host, auth: a, sealer: sealer, cfg: cfg, store: store{host.DB},
-		hasher: newHasher(), limits: newLimits(host.Now),
+		hasher: newHasher(passwordCost), limits: newLimits(host.Now),
 	}
 	l.providers = newProviders(cfg.Providers, host.Now)
 	l.routes = l.table()
