@@ -51,6 +51,13 @@ func (d *DB) Migrate(ctx context.Context, sets ...Migrations) error {
 	if err != nil {
 		return err
 	}
+	if d.fromImage(ctx, sets, files) {
+		return nil
+	}
+	return d.migrate(ctx, sets, files)
+}
+
+func (d *DB) migrate(ctx context.Context, sets []Migrations, files [][]migration) error {
 	if err := d.exclusive(ctx, createMigrations); err != nil {
 		return fmt.Errorf("database: migrate: %w", err)
 	}

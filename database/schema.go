@@ -1,8 +1,8 @@
 package database
 
 import (
-	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // adapt returns a migration in the words of a dialect. It touches the types of columns in CREATE TABLE and ALTER TABLE
@@ -31,36 +31,80 @@ type token struct {
 	skip bool   // space or comment
 }
 
-var tokenPattern = regexp.MustCompile(`(?s)^(?:` +
-	`(\s+|--[^\n]*|/\*.*?(?:\*/|$))` + // space and comments
-	`|('(?:[^']|'')*'?|"(?:[^"]|"")*"?)` + // strings and quoted names
-	`|([A-Za-z_][A-Za-z0-9_]*)` + // words
-	`|.)`)
-
-var dollarTag = regexp.MustCompile(`^\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$`)
-
 func tokenize(text string) []*token {
 	var tokens []*token
 	for len(text) > 0 {
-		t := &token{}
-		if tag := dollarTag.FindString(text); tag != "" { // a PostgreSQL string: $tag$ … $tag$
-			n := strings.Index(text[len(tag):], tag)
-			if n < 0 {
-				n = len(text) - 2*len(tag)
-			}
-			t.text = text[:n+2*len(tag)]
-		} else {
-			m := tokenPattern.FindStringSubmatch(text)
-			t.text = m[0]
-			t.skip = m[1] != ""
-			if m[1] == "" && m[2] == "" {
-				t.word = strings.ToUpper(m[0])
-			}
-		}
+		n, t := nextToken(text)
+		t.text, text = text[:n], text[n:]
 		tokens = append(tokens, t)
-		text = text[len(t.text):]
 	}
 	return tokens
+}
+
+// nextToken returns the length of the first token of a text that is not empty.
+func nextToken(text string) (n int, t *token) {
+	t = &token{}
+	switch c := text[0]; {
+	case isSpace(c):
+		n, t.skip = runOf(text, isSpace), true
+	case strings.HasPrefix(text, "--"):
+		n, t.skip = through(text, 2, "\n"), true
+	case strings.HasPrefix(text, "/*"):
+		n, t.skip = through(text, 2, "*/"), true
+	case c == '\'' || c == '"':
+		n = quoted(text)
+	case c == '$':
+		n = dollarQuoted(text)
+	case isLetter(c):
+		n = runOf(text, isLetterOrDigit)
+	default:
+		_, n = utf8.DecodeRuneInString(text)
+	}
+	if !t.skip && (isLetter(text[0]) || n == 1) {
+		t.word = strings.ToUpper(text[:n])
+	}
+	return n, t
+}
+
+func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+
+func isLetter(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func isLetterOrDigit(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
+
+// runOf returns how many bytes a text begins with that are in a set.
+func runOf(text string, in func(byte) bool) int {
+	n := 0
+	for n < len(text) && in(text[n]) {
+		n++
+	}
+	return n
+}
+
+// through returns the length up to and with the end mark, looked for from an index on; without one, of all.
+func through(text string, from int, end string) int {
+	if n := strings.Index(text[from:], end); n >= 0 {
+		return from + n + len(end)
+	}
+	return len(text)
+}
+
+// quoted returns the length of a string or quoted name, in which two quotes stand for one.
+func quoted(text string) int {
+	n := through(text, 1, text[:1])
+	for n < len(text) && text[n] == text[0] {
+		n = through(text, n+1, text[:1])
+	}
+	return n
+}
+
+// dollarQuoted returns the length of a string of PostgreSQL, $tag$ … $tag$, and 1 for any other dollar.
+func dollarQuoted(text string) int {
+	tag := 1 + runOf(text[1:], isLetterOrDigit) + 1
+	if tag > len(text) || text[tag-1] != '$' || tag > 2 && !isLetter(text[1]) {
+		return 1
+	}
+	return through(text, tag, text[:tag])
 }
 
 // statementEnd returns the number of tokens of the first statement, its semicolon included. The body of a SQLite

@@ -39,6 +39,7 @@ type job struct {
 	long  bool // has no time limit
 	short bool // a single statement, which SQLite itself undoes if it fails
 	own   bool // fn runs in the goroutine of its caller, not in the writer's
+	bare  bool // fn runs in no transaction
 
 	state atomic.Int32
 	turn  chan struct{} // to the caller: run fn now or, when state is finished, take err
@@ -171,6 +172,8 @@ func (w *writer) loop() {
 		case err != nil && j.claim():
 			j.finish(err)
 		case err != nil:
+		case j.bare:
+			w.runBare(j)
 		case j.alone:
 			w.commitAlone(j)
 		default:
@@ -256,7 +259,7 @@ func (w *writer) follow() *job {
 		return nil
 	}
 	j := w.poll()
-	if j != nil && j.alone {
+	if j != nil && (j.alone || j.bare) {
 		w.again = slices.Insert(w.again, 0, j)
 		return nil
 	}
@@ -355,6 +358,17 @@ func (w *writer) commitAlone(j *job) {
 		}
 	}
 	j.finish(err)
+}
+
+// bare runs fn with the connection in no transaction.
+func (w *writer) bare(ctx context.Context, fn func(*sqlite.Conn) error) error {
+	return w.do(&job{ctx: ctx, bare: true, fn: func(context.Context, Conn) error { return fn(w.conn) }})
+}
+
+func (w *writer) runBare(j *job) {
+	if j.claim() {
+		j.finish(j.fn(j.ctx, w.tx))
+	}
 }
 
 // run lets a job run and returns its error.

@@ -86,10 +86,10 @@ type rated struct {
 	skill float64
 }
 
-// builtin are the algorithms that need no registration.
-func builtin() []Algorithm {
+// builtin returns the algorithms that need no registration.
+var builtin = sync.OnceValue(func() []Algorithm {
 	return []Algorithm{Define(elo), Define(glicko), Define(trueskill), Define(openskill)}
-}
+})
 
 var idForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 

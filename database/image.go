@@ -1,0 +1,111 @@
+package database
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kitbackend/kit/database/internal/sqlite"
+)
+
+// Databases in memory begin, where they can, as a copy of one that was migrated with the same files before: SQLite takes
+// a hundred times as long to make the tables and indexes of every capability as to copy their pages, and the tests of an
+// application compose it again and again.
+
+// imagesKept is how many schemas a process keeps copies of; one of every capability has 3 MB.
+const imagesKept = 4
+
+var images struct {
+	sync.Mutex
+	list []*image // the one used last comes last
+}
+
+// image is a migrated database without rows but those of kit_migrations.
+type image struct {
+	key   [sha256.Size]byte
+	once  sync.Once
+	bytes []byte
+	err   error
+}
+
+// imageOf returns the image for some files; it makes it if it is not there.
+func imageOf(ctx context.Context, sets []Migrations, files [][]migration) ([]byte, error) {
+	i := keptImage(imageKey(sets, files))
+	i.once.Do(func() { i.bytes, i.err = makeImage(context.WithoutCancel(ctx), sets, files) })
+	return i.bytes, i.err
+}
+
+func keptImage(key [sha256.Size]byte) *image {
+	images.Lock()
+	defer images.Unlock()
+	found := &image{key: key}
+	rest := images.list[:0]
+	for _, i := range images.list {
+		if i.key == key {
+			found = i
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	images.list = append(rest[max(0, len(rest)+1-imagesKept):], found)
+	return found
+}
+
+func imageKey(sets []Migrations, files [][]migration) (key [sha256.Size]byte) {
+	h := sha256.New()
+	for i, set := range sets {
+		for _, file := range files[i] {
+			fmt.Fprintf(h, "%q %q %s\n", set.Name, file.name, file.checksum)
+		}
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (bytes []byte, err error) {
+	d, err := OpenMemory()
+	if err != nil {
+		return nil, err
+	}
+	err = d.migrate(ctx, sets, files)
+	if err == nil {
+		err = d.engine.(*sqliteEngine).writer.bare(ctx, func(conn *sqlite.Conn) error {
+			bytes, err = conn.Image()
+			return err
+		})
+	}
+	return bytes, errors.Join(err, d.Close())
+}
+
+// errNotEmpty keeps a database from being replaced by an image.
+var errNotEmpty = errors.New("database: there are tables")
+
+// fromImage makes an empty database in memory a migrated one, and reports whether it did. What keeps it from that, such
+// as a file with a fault, comes up again on the long way.
+func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migration) bool {
+	e, ok := d.engine.(*sqliteEngine)
+	if !ok || !e.memory {
+		return false
+	}
+	whenEmpty := func(fn func(*sqlite.Conn) error) error {
+		return e.writer.bare(ctx, func(conn *sqlite.Conn) error {
+			if e.writer.pragma("schema_version") != 0 {
+				return errNotEmpty
+			}
+			return fn(conn)
+		})
+	}
+	if whenEmpty(func(*sqlite.Conn) error { return nil }) != nil {
+		return false
+	}
+	bytes, err := imageOf(ctx, sets, files)
+	if err == nil {
+		err = whenEmpty(func(conn *sqlite.Conn) error { return conn.Restore(bytes) })
+	}
+	if err == nil {
+		_, err = d.Exec(ctx, `UPDATE kit_migrations SET applied_at = $1`, d.Now(ctx).UnixMilli())
+	}
+	return err == nil
+}
