@@ -72,7 +72,11 @@ func golden(t *testing.T, path, got string) {
 
 func TestGoldenOpenAPI(t *testing.T) {
 	raw, _ := document(t, composed(t))
-	golden(t, "testdata/openapi.golden.json", string(raw))
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, raw, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/openapi.golden.json", indented.String())
 }
 
 func TestOpenAPIIsDeterministic(t *testing.T) {

@@ -1,8 +1,10 @@
 package kitcmd
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -80,9 +82,14 @@ func (p *program) errors(*flag.FlagSet) action {
 func (p *program) openapi(*flag.FlagSet) action {
 	return func(context.Context, []string) error {
 		document, err := p.kit.OpenAPI()
-		if err == nil {
-			_, err = p.stdout.Write(document)
+		if err != nil {
+			return err
 		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, document, "", "  "); err != nil {
+			return err
+		}
+		_, err = indented.WriteTo(p.stdout)
 		return err
 	}
 }

@@ -1,34 +1,25 @@
 package openapi
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// example is a value that a schema allows. It is made when the document is
-// written, since only then every component is known.
-type example struct {
-	schema  *jsonschema.Schema
-	schemas *schemas
-}
-
-// MarshalJSON returns the value; equal schemas give equal bytes.
-func (e *example) MarshalJSON() ([]byte, error) {
-	w := exampleWriter{schemas: e.schemas}
-	if text, ok := w.value(nil, "", e.schema); ok {
-		return text, nil
-	}
-	return []byte("null"), nil
-}
-
 // exampleWriter appends values; open are the components it is within, which it
 // does not enter again.
 type exampleWriter struct {
 	schemas *schemas
 	open    []string
+}
+
+// append appends a value that a schema allows; equal schemas give equal bytes.
+func (w *exampleWriter) append(buf []byte, s *jsonschema.Schema) []byte {
+	if out, ok := w.value(buf, "", s); ok {
+		return out
+	}
+	return append(buf, "null"...)
 }
 
 // value appends a value for the member of that name, or reports that there is
@@ -45,8 +36,7 @@ func (w *exampleWriter) value(buf []byte, name string, s *jsonschema.Schema) ([]
 		}
 		return buf, false
 	case len(s.Enum) > 0:
-		text, err := json.Marshal(s.Enum[0])
-		return append(buf, text...), err == nil
+		return appendChoice(buf, s.Enum[0]), true
 	case name == "nextCursor":
 		return append(buf, "null"...), true
 	}
@@ -74,31 +64,38 @@ func (w *exampleWriter) component(buf []byte, member, name string) ([]byte, bool
 
 // object appends every member that has an example; any value at all is {}.
 func (w *exampleWriter) object(buf []byte, s *jsonschema.Schema) ([]byte, bool) {
-	o := objectWriter{buf: append(buf, '{'), first: true}
+	o := begin(buf)
 	for _, name := range s.PropertyOrder {
-		value, ok := w.value(nil, name, s.Properties[name])
-		switch {
-		case ok:
-			o.key(name)
-			o.buf = append(o.buf, value...)
-		case slices.Contains(s.Required, name):
+		if !w.member(o, name, name, s.Properties[name]) && slices.Contains(s.Required, name) {
 			return buf, false
 		}
 	}
 	if more := s.AdditionalProperties; more != nil && more.Not == nil && len(s.Properties) == 0 {
-		if value, ok := w.value(nil, "", more); ok {
-			o.key("key")
-			o.buf = append(o.buf, value...)
-		}
+		w.member(o, "key", "", more)
 	}
-	return append(o.buf, '}'), true
+	return o.end(), true
+}
+
+// member appends a member with a value for name, or nothing when there is none.
+func (w *exampleWriter) member(o *objectWriter, key, name string, s *jsonschema.Schema) bool {
+	before := *o
+	o.key(key)
+	value, ok := w.value(o.buf, name, s)
+	if !ok {
+		*o = before
+		return false
+	}
+	o.buf = value
+	return true
 }
 
 func (w *exampleWriter) plain(buf []byte, name, kind string, s *jsonschema.Schema) []byte {
 	switch kind {
 	case "array":
-		item, _ := w.value(nil, strings.TrimSuffix(name, "s"), s.Items)
-		return append(append(append(buf, '['), item...), ']')
+		if items, ok := w.value(append(buf, '['), strings.TrimSuffix(name, "s"), s.Items); ok {
+			return append(items, ']')
+		}
+		return append(buf, "[]"...)
 	case "integer":
 		return append(buf, '1')
 	case "number":

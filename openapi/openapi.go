@@ -9,10 +9,10 @@
 package openapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,10 +45,10 @@ type Row struct {
 	Limited bool
 }
 
-// JSON returns the document, indented, with all members in a fixed order. It
-// fails for a type that JSON cannot represent.
+// JSON returns the document with all members in a fixed order. It fails for a type
+// that JSON cannot represent.
 func (d Description) JSON() ([]byte, error) {
-	b := &builder{schemas: newSchemas(), responses: make(map[string]any), tags: make(map[string]bool)}
+	b := &builder{schemas: newSchemas(), responses: make(map[string]*response), tags: make(map[string]bool), codeNames: make(map[string]string)}
 	paths := make(map[string]map[string]*operation)
 	ids := make(map[string]bool)
 	for _, row := range d.Rows {
@@ -70,35 +70,26 @@ func (d Description) JSON() ([]byte, error) {
 		}
 	}
 	doc := document{
-		OpenAPI: Version,
-		Info:    info{Title: d.Title, Version: d.Version, Description: about},
-		Paths:   paths,
+		Info:  info{Title: d.Title, Version: d.Version, Description: about},
+		Paths: paths,
 		Components: components{
-			Schemas: b.schemas.written(), Responses: b.responses,
+			Schemas: b.schemas.components, Responses: b.responses,
 			Headers: responseHeaders(), SecuritySchemes: schemes(d.SessionCookie),
 		},
-		Tags: b.tagList(),
+		Tags: slices.Sorted(maps.Keys(b.tags)),
 	}
 	if d.Server != "" {
-		doc.Servers = []server{{URL: d.Server}}
+		doc.Servers = []string{d.Server}
 	}
-	return encode(doc)
+	return append(doc.append(make([]byte, 0, documentSize)), '\n'), nil
 }
+
+// documentSize is that of a large document, in bytes.
+const documentSize = 512 << 10
 
 const about = "Every refusal has the form of the schema Refusal; clients decide by error.code. " +
 	"Every response carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +
 	"Responses may gain members; request bodies with members that are not listed are refused."
-
-func encode(doc document) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(doc); err != nil {
-		return nil, fmt.Errorf("openapi: %w", err)
-	}
-	return buf.Bytes(), nil
-}
 
 // Handler serves a document, for GET and HEAD, to any origin: it holds nothing
 // that belongs to a user.
@@ -156,80 +147,3 @@ func unique(taken map[string]bool, id string) string {
 	taken[free] = true
 	return free
 }
-
-// The document, in the order in which it is written.
-type (
-	document struct {
-		OpenAPI    string                           `json:"openapi"`
-		Info       info                             `json:"info"`
-		Servers    []server                         `json:"servers,omitempty"`
-		Tags       []tag                            `json:"tags"`
-		Paths      map[string]map[string]*operation `json:"paths"`
-		Components components                       `json:"components"`
-	}
-	info struct {
-		Title       string `json:"title"`
-		Version     string `json:"version"`
-		Description string `json:"description"`
-	}
-	server struct {
-		URL string `json:"url"`
-	}
-	tag struct {
-		Name string `json:"name"`
-	}
-	components struct {
-		Schemas         map[string]*written `json:"schemas"`
-		Responses       map[string]any      `json:"responses"`
-		Headers         map[string]any      `json:"headers"`
-		SecuritySchemes map[string]any      `json:"securitySchemes"`
-	}
-	operation struct {
-		ID          string                `json:"operationId"`
-		Summary     string                `json:"summary,omitempty"`
-		Description string                `json:"description,omitempty"`
-		Tags        []string              `json:"tags"`
-		Security    []map[string][]string `json:"security"`
-		Parameters  []parameter           `json:"parameters,omitempty"`
-		Body        *requestBody          `json:"requestBody,omitempty"`
-		Responses   map[string]any        `json:"responses"`
-		Guard       string                `json:"x-kit-guard"`
-		Scope       string                `json:"x-kit-scope,omitempty"`
-		Rate        string                `json:"x-kit-rate"`
-		Socket      bool                  `json:"x-kit-socket,omitempty"`
-		Frames      *frames               `json:"x-kit-frames,omitempty"`
-		MaxBody     int64                 `json:"x-kit-max-body,omitempty"`
-		Codes       []string              `json:"x-kit-codes"`
-	}
-	// frames are those of a socket besides error, ping and pong.
-	frames struct {
-		Sends []*written `json:"sends"`
-		Takes []*written `json:"takes,omitempty"`
-	}
-	parameter struct {
-		Name        string   `json:"name"`
-		In          string   `json:"in"`
-		Required    bool     `json:"required,omitempty"`
-		Description string   `json:"description,omitempty"`
-		Schema      *written `json:"schema"`
-	}
-	requestBody struct {
-		Required bool             `json:"required,omitempty"`
-		Content  map[string]media `json:"content"`
-	}
-	media struct {
-		Schema   *written                `json:"schema"`
-		Examples map[string]exampleValue `json:"examples,omitempty"`
-	}
-	exampleValue struct {
-		Value *example `json:"value"`
-	}
-	response struct {
-		Description string           `json:"description"`
-		Headers     map[string]ref   `json:"headers,omitempty"`
-		Content     map[string]media `json:"content,omitempty"`
-	}
-	ref struct {
-		Ref string `json:"$ref"`
-	}
-)

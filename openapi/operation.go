@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -17,16 +16,9 @@ import (
 // builder collects the components that operations share.
 type builder struct {
 	schemas   *schemas
-	responses map[string]any
+	responses map[string]*response
 	tags      map[string]bool
-}
-
-func (b *builder) tagList() []tag {
-	var list []tag
-	for _, name := range slices.Sorted(maps.Keys(b.tags)) {
-		list = append(list, tag{name})
-	}
-	return list
+	codeNames map[string]string // codes as the names of components have them
 }
 
 func (b *builder) operation(row Row, method string, params []string) (*operation, error) {
@@ -43,7 +35,7 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 		Scope:       r.Guard.Scope(),
 		Rate:        r.RateClass(),
 		Socket:      r.Handle.IsSocket(),
-		Responses:   make(map[string]any),
+		Responses:   make(map[string]*response),
 	}
 	row.Route = r
 	var err error
@@ -83,40 +75,40 @@ func describe(r capability.Route) string {
 }
 
 // security lists the ways to prove who calls, any of which is enough.
-func security(row Row) []map[string][]string {
+func security(row Row) []requirement {
 	g := row.Route.Guard
-	bearer := map[string][]string{"bearer": {}}
-	session := map[string][]string{"session": {}}
+	bearer := requirement{"bearer": {}}
+	session := requirement{"session": {}}
 	if needsCSRF(row.Route) {
 		session["csrf"] = []string{}
 	}
 	switch g.Strategy() {
 	case capability.StrategyUser:
 		if g.Scope() != "" { // a session carries no scope
-			return []map[string][]string{{"bearer": {g.Scope()}}}
+			return []requirement{{"bearer": {g.Scope()}}}
 		}
-		return []map[string][]string{bearer, session}
+		return []requirement{bearer, session}
 	case capability.StrategyBearer:
-		return []map[string][]string{bearer}
+		return []requirement{bearer}
 	case capability.StrategySession:
-		return []map[string][]string{session}
+		return []requirement{session}
 	case capability.StrategyControlPlane:
 		if g.Scope() == "" {
-			return []map[string][]string{{"controlPlane": {}}}
+			return []requirement{{"controlPlane": {}}}
 		}
-		return []map[string][]string{{"controlPlane": {g.Scope()}}}
+		return []requirement{{"controlPlane": {g.Scope()}}}
 	case capability.StrategySignedWebhook:
 		if row.Capability == "kit" {
-			return []map[string][]string{{"signature": {}}}
+			return []requirement{{"signature": {}}}
 		}
-		return []map[string][]string{}
+		return []requirement{}
 	case capability.StrategyPublic:
 		if g.Identifies() {
-			return []map[string][]string{{}, bearer, session}
+			return []requirement{{}, bearer, session}
 		}
-		return []map[string][]string{}
+		return []requirement{}
 	default:
-		return []map[string][]string{}
+		return []requirement{}
 	}
 }
 
@@ -125,57 +117,45 @@ func needsCSRF(r capability.Route) bool {
 	return r.Guard.CSRF() || r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
-func schemes(cookie string) map[string]any {
-	type scheme struct {
-		Type         string `json:"type"`
-		Scheme       string `json:"scheme,omitempty"`
-		BearerFormat string `json:"bearerFormat,omitempty"`
-		In           string `json:"in,omitempty"`
-		Name         string `json:"name,omitempty"`
-		Description  string `json:"description"`
-	}
-	return map[string]any{
-		"bearer":       scheme{Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's access token."},
-		"controlPlane": scheme{Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A machine credential that is good for one call, with exactly the scope of the route."},
-		"session":      scheme{Type: "apiKey", In: "cookie", Name: cmp.Or(cookie, "kit_session"), Description: "A user's session in a browser."},
-		"csrf":         scheme{Type: "apiKey", In: "header", Name: "X-CSRF-Token", Description: "Proves that a request with the session's cookie comes from the application's own page."},
-		"signature":    scheme{Type: "apiKey", In: "header", Name: "Kit-Signature", Description: "The sender's proof, t=SECONDS,v1=HEX, over the time and the exact bytes of the body."},
+func schemes(cookie string) map[string]*scheme {
+	return map[string]*scheme{
+		"bearer":       {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A user's access token."},
+		"controlPlane": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "A machine credential that is good for one call, with exactly the scope of the route."},
+		"session":      {Type: "apiKey", In: "cookie", Name: cmp.Or(cookie, "kit_session"), Description: "A user's session in a browser."},
+		"csrf":         {Type: "apiKey", In: "header", Name: "X-CSRF-Token", Description: "Proves that a request with the session's cookie comes from the application's own page."},
+		"signature":    {Type: "apiKey", In: "header", Name: "Kit-Signature", Description: "The sender's proof, t=SECONDS,v1=HEX, over the time and the exact bytes of the body."},
 	}
 }
 
-func responseHeaders() map[string]any {
-	type header struct {
-		Description string   `json:"description"`
-		Schema      *written `json:"schema"`
-	}
-	return map[string]any{
-		"Retry-After":          header{"When to try again, in seconds.", &written{Type: "integer"}},
-		"Idempotency-Replayed": header{"The response was kept from the first request with this key.", &written{Type: "string", Enum: []any{"true"}}},
+func responseHeaders() map[string]*header {
+	return map[string]*header{
+		"Retry-After":          {"When to try again, in seconds.", &jsonschema.Schema{Type: "integer"}},
+		"Idempotency-Replayed": {"The response was kept from the first request with this key.", &jsonschema.Schema{Type: "string", Enum: []any{"true"}}},
 	}
 }
 
 const maxParam = 512
 
-func parameters(r capability.Route, names []string) []parameter {
-	var list []parameter
+func parameters(r capability.Route, names []string) []*parameter {
+	var list []*parameter
 	for _, name := range names {
 		schema := &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1)}
 		if name != restParam {
 			schema.MaxLength = jsonschema.Ptr(maxParam)
 		}
-		list = append(list, parameter{Name: name, In: "path", Required: true, Schema: (*written)(schema)})
+		list = append(list, &parameter{Name: name, In: "path", Required: true, Schema: schema})
 	}
 	query := r.Query
 	if r.Handle.IsList() {
 		query = append(slices.Clone(query), capability.LimitParam, capability.CursorParam)
 	}
 	for _, q := range query {
-		list = append(list, parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: (*written)(querySchema(q))})
+		list = append(list, &parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: querySchema(q)})
 	}
 	if r.Idempotent {
-		list = append(list, parameter{Name: "Idempotency-Key", In: "header",
+		list = append(list, &parameter{Name: "Idempotency-Key", In: "header",
 			Description: "The response to the first request with this key is repeated for 24 hours.",
-			Schema:      &written{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
+			Schema:      &jsonschema.Schema{Type: "string", MinLength: jsonschema.Ptr(1), MaxLength: jsonschema.Ptr(255), Pattern: "^[!-~]+$"}})
 	}
 	return list
 }
@@ -207,7 +187,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 	var f frames
 	for _, side := range []struct {
 		types []reflect.Type
-		into  *[]*written
+		into  *[]*jsonschema.Schema
 		way   direction
 	}{{sends, &f.Sends, returned}, {takes, &f.Takes, request}} {
 		for _, t := range side.types {
@@ -215,7 +195,7 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 			if err != nil {
 				return nil, err
 			}
-			*side.into = append(*side.into, (*written)(schema))
+			*side.into = append(*side.into, schema)
 		}
 	}
 	return &f, nil
@@ -225,7 +205,7 @@ const jsonType = "application/json"
 
 func (b *builder) body(op *operation, r capability.Route) error {
 	in, _ := r.Handle.Types()
-	content := map[string]media{}
+	content := map[string]*media{}
 	switch {
 	case in == noneType || r.Handle.IsSocket(), in == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		return nil
@@ -236,9 +216,9 @@ func (b *builder) body(op *operation, r capability.Route) error {
 		}
 		content[jsonType] = b.media(schema)
 	case r.Handle.IsRaw():
-		content["*/*"] = media{Schema: (*written)(anything())}
+		content["*/*"] = &media{Schema: anything()}
 	default:
-		content[jsonType] = media{Schema: (*written)(anything())}
+		content[jsonType] = &media{Schema: anything()}
 	}
 	op.Body = &requestBody{Required: in != nil && !r.Handle.IsOptional(), Content: content}
 	op.MaxBody = cmp.Or(r.MaxBody, capability.DefaultMaxBody)
@@ -249,20 +229,20 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	_, out := r.Handle.Types()
 	switch {
 	case r.Handle.IsSocket():
-		op.Responses["101"] = response{Description: "The connection is a WebSocket."}
+		op.Responses["101"] = &response{Description: "The connection is a WebSocket."}
 		return nil
 	case r.Handle.IsRaw():
-		op.Responses["default"] = response{Description: "Written by the handler itself."}
+		op.Responses["default"] = &response{Description: "Written by the handler itself."}
 		return nil
 	case out == nil:
-		op.Responses["default"] = response{
+		op.Responses["default"] = &response{
 			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
-			Content:     map[string]media{jsonType: {Schema: (*written)(anything())}}}
+			Content:     map[string]*media{jsonType: {Schema: anything()}}}
 		return nil
 	}
-	success := response{Description: http.StatusText(r.Handle.Status())}
+	success := &response{Description: http.StatusText(r.Handle.Status())}
 	if r.Idempotent {
-		success.Headers = map[string]ref{"Idempotency-Replayed": {"#/components/headers/Idempotency-Replayed"}}
+		success.Headers = map[string]string{"Idempotency-Replayed": "#/components/headers/Idempotency-Replayed"}
 	}
 	if out != noneType {
 		schema, err := b.schemas.of(out, returned)
@@ -272,19 +252,20 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		if r.Handle.IsList() {
 			schema = page(schema)
 		}
-		success.Content = map[string]media{jsonType: b.media(schema)}
+		success.Content = map[string]*media{jsonType: b.media(schema)}
 	}
 	op.Responses[strconv.Itoa(r.Handle.Status())] = success
 	if r.Handle.MayRepeat() {
-		success.Description = http.StatusText(http.StatusOK)
-		op.Responses[strconv.Itoa(http.StatusOK)] = success
+		repeated := *success
+		repeated.Description = http.StatusText(http.StatusOK)
+		op.Responses[strconv.Itoa(http.StatusOK)] = &repeated
 	}
 	return nil
 }
 
 // media is a body of JSON with an example.
-func (b *builder) media(schema *jsonschema.Schema) media {
-	return media{(*written)(schema), map[string]exampleValue{"made": {&example{schema, b.schemas}}}}
+func (b *builder) media(schema *jsonschema.Schema) *media {
+	return &media{schema, &exampleWriter{schemas: b.schemas}}
 }
 
 // page is one page of a list.
@@ -317,11 +298,18 @@ func operationID(method, path string) string {
 
 // pascal joins the words of a text, each with a capital letter.
 func pascal(text string) string {
-	var out strings.Builder
-	for _, word := range strings.FieldsFunc(text, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9')
-	}) {
-		out.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	out := make([]byte, 0, len(text))
+	begins := true
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'):
+			begins = true
+			continue
+		case begins && c >= 'a' && c <= 'z':
+			c -= 'a' - 'A'
+		}
+		out, begins = append(out, c), false
 	}
-	return out.String()
+	return string(out)
 }

@@ -96,30 +96,29 @@ func (b *builder) refuse(op *operation, r capability.Route, refusals []*capabili
 	}
 	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
 		page := r.Handle.ShowsPages() && slices.ContainsFunc(byStatus[status], func(e *capability.Error) bool { return slices.Contains(r.Refusals, e) })
-		op.Responses[strconv.Itoa(status)] = ref{b.refusal(status, byStatus[status], page)}
+		op.Responses[strconv.Itoa(status)] = &response{Ref: b.refusal(status, byStatus[status], page)}
 	}
 }
 
 // refusal makes the component of a status with these codes, once; with page it may
 // be a page as well.
 func (b *builder) refusal(status int, refusals []*capability.Error, page bool) string {
-	var names []string
-	var codes []any
-	var text []string
-	for _, e := range refusals {
-		names, codes, text = append(names, pascal(e.Code)), append(codes, e.Code), append(text, e.Code+": "+e.Message)
-	}
-	name := componentName(status, names)
+	name := b.componentName(status, refusals)
 	if page {
 		name += "-Page"
 	}
 	if b.responses[name] == nil {
-		refused := response{Description: strings.Join(text, "\n\n"), Content: map[string]media{jsonType: {Schema: (*written)(b.refusalSchema(codes))}}}
+		var codes []any
+		var text []string
+		for _, e := range refusals {
+			codes, text = append(codes, e.Code), append(text, e.Code+": "+e.Message)
+		}
+		refused := &response{Description: strings.Join(text, "\n\n"), Content: map[string]*media{jsonType: {Schema: b.refusalSchema(codes)}}}
 		if page {
-			refused.Content["text/html"] = media{Schema: &written{Type: "string"}}
+			refused.Content["text/html"] = &media{Schema: &jsonschema.Schema{Type: "string"}}
 		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			refused.Headers = map[string]ref{"Retry-After": {"#/components/headers/Retry-After"}}
+			refused.Headers = map[string]string{"Retry-After": "#/components/headers/Retry-After"}
 		}
 		b.responses[name] = refused
 	}
@@ -128,9 +127,19 @@ func (b *builder) refusal(status int, refusals []*capability.Error, page bool) s
 
 // componentName holds the codes, or, where they are many, a digest of them: it
 // stays the same when other routes change.
-func componentName(status int, names []string) string {
-	name := strings.Join(names, "-")
-	if len(names) > 2 {
+func (b *builder) componentName(status int, refusals []*capability.Error) string {
+	var joined strings.Builder
+	for i, e := range refusals {
+		if b.codeNames[e.Code] == "" {
+			b.codeNames[e.Code] = pascal(e.Code)
+		}
+		if i > 0 {
+			joined.WriteByte('-')
+		}
+		joined.WriteString(b.codeNames[e.Code])
+	}
+	name := joined.String()
+	if len(refusals) > 2 {
 		digest := fnv.New64a()
 		_, _ = digest.Write([]byte(name)) // a hash does not fail
 		name = strconv.FormatUint(digest.Sum64(), 16)

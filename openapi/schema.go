@@ -56,10 +56,14 @@ type component struct {
 type schemas struct {
 	components map[string]*jsonschema.Schema
 	names      map[component]string
+	plains     map[reflect.Type]*jsonschema.Schema
 }
 
 func newSchemas() *schemas {
-	return &schemas{components: make(map[string]*jsonschema.Schema), names: make(map[component]string)}
+	return &schemas{
+		components: make(map[string]*jsonschema.Schema), names: make(map[component]string),
+		plains: make(map[reflect.Type]*jsonschema.Schema),
+	}
 }
 
 // of returns the schema of a type; that of a named struct is a reference.
@@ -91,14 +95,27 @@ func (s *schemas) of(t reflect.Type, way direction) (*jsonschema.Schema, error) 
 	case reflect.Interface:
 		return anything(), nil
 	default:
-		return plain(t)
+		return s.plain(t)
 	}
 }
 
 // enumerated is a text with a fixed set of values.
 type enumerated interface{ Choices() []string }
 
-// plain is the schema of a number, a string or a boolean.
+// plain returns a copy of the schema of a number, a string or a boolean, which
+// is made once.
+func (s *schemas) plain(t reflect.Type) (*jsonschema.Schema, error) {
+	if s.plains[t] == nil {
+		schema, err := plain(t)
+		if err != nil {
+			return nil, err
+		}
+		s.plains[t] = schema
+	}
+	schema := *s.plains[t]
+	return &schema, nil
+}
+
 func plain(t reflect.Type) (*jsonschema.Schema, error) {
 	schema, err := jsonschema.ForType(t, nil)
 	if err != nil {

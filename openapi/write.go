@@ -1,37 +1,25 @@
 package openapi
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
-
-// written is a schema that writes itself in one pass. Of what JSON Schema has it
-// knows what this package makes.
-type written jsonschema.Schema
-
-// MarshalJSON returns the schema with its members in a fixed order.
-func (s *written) MarshalJSON() ([]byte, error) {
-	return appendSchema(make([]byte, 0, 512), (*jsonschema.Schema)(s)), nil
-}
-
-// written are the components, ready to be written.
-func (s *schemas) written() map[string]*written {
-	all := make(map[string]*written, len(s.components))
-	for name, schema := range s.components {
-		all[name] = (*written)(schema)
-	}
-	return all
-}
 
 // objectWriter appends members to a JSON object.
 type objectWriter struct {
 	buf   []byte
 	first bool
 }
+
+// begin starts an object at the end of buf.
+func begin(buf []byte) *objectWriter { return &objectWriter{buf: append(buf, '{'), first: true} }
+
+// end returns all that was written, with the object whole.
+func (o *objectWriter) end() []byte { return append(o.buf, '}') }
 
 func (o *objectWriter) key(name string) {
 	if !o.first {
@@ -43,27 +31,69 @@ func (o *objectWriter) key(name string) {
 
 func (o *objectWriter) text(name, value string) {
 	if value != "" {
-		o.key(name)
-		o.buf = appendText(o.buf, value)
+		o.always(name, value)
 	}
+}
+
+// always writes a text that may be empty.
+func (o *objectWriter) always(name, value string) {
+	o.key(name)
+	o.buf = appendText(o.buf, value)
+}
+
+func (o *objectWriter) flag(name string, value bool) {
+	if value {
+		o.key(name)
+		o.buf = append(o.buf, "true"...)
+	}
+}
+
+func (o *objectWriter) object(name string, write func(*objectWriter)) {
+	o.key(name)
+	inner := begin(o.buf)
+	write(inner)
+	o.buf = inner.end()
+}
+
+// sorted writes a member for each of values, in the order of their names.
+func sorted[T any](o *objectWriter, values map[string]T, appendValue func([]byte, T) []byte) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		o.key(name)
+		o.buf = appendValue(o.buf, values[name])
+	}
+}
+
+// single appends an object of one text.
+func single(buf []byte, name, value string) []byte {
+	o := begin(buf)
+	o.always(name, value)
+	return o.end()
 }
 
 func (o *objectWriter) texts(name string, values []string) { array(o, name, values, appendText) }
 
 // array writes a member with a value for each of values, unless there are none.
 func array[T any](o *objectWriter, name string, values []T, appendValue func([]byte, T) []byte) {
-	if len(values) == 0 {
-		return
+	if len(values) > 0 {
+		list(o, name, values, appendValue)
 	}
+}
+
+// list is array that writes an empty one as well.
+func list[T any](o *objectWriter, name string, values []T, appendValue func([]byte, T) []byte) {
 	o.key(name)
-	o.buf = append(o.buf, '[')
+	o.buf = appendList(o.buf, values, appendValue)
+}
+
+func appendList[T any](buf []byte, values []T, appendValue func([]byte, T) []byte) []byte {
+	buf = append(buf, '[')
 	for i, v := range values {
 		if i > 0 {
-			o.buf = append(o.buf, ',')
+			buf = append(buf, ',')
 		}
-		o.buf = appendValue(o.buf, v)
+		buf = appendValue(buf, v)
 	}
-	o.buf = append(o.buf, ']')
+	return append(buf, ']')
 }
 
 func (o *objectWriter) integer(name string, value *int) {
@@ -99,19 +129,20 @@ func (o *objectWriter) properties(s *jsonschema.Schema) {
 	if len(names) != len(s.Properties) {
 		names = slices.Sorted(maps.Keys(s.Properties))
 	}
-	o.key("properties")
-	inner := objectWriter{buf: append(o.buf, '{'), first: true}
-	for _, name := range names {
-		inner.schema(name, s.Properties[name])
-	}
-	o.buf = append(inner.buf, '}')
+	o.object("properties", func(o *objectWriter) {
+		for _, name := range names {
+			o.schema(name, s.Properties[name])
+		}
+	})
 }
 
+// appendSchema appends a schema. Of what JSON Schema has it knows what this package
+// makes.
 func appendSchema(buf []byte, s *jsonschema.Schema) []byte {
 	if s.Not != nil && s.Not.Ref == "" && s.Not.Type == "" { // nothing is allowed
 		return append(buf, "false"...)
 	}
-	o := objectWriter{buf: append(buf, '{'), first: true}
+	o := begin(buf)
 	o.text("$ref", s.Ref)
 	o.text("type", s.Type)
 	o.texts("type", s.Types)
@@ -119,14 +150,7 @@ func appendSchema(buf []byte, s *jsonschema.Schema) []byte {
 	o.text("format", s.Format)
 	o.text("contentEncoding", s.ContentEncoding)
 	o.text("pattern", s.Pattern)
-	if len(s.Enum) > 0 {
-		o.key("enum")
-		values, err := json.Marshal(s.Enum)
-		if err != nil {
-			panic("openapi: an enumeration is texts: " + err.Error())
-		}
-		o.buf = append(o.buf, values...)
-	}
+	array(o, "enum", s.Enum, appendChoice)
 	o.number("minimum", s.Minimum)
 	o.number("maximum", s.Maximum)
 	o.integer("minLength", s.MinLength)
@@ -139,19 +163,39 @@ func appendSchema(buf []byte, s *jsonschema.Schema) []byte {
 	o.schema("additionalProperties", s.AdditionalProperties)
 	o.schemas("anyOf", s.AnyOf)
 	o.schemas("allOf", s.AllOf)
-	return append(o.buf, '}')
+	return o.end()
+}
+
+// appendChoice appends a value of an enumeration, a text or null.
+func appendChoice(buf []byte, value any) []byte {
+	if text, ok := value.(string); ok {
+		return appendText(buf, text)
+	}
+	return append(buf, "null"...)
 }
 
 // appendText appends a JSON string.
 func appendText(buf []byte, text string) []byte {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	buf = append(buf, '"')
+	from := 0
 	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x80 {
-			quoted, err := json.Marshal(text)
-			if err != nil {
-				panic("openapi: a text: " + err.Error())
-			}
-			return append(buf, quoted...)
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
 		}
+		buf = append(buf, text[from:i]...)
+		switch c {
+		case '"', '\\':
+			buf = append(buf, '\\', c)
+		case '\n':
+			buf = append(buf, `\n`...)
+		default:
+			buf = append(buf, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		from = i + 1
 	}
-	return append(append(append(buf, '"'), text...), '"')
+	return append(append(buf, text[from:]...), '"')
 }
+
+const hexDigits = "0123456789abcdef"
