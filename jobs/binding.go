@@ -16,7 +16,9 @@ type Binding struct {
 	// Schedule is a five-field cron expression in UTC; empty for jobs that are
 	// only enqueued.
 	Schedule string
-	// MaxAttempts bounds the runs that end in an error; 0 means 10.
+	// MaxAttempts bounds the runs that end in an error; 0 means 10. A node that
+	// dies spends an attempt of each job that it has claimed; where there is only
+	// one, jobs are claimed when a worker is free.
 	MaxAttempts int
 	// Timeout bounds one run; 0 means 5 minutes.
 	Timeout time.Duration

@@ -69,6 +69,11 @@ func Complete(ctx context.Context) error {
 
 // execute runs a claimed job, calls returned, and records the outcome. The end of ctx means that the node stops.
 func (q *Queue) execute(ctx context.Context, r *run, returned func()) {
+	if !q.now().Before(r.leaseUntil) { // the node stood still since the claim, and another may have the job
+		returned()
+		q.giveBack(ctx, []*run{r})
+		return
+	}
 	runCtx, lose := context.WithCancelCause(context.WithValue(ctx, runKey{}, r))
 	defer lose(nil)
 	runCtx, cancel := context.WithTimeoutCause(runCtx, r.binding.Timeout, r.binding.timedOut)

@@ -16,6 +16,8 @@
 //     on by itself, within an interval and an hour at most, and the log says so; ticks since then may run again.
 //   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others. A worker
 //     is free when its run returns; the outcome is recorded with others, a thousand of which may wait.
+//   - A node claims jobs ahead of its workers while their runs are short: as many as take 25 ms, 128 at most. One that
+//     still waits after 100 ms is given back, attempt and all, and other nodes are told.
 //
 // Capabilities declare bindings and enqueue; the kit registers the bindings and calls Run.
 package jobs

@@ -23,7 +23,7 @@ const (
 	rescueEvery = 10 * time.Second
 	// minWait keeps a job that is due but locked by a transaction from spinning the loop.
 	minWait  = 10 * time.Millisecond
-	maxClaim = 100
+	maxClaim = 256
 	// maxUnsettled is how many runs may have returned without their outcome being recorded.
 	maxUnsettled = 1000
 	// unwind is how long a cancelled run may take to return.
@@ -164,7 +164,8 @@ func (q *Queue) fetch(ctx context.Context, c *crew) (next time.Time, err error) 
 				sooner(runAt)
 				break
 			}
-			room := c.room(d.name)
+			binding, _ := q.binding(d.name)
+			room := c.room(binding)
 			if room == 0 {
 				continue
 			}
@@ -172,9 +173,7 @@ func (q *Queue) fetch(ctx context.Context, c *crew) (next time.Time, err error) 
 			if err != nil {
 				return next, err
 			}
-			for _, r := range runs {
-				c.start(r)
-			}
+			c.start(runs)
 			started = started || len(runs) > 0
 			locked = locked || len(runs) == 0
 		}
@@ -225,11 +224,13 @@ type crew struct {
 	busy    map[string]int // workers by binding
 	settles int            // runs that have returned and are not recorded yet
 	full    bool           // some due job found no worker
+	ahead   ahead
 }
 
 func newCrew(ctx context.Context, q *Queue) *crew {
 	c := &crew{queue: q, names: q.seal(), runs: map[*run]struct{}{}, busy: map[string]int{}}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.ahead.took = map[string]time.Duration{}
 	return c
 }
 
@@ -240,14 +241,26 @@ func (c *crew) begin() {
 	c.full = false
 }
 
-// room returns how many jobs of the binding can be claimed for free workers within its share of them.
-func (c *crew) room(name string) int {
+// room returns how many jobs of the binding can be claimed: for free workers within its share of them, and ahead.
+func (c *crew) room(b Binding) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	workers := c.queue.workers
-	room := min(workers-len(c.runs), workers-workers/4-c.busy[name], maxClaim, maxUnsettled-c.settles)
+	room := c.roomFor(b)
 	c.full = c.full || room == 0
 	return room
+}
+
+func (c *crew) roomFor(b Binding) int {
+	free := c.free(b.Name)
+	return max(min(free+c.ahead.room(b, c.share(), free), maxClaim, maxUnsettled-c.settles), 0)
+}
+
+// share is how many workers a binding takes at most.
+func (c *crew) share() int { return c.queue.workers - c.queue.workers/4 }
+
+// free returns how many workers a binding can have now.
+func (c *crew) free(name string) int {
+	return min(c.queue.workers-len(c.runs), c.share()-c.busy[name])
 }
 
 func (c *crew) isFull() bool {
@@ -256,26 +269,45 @@ func (c *crew) isFull() bool {
 	return c.full
 }
 
-func (c *crew) start(r *run) {
+// start gives claimed jobs to workers, and keeps those for later that find none free.
+func (c *crew) start(runs []*run) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, r := range runs {
+		if c.free(r.Binding) == 0 {
+			c.ahead.add(runs[i:])
+			time.AfterFunc(aheadWait, func() { c.giveBack(aheadWait) })
+			return
+		}
+		c.begins(r)
+	}
+}
+
+func (c *crew) begins(r *run) {
 	c.runs[r] = struct{}{}
 	c.busy[r.Binding]++
-	c.mu.Unlock()
 	c.work.Go(func() {
-		c.queue.execute(c.ctx, r, func() { c.free(r) })
+		began := time.Now()
+		c.queue.execute(c.ctx, r, func() { c.returned(r, time.Since(began)) })
 		c.settled()
 	})
 }
 
-// free gives the worker of a run that has returned to the next, and lets the loop look for more where a lack of workers
-// had stopped it.
-func (c *crew) free(r *run) {
+// returned gives the worker of a run that has returned to the next, and lets the loop look for more where a lack of
+// workers had stopped it.
+func (c *crew) returned(r *run, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, r)
 	c.busy[r.Binding]--
 	c.settles++
-	c.more()
+	c.ahead.learn(r.Binding, took)
+	if next := c.ahead.take(func(name string) bool { return c.free(name) > 0 }); next != nil {
+		c.begins(next)
+	}
+	if len(c.runs) < c.queue.workers || c.roomFor(r.binding) > 0 {
+		c.more()
+	}
 }
 
 // settled counts an outcome that is recorded.
@@ -293,9 +325,22 @@ func (c *crew) more() {
 	}
 }
 
-// stop waits for the runs, then cancels them, then gives up their jobs.
+// giveBack puts jobs back that were claimed as long ago and found no worker, and tells the other nodes of them.
+func (c *crew) giveBack(waited time.Duration) {
+	c.mu.Lock()
+	runs := c.ahead.drop(waited)
+	c.mu.Unlock()
+	if len(runs) == 0 {
+		return
+	}
+	c.queue.giveBack(c.ctx, runs)
+	c.queue.tellOthers()
+}
+
+// stop gives back what has not begun, waits for the runs, then cancels them, then gives up their jobs.
 func (c *crew) stop() {
 	defer c.cancel()
+	c.giveBack(0)
 	done := make(chan struct{})
 	go func() {
 		c.work.Wait()
