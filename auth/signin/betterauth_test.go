@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -32,26 +33,59 @@ import (
 // everything is switched on.
 var everything = signin.Config{Anonymous: true, Usernames: true, OneTimeTokens: true, MultiSession: true}
 
-// The official client of better-auth signs up, verifies, signs in by password,
-// link, code and second factor, and out.
-func TestBetterAuthClient(t *testing.T) {
-	modules := os.Getenv("KIT_TEST_BETTERAUTH")
-	if modules == "" {
+// betterAuth is a version of better-auth that npm installed.
+type betterAuth struct{ version, modules string }
+
+// betterAuths returns the versions of better-auth that KIT_TEST_BETTERAUTH names:
+// folders with node_modules, separated as in PATH.
+func betterAuths(t *testing.T) []betterAuth {
+	t.Helper()
+	folders := filepath.SplitList(os.Getenv("KIT_TEST_BETTERAUTH"))
+	if len(folders) == 0 {
 		t.Skip("KIT_TEST_BETTERAUTH names no folder with node_modules that has better-auth")
 	}
-	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		base := serve(t, db)
-		script, err := filepath.Abs("testdata/client.mjs")
+	var all []betterAuth
+	for _, folder := range folders {
+		text, err := os.ReadFile(filepath.Join(folder, "node_modules/better-auth/package.json"))
 		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		node := exec.CommandContext(ctx, "node", script, base, "all")
-		node.Dir = modules
-		out, err := node.CombinedOutput()
-		if err != nil || !strings.HasSuffix(string(out), "done\n") {
-			t.Fatalf("%v\n%s", err, out)
+		var description struct{ Version string }
+		must(t, json.Unmarshal(text, &description))
+		all = append(all, betterAuth{description.Version, folder})
+	}
+	return all
+}
+
+// node returns the command that runs a script of testdata with this version.
+func (b betterAuth) node(ctx context.Context, t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	script, err := filepath.Abs(filepath.Join("testdata", script))
+	must(t, err)
+	node := exec.CommandContext(ctx, "node", append([]string{script}, args...)...)
+	node.Dir, node.Env = b.modules, append(os.Environ(), "KIT_TEST_BETTERAUTH="+b.modules)
+	return node
+}
+
+// The official client of better-auth signs up, verifies, signs in by password,
+// link, code and second factor, and out: the first version on every database, the
+// others on one.
+func TestBetterAuthClient(t *testing.T) {
+	for i, version := range betterAuths(t) {
+		signs := func(t *testing.T, db *database.DB) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			out, err := version.node(ctx, t, "client.mjs", serve(t, db), "all").CombinedOutput()
+			if err != nil || !strings.HasSuffix(string(out), "done\n") {
+				t.Fatalf("%v\n%s", err, out)
+			}
 		}
-	})
+		t.Run(version.version, func(t *testing.T) {
+			if i == 0 {
+				databasetest.Each(t, signs)
+			} else {
+				signs(t, databasetest.Memory(t))
+			}
+		})
+	}
 }
 
 // serve runs auth with the library and email in development on loopback, and

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,19 +13,29 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// TestAlikeWithBetterAuth makes the same calls of a server of better-auth and of
-// the kit. They may differ where docs/better-auth.md says so, and only there.
+// TestAlikeWithBetterAuth makes the same calls of a server of each version of
+// better-auth and of the kit. They may differ where docs/better-auth.md says so, and
+// only there: one table holds for all versions.
 func TestAlikeWithBetterAuth(t *testing.T) {
-	modules := os.Getenv("KIT_TEST_BETTERAUTH")
-	if modules == "" {
-		t.Skip("KIT_TEST_BETTERAUTH names no folder with node_modules that has better-auth")
+	for _, version := range betterAuths(t) {
+		t.Run(version.version, func(t *testing.T) {
+			t.Parallel()
+			compare(t, version)
+		})
 	}
-	script, err := filepath.Abs("testdata/compare.mjs")
+}
+
+func compare(t *testing.T, version betterAuth) {
+	t.Helper()
+	text, err := os.ReadFile(differing)
 	must(t, err)
+	if !strings.Contains(string(text), "`"+version.version+"`") {
+		t.Errorf("%s does not name version %s", differing, version.version)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	node := exec.CommandContext(ctx, "node", script, serve(t, databasetest.Memory(t)))
-	node.Dir, node.Stderr = modules, os.Stderr
+	node := version.node(ctx, t, "compare.mjs", serve(t, databasetest.Memory(t)))
+	node.Stderr = os.Stderr
 	out, err := node.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -36,7 +44,7 @@ func TestAlikeWithBetterAuth(t *testing.T) {
 	calls := make(map[string]pair)
 	must(t, json.Unmarshal(out, &calls))
 	listed := make(map[string]pair)
-	for name, cells := range differences(t) {
+	for name, cells := range differences(t, string(text)) {
 		listed[name] = pair{cells[0], cells[1]}
 	}
 	alike := 0
@@ -61,14 +69,15 @@ func codeless(theirs, kit string) bool {
 	return len(theirs) == 3 && theirs >= "400" && strings.HasPrefix(kit, theirs+" ") && strings.Count(kit, " ") == 1
 }
 
-// differences reads the table of docs/better-auth.md: what each of the two returns
-// to a call, by its name.
-func differences(t *testing.T) map[string][2]string {
+// differing documents the versions compared and what may differ.
+const differing = "../../docs/better-auth.md"
+
+// differences reads the table of the document: what each of the two returns to a
+// call, by its name.
+func differences(t *testing.T, text string) map[string][2]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/better-auth.md")
-	must(t, err)
 	rows := make(map[string][2]string)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		if len(cells) != 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
 			continue

@@ -3,7 +3,7 @@
 //   node compare.mjs http://localhost:8080
 //
 // It prints a JSON object: the name of each call, and what each of the two
-// returned. KIT_TEST_BETTERAUTH names the folder whose node_modules has better-auth.
+// returned. It loads better-auth from the node_modules of the folder KIT_TEST_BETTERAUTH.
 import { createHash, randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
