@@ -1,17 +1,17 @@
 package database_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"log"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/processtest"
 )
 
 // killedChild is the environment variable that makes the test binary the child of TestKill.
@@ -21,8 +21,7 @@ const killedChild = "KIT_TEST_KILLED_CHILD"
 func writeUntilKilled(path string) {
 	db, err := database.OpenFile(path)
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
 	var mu sync.Mutex
 	for caller := range int64(32) {
@@ -36,11 +35,10 @@ func writeUntilKilled(path string) {
 					}
 					return nil
 				})
-				mu.Lock()
 				if err != nil {
-					fmt.Println(err)
-					os.Exit(1)
+					log.Fatal(err)
 				}
+				mu.Lock()
 				fmt.Println(n)
 				mu.Unlock()
 			}
@@ -67,7 +65,7 @@ func TestKill(t *testing.T) {
 	}
 	total := 0
 	for range rounds {
-		acknowledged := runAndKill(t, path, 1+rand.IntN(200))
+		acknowledged := processtest.Kill(t, processtest.Again(killedChild, path), 1+rand.IntN(200))
 		db, err := database.OpenFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -86,9 +84,9 @@ func TestKill(t *testing.T) {
 				t.Fatalf("transaction %d is there %d/2 times", n, times)
 			}
 		}
-		for _, n := range acknowledged {
-			if found[n] == 0 {
-				t.Fatalf("transaction %d was acknowledged and is lost", n)
+		for _, line := range acknowledged {
+			if n, err := strconv.ParseInt(line, 10, 64); err != nil || found[n] == 0 {
+				t.Fatalf("transaction %s was acknowledged and is lost; %v", line, err)
 			}
 		}
 		total += len(acknowledged)
@@ -98,34 +96,4 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf("%d acknowledged transactions in %d rounds", total, rounds)
-}
-
-// runAndKill runs the child until it has acknowledged some transactions, kills it, and returns all that it has printed.
-func runAndKill(t *testing.T, path string, some int) (acknowledged []int64) {
-	t.Helper()
-	child := exec.Command(os.Args[0], "-test.run=^$")
-	child.Env = append(os.Environ(), killedChild+"="+path)
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for i := 1; lines.Scan(); i++ {
-		var n int64
-		if _, err := fmt.Sscan(lines.Text(), &n); err != nil {
-			t.Fatal(lines.Text())
-		}
-		acknowledged = append(acknowledged, n)
-		if i == some {
-			if err := child.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	_ = child.Wait() // killed
-	return acknowledged
 }

@@ -3,14 +3,12 @@ package email_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"log/slog"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -20,34 +18,38 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/jobs"
 )
 
-// The environment of a child process.
-const (
-	childPath  = "KIT_TEST_EMAIL_CHILD"
-	childPort  = "KIT_TEST_EMAIL_PORT"
-	childLater = "KIT_TEST_EMAIL_LATER"
-)
+const childVariable = "KIT_TEST_EMAIL_CHILD"
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv(childPath); path != "" {
-		work(path)
+	if text := os.Getenv(childVariable); text != "" {
+		var at sender
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			log.Fatal(err)
+		}
+		at.work()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// work sends what is queued in the file at path until it is killed. Later is by
-// how many minutes its clock is ahead, so that leases of the dead have ended.
-func work(path string) {
-	port, _ := strconv.Atoi(os.Getenv(childPort))
-	later, _ := strconv.Atoi(os.Getenv(childLater))
-	db, err := database.OpenFile(path)
+// sender is a process that sends what is queued in a database until it is killed.
+// Later is by how many minutes its clock is ahead, so that leases of the dead have
+// ended.
+type sender struct {
+	Address     string
+	Port, Later int
+}
+
+func (s sender) work() {
+	db, err := processtest.Open(s.Address)
 	if err != nil {
 		log.Fatal(err)
 	}
-	e, queue := onFile(db, port, func() time.Time { return time.Now().Add(time.Duration(later) * time.Minute) })
+	e, queue := s.compose(db)
 	if err := queue.Register(e.Capability().Jobs...); err != nil {
 		log.Fatal(err)
 	}
@@ -56,17 +58,18 @@ func work(path string) {
 	}
 }
 
-func onFile(db *database.DB, port int, now func() time.Time) (*email.Email, *jobs.Queue) {
+func (s sender) compose(db *database.DB) (*email.Email, *jobs.Queue) {
+	now := func() time.Time { return time.Now().Add(time.Duration(s.Later) * time.Minute) }
 	db.UseClock(now)
 	quiet := slog.New(slog.DiscardHandler)
 	queue := jobs.New(db, nil, jobs.Options{Log: quiet, Now: now})
-	transport, err := email.NewSMTP(email.SMTP{Host: "127.0.0.1", Port: port, TLS: "none"})
+	transport, err := email.NewSMTP(email.SMTP{Host: "127.0.0.1", Port: s.Port, TLS: "none"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	e, err := email.New(capability.Host{
 		DB: db, Jobs: queue, Log: quiet, Now: now, Environment: "test", Sealing: sealing, Hooks: hooks.New(), BaseURL: &url.URL{Scheme: "https", Host: "app.example"},
-	}, email.Config{From: "hello@acme.example", Providers: []email.Provider{{Name: "relay", Transport: transport, PerSecond: -1}}},
+	}, email.Config{From: "hello@acme.example", Providers: []email.Provider{{Name: "relay", Transport: printing{transport}, PerSecond: -1}}},
 		email.Peers{})
 	if err != nil {
 		log.Fatal(err)
@@ -74,11 +77,24 @@ func onFile(db *database.DB, port int, now func() time.Time) (*email.Email, *job
 	return e, queue
 }
 
-// TestKill kills the process with kill -9, again and again, while 1,000 mails go
-// out. None is lost. None arrives twice except those that were under way at a
-// kill, and they carry the same Message-ID.
-func TestKill(t *testing.T) {
-	const mails = 1000
+// printing is a transport that prints a line for each message accepted.
+type printing struct{ email.Transport }
+
+func (p printing) Deliver(ctx context.Context, m email.Envelope) (string, error) {
+	id, err := p.Transport.Deliver(ctx, m)
+	if err == nil {
+		fmt.Println("accepted")
+	}
+	return id, err
+}
+
+// TestKill kills the process with kill -9, again and again, while mails go out.
+// None is lost. None arrives twice except those that were under way at a kill, and
+// they carry the same Message-ID.
+func TestKill(t *testing.T) { processtest.Each(t, killed) }
+
+func killed(t *testing.T, address string) {
+	const mails = 400
 	arrived := make(chan string, 4*mails)
 	srv := serve(t, func(step, value string) error {
 		if step == "data" {
@@ -90,46 +106,22 @@ func TestKill(t *testing.T) {
 		}
 		return nil
 	})
-	path := filepath.Join(t.TempDir(), "kit.db")
-	enqueue(t, path, srv.addr.Port, mails)
+	enqueue(t, sender{Address: address}, mails)
 
 	seen, repeated, underWay := map[string]int{}, 0, 0
-	count := func(line string) {
-		if seen[line]++; seen[line] > 1 {
-			repeated++
-		}
-	}
 	for round := 0; len(seen) < mails; round++ {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childPath+"="+path, childPort+"="+strconv.Itoa(srv.addr.Port), childLater+"="+strconv.Itoa(2*round))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
+		text, err := json.Marshal(sender{address, srv.addr.Port, 2 * round})
+		if err != nil {
 			t.Fatal(err)
 		}
-		timeout := time.NewTimer(time.Minute)
-		for n := 0; len(seen) < mails && (round >= 5 || n < 100+20*round); n++ {
-			select {
-			case line := <-arrived:
-				count(line)
-			case <-timeout.C:
-				_ = cmd.Process.Kill()
-				t.Fatalf("%d of %d arrived, then nothing", len(seen), mails)
+		processtest.Kill(t, processtest.Again(childVariable, string(text)), min(40+10*round, mails-len(seen)))
+		for len(arrived) > 0 {
+			line := <-arrived
+			if seen[line]++; seen[line] > 1 {
+				repeated++
 			}
 		}
-		timeout.Stop()
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		for done := false; !done; { // what the server had already accepted
-			select {
-			case line := <-arrived:
-				count(line)
-			default:
-				done = true
-			}
-		}
-		underWay += running(t, path)
+		underWay += running(t, address)
 	}
 	byAddress := map[string]bool{}
 	for line := range seen {
@@ -151,13 +143,13 @@ func TestKill(t *testing.T) {
 	t.Logf("%d mails, %d under way at the kills, %d of them arrived again", mails, underWay, repeated)
 }
 
-func enqueue(t *testing.T, path string, port, n int) {
+func enqueue(t *testing.T, s sender, n int) {
 	t.Helper()
-	db, err := database.OpenFile(path)
+	db, err := processtest.Open(s.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, queue := onFile(db, port, time.Now)
+	e, queue := s.compose(db)
 	if err := queue.Register(e.Capability().Jobs...); err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +173,9 @@ func enqueue(t *testing.T, path string, port, n int) {
 }
 
 // running counts the messages that were under way when the process died.
-func running(t *testing.T, path string) (n int) {
+func running(t *testing.T, address string) (n int) {
 	t.Helper()
-	db, err := database.OpenFile(path)
+	db, err := processtest.Open(address)
 	if err != nil {
 		t.Fatal(err)
 	}
