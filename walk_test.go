@@ -207,7 +207,7 @@ func (w *walker) value(s *jsonschema.Schema, depth int) any {
 	}
 	switch kind {
 	case "integer":
-		return []int{0, 1, 2, 50, 1 << 40}[w.IntN(5)]
+		return []int64{0, 1, 2, 50, 1 << 40}[w.IntN(5)]
 	case "number":
 		return w.Float64() * 100
 	case "boolean":

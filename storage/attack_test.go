@@ -3,6 +3,7 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -21,31 +22,39 @@ import (
 )
 
 func TestPathsThatAreRefused(t *testing.T) {
-	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
-	for _, bad := range []string{"", "..", ".", "../x", "a/../b", "a/./b", "/etc/passwd", "a//b", "a/", "a\x00b", "a\nb", "a\x7fb", "a\u0085b",
-		"a\uffffb", "a\U0010FFFFb", strings.Repeat("x", 1025), strings.Repeat("x", 4096)} {
-		r.do("ada", "POST", "/storage", upload{"path": bad, "size": 1}).want(400, "kit/invalid_request")
-	}
-	r.do("ada", "POST", "/storage", `{"path":"a`+"\xff"+`","size":1}`, "Content-Type", "application/json").want(400, "kit/invalid_request")
-	for _, data := range []string{`a\b`, "%2e%2e/%2e%2e", "...", "..a", "a b", "C:/x", "~", "-rf", strings.Repeat("x", 1024), "\u202egnp.exe"} {
-		o := r.put("ada", data, []byte("x"))
-		if o.Path != data {
-			t.Errorf("%q is kept as %q", data, o.Path)
+	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
+		for _, bad := range []string{"", "..", ".", "../x", "a/../b", "a/./b", "/etc/passwd", "a//b", "a/", "a\x00b", "a\nb", "a\x7fb", "a\u0085b",
+			"a\uffffb", "a\U0010FFFFb", strings.Repeat("x", 1025), strings.Repeat("x", 4096)} {
+			r.do("ada", "POST", "/storage", upload{"path": bad, "size": 1}).want(400, "kit/invalid_request")
 		}
-		if got := r.do("ada", "GET", "/storage/"+o.ID, nil).want(200, ""); strings.ContainsAny(got.header.Get("Content-Disposition"), "\u202e\r\n") {
-			t.Errorf("%q: %q", data, got.header.Get("Content-Disposition"))
+		r.do("ada", "POST", "/storage", `{"path":"a`+"\xff"+`","size":1}`, "Content-Type", "application/json").want(400, "kit/invalid_request")
+		for _, data := range []string{`a\b`, "%2e%2e/%2e%2e", "...", "..a", "a b", "C:/x", "~", "-rf", strings.Repeat("x", 1024), "\u202egnp.exe"} {
+			o := r.put("ada", data, []byte("x"))
+			if o.Path != data {
+				t.Errorf("%q is kept as %q", data, o.Path)
+			}
+			if got := r.do("ada", "GET", "/storage/"+o.ID, nil).want(200, ""); strings.ContainsAny(got.header.Get("Content-Disposition"), "\u202e\r\n") {
+				t.Errorf("%q: %q", data, got.header.Get("Content-Disposition"))
+			}
 		}
-	}
-	// Two spellings of one name are one path.
-	first, second := r.put("ada", "caf\u00e9", []byte("1")), r.put("ada", "cafe\u0301", []byte("2"))
-	if first.Path != second.Path {
-		t.Errorf("%q and %q", first.Path, second.Path)
-	}
-	r.do("ada", "GET", "/storage/"+first.ID, nil).want(404, "storage/not_found")
+		// Two spellings of one name are one path.
+		first, second := r.put("ada", "caf\u00e9", []byte("1")), r.put("ada", "cafe\u0301", []byte("2"))
+		if first.Path != second.Path {
+			t.Errorf("%q and %q", first.Path, second.Path)
+		}
+		r.do("ada", "GET", "/storage/"+first.ID, nil).want(404, "storage/not_found")
+	})
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
-	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{MaxObjectBytes: 100, AllowedTypes: []string{"image/*", "text/plain"}})
+	buckets(t, storage.Config{MaxObjectBytes: 100, AllowedTypes: []string{"image/*", "text/plain"}}, bodiesAreRefused)
+	buckets(t, small, func(_ *testing.T, r *rig) {
+		r.do("ada", "POST", "/storage", upload{"path": "a", "size": 5*mib*10_000 + 1}).want(500, "storage/multipart_failed")
+		r.do("ada", "POST", "/storage", upload{"path": "a", "size": 9007199254740992}).want(413, "kit/body_too_large")
+	})
+}
+
+func bodiesAreRefused(t *testing.T, r *rig) {
 	long := strings.Repeat("x", 10<<10)
 	for _, c := range []struct {
 		u      upload
@@ -74,9 +83,6 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			t.Errorf("%.200v: %d %s, want %d %s", c.u, got.status, got.body, c.status, c.code)
 		}
 	}
-	parts := newRig(t, databasetest.Memory(t), file.New(""), small)
-	parts.do("ada", "POST", "/storage", upload{"path": "a", "size": 5*mib*10_000 + 1}).want(500, "storage/multipart_failed")
-	parts.do("ada", "POST", "/storage", upload{"path": "a", "size": 9007199254740992}).want(413, "kit/body_too_large")
 }
 
 // TestForeignObjects holds every route to what others may know of an object.
@@ -198,20 +204,27 @@ func TestTypesAsServed(t *testing.T) {
 }
 
 func TestFileNamesInHeaders(t *testing.T) {
-	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
-	for name, want := range map[string]string{
-		`a"b;c=d.txt`:            `attachment; filename="a_b;c=d.txt"; filename*=UTF-8''a%22b%3Bc%3Dd.txt`,
-		"x/\u202Ecod.exe":        `attachment; filename="_cod.exe"`,
-		"x/日本.txt":               `attachment; filename="__.txt"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt`,
-		`x/..\..\boot.ini`:       `attachment; filename=".._.._boot.ini"`,
-		"100%":                   `attachment; filename="100_"; filename*=UTF-8''100%25`,
-		strings.Repeat("é", 200): `attachment; filename="` + strings.Repeat("_", 100) + `"; filename*=UTF-8''` + strings.Repeat("%C3%A9", 100),
-	} {
-		o := r.put("ada", name, []byte("x"))
-		if got := r.do("ada", "GET", "/storage/"+o.ID, nil).want(200, "").header.Get("Content-Disposition"); got != want {
-			t.Errorf("%q: %s, want %s", name, got, want)
+	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
+		for name, want := range map[string]string{
+			`a"b;c=d.txt`:            `attachment; filename="a_b;c=d.txt"; filename*=UTF-8''a%22b%3Bc%3Dd.txt`,
+			"x/\u202Ecod.exe":        `attachment; filename="_cod.exe"`,
+			"x/日本.txt":               `attachment; filename="__.txt"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt`,
+			`x/..\..\boot.ini`:       `attachment; filename=".._.._boot.ini"`,
+			"100%":                   `attachment; filename="100_"; filename*=UTF-8''100%25`,
+			strings.Repeat("é", 200): `attachment; filename="` + strings.Repeat("_", 100) + `"; filename*=UTF-8''` + strings.Repeat("%C3%A9", 100),
+		} {
+			o := r.put("ada", name, []byte("x"))
+			var share struct{ Share struct{ Token string } }
+			r.do("ada", "POST", "/storage/"+o.ID+"/shares", nil).want(201, "").json(&share)
+			var link struct{ URL string }
+			r.do("ada", "GET", "/storage/"+o.ID+"/url", nil).want(200, "").json(&link)
+			for _, at := range []string{"/storage/" + o.ID, "/s/" + share.Share.Token, link.URL} {
+				if got := r.do("ada", "GET", at, nil).want(200, "").header.Get("Content-Disposition"); got != want {
+					t.Errorf("%q: %s, want %s", name, got, want)
+				}
+			}
 		}
-	}
+	})
 }
 
 func TestRanges(t *testing.T) {
@@ -235,6 +248,7 @@ func TestRanges(t *testing.T) {
 			"bytes=--1":     {416, ""},
 			"items=0-1":     {416, ""},
 			"bytes=0-0,2-2": {200, "0123456789"},
+			"bytes=0-5,3-9": {200, "0123456789"},
 			"bytes=" + strings.Repeat("0-,", 1000) + "0-": {200, "0123456789"},
 		} {
 			got := r.do("ada", "GET", at, nil, "Range", header)
@@ -422,22 +436,34 @@ func TestChecksumIsVerified(t *testing.T) {
 }
 
 func TestShareTokensAreNotGuessed(t *testing.T) {
-	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
-	o := r.put("ada", "a", []byte("x"))
-	var share struct{ Share struct{ Token string } }
-	r.do("ada", "POST", "/storage/"+o.ID+"/shares", nil).want(201, "").json(&share)
-	if n := len(share.Share.Token); n < 26 {
-		t.Fatalf("a token has %d letters", n)
-	}
-	for range 200 {
-		guess := []byte(share.Share.Token)
-		guess[len(guess)-1] ^= 1
-		r.do("", "GET", "/s/"+url.PathEscape(string(guess)), nil).want(404, "storage/not_found")
+	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
+		o := r.put("ada", "a", []byte("x"))
+		var share struct{ Share struct{ Token string } }
+		r.do("ada", "POST", "/storage/"+o.ID+"/shares", nil).want(201, "").json(&share)
+		if n := len(share.Share.Token); n < 26 {
+			t.Fatalf("a token has %d letters", n)
+		}
+		near := []byte(share.Share.Token)
+		near[len(near)-1] ^= 1
+		r.do("", "GET", "/s/"+url.PathEscape(string(near)), nil).want(404, "storage/not_found")
 		r.do("", "GET", "/s/"+strings.ToUpper(share.Share.Token), nil).want(404, "storage/not_found")
-	}
-	var plain int
-	if err := r.k.Database().QueryRow(context.Background(), `SELECT COUNT(*) FROM storage_share WHERE token_hash = $1 OR id = $2`,
-		[]byte(share.Share.Token), share.Share.Token).Scan(&plain); err != nil || plain != 0 {
-		t.Errorf("the token is kept: %d %v", plain, err)
-	}
+		limited := 0
+		for range 10_000 {
+			if got := r.do("", "GET", "/s/"+strings.ToLower(rand.Text()), nil); got.code() == "kit/rate_limited" {
+				limited++
+			} else {
+				got.want(404, "storage/not_found")
+			}
+		}
+		if limited == 0 {
+			t.Error("10,000 guesses of one address were not limited")
+		}
+		r.later(time.Minute)
+		r.do("", "GET", "/s/"+share.Share.Token, nil).want(200, "")
+		var plain int
+		if err := r.k.Database().QueryRow(context.Background(), `SELECT COUNT(*) FROM storage_share WHERE token_hash = $1 OR id = $2`,
+			[]byte(share.Share.Token), share.Share.Token).Scan(&plain); err != nil || plain != 0 {
+			t.Errorf("the token is kept: %d %v", plain, err)
+		}
+	})
 }

@@ -74,25 +74,26 @@ func TestReservationEndsByItself(t *testing.T) {
 	})
 }
 
-// TestCompleteAgainstAbort lets complete, abort, delete and replacement of the
-// same objects race; whatever wins, usage is the sum of what is there.
+// TestCompleteAgainstAbort lets complete, abort, replacement and sweep of the same
+// objects race; whatever wins, usage is the sum of what is there.
 func TestCompleteAgainstAbort(t *testing.T) {
-	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		r := newRig(t, db, file.New(""), storage.Config{})
+	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		ctx := context.Background()
 		for range 10 {
 			s := r.start("ada", upload{"path": "same", "size": 5})
 			r.send(s.Upload.URL, s.Upload.Headers, []byte("hello")).want(200, "")
 			ref := storage.ByID(s.Object.ID).As("ada")
-			many(8, func(i int) {
+			many(10, func(i int) {
 				var err error
-				switch i % 4 {
+				switch i % 5 {
 				case 0, 1:
 					_, err = r.s.Complete(ctx, ref, nil)
 				case 2:
 					err = r.s.Abort(ctx, ref)
 				case 3:
 					_, err = r.s.Put(ctx, storage.Upload{OwnerID: "ada", Path: "same", Size: 3}, strings.NewReader("abc"))
+				case 4:
+					_, err = r.s.Sweep(ctx)
 				}
 				if err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrUploadIncomplete) {
 					t.Error(i, err)

@@ -146,7 +146,11 @@ func (s *Storage) claim(ctx context.Context) error {
 	case claimed:
 		return ErrForeignBucket
 	default:
-		if _, err := s.bucket.Put(ctx, claimKey, strings.NewReader(id), int64(len(id)), octets); err != nil {
+		_, err := s.bucket.Put(ctx, claimKey, strings.NewReader(id), int64(len(id)), octets)
+		if errors.Is(err, bucket.ErrExists) { // another sweep has just put it
+			return s.claim(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}

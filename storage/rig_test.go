@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ type rig struct {
 	s      *storage.Storage
 	server *httptest.Server
 	bucket bucket.Bucket
+	ahead  atomic.Int64 // of the clock on S3, whose server has one of its own
 }
 
 // rigs runs a test on every database with the bucket in a directory, and where
@@ -51,6 +53,22 @@ func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	}
 }
 
+// buckets runs an attack on both buckets, with one database.
+func buckets(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Run("file", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), file.New(t.TempDir()), cfg)) })
+	t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), buckettest.S3(t), cfg)) })
+}
+
+// later lets time pass, apart from that of a server of S3.
+func (r *rig) later(d time.Duration) {
+	if r.bucket.Name() == "s3" {
+		r.ahead.Add(int64(d))
+	} else {
+		r.k.Clock.Advance(d)
+	}
+}
+
 func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) *rig {
 	t.Helper()
 	r := &rig{t: t, bucket: b}
@@ -60,7 +78,7 @@ func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) 
 	opts := []kit.Option{kit.WithDatabase(db), kit.WithBaseURL(r.server.URL), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
 		kit.WithSecrets(secrets.Config{}), kit.WithStorage(cfg)}
 	if b.Name() == "s3" { // whose server has a clock of its own
-		opts = append(opts, kit.WithClock(time.Now))
+		opts = append(opts, kit.WithClock(func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }))
 	}
 	r.k = kittest.New(t, opts...)
 	r.s = r.k.Storage()

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -305,8 +306,8 @@ func (s *Storage) serveSigned(c *capability.Call) error {
 		return capability.ErrMethodNotAllowed
 	}
 	err := s.served.Serve(w, r, c.Param("token"))
-	if err != nil && r.Context().Err() != nil {
-		return context.Cause(r.Context())
+	if err != nil && r.Context().Err() != nil && !errors.Is(err, bucket.ErrLength) {
+		return context.Cause(r.Context()) // the end of a body that stops coming ends the context too
 	}
 	return signedRefusal(err)
 }

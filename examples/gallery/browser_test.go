@@ -20,6 +20,8 @@ import (
 	"github.com/kitbackend/kit/internal/browsertest"
 	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/buckettest"
 )
 
 // drop hands files to the page as a drop would: pictures drawn there, and a film
@@ -168,13 +170,21 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// Stored pages, vector images, markup and polyglots run nothing in a browser.
+// Stored pages, vector images, markup and polyglots run nothing in a browser,
+// whichever bucket they are in.
 func TestStoredScriptsDoNotRun(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		objects, err := open("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		runsNothing(t, objects)
+	})
+	t.Run("s3", func(t *testing.T) { runsNothing(t, buckettest.S3(t)) })
+}
+
+func runsNothing(t *testing.T, objects bucket.Bucket) {
 	b := browsertest.Start(t)
-	objects, err := open("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var handler http.Handler
 	var ran atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,16 +16,13 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// A body has to come at this rate at least: a chunk in the time of one.
-const (
-	chunk     = 256 << 10
-	chunkTime = time.Minute
-)
+const chunk = 256 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // Serve implements [bucket.Served]: a PUT of an object or of a part, or a GET or
-// HEAD. The caller has set the headers that protect the response.
+// HEAD. The caller has set the headers that protect the response, and bounds the
+// time that a body may take, as the kit does for every request.
 func (b *Bucket) Serve(w http.ResponseWriter, r *http.Request, token string) error {
 	c, err := b.verify(r.Context(), token, r.URL.RawQuery)
 	if err != nil {
@@ -118,9 +115,7 @@ func (b *Bucket) servePut(w http.ResponseWriter, r *http.Request, c claims) erro
 	if err := b.check(r.Context(), c.key); err != nil {
 		return err
 	}
-	control := http.NewResponseController(w)
-	body := &paced{r: http.MaxBytesReader(w, r.Body, c.size), control: control}
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	body := whole{http.MaxBytesReader(w, r.Body, c.size)}
 	var etag string
 	var err error
 	if c.purpose == purposePart {
@@ -169,24 +164,15 @@ func (b *Bucket) putWhole(r *http.Request, c claims, body io.Reader) (etag strin
 	return `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`, err
 }
 
-// paced is a body that has to keep coming.
-type paced struct {
-	r       io.Reader
-	control *http.ResponseController
-	left    int
-}
+// whole is a body whose end is told from one that was cut off or came too slowly.
+type whole struct{ r io.Reader }
 
-func (p *paced) Read(buf []byte) (int, error) {
-	if p.left <= 0 {
-		_ = p.control.SetReadDeadline(time.Now().Add(chunkTime)) // not every writer has one
-		p.left = chunk
-	}
-	n, err := p.r.Read(buf)
-	p.left -= n
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+func (b whole) Read(buf []byte) (int, error) {
+	n, err := b.r.Read(buf)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = errStalled
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = bucket.ErrLength
 	}
 	return n, err
