@@ -219,7 +219,7 @@ func TestAttacks(t *testing.T) {
 		"jti of 65":                 claim("jti", strings.Repeat("a", 65)),
 		"jti unicode":               claim("jti", strings.Repeat("é", 16)),
 		"jti with slash":            claim("jti", strings.Repeat("a/", 10)),
-		"jti number":                claim("jti", 1234567890123456),
+		"jti number":                claim("jti", int64(1234567890123456)),
 		"no exp":                    claim("exp", nil),
 		"no iat":                    claim("iat", nil),
 		"exp string":                claim("exp", fmt.Sprint(now.Unix()+60)),

@@ -47,7 +47,7 @@ func TestNothingHiddenGetsOut(t *testing.T) {
 
 // riskState is one that is handed on as arguments, which a stack shows.
 type riskState struct {
-	Secret int    `json:"secret"`
+	Secret int64  `json:"secret"`
 	Pad    [8]int `json:"pad"`
 }
 

@@ -49,8 +49,8 @@ func TestPathsThatAreRefused(t *testing.T) {
 func TestBodiesThatAreRefused(t *testing.T) {
 	buckets(t, storage.Config{MaxObjectBytes: 100, AllowedTypes: []string{"image/*", "text/plain"}}, bodiesAreRefused)
 	buckets(t, small, func(_ *testing.T, r *rig) {
-		r.do("ada", "POST", "/storage", upload{"path": "a", "size": 5*mib*10_000 + 1}).want(500, "storage/multipart_failed")
-		r.do("ada", "POST", "/storage", upload{"path": "a", "size": 9007199254740992}).want(413, "kit/body_too_large")
+		r.do("ada", "POST", "/storage", upload{"path": "a", "size": int64(5*mib*10_000 + 1)}).want(500, "storage/multipart_failed")
+		r.do("ada", "POST", "/storage", upload{"path": "a", "size": int64(9007199254740992)}).want(413, "kit/body_too_large")
 	})
 }
 

@@ -296,7 +296,7 @@ func TestUserInfoProvider(t *testing.T) {
 		Scopes: []string{"profile"}, Parameters: map[string]string{"prompt": "login"},
 		Fields: signin.Fields{Subject: "data.id", Email: "data.mail", EmailVerified: "data.proved", Name: "data.nick", Image: "data.face"},
 	}
-	p.serve("/who", object{"data": object{"id": 12345678901234567, "mail": "ADA@example.com", "proved": true, "nick": " Ada\n ", "face": "http://plain.example/a.png"}})
+	p.serve("/who", object{"data": object{"id": int64(12345678901234567), "mail": "ADA@example.com", "proved": true, "nick": " Ada\n ", "face": "http://plain.example/a.png"}})
 	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{provider}}, p)
 	b := w.browser()
 	j := b.begin(p, "acme", nil)
