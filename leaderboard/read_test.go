@@ -78,7 +78,7 @@ func TestGetTop(t *testing.T) {
 		}
 		// One of the right form names a place, and nothing beyond the list.
 		lists(t, ada.Get("/leaderboard/arcade/top?cursor="+forged(t, int64(leaderboard.MaxScore), 0, "z")))
-		lists(t, ada.Get("/leaderboard/arcade/top?limit=1&cursor="+forged(t, -leaderboard.MaxScore, 0, "'; --")), "1 p0:9")
+		lists(t, ada.Get("/leaderboard/arcade/top?limit=1&cursor="+forged(t, int64(-leaderboard.MaxScore), 0, "'; --")), "1 p0:9")
 		ada.Get("/leaderboard/nowhere/top").Want(404, "leaderboard/board_not_found")
 	})
 }

@@ -77,7 +77,8 @@ func TestBounds(t *testing.T) {
 			server.Post("/leaderboard/arcade", `{"score":`+score+`}`).Want(422, "leaderboard/score_rejected")
 			server.Post("/leaderboard/xp", `{"score":`+score+`}`).Want(422, "leaderboard/score_rejected")
 		}
-		referee(k, "xp", "low", -leaderboard.MaxScore, "high", leaderboard.MaxScore, "ada", leaderboard.MaxScore-1, "ada", 1)
+		const most = int64(leaderboard.MaxScore)
+		referee(k, "xp", "low", -most, "high", most, "ada", most-1, "ada", 1)
 		for user, score := range map[string]string{"low": "-1", "high": "1", "ada": "1"} {
 			server.Post("/leaderboard/xp", `{"userId":"`+user+`","score":`+score+`}`).Want(422, "leaderboard/score_rejected")
 		}
