@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/bulk"
 )
 
 const playerColumns = `game, user_id, ticket_id, party, region, state, skill, skill_at, enqueued_at, seen_at, match_id, matched_at`
@@ -190,18 +191,11 @@ func (s store) release(ctx context.Context, game string, epoch int64) error {
 }
 
 // claim is one player's place in a match that was found.
-type claim struct {
-	Match  string `json:"m"`
-	User   string `json:"u"`
-	Ticket string `json:"t"`
-}
+type claim struct{ match, user, ticket string }
 
 // found is a match as it is written.
 type found struct {
-	ID       string `json:"id"`
-	Region   string `json:"region"`
-	Players  string `json:"players"` // a JSON list
-	Backfill string `json:"backfill"`
+	id, region, players, backfill string // the players a JSON list
 }
 
 // claim takes players out of the queue, those that still wait with this ticket,
@@ -209,17 +203,17 @@ type found struct {
 // once on PostgreSQL, which is a round trip away.
 func (s store) claim(ctx context.Context, game string, claims []claim, now int64) (n int64, err error) {
 	if s.db.Dialect() == database.PostgreSQL {
-		list, err := json.Marshal(claims)
-		if err != nil {
-			return 0, err
+		users, tickets, matches := make([]string, len(claims)), make([]string, len(claims)), make([]string, len(claims))
+		for i, c := range claims {
+			users[i], tickets[i], matches[i] = c.user, c.ticket, c.match
 		}
-		return s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = v.m, matched_at = $3
-			FROM jsonb_to_recordset($2::jsonb) AS v (m TEXT, u TEXT, t TEXT)
-			WHERE game = $1 AND user_id = v.u AND ticket_id = v.t AND state = 'waiting'`, game, string(list), now)
+		return s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = v.m, matched_at = $2
+			FROM unnest($3::text[], $4::text[], $5::text[]) AS v (u, t, m)
+			WHERE game = $1 AND user_id = v.u AND ticket_id = v.t AND state = 'waiting'`, game, now, users, tickets, matches)
 	}
 	for _, c := range claims {
 		rows, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'matched', match_id = $4, matched_at = $5
-			WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, game, c.User, c.Ticket, c.Match, now)
+			WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, game, c.user, c.ticket, c.match, now)
 		if err != nil {
 			return 0, err
 		}
@@ -258,17 +252,15 @@ func (s store) putBack(ctx context.Context, game, matchID string, users []string
 	return err
 }
 
+var insertMatches = bulk.New("matchmaking_match", []string{"id TEXT", "game TEXT", "region TEXT", "players TEXT",
+	"backfill TEXT", "state TEXT", "session_id TEXT", "created_at BIGINT", "tried_at BIGINT"}, "")
+
 func (s store) insertMatches(ctx context.Context, game string, matches []found, now int64) error {
-	if len(matches) == 0 { // nil is no JSON list
-		return nil
+	rows := make([][]any, len(matches))
+	for i, m := range matches {
+		rows[i] = []any{m.id, game, m.region, m.players, m.backfill, "forming", "", now, now}
 	}
-	list, err := json.Marshal(matches)
-	if err != nil {
-		return err
-	}
-	_, err = s.db.Exec(ctx, `INSERT INTO matchmaking_match (id, game, region, players, backfill, state, session_id, created_at, tried_at)
-		SELECT v.id, $1, v.region, v.players, v.backfill, 'forming', '', $3, $3
-		FROM `+database.Text(`(SELECT value ->> 'id' AS id, value ->> 'region' AS region, value ->> 'players' AS players, value ->> 'backfill' AS backfill FROM json_each($2)) AS v`, `jsonb_to_recordset($2::jsonb) AS v (id TEXT, region TEXT, players TEXT, backfill TEXT)`), game, string(list), now)
+	_, err := insertMatches.Write(ctx, s.db, rows)
 	return err
 }
 

@@ -314,21 +314,21 @@ func (m *Matchmaking) draw(g *Game, q queue, matches [][]int) []draft {
 	now := time.UnixMilli(q.at)
 	list := make([]draft, len(matches))
 	for i, match := range matches {
-		d := draft{found: found{ID: id.New(now)}}
+		d := draft{found: found{id: id.New(now)}}
 		var players []string
 		for _, at := range match {
 			t := &q.tickets[at]
-			d.Region = t.region
+			d.region = t.region
 			if t.session != "" {
-				d.Backfill = t.session
+				d.backfill = t.session
 			}
 			players = append(players, t.players...)
 			for _, userID := range t.players {
-				d.claims = append(d.claims, claim{d.ID, userID, t.id})
+				d.claims = append(d.claims, claim{d.id, userID, t.id})
 			}
 		}
 		rand.Shuffle(len(players), func(a, b int) { players[a], players[b] = players[b], players[a] })
-		d.Players = database.List(players)
+		d.players = database.List(players)
 		list[i] = d
 	}
 	return list
@@ -354,20 +354,20 @@ func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int
 		if err != nil {
 			return nil, err
 		}
-		complete = func(d draft) bool { return claimed[d.ID] == len(d.claims) }
+		complete = func(d draft) bool { return claimed[d.id] == len(d.claims) }
 	}
 	var made []string
 	var rows []found
 	for _, d := range drafts {
 		ok := complete(d)
-		if ok && d.Backfill != "" {
-			if ok, err = m.store.takeSeats(ctx, d.Backfill, len(d.claims)); err != nil {
+		if ok && d.backfill != "" {
+			if ok, err = m.store.takeSeats(ctx, d.backfill, len(d.claims)); err != nil {
 				return nil, err
 			}
 		}
 		if ok {
-			made, rows = append(made, d.ID), append(rows, d.found)
-		} else if err := m.store.putBack(ctx, g.Key, d.ID, usersOf(d.claims), ""); err != nil {
+			made, rows = append(made, d.id), append(rows, d.found)
+		} else if err := m.store.putBack(ctx, g.Key, d.id, usersOf(d.claims), ""); err != nil {
 			return nil, err
 		}
 	}
@@ -377,7 +377,7 @@ func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int
 func usersOf(claims []claim) []string {
 	users := make([]string, len(claims))
 	for i, c := range claims {
-		users[i] = c.User
+		users[i] = c.user
 	}
 	return users
 }
