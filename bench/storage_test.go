@@ -26,7 +26,9 @@ import (
 	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
+	"github.com/kitbackend/kit/storage/bucket/buckettest"
 	"github.com/kitbackend/kit/storage/bucket/file"
+	"golang.org/x/sync/errgroup"
 )
 
 const objectSize = 32 << 20
@@ -204,11 +206,7 @@ func (l *listed) List(_ context.Context, after string, limit int) (page []bucket
 		from++
 	}
 	for i := from; i < l.n && len(page) < limit; i++ {
-		key := []byte(fmt.Sprintf("%026d", i))
-		for j := range key {
-			key[j] += 'a' - '0'
-		}
-		page = append(page, bucket.Object{Key: string(key)})
+		page = append(page, bucket.Object{Key: lettered(i)})
 	}
 	if from%50_000 == 0 || from%50_000 == 1 {
 		var m runtime.MemStats
@@ -219,7 +217,7 @@ func (l *listed) List(_ context.Context, after string, limit int) (page []bucket
 }
 
 // BenchmarkStorageSweep sweeps a bucket whose objects all have rows, of growing sizes:
-// memory is the same.
+// memory is the same. Ten thousand are also swept on an object server.
 func BenchmarkStorageSweep(b *testing.B) {
 	sizes := []int{10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -227,33 +225,63 @@ func BenchmarkStorageSweep(b *testing.B) {
 	}
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			db := databasetest.File(b)
 			objects := &listed{Bucket: file.New(b.TempDir()), n: n}
-			k, err := kit.New(kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithLogger(slog.New(slog.DiscardHandler)),
-				kit.WithStorage(storage.Config{Bucket: objects}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = k.Close(context.Background()) })
-			letters := "printf('%026d', i)"
-			for digit := range 10 {
-				letters = fmt.Sprintf("replace(%s, '%d', '%c')", letters, digit, 'a'+digit)
-			}
-			for from := 0; from < n; from += 10_000 {
-				if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT $1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1 + 10000)
-				INSERT INTO storage_object SELECT 'o' || i, '', 'ada', 'p' || i, `+letters+`, 'ready', 1, 'text/plain', 'private',
-					'', '{}', '', 0, TRUE, 1, 1, 1, 0, 0 FROM n`, from); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				swept, err := k.Storage().Sweep(b.Context())
-				if err != nil || swept != (storage.Swept{}) {
-					b.Fatal(swept, err)
-				}
-			}
+			sweepAll(b, objects, n)
 			b.ReportMetric(float64(objects.heap)/(1<<20), "heap-MB")
 		})
+	}
+	b.Run("s3", func(b *testing.B) {
+		objects := buckettest.S3(b)
+		n := sizes[0]
+		var callers errgroup.Group
+		callers.SetLimit(16)
+		for i := range n {
+			callers.Go(func() error {
+				_, err := objects.Put(b.Context(), lettered(i), strings.NewReader("x"), 1, "text/plain")
+				return err
+			})
+		}
+		if err := callers.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		sweepAll(b, objects, n)
+	})
+}
+
+// lettered is a key: a number in letters.
+func lettered(i int) string {
+	key := []byte(fmt.Sprintf("%026d", i))
+	for j := range key {
+		key[j] += 'a' - '0'
+	}
+	return string(key)
+}
+
+// sweepAll sweeps a bucket of n objects, all of which have rows.
+func sweepAll(b *testing.B, objects bucket.Bucket, n int) {
+	db := databasetest.File(b)
+	k, err := kit.New(kit.WithDatabase(db), kit.WithEnvironment("test"), kit.WithLogger(slog.New(slog.DiscardHandler)),
+		kit.WithStorage(storage.Config{Bucket: objects}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = k.Close(context.Background()) })
+	letters := "printf('%026d', i)"
+	for digit := range 10 {
+		letters = fmt.Sprintf("replace(%s, '%d', '%c')", letters, digit, 'a'+digit)
+	}
+	for from := 0; from < n; from += 10_000 {
+		if _, err := db.Exec(b.Context(), `WITH RECURSIVE n (i) AS (SELECT $1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1 + 10000)
+			INSERT INTO storage_object SELECT 'o' || i, '', 'ada', 'p' || i, `+letters+`, 'ready', 1, 'text/plain', 'private',
+				'', '{}', '', 0, TRUE, 1, 1, 1, 0, 0 FROM n`, from); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		swept, err := k.Storage().Sweep(b.Context())
+		if err != nil || swept != (storage.Swept{}) {
+			b.Fatal(swept, err)
+		}
 	}
 }
 
