@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -71,8 +72,8 @@ type Config struct {
 	FreshAge time.Duration
 
 	// Providers are the OAuth 2.0 and OpenID Connect providers that users may
-	// sign in with.
-	Providers []Provider
+	// sign in with, such as [oauth.Google].
+	Providers []oauth.Provider
 
 	// OnUpgrade is told in the transaction in which an anonymous user becomes
 	// another one, to move what he owns; the anonymous user is then deleted.
@@ -124,7 +125,12 @@ func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	if c.FreshAge < time.Minute {
 		faults.Add("library.freshAge", c.FreshAge, "is out of bounds", "choose a minute or more")
 	}
-	validateProviders(&faults, c.Providers)
+	for _, p := range c.Providers {
+		if p.ID == credential {
+			faults.Add("providers["+p.ID+"]", nil, "has the name of the sign-in by password", "choose another id")
+		}
+	}
+	oauth.Validate(&faults, c.Providers)
 	sealer, err := host.Sealing()
 	faults.Join(err)
 	return sealer, faults.Err()

@@ -3,12 +3,11 @@ package signin
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/outbound"
 )
 
 // TestLibrary opens the library to tests.
@@ -35,22 +34,20 @@ func NewForTest(cfg Config, out **TestLibrary) func(capability.Host, *auth.Libra
 
 // Route has the client of a provider ask through a transport of the test.
 func (l *TestLibrary) Route(provider string, next http.RoundTripper) {
-	l.providers.clients[provider].http.Transport = limited{next}
+	l.reach(provider, oauth.Network{Transport: next})
 }
 
 // Hurry bounds what a provider's client waits for a response.
 func (l *TestLibrary) Hurry(provider string, timeout time.Duration) {
-	l.providers.clients[provider].http.Timeout = timeout
+	l.reach(provider, oauth.Network{Timeout: timeout})
+}
+
+func (l *TestLibrary) reach(provider string, network oauth.Network) {
+	l.providers.clients[provider] = oauth.NewClient(l.providers.clients[provider].Provider, network, l.host.Now)
 }
 
 // Trim keeps the youngest of the states.
 func (l *TestLibrary) Trim(ctx context.Context, keep int) error { return l.store.trimStates(ctx, keep) }
-
-// Public reports whether an address is one of the Internet.
-func Public(ip netip.Addr) bool { return outbound.Public(ip) }
-
-// FetchClient is the client for a provider of these addresses.
-func FetchClient(addresses ...string) *http.Client { return newFetcher(addresses) }
 
 // StatesPerBrowser bounds the sign-ins one browser has begun.
 const StatesPerBrowser = statesPerBrowser

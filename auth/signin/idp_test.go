@@ -22,6 +22,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -95,8 +96,8 @@ func newIDP(t testing.TB) *idp {
 }
 
 // provider is the configuration that knows it.
-func (p *idp) provider(id string) signin.Provider {
-	return signin.OpenID(id, p.issuer, clientID, secrets.NewValue(clientSecret))
+func (p *idp) provider(id string) oauth.Provider {
+	return oauth.OpenID(id, p.issuer, clientID, secrets.NewValue(clientSecret))
 }
 
 func (p *idp) hit(path string) int {

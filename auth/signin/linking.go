@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
@@ -16,9 +17,9 @@ const accountsPerUser = 20
 
 // identity is somebody as a provider vouches for him, in one request.
 type identity struct {
-	client  *providerClient
-	profile profile
-	tokens  tokens
+	client  *oauth.Client
+	profile oauth.Profile
+	tokens  oauth.Tokens
 	// signUp says that the request asked for a new user.
 	signUp bool
 	// callback is where a mail that proves the address leads to.
@@ -257,12 +258,7 @@ func (l *library) connect(ctx context.Context, user auth.User, who identity) err
 }
 
 // issuer names who vouches for the subject.
-func (who identity) issuer() string {
-	if who.client.Issuer == "" {
-		return "oauth:" + who.client.ID
-	}
-	return strings.ReplaceAll(who.client.Issuer, tenantPart, who.profile.claims.text("tid"))
-}
+func (who identity) issuer() string { return who.client.IssuerOf(who.profile) }
 
 // granted are the scopes of the tokens; a provider that does not say granted
 // what was asked for (RFC 6749, 5.1).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 )
@@ -119,7 +120,7 @@ func TestProviderProvesAddress(t *testing.T) {
 func TestLinkSocial(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
 		b := w.signedUp("ada@example.com")
 		link := func(b *browser) journey { return b.depart("/link-social", p, "acme", nil) }
 
@@ -206,7 +207,7 @@ func TestAccountsOfAUserAreBounded(t *testing.T) {
 func TestAnonymousUpgrade(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
 		for i, path := range []string{"/sign-in/social", "/link-social"} {
 			p.claims = object{"sub": fmt.Sprint("subject-", i), "email": fmt.Sprintf("user%d@example.com", i)}
 			b := w.browser()
@@ -230,22 +231,22 @@ func TestAnonymousUpgrade(t *testing.T) {
 
 func TestWhoMaySignUp(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*signin.Config, *signin.Provider)
+		change func(*signin.Config, *oauth.Provider)
 		body   object
 		want   string
 	}{
-		"no account":            {func(c *signin.Config, _ *signin.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"nobody from there":     {func(_ *signin.Config, p *signin.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
-		"sign-up not requested": {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
-		"sign-up requested":     {func(_ *signin.Config, p *signin.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
-		"who is verified":       {func(c *signin.Config, _ *signin.Provider) { c.RequireVerification = true }, nil, "/new"},
-		"whom all trust":        {func(_ *signin.Config, p *signin.Provider) { p.EmailTrust = signin.EmailAlwaysVerified }, nil, "/new"},
+		"no account":            {func(c *signin.Config, _ *oauth.Provider) { c.DisableSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"nobody from there":     {func(_ *signin.Config, p *oauth.Provider) { p.NoSignUp = true }, object{"requestSignUp": true}, "/sorry?error=signup_disabled"},
+		"sign-up not requested": {func(_ *signin.Config, p *oauth.Provider) { p.ExplicitSignUp = true }, nil, "/sorry?error=signup_disabled"},
+		"sign-up requested":     {func(_ *signin.Config, p *oauth.Provider) { p.ExplicitSignUp = true }, object{"requestSignUp": true}, "/new"},
+		"who is verified":       {func(c *signin.Config, _ *oauth.Provider) { c.RequireVerification = true }, nil, "/new"},
+		"whom all trust":        {func(_ *signin.Config, p *oauth.Provider) { p.EmailTrust = oauth.EmailAlwaysVerified }, nil, "/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)
 			cfg, provider := signin.Config{}, p.provider("acme")
 			c.change(&cfg, &provider)
-			cfg.Providers = []signin.Provider{provider}
+			cfg.Providers = []oauth.Provider{provider}
 			w := openSocial(t, databasetest.Memory(t), cfg, p)
 			w.browser().begin(p, "acme", c.body).arrive().lead(c.want)
 		})
@@ -257,7 +258,7 @@ func TestWhoMaySignUp(t *testing.T) {
 func TestVerificationIsRequiredOfProvidersToo(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{RequireVerification: true, Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{RequireVerification: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
 		p.claims["email_verified"] = false
 		b := w.browser()
 		b.begin(p, "acme", nil).arrive().lead("/sorry?error=email_not_verified")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/secrets"
@@ -89,11 +90,11 @@ func (v *visitor) visit(address string) (back *url.URL, page string) {
 func TestRealProvider(t *testing.T) {
 	issuer := realProvider(t)
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		acme := signin.OpenID("acme", issuer, "kit", secrets.NewValue("kit-secret"))
+		acme := oauth.OpenID("acme", issuer, "kit", secrets.NewValue("kit-secret"))
 		form := acme
 		form.ID, form.FormPost = "form", true
 		w := &world{}
-		made := signin.NewForTest(signin.Config{Providers: []signin.Provider{acme, form}}, &w.lib)
+		made := signin.NewForTest(signin.Config{Providers: []oauth.Provider{acme, form}}, &w.lib)
 		w.app = openAt(t, db, auth.Config{Library: made, RateLimits: unlimited}, baseURL, &clock{now: time.Now()})
 
 		begin := func(b *browser, provider, user string, more object) *url.URL {

@@ -16,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/text"
 )
 
 const (
@@ -391,7 +392,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 // passkeyName trims what a user calls a passkey. Refuses with VALIDATION_ERROR.
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
-	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, misleads) {
+	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
 		return "", errValidation.Saying("name is text of at most %d bytes.", maxPasskeyName)
 	}
 	return name, nil

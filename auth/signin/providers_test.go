@@ -17,6 +17,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/secrets"
@@ -25,10 +26,10 @@ import (
 var secret = secrets.NewValue(clientSecret)
 
 // openNamed opens an application with a named provider, which p stands for.
-func openNamed(t *testing.T, provider signin.Provider, p *idp, at ...string) *world {
+func openNamed(t *testing.T, provider oauth.Provider, p *idp, at ...string) *world {
 	t.Helper()
 	provider.ClientID = clientID
-	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{provider}}, p)
+	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []oauth.Provider{provider}}, p)
 	routes := hosts{}
 	for _, host := range at {
 		routes[host] = p
@@ -65,7 +66,7 @@ func TestGoogle(t *testing.T) {
 	p.issuer = "https://accounts.google.com"
 	p.serveToken("/token")
 	p.serveKeys("/oauth2/v3/certs")
-	w := openNamed(t, signin.Google(clientID, secret), p, "oauth2.googleapis.com", "www.googleapis.com")
+	w := openNamed(t, oauth.Google(clientID, secret), p, "oauth2.googleapis.com", "www.googleapis.com")
 	b := w.browser()
 	b.begin(p, "google", nil).arrive().lead("/new")
 	if diff := cmp.Diff([]any{"ada@example.com", true, "Ada Lovelace", "https://pictures.example/ada.png"}, facts(b)); diff != "" {
@@ -88,7 +89,7 @@ func TestApple(t *testing.T) {
 	key := ecKey(t)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, err)
-	apple := signin.Apple(clientID, signin.AppleKey{TeamID: "TEAM", KeyID: "KEY",
+	apple := oauth.Apple(clientID, oauth.AppleKey{TeamID: "TEAM", KeyID: "KEY",
 		PEM: secrets.NewValue(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))})
 	apple.Audiences = []string{"com.example.app"}
 	p := newIDP(t)
@@ -175,7 +176,7 @@ func TestGitHub(t *testing.T) {
 		{"email": "octocat@example.com", "primary": true, "verified": true},
 	}
 	p.serve("/user/emails", addresses)
-	w := openNamed(t, signin.GitHub(clientID, secret), p, "github.com", "api.github.com")
+	w := openNamed(t, oauth.GitHub(clientID, secret), p, "github.com", "api.github.com")
 	b := w.browser()
 	b.begin(p, "github", nil).arrive().lead("/new")
 	if diff := cmp.Diff([]any{"octocat@example.com", true, "octocat", "https://avatars.example/1"}, facts(b)); diff != "" {
@@ -206,7 +207,7 @@ func TestDiscord(t *testing.T) {
 	p := newIDP(t)
 	p.serveToken("/api/oauth2/token")
 	p.serve("/api/users/@me", object{"id": "80351110224678912", "username": "nelly", "global_name": nil, "avatar": "a_8342729096ea3675442027381ff50dfe", "email": "nelly@example.com", "verified": true})
-	w := openNamed(t, signin.Discord(clientID, secret), p, "discord.com")
+	w := openNamed(t, oauth.Discord(clientID, secret), p, "discord.com")
 	b := w.browser()
 	b.begin(p, "discord", nil).arrive().lead("/new")
 	if diff := cmp.Diff([]any{"nelly@example.com", true, "nelly",
@@ -221,7 +222,7 @@ func TestFacebook(t *testing.T) {
 	p.serveToken("/v24.0/oauth/access_token")
 	p.serve("/v24.0/me", object{"id": "1", "name": "Ada", "email": "ada@example.com", "picture": object{"data": object{"url": "https://pictures.example/a.png"}}})
 	p.serveKeys("/.well-known/oauth/openid/jwks/")
-	w := openNamed(t, signin.Facebook(clientID, secret), p, "graph.facebook.com", "limited.facebook.com")
+	w := openNamed(t, oauth.Facebook(clientID, secret), p, "graph.facebook.com", "limited.facebook.com")
 	b := w.browser()
 	b.begin(p, "facebook", nil).arrive().lead("/new")
 	if diff := cmp.Diff([]any{"ada@example.com", false, "Ada", "https://pictures.example/a.png"}, facts(b)); diff != "" {
@@ -243,7 +244,7 @@ func TestMicrosoft(t *testing.T) {
 		p.serveToken("/" + of + "/oauth2/v2.0/token")
 		p.serveKeys("/" + of + "/discovery/v2.0/keys")
 		p.claims = object{"tid": tenant, "oid": "object-1", "email_verified": true} // which Microsoft never says
-		return openNamed(t, signin.Microsoft(of, clientID, secret), p, "login.microsoftonline.com"), p
+		return openNamed(t, oauth.Microsoft(of, clientID, secret), p, "login.microsoftonline.com"), p
 	}
 	const refused = "/sorry?error=unable_to_get_user_info"
 	for _, c := range []struct{ of, tenant, issuer, want string }{
@@ -290,14 +291,14 @@ func TestMicrosoft(t *testing.T) {
 // TestUserInfoProvider is OAuth 2.0 alone, its members named by the application.
 func TestUserInfoProvider(t *testing.T) {
 	p := newIDP(t)
-	provider := signin.Provider{
+	provider := oauth.Provider{
 		ID: "acme", ClientID: clientID, ClientSecret: secret, SecretInHeader: true,
 		AuthorizeURL: p.issuer + "/authorize", TokenURL: p.issuer + "/token", UserInfoURL: p.issuer + "/who",
 		Scopes: []string{"profile"}, Parameters: map[string]string{"prompt": "login"},
-		Fields: signin.Fields{Subject: "data.id", Email: "data.mail", EmailVerified: "data.proved", Name: "data.nick", Image: "data.face"},
+		Fields: oauth.Fields{Subject: "data.id", Email: "data.mail", EmailVerified: "data.proved", Name: "data.nick", Image: "data.face"},
 	}
 	p.serve("/who", object{"data": object{"id": int64(12345678901234567), "mail": "ADA@example.com", "proved": true, "nick": " Ada\n ", "face": "http://plain.example/a.png"}})
-	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{provider}}, p)
+	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []oauth.Provider{provider}}, p)
 	b := w.browser()
 	j := b.begin(p, "acme", nil)
 	if j.query.Get("prompt") != "login" || j.query.Has("nonce") {
@@ -322,7 +323,7 @@ func TestUserInfoOfAnotherSubject(t *testing.T) {
 	p := newIDP(t)
 	p.claims["email"] = nil
 	p.profile = object{"sub": "another", "email": "victim@example.com", "email_verified": true}
-	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p)
+	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
 	w.browser().begin(p, "acme", nil).arrive().lead("/sorry?error=unable_to_get_user_info")
 	p.profile = object{"sub": "subject-1", "email": "victim@example.com"} // the ID token's email_verified is about no address
 	b := w.browser()
@@ -333,18 +334,18 @@ func TestUserInfoOfAnotherSubject(t *testing.T) {
 }
 
 func TestProvidersAreChecked(t *testing.T) {
-	good := signin.OpenID("acme", "https://accounts.example", clientID, secret)
-	for name, change := range map[string]func(*signin.Provider){
-		"id":          func(p *signin.Provider) { p.ID = "Acme!" },
-		"password":    func(p *signin.Provider) { p.ID = "credential" },
-		"client":      func(p *signin.Provider) { p.ClientID = "" },
-		"plain":       func(p *signin.Provider) { p.Issuer = "http://accounts.example" },
-		"no endpoint": func(p *signin.Provider) { p.Issuer = "" },
-		"tenants":     func(p *signin.Provider) { p.Issuer = "https://accounts.example/{tenantid}" },
-		"no openid":   func(p *signin.Provider) { p.Scopes = nil },
-		"state":       func(p *signin.Provider) { p.Parameters = map[string]string{"state": "x"} },
-		"key": func(p *signin.Provider) {
-			*p = signin.Apple(clientID, signin.AppleKey{PEM: secrets.NewValue("no key")})
+	good := oauth.OpenID("acme", "https://accounts.example", clientID, secret)
+	for name, change := range map[string]func(*oauth.Provider){
+		"id":          func(p *oauth.Provider) { p.ID = "Acme!" },
+		"password":    func(p *oauth.Provider) { p.ID = "credential" },
+		"client":      func(p *oauth.Provider) { p.ClientID = "" },
+		"plain":       func(p *oauth.Provider) { p.Issuer = "http://accounts.example" },
+		"no endpoint": func(p *oauth.Provider) { p.Issuer = "" },
+		"tenants":     func(p *oauth.Provider) { p.Issuer = "https://accounts.example/{tenantid}" },
+		"no openid":   func(p *oauth.Provider) { p.Scopes = nil },
+		"state":       func(p *oauth.Provider) { p.Parameters = map[string]string{"state": "x"} },
+		"key": func(p *oauth.Provider) {
+			*p = oauth.Apple(clientID, oauth.AppleKey{PEM: secrets.NewValue("no key")})
 		},
 	} {
 		bad := good
@@ -356,8 +357,8 @@ func TestProvidersAreChecked(t *testing.T) {
 	if err := assemble(t, good, good); !isFault(err) {
 		t.Errorf("one twice: got %v", err)
 	}
-	must(t, assemble(t, good, signin.Google(clientID, secret), signin.GitHub(clientID, secret), signin.Discord(clientID, secret),
-		signin.Facebook(clientID, secret), signin.Microsoft("common", clientID, secret)))
+	must(t, assemble(t, good, oauth.Google(clientID, secret), oauth.GitHub(clientID, secret), oauth.Discord(clientID, secret),
+		oauth.Facebook(clientID, secret), oauth.Microsoft("common", clientID, secret)))
 }
 
 func isFault(err error) bool {
@@ -365,7 +366,7 @@ func isFault(err error) bool {
 	return errors.As(err, &fault) && !strings.Contains(err.Error(), clientSecret)
 }
 
-func assemble(t *testing.T, providers ...signin.Provider) error {
+func assemble(t *testing.T, providers ...oauth.Provider) error {
 	t.Helper()
 	a := openAuth(t, databasetest.Memory(t), auth.Config{})
 	_, err := signin.New(signin.Config{Providers: providers})(capability.Host{

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -22,8 +23,8 @@ func (l *library) providerTokenRoutes() []route {
 // providerAccount is an account of the caller with the provider that keeps it.
 type providerAccount struct {
 	account
-	client  *providerClient
-	tokens  tokens
+	client  *oauth.Client
+	tokens  oauth.Tokens
 	version int64
 }
 
@@ -50,16 +51,16 @@ func (l *library) callersAccount(c *call, accountID string) (a providerAccount, 
 
 // current returns tokens whose access token is good, renewed if need be.
 // Refuses with FAILED_TO_GET_ACCESS_TOKEN.
-func (l *library) current(ctx context.Context, a providerAccount) (tokens, error) {
+func (l *library) current(ctx context.Context, a providerAccount) (oauth.Tokens, error) {
 	t := a.tokens
 	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(l.host.Now()) < nearlyOver && t.Refresh != "" {
 		var err error
 		if t, err = l.renew(ctx, a.client, a.id, t, a.version); err != nil {
-			return tokens{}, errFailedToGetAccess.Because(err)
+			return oauth.Tokens{}, errFailedToGetAccess.Because(err)
 		}
 	}
 	if t.Access == "" {
-		return tokens{}, errFailedToGetAccess
+		return oauth.Tokens{}, errFailedToGetAccess
 	}
 	return t, nil
 }
@@ -136,7 +137,7 @@ func (l *library) accountInfo(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.client.describe(c.Context(), t)
+	p, err := a.client.Describe(c.Context(), t)
 	if err != nil {
 		return nil, errFailedToGetUserInfo.Because(err)
 	}
@@ -148,7 +149,7 @@ func (l *library) accountInfo(c *call) (any, error) {
 			"name": p.Name, "email": orNull(p.Email), "image": orNull(p.Image), "emailVerified": p.EmailVerified,
 		},
 		"account": map[string]string{"id": a.id, "providerId": a.provider, "issuer": a.issuer, "accountId": a.accountID},
-		"data":    p.claims,
+		"data":    p.Claims,
 	}, nil
 }
 
@@ -166,7 +167,7 @@ func tokenContext(accountID string) string { return "signin/provider-token/" + a
 
 // keepTokens keeps what a provider gave, sealed. A new response without a refresh
 // token leaves the one before in force.
-func (l *library) keepTokens(ctx context.Context, accountID string, t tokens) error {
+func (l *library) keepTokens(ctx context.Context, accountID string, t oauth.Tokens) error {
 	if t.Access == "" {
 		return nil
 	}
@@ -182,7 +183,7 @@ func (l *library) keepTokens(ctx context.Context, accountID string, t tokens) er
 	return l.store.putProviderTokens(ctx, accountID, l.sealTokens(accountID, t), l.host.DB.Now(ctx))
 }
 
-func (l *library) sealTokens(accountID string, t tokens) []byte {
+func (l *library) sealTokens(accountID string, t oauth.Tokens) []byte {
 	text, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // strings and a time alone
@@ -192,18 +193,18 @@ func (l *library) sealTokens(accountID string, t tokens) []byte {
 
 // openTokens reads the tokens of an account. Those that master keys of another
 // time have sealed are as good as absent.
-func (l *library) openTokens(ctx context.Context, accountID string) (t tokens, version int64, found bool, err error) {
+func (l *library) openTokens(ctx context.Context, accountID string) (t oauth.Tokens, version int64, found bool, err error) {
 	row, found, err := l.store.providerTokens(ctx, accountID)
 	if err != nil || !found {
-		return tokens{}, 0, false, err
+		return oauth.Tokens{}, 0, false, err
 	}
 	text, err := l.sealer.Open(tokenContext(accountID), row.sealed)
 	if err != nil {
 		l.host.Log.WarnContext(ctx, "signin: the tokens of a provider do not open", "account", accountID)
-		return tokens{}, row.version, false, nil
+		return oauth.Tokens{}, row.version, false, nil
 	}
 	if err := json.Unmarshal(text, &t); err != nil {
-		return tokens{}, 0, false, fmt.Errorf("signin: reading the tokens of a provider: %w", err)
+		return oauth.Tokens{}, 0, false, fmt.Errorf("signin: reading the tokens of a provider: %w", err)
 	}
 	return t, row.version, true, nil
 }
@@ -213,20 +214,20 @@ const nearlyOver = 5 * time.Second
 
 // renew gets new tokens and keeps them. Of several requests on this node one
 // asks the provider; of several nodes the first response stays.
-func (l *library) renew(ctx context.Context, c *providerClient, accountID string, old tokens, version int64) (tokens, error) {
+func (l *library) renew(ctx context.Context, c *oauth.Client, accountID string, old oauth.Tokens, version int64) (oauth.Tokens, error) {
 	release, err := l.providers.turn(ctx, accountID)
 	if err != nil {
-		return tokens{}, err
+		return oauth.Tokens{}, err
 	}
 	defer release()
 	known, at, found, err := l.openTokens(ctx, accountID)
 	if err != nil {
-		return tokens{}, err
+		return oauth.Tokens{}, err
 	}
 	if found && at != version { // somebody else has just done it
 		return known, nil
 	}
-	fresh, err := c.refresh(ctx, old.Refresh)
+	fresh, err := c.Refresh(ctx, old.Refresh)
 	if err != nil {
 		return l.renewedByOther(ctx, accountID, version, err)
 	}
@@ -239,7 +240,7 @@ func (l *library) renew(ctx context.Context, c *providerClient, accountID string
 	row := sealedTokens{sealed: l.sealTokens(accountID, fresh), version: version}
 	replaced, err := l.store.replaceProviderTokens(ctx, accountID, row, l.host.DB.Now(ctx))
 	if err != nil {
-		return tokens{}, err
+		return oauth.Tokens{}, err
 	}
 	if !replaced {
 		return l.renewedByOther(ctx, accountID, version, errors.New("signin: the account is gone"))
@@ -249,10 +250,10 @@ func (l *library) renew(ctx context.Context, c *providerClient, accountID string
 
 // renewedByOther returns what another node got, whose refresh may have ended
 // our refresh token; else the failure.
-func (l *library) renewedByOther(ctx context.Context, accountID string, version int64, failure error) (tokens, error) {
+func (l *library) renewedByOther(ctx context.Context, accountID string, version int64, failure error) (oauth.Tokens, error) {
 	known, at, found, err := l.openTokens(ctx, accountID)
 	if err == nil && found && at != version {
 		return known, nil
 	}
-	return tokens{}, failure
+	return oauth.Tokens{}, failure
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
@@ -90,7 +91,7 @@ func TestProviderTokens(t *testing.T) {
 func TestProviderTokensAcrossNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	p := newIDP(t)
-	cfg := signin.Config{Providers: []signin.Provider{p.provider("acme")}}
+	cfg := signin.Config{Providers: []oauth.Provider{p.provider("acme")}}
 	one, two := openSocial(t, dbs[0], cfg, p), openSocial(t, dbs[1], cfg, p)
 	b := one.browser()
 	b.begin(p, "acme", nil).arrive().lead("/new")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 )
@@ -20,7 +21,7 @@ import (
 func TestUnlinkByRow(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
 		b, eve := w.signedUp("ada@example.com"), w.signedUp("eve@example.com")
 		b.depart("/link-social", p, "acme", nil).arrive().lead("/welcome")
 		row := b.accountID("acme")
@@ -40,7 +41,7 @@ func TestRewrap(t *testing.T) {
 		clock := &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 		under := func(masterKeys string) *world {
 			w := &world{}
-			made := signin.NewForTest(signin.Config{Providers: []signin.Provider{p.provider("acme")}}, &w.lib)
+			made := signin.NewForTest(signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, &w.lib)
 			w.app = openSealed(t, db, auth.Config{Library: made, RateLimits: unlimited}, baseURL, clock, masterKeys)
 			return w
 		}
@@ -101,7 +102,7 @@ func TestAuthRewrapsWhatItsLibrarySealed(t *testing.T) {
 func TestProvidersAreShown(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{p.provider("acme"), p.provider("other")}}, p)
+		w := openSocial(t, db, signin.Config{Providers: []oauth.Provider{p.provider("acme"), p.provider("other")}}, p)
 		var shown any
 		for _, key := range w.Capability().Config {
 			if key.Key == "library.providers" {
@@ -119,7 +120,7 @@ func TestProvidersAreShown(t *testing.T) {
 func TestUpgradeEndsTheSessionsOfBefore(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
 		for name, upgrade := range map[string]func(*browser){
 			"sign-up": func(b *browser) {
 				b.post("/sign-up/email", object{"email": ada, "password": password, "name": "Ada"}).ok()
@@ -149,7 +150,7 @@ func TestUpgradeEndsTheSessionsOfBefore(t *testing.T) {
 func TestLinkingUpgradesOneSession(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []signin.Provider{p.provider("acme")}}, p)
+		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
 		b := w.browser()
 		b.post("/sign-in/anonymous", nil).ok()
 		id := b.user()["id"].(string)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -53,15 +54,15 @@ var (
 
 // providers are the clients of the providers, by their ids.
 type providers struct {
-	clients map[string]*providerClient
+	clients map[string]*oauth.Client
 	began   atomic.Uint64
 	turns
 }
 
-func newProviders(list []Provider, now func() time.Time) *providers {
-	p := &providers{clients: make(map[string]*providerClient, len(list))}
+func newProviders(list []oauth.Provider, now func() time.Time) *providers {
+	p := &providers{clients: make(map[string]*oauth.Client, len(list))}
 	for _, provider := range list {
-		p.clients[provider.ID] = newProviderClient(provider, now)
+		p.clients[provider.ID] = oauth.NewClient(provider, oauth.Network{}, now)
 	}
 	return p
 }
@@ -83,29 +84,14 @@ type socialBody struct {
 // nativeToken is an ID token that an app got on its own. Other members
 // that better-auth's clients send are ignored: nobody vouches for them.
 type nativeToken struct {
-	Token string       `json:"token"`
-	Nonce string       `json:"nonce"`
-	User  *writtenUser `json:"user"`
-}
-
-// writtenUser is how Apple writes a user, once.
-type writtenUser struct {
-	Name struct {
-		FirstName string `json:"firstName"`
-		LastName  string `json:"lastName"`
-	} `json:"name"`
-}
-
-func (u *writtenUser) name() string {
-	if u == nil {
-		return ""
-	}
-	return displayName(u.Name.FirstName + " " + u.Name.LastName)
+	Token string            `json:"token"`
+	Nonce string            `json:"nonce"`
+	User  *oauth.PostedUser `json:"user"`
 }
 
 // readSocial reads a request to a provider. Refuses with PROVIDER_NOT_FOUND,
 // VALIDATION_ERROR and the codes of foreign targets.
-func (l *library) readSocial(c *call) (in socialBody, p *providerClient, to targets, err error) {
+func (l *library) readSocial(c *call) (in socialBody, p *oauth.Client, to targets, err error) {
 	if err = c.decode(&in); err != nil {
 		return in, nil, to, err
 	}
@@ -119,7 +105,7 @@ func (l *library) readSocial(c *call) (in socialBody, p *providerClient, to targ
 		return in, nil, to, errValidation.Saying("There are at most %d additionalParams.", maxParameters)
 	}
 	for name, value := range in.AdditionalParams {
-		if !parameterForm.MatchString(name) || len(value) > maxParameter || slices.Contains(reservedParameters, name) {
+		if !parameterForm.MatchString(name) || len(value) > maxParameter || oauth.Reserved(name) {
 			return in, nil, to, errValidation.Saying("additionalParams cannot set %.64q.", name)
 		}
 	}
@@ -198,15 +184,15 @@ type passage struct {
 // once, for ten minutes, and with the cookie that is set here alone. Of cookie
 // and state together the PKCE verifier and the nonce are made, so neither is
 // kept anywhere.
-func (l *library) begin(c *call, in socialBody, p *providerClient, pass passage, linkUser string) (any, error) {
+func (l *library) begin(c *call, in socialBody, p *oauth.Client, pass passage, linkUser string) (any, error) {
 	browser := c.cookie(oauthCookie)
 	if len(browser) != tokenLength {
 		browser = newToken()
 	}
 	value := newToken()
-	address, err := p.authorizeURL(c.Context(), authorization{
-		state: value, verifier: derived(browser, value, "verifier"), nonce: derived(browser, value, "nonce"),
-		redirect: l.callbackAddress(p), scopes: in.Scopes, parameters: in.AdditionalParams, loginHint: in.LoginHint,
+	address, err := p.AuthorizeURL(c.Context(), oauth.Authorization{
+		State: value, Verifier: derived(browser, value, "verifier"), Nonce: derived(browser, value, "nonce"),
+		Redirect: l.callbackAddress(p), Scopes: in.Scopes, Parameters: in.AdditionalParams, LoginHint: in.LoginHint,
 	})
 	if err != nil {
 		return nil, errUnavailable.Because(err)
@@ -244,7 +230,7 @@ func derived(browser, state, use string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func (l *library) callbackAddress(p *providerClient) string {
+func (l *library) callbackAddress(p *oauth.Client) string {
 	return l.host.BaseURL.String() + l.auth.BasePath() + "/callback/" + p.ID
 }
 
@@ -329,9 +315,9 @@ func (l *library) takeState(c *call, value, browser string) (st state, found boo
 
 // returned reads an authorization response and finds out whose it is. code is
 // that of the redirect when the response is refused.
-func (l *library) returned(c *call, p *providerClient, verifier, nonce string) (who identity, code string, err error) {
-	if code, err := p.checkIssuer(c.Context(), c.query("iss")); code != "" || err != nil {
-		return who, code, err
+func (l *library) returned(c *call, p *oauth.Client, verifier, nonce string) (who identity, code string, err error) {
+	if err := p.CheckIssuer(c.Context(), c.query("iss")); err != nil {
+		return who, failure(err, "temporarily_unavailable"), err
 	}
 	if refusal := c.query("error"); refusal != "" {
 		if !errorCode.MatchString(refusal) {
@@ -343,29 +329,35 @@ func (l *library) returned(c *call, p *providerClient, verifier, nonce string) (
 	if given == "" || len(given) > maxCallbackField {
 		return who, "no_code", nil
 	}
-	got, err := p.exchange(c.Context(), given, verifier, l.callbackAddress(p))
+	got, err := p.Exchange(c.Context(), given, verifier, l.callbackAddress(p))
 	if err != nil {
 		return who, failure(err, "invalid_code"), err
 	}
-	known, err := p.identify(c.Context(), got, nonce)
+	known, err := p.Identify(c.Context(), got, nonce)
 	if err != nil {
 		return who, failure(err, "unable_to_get_user_info"), err
 	}
 	if known.Name == "" && p.FormPost {
-		var user writtenUser
+		var user oauth.PostedUser
 		if text := c.query("user"); text != "" && json.Unmarshal([]byte(text), &user) == nil {
-			known.Name = user.name()
+			known.Name = user.DisplayName()
 		}
 	}
 	return identity{client: p, profile: known, tokens: got}, "", nil
 }
 
-// failure tells a refusal of the provider from an outage.
+// failure is the code of the redirect for what went wrong at the provider.
 func failure(err error, refused string) string {
-	if errors.Is(err, errProviderDown) {
+	switch {
+	case errors.Is(err, oauth.ErrIssuerMissing):
+		return "issuer_missing"
+	case errors.Is(err, oauth.ErrIssuerMismatch):
+		return "issuer_mismatch"
+	case errors.Is(err, oauth.ErrUnreachable):
 		return "temporarily_unavailable"
+	default:
+		return refused
 	}
-	return refused
 }
 
 // finishSignIn sends the browser on, signed in.
@@ -390,7 +382,7 @@ func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error)
 
 // callbackAgain sends the browser that has just come back with a state to where
 // it was sent, and refuses any other.
-func (l *library) callbackAgain(c *call, p *providerClient, value, browser string) (any, error) {
+func (l *library) callbackAgain(c *call, p *oauth.Client, value, browser string) (any, error) {
 	if len(value) != tokenLength || len(browser) != tokenLength {
 		return l.failed(c, "", "state_mismatch", nil)
 	}
@@ -469,13 +461,13 @@ func (l *library) failed(c *call, target, code string, err error) (any, error) {
 
 // nativeIdentity checks an ID token that an app has brought. Refuses with
 // ID_TOKEN_NOT_SUPPORTED and INVALID_TOKEN.
-func (l *library) nativeIdentity(c *call, p *providerClient, t nativeToken) (identity, error) {
+func (l *library) nativeIdentity(c *call, p *oauth.Client, t nativeToken) (identity, error) {
 	if p.Issuer == "" {
 		return identity{}, errIDTokenNotSupported
 	}
-	known, err := p.native(c.Context(), t.Token, t.Nonce)
+	known, err := p.Native(c.Context(), t.Token, t.Nonce)
 	switch {
-	case errors.Is(err, errProviderDown):
+	case errors.Is(err, oauth.ErrUnreachable):
 		return identity{}, errUnavailable.Because(err)
 	case err != nil:
 		return identity{}, withStatus(errInvalidToken, http.StatusUnauthorized).Because(err)
@@ -484,7 +476,7 @@ func (l *library) nativeIdentity(c *call, p *providerClient, t nativeToken) (ide
 		return identity{}, err
 	}
 	if known.Name == "" {
-		known.Name = t.User.name()
+		known.Name = t.User.DisplayName()
 	}
 	return identity{client: p, profile: known}, nil
 }
@@ -495,7 +487,7 @@ func (l *library) spendToken(c *call, token string) error {
 	signed := token[:strings.LastIndexByte(token, '.')+1] // a signature may have several spellings
 	spent := false
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
-		spent, err = l.store.spendToken(ctx, hashToken(signed), l.host.DB.Now(ctx).Add(maxNativeAge+idTokenLeeway))
+		spent, err = l.store.spendToken(ctx, hashToken(signed), l.host.DB.Now(ctx).Add(oauth.NativeLife))
 		return err
 	})
 	if err == nil && !spent {
@@ -505,7 +497,7 @@ func (l *library) spendToken(c *call, token string) error {
 }
 
 // signInNative signs in by an ID token.
-func (l *library) signInNative(c *call, p *providerClient, t nativeToken, signUp bool, to targets) (any, error) {
+func (l *library) signInNative(c *call, p *oauth.Client, t nativeToken, signUp bool, to targets) (any, error) {
 	who, err := l.nativeIdentity(c, p, t)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 )
@@ -18,7 +19,7 @@ import (
 func each(t *testing.T, story func(t *testing.T, w *world, p *idp)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := newIDP(t)
-		story(t, openSocial(t, db, signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p), p)
+		story(t, openSocial(t, db, signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p), p)
 	})
 }
 
@@ -105,7 +106,7 @@ func TestSocialRequestIsChecked(t *testing.T) {
 func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p, other := newIDP(t), newIDP(t)
-		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{p.provider("acme"), other.provider("other")}}, p, other)
+		w := openSocial(t, db, signin.Config{Providers: []oauth.Provider{p.provider("acme"), other.provider("other")}}, p, other)
 		const lost = "/auth/error?error=state_mismatch"
 
 		victim, attacker := w.browser(), w.browser()
@@ -197,7 +198,7 @@ func TestCallbackErrors(t *testing.T) {
 func TestIssuerParameterIsRequiredWhereItIsPromised(t *testing.T) {
 	p := newIDP(t)
 	p.document["authorization_response_iss_parameter_supported"] = true
-	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []signin.Provider{p.provider("acme")}}, p)
+	w := openSocial(t, databasetest.Memory(t), signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
 	w.browser().begin(p, "acme", nil).arrive().lead("/sorry?error=issuer_missing")
 	j := w.browser().begin(p, "acme", nil)
 	query := j.consent()
@@ -278,7 +279,7 @@ func TestFormPost(t *testing.T) {
 		provider := p.provider("acme")
 		provider.FormPost = true
 		p.claims["name"] = nil
-		w := openSocial(t, db, signin.Config{Providers: []signin.Provider{provider}}, p)
+		w := openSocial(t, db, signin.Config{Providers: []oauth.Provider{provider}}, p)
 		b := w.browser()
 
 		post := func(j journey, user string) *response {

@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/text"
 )
 
 // Bounds of what a user says about himself, in bytes.
@@ -111,7 +112,7 @@ func address(text string) (string, error) {
 
 // checkProfile refuses what a user cannot be called with VALIDATION_ERROR.
 func checkProfile(name, image string) error {
-	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, misleads) {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
 		return errValidation.Saying("name is text of at most %d bytes.", maxName)
 	}
 	if len(image) > maxImage || !utf8.ValidString(image) || strings.ContainsFunc(image, unicode.IsControl) ||
@@ -120,10 +121,6 @@ func checkProfile(name, image string) error {
 	}
 	return nil
 }
-
-// misleads reports whether a character does not stand for itself in a name: it
-// controls, or has what follows shown in another order (Unicode UAX 9).
-func misleads(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // newUser makes the user somebody signs up as. An anonymous caller becomes that
 // user and keeps his id, so all that is his stays his, but for his sessions: who

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/text"
 )
 
 // Bounds of a user name, in characters.
@@ -62,11 +63,11 @@ func (l *library) lookedUp(text string) (string, error) {
 
 // displayUsername reads a user name as it is to be shown, which may be another
 // text. Refuses with VALIDATION_ERROR.
-func displayUsername(text string) (string, error) {
-	if len(text) > maxDisplayUsername || !utf8.ValidString(text) || strings.ContainsFunc(text, misleads) {
+func displayUsername(given string) (string, error) {
+	if len(given) > maxDisplayUsername || !utf8.ValidString(given) || strings.ContainsFunc(given, text.Misleads) {
 		return "", invalidField("displayUsername", fmt.Sprintf("is text of at most %d bytes", maxDisplayUsername))
 	}
-	return text, nil
+	return given, nil
 }
 
 // freeUsername reads a name that nobody has. It is asked about before any

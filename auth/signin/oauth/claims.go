@@ -1,4 +1,4 @@
-package signin
+package oauth
 
 import (
 	"encoding/json"

@@ -1,7 +1,8 @@
-package signin
+package oauth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,16 +26,25 @@ const (
 	fetchHeader  = 64 << 10
 )
 
-var (
-	errProviderDown     = errors.New("signin: the provider cannot be reached")
-	errProviderRefused  = errors.New("signin: the provider refused")
-	errResponseTooLarge = errors.New("signin: the response is too large")
-)
+var errResponseTooLarge = errors.New("oauth: the response is too large")
 
-// newFetcher makes the HTTP client for one provider. Responses are
-// bounded in size and time, redirects are not followed, and private addresses are
-// dialed only for hosts that the application has named itself.
-func newFetcher(addresses []string) *http.Client {
+// newFetcher makes the HTTP client for one provider. Responses are bounded in size
+// and time, and redirects are not followed.
+func newFetcher(addresses []string, network Network) *http.Client {
+	transport := network.Transport
+	if transport == nil {
+		transport = dialing(addresses)
+	}
+	return &http.Client{
+		Timeout:       cmp.Or(network.Timeout, fetchTimeout),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     limited{transport},
+	}
+}
+
+// dialing is the network itself. Private addresses are dialed only for hosts that
+// the application has named.
+func dialing(addresses []string) *http.Transport {
 	named := make(map[string]bool, len(addresses))
 	for _, address := range addresses {
 		if u, err := url.Parse(address); err == nil {
@@ -43,28 +53,24 @@ func newFetcher(addresses []string) *http.Client {
 	}
 	guarded := &net.Dialer{Timeout: fetchTimeout, Control: func(_, address string, _ syscall.RawConn) error {
 		if to, err := netip.ParseAddrPort(address); err != nil || !outbound.Public(to.Addr()) {
-			return fmt.Errorf("%w: %s is not a public address", errProviderDown, address)
+			return fmt.Errorf("%w: %s is not a public address", ErrUnreachable, address)
 		}
 		return nil
 	}}
 	open := &net.Dialer{Timeout: fetchTimeout}
-	return &http.Client{
-		Timeout:       fetchTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: limited{&http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				if host, _, err := net.SplitHostPort(address); err == nil && named[host] {
-					return open.DialContext(ctx, network, address)
-				}
-				return guarded.DialContext(ctx, network, address)
-			},
-			ForceAttemptHTTP2:      true,
-			TLSHandshakeTimeout:    fetchTimeout,
-			MaxResponseHeaderBytes: fetchHeader,
-			MaxConnsPerHost:        16,
-			MaxIdleConnsPerHost:    4,
-			IdleConnTimeout:        time.Minute,
-		}},
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if host, _, err := net.SplitHostPort(address); err == nil && named[host] {
+				return open.DialContext(ctx, network, address)
+			}
+			return guarded.DialContext(ctx, network, address)
+		},
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    fetchTimeout,
+		MaxResponseHeaderBytes: fetchHeader,
+		MaxConnsPerHost:        16,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        time.Minute,
 	}
 }
 
@@ -101,7 +107,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 func fetchJSON(ctx context.Context, client *http.Client, address, accessToken string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errProviderDown, err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "kit") // GitHub serves no request without one
@@ -110,21 +116,21 @@ func fetchJSON(ctx context.Context, client *http.Client, address, accessToken st
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errProviderDown, err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests:
-		return fmt.Errorf("%w: status %d", errProviderDown, response.StatusCode)
+		return fmt.Errorf("%w: status %d", ErrUnreachable, response.StatusCode)
 	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("%w: status %d", errProviderRefused, response.StatusCode)
+		return fmt.Errorf("%w: status %d", ErrRefused, response.StatusCode)
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errProviderDown, err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	if err := decodeJSON(body, into); err != nil {
-		return fmt.Errorf("%w: %w", errProviderRefused, err)
+		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package signin
+package oauth
 
 import (
 	"context"
@@ -34,8 +34,9 @@ const (
 	defaultIDToken = oidc.RS256
 )
 
-// errIDToken covers every reason not to believe an ID token.
-var errIDToken = errors.New("signin: the ID token does not verify")
+// NativeLife is how long an ID token is taken that a client brings, from when it
+// was issued.
+const NativeLife = maxNativeAge + idTokenLeeway
 
 // compactJWS is the one form an ID token has.
 var compactJWS = regexp.MustCompile(`^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
@@ -102,7 +103,7 @@ func (i *issuer) discover(ctx context.Context) (metadata, error) {
 		return metadata{}, err
 	}
 	if found.text("issuer") != i.provider.Issuer {
-		return metadata{}, fmt.Errorf("%w: its configuration is that of the issuer %.200q", errProviderRefused, found.text("issuer"))
+		return metadata{}, fmt.Errorf("%w: its configuration is that of the issuer %.200q", ErrRefused, found.text("issuer"))
 	}
 	methods := found.texts("token_endpoint_auth_methods_supported")
 	m := i.configured(metadata{
@@ -123,11 +124,11 @@ func (i *issuer) discover(ctx context.Context) (metadata, error) {
 	local := strings.HasPrefix(i.provider.Issuer, "http:")
 	for _, address := range []string{m.authorize, m.token, m.keys} {
 		if !endpoint(address, local) {
-			return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", errProviderRefused, address)
+			return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", ErrRefused, address)
 		}
 	}
 	if m.userInfo != "" && !endpoint(m.userInfo, local) {
-		return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", errProviderRefused, m.userInfo)
+		return metadata{}, fmt.Errorf("%w: its configuration names the endpoint %.200q", ErrRefused, m.userInfo)
 	}
 	return m, nil
 }
@@ -144,7 +145,7 @@ func (i *issuer) fetchKeys(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, err
 	}
 	if len(set.Keys) > maxIssuerKeys {
-		return nil, fmt.Errorf("%w: it publishes %d keys", errProviderRefused, len(set.Keys))
+		return nil, fmt.Errorf("%w: it publishes %d keys", ErrRefused, len(set.Keys))
 	}
 	var keys []jose.JSONWebKey
 	for _, raw := range set.Keys {
@@ -215,10 +216,10 @@ type idProof struct {
 }
 
 // verify returns the claims of an ID token (OpenID Connect Core, 3.1.3.7), or
-// an error that is errIDToken or errProviderDown.
+// an error that is ErrIDToken or ErrUnreachable.
 func (i *issuer) verify(ctx context.Context, p idProof) (claims, error) {
 	if len(p.idToken) > maxIDToken || !compactJWS.MatchString(p.idToken) {
-		return nil, fmt.Errorf("%w: it is no compact JWS of at most %d bytes", errIDToken, maxIDToken)
+		return nil, fmt.Errorf("%w: it is no compact JWS of at most %d bytes", ErrIDToken, maxIDToken)
 	}
 	m, err := i.endpoints(ctx)
 	if err != nil {
@@ -233,9 +234,9 @@ func (i *issuer) verify(ctx context.Context, p idProof) (claims, error) {
 	token, err := verifier.Verify(ctx, p.idToken)
 	switch {
 	case keys.down != nil:
-		return nil, fmt.Errorf("%w: its keys: %w", errProviderDown, keys.down)
+		return nil, fmt.Errorf("%w: its keys: %w", ErrUnreachable, keys.down)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
 	known, err := claimsOf(token)
 	if err != nil {
@@ -250,7 +251,7 @@ func (i *issuer) verify(ctx context.Context, p idProof) (claims, error) {
 	}
 	if p.accessToken != "" && token.AccessTokenHash != "" {
 		if err := token.VerifyAccessToken(p.accessToken); err != nil {
-			return nil, fmt.Errorf("%w: %w", errIDToken, err)
+			return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 		}
 	}
 	return known, nil
@@ -261,23 +262,23 @@ func claimsOf(token *oidc.IDToken) (claims, error) {
 	var payload json.RawMessage
 	var known claims
 	if err := token.Claims(&payload); err != nil {
-		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
 	if err := strictjson.Valid(payload); err != nil {
-		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
 	if err := decodeJSON(payload, &known); err != nil {
-		return nil, fmt.Errorf("%w: %w", errIDToken, err)
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
 	for _, name := range []string{"exp", "iat", "nbf"} {
 		if value, given := known[name]; given {
 			if _, number := value.(json.Number); !number { // RFC 7519, 2
-				return nil, fmt.Errorf("%w: its %s is no number", errIDToken, name)
+				return nil, fmt.Errorf("%w: its %s is no number", ErrIDToken, name)
 			}
 		}
 	}
 	if known.text("sub") != token.Subject || known.text("iss") != token.Issuer {
-		return nil, fmt.Errorf("%w: it names a claim in two ways", errIDToken)
+		return nil, fmt.Errorf("%w: it names a claim in two ways", ErrIDToken)
 	}
 	return known, nil
 }
@@ -287,15 +288,15 @@ func (i *issuer) checkIssuer(known claims) error {
 	if strings.Contains(expected, tenantPart) {
 		tenant := known.text("tid")
 		if !tenantID.MatchString(tenant) {
-			return fmt.Errorf("%w: it names no tenant", errIDToken)
+			return fmt.Errorf("%w: it names no tenant", ErrIDToken)
 		}
 		expected = strings.ReplaceAll(expected, tenantPart, tenant)
 	}
 	if known.text("iss") != expected {
-		return fmt.Errorf("%w: its issuer is %.200q", errIDToken, known.text("iss"))
+		return fmt.Errorf("%w: its issuer is %.200q", ErrIDToken, known.text("iss"))
 	}
 	if subject := known.text("sub"); subject == "" || len(subject) > maxSubject {
-		return fmt.Errorf("%w: it has no subject of at most %d bytes", errIDToken, maxSubject)
+		return fmt.Errorf("%w: it has no subject of at most %d bytes", ErrIDToken, maxSubject)
 	}
 	return nil
 }
@@ -308,15 +309,15 @@ func (i *issuer) checkAudience(token *oidc.IDToken, known claims, native bool) e
 		ours = append(ours, i.provider.Audiences...)
 	}
 	if len(token.Audience) == 0 {
-		return fmt.Errorf("%w: it has no audience", errIDToken)
+		return fmt.Errorf("%w: it has no audience", ErrIDToken)
 	}
 	for _, audience := range token.Audience {
 		if !slices.Contains(ours, audience) {
-			return fmt.Errorf("%w: its audience is %.200q", errIDToken, audience)
+			return fmt.Errorf("%w: its audience is %.200q", ErrIDToken, audience)
 		}
 	}
 	if len(token.Audience) > 1 && !slices.Contains(ours, known.text("azp")) {
-		return fmt.Errorf("%w: its authorized party is %.200q", errIDToken, known.text("azp"))
+		return fmt.Errorf("%w: its authorized party is %.200q", ErrIDToken, known.text("azp"))
 	}
 	return nil
 }
@@ -324,7 +325,7 @@ func (i *issuer) checkAudience(token *oidc.IDToken, known claims, native bool) e
 func (i *issuer) checkAge(token *oidc.IDToken, native bool) error {
 	age := i.now().Sub(token.IssuedAt)
 	if age < -idTokenLeeway || native && age > maxNativeAge {
-		return fmt.Errorf("%w: it was issued at %s", errIDToken, token.IssuedAt.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: it was issued at %s", ErrIDToken, token.IssuedAt.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -347,7 +348,7 @@ func (i *issuer) checkNonce(known claims, p idProof) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: its nonce is another one", errIDToken)
+	return fmt.Errorf("%w: its nonce is another one", ErrIDToken)
 }
 
 // checkOwn is for reasons of the provider's own.
@@ -356,7 +357,7 @@ func (i *issuer) checkOwn(known claims) error {
 		return nil
 	}
 	if err := i.provider.check(known); err != nil {
-		return fmt.Errorf("%w: %w", errIDToken, err)
+		return fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
 	return nil
 }
