@@ -155,7 +155,7 @@ func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) 
 	if err != nil {
 		return user, err
 	}
-	if err := l.store.forgetSince(ctx, user.ID, time.UnixMilli(asked.AskedAt)); err != nil {
+	if err := l.forgetSince(ctx, user.ID, time.UnixMilli(asked.AskedAt)); err != nil {
 		return user, err
 	}
 	for _, address := range []string{newer, asked.NewAddress} {

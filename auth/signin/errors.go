@@ -107,7 +107,7 @@ var (
 	errFailedToGetAccess     = capability.NewError(http.StatusBadRequest, "FAILED_TO_GET_ACCESS_TOKEN", "Failed to get a valid access token")
 )
 
-// The refusals of second factors and passkeys.
+// The refusals of second factors; those of passkeys are package passkey's.
 var (
 	errOTPHasExpired          = capability.NewError(http.StatusBadRequest, "OTP_HAS_EXPIRED", "OTP has expired")
 	errOTPNotConfigured       = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")
@@ -118,11 +118,4 @@ var (
 	errInvalidCode            = capability.NewError(http.StatusUnauthorized, "INVALID_CODE", "Invalid code")
 	errRequestNewCode         = capability.NewError(http.StatusBadRequest, "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE", "Too many attempts. Please request a new code.")
 	errInvalidTwoFactorCookie = capability.NewError(http.StatusUnauthorized, "INVALID_TWO_FACTOR_COOKIE", "Invalid two factor cookie")
-	errChallengeNotFound      = capability.NewError(http.StatusBadRequest, "CHALLENGE_NOT_FOUND", "Challenge not found")
-	errNotAllowedToRegister   = capability.NewError(http.StatusUnauthorized, "YOU_ARE_NOT_ALLOWED_TO_REGISTER_THIS_PASSKEY", "You are not allowed to register this passkey")
-	errFailedToVerifyPasskey  = capability.NewError(http.StatusBadRequest, "FAILED_TO_VERIFY_REGISTRATION", "Failed to verify registration")
-	errPreviouslyRegistered   = capability.NewError(http.StatusBadRequest, "PREVIOUSLY_REGISTERED", "Previously registered")
-	errPasskeyNotFound        = capability.NewError(http.StatusNotFound, "PASSKEY_NOT_FOUND", "Passkey not found")
-	errAuthenticationFailed   = capability.NewError(http.StatusUnauthorized, "AUTHENTICATION_FAILED", "Authentication failed")
-	errTooManyPasskeys        = capability.NewError(http.StatusBadRequest, "TOO_MANY_PASSKEYS", "This account has as many passkeys as it may have")
 )

@@ -48,12 +48,12 @@ func (l *library) exportFactors(ctx context.Context, userID string, emit capabil
 			return err
 		}
 	}
-	passkeys, err := l.store.passkeys(ctx, userID)
+	passkeys, err := l.passkeys.List(ctx, userID)
 	if err != nil {
 		return err
 	}
 	for _, p := range passkeys {
-		if err := emit("passkey", p.wire()); err != nil {
+		if err := emit("passkey", showPasskey(p)); err != nil {
 			return err
 		}
 	}
@@ -100,6 +100,10 @@ func (l *library) erase(ctx context.Context, person capability.Person) (erased c
 	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
 		removed, err := l.store.eraseUser(ctx, person.ID)
 		if err != nil {
+			return err
+		}
+		ceremonies, err := l.passkeys.Erase(ctx, person.ID)
+		if removed += ceremonies; err != nil {
 			return err
 		}
 		for _, address := range person.Emails {

@@ -138,6 +138,16 @@ func (l *library) linkedUser(ctx context.Context, a account, who identity) (auth
 	return user, l.keepTokens(ctx, a.id, who.tokens)
 }
 
+// withUser is a transaction that whatever else changes the user waits for.
+func (l *library) withUser(ctx context.Context, userID string, do func(context.Context) error) error {
+	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := l.store.lockUser(ctx, userID); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
+
 // lockedUser reads a user and has what else changes him wait.
 func (l *library) lockedUser(ctx context.Context, userID string) (auth.User, error) {
 	if err := l.store.lockUser(ctx, userID); err != nil {

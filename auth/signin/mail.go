@@ -250,7 +250,11 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 	for more := true; more; {
 		err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
 			now := l.host.DB.Now(ctx)
-			more, err = l.store.sweep(ctx, now, now.Add(-clientTTL))
+			if more, err = l.store.sweep(ctx, now, now.Add(-clientTTL)); err != nil {
+				return err
+			}
+			ceremonies, err := l.passkeys.Sweep(ctx, sweepBatch)
+			more = more || ceremonies
 			return err
 		})
 		if err != nil {

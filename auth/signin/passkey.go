@@ -1,37 +1,21 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/go-webauthn/webauthn/protocol"
-	"github.com/go-webauthn/webauthn/protocol/webauthncose"
-	"github.com/go-webauthn/webauthn/webauthn"
-	"github.com/google/uuid"
-
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/passkey"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/text"
 )
 
-const (
-	ceremonyCookie = "kit_passkey"
-	ceremonyTTL    = 5 * time.Minute
-	maxPasskeys    = 20
-	// maxPasskeyName bounds what a user calls a passkey, in bytes.
-	maxPasskeyName = 64
-)
-
-// The kinds of ceremonies.
-const (
-	registration   = "registration"
-	authentication = "authentication"
-)
+const ceremonyCookie = "kit_passkey"
 
 func (l *library) passkeyRoutes() []route {
 	return []route{
@@ -43,6 +27,17 @@ func (l *library) passkeyRoutes() []route {
 		post("/passkey/update-passkey", rateWrite, l.updatePasskey),
 		post("/passkey/delete-passkey", rateWrite, l.deletePasskey),
 	}
+}
+
+// site is whose passkeys these are, as browsers know it.
+func (l *library) site() passkey.Site {
+	return passkey.Site{
+		Host: l.host.BaseURL.Hostname(), Origin: l.ownOrigin(), Name: l.auth.AppName(), Trusts: l.auth.TrustedOrigin,
+	}
+}
+
+func (l *library) ownOrigin() string {
+	return l.host.BaseURL.Scheme + "://" + strings.ToLower(l.host.BaseURL.Host)
 }
 
 // wirePasskey is a passkey as better-auth's clients know it.
@@ -60,47 +55,70 @@ type wirePasskey struct {
 	AAGUID       string          `json:"aaguid"`
 }
 
-func (p passkey) wire() wirePasskey {
+func showPasskey(p passkey.Passkey) wirePasskey {
 	device := "singleDevice"
-	if p.eligible {
+	if p.Eligible {
 		device = "multiDevice"
 	}
 	return wirePasskey{
-		ID: p.id, Name: orNull(p.name), PublicKey: base64.StdEncoding.EncodeToString(p.publicKey), UserID: p.userID,
-		CredentialID: base64.RawURLEncoding.EncodeToString(p.credentialID), Counter: p.counter, DeviceType: device,
-		BackedUp: p.backedUp, Transports: p.transports, CreatedAt: capability.Time{Time: p.createdAt}, AAGUID: p.aaguid,
+		ID: p.ID, Name: orNull(p.Name), PublicKey: base64.StdEncoding.EncodeToString(p.PublicKey), UserID: p.UserID,
+		CredentialID: base64.RawURLEncoding.EncodeToString(p.CredentialID), Counter: p.Counter, DeviceType: device,
+		BackedUp: p.BackedUp, Transports: p.Transports, CreatedAt: capability.Time{Time: p.CreatedAt}, AAGUID: p.AAGUID,
+	}
+}
+
+// passkeyOwner returns a user who signed in lately, and as authenticators show him.
+// Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
+func (l *library) passkeyOwner(c *call) (auth.User, passkey.User, error) {
+	session, err := c.fresh()
+	if err != nil {
+		return auth.User{}, passkey.User{}, err
+	}
+	user, err := l.auth.User(c.Context(), session.UserID)
+	name := cmp.Or(user.Email, user.Username, user.ID)
+	return user, passkey.User{ID: user.ID, Name: name, DisplayName: cmp.Or(user.Name, name)}, err
+}
+
+// begun returns what a ceremony asks for, which this browser alone may end.
+func (c *call) begun(ceremony passkey.Ceremony) (any, error) {
+	if !auth.BodyTransport(c.r) {
+		c.setCookie(ceremonyCookie, ceremony.Challenge, passkey.CeremonyTTL)
+	}
+	return ceremony.Options, nil
+}
+
+// began refuses a browser that did not begin the ceremony of a challenge, with
+// CHALLENGE_NOT_FOUND.
+func (c *call) began(challenge string) error {
+	if !auth.BodyTransport(c.r) && c.cookie(ceremonyCookie) != challenge {
+		return passkey.ErrChallengeNotFound
+	}
+	return nil
+}
+
+// ended removes the cookie of a ceremony that was used up, whatever came of it.
+func (c *call) ended(err error) {
+	if !errors.Is(err, passkey.ErrChallengeNotFound) {
+		c.setCookie(ceremonyCookie, "", 0)
 	}
 }
 
 // registerOptions asks the authenticator of a user who signed in lately for a
-// new passkey that can sign in without his name.
+// new passkey.
 func (l *library) registerOptions(c *call) (any, error) {
-	owner, err := l.passkeyOwner(c)
+	_, owner, err := l.passkeyOwner(c)
 	if err != nil {
 		return nil, err
 	}
-	attachment := protocol.AuthenticatorAttachment(c.query("authenticatorAttachment"))
-	if attachment != "" && attachment != protocol.Platform && attachment != protocol.CrossPlatform {
+	attachment := c.query("authenticatorAttachment")
+	if attachment != "" && attachment != "platform" && attachment != "cross-platform" {
 		return nil, errValidation.Saying("authenticatorAttachment is platform or cross-platform.")
 	}
-	party, err := l.relyingParty(l.ownOrigin())
+	ceremony, err := l.passkeys.BeginRegistration(c.Context(), owner, attachment)
 	if err != nil {
 		return nil, err
 	}
-	known := webauthn.Credentials(owner.WebAuthnCredentials()).CredentialDescriptors()
-	creation, _, err := party.BeginRegistration(owner,
-		webauthn.WithExclusions(known),
-		webauthn.WithCredentialParameters(passkeyAlgorithms),
-		webauthn.WithAuthenticatorSelection(protocol.AuthenticatorSelection{
-			AuthenticatorAttachment: attachment,
-			ResidentKey:             protocol.ResidentKeyRequirementRequired,
-			RequireResidentKey:      protocol.ResidentKeyRequired(),
-			UserVerification:        protocol.VerificationRequired,
-		}))
-	if err != nil {
-		return nil, err
-	}
-	return creation.Response, l.beginCeremony(c, registration, owner.user.ID, creation.Response.Challenge)
+	return c.begun(ceremony)
 }
 
 type passkeyBody struct {
@@ -108,11 +126,10 @@ type passkeyBody struct {
 	Name     string          `json:"name"`
 }
 
-// verifyRegistration keeps the passkey that the authenticator made. Refuses with
-// CHALLENGE_NOT_FOUND, FAILED_TO_VERIFY_REGISTRATION, PREVIOUSLY_REGISTERED and
-// TOO_MANY_PASSKEYS.
+// verifyRegistration keeps the passkey that the authenticator made. Refuses as
+// [passkey.Passkeys.Register] and [passkey.Passkeys.Add] do.
 func (l *library) verifyRegistration(c *call) (any, error) {
-	owner, err := l.passkeyOwner(c)
+	user, owner, err := l.passkeyOwner(c)
 	if err != nil {
 		return nil, err
 	}
@@ -123,139 +140,72 @@ func (l *library) verifyRegistration(c *call) (any, error) {
 	if in.Name, err = passkeyName(in.Name); err != nil {
 		return nil, err
 	}
-	response, err := protocol.ParseCredentialCreationResponseBytes(in.Response)
-	if err != nil {
-		return nil, errFailedToVerifyPasskey.Because(err)
-	}
-	client := response.Response.CollectedClientData
-	asked, err := l.endCeremony(c, registration, client.Challenge)
+	sent, err := passkey.ReadRegistration(in.Response)
 	if err != nil {
 		return nil, err
 	}
-	if asked != owner.user.ID {
-		return nil, errNotAllowedToRegister
+	if err := c.began(sent.Challenge); err != nil {
+		return nil, err
 	}
-	party, err := l.relyingParty(client.Origin)
-	if err != nil {
-		return nil, errFailedToVerifyPasskey.Because(err)
-	}
-	made, err := party.CreateCredential(owner, webauthn.SessionData{
-		Challenge: client.Challenge, UserID: owner.WebAuthnID(), UserVerification: protocol.VerificationRequired,
-		RelyingPartyID: party.Config.RPID, CredParams: passkeyAlgorithms,
-	}, response)
-	if err != nil {
-		return nil, errFailedToVerifyPasskey.Because(err)
-	}
-	p, err := l.addPasskey(c.Context(), owner.user, in.Name, made)
+	made, err := l.passkeys.Register(c.Context(), owner, sent)
+	c.ended(err)
 	if err != nil {
 		return nil, err
 	}
-	return p.wire(), nil
-}
-
-func (l *library) addPasskey(ctx context.Context, user auth.User, name string, made *webauthn.Credential) (p passkey, err error) {
-	aaguid, _ := uuid.FromBytes(made.Authenticator.AAGUID) // none is all zeros
-	var refusal error
-	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
-		refusal = nil
-		now := l.host.DB.Now(ctx)
-		p = passkey{
-			id: id.New(now), userID: user.ID, credentialID: made.ID, publicKey: made.PublicKey, name: name,
-			counter: int64(made.Authenticator.SignCount), aaguid: aaguid.String(), transports: transportText(made.Transport),
-			eligible: made.Flags.BackupEligible, backedUp: made.Flags.BackupState, createdAt: now,
-		}
-		if err := l.store.lockUser(ctx, user.ID); err != nil {
+	var added passkey.Passkey
+	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+		if added, err = l.passkeys.Add(ctx, user.ID, in.Name, made); err != nil {
 			return err
 		}
-		n, err := l.store.countPasskeys(ctx, user.ID)
-		if err != nil {
-			return err
-		}
-		if n >= maxPasskeys {
-			refusal = errTooManyPasskeys
-			return nil
-		}
-		added, err := l.store.insertPasskey(ctx, p)
-		if err != nil {
-			return err
-		}
-		if !added {
-			refusal = errPreviouslyRegistered
-			return nil
-		}
-		if err := l.auth.Record(ctx, "auth/passkey_added", user.ID, map[string]string{"passkey": p.id}); err != nil {
+		if err := l.auth.Record(ctx, "auth/passkey_added", user.ID, map[string]string{"passkey": added.ID}); err != nil {
 			return err
 		}
 		return l.tell(ctx, user, "a passkey was added")
 	})
-	if err == nil {
-		err = refusal
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return showPasskey(added), nil
 }
 
 // authenticateOptions asks for any passkey of this site, or for one of the
 // signed-in user.
 func (l *library) authenticateOptions(c *call) (any, error) {
-	party, err := l.relyingParty(l.ownOrigin())
+	session, _, err := c.maybeSession()
 	if err != nil {
 		return nil, err
 	}
-	session, signedIn, err := c.maybeSession()
+	ceremony, err := l.passkeys.BeginAuthentication(c.Context(), session.UserID)
 	if err != nil {
 		return nil, err
 	}
-	var allowed []protocol.CredentialDescriptor
-	if signedIn {
-		passkeys, err := l.store.passkeys(c.Context(), session.UserID)
-		if err != nil {
-			return nil, err
-		}
-		allowed = webauthn.Credentials(credentials(passkeys)).CredentialDescriptors()
-	}
-	assertion, _, err := party.BeginDiscoverableLogin(
-		webauthn.WithUserVerification(protocol.VerificationRequired), webauthn.WithAllowedCredentials(allowed))
-	if err != nil {
-		return nil, err
-	}
-	whose := ""
-	if len(allowed) > 0 {
-		whose = session.UserID
-	}
-	return assertion.Response, l.beginCeremony(c, authentication, whose, assertion.Response.Challenge)
+	return c.begun(ceremony)
 }
 
-// verifyAuthentication signs in the owner of a passkey. Refuses with
-// CHALLENGE_NOT_FOUND, PASSKEY_NOT_FOUND and AUTHENTICATION_FAILED.
+// verifyAuthentication signs in the owner of a passkey. Refuses as
+// [passkey.Passkeys.Authenticate] does.
 func (l *library) verifyAuthentication(c *call) (any, error) {
 	var in passkeyBody
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	response, err := protocol.ParseCredentialRequestResponseBytes(in.Response)
-	if err != nil {
-		return nil, errAuthenticationFailed.Because(err)
-	}
-	client := response.Response.CollectedClientData
-	asked, err := l.endCeremony(c, authentication, client.Challenge)
+	sent, err := passkey.ReadAssertion(in.Response)
 	if err != nil {
 		return nil, err
 	}
-	p, found, err := l.store.passkeyOf(c.Context(), response.RawID)
+	if err := c.began(sent.Challenge); err != nil {
+		return nil, err
+	}
+	used, err := l.passkeys.Authenticate(c.Context(), sent)
+	c.ended(err)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, withStatus(errPasskeyNotFound, errAuthenticationFailed.Status)
-	}
-	if asked != "" && asked != p.userID || asked == "" && len(response.Response.UserHandle) == 0 {
-		return nil, errAuthenticationFailed
-	}
-	user, err := l.auth.User(c.Context(), p.userID)
+	user, err := l.auth.User(c.Context(), used.Passkey.UserID)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.usePasskey(c, user, p, response); err != nil {
+	if err := l.keepUse(c.Context(), used); err != nil {
 		return nil, err
 	}
 	e, err := l.enter(c, user, "passkey", true)
@@ -263,6 +213,18 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 		return nil, err
 	}
 	return l.passkeyResponse(c, e)
+}
+
+// keepUse keeps a use of a passkey. A counter that went back is recorded.
+func (l *library) keepUse(ctx context.Context, used passkey.Use) error {
+	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := l.passkeys.Keep(ctx, used); err != nil || !used.CounterFell {
+			return err
+		}
+		return l.auth.Record(ctx, "auth/passkey_counter_fell", used.Passkey.UserID, map[string]any{
+			"passkey": used.Passkey.ID, "counter": used.Passkey.Counter, "signed": used.Signed,
+		})
+	})
 }
 
 // passkeySignedIn is better-auth's response to a sign-in by passkey, with the token.
@@ -282,49 +244,18 @@ func (l *library) passkeyResponse(c *call, e entry) (any, error) {
 	return out, err
 }
 
-// usePasskey checks what the authenticator signed. A counter that went back may
-// mean that the key was copied: it is recorded, and not refused, since some
-// authenticators count so.
-func (l *library) usePasskey(c *call, user auth.User, p passkey, response *protocol.ParsedCredentialAssertionData) error {
-	client := response.Response.CollectedClientData
-	party, err := l.relyingParty(client.Origin)
-	if err != nil {
-		return errAuthenticationFailed.Because(err)
-	}
-	owner := passkeyOwner{user, []passkey{p}}
-	used, err := party.ValidateLogin(owner, webauthn.SessionData{
-		Challenge: client.Challenge, UserID: owner.WebAuthnID(), UserVerification: protocol.VerificationRequired,
-		RelyingPartyID: party.Config.RPID,
-	}, response)
-	if err != nil {
-		return errAuthenticationFailed.Because(err)
-	}
-	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		counter := int64(used.Authenticator.SignCount)
-		if err := l.store.usePasskey(ctx, p.id, counter, used.Flags.BackupState, l.host.DB.Now(ctx)); err != nil {
-			return err
-		}
-		if !used.Authenticator.CloneWarning {
-			return nil
-		}
-		return l.auth.Record(ctx, "auth/passkey_counter_fell", user.ID, map[string]any{
-			"passkey": p.id, "counter": p.counter, "signed": response.Response.AuthenticatorData.Counter,
-		})
-	})
-}
-
 func (l *library) listPasskeys(c *call) (any, error) {
 	session, err := c.session()
 	if err != nil {
 		return nil, err
 	}
-	passkeys, err := l.store.passkeys(c.Context(), session.UserID)
+	passkeys, err := l.passkeys.List(c.Context(), session.UserID)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]wirePasskey, len(passkeys))
 	for i, p := range passkeys {
-		out[i] = p.wire()
+		out[i] = showPasskey(p)
 	}
 	return out, nil
 }
@@ -344,21 +275,17 @@ func (l *library) updatePasskey(c *call) (any, error) {
 		return nil, err
 	}
 	if in.Name, err = passkeyName(in.Name); err != nil || in.Name == "" {
-		return nil, errValidation.Saying("name is text of 1 to %d bytes.", maxPasskeyName)
+		return nil, errValidation.Saying("name is text of 1 to %d bytes.", passkey.MaxName)
 	}
-	var p passkey
-	var found bool
+	var renamed passkey.Passkey
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
-		p, found, err = l.store.renamePasskey(ctx, session.UserID, in.ID, in.Name)
+		renamed, err = l.passkeys.Rename(ctx, session.UserID, in.ID, in.Name)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !found:
-		return nil, errPasskeyNotFound
 	}
-	return map[string]any{"passkey": p.wire()}, nil
+	return map[string]any{"passkey": showPasskey(renamed)}, nil
 }
 
 func (l *library) deletePasskey(c *call) (any, error) {
@@ -370,9 +297,8 @@ func (l *library) deletePasskey(c *call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	var deleted bool
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
-		if deleted, err = l.store.deletePasskey(ctx, user.ID, in.ID); err != nil || !deleted {
+	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		if err := l.passkeys.Remove(ctx, user.ID, in.ID); err != nil {
 			return err
 		}
 		if err := l.auth.Record(ctx, "auth/passkey_removed", user.ID, map[string]string{"passkey": in.ID}); err != nil {
@@ -380,11 +306,8 @@ func (l *library) deletePasskey(c *call) (any, error) {
 		}
 		return l.tell(ctx, user, "a passkey was removed")
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !deleted:
-		return nil, errPasskeyNotFound
 	}
 	return ok, nil
 }
@@ -392,14 +315,8 @@ func (l *library) deletePasskey(c *call) (any, error) {
 // passkeyName trims what a user calls a passkey. Refuses with VALIDATION_ERROR.
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
-	if len(name) > maxPasskeyName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
-		return "", errValidation.Saying("name is text of at most %d bytes.", maxPasskeyName)
+	if len(name) > passkey.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
+		return "", errValidation.Saying("name is text of at most %d bytes.", passkey.MaxName)
 	}
 	return name, nil
-}
-
-var passkeyAlgorithms = []protocol.CredentialParameter{
-	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgEdDSA},
-	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgES256},
-	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgRS256},
 }

@@ -43,9 +43,9 @@ package signin
 
 import (
 	"embed"
-	"sync/atomic"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/passkey"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
@@ -68,8 +68,7 @@ type library struct {
 	routes []route
 	// providers are who else users may sign in with.
 	providers *providers
-	// ceremonies counts those that have begun.
-	ceremonies atomic.Uint64
+	passkeys  *passkey.Passkeys
 }
 
 // New makes the library for auth.Config.Library.
@@ -94,6 +93,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 		hasher: newHasher(passwordCost), limits: newLimits(host.Now),
 	}
 	l.providers = newProviders(cfg.Providers, host.Now)
+	l.passkeys = passkey.New(host.DB, l.site())
 	l.routes = l.table()
 	return l, nil
 }

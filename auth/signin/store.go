@@ -288,8 +288,6 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 			(SELECT hash FROM signin_used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_challenge WHERE hash IN
 			(SELECT hash FROM signin_challenge WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
-		{`DELETE FROM signin_ceremony WHERE hash IN
-			(SELECT hash FROM signin_ceremony WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 	} {
 		n, err := s.db.Exec(ctx, q.text, q.before.UnixMilli(), sweepBatch)
 		if err != nil {

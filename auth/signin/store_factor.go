@@ -86,7 +86,6 @@ func (s store) setSessionFailures(ctx context.Context, userID string, failures, 
 func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
 	for _, query := range []string{
 		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,
-		`DELETE FROM signin_passkey WHERE user_id = $1 AND created_at >= $2`,
 		`DELETE FROM signin_two_factor WHERE user_id = $1 AND created_at >= $2`,
 		`DELETE FROM signin_client WHERE user_id = $1 AND seen_at >= $2`,
 	} {

@@ -37,7 +37,6 @@ func (s store) addressesOf(ctx context.Context, userID string) ([]string, error)
 // eraseUser removes what names a user without referring to auth_user.
 func (s store) eraseUser(ctx context.Context, userID string) (removed int64, err error) {
 	return s.deleteAll(ctx, userID, []string{
-		`DELETE FROM signin_ceremony WHERE user_id = $1`,
 		`DELETE FROM signin_code WHERE kind = 'change-email' AND substr(subject, 1, length($1) + 1) = $1 || ' '`,
 		`DELETE FROM signin_letter WHERE user_id = $1`,
 		`DELETE FROM signin_link WHERE user_id = $1`,

@@ -42,17 +42,8 @@ func (s store) insertState(ctx context.Context, st state) error {
 
 // trimStates keeps the youngest of too many.
 func (s store) trimStates(ctx context.Context, keep int) error {
-	return s.trim(ctx, "signin_state", keep)
-}
-
-// trimCeremonies keeps the youngest of too many.
-func (s store) trimCeremonies(ctx context.Context, keep int) error {
-	return s.trim(ctx, "signin_ceremony", keep)
-}
-
-func (s store) trim(ctx context.Context, table string, keep int) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE expires_at <= (
-		SELECT expires_at FROM `+table+` ORDER BY expires_at DESC LIMIT 1 OFFSET $1)`, keep)
+	_, err := s.db.Exec(ctx, `DELETE FROM signin_state WHERE expires_at <= (
+		SELECT expires_at FROM signin_state ORDER BY expires_at DESC LIMIT 1 OFFSET $1)`, keep)
 	return err
 }
 

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"time"
 
 	"github.com/kitbackend/kit/auth"
 )
@@ -108,7 +109,16 @@ func (l *library) forgetFactors(ctx context.Context, userID string) error {
 	if _, err := l.store.deleteTwoFactor(ctx, userID); err != nil {
 		return err
 	}
-	return l.store.deletePasskeys(ctx, userID)
+	return l.passkeys.RemoveAll(ctx, userID)
+}
+
+// forgetSince removes the ways in of a user that were set at an instant or later. It
+// joins the transaction in ctx.
+func (l *library) forgetSince(ctx context.Context, userID string, since time.Time) error {
+	if err := l.store.forgetSince(ctx, userID, since); err != nil {
+		return err
+	}
+	return l.passkeys.RemoveSince(ctx, userID, since)
 }
 
 // distrust ends what a changed password must not outlive: sign-ins that wait for

@@ -1,0 +1,62 @@
+package passkey
+
+import (
+	"context"
+	"crypto/sha256"
+
+	"github.com/go-webauthn/webauthn/protocol"
+)
+
+// The kinds of ceremonies.
+const (
+	registration   = "registration"
+	authentication = "authentication"
+)
+
+// Bounds of the ceremonies that have begun: all of them, of which the oldest give way,
+// what one insertion sweeps, and how many begin between two looks at how many
+// there are.
+const (
+	ceremoniesAtMost  = 100_000
+	ceremoniesSwept   = 100
+	ceremoniesTrimmed = 1024
+)
+
+// begin keeps the hash of a challenge, and whose passkey it is for, "" for anybody's.
+func (p *Passkeys) begin(ctx context.Context, kind, userID string, options any, challenge protocol.URLEncodedBase64) (Ceremony, error) {
+	c := Ceremony{Options: options, Challenge: challenge.String()}
+	err := p.store.db.InTx(ctx, func(ctx context.Context) error {
+		now := p.store.db.Now(ctx)
+		return p.store.insertCeremony(ctx, hashOf(c.Challenge), kind, userID, now, now.Add(CeremonyTTL))
+	})
+	if err == nil && p.begun.Add(1)%ceremoniesTrimmed == 0 {
+		err = p.store.trimCeremonies(ctx, ceremoniesAtMost)
+	}
+	return c, err
+}
+
+// end uses a challenge up, whatever becomes of what was signed, and returns whose
+// passkey it is for, "" for anybody's. Refuses with CHALLENGE_NOT_FOUND.
+func (p *Passkeys) end(ctx context.Context, kind, challenge string) (userID string, err error) {
+	var found bool
+	err = p.store.db.InTx(ctx, func(ctx context.Context) (err error) {
+		userID, found, err = p.store.takeCeremony(ctx, hashOf(challenge), kind, p.store.db.Now(ctx))
+		return err
+	})
+	if err == nil && !found {
+		err = ErrChallengeNotFound
+	}
+	return userID, err
+}
+
+// Sweep removes at most so many of the ceremonies that are over; more says that there
+// may be others. It joins the transaction in ctx.
+func (p *Passkeys) Sweep(ctx context.Context, limit int64) (more bool, err error) {
+	n, err := p.store.sweepCeremonies(ctx, p.store.db.Now(ctx), limit)
+	return n == limit, err
+}
+
+func hashOf(challenge string) []byte {
+	sum := sha256.Sum256([]byte(challenge))
+	return sum[:]
+}
