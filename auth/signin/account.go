@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -220,7 +221,7 @@ func (l *library) deleteByToken(c *call, user auth.User, token string) error {
 		if err != nil {
 			return err
 		}
-		return l.settle(ctx, used{hash: hashToken(token), kind: kindDelete, browser: hashToken(user.ID)})
+		return l.settle(ctx, used{hash: opaque.Hash(token), kind: kindDelete, browser: opaque.Hash(user.ID)})
 	})
 }
 
@@ -262,7 +263,7 @@ func (l *library) postDeleteCallback(c *call) (any, error) {
 		if failed != nil {
 			return nil, failed
 		}
-		if deleted && (user.ID == "" || bytes.Equal(done.browser, hashToken(user.ID))) {
+		if deleted && (user.ID == "" || bytes.Equal(done.browser, opaque.Hash(user.ID))) {
 			err = nil
 		}
 	}

@@ -2,75 +2,86 @@ package signin
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"strconv"
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/factor"
 	"github.com/kitbackend/kit/capability"
 )
 
+// The cookies of a sign-in that waits for its second factor, and of a browser that
+// is not asked for one.
 const (
 	challengeCookie = "kit_two_factor"
-	challengeTTL    = 10 * time.Minute
-	// challengeAttempts bounds the proofs tried in one sign-in, and
-	// factorFailures the wrong ones in a row in all sign-ins of an account, which
-	// then takes none for factorLock.
-	challengeAttempts = 5
-	factorFailures    = 10
-	factorLock        = 15 * time.Minute
+	trustCookie     = "kit_trust_device"
 )
 
 // challenged is the response to a sign-in that waits for its second factor.
 type challenged struct {
-	TwoFactorRedirect bool     `json:"twoFactorRedirect"`
-	TwoFactorMethods  []string `json:"twoFactorMethods"`
+	TwoFactorRedirect bool            `json:"twoFactorRedirect"`
+	TwoFactorMethods  []factor.Method `json:"twoFactorMethods"`
 	// TwoFactorToken stands for the cookie with clients that keep none.
 	TwoFactorToken string `json:"twoFactorToken,omitempty"`
 }
 
 // challenge asks for a second factor where the account wants one and the browser
-// is not trusted. A code by mail is none after a link or code by mail.
+// is not trusted.
 func (l *library) challenge(c *call, user auth.User, method string, remember bool) (response any, asked bool, err error) {
-	factor, found, err := l.store.twoFactor(c.Context(), user.ID)
-	if err != nil || !found || !factor.enabled {
+	state, _, err := l.factors.State(c.Context(), user.ID)
+	if err != nil || !state.Enabled {
 		return nil, false, err
 	}
 	trusted, err := c.renewTrust(user.ID)
 	if err != nil || trusted {
 		return nil, false, err
 	}
-	token := newToken()
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		now := l.host.DB.Now(ctx)
-		return l.store.insertChallenge(ctx, challenge{
-			hash: hashToken(token), userID: user.ID, method: method, remembered: remember,
-			createdAt: now, expiresAt: now.Add(challengeTTL),
-		})
-	})
+	token, err := l.factors.Ask(c.Context(), user.ID, method, remember)
 	if err != nil {
 		return nil, false, err
 	}
-	out := challenged{TwoFactorRedirect: true, TwoFactorMethods: factor.methods(method)}
+	out := challenged{TwoFactorRedirect: true, TwoFactorMethods: state.Methods(method)}
 	if auth.BodyTransport(c.r) {
 		out.TwoFactorToken = token
 	} else {
-		c.setCookie(challengeCookie, token, challengeTTL)
+		c.setCookie(challengeCookie, token, factor.ChallengeTTL)
 	}
 	return out, true, nil
 }
 
-// methods are those that count after a first factor; backup codes always do.
-func (f twoFactor) methods(first string) []string {
-	methods := []string{}
-	if len(f.totp) > 0 {
-		methods = append(methods, methodTOTP)
+// trustBrowser has a user not asked for a second factor in this browser again.
+func (c *call) trustBrowser(userID string) error {
+	if auth.BodyTransport(c.r) {
+		return nil
 	}
-	if f.mails && first != methodMailed && first != "magic" {
-		methods = append(methods, methodMailed)
+	var token string
+	err := c.l.withUser(c.Context(), userID, func(ctx context.Context) (err error) {
+		token, err = c.l.factors.Trust(ctx, userID)
+		return err
+	})
+	if err == nil {
+		c.setCookie(trustCookie, token, factor.TrustTTL)
 	}
-	return methods
+	return err
+}
+
+// renewTrust reports whether a user trusts this browser, and gives it a new cookie.
+func (c *call) renewTrust(userID string) (trusted bool, err error) {
+	token := c.cookie(trustCookie)
+	if token == "" {
+		return false, nil
+	}
+	var renewed string
+	err = c.l.withUser(c.Context(), userID, func(ctx context.Context) (err error) {
+		renewed, trusted, err = c.l.factors.RenewTrust(ctx, userID, token)
+		return err
+	})
+	if err != nil || !trusted {
+		return false, err
+	}
+	c.setCookie(trustCookie, renewed, factor.TrustTTL)
+	return true, nil
 }
 
 // proof is the body of the routes that take a second factor.
@@ -85,7 +96,7 @@ type proof struct {
 type prover struct {
 	user    auth.User
 	session auth.Session
-	waiting *challenge
+	waiting *factor.Challenge
 }
 
 // proof reads a body that proves, and who sent it. Refuses as prover does.
@@ -102,7 +113,7 @@ func (c *call) prover(token string) (prover, error) {
 	if token == "" {
 		token = c.cookie(challengeCookie)
 	}
-	waiting, found, err := c.l.store.challenge(c.Context(), hashToken(token), c.l.host.Now())
+	waiting, found, err := c.l.factors.Waiting(c.Context(), token, c.l.host.Now())
 	if err != nil {
 		return prover{}, err
 	}
@@ -113,14 +124,14 @@ func (c *call) prover(token string) (prover, error) {
 	p := prover{session: session}
 	userID := session.UserID
 	switch {
-	case found && (!signedIn || !waiting.createdAt.Before(session.CreatedAt)):
-		p.waiting, userID = &waiting, waiting.userID
+	case found && (!signedIn || !waiting.CreatedAt.Before(session.CreatedAt)):
+		p.waiting, userID = &waiting, waiting.UserID
 	case !signedIn:
-		return prover{}, errInvalidTwoFactorCookie
+		return prover{}, factor.ErrChallengeOver
 	}
 	p.user, err = c.l.auth.User(c.Context(), userID)
 	if errors.Is(err, auth.ErrUserNotFound) {
-		return prover{}, errInvalidTwoFactorCookie
+		return prover{}, factor.ErrChallengeOver
 	}
 	return p, err
 }
@@ -128,18 +139,20 @@ func (c *call) prover(token string) (prover, error) {
 // subject is what codes by mail are kept under.
 func (p prover) subject() string {
 	if p.waiting != nil {
-		return hex.EncodeToString(p.waiting.hash)
+		return p.waiting.Subject()
 	}
 	return p.session.ID
 }
 
-// prove lets somebody try a proof; check runs in the transaction that counts the
-// try and uses up what was right, and returns how it is wrong, or nil. Besides
-// what check returns it refuses with INVALID_TWO_FACTOR_COOKIE,
-// TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE and ACCOUNT_TEMPORARILY_LOCKED.
-func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor) (*capability.Error, error)) error {
+// proofCheck looks at a proof in the transaction that counts the try, uses up what was
+// right, and returns how it is wrong, or nil.
+type proofCheck func(context.Context, factor.State) (*capability.Error, error)
+
+// prove lets somebody try a proof. Besides what check returns it refuses as
+// [factor.Factors.Begin] and [factor.Factors.End] do.
+func (l *library) prove(c *call, p prover, check proofCheck) error {
 	var refusal *capability.Error
-	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
+	err := l.withUser(c.Context(), p.user.ID, func(ctx context.Context) (err error) {
 		refusal, err = l.tryProof(ctx, p, check)
 		return err // a refused try is spent, so it commits
 	})
@@ -148,7 +161,7 @@ func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor
 		return err
 	case refusal == nil:
 		return nil
-	case refusal.Is(errAccountTemporarilyLck):
+	case refusal.Is(factor.ErrLocked):
 		return c.untilUnlocked(p.user.ID, refusal)
 	default:
 		return refusal
@@ -157,111 +170,38 @@ func (l *library) prove(c *call, p prover, check func(context.Context, twoFactor
 
 // untilUnlocked says how long the lock lasts.
 func (c *call) untilUnlocked(userID string, refusal *capability.Error) error {
-	factor, _, err := c.l.store.twoFactor(c.Context(), userID)
+	state, _, err := c.l.factors.State(c.Context(), userID)
 	if err != nil {
 		return err
 	}
-	wait := time.UnixMilli(max(factor.lockedUntil, factor.sessionLocked)).Sub(c.l.host.Now())
+	wait := state.LockedUntil().Sub(c.l.host.Now())
 	c.w.Header().Set("Retry-After", strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1)))
 	return refusal
 }
 
-func (l *library) tryProof(ctx context.Context, p prover, check func(context.Context, twoFactor) (*capability.Error, error)) (*capability.Error, error) {
-	if err := l.store.lockUser(ctx, p.user.ID); err != nil {
-		return nil, err
-	}
-	factor, _, err := l.store.twoFactor(ctx, p.user.ID) // of nobody nothing is right
-	if err != nil {
-		return nil, err
-	}
-	if p.waiting == nil {
-		return l.tryInSession(ctx, p, factor, check)
-	}
-	if refusal, err := l.mayTry(ctx, p, factor); refusal != nil || err != nil {
+func (l *library) tryProof(ctx context.Context, p prover, check proofCheck) (*capability.Error, error) {
+	who := factor.Prover{UserID: p.user.ID, Waiting: p.waiting}
+	state, refusal, err := l.factors.Begin(ctx, who)
+	if err != nil || refusal != nil {
 		return refusal, err
 	}
-	refusal, err := check(ctx, factor)
+	wrong, err := check(ctx, state)
 	if err != nil {
 		return nil, err
 	}
-	if refusal != nil {
-		return refusal, l.countFailure(ctx, p.user, factor)
+	lockedUntil, refusal, err := l.factors.End(ctx, who, state, wrong)
+	if err != nil || lockedUntil.IsZero() {
+		return refusal, err
 	}
-	if err := l.store.setFailures(ctx, p.user.ID, 0, 0); err != nil {
-		return nil, err
+	detail := map[string]any{"until": lockedUntil}
+	if p.waiting == nil {
+		detail["session"] = p.session.ID
 	}
-	won, err := l.store.deleteChallenge(ctx, p.waiting.hash)
-	if err == nil && !won {
-		return errInvalidTwoFactorCookie, nil
-	}
-	return nil, err
-}
-
-// tryInSession is tryProof for a signed-in user. Wrong proofs count as those of
-// sign-ins do, but apart from them.
-func (l *library) tryInSession(ctx context.Context, p prover, factor twoFactor, check func(context.Context, twoFactor) (*capability.Error, error)) (*capability.Error, error) {
-	if left := time.UnixMilli(factor.sessionLocked).Sub(l.host.DB.Now(ctx)); left > 0 && left <= factorLock {
-		return errAccountTemporarilyLck, nil
-	}
-	refusal, err := check(ctx, factor)
-	if err != nil {
-		return nil, err
-	}
-	if refusal == nil {
-		return nil, l.store.setSessionFailures(ctx, p.user.ID, 0, 0)
-	}
-	if !wrongProof(refusal) {
-		return refusal, nil
-	}
-	if factor.sessionFailures+1 < factorFailures {
-		return refusal, l.store.setSessionFailures(ctx, p.user.ID, factor.sessionFailures+1, 0)
-	}
-	until := l.host.DB.Now(ctx).Add(factorLock)
-	if err := l.store.setSessionFailures(ctx, p.user.ID, 0, until.UnixMilli()); err != nil {
-		return nil, err
-	}
-	return refusal, l.auth.Record(ctx, "auth/two_factor_locked", p.user.ID, map[string]any{"until": until, "session": p.session.ID})
-}
-
-// wrongProof reports whether a refusal means that somebody guessed.
-func wrongProof(refusal *capability.Error) bool {
-	return refusal.Is(errInvalidCode) || refusal.Is(errInvalidBackupCode)
-}
-
-// mayTry spends one of the attempts of a challenge.
-func (l *library) mayTry(ctx context.Context, p prover, factor twoFactor) (*capability.Error, error) {
-	if left := time.UnixMilli(factor.lockedUntil).Sub(l.host.DB.Now(ctx)); left > 0 && left <= factorLock { // else the clock was wrong
-		return errAccountTemporarilyLck, nil
-	}
-	attempts, found, err := l.store.countAttempt(ctx, p.waiting.hash)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return errInvalidTwoFactorCookie, nil
-	case attempts > challengeAttempts:
-		return errRequestNewCode, nil
-	default:
-		return nil, nil
-	}
-}
-
-// countFailure locks the account's second factor after too many wrong proofs in
-// a row. It costs the first factor to get here, and who is signed in, or has a
-// trusted browser or a passkey, is not kept out.
-func (l *library) countFailure(ctx context.Context, user auth.User, factor twoFactor) error {
-	if factor.failures+1 < factorFailures {
-		return l.store.setFailures(ctx, user.ID, factor.failures+1, factor.lockedUntil)
-	}
-	until := l.host.DB.Now(ctx).Add(factorLock)
-	if err := l.store.setFailures(ctx, user.ID, 0, until.UnixMilli()); err != nil {
-		return err
-	}
-	return l.auth.Record(ctx, "auth/two_factor_locked", user.ID, map[string]any{"until": until})
+	return refusal, l.auth.Record(ctx, "auth/two_factor_locked", p.user.ID, detail)
 }
 
 // proved returns a right proof: it ends the sign-in that waited for it.
-func (l *library) proved(c *call, p prover, method string, trust bool) (any, error) {
+func (l *library) proved(c *call, p prover, method factor.Method, trust bool) (any, error) {
 	if p.waiting == nil {
 		if err := c.confirm(p.session, true); err != nil {
 			return nil, err
@@ -274,7 +214,7 @@ func (l *library) proved(c *call, p prover, method string, trust bool) (any, err
 			return nil, err
 		}
 	}
-	e, err := l.admit(c, p.user, p.waiting.method+" "+method, p.waiting.remembered, true)
+	e, err := l.admit(c, p.user, p.waiting.Method+" "+string(method), p.waiting.Remembered, true)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 const (
@@ -22,7 +23,7 @@ func (c *call) clientSecret() string {
 	if !isNative(c.r) {
 		return c.cookie(clientCookie)
 	}
-	if given := c.r.Header.Values(clientHeader); len(given) == 1 && len(given[0]) == tokenLength {
+	if given := c.r.Header.Values(clientHeader); len(given) == 1 && len(given[0]) == opaque.Length {
 		return given[0]
 	}
 	return ""
@@ -35,19 +36,19 @@ func (c *call) knownTo(userID string) (bool, error) {
 	if secret == "" {
 		return false, nil
 	}
-	return c.l.store.knowsClient(c.Context(), userID, hashToken(secret))
+	return c.l.store.knowsClient(c.Context(), userID, opaque.Hash(secret))
 }
 
 // rememberClient has the account know this client. One that another account knows
 // becomes another client: the next to sign in there is not to be known here.
 func (c *call) rememberClient(user auth.User) error {
 	secret := c.clientSecret()
-	others, err := c.l.store.clientOfOthers(c.Context(), user.ID, hashToken(secret))
+	others, err := c.l.store.clientOfOthers(c.Context(), user.ID, opaque.Hash(secret))
 	if err != nil {
 		return err
 	}
-	if len(secret) != tokenLength || others {
-		secret = newToken()
+	if len(secret) != opaque.Length || others {
+		secret = opaque.New()
 	}
 	if isNative(c.r) {
 		c.w.Header().Set(clientHeader, secret)
@@ -55,6 +56,6 @@ func (c *call) rememberClient(user auth.User) error {
 		c.setCookie(clientCookie, secret, clientTTL)
 	}
 	return c.l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		return c.l.store.rememberClient(ctx, user.ID, hashToken(secret), c.l.host.DB.Now(ctx))
+		return c.l.store.rememberClient(ctx, user.ID, opaque.Hash(secret), c.l.host.DB.Now(ctx))
 	})
 }

@@ -37,15 +37,14 @@ var (
 
 // The refusals of pages and redirect targets that are not the application's own.
 var (
-	errMissingOrigin         = capability.NewError(http.StatusForbidden, "MISSING_OR_NULL_ORIGIN", "Missing or null Origin")
-	errInvalidOrigin         = capability.NewError(http.StatusForbidden, "INVALID_ORIGIN", "Invalid origin")
-	errInvalidCallbackURL    = capability.NewError(http.StatusForbidden, "INVALID_CALLBACK_URL", "Invalid callbackURL")
-	errInvalidRedirectURL    = capability.NewError(http.StatusForbidden, "INVALID_REDIRECT_URL", "Invalid redirectURL")
-	errInvalidErrorCallback  = capability.NewError(http.StatusForbidden, "INVALID_ERROR_CALLBACK_URL", "Invalid errorCallbackURL")
-	errInvalidNewUser        = capability.NewError(http.StatusForbidden, "INVALID_NEW_USER_CALLBACK_URL", "Invalid newUserCallbackURL")
-	errCrossSiteNavigation   = capability.NewError(http.StatusForbidden, "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED", "Cross-site navigation login blocked. This request appears to be a CSRF attack.")
-	errMailUnavailable       = capability.NewError(http.StatusServiceUnavailable, "VERIFICATION_EMAIL_NOT_ENABLED", "Mail cannot be sent from here.")
-	errAccountTemporarilyLck = capability.NewError(http.StatusTooManyRequests, "ACCOUNT_TEMPORARILY_LOCKED", "Too many failed verification attempts. Please try again later.")
+	errMissingOrigin        = capability.NewError(http.StatusForbidden, "MISSING_OR_NULL_ORIGIN", "Missing or null Origin")
+	errInvalidOrigin        = capability.NewError(http.StatusForbidden, "INVALID_ORIGIN", "Invalid origin")
+	errInvalidCallbackURL   = capability.NewError(http.StatusForbidden, "INVALID_CALLBACK_URL", "Invalid callbackURL")
+	errInvalidRedirectURL   = capability.NewError(http.StatusForbidden, "INVALID_REDIRECT_URL", "Invalid redirectURL")
+	errInvalidErrorCallback = capability.NewError(http.StatusForbidden, "INVALID_ERROR_CALLBACK_URL", "Invalid errorCallbackURL")
+	errInvalidNewUser       = capability.NewError(http.StatusForbidden, "INVALID_NEW_USER_CALLBACK_URL", "Invalid newUserCallbackURL")
+	errCrossSiteNavigation  = capability.NewError(http.StatusForbidden, "CROSS_SITE_NAVIGATION_LOGIN_BLOCKED", "Cross-site navigation login blocked. This request appears to be a CSRF attack.")
+	errMailUnavailable      = capability.NewError(http.StatusServiceUnavailable, "VERIFICATION_EMAIL_NOT_ENABLED", "Mail cannot be sent from here.")
 )
 
 // The refusals of accounts, passwords and addresses.
@@ -107,15 +106,9 @@ var (
 	errFailedToGetAccess     = capability.NewError(http.StatusBadRequest, "FAILED_TO_GET_ACCESS_TOKEN", "Failed to get a valid access token")
 )
 
-// The refusals of second factors; those of passkeys are package passkey's.
+// The refusals of codes in a mail as a second factor. Those of other factors are
+// package factor's, those of passkeys package passkey's.
 var (
-	errOTPHasExpired          = capability.NewError(http.StatusBadRequest, "OTP_HAS_EXPIRED", "OTP has expired")
-	errOTPNotConfigured       = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")
-	errTOTPNotEnabled         = capability.NewError(http.StatusBadRequest, "TOTP_NOT_ENABLED", "TOTP not enabled")
-	errTwoFactorNotEnabled    = capability.NewError(http.StatusBadRequest, "TWO_FACTOR_NOT_ENABLED", "Two factor isn't enabled")
-	errBackupCodesNotEnabled  = capability.NewError(http.StatusBadRequest, "BACKUP_CODES_NOT_ENABLED", "Backup codes aren't enabled")
-	errInvalidBackupCode      = capability.NewError(http.StatusUnauthorized, "INVALID_BACKUP_CODE", "Invalid backup code")
-	errInvalidCode            = capability.NewError(http.StatusUnauthorized, "INVALID_CODE", "Invalid code")
-	errRequestNewCode         = capability.NewError(http.StatusBadRequest, "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE", "Too many attempts. Please request a new code.")
-	errInvalidTwoFactorCookie = capability.NewError(http.StatusUnauthorized, "INVALID_TWO_FACTOR_COOKIE", "Invalid two factor cookie")
+	errOTPHasExpired    = capability.NewError(http.StatusBadRequest, "OTP_HAS_EXPIRED", "OTP has expired")
+	errOTPNotConfigured = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")
 )

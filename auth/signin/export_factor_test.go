@@ -2,13 +2,22 @@ package signin
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/auth/signin/passkey"
 )
 
-// TOTPCode is what an authenticator shows at an instant.
-func TOTPCode(secret []byte, at time.Time) string { return totpCode(secret, at.Unix()/30) }
+// TOTPCode is what an authenticator shows at an instant (RFC 6238).
+func TOTPCode(secret []byte, at time.Time) string {
+	mac := hmac.New(sha1.New, secret)
+	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(at.Unix()/30)))
+	sum := mac.Sum(nil)
+	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&0xf:])&0x7fffffff%1_000_000)
+}
 
 // MaxPasskeys is how many a user may have.
 const MaxPasskeys = passkey.MaxPerUser

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/factor"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -69,17 +70,17 @@ func (c *call) passwordSuffices(user auth.User, session auth.Session) error {
 // confirm notes a proof that the user of a session has just given, and tells the
 // client how to show it. A password confirms nothing by itself where a second
 // factor is on.
-func (c *call) confirm(session auth.Session, factor bool) error {
-	if !factor {
+func (c *call) confirm(session auth.Session, second bool) error {
+	if !second {
 		enabled, err := c.l.twoFactorEnabled(c.Context(), session.UserID)
 		if err != nil || enabled {
 			return err
 		}
 	}
-	if err := c.l.auth.Confirm(c.Context(), session.ID, factor); err != nil {
+	if err := c.l.auth.Confirm(c.Context(), session.ID, second); err != nil {
 		return err
 	}
-	token, err := c.l.auth.FreshToken(session, factor)
+	token, err := c.l.auth.FreshToken(session, second)
 	if err == nil {
 		c.w.Header().Set(freshHeader, token)
 	}
@@ -116,8 +117,8 @@ func (c *call) confirmed(in *enableBody) (auth.User, auth.Session, error) {
 
 // factorProved asks for the second factor of a user who has one.
 func (c *call) factorProved(user auth.User, session auth.Session, code string) error {
-	factor, _, err := c.l.store.twoFactor(c.Context(), user.ID)
-	if err != nil || !factor.enabled {
+	state, _, err := c.l.factors.State(c.Context(), user.ID)
+	if err != nil || !state.Enabled {
 		return err
 	}
 	if _, proved := c.l.auth.Fresh(c.r, session, c.l.cfg.FreshAge); proved {
@@ -126,10 +127,10 @@ func (c *call) factorProved(user auth.User, session auth.Session, code string) e
 	if code == "" {
 		return errSessionNotFresh
 	}
-	return c.l.prove(c, prover{user: user, session: session}, func(ctx context.Context, factor twoFactor) (*capability.Error, error) {
-		if len(strings.TrimSpace(code)) == totpDigits {
-			return c.l.takeTOTP(ctx, user.ID, factor, code)
+	return c.l.prove(c, prover{user: user, session: session}, func(ctx context.Context, state factor.State) (*capability.Error, error) {
+		if len(strings.TrimSpace(code)) == factor.Digits {
+			return c.l.factors.TakeTOTP(ctx, state, code)
 		}
-		return c.l.takeBackupCode(ctx, user, factor, code)
+		return c.l.takeBackupCode(ctx, user, state, code)
 	})
 }

@@ -35,14 +35,14 @@ func (l *library) exportAccounts(ctx context.Context, userID string, emit capabi
 }
 
 func (l *library) exportFactors(ctx context.Context, userID string, emit capability.Emit) error {
-	factor, found, err := l.store.twoFactor(ctx, userID)
+	state, found, err := l.factors.State(ctx, userID)
 	if err != nil {
 		return err
 	}
 	if found {
 		record := exportedFactor{
-			Enabled: factor.enabled, TOTP: len(factor.totp) > 0, CodesByMail: factor.mails, BackupCodes: len(factor.backupKey) > 0,
-			FailedProofs: int(factor.failures + factor.sessionFailures),
+			Enabled: state.Enabled, TOTP: state.HasTOTP(), CodesByMail: state.Mails, BackupCodes: state.HasBackupCodes(),
+			FailedProofs: state.Failures(),
 		}
 		if err := emit("second_factor", record); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (l *library) exportClients(ctx context.Context, userID string, emit capabil
 			return err
 		}
 	}
-	trusted, err := l.store.trustedUntil(ctx, userID)
+	trusted, err := l.factors.TrustedUntil(ctx, userID)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/rate"
 )
@@ -100,7 +101,7 @@ func (c *call) mailTo(ctx context.Context, what mails, m letter) error {
 // place tells clients at one account apart.
 func (c *call) place(known bool) string {
 	if secret := c.clientSecret(); known && secret != "" {
-		return string(hashToken(secret))
+		return string(opaque.Hash(secret))
 	}
 	return c.network()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 // askedCookie is what the browser that asked for a link or a code keeps for as
@@ -20,11 +21,11 @@ func (c *call) asks() []byte {
 		return nil
 	}
 	secret := c.cookie(askedCookie)
-	if len(secret) != tokenLength {
-		secret = newToken()
+	if len(secret) != opaque.Length {
+		secret = opaque.New()
 	}
 	c.setCookie(askedCookie, secret, max(c.l.cfg.LinkTTL, c.l.cfg.CodeTTL))
-	return hashToken(secret)
+	return opaque.Hash(secret)
 }
 
 // asker is the browser that has asked before, or nil.
@@ -33,7 +34,7 @@ func (c *call) asker() []byte {
 	if secret == "" {
 		return nil
 	}
-	return hashToken(secret)
+	return opaque.Hash(secret)
 }
 
 func (l *library) linkRoutes() []route {

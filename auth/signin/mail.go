@@ -254,7 +254,11 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 				return err
 			}
 			ceremonies, err := l.passkeys.Sweep(ctx, sweepBatch)
-			more = more || ceremonies
+			if err != nil {
+				return err
+			}
+			challenges, err := l.factors.Sweep(ctx, sweepBatch)
+			more = more || ceremonies || challenges
 			return err
 		})
 		if err != nil {

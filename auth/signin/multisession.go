@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 // browserCookie proves which sessions are this browser's; maxSessions bounds
@@ -36,7 +37,7 @@ func (l *library) keepSession(c *call, session auth.Session) error {
 	if err != nil {
 		return err
 	}
-	old, secret := c.cookie(browserCookie), newToken() // a copy of the old one is not to find this session
+	old, secret := c.cookie(browserCookie), opaque.New() // a copy of the old one is not to find this session
 	c.setCookie(browserCookie, secret, clientTTL)
 	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		kept := 1
@@ -49,10 +50,10 @@ func (l *library) keepSession(c *call, session auth.Session) error {
 				return err
 			}
 		}
-		if err := l.store.moveBrowserSessions(ctx, hashToken(old), hashToken(secret)); err != nil {
+		if err := l.store.moveBrowserSessions(ctx, opaque.Hash(old), opaque.Hash(secret)); err != nil {
 			return err
 		}
-		return l.store.insertBrowserSession(ctx, hashToken(secret), session.ID, l.host.DB.Now(ctx))
+		return l.store.insertBrowserSession(ctx, opaque.Hash(secret), session.ID, l.host.DB.Now(ctx))
 	})
 }
 
@@ -73,7 +74,7 @@ func (c *call) browserSessions() ([]auth.Session, error) {
 	if !c.l.cfg.MultiSession || secret == "" {
 		return nil, nil
 	}
-	ids, err := c.l.store.browserSessions(c.Context(), hashToken(secret))
+	ids, err := c.l.store.browserSessions(c.Context(), opaque.Hash(secret))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/factor"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -26,19 +27,13 @@ func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (a
 	if !has || l.cfg.DisableCodes {
 		return nil, errOTPNotConfigured
 	}
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		if err := l.store.lockUser(ctx, user.ID); err != nil {
-			return err
-		}
-		if err := l.store.ensureTwoFactor(ctx, user.ID); err != nil {
-			return err
-		}
-		if err := l.store.enableMails(ctx, user.ID); err != nil {
+	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) error {
+		if err := l.factors.EnableMails(ctx, user.ID); err != nil {
 			return err
 		}
 		return l.factorChanged(ctx, user, session.ID, "auth/two_factor_enabled", "codes by mail were added as a second factor")
 	})
-	return enabling{Method: methodMailed}, err
+	return enabling{Method: factor.MethodMailed}, err
 }
 
 // sendSecondCode mails a code to somebody who has proved his first factor.
@@ -57,15 +52,15 @@ func (l *library) sendSecondCode(c *call) (any, error) {
 
 // mayMail refuses with OTP_NOT_CONFIGURED where a code by mail counts for nothing.
 func (l *library) mayMail(c *call, p prover) error {
-	factor, _, err := l.store.twoFactor(c.Context(), p.user.ID)
+	state, _, err := l.factors.State(c.Context(), p.user.ID)
 	if err != nil {
 		return err
 	}
 	first := ""
 	if p.waiting != nil {
-		first = p.waiting.method
+		first = p.waiting.Method
 	}
-	if !p.user.EmailVerified || !slices.Contains(factor.methods(first), methodMailed) {
+	if !p.user.EmailVerified || !slices.Contains(state.Methods(first), factor.MethodMailed) {
 		return errOTPNotConfigured
 	}
 	return nil
@@ -82,13 +77,13 @@ func (l *library) verifySecondCode(c *call) (any, error) {
 	if err := c.needs("code"); err != nil {
 		return nil, err
 	}
-	err = l.prove(c, p, func(ctx context.Context, _ twoFactor) (*capability.Error, error) {
+	err = l.prove(c, p, func(ctx context.Context, _ factor.State) (*capability.Error, error) {
 		return l.takeMailed(ctx, p, in.Code)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return l.proved(c, p, methodMailed, in.TrustDevice)
+	return l.proved(c, p, factor.MethodMailed, in.TrustDevice)
 }
 
 // takeMailed uses up a mailed code.
@@ -100,24 +95,15 @@ func (l *library) takeMailed(ctx context.Context, p prover, digits string) (*cap
 	switch refusal := l.judgeCode(ctx, mailed, found, digits); {
 	case refusal == nil:
 	case errors.Is(refusal, errTooManyAttempts):
-		return errRequestNewCode, nil
+		return factor.ErrTooManyAttempts, nil
 	case !found || errors.Is(refusal, errOTPExpired):
 		return errOTPHasExpired, nil
 	default:
-		return errInvalidCode, nil
+		return factor.ErrInvalidCode, nil
 	}
 	taken, err := l.store.takeCode(ctx, mailed)
 	if err != nil || !taken {
-		return errInvalidCode, err
+		return factor.ErrInvalidCode, err
 	}
 	return nil, nil
-}
-
-// tell mails a user what has changed about how he signs in. It joins the
-// transaction in ctx.
-func (l *library) tell(ctx context.Context, user auth.User, what string) error {
-	if !user.EmailVerified {
-		return nil
-	}
-	return l.send(ctx, letter{Kind: letterFactor, Address: user.Email, UserID: user.ID, Detail: what})
 }

@@ -39,12 +39,17 @@
 // session to this library alone. GET /token changes it for an access token of the
 // kit's routes, whose issuer and audience are the base URL and whose keys are at
 // GET /jwks, both below the base path.
+//
+// Providers are made by package oauth. It, passkey and factor do what their names say
+// and know nothing of browsers and sessions; this package has the routes and what
+// becomes of a proof.
 package signin
 
 import (
 	"embed"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/factor"
 	"github.com/kitbackend/kit/auth/signin/passkey"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -69,6 +74,7 @@ type library struct {
 	// providers are who else users may sign in with.
 	providers *providers
 	passkeys  *passkey.Passkeys
+	factors   *factor.Factors
 }
 
 // New makes the library for auth.Config.Library.
@@ -94,6 +100,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 	}
 	l.providers = newProviders(cfg.Providers, host.Now)
 	l.passkeys = passkey.New(host.DB, l.site())
+	l.factors = factor.New(host.DB, sealer)
 	l.routes = l.table()
 	return l, nil
 }

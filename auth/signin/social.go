@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 )
@@ -186,10 +187,10 @@ type passage struct {
 // kept anywhere.
 func (l *library) begin(c *call, in socialBody, p *oauth.Client, pass passage, linkUser string) (any, error) {
 	browser := c.cookie(oauthCookie)
-	if len(browser) != tokenLength {
-		browser = newToken()
+	if len(browser) != opaque.Length {
+		browser = opaque.New()
 	}
-	value := newToken()
+	value := opaque.New()
 	address, err := p.AuthorizeURL(c.Context(), oauth.Authorization{
 		State: value, Verifier: derived(browser, value, "verifier"), Nonce: derived(browser, value, "nonce"),
 		Redirect: l.callbackAddress(p), Scopes: in.Scopes, Parameters: in.AdditionalParams, LoginHint: in.LoginHint,
@@ -204,7 +205,7 @@ func (l *library) begin(c *call, in socialBody, p *oauth.Client, pass passage, l
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		now := l.host.DB.Now(ctx)
 		return l.store.insertState(ctx, state{
-			hash: hashToken(value), browser: hashToken(browser), provider: p.ID, userID: linkUser, data: string(data),
+			hash: opaque.Hash(value), browser: opaque.Hash(browser), provider: p.ID, userID: linkUser, data: string(data),
 			createdAt: now, expiresAt: now.Add(stateTTL),
 		})
 	})
@@ -300,15 +301,15 @@ func (l *library) getCallback(c *call) (any, error) {
 }
 
 func (l *library) takeState(c *call, value, browser string) (st state, found bool, err error) {
-	if len(value) != tokenLength || len(browser) != tokenLength {
+	if len(value) != opaque.Length || len(browser) != opaque.Length {
 		return state{}, false, nil
 	}
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		st, found, err = l.store.takeState(ctx, hashToken(value), hashToken(browser))
+		st, found, err = l.store.takeState(ctx, opaque.Hash(value), opaque.Hash(browser))
 		if err != nil || !found {
 			return err
 		}
-		return l.using(ctx, value, kindState(st.provider), st.userID, hashToken(browser))
+		return l.using(ctx, value, kindState(st.provider), st.userID, opaque.Hash(browser))
 	})
 	return st, found, err
 }
@@ -383,10 +384,10 @@ func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error)
 // callbackAgain sends the browser that has just come back with a state to where
 // it was sent, and refuses any other.
 func (l *library) callbackAgain(c *call, p *oauth.Client, value, browser string) (any, error) {
-	if len(value) != tokenLength || len(browser) != tokenLength {
+	if len(value) != opaque.Length || len(browser) != opaque.Length {
 		return l.failed(c, "", "state_mismatch", nil)
 	}
-	u, own, ok, err := l.again(c, value, kindState(p.ID), hashToken(browser))
+	u, own, ok, err := l.again(c, value, kindState(p.ID), opaque.Hash(browser))
 	if err != nil {
 		return nil, err
 	}
@@ -419,7 +420,7 @@ func (l *library) finishLink(c *call, who identity, userID string, pass passage)
 		return l.failed(c, pass.Error, "", err)
 	}
 	target := orHome(pass.Callback)
-	if err := l.settle(c.Context(), used{hash: hashToken(c.state), kind: kindState(who.client.ID), target: target}); err != nil {
+	if err := l.settle(c.Context(), used{hash: opaque.Hash(c.state), kind: kindState(who.client.ID), target: target}); err != nil {
 		return nil, err
 	}
 	return c.redirect(target)
@@ -487,7 +488,7 @@ func (l *library) spendToken(c *call, token string) error {
 	signed := token[:strings.LastIndexByte(token, '.')+1] // a signature may have several spellings
 	spent := false
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
-		spent, err = l.store.spendToken(ctx, hashToken(signed), l.host.DB.Now(ctx).Add(oauth.NativeLife))
+		spent, err = l.store.spendToken(ctx, opaque.Hash(signed), l.host.DB.Now(ctx).Add(oauth.NativeLife))
 		return err
 	})
 	if err == nil && !spent {

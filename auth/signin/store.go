@@ -286,8 +286,6 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 			(SELECT hash FROM signin_spent_token WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_used WHERE hash IN
 			(SELECT hash FROM signin_used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
-		{`DELETE FROM signin_challenge WHERE hash IN
-			(SELECT hash FROM signin_challenge WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 	} {
 		n, err := s.db.Exec(ctx, q.text, q.before.UnixMilli(), sweepBatch)
 		if err != nil {
@@ -297,5 +295,28 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 	}
 	return more, nil
 }
+
+// lockUser has what else changes the factors or sessions of a user wait for its
+// transaction. It comes first there, as in auth.
+func (s store) lockUser(ctx context.Context, userID string) error {
+	_, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM auth_user WHERE id = $1 `+database.ForUpdate, userID)
+	return err
+}
+
+// forgetSince removes the accounts and clients of a user that were set at an instant or
+// later.
+func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
+	for _, query := range []string{
+		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,
+		`DELETE FROM signin_client WHERE user_id = $1 AND seen_at >= $2`,
+	} {
+		if _, err := s.db.Exec(ctx, query, userID, since.UnixMilli()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scanInt(row database.Scanner) (n int64, err error) { return n, row.Scan(&n) }
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }

@@ -104,11 +104,6 @@ func (s store) knownClients(ctx context.Context, userID string) ([]capability.Ti
 	return database.All(ctx, s.db, scanTime, `SELECT seen_at FROM signin_client WHERE user_id = $1 ORDER BY seen_at`, userID)
 }
 
-// trustedUntil lists when the trust in a user's browsers ends.
-func (s store) trustedUntil(ctx context.Context, userID string) ([]capability.Time, error) {
-	return database.All(ctx, s.db, scanTime, `SELECT expires_at FROM signin_trusted_device WHERE user_id = $1 ORDER BY expires_at`, userID)
-}
-
 // linksOf lists the links that were made for a user.
 func (s store) linksOf(ctx context.Context, userID string) ([]link, error) {
 	return database.All(ctx, s.db, scanLink, `SELECT `+linkColumns+` FROM signin_link WHERE user_id = $1 ORDER BY created_at`, userID)

@@ -6,12 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 // The kinds of links.
@@ -22,21 +23,9 @@ const (
 	kindMagic    = "magic_link"
 	kindDelete   = "delete_account"
 	kindOneTime  = "one_time_token"
-	tokenLength  = 43 // 32 bytes as base64
 	codeLength   = 6
 	codeAttempts = 3
 )
-
-func newToken() string {
-	token := make([]byte, 32)
-	_, _ = rand.Read(token) // never fails: crypto/rand ends the process instead
-	return base64.RawURLEncoding.EncodeToString(token)
-}
-
-func hashToken(token string) []byte {
-	sum := sha256.Sum256([]byte(token))
-	return sum[:]
-}
 
 // issue makes a link of a kind and returns its token. It runs in a transaction;
 // data is what the link is to do.
@@ -45,10 +34,10 @@ func (l *library) issue(ctx context.Context, kind, subject, userID string, data 
 	if err != nil {
 		return "", fmt.Errorf("signin: encoding a link: %w", err)
 	}
-	token = newToken()
+	token = opaque.New()
 	now := l.host.DB.Now(ctx)
 	return token, l.store.insertLink(ctx, link{
-		hash: hashToken(token), kind: kind, subject: subject, userID: userID, data: string(raw),
+		hash: opaque.Hash(token), kind: kind, subject: subject, userID: userID, data: string(raw),
 		createdAt: now, expiresAt: now.Add(ttl),
 	})
 }
@@ -56,10 +45,10 @@ func (l *library) issue(ctx context.Context, kind, subject, userID string, data 
 // peek returns a link that would be taken now. Refuses with INVALID_TOKEN and
 // TOKEN_EXPIRED.
 func (l *library) peek(ctx context.Context, token string, kinds ...string) (link, error) {
-	if len(token) != tokenLength {
+	if len(token) != opaque.Length {
 		return link{}, errInvalidToken
 	}
-	k, found, err := l.store.peekLink(ctx, hashToken(token))
+	k, found, err := l.store.peekLink(ctx, opaque.Hash(token))
 	if err != nil {
 		return link{}, err
 	}
@@ -69,10 +58,10 @@ func (l *library) peek(ctx context.Context, token string, kinds ...string) (link
 // take uses a link up. It runs in a transaction. Refuses with INVALID_TOKEN and
 // TOKEN_EXPIRED.
 func (l *library) take(ctx context.Context, token string, kinds ...string) (link, error) {
-	if len(token) != tokenLength {
+	if len(token) != opaque.Length {
 		return link{}, errInvalidToken
 	}
-	k, found, err := l.store.takeLink(ctx, hashToken(token))
+	k, found, err := l.store.takeLink(ctx, opaque.Hash(token))
 	if err != nil {
 		return link{}, err
 	}

@@ -1,18 +1,17 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/factor"
+	"github.com/kitbackend/kit/capability"
 )
 
-// How a second factor was proved, as amr values.
-const (
-	methodTOTP   = "totp"
-	methodMailed = "otp"
-	methodBackup = "backup"
-)
+// maxIssuer bounds what an authenticator shows a secret under, in bytes.
+const maxIssuer = 128
 
 func (l *library) twoFactorRoutes() []route {
 	return []route{
@@ -28,9 +27,9 @@ func (l *library) twoFactorRoutes() []route {
 }
 
 type enableBody struct {
-	Password string `json:"password"`
-	Method   string `json:"method"`
-	Issuer   string `json:"issuer"`
+	Password string        `json:"password"`
+	Method   factor.Method `json:"method"`
+	Issuer   string        `json:"issuer"`
 	// Code is one of the second factor that is on, in place of one given before
 	// in this session.
 	Code string `json:"code"`
@@ -39,9 +38,9 @@ type enableBody struct {
 // enabling is the response to enabling a second factor. An authenticator's counts
 // once a code of it was right.
 type enabling struct {
-	Method      string   `json:"method"`
-	TOTPURI     string   `json:"totpURI,omitempty"`
-	BackupCodes []string `json:"backupCodes,omitempty"`
+	Method      factor.Method `json:"method"`
+	TOTPURI     string        `json:"totpURI,omitempty"`
+	BackupCodes []string      `json:"backupCodes,omitempty"`
 }
 
 func (l *library) enableTwoFactor(c *call) (any, error) {
@@ -51,13 +50,34 @@ func (l *library) enableTwoFactor(c *call) (any, error) {
 		return nil, err
 	}
 	switch in.Method {
-	case "", methodTOTP:
+	case "", factor.MethodTOTP:
 		return l.enableTOTP(c, user, in.Issuer)
-	case methodMailed:
+	case factor.MethodMailed:
 		return l.enableMailed(c, user, session)
 	default:
 		return nil, errValidation.Saying("method is totp or otp.")
 	}
+}
+
+// enableTOTP gives a user a new secret and new backup codes.
+func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error) {
+	if len(issuer) > maxIssuer {
+		return nil, errValidation.Saying("issuer has at most %d bytes.", maxIssuer)
+	}
+	var secret []byte
+	var codes []string
+	err := l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+		secret, codes, err = l.factors.BeginTOTP(ctx, user.ID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return enabling{Method: factor.MethodTOTP, TOTPURI: l.totpURI(user, issuer, secret), BackupCodes: codes}, nil
+}
+
+func (l *library) totpURI(user auth.User, issuer string, secret []byte) string {
+	return factor.URI(cmp.Or(issuer, l.auth.AppName()), cmp.Or(user.Email, user.Username, user.ID), secret)
 }
 
 // disableTwoFactor ends the other sessions too: how the user proves himself has
@@ -68,11 +88,8 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
-		if err := l.store.lockUser(ctx, user.ID); err != nil {
-			return err
-		}
-		had, err := l.store.deleteTwoFactor(ctx, user.ID)
+	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) error {
+		had, err := l.factors.Remove(ctx, user.ID)
 		if err != nil || !had {
 			return err
 		}
@@ -83,6 +100,103 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 	}
 	c.setCookie(trustCookie, "", 0)
 	return ok, nil
+}
+
+// getTOTPURI shows the secret again: the one in force, or the one to come.
+func (l *library) getTOTPURI(c *call) (any, error) {
+	var in enableBody
+	user, _, err := c.confirmed(&in)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := l.factors.Secret(c.Context(), user.ID)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"totpURI": l.totpURI(user, "", secret)}, nil
+}
+
+// verifyTOTP takes a code of the authenticator. A signed-in user's first one
+// puts its secret in force.
+func (l *library) verifyTOTP(c *call) (any, error) {
+	in, p, err := c.proof()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
+	err = l.prove(c, p, func(ctx context.Context, state factor.State) (*capability.Error, error) {
+		if p.waiting != nil || !state.HasPending() {
+			return l.factors.TakeTOTP(ctx, state, in.Code)
+		}
+		if wrong, err := l.factors.ConfirmTOTP(ctx, state, in.Code); err != nil || wrong != nil {
+			return wrong, err
+		}
+		return nil, l.factorChanged(ctx, p.user, p.session.ID, "auth/two_factor_enabled", "an authenticator application was added")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.proved(c, p, factor.MethodTOTP, in.TrustDevice)
+}
+
+func (l *library) generateBackupCodes(c *call) (any, error) {
+	var in enableBody
+	user, _, err := c.confirmed(&in)
+	if err != nil {
+		return nil, err
+	}
+	var codes []string
+	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+		if codes, err = l.factors.ReplaceBackupCodes(ctx, user.ID); err != nil {
+			return err
+		}
+		return l.auth.Record(ctx, "auth/backup_codes_replaced", user.ID, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"status": true, "backupCodes": codes}, nil
+}
+
+func (l *library) verifyBackupCode(c *call) (any, error) {
+	var in struct {
+		proof
+		DisableSession bool `json:"disableSession"`
+	}
+	if err := c.decode(&in); err != nil {
+		return nil, err
+	}
+	if err := c.needs("code"); err != nil {
+		return nil, err
+	}
+	p, err := c.prover(in.TwoFactorToken)
+	if err != nil {
+		return nil, err
+	}
+	err = l.prove(c, p, func(ctx context.Context, state factor.State) (*capability.Error, error) {
+		return l.takeBackupCode(ctx, p.user, state, in.Code)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if in.DisableSession {
+		user, err := l.wire(c.Context(), p.user)
+		return map[string]any{"user": user}, err
+	}
+	return l.proved(c, p, factor.MethodBackup, in.TrustDevice)
+}
+
+// takeBackupCode uses up a backup code, and tells its user.
+func (l *library) takeBackupCode(ctx context.Context, user auth.User, state factor.State, code string) (*capability.Error, error) {
+	if wrong, err := l.factors.TakeBackupCode(ctx, state, code); err != nil || wrong != nil {
+		return wrong, err
+	}
+	if err := l.auth.Record(ctx, "auth/backup_code_used", user.ID, nil); err != nil {
+		return nil, err
+	}
+	return nil, l.tell(ctx, user, "a backup code was used up")
 }
 
 // factorChanged ends the other sessions of a user whose second factor changed,
@@ -97,16 +211,25 @@ func (l *library) factorChanged(ctx context.Context, user auth.User, keep, actio
 	return l.tell(ctx, user, what)
 }
 
+// tell mails a user what has changed about how he signs in. It joins the
+// transaction in ctx.
+func (l *library) tell(ctx context.Context, user auth.User, what string) error {
+	if !user.EmailVerified {
+		return nil
+	}
+	return l.send(ctx, letter{Kind: letterFactor, Address: user.Email, UserID: user.ID, Detail: what})
+}
+
 // twoFactorEnabled reports whether a user is asked for a second factor.
 func (l *library) twoFactorEnabled(ctx context.Context, userID string) (bool, error) {
-	factor, _, err := l.store.twoFactor(ctx, userID)
-	return factor.enabled, err
+	state, _, err := l.factors.State(ctx, userID)
+	return state.Enabled, err
 }
 
 // forgetFactors removes second factor and passkeys of a user. It joins the
 // transaction in ctx.
 func (l *library) forgetFactors(ctx context.Context, userID string) error {
-	if _, err := l.store.deleteTwoFactor(ctx, userID); err != nil {
+	if _, err := l.factors.Remove(ctx, userID); err != nil {
 		return err
 	}
 	return l.passkeys.RemoveAll(ctx, userID)
@@ -115,10 +238,14 @@ func (l *library) forgetFactors(ctx context.Context, userID string) error {
 // forgetSince removes the ways in of a user that were set at an instant or later. It
 // joins the transaction in ctx.
 func (l *library) forgetSince(ctx context.Context, userID string, since time.Time) error {
-	if err := l.store.forgetSince(ctx, userID, since); err != nil {
-		return err
+	for _, forget := range []func(context.Context, string, time.Time) error{
+		l.store.forgetSince, l.passkeys.RemoveSince, l.factors.RemoveSince,
+	} {
+		if err := forget(ctx, userID, since); err != nil {
+			return err
+		}
 	}
-	return l.passkeys.RemoveSince(ctx, userID, since)
+	return nil
 }
 
 // distrust ends what a changed password must not outlive: sign-ins that wait for
@@ -128,5 +255,5 @@ func (l *library) distrust(ctx context.Context, userID string) error {
 	if err := l.store.lockUser(ctx, userID); err != nil {
 		return err
 	}
-	return l.store.deleteChallenges(ctx, userID)
+	return l.factors.Distrust(ctx, userID)
 }

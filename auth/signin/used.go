@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 // A link works once. But effects of React's StrictMode run twice and buttons are
@@ -34,7 +35,7 @@ func (c *call) browserHash() []byte {
 		return asker
 	}
 	if secret := c.cookie(clientCookie); secret != "" {
-		return hashToken(secret)
+		return opaque.Hash(secret)
 	}
 	return nil
 }
@@ -43,7 +44,7 @@ func (c *call) browserHash() []byte {
 // the link. [library.settle] follows.
 func (l *library) using(ctx context.Context, token, kind, userID string, browser []byte) error {
 	return l.store.putUsed(ctx, used{
-		hash: hashToken(token), kind: kind, userID: userID, browser: browser,
+		hash: opaque.Hash(token), kind: kind, userID: userID, browser: browser,
 		expiresAt: l.host.DB.Now(ctx).Add(usingTTL),
 	})
 }
@@ -59,13 +60,13 @@ func (l *library) settle(ctx context.Context, u used) error {
 // settleEntry settles a link that signed in.
 func (l *library) settleEntry(c *call, token, kind string, e entry, target string) error {
 	return l.settle(c.Context(), used{
-		hash: hashToken(token), kind: kind, userID: e.user.ID, sessionID: e.in.Session.ID, target: target,
+		hash: opaque.Hash(token), kind: kind, userID: e.user.ID, sessionID: e.in.Session.ID, target: target,
 	})
 }
 
 // unsettled forgets a link whose use failed and returns why it did.
 func (l *library) unsettled(c *call, token string, err error) error {
-	if failed := l.store.deleteUsed(c.Context(), hashToken(token)); failed != nil {
+	if failed := l.store.deleteUsed(c.Context(), opaque.Hash(token)); failed != nil {
 		return failed
 	}
 	return err
@@ -73,10 +74,10 @@ func (l *library) unsettled(c *call, token string, err error) error {
 
 // justUsed returns what became of a link a few seconds ago.
 func (l *library) justUsed(ctx context.Context, token, kind string) (used, bool, error) {
-	if len(token) != tokenLength {
+	if len(token) != opaque.Length {
 		return used{}, false, nil
 	}
-	u, found, err := l.store.used(ctx, hashToken(token), kind)
+	u, found, err := l.store.used(ctx, opaque.Hash(token), kind)
 	return u, found && l.host.DB.Now(ctx).Before(u.expiresAt), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -144,7 +145,7 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 			if user, err = l.changeStep(ctx, user, k, asked); err != nil {
 				return err
 			}
-			return l.settle(ctx, used{hash: hashToken(c.query("token")), kind: kindChange, userID: user.ID, target: asked.Step})
+			return l.settle(ctx, used{hash: opaque.Hash(c.query("token")), kind: kindChange, userID: user.ID, target: asked.Step})
 		}
 		if user.Email != k.subject {
 			return errInvalidToken

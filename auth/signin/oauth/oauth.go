@@ -32,9 +32,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Bounds of what a provider hands out, in bytes.
+// Bounds of what a provider hands out.
 const (
-	maxProviderToken = 16 << 10
+	maxProviderToken = 16 << 10 // bytes
 	maxTokenLife     = 10 * 365 * 24 * time.Hour
 )
 

@@ -2,9 +2,10 @@ package passkey
 
 import (
 	"context"
-	"crypto/sha256"
 
 	"github.com/go-webauthn/webauthn/protocol"
+
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
 // The kinds of ceremonies.
@@ -27,7 +28,7 @@ func (p *Passkeys) begin(ctx context.Context, kind, userID string, options any, 
 	c := Ceremony{Options: options, Challenge: challenge.String()}
 	err := p.store.db.InTx(ctx, func(ctx context.Context) error {
 		now := p.store.db.Now(ctx)
-		return p.store.insertCeremony(ctx, hashOf(c.Challenge), kind, userID, now, now.Add(CeremonyTTL))
+		return p.store.insertCeremony(ctx, opaque.Hash(c.Challenge), kind, userID, now, now.Add(CeremonyTTL))
 	})
 	if err == nil && p.begun.Add(1)%ceremoniesTrimmed == 0 {
 		err = p.store.trimCeremonies(ctx, ceremoniesAtMost)
@@ -40,7 +41,7 @@ func (p *Passkeys) begin(ctx context.Context, kind, userID string, options any, 
 func (p *Passkeys) end(ctx context.Context, kind, challenge string) (userID string, err error) {
 	var found bool
 	err = p.store.db.InTx(ctx, func(ctx context.Context) (err error) {
-		userID, found, err = p.store.takeCeremony(ctx, hashOf(challenge), kind, p.store.db.Now(ctx))
+		userID, found, err = p.store.takeCeremony(ctx, opaque.Hash(challenge), kind, p.store.db.Now(ctx))
 		return err
 	})
 	if err == nil && !found {
@@ -54,9 +55,4 @@ func (p *Passkeys) end(ctx context.Context, kind, challenge string) (userID stri
 func (p *Passkeys) Sweep(ctx context.Context, limit int64) (more bool, err error) {
 	n, err := p.store.sweepCeremonies(ctx, p.store.db.Now(ctx), limit)
 	return n == limit, err
-}
-
-func hashOf(challenge string) []byte {
-	sum := sha256.Sum256([]byte(challenge))
-	return sum[:]
 }

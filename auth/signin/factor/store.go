@@ -1,44 +1,27 @@
-package signin
+package factor
 
 import (
 	"context"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 )
 
-// twoFactor is a row of signin_two_factor; what is sealed is empty when absent.
-type twoFactor struct {
-	enabled, mails bool
-	totp, pending  []byte
-	step           int64
-	backupKey      []byte
-	failures       int64
-	lockedUntil    int64
-	// The same of proofs in sessions.
-	sessionFailures, sessionLocked int64
+type store struct{ db *database.DB }
+
+func (s store) state(ctx context.Context, userID string) (State, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (State, error) {
+		f := State{userID: userID}
+		err := row.Scan(&f.Enabled, &f.Mails, &f.totp, &f.pending, &f.step, &f.backupKey, &f.failures, &f.lockedUntil,
+			&f.sessionFailures, &f.sessionLocked)
+		return f, err
+	}, `SELECT enabled, mails, totp, totp_pending, totp_step, backup_key, failures, locked_until, session_failures, session_locked_until
+		FROM signin_two_factor WHERE user_id = $1`, userID)
 }
 
-const twoFactorColumns = `SELECT enabled, mails, totp, totp_pending, totp_step, backup_key, failures, locked_until, session_failures, session_locked_until
-	FROM signin_two_factor WHERE user_id = $1`
-
-func scanTwoFactor(row database.Scanner) (f twoFactor, err error) {
-	return f, row.Scan(&f.enabled, &f.mails, &f.totp, &f.pending, &f.step, &f.backupKey, &f.failures, &f.lockedUntil, &f.sessionFailures, &f.sessionLocked)
-}
-
-func (s store) twoFactor(ctx context.Context, userID string) (f twoFactor, found bool, err error) {
-	return database.Get(ctx, s.db, scanTwoFactor, twoFactorColumns, userID)
-}
-
-// lockUser has what else changes the factors or sessions of a user wait for its
-// transaction. It comes first there, as in auth.
-func (s store) lockUser(ctx context.Context, userID string) error {
-	_, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM auth_user WHERE id = $1 `+database.ForUpdate, userID)
-	return err
-}
-
-// ensureTwoFactor makes the row of a user who has none, not enabled.
-func (s store) ensureTwoFactor(ctx context.Context, userID string) error {
+// ensure makes the row of a user who has none, not enabled.
+func (s store) ensure(ctx context.Context, userID string) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO signin_two_factor
 		(user_id, enabled, mails, totp, totp_pending, totp_step, backup_key, failures, locked_until, created_at)
 		VALUES ($1, $2, $2, $3, $3, 0, $3, 0, 0, $4) ON CONFLICT DO NOTHING`,
@@ -82,22 +65,13 @@ func (s store) setSessionFailures(ctx context.Context, userID string, failures, 
 	return err
 }
 
-// forgetSince removes the ways in of a user that were set at an instant or later.
-func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
-	for _, query := range []string{
-		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,
-		`DELETE FROM signin_two_factor WHERE user_id = $1 AND created_at >= $2`,
-		`DELETE FROM signin_client WHERE user_id = $1 AND seen_at >= $2`,
-	} {
-		if _, err := s.db.Exec(ctx, query, userID, since.UnixMilli()); err != nil {
-			return err
-		}
-	}
-	return nil
+func (s store) removeSince(ctx context.Context, userID string, since time.Time) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM signin_two_factor WHERE user_id = $1 AND created_at >= $2`, userID, since.UnixMilli())
+	return err
 }
 
-// deleteTwoFactor ends the second factor of a user and all that goes with it.
-func (s store) deleteTwoFactor(ctx context.Context, userID string) (had bool, err error) {
+// remove ends the second factor of a user and all that goes with it.
+func (s store) remove(ctx context.Context, userID string) (had bool, err error) {
 	n, err := s.db.Exec(ctx, `DELETE FROM signin_two_factor WHERE user_id = $1`, userID)
 	if err != nil {
 		return false, err
@@ -105,12 +79,12 @@ func (s store) deleteTwoFactor(ctx context.Context, userID string) (had bool, er
 	if _, err := s.db.Exec(ctx, `DELETE FROM signin_backup_code WHERE user_id = $1`, userID); err != nil {
 		return false, err
 	}
-	return n == 1, s.deleteChallenges(ctx, userID)
+	return n == 1, s.removeChallenges(ctx, userID)
 }
 
-// deleteChallenges ends the sign-ins of a user that wait for a second factor,
+// removeChallenges ends the sign-ins of a user that wait for a second factor,
 // and the trust in his browsers.
-func (s store) deleteChallenges(ctx context.Context, userID string) error {
+func (s store) removeChallenges(ctx context.Context, userID string) error {
 	for _, table := range []string{"signin_challenge", "signin_trusted_device"} {
 		if _, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, userID); err != nil {
 			return err
@@ -141,30 +115,19 @@ func (s store) takeBackupCode(ctx context.Context, userID string, hash []byte) (
 	return n == 1, err
 }
 
-// challenge is a row of signin_challenge.
-type challenge struct {
-	hash       []byte
-	userID     string
-	method     string
-	remembered bool
-	attempts   int64
-	createdAt  time.Time
-	expiresAt  time.Time
-}
-
-func (s store) insertChallenge(ctx context.Context, ch challenge) error {
+func (s store) insertChallenge(ctx context.Context, c Challenge, expiresAt time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO signin_challenge (hash, user_id, method, remembered, attempts, created_at, expires_at)
-		VALUES ($1, $2, $3, $4, 0, $5, $6)`, ch.hash, ch.userID, ch.method, ch.remembered, ch.createdAt.UnixMilli(), ch.expiresAt.UnixMilli())
+		VALUES ($1, $2, $3, $4, 0, $5, $6)`, c.hash, c.UserID, c.Method, c.Remembered, c.CreatedAt.UnixMilli(), expiresAt.UnixMilli())
 	return err
 }
 
-func (s store) challenge(ctx context.Context, hash []byte, now time.Time) (ch challenge, found bool, err error) {
-	return database.Get(ctx, s.db, func(row database.Scanner) (challenge, error) {
-		ch := challenge{hash: hash}
-		var created, expires int64
-		err := row.Scan(&ch.userID, &ch.method, &ch.remembered, &ch.attempts, &created, &expires)
-		ch.createdAt, ch.expiresAt = time.UnixMilli(created).UTC(), time.UnixMilli(expires).UTC()
-		return ch, err
+func (s store) challenge(ctx context.Context, hash []byte, now time.Time) (Challenge, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (Challenge, error) {
+		c := Challenge{hash: hash}
+		var attempts, created, expires int64
+		err := row.Scan(&c.UserID, &c.Method, &c.Remembered, &attempts, &created, &expires)
+		c.CreatedAt = time.UnixMilli(created).UTC()
+		return c, err
 	}, `SELECT user_id, method, remembered, attempts, created_at, expires_at FROM signin_challenge
 		WHERE hash = $1 AND expires_at > $2`, hash, now.UnixMilli())
 }
@@ -174,8 +137,8 @@ func (s store) countAttempt(ctx context.Context, hash []byte) (attempts int64, f
 	return database.Get(ctx, s.db, scanInt, `UPDATE signin_challenge SET attempts = attempts + 1 WHERE hash = $1 RETURNING attempts`, hash)
 }
 
-// deleteChallenge uses a challenge up; of two that do, one wins.
-func (s store) deleteChallenge(ctx context.Context, hash []byte) (deleted bool, err error) {
+// removeChallenge uses a challenge up; of two that do, one wins.
+func (s store) removeChallenge(ctx context.Context, hash []byte) (removed bool, err error) {
 	n, err := s.db.Exec(ctx, `DELETE FROM signin_challenge WHERE hash = $1`, hash)
 	return n == 1, err
 }
@@ -197,6 +160,20 @@ func (s store) takeTrusted(ctx context.Context, hash []byte, userID string, now 
 	n, err := s.db.Exec(ctx, `DELETE FROM signin_trusted_device WHERE hash = $1 AND user_id = $2 AND expires_at > $3`,
 		hash, userID, now.UnixMilli())
 	return n == 1, err
+}
+
+// trustedUntil lists when the trust in a user's browsers ends.
+func (s store) trustedUntil(ctx context.Context, userID string) ([]capability.Time, error) {
+	return database.All(ctx, s.db, func(row database.Scanner) (capability.Time, error) {
+		at, err := scanInt(row)
+		return capability.Millis(at), err
+	}, `SELECT expires_at FROM signin_trusted_device WHERE user_id = $1 ORDER BY expires_at`, userID)
+}
+
+// sweep removes one batch of the sign-ins whose time is over.
+func (s store) sweep(ctx context.Context, now time.Time, limit int64) (removed int64, err error) {
+	return s.db.Exec(ctx, `DELETE FROM signin_challenge WHERE hash IN
+		(SELECT hash FROM signin_challenge WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now.UnixMilli(), limit)
 }
 
 func scanInt(row database.Scanner) (n int64, err error) { return n, row.Scan(&n) }

@@ -1,4 +1,4 @@
-package signin
+package factor
 
 import (
 	"encoding/base32"
@@ -62,7 +62,7 @@ func TestWindowAndSpentSteps(t *testing.T) {
 
 func TestURI(t *testing.T) {
 	secret := newTOTPSecret()
-	text := totpURI("My App: 1", "ada+x@example.org", secret)
+	text := URI("My App: 1", "ada+x@example.org", secret)
 	uri, err := url.Parse(text)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,40 @@
+package factor
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/auth/signin/internal/opaque"
+	"github.com/kitbackend/kit/capability"
+)
+
+// TrustTTL is how long a browser is trusted that does not come back.
+const TrustTTL = 30 * 24 * time.Hour
+
+// maxTrusted bounds the trusted browsers of a user; the oldest give way.
+const maxTrusted = 20
+
+// Trust has a user not asked for a second factor in a browser again, and returns the
+// token that the browser keeps.
+func (f *Factors) Trust(ctx context.Context, userID string) (token string, err error) {
+	token = opaque.New()
+	now := f.store.db.Now(ctx)
+	return token, f.store.insertTrusted(ctx, opaque.Hash(token), userID, now, now.Add(TrustTTL), maxTrusted)
+}
+
+// RenewTrust reports whether a user trusts the browser of a token, which is used up by
+// it, and returns the next one. Of two sign-ins at once one is trusted; neither ends
+// the trust.
+func (f *Factors) RenewTrust(ctx context.Context, userID, token string) (renewed string, trusted bool, err error) {
+	trusted, err = f.store.takeTrusted(ctx, opaque.Hash(token), userID, f.store.db.Now(ctx))
+	if err != nil || !trusted {
+		return "", false, err
+	}
+	renewed, err = f.Trust(ctx, userID)
+	return renewed, err == nil, err
+}
+
+// TrustedUntil lists when the trust in a user's browsers ends.
+func (f *Factors) TrustedUntil(ctx context.Context, userID string) ([]capability.Time, error) {
+	return f.store.trustedUntil(ctx, userID)
+}

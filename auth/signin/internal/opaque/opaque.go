@@ -1,0 +1,25 @@
+// Package opaque makes the tokens that a client keeps and the kit knows by their
+// hashes alone. The packages of signin call it.
+package opaque
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+// Length is that of a token, in bytes: 32 random bytes as base64.
+const Length = 43
+
+// New returns a token that nobody guesses.
+func New() string {
+	token := make([]byte, 32)
+	_, _ = rand.Read(token) // never fails: crypto/rand ends the process instead
+	return base64.RawURLEncoding.EncodeToString(token)
+}
+
+// Hash returns what a token is kept as.
+func Hash(token string) []byte {
+	sum := sha256.Sum256([]byte(token))
+	return sum[:]
+}
