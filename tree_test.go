@@ -41,10 +41,11 @@ func TestTree(t *testing.T) {
 func TestTreeOfSignIn(t *testing.T) {
 	const module, signIn = "github.com/kitbackend/kit/", "auth/signin"
 	for folder, unknown := range map[string][]string{
-		signIn:              nil,
-		signIn + "/oauth":   {module + "auth", module + "database"},
-		signIn + "/passkey": {module + "auth"},
-		signIn + "/factor":  {module + "auth"},
+		signIn:               nil,
+		signIn + "/oauth":    {module + "auth", module + "database"},
+		signIn + "/passkey":  {module + "auth"},
+		signIn + "/factor":   {module + "auth"},
+		signIn + "/mailcode": {module + "auth"},
 	} {
 		name := filepath.Base(folder)
 		for _, file := range []string{name + ".go", "types.go", "errors.go"} {

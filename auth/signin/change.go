@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 )
 
 // The steps of a change of address that are no proof of the new one: the old
@@ -130,7 +131,7 @@ func (l *library) emailChanged(ctx context.Context, before auth.User, to string)
 	if err := l.store.deleteLinksTo(ctx, kindReset, before.Email); err != nil {
 		return err
 	}
-	if err := l.store.deleteCode(ctx, codeForget, before.Email); err != nil {
+	if err := l.codes.Remove(ctx, mailcode.Key{Kind: codeForget, Subject: before.Email}); err != nil {
 		return err
 	}
 	m := letter{Kind: letterChanged, Address: before.Email, UserID: before.ID, NewAddress: to}

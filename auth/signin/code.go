@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 )
 
 // The purposes of a code, in better-auth's words.
@@ -105,8 +106,6 @@ func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user a
 		mail.Kind, wanted = auth.MailVerifyEmail, found && !user.EmailVerified
 	case codeForget:
 		mail.Kind = auth.MailResetPassword
-	case kindSecondFactor:
-		mail.Kind, subject = auth.MailSecondFactor, m.Waiting
 	case codeChange:
 		free, err := l.isFree(ctx, m.NewAddress)
 		if err != nil {
@@ -115,9 +114,16 @@ func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user a
 		mail.Kind, mail.To = auth.MailChangeEmail, m.NewAddress
 		subject, wanted = changeSubject(m.UserID, m.NewAddress), found && free && user.EmailVerified == m.Approved
 	}
-	digits, err := l.issueCode(ctx, kind, subject, m.Browser)
+	digits, err := l.codes.Issue(ctx, mailcode.Key{Kind: kind, Subject: subject}, m.Browser, l.cfg.CodeTTL)
 	mail.Code, mail.ExpiresIn = digits, l.cfg.CodeTTL
 	return mail, wanted, err
+}
+
+// secondCodeMail makes the code of a letter that is a second factor.
+func (l *library) secondCodeMail(ctx context.Context, mail auth.Mail, m letter, found bool) (auth.Mail, bool, error) {
+	digits, err := l.factors.IssueMailed(ctx, m.Waiting, l.cfg.CodeTTL)
+	mail.Kind, mail.Code, mail.ExpiresIn = auth.MailSecondFactor, digits, l.cfg.CodeTTL
+	return mail, found, err
 }
 
 // changeSubject is what a code to change an address is for.
@@ -145,7 +151,7 @@ func (l *library) tryCodeOf(c *call, kind, subject, digits string, then func(con
 		return errOr(err, c.allowed(wait, false))
 	}
 	err = l.tryCode(c, kind, subject, digits, then)
-	if !errors.Is(err, errInvalidOTP) {
+	if !errors.Is(err, mailcode.ErrInvalid) {
 		return err
 	}
 	if _, _, failed := l.spend(c.Context(), wrongCodesADay, "code", key); failed != nil {
@@ -208,7 +214,7 @@ func (l *library) signInByCode(c *call) (any, error) {
 		return err
 	})
 	if errors.Is(err, errSignUpDisabled) {
-		err = errInvalidOTP
+		err = mailcode.ErrInvalid
 	}
 	if err != nil {
 		return nil, err
@@ -292,7 +298,7 @@ func (l *library) changeEmailByCode(c *call) (any, error) {
 			return err
 		}
 		if before.Email != user.Email || before.EmailVerified != user.EmailVerified {
-			return errInvalidOTP // changed or proved another way meanwhile
+			return mailcode.ErrInvalid // changed or proved another way meanwhile
 		}
 		yes := true
 		if _, err := l.auth.UpdateUser(ctx, user.ID, auth.UserPatch{Email: &in.NewEmail, EmailVerified: &yes}); err != nil {

@@ -75,11 +75,8 @@ var (
 	errTokenExpired         = capability.NewError(http.StatusUnauthorized, "TOKEN_EXPIRED", "Token expired")
 )
 
-// The refusals of e-mail codes, user names, anonymous users and sessions of a browser.
+// The refusals of user names, anonymous users and sessions of a browser.
 var (
-	errOTPExpired              = capability.NewError(http.StatusBadRequest, "OTP_EXPIRED", "OTP expired")
-	errInvalidOTP              = capability.NewError(http.StatusBadRequest, "INVALID_OTP", "Invalid OTP")
-	errTooManyAttempts         = capability.NewError(http.StatusForbidden, "TOO_MANY_ATTEMPTS", "Too many attempts")
 	errInvalidUsernamePassword = capability.NewError(http.StatusUnauthorized, "INVALID_USERNAME_OR_PASSWORD", "Invalid username or password")
 	errUsernameTaken           = capability.NewError(http.StatusBadRequest, "USERNAME_IS_ALREADY_TAKEN", "Username is already taken. Please try another.")
 	errUsernameTooShort        = capability.NewError(http.StatusBadRequest, "USERNAME_TOO_SHORT", "Username is too short")
@@ -106,9 +103,6 @@ var (
 	errFailedToGetAccess     = capability.NewError(http.StatusBadRequest, "FAILED_TO_GET_ACCESS_TOKEN", "Failed to get a valid access token")
 )
 
-// The refusals of codes in a mail as a second factor. Those of other factors are
-// package factor's, those of passkeys package passkey's.
-var (
-	errOTPHasExpired    = capability.NewError(http.StatusBadRequest, "OTP_HAS_EXPIRED", "OTP has expired")
-	errOTPNotConfigured = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")
-)
+// errOTPNotConfigured refuses codes in a mail where they are no second factor; the
+// other refusals of those are package factor's.
+var errOTPNotConfigured = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")

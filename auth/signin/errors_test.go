@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -23,7 +24,7 @@ func TestRefusalsOfTheKit(t *testing.T) {
 		{capability.ErrCSRF, 403, "INVALID_ORIGIN"},
 		{errHashingBusy, 503, "SERVICE_UNAVAILABLE"},
 		{capability.ErrInvalidRequest.Saying("A name."), 400, "VALIDATION_ERROR"},
-		{errInvalidOTP.Because(errors.New("x")), 400, "INVALID_OTP"},
+		{mailcode.ErrInvalid.Because(errors.New("x")), 400, "INVALID_OTP"},
 		{errors.New("disk full"), 500, "INTERNAL_SERVER_ERROR"},
 	} {
 		got := auth.LibraryRefusal(fmt.Errorf("while signing in: %w", c.err))

@@ -190,6 +190,8 @@ func (l *library) compose(ctx context.Context, m letter) (mail auth.Mail, wanted
 	case letterFactor:
 		mail.Kind = auth.MailFactorChanged
 		return mail, true, nil
+	case letterSecondFactor:
+		return l.secondCodeMail(ctx, mail, m, found)
 	default:
 		return l.codeMail(ctx, mail, m, user, found)
 	}
@@ -258,7 +260,11 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 				return err
 			}
 			challenges, err := l.factors.Sweep(ctx, sweepBatch)
-			more = more || ceremonies || challenges
+			if err != nil {
+				return err
+			}
+			codes, err := l.codes.Sweep(ctx, sweepBatch)
+			more = more || ceremonies || challenges || codes
 			return err
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -115,7 +116,7 @@ func (l *library) setPassword(ctx context.Context, user auth.User, hash string) 
 	if err := l.store.deleteLinksTo(ctx, kindReset, user.Email); err != nil {
 		return err
 	}
-	if err := l.store.deleteCode(ctx, codeForget, user.Email); err != nil {
+	if err := l.codes.Remove(ctx, mailcode.Key{Kind: codeForget, Subject: user.Email}); err != nil {
 		return err
 	}
 	if err := l.distrust(ctx, user.ID); err != nil {

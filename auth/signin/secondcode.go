@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/kitbackend/kit/auth"
@@ -10,8 +9,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// kindSecondFactor is the kind of a code that is mailed as a second factor.
-const kindSecondFactor = "second-factor"
+// letterSecondFactor asks for a code that is mailed as a second factor.
+const letterSecondFactor = letterCode + "second-factor"
 
 // enableMailed makes a code by mail a second factor, at once: the address was
 // proved before. Refuses with EMAIL_NOT_VERIFIED, and with OTP_NOT_CONFIGURED a
@@ -46,7 +45,7 @@ func (l *library) sendSecondCode(c *call) (any, error) {
 		return nil, err
 	}
 	return ok, c.mail(c.Context(), mailsOther, p.user.Email, true, letter{
-		Kind: letterCode + kindSecondFactor, Address: p.user.Email, UserID: p.user.ID, Waiting: p.subject(),
+		Kind: letterSecondFactor, Address: p.user.Email, UserID: p.user.ID, Waiting: p.subject(),
 	})
 }
 
@@ -78,32 +77,10 @@ func (l *library) verifySecondCode(c *call) (any, error) {
 		return nil, err
 	}
 	err = l.prove(c, p, func(ctx context.Context, _ factor.State) (*capability.Error, error) {
-		return l.takeMailed(ctx, p, in.Code)
+		return l.factors.TakeMailed(ctx, p.subject(), in.Code)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return l.proved(c, p, factor.MethodMailed, in.TrustDevice)
-}
-
-// takeMailed uses up a mailed code.
-func (l *library) takeMailed(ctx context.Context, p prover, digits string) (*capability.Error, error) {
-	mailed, found, err := l.store.tryCode(ctx, kindSecondFactor, p.subject(), anywhere)
-	if err != nil {
-		return nil, err
-	}
-	switch refusal := l.judgeCode(ctx, mailed, found, digits); {
-	case refusal == nil:
-	case errors.Is(refusal, errTooManyAttempts):
-		return factor.ErrTooManyAttempts, nil
-	case !found || errors.Is(refusal, errOTPExpired):
-		return errOTPHasExpired, nil
-	default:
-		return factor.ErrInvalidCode, nil
-	}
-	taken, err := l.store.takeCode(ctx, mailed)
-	if err != nil || !taken {
-		return factor.ErrInvalidCode, err
-	}
-	return nil, nil
 }

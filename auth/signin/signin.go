@@ -40,7 +40,7 @@
 // kit's routes, whose issuer and audience are the base URL and whose keys are at
 // GET /jwks, both below the base path.
 //
-// Providers are made by package oauth. It, passkey and factor do what their names say
+// Providers are made by package oauth. It, passkey, factor and mailcode do what their names say
 // and know nothing of browsers and sessions; this package has the routes and what
 // becomes of a proof.
 package signin
@@ -50,6 +50,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin/factor"
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 	"github.com/kitbackend/kit/auth/signin/passkey"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -75,6 +76,7 @@ type library struct {
 	providers *providers
 	passkeys  *passkey.Passkeys
 	factors   *factor.Factors
+	codes     *mailcode.Codes
 }
 
 // New makes the library for auth.Config.Library.
@@ -101,6 +103,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 	l.providers = newProviders(cfg.Providers, host.Now)
 	l.passkeys = passkey.New(host.DB, l.site())
 	l.factors = factor.New(host.DB, sealer)
+	l.codes = mailcode.New(host.DB)
 	l.routes = l.table()
 	return l, nil
 }

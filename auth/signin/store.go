@@ -139,56 +139,6 @@ func (s store) deleteLinksTo(ctx context.Context, kind, subject string) error {
 	return err
 }
 
-// anywhere is the browser of a code that counts from any client.
-var anywhere = []byte{}
-
-// code is a row of signin_code.
-type code struct {
-	kind, subject string
-	browser       []byte
-	salt, hash    []byte
-	attempts      int64
-	expiresAt     time.Time
-}
-
-// putCode replaces the code of the subject for its browser.
-func (s store) putCode(ctx context.Context, c code) error {
-	_, err := s.db.Exec(ctx, `INSERT INTO signin_code (kind, subject, browser, salt, code_hash, attempts, expires_at)
-		VALUES ($1, $2, $3, $4, $5, 0, $6)
-		ON CONFLICT (kind, subject, browser) DO UPDATE SET salt = excluded.salt, code_hash = excluded.code_hash,
-			attempts = 0, expires_at = excluded.expires_at`,
-		c.kind, c.subject, c.browser, c.salt, c.hash, c.expiresAt.UnixMilli())
-	return err
-}
-
-// tryCode counts an attempt and returns the code it is made at, its attempts
-// this one included.
-func (s store) tryCode(ctx context.Context, kind, subject string, browser []byte) (code, bool, error) {
-	return database.Get(ctx, s.db, func(row database.Scanner) (c code, err error) {
-		var expires int64
-		err = row.Scan(&c.salt, &c.hash, &c.attempts, &expires)
-		c.kind, c.subject, c.browser, c.expiresAt = kind, subject, browser, time.UnixMilli(expires)
-		return c, err
-	}, `UPDATE signin_code SET attempts = attempts + 1 WHERE kind = $1 AND subject = $2 AND browser = $3
-		RETURNING salt, code_hash, attempts, expires_at`, kind, subject, browser)
-}
-
-// takeCode uses a code up, with those that other browsers have of the subject: of
-// any number of callers one gets it.
-func (s store) takeCode(ctx context.Context, c code) (taken bool, err error) {
-	n, err := s.db.Exec(ctx, `DELETE FROM signin_code WHERE kind = $1 AND subject = $2 AND browser = $3 AND code_hash = $4`,
-		c.kind, c.subject, c.browser, c.hash)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	return true, s.deleteCode(ctx, c.kind, c.subject)
-}
-
-func (s store) deleteCode(ctx context.Context, kind, subject string) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM signin_code WHERE kind = $1 AND subject = $2`, kind, subject)
-	return err
-}
-
 // clientsPerUser bounds the known clients of a user; those unseen longest give way.
 const clientsPerUser = 20
 
@@ -274,8 +224,6 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 	}{
 		{`DELETE FROM signin_link WHERE token_hash IN
 			(SELECT token_hash FROM signin_link WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
-		{`DELETE FROM signin_code WHERE (kind, subject, browser) IN
-			(SELECT kind, subject, browser FROM signin_code WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM signin_client WHERE (user_id, secret_hash) IN
 			(SELECT user_id, secret_hash FROM signin_client WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)`, unseen},
 		{`DELETE FROM signin_letter WHERE id IN

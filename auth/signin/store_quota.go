@@ -33,23 +33,3 @@ func (s store) spentUntil(ctx context.Context, hash []byte) (time.Time, error) {
 	until, _, err := database.Get(ctx, s.db, scanInt, `SELECT spent_until FROM signin_quota WHERE hash = $1`, hash)
 	return time.UnixMilli(until), err
 }
-
-// codesAt lists the codes of a subject that a guess from a browser is about: its
-// own, and the last one that any client has; with each, whether a browser has
-// asked for it. In a transaction nobody else guesses meanwhile.
-func (s store) codesAt(ctx context.Context, kind, subject string) ([]code, error) {
-	return database.All(ctx, s.db, func(row database.Scanner) (c code, err error) {
-		var expires int64
-		err = row.Scan(&c.browser, &c.salt, &c.hash, &c.attempts, &expires)
-		c.kind, c.subject, c.expiresAt = kind, subject, time.UnixMilli(expires)
-		return c, err
-	}, `SELECT browser, salt, code_hash, attempts, expires_at FROM signin_code WHERE kind = $1 AND subject = $2
-		ORDER BY browser `+database.Text("", "FOR UPDATE"), kind, subject)
-}
-
-// countGuess counts a guess at a code, by however many browsers it was asked for.
-func (s store) countGuess(ctx context.Context, c code, by int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE signin_code SET attempts = attempts + $4 WHERE kind = $1 AND subject = $2 AND code_hash = $3
-		AND attempts + $4 >= 0`, c.kind, c.subject, c.hash, by)
-	return err
-}

@@ -1,7 +1,7 @@
 // Package factor asks for a second factor: the codes of an authenticator application
 // (TOTP), backup codes, codes in a mail, and browsers that are trusted for a while.
-// Package signin calls it; sessions, cookies, mails and the codes in them are its
-// caller's, and so is who may change the factors of a user.
+// Package signin calls it; sessions, cookies and mails are its caller's, and so is who
+// may change the factors of a user.
 //
 // What it promises:
 //   - A code of an authenticator counts once, and one step of the clock early or late.
@@ -22,6 +22,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kitbackend/kit/auth/signin/mailcode"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/seal"
@@ -30,12 +31,13 @@ import (
 // Factors are those of all users. It is safe for concurrent use.
 type Factors struct {
 	store  store
+	codes  *mailcode.Codes
 	sealer capability.Sealer
 }
 
 // New makes the factors of a database, whose tables are signin's.
 func New(db *database.DB, sealer capability.Sealer) *Factors {
-	return &Factors{store: store{db}, sealer: sealer}
+	return &Factors{store: store{db}, codes: mailcode.New(db), sealer: sealer}
 }
 
 // State returns the second factor of a user; found is false for a user who never began
