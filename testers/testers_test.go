@@ -359,6 +359,51 @@ func TestRefusalsOfALostStore(t *testing.T) {
 
 type object = map[string]any
 
+// TestForgedLinksDoNothing changes each letter of each kind of link, and calls them
+// as scanners do.
+func TestForgedLinksDoNothing(t *testing.T) {
+	k := compose(t, testers.Config{})
+	id := invite(t, k, "ada@example.com").ID
+	confirm, out := links(t, k, "ada@example.com")
+	form := func(path string) int {
+		return k.Anonymous().With("Content-Type", "application/x-www-form-urlencoded").Post(path, "List-Unsubscribe=One-Click").Status
+	}
+	forged := func(link string, call func(path string) int) {
+		t.Helper()
+		at := strings.LastIndex(link, "/") + 1
+		for i := at; i < len(link); i++ {
+			other := byte('A')
+			if link[i] == other {
+				other = 'B'
+			}
+			k.Clock.Advance(time.Second) // so that no limit refuses it first
+			if got := call(link[:i] + string(other) + link[i+1:]); got != 404 {
+				t.Errorf("%s with letter %d changed: %d, want 404", link, i-at, got)
+			}
+			if got := call(link[:i]); i > at && got != 404 {
+				t.Errorf("%s cut to %d letters: %d, want 404", link, i-at, got)
+			}
+		}
+	}
+	get := func(path string) int { return k.Anonymous().Get(path + "?go=1").Status }
+	forged(confirm, get)
+	forged(strings.Replace(confirm, "/confirm/", "/opt-in/", 1), get)
+	forged(out, form)
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PROPFIND"} {
+		k.Anonymous().Do(method, out, nil)
+		k.Anonymous().Do(method, confirm, nil)
+		if method != "GET" {
+			k.Anonymous().Do(method, confirm+"?go=1", nil)
+		}
+	}
+	form(confirm + "?go=1")
+	want(t, k, id, testers.StateInvited)
+	if got := get(confirm); got != 200 {
+		t.Errorf("the link itself: %d, want 200", got)
+	}
+	want(t, k, id, testers.StateAccepted)
+}
+
 // TestTransitions walks the rest of the table.
 func TestTransitions(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kitbackend/kit"
@@ -76,19 +79,43 @@ func printBanner(w io.Writer, k *kit.Kit, database, keyFile string, took time.Du
 	if k.Auth() != nil && k.Storage() != nil {
 		line("Upload", upload(base))
 	}
+	if k.Auth() != nil && k.Media() != nil {
+		line("Picture", picture(base))
+	}
 	if k.ControlPlane() != nil {
 		line("Manage", "go run ./cmd/kit manifest -key "+keyFile)
 	}
 	fmt.Fprintln(w)
 }
 
+// pick is the rest of a pipe that prints a member of a JSON object.
+func pick(name string) string { return ` | sed 's/.*"` + name + `":"\([^"]*\)".*/\1/'` }
+
+// bearer is an assignment of the header that says who calls.
+func bearer(base string) string {
+	return `A="Authorization: Bearer $(curl -s '` + base + `/__kit/dev-login?user=ada'` + pick("accessToken") + `)"; `
+}
+
 // upload is a line for the shell that stores a file by its signed address,
 // shares it, and fetches the share without signing in.
 func upload(base string) string {
-	pick := func(name string) string { return ` | sed 's/.*"` + name + `":"\([^"]*\)".*/\1/'` }
-	return `A="Authorization: Bearer $(curl -s '` + base + `/__kit/dev-login?user=ada'` + pick("accessToken") + `)"; ` +
+	return bearer(base) +
 		`U=$(curl -sH "$A" --json '{"path":"hello.txt","size":5,"contentType":"text/plain"}' ` + base + `/storage); ID=$(echo "$U"` + pick(`object":{"id`) + `); ` +
 		`curl -sX PUT -H 'Content-Type: text/plain; charset=utf-8' -H 'If-None-Match: *' --data-binary hello "$(echo "$U"` + pick("url") + `)"; ` +
 		`curl -sX POST -H "$A" ` + base + `/storage/$ID/complete; ` +
 		`curl -s $(curl -sX POST -H "$A" ` + base + `/storage/$ID/shares` + pick("url") + `)`
+}
+
+// dot is a PNG of two pixels.
+const dot = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR42mP4tjSq2nsKAA0HA1C4KmzhAAAAAElFTkSuQmCC"
+
+// picture is a line for the shell that uploads a picture, has it processed, and
+// prints it once its derivatives are there.
+func picture(base string) string {
+	size := base64.StdEncoding.DecodedLen(len(dot)) - strings.Count(dot, "=")
+	return bearer(base) + `echo ` + dot + ` | base64 -d >dot.png; ` +
+		`M=$(curl -sH "$A" --json '{"filename":"dot.png","contentType":"image/png","size":` + strconv.Itoa(size) + `}' ` + base + `/media); ID=$(echo "$M"` + pick(`item":{"id`) + `); ` +
+		`curl -sX PUT -H 'Content-Type: image/png' -H 'If-None-Match: *' --data-binary @dot.png "$(echo "$M"` + pick("url") + `)"; ` +
+		`curl -sX POST -H "$A" ` + base + `/media/$ID/finalize >dot.json; ` +
+		`until curl -sH "$A" ` + base + `/media/$ID | tee dot.json | grep -q '"status":"\(ready\|failed\)"'; do sleep 0.2; done; cat dot.json`
 }

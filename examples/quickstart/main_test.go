@@ -84,7 +84,6 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestBannerLines pastes what the banner prints into a shell.
 // TestPagesAreOnlyRead sends the site what no browser asks a page for.
 func TestPagesAreOnlyRead(t *testing.T) {
 	k := kittest.New(t)
@@ -104,13 +103,14 @@ func TestPagesAreOnlyRead(t *testing.T) {
 	}
 }
 
+// TestBannerLines pastes what the banner prints into a shell.
 func TestBannerLines(t *testing.T) {
 	if os.Getenv("KIT_TEST_CURL") == "" {
 		t.Skip("KIT_TEST_CURL is not set")
 	}
 	banner, dir := start(t), t.TempDir()
-	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada", "Note": "Lentil soup", "Buy": `"key":"pro","active":true`, "Upload": "\nhello"}
-	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History", "Note", "Buy", "Upload"} {
+	want := map[string]string{"Health": `"ok"`, "Sign in": `"userId":"ada"`, "Give": `"amount":100`, "Balance": `"balance":100`, "History": "welcome:ada", "Note": "Lentil soup", "Buy": `"key":"pro","active":true`, "Upload": "\nhello", "Picture": `"status":"ready"`}
+	for _, name := range []string{"Health", "Sign in", "Give", "Balance", "History", "Note", "Buy", "Upload", "Picture"} {
 		cmd := exec.Command("sh", "-c", banner[name])
 		cmd.Dir = dir
 		out, err := cmd.Output()
