@@ -1,6 +1,7 @@
 package payments_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/payments/androidstore/androidstoretest"
@@ -111,42 +113,61 @@ func TestHostileWebhooks(t *testing.T) {
 	})
 }
 
+// openDeployment opens a mall in production, or not.
+func openDeployment(t *testing.T, environment payments.StoreEnvironment) *mall {
+	t.Helper()
+	if environment != payments.EnvironmentProduction {
+		return openMall(t)
+	}
+	return openMallOf(t, environment, kit.WithEnvironment(capability.Production), kit.WithBaseURL("https://shop.example"),
+		kit.WithMasterKeys(func(context.Context) (string, error) { return "k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", nil }))
+}
+
 // TestOtherEnvironmentOverHTTP: a genuine delivery of production at a deployment
-// that is not is acknowledged, recorded and without effect. The merchants of
-// record name no environment: one of another has another secret.
+// that is not, and the reverse, is acknowledged, recorded and without effect. The
+// merchants of record name no environment: one of another has another secret.
 func TestOtherEnvironmentOverHTTP(t *testing.T) {
-	for rail, buy := range map[payments.RailID]func(m *mall) []script.Delivery{
-		ios: func(m *mall) []script.Delivery {
-			other := iosstoretest.New(m.Clock.Now, payments.EnvironmentProduction)
-			other.Apple = m.stores.IOS.Apple
-			_, out := other.Subscribe(script.Purchase{ProductID: "prod_pro"})
-			return out
-		},
-		android: func(m *mall) []script.Delivery {
-			token, out := m.stores.Android.Subscribe(script.Purchase{ProductID: "prod_pro"})
-			m.stores.Android.PaidFor(token)
-			return out
-		},
-		card: func(m *mall) []script.Delivery {
-			_, out := cardprocessortest.New(m.Clock.Now, payments.EnvironmentProduction).Subscribe(script.Purchase{ProductID: "prod_pro", PriceID: "price_pro"})
-			return out
-		},
+	for deployed, foreign := range map[payments.StoreEnvironment]payments.StoreEnvironment{
+		payments.EnvironmentSandbox:    payments.EnvironmentProduction,
+		payments.EnvironmentProduction: payments.EnvironmentSandbox,
 	} {
-		t.Run(string(rail), func(t *testing.T) {
-			m := openMall(t)
-			for _, d := range buy(m) {
-				if rail == card {
-					d = m.proven(card, d.Body)
+		for rail, buy := range map[payments.RailID]func(m *mall) []script.Delivery{
+			ios: func(m *mall) []script.Delivery {
+				other := iosstoretest.New(m.Clock.Now, foreign)
+				other.Apple = m.stores.IOS.Apple
+				_, out := other.Subscribe(script.Purchase{ProductID: "prod_pro"})
+				return out
+			},
+			android: func(m *mall) []script.Delivery {
+				token, out := m.stores.Android.Subscribe(script.Purchase{ProductID: "prod_pro"})
+				if foreign == payments.EnvironmentProduction {
+					m.stores.Android.PaidFor(token)
+				} else {
+					m.stores.Android.OfTester(token)
 				}
-				if status, code := m.send(rail, d); status != 200 || code != "payments/environment_mismatch" {
-					t.Errorf("%d %s, want 200 payments/environment_mismatch", status, code)
+				return out
+			},
+			card: func(m *mall) []script.Delivery {
+				_, out := cardprocessortest.New(m.Clock.Now, foreign).Subscribe(script.Purchase{ProductID: "prod_pro", PriceID: "price_pro"})
+				return out
+			},
+		} {
+			t.Run(string(rail)+" in "+string(deployed), func(t *testing.T) {
+				m := openDeployment(t, deployed)
+				for _, d := range buy(m) {
+					if rail == card {
+						d = m.proven(card, d.Body)
+					}
+					if status, code := m.send(rail, d); status != 200 || code != "payments/environment_mismatch" {
+						t.Errorf("%d %s, want 200 payments/environment_mismatch", status, code)
+					}
+					if status, code := m.send(rail, d); status != 200 || code != "" {
+						t.Errorf("again: %d %s, want 200 and a duplicate", status, code)
+					}
 				}
-				if status, code := m.send(rail, d); status != 200 || code != "" {
-					t.Errorf("again: %d %s, want 200 and a duplicate", status, code)
-				}
-			}
-			m.wantNoRows()
-		})
+				m.wantNoRows()
+			})
+		}
 	}
 	for _, rail := range []payments.RailID{payments.RailMerchantA, payments.RailMerchantB} {
 		t.Run(string(rail), func(t *testing.T) {

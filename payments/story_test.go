@@ -21,8 +21,14 @@ type mall struct {
 
 func openMall(t *testing.T, opts ...kit.Option) *mall {
 	t.Helper()
+	return openMallOf(t, payments.EnvironmentSandbox, opts...)
+}
+
+// openMallOf opens a mall whose stores are of an environment.
+func openMallOf(t *testing.T, environment payments.StoreEnvironment, opts ...kit.Option) *mall {
+	t.Helper()
 	clock := kittest.NewClock()
-	m := &mall{stores: paytest.New(clock.Now, payments.EnvironmentSandbox), products: make(map[string]payments.Product)}
+	m := &mall{stores: paytest.New(clock.Now, environment), products: make(map[string]payments.Product)}
 	cfg := m.stores.Config(payments.Config{BillingSubject: payments.SubjectUser, Products: goods()})
 	for _, p := range cfg.Products {
 		m.products[p.Key] = p
