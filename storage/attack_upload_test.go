@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,8 +85,8 @@ func TestDeleteDuringRead(t *testing.T) {
 			r.k.RunJobs()
 			rest, err := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			if !bytes.HasPrefix(body, append(began, rest...)) || err == nil && len(began)+len(rest) != len(body) {
-				t.Errorf("%d bytes came, or others: %v", len(began)+len(rest), err)
+			if got := slices.Concat(began, rest); !bytes.HasPrefix(body, got) || err == nil && len(got) != len(body) {
+				t.Errorf("%d bytes came, or others: %v", len(got), err)
 			}
 			r.do("ada", "GET", "/storage/"+o.ID, nil).want(404, "storage/not_found")
 		}

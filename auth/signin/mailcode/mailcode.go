@@ -1,5 +1,5 @@
 // Package mailcode keeps the six-digit codes that are sent in mails. Packages signin
-// and factor call it; who gets a mail, and how many, is their affair.
+// and factor call it; they decide who gets a mail, and how many.
 //
 // What it promises:
 //   - A code is kept as a salted hash and good once, until it ends. A new one takes the

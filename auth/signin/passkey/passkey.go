@@ -7,7 +7,7 @@
 //     it. Only its hash is kept.
 //   - A passkey counts from pages of origins that the site trusts, and with a user who
 //     was verified by the authenticator: by itself it is two factors.
-//   - A credential belongs to one user. What a user proves by a passkey, he proves for
+//   - A credential belongs to one user. What a user proves by a passkey, they prove for
 //     the user of its row and for no name that came along.
 //   - A counter never falls here. One that fell at the authenticator is told, see
 //     [Use], and not refused.
