@@ -65,7 +65,7 @@ func (f *Factors) RemoveSince(ctx context.Context, userID string, since time.Tim
 }
 
 // Distrust ends the sign-ins of a user that wait for a second factor, and the trust in
-// his browsers.
+// their browsers.
 func (f *Factors) Distrust(ctx context.Context, userID string) error {
 	return f.store.removeChallenges(ctx, userID)
 }

@@ -83,7 +83,7 @@ func (s store) remove(ctx context.Context, userID string) (had bool, err error) 
 }
 
 // removeChallenges ends the sign-ins of a user that wait for a second factor,
-// and the trust in his browsers.
+// and the trust in their browsers.
 func (s store) removeChallenges(ctx context.Context, userID string) error {
 	for _, table := range []string{"signin_challenge", "signin_trusted_device"} {
 		if _, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, userID); err != nil {

@@ -50,7 +50,7 @@ type AppleKey struct {
 const appleSecretLife = 5 * time.Minute
 
 // Apple is Sign in with Apple. The client id is that of the service; list the
-// bundle ids of native apps as Audiences. Apple tells a user's name at his
+// bundle ids of native apps as Audiences. Apple tells a user's name at their
 // first sign-in alone and posts it as a form, which no provider signs: it is
 // believed for the name of a new user and for nothing else.
 func Apple(clientID string, key AppleKey) Provider {

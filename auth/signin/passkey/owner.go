@@ -8,7 +8,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// owner is a user with his passkeys, for go-webauthn.
+// owner is a user with their passkeys, for go-webauthn.
 type owner struct {
 	user     User
 	passkeys []Passkey

@@ -45,7 +45,7 @@ var algorithms = []protocol.CredentialParameter{
 	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgRS256},
 }
 
-// BeginRegistration asks for a new passkey of a user that can sign in without his
+// BeginRegistration asks for a new passkey of a user that can sign in without their
 // name; attachment is "platform", "cross-platform" or "" for either. Refuses with
 // PASSKEYS_NOT_AVAILABLE.
 func (p *Passkeys) BeginRegistration(ctx context.Context, user User, attachment string) (Ceremony, error) {
@@ -244,7 +244,7 @@ func (p *Passkeys) RemoveSince(ctx context.Context, userID string, since time.Ti
 	return p.store.removeSince(ctx, userID, since)
 }
 
-// Erase removes what names a user without referring to his row, and returns how many
+// Erase removes what names a user without referring to their row, and returns how many
 // rows that were. It joins the transaction in ctx.
 func (p *Passkeys) Erase(ctx context.Context, userID string) (removed int64, err error) {
 	return p.store.eraseCeremonies(ctx, userID)
