@@ -44,9 +44,11 @@ type part struct {
 // described is what every capability's type has.
 type described interface{ Capability() capability.Capability }
 
-// compose makes the option of one capability. Only the option names the
-// capability's constructor, so that what is not composed is not linked.
-func compose[T described](name, database string, build func(*assembly, capability.Host) (T, error), keep func(*Kit, T)) Option {
+// compose makes the option of one capability; build keeps it in the kit. Only the
+// option names the capability's constructor, so that what is not composed is not
+// linked. It is no generic function over types that refer to [Kit]: the linker keeps
+// every method of such a type.
+func compose(name, database string, build func(*assembly, capability.Host) (described, error)) Option {
 	return func(o *options) {
 		if _, ok := o.parts[name]; ok {
 			o.twice = append(o.twice, name)
@@ -56,7 +58,6 @@ func compose[T described](name, database string, build func(*assembly, capabilit
 			if err != nil {
 				return capability.Capability{}, err
 			}
-			keep(a.kit, built)
 			return built.Capability(), nil
 		}}
 	}
@@ -64,9 +65,11 @@ func compose[T described](name, database string, build func(*assembly, capabilit
 
 // WithAudit composes the append-only trail of who did what.
 func WithAudit(cfg audit.Config) Option {
-	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (*audit.Audit, error) {
-		return audit.New(host, cfg, audit.Peers{})
-	}, func(k *Kit, trail *audit.Audit) { k.audit, k.record = trail, recorder(trail) })
+	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.audit, err = audit.New(host, cfg, audit.Peers{})
+		a.kit.record = recorder(a.kit.audit)
+		return a.kit.audit, err
+	})
 }
 
 // recorder puts what control-plane guards decide on the trail.
@@ -86,85 +89,99 @@ func recorder(trail *audit.Audit) mount.Recorder {
 // WithSecrets composes named, versioned, encrypted credentials and their
 // rotation.
 func WithSecrets(cfg secrets.Config) Option {
-	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (*secrets.Secrets, error) {
-		return secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
-	}, func(k *Kit, s *secrets.Secrets) { k.secrets = s })
+	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.secrets, err = secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
+		return a.kit.secrets, err
+	})
 }
 
 // WithControlPlane composes the management surface: machine credentials, their
 // keys, and the manifest. Without it every control-plane route refuses with
 // controlplane/not_connected.
 func WithControlPlane(cfg controlplane.Config) Option {
-	return compose(controlplane.Name, cfg.Database, func(a *assembly, host capability.Host) (*controlplane.ControlPlane, error) {
+	return compose(controlplane.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		cfg.Bootstrap = cmp.Or(cfg.Bootstrap, os.Getenv("KIT_CONTROL_PLANE_CONNECTION"))
-		return controlplane.New(host, cfg,
+		a.kit.controlPlane, err = controlplane.New(host, cfg,
 			controlplane.Peers{Audit: a.kit.audit, Composed: a.kit.Capabilities, Version: a.kit.version})
-	}, func(k *Kit, c *controlplane.ControlPlane) {
-		machines := c.Machines()
-		k.controlPlane, k.machines = c, &machines
+		if err == nil {
+			machines := a.kit.controlPlane.Machines()
+			a.kit.machines = &machines
+		}
+		return a.kit.controlPlane, err
 	})
 }
 
 // WithEmail composes outbound mail: durable jobs, suppressions, tracking, and
 // in development a mailbox.
 func WithEmail(cfg email.Config) Option {
-	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (*email.Email, error) {
-		return email.New(host, cfg, email.Peers{Audit: a.kit.audit})
-	}, func(k *Kit, e *email.Email) { k.email = e })
+	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.email, err = email.New(host, cfg, email.Peers{Audit: a.kit.audit})
+		return a.kit.email, err
+	})
 }
 
 // WithAuth composes users, sessions, devices and access tokens, and how users
 // sign in: package auth/signin, unless Config.Library names another. Without it
 // every user route refuses with auth/unauthenticated.
 func WithAuth(cfg auth.Config) Option {
-	return compose(auth.Name, cfg.Database, func(a *assembly, host capability.Host) (*auth.Auth, error) {
+	return compose(auth.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		return auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Email: a.kit.email})
-	}, func(k *Kit, a *auth.Auth) {
-		users := a.Users()
-		k.auth, k.users = a, &users
+		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Email: a.kit.email})
+		if err == nil {
+			users := a.kit.auth.Users()
+			a.kit.users = &users
+		}
+		return a.kit.auth, err
 	})
 }
 
 // WithLedger composes integer balances per user and currency.
 func WithLedger(cfg ledger.Config) Option {
-	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (*ledger.Ledger, error) {
-		return ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
-	}, func(k *Kit, l *ledger.Ledger) { k.ledger = l })
+	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.ledger, err = ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
+		return a.kit.ledger, err
+	})
 }
 
 // WithPayments composes purchases and subscriptions from the rails it names,
 // resolved into entitlements. It needs secrets composed.
 func WithPayments(cfg payments.Config) Option {
-	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (*payments.Payments, error) {
-		return payments.New(host, cfg, payments.Peers{
+	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.payments, err = payments.New(host, cfg, payments.Peers{
 			Secrets: a.kit.secrets, Ledger: a.kit.ledger, Audit: a.kit.audit, Users: a.kit.users})
-	}, func(k *Kit, p *payments.Payments) { k.payments = p })
+		return a.kit.payments, err
+	})
 }
 
 // WithStorage composes files of users: uploads by signed addresses, shares,
 // quotas, in a directory or on an S3 server.
 func WithStorage(cfg storage.Config) Option {
-	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (*storage.Storage, error) {
-		return storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-	}, func(k *Kit, s *storage.Storage) { k.storage, k.attachments = s, attachments(s) })
+	return compose(storage.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.storage, err = storage.New(host, cfg, storage.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+		if err == nil {
+			a.kit.attachments = attachments(a.kit.storage)
+		}
+		return a.kit.storage, err
+	})
 }
 
 // WithMedia composes pictures, films and sounds of users: smaller pictures,
 // placeholders, and what looks alike. It needs storage composed.
 func WithMedia(cfg media.Config) Option {
-	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (*media.Media, error) {
-		return media.New(host, cfg, media.Peers{Storage: a.kit.storage, Audit: a.kit.audit})
-	}, func(k *Kit, m *media.Media) { k.media = m })
+	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.media, err = media.New(host, cfg, media.Peers{Storage: a.kit.storage, Audit: a.kit.audit})
+		return a.kit.media, err
+	})
 }
 
 // WithVector composes documents in named indexes, found by meaning and by word.
 func WithVector(cfg vector.Config) Option {
-	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (*vector.Vector, error) {
-		return vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-	}, func(k *Kit, v *vector.Vector) { k.vector = v })
+	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.vector, err = vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
+		return a.kit.vector, err
+	})
 }
 
 // attachments keeps the files of mails in a namespace of support's own; users'
@@ -225,12 +242,13 @@ func attachments(s *storage.Storage) support.Files {
 // WithSupport composes feedback threads from the app and from mail. What
 // Config.Listen names takes mail while [Kit.Run] does.
 func WithSupport(cfg support.Config) Option {
-	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (*support.Support, error) {
-		return support.New(host, cfg, support.Peers{
+	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.support, err = support.New(host, cfg, support.Peers{
 			Audit: a.kit.audit, Secrets: a.kit.secrets, Email: a.kit.email, Auth: a.kit.auth, Files: a.kit.attachments})
-	}, func(k *Kit, s *support.Support) {
-		k.support = s
-		k.listeners = append(k.listeners, s.Run)
+		if err == nil {
+			a.kit.listeners = append(a.kit.listeners, a.kit.support.Run)
+		}
+		return a.kit.support, err
 	})
 }
 
@@ -238,26 +256,29 @@ func WithSupport(cfg support.Config) Option {
 // forecast. It needs email. New fails when constants of the forecast changed
 // without a new version.
 func WithTesters(cfg testers.Config) Option {
-	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (*testers.Testers, error) {
-		return testers.New(host, cfg, testers.Peers{Audit: a.kit.audit, Email: a.kit.email, Auth: a.kit.auth})
-	}, func(k *Kit, t *testers.Testers) {
-		k.testers = t
-		k.prepare = append(k.prepare, t.Prepare)
+	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.testers, err = testers.New(host, cfg, testers.Peers{Audit: a.kit.audit, Email: a.kit.email, Auth: a.kit.auth})
+		if err == nil {
+			a.kit.prepare = append(a.kit.prepare, a.kit.testers.Prepare)
+		}
+		return a.kit.testers, err
 	})
 }
 
 // WithLeaderboard composes ranked boards.
 func WithLeaderboard(cfg leaderboard.Config) Option {
-	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (*leaderboard.Leaderboard, error) {
-		return leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.audit})
-	}, func(k *Kit, l *leaderboard.Leaderboard) { k.leaderboard = l })
+	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.leaderboard, err = leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.audit})
+		return a.kit.leaderboard, err
+	})
 }
 
 // WithRating composes skill ratings and experience points.
 func WithRating(cfg rating.Config) Option {
-	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (*rating.Rating, error) {
-		return rating.New(host, cfg, rating.Peers{Audit: a.kit.audit, Friends: a.lateFriends()})
-	}, func(k *Kit, r *rating.Rating) { k.rating = r })
+	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.rating, err = rating.New(host, cfg, rating.Peers{Audit: a.kit.audit, Friends: a.lateFriends()})
+		return a.kit.rating, err
+	})
 }
 
 // lateFriends asks matchmaking, which is composed after rating, when it is called.
@@ -271,19 +292,24 @@ func (a *assembly) lateFriends() func(context.Context, []string) ([]string, erro
 // WithMultiplayer composes game sessions that the server decides: models in Go,
 // stakes through the ledger, and randomness that players can check.
 func WithMultiplayer(cfg multiplayer.Config) Option {
-	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (*multiplayer.Multiplayer, error) {
-		return multiplayer.New(host, cfg,
+	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.multiplayer, err = multiplayer.New(host, cfg,
 			multiplayer.Peers{Ledger: a.kit.ledger, Leaderboard: a.kit.leaderboard, Rating: a.kit.rating})
-	}, func(k *Kit, m *multiplayer.Multiplayer) { k.multiplayer = m })
+		return a.kit.multiplayer, err
+	})
 }
 
 // WithMatchmaking composes how players find each other: rooms with codes,
 // invites, friends, a queue by skill, and presence.
 func WithMatchmaking(cfg matchmaking.Config) Option {
-	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (*matchmaking.Matchmaking, error) {
-		return matchmaking.New(host, cfg, matchmaking.Peers{
+	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.matchmaking, err = matchmaking.New(host, cfg, matchmaking.Peers{
 			Audit: a.kit.audit, Auth: a.kit.auth, Rating: a.kit.rating, Multiplayer: a.kit.multiplayer})
-	}, func(k *Kit, m *matchmaking.Matchmaking) { k.matchmaking, k.friends = m, m.FriendsAmong })
+		if err == nil {
+			a.kit.friends = a.kit.matchmaking.FriendsAmong
+		}
+		return a.kit.matchmaking, err
+	})
 	return func(o *options) {
 		option(o)
 		o.friends = !cfg.NoFriends
@@ -293,9 +319,10 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 // WithEvents composes the outbox: what happens, as package hooks lists it, is told
 // to other services by signed web hooks.
 func WithEvents(cfg events.Config) Option {
-	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (*events.Events, error) {
-		return events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})
-	}, func(k *Kit, e *events.Events) { k.events = e })
+	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
+		a.kit.events, err = events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})
+		return a.kit.events, err
+	})
 }
 
 // WithCapability composes a capability of the application's own. It is built

@@ -1,7 +1,6 @@
 package kit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +20,8 @@ const (
 	shutdownGrace = 15 * time.Second
 )
 
-// Serve listens on a TCP address such as "localhost:8080", serves the handler, k
-// itself where it is nil, and works on jobs as [Kit.Run] does, until ctx ends.
+// Serve listens on a TCP address such as "localhost:8080", serves the handler, the
+// kit alone where it is nil, and works on jobs as [Kit.Run] does, until ctx ends.
 // Then it takes no more requests, waits 15 seconds at most for those under way,
 // stops the jobs, and closes the kit as [Kit.Close] does, in this order. It
 // closes the kit also when it fails. It returns nil once ctx has ended and
@@ -55,8 +54,11 @@ func (k *Kit) shutDown(ctx context.Context) error {
 }
 
 func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	if handler == nil {
+		handler = http.HandlerFunc(k.ServeHTTP) // as k itself it would have all of its methods linked
+	}
 	server := &http.Server{
-		Handler:           cmp.Or[http.Handler](handler, k),
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,

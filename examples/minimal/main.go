@@ -18,5 +18,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err) // every fault of the composition at once
 	}
-	log.Fatal(k.Serve(context.Background(), "localhost:8080", k)) // requests and jobs
+	log.Fatal(k.Serve(context.Background(), "localhost:8080", nil)) // requests and jobs
 }

@@ -33,7 +33,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := k.Serve(ctx, *addr, k); err != nil {
+	if err := k.Serve(ctx, *addr, nil); err != nil {
 		log.Fatal(err)
 	}
 }
