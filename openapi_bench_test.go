@@ -101,7 +101,7 @@ func main() {
 		panic(err)
 	}
 	LINE
-	panic(http.ListenAndServe(os.Args[1], k))
+	panic(http.ListenAndServe(os.Args[1], http.HandlerFunc(k.ServeHTTP)))
 }
 `
 	source := filepath.Join("testdata/size", "main.go")
