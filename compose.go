@@ -67,7 +67,9 @@ func compose(name, database string, build func(*assembly, capability.Host) (desc
 func WithAudit(cfg audit.Config) Option {
 	return compose(audit.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.audit, err = audit.New(host, cfg, audit.Peers{})
-		a.kit.record = recorder(a.kit.audit)
+		if err == nil {
+			a.kit.record = recorder(a.kit.audit)
+		}
 		return a.kit.audit, err
 	})
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/kitbackend/kit/database/internal/sqlite"
 )
 
-// Databases in memory begin, where they can, as a copy of one that was migrated with the same files before: SQLite takes
-// a hundred times as long to make the tables and indexes of every capability as to copy their pages, and the tests of an
-// application compose it again and again.
+// Databases in memory begin, where they can, as a copy of one that was migrated with the same files before: the tests of
+// an application compose it again and again, and most of what a start takes is SQLite's parser making the same tables.
 
-// imagesKept is how many schemas a process keeps copies of; one of every capability has 3 MB.
+// imagesKept is how many schemas a process keeps copies of.
 const imagesKept = 4
 
 var images struct {

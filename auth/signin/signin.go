@@ -40,9 +40,9 @@
 // kit's routes, whose issuer and audience are the base URL and whose keys are at
 // GET /jwks, both below the base path.
 //
-// Providers are made by package oauth. It, passkey, factor and mailcode do what their names say
-// and know nothing of browsers and sessions; this package has the routes and what
-// becomes of a proof.
+// Providers are made by package oauth. It, passkey, factor and mailcode do what their
+// names say and know nothing of browsers and sessions; this package has the routes and
+// what becomes of a proof.
 package signin
 
 import (

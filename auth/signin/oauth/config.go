@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"net/url"
@@ -28,20 +29,10 @@ var reservedParameters = []string{
 func Reserved(parameter string) bool { return slices.Contains(reservedParameters, parameter) }
 
 func (p Provider) withDefaults() Provider {
-	if p.Fields.Subject == "" {
-		p.Fields.Subject = "sub"
-	}
-	if p.Fields.Email == "" {
-		p.Fields.Email = "email"
-	}
-	if p.Fields.EmailVerified == "" {
-		p.Fields.EmailVerified = "email_verified"
-	}
-	if p.Fields.Name == "" {
-		p.Fields.Name = "name"
-	}
-	if p.Fields.Image == "" {
-		p.Fields.Image = "picture"
+	p.Fields = Fields{
+		Subject: cmp.Or(p.Fields.Subject, "sub"), Email: cmp.Or(p.Fields.Email, "email"),
+		EmailVerified: cmp.Or(p.Fields.EmailVerified, "email_verified"),
+		Name:          cmp.Or(p.Fields.Name, "name"), Image: cmp.Or(p.Fields.Image, "picture"),
 	}
 	return p
 }
