@@ -18,9 +18,9 @@ const (
 
 func (e *Email) jobs() []jobs.Binding {
 	return []jobs.Binding{
-		// A process that dies in an attempt spends one here as well: two more let
-		// the last run note that there are none left.
-		{Name: sendBinding, MaxAttempts: e.cfg.Retry.MaxAttempts + 2, Run: e.runSend},
+		// Messages count their attempts themselves. A process that dies spends one
+		// here, also of jobs that it claimed and had not begun.
+		{Name: sendBinding, MaxAttempts: 1000, Run: e.runSend},
 		{Name: sweepBinding, Schedule: "41 * * * *", Run: e.runSweep},
 	}
 }

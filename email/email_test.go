@@ -396,6 +396,23 @@ func TestRetention(t *testing.T) {
 	})
 }
 
+// Twenty nodes claim a message and die before they begin with it. It still goes out.
+func TestMessageOutlivesNodes(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		s := open(t, db, email.Config{})
+		id := s.send(hello("ada@example.com"))
+		_, err := db.Exec(t.Context(), `UPDATE kit_job SET state = 'running', attempt = 20, lease_token = 'dead', lease_until = $1`,
+			s.clock.Now().UnixMilli()-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.runJobs()
+		if job := s.wantState(id, email.StateSent); job.Attempts != 1 {
+			t.Errorf("%d attempts, want 1", job.Attempts)
+		}
+	})
+}
+
 func TestAuditOfPeople(t *testing.T) {
 	db := databasetest.Memory(t)
 	host := capabilitytest.NewHost(t, db)
