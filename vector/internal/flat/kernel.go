@@ -42,6 +42,16 @@ func squared(a, b []float32) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
+// atLeastGo returns which of a block's values reach the least one.
+func atLeastGo(values *[blockRows]float32, least float32) (m blockMask) {
+	for i, v := range values {
+		if v >= least {
+			m[i/64] |= 1 << (i % 64)
+		}
+	}
+	return m
+}
+
 func dot64(a, b []float32) float64 {
 	var sum float64
 	for i, v := range a {

@@ -36,6 +36,15 @@ func dot(a, b []float32) float32 {
 	return dotAVX2(&a[0], &b[0], eights) + dotGo(a[8*eights:], b[8*eights:])
 }
 
+// atLeast is atLeastGo.
+func atLeast(values *[blockRows]float32, least float32) (m blockMask) {
+	if !cpu.X86.HasAVX2 {
+		return atLeastGo(values, least)
+	}
+	atLeastAVX2(&m, values, least)
+	return m
+}
+
 // scanAVX2 is scanGo for groups of rows and pairs of entries of 16 bytes.
 //
 //go:noescape
@@ -46,3 +55,6 @@ func estimateAVX2(out *float32, sums *uint16, along, scale *float32, eights int,
 
 //go:noescape
 func dotAVX2(a, b *float32, eights int) float32
+
+//go:noescape
+func atLeastAVX2(m *blockMask, values *[blockRows]float32, least float32)

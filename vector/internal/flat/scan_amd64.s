@@ -25,6 +25,7 @@ group:
 	VPXOR Y4, Y4, Y4
 
 pair:
+	PREFETCHT0 1536(SI)
 	VMOVDQU (SI), Y5
 	VMOVDQU (DI), Y6
 	VPSRLW $4, Y5, Y7
@@ -147,4 +148,30 @@ sum:
 	VHADDPS X0, X0, X0
 	VZEROUPPER
 	MOVSS X0, ret+24(FP)
+	RET
+
+// func atLeastAVX2(m *blockMask, values *[blockRows]float32, least float32)
+//
+// A byte of the mask is eight values; a block has 1,024.
+TEXT ·atLeastAVX2(SB), NOSPLIT, $0-20
+	MOVQ m+0(FP), DI
+	MOVQ values+8(FP), SI
+	VBROADCASTSS least+16(FP), Y0
+	MOVQ $64, CX
+
+sixteen:
+	VMOVUPS (SI), Y1
+	VMOVUPS 32(SI), Y2
+	VCMPPS $0x0D, Y0, Y1, Y1
+	VCMPPS $0x0D, Y0, Y2, Y2
+	VMOVMSKPS Y1, AX
+	VMOVMSKPS Y2, BX
+	SHLL $8, BX
+	ORL BX, AX
+	MOVW AX, (DI)
+	ADDQ $64, SI
+	ADDQ $2, DI
+	DECQ CX
+	JNZ sixteen
+	VZEROUPPER
 	RET

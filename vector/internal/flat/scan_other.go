@@ -11,3 +11,5 @@ func estimateSums(out []float32, sums []uint16, along, scale []float32, shift, b
 }
 
 func dot(a, b []float32) float32 { return dotGo(a, b) }
+
+func atLeast(values *[blockRows]float32, least float32) blockMask { return atLeastGo(values, least) }

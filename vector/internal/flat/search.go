@@ -21,7 +21,7 @@ const (
 	// exactBelow is the number of rows that are scored faster than estimated.
 	exactBelow = 2000
 	// depth is the number of rows that are scored first.
-	depth = 200
+	depth = 50
 	// together is the number of rows that is worth a goroutine more.
 	together = 32 * blockRows
 )
@@ -70,8 +70,8 @@ func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
 	first := v.scan(max(depth, 2*k), func(b *best, number int) {
 		out := (*[blockRows]float32)((*buffer)[number*blockRows:])
 		mask := v.mask(number, among)
-		rows := v.estimate(q, number, &mask, out)
-		b.offer(out[:rows], mask[:], int32(number*blockRows))
+		v.estimate(q, number, &mask, out)
+		b.offer(out, &mask, int32(number*blockRows))
 	})
 	for i, c := range first {
 		first[i].score = v.score(vector, int(c.row))
@@ -106,9 +106,9 @@ func lowest(list []candidate) float32 {
 }
 
 // estimate writes the estimates of the rows of a block that are in the mask.
-func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]float32) (rows int) {
+func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]float32) {
 	blk := v.blocks[number]
-	rows = min(blockRows, v.n-number*blockRows)
+	rows := min(blockRows, v.n-number*blockRows)
 	switch many := mask.Count() >= rows/8; {
 	case many && q.table == nil:
 		q.estimate(out[:rows], blk.codes, blk.factors.along, blk.factors.scale)
@@ -125,7 +125,6 @@ func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]f
 			out[at] = q.whole(blk.codes[at*q.words:][:q.words], &blk.factors, at)
 		}
 	}
-	return rows
 }
 
 // hopeful scores the rows of a block that may reach the least score that is
@@ -133,9 +132,11 @@ func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]f
 func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, estimates *[blockRows]float32, b *best) (scored int64) {
 	blk := v.blocks[number]
 	reach := q.reach(v.set.metric, b.least)
-	rows := min(blockRows, v.n-number*blockRows)
-	for at, estimate := range estimates[:rows] {
-		if estimate < reach || mask[at/64]>>(at%64)&1 == 0 {
+	hot := atLeast(estimates, reach)
+	hot.and(mask)
+	for at := range hot.All() {
+		estimate := estimates[at]
+		if estimate < reach {
 			continue
 		}
 		if q.table != nil && !q.mayTable(estimate, reach, &blk.factors, at) ||
@@ -173,36 +174,33 @@ func (v *View) score(vector []float32, row int) float32 {
 }
 
 // scan lets a function offer the rows of every block and returns the best
-// ones, in no order. Large sets are split between processors that are free.
+// ones, in no order. Processors that are free take a share of a large set, one
+// block after the other.
 func (v *View) scan(keep int, offer func(b *best, block int)) []candidate {
 	newBest := func() *best { return &best{view: v, keep: keep, least: float32(math.Inf(-1))} }
+	var next atomic.Int64
+	walk := func(b *best) {
+		for number := next.Add(1) - 1; number < int64(len(v.blocks)); number = next.Add(1) - 1 {
+			offer(b, int(number))
+		}
+	}
 	mine := newBest()
-	parts := min(v.n/together+1, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	var others []*best
-	from := 0
-	for parts > 1 {
+	for range min(v.n/together, runtime.GOMAXPROCS(0)-1) {
 		select {
 		case helpers <- struct{}{}:
 		default:
-			parts = 1
 			continue
 		}
-		to := from + (len(v.blocks)-from)/parts
-		theirs, first := newBest(), from
+		theirs := newBest()
 		others = append(others, theirs)
 		wg.Go(func() {
 			defer func() { <-helpers }()
-			for number := first; number < to; number++ {
-				offer(theirs, number)
-			}
+			walk(theirs)
 		})
-		from = to
-		parts--
 	}
-	for number := from; number < len(v.blocks); number++ {
-		offer(mine, number)
-	}
+	walk(mine)
 	wg.Wait()
 	for _, theirs := range others {
 		for _, c := range theirs.found {
@@ -244,16 +242,12 @@ type best struct {
 }
 
 // offer pushes the rows of a block that are in the mask.
-func (b *best) offer(scores []float32, mask []uint64, first int32) {
-	for w := 0; w*64 < len(scores); w++ {
-		word := mask[w]
-		if word == 0 {
-			continue
-		}
-		for i, score := range scores[w*64 : min(w*64+64, len(scores))] {
-			if score >= b.least && word>>i&1 == 1 {
-				b.push(candidate{score, first + int32(w*64+i)})
-			}
+func (b *best) offer(scores *[blockRows]float32, mask *blockMask, first int32) {
+	hot := atLeast(scores, b.least)
+	hot.and(mask)
+	for at := range hot.All() {
+		if score := scores[at]; score >= b.least {
+			b.push(candidate{score, first + int32(at)})
 		}
 	}
 }
@@ -333,6 +327,12 @@ func (v *View) mask(number int, among Bitmap) blockMask {
 }
 
 type blockMask [blockRows / 64]uint64
+
+func (m *blockMask) and(other *blockMask) {
+	for w := range m {
+		m[w] &= other[w]
+	}
+}
 
 // Count returns the number of rows in the mask.
 func (m *blockMask) Count() (n int) {

@@ -80,3 +80,17 @@ func TestDot(t *testing.T) {
 		}
 	}
 }
+
+func TestAtLeast(t *testing.T) {
+	dice := rand.New(rand.NewPCG(4, 4))
+	var values [blockRows]float32
+	for i := range values {
+		values[i] = float32(dice.IntN(9) - 4)
+	}
+	values[7], values[77], values[777] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
+	for _, least := range []float32{float32(math.Inf(-1)), -4, 0, 4, 5, float32(math.Inf(1)), float32(math.NaN())} {
+		if plain, fast := atLeastGo(&values, least), atLeast(&values, least); plain != fast {
+			t.Errorf("at least %v: fast %x, want %x", least, fast, plain)
+		}
+	}
+}
