@@ -71,7 +71,7 @@ func everything() []kit.Option {
 // shop has all rails on and sells one subscription.
 func shop() payments.Config {
 	cfg := payments.Config{
-		BillingSubject: payments.SubjectUser,
+		BillingSubject: payments.SubjectUser, ManualEntitlements: []string{"gift"},
 		Rails: []payments.Rail{iosstore.New(iosstore.Options{}), androidstore.New(androidstore.Options{}), cardprocessor.New(cardprocessor.Options{}),
 			merchanta.New(merchanta.Options{}), merchantb.New(merchantb.Options{})},
 		ReturnURLs: make(map[payments.RailID]payments.ReturnURLs),

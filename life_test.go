@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
@@ -20,6 +23,10 @@ import (
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/media"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/testers"
 )
 
 // canary is in everything that the user of these tests writes.
@@ -52,6 +59,7 @@ func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
 		}
 	}
 	ok(k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: canaryAddress, EmailVerified: true, Name: canary}))
+	ok(nil, k.Auth().EnsureUser(ctx, "bob"))
 	ok(k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 10, Ref: "a", Memo: canary}))
 	ok(k.Ledger().Hold(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 4, Ref: "h", Memo: canary}))
 	ok(k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: canary, Text: canary, UserID: "ada"}))
@@ -63,7 +71,32 @@ func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
 	ada.Post("/support/feedback", map[string]any{"subject": canary, "message": canary}).Want(201, "")
 	ada.Post("/vector/notes/documents", map[string]any{"documents": []map[string]any{{"id": "n1", "text": canary}}}).Want(200, "")
 	ada.Post("/storage", map[string]any{"path": canary + ".txt", "size": 3, "contentType": "text/plain"}).Want(201, "")
+	k.Browser("ada").With("User-Agent", canary).Get("/auth/devices").Want(200, "")
+	_, _, err := k.Email().Suppress(ctx, canaryAddress, email.ScopeList, canary)
+	ok(nil, err)
+	ok(k.Payments().Grant(ctx, payments.GrantRequest{Subject: payments.Subject{Type: payments.SubjectUser, ID: "ada"}, Entitlement: "gift", Reason: canary}))
+	object, err := k.Storage().Put(ctx, storage.Upload{OwnerID: "ada", Path: "notes/" + canary, Size: 5}, strings.NewReader("hello"))
+	ok(object, err)
+	ok(k.Storage().Share(ctx, storage.ByID(object.ID).As("ada"), time.Hour))
+	dot := picture(t)
+	ok(k.Media().Put(ctx, media.Upload{OwnerID: "ada", Filename: canary + ".png", Size: int64(len(dot)), Caption: canary}, bytes.NewReader(dot)))
+	ok(nil, k.Testers().SetCohort(ctx, testers.CohortConfig{ID: "beta", Name: "Beta", StoreURL: "https://store.example/beta"}))
+	ok(k.Testers().Invite(ctx, "beta", []testers.Tester{{Email: canaryAddress, Name: canary}}))
+	ada.Post("/matchmaking/friends/bob/request", `{}`).Want(200, "")
+	ada.Post("/matchmaking/games/duel/invites", map[string]any{"userId": "bob"}).Want(201, "")
+	ada.Post("/matchmaking/games/duel/queue", `{}`).Want(202, "")
+	k.RunJobs()
 	return k
+}
+
+// picture is one of a dot.
+func picture(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := png.Encode(&out, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func TestExportHoldsWhatEveryCapabilityKnows(t *testing.T) {
@@ -84,7 +117,7 @@ func TestExportHoldsWhatEveryCapabilityKnows(t *testing.T) {
 		for _, r := range export.Records {
 			seen[r.Capability] = true
 		}
-		for _, name := range []string{"auth", "ledger", "email", "leaderboard", "rating", "multiplayer", "support", "storage", "vector"} {
+		for _, name := range []string{"auth", "ledger", "email", "leaderboard", "rating", "multiplayer", "matchmaking", "support", "storage", "media", "vector", "payments", "testers"} {
 			if !seen[name] {
 				t.Errorf("nothing of %s in the export", name)
 			}
