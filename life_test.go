@@ -47,7 +47,7 @@ func (b *syncBuffer) Write(p []byte) (int, error) {
 }
 
 // lived is a kit in whose every capability the user "ada" has left data.
-func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
+func lived(t testing.TB, db *database.DB, log *syncBuffer) *kittest.Kit {
 	t.Helper()
 	k := kittest.New(t, append(everything(), kit.WithDatabase(db),
 		kit.WithLogger(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))))...)
@@ -60,8 +60,8 @@ func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
 	}
 	ok(k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: canaryAddress, EmailVerified: true, Name: canary}))
 	ok(nil, k.Auth().EnsureUser(ctx, "bob"))
-	ok(k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 10, Ref: "a", Memo: canary}))
-	ok(k.Ledger().Hold(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 4, Ref: "h", Memo: canary}))
+	ok(k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 10, Ref: "the credit of the person", Memo: canary}))
+	ok(k.Ledger().Hold(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 4, Ref: "the hold of the person", Memo: canary}))
 	ok(k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: canary, Text: canary, UserID: "ada"}))
 	k.RunJobs()
 	ada := k.User("ada").With("User-Agent", canary)
@@ -90,7 +90,7 @@ func lived(t *testing.T, db *database.DB, log *syncBuffer) *kittest.Kit {
 }
 
 // picture is one of a dot.
-func picture(t *testing.T) []byte {
+func picture(t testing.TB) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	if err := png.Encode(&out, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
@@ -215,7 +215,7 @@ func tables(t *testing.T, db *database.DB) map[string]string {
 	return all
 }
 
-func column(t *testing.T, db *database.DB, query string) []string {
+func column(t testing.TB, db *database.DB, query string) []string {
 	t.Helper()
 	list, err := database.All(t.Context(), db, func(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }, query)
 	if err != nil {

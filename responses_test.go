@@ -82,7 +82,7 @@ type content struct {
 }
 
 // readDocument reads a document; its components become the definitions of each schema.
-func readDocument(t *testing.T, raw []byte) described {
+func readDocument(t testing.TB, raw []byte) described {
 	t.Helper()
 	var doc struct {
 		Paths      map[string]map[string]*operation `json:"paths"`
