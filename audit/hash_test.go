@@ -30,7 +30,7 @@ func TestHashFollowsFromTheStoredRow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		entries, err := a.store.list(ctx, Filter{}, "", 10)
+		entries, _, err := a.store.list(ctx, Filter{}, "", 10)
 		if err != nil || len(entries) != 2 {
 			t.Fatal(entries, err)
 		}

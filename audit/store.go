@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -13,7 +12,10 @@ import (
 )
 
 // store is the trail's events; store_chain.go has what seals them.
-type store struct{ db *database.DB }
+type store struct {
+	db    *database.DB
+	chunk int // of a scan
+}
 
 var insertEvents = bulk.New("audit_event", []string{
 	"id TEXT", "occurred_at BIGINT", "action TEXT", "actor_kind TEXT", "actor_id TEXT", "actor_key_id TEXT",
@@ -92,15 +94,61 @@ func scanEntry(row database.Scanner) (Entry, error) {
 	return r.Entry, err
 }
 
+// A page of a list looks at scanChunks times scanChunk events at most; tests look
+// at fewer.
+const (
+	scanChunk  = 5000
+	scanChunks = 10
+)
+
 // list reads at most limit events with ids before the given one, newest first.
-func (s store) list(ctx context.Context, f Filter, before string, limit int) ([]Entry, error) {
-	where := f.conditions()
-	if before != "" {
-		where.add("e.id < $%d", before)
+// Where a filter has no index it looks at a bounded number of events; next is the
+// id to go on before when there are more, "" otherwise.
+func (s store) list(ctx context.Context, f Filter, before string, limit int) (entries []Entry, next string, err error) {
+	for chunk := 1; ; chunk++ {
+		lowest := ""
+		if f.scans() {
+			if lowest, err = s.lowest(ctx, f, before); err != nil {
+				return nil, "", err
+			}
+		}
+		where := f.conditions()
+		span(where, before, lowest)
+		some, err := database.All(ctx, s.db, scanEntry, fmt.Sprintf(`SELECT `+recordColumns+` WHERE %s ORDER BY e.id DESC LIMIT $%d`,
+			where.Text(), where.Next()), where.Args(limit-len(entries))...)
+		if err != nil {
+			return nil, "", err
+		}
+		entries = append(entries, some...)
+		switch {
+		case len(entries) == limit || lowest == "":
+			return entries, "", nil
+		case chunk == scanChunks:
+			return entries, lowest, nil
+		}
+		before = lowest
 	}
-	where.add("TRUE ORDER BY e.id DESC LIMIT $%d", limit)
-	return database.All(ctx, s.db, scanEntry,
-		`SELECT `+recordColumns+` WHERE `+where.text(), where.args...)
+}
+
+// lowest returns the id of the last event of the next chunk before an id, ""
+// when there are no more.
+func (s store) lowest(ctx context.Context, f Filter, before string) (id string, err error) {
+	where := f.seek()
+	span(where, before, "")
+	id, _, err = database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+		fmt.Sprintf(`SELECT e.id FROM audit_event e WHERE %s ORDER BY e.id DESC LIMIT 1 OFFSET $%d`, where.Text(), where.Next()),
+		where.Args(s.chunk-1)...)
+	return id, err
+}
+
+// span adds the ids before one, and from another on.
+func span(where *database.Conditions, before, lowest string) {
+	if before != "" {
+		where.Add("e.id < $%d", before)
+	}
+	if lowest != "" {
+		where.Add("e.id >= $%d", lowest)
+	}
 }
 
 func (s store) event(ctx context.Context, id string) (Entry, bool, error) {
@@ -110,9 +158,8 @@ func (s store) event(ctx context.Context, id string) (Entry, bool, error) {
 // erase removes the personal data of at most limit events.
 func (s store) erase(ctx context.Context, f Filter, limit int) (erased int64, err error) {
 	where := f.conditions()
-	where.add("EXISTS (SELECT 1 FROM audit_personal p WHERE p.event_id = e.id) LIMIT $%d", limit)
-	return s.db.Exec(ctx, `DELETE FROM audit_personal WHERE event_id IN (SELECT e.id FROM audit_event e
-		WHERE `+where.text()+`)`, where.args...)
+	return s.db.Exec(ctx, fmt.Sprintf(`DELETE FROM audit_personal WHERE event_id IN (SELECT e.id FROM audit_event e
+		WHERE %s AND EXISTS (SELECT 1 FROM audit_personal p WHERE p.event_id = e.id) LIMIT $%d)`, where.Text(), where.Next()), where.Args(limit)...)
 }
 
 // firstID is not after any id drawn at an instant or later: ids start with 48
@@ -127,45 +174,34 @@ func firstID(t time.Time) string {
 	return string(text[:])
 }
 
-func (f Filter) conditions() *conditions {
-	where := new(conditions)
-	if f.Namespace != "" {
-		where.add("e.action >= $%d", f.Namespace+"/")
-		where.add("e.action < $%d", f.Namespace+"0") // the byte after "/"
-	}
-	where.equal("e.action", f.Action)
-	where.equal("e.actor_kind", string(f.ActorKind))
-	where.equal("e.actor_id", f.ActorID)
-	where.equal("e.subject_type", f.Subject.Type)
-	where.equal("e.subject_id", f.Subject.ID)
-	where.equal("e.outcome", string(f.Outcome))
+// seek is the part of a filter that seeks in an index.
+func (f Filter) seek() *database.Conditions {
+	where := new(database.Conditions)
+	where.Equal("e.actor_id", f.ActorID)
+	where.Equal("e.subject_id", f.Subject.ID)
 	if !f.From.IsZero() {
-		where.add("e.occurred_at >= $%d", f.From.UnixMilli())
-		where.add("e.id >= $%d", firstID(f.From))
-	}
-	if !f.To.IsZero() {
-		where.add("e.occurred_at < $%d", f.To.UnixMilli())
+		where.Add("e.id >= $%d", firstID(f.From))
 	}
 	return where
 }
 
-// conditions collects a WHERE clause and its arguments.
-type conditions struct {
-	texts []string
-	args  []any
-}
+// scans reports whether there is more to a filter than seek has.
+func (f Filter) scans() bool { return f.conditions().Len() > f.seek().Len() }
 
-func (c *conditions) add(text string, arg any) {
-	c.args = append(c.args, arg)
-	c.texts = append(c.texts, fmt.Sprintf(text, len(c.args)))
-}
-
-func (c *conditions) text() string { return strings.Join(c.texts, " AND ") }
-
-// equal compares a column unless value is empty; saying that the column is not
-// empty either lets both databases use a partial index.
-func (c *conditions) equal(column, value string) {
-	if value != "" {
-		c.add(column+" = $%d AND "+column+" <> ''", value)
+func (f Filter) conditions() *database.Conditions {
+	where := f.seek()
+	if f.Namespace != "" {
+		where.Begins("e.action", f.Namespace+"/")
 	}
+	where.Equal("e.action", f.Action)
+	where.Equal("e.actor_kind", string(f.ActorKind))
+	where.Equal("e.subject_type", f.Subject.Type)
+	where.Equal("e.outcome", string(f.Outcome))
+	if !f.From.IsZero() {
+		where.Add("e.occurred_at >= $%d", f.From.UnixMilli())
+	}
+	if !f.To.IsZero() {
+		where.Add("e.occurred_at < $%d", f.To.UnixMilli())
+	}
+	return where
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/database"
@@ -277,10 +278,9 @@ type exported struct {
 // export reads events in the order of their ids, after one.
 func (s store) export(ctx context.Context, f Filter, after string, limit int) ([]exported, error) {
 	where := f.conditions()
-	where.add("e.id > $%d", after)
-	where.add("TRUE ORDER BY e.id LIMIT $%d", limit)
+	where.Add("e.id > $%d", after)
 	rows, err := database.All(ctx, s.db, scanRecord,
-		`SELECT `+recordColumns+` WHERE `+where.text(), where.args...)
+		fmt.Sprintf(`SELECT `+recordColumns+` WHERE %s ORDER BY e.id LIMIT $%d`, where.Text(), where.Next()), where.Args(limit)...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

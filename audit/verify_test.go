@@ -564,6 +564,35 @@ func TestEventsByTime(t *testing.T) {
 	})
 }
 
+// A filter that few events match looks at some of them a page, and finds all.
+func TestRareEventsAreFoundPageByPage(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		tr := newTrail(t, db)
+		tr.store.chunk = 2
+		if err := tr.Record(t.Context(), Event{Action: "test/rare"}); err != nil {
+			t.Fatal(err)
+		}
+		tr.record(2*scanChunks + 1)
+		if err := tr.Record(t.Context(), Event{Action: "test/rare"}); err != nil {
+			t.Fatal(err)
+		}
+		for name, f := range map[string]Filter{"action": {Action: "test/rare"}, "namespace and outcome": {Namespace: "test", Outcome: OutcomeSucceeded, Action: "test/rare"}} {
+			first, err := tr.ListEvents(t.Context(), f, capability.NewPage(5, ""))
+			if err != nil || len(first.Items) != 1 || first.NextCursor == nil {
+				t.Fatalf("%s: first %+v, %v; want the newest and a cursor", name, first, err)
+			}
+			second, err := tr.ListEvents(t.Context(), f, capability.NewPage(5, *first.NextCursor))
+			if err != nil || len(second.Items) != 1 || second.NextCursor != nil {
+				t.Errorf("%s: second %+v, %v; want the oldest and no cursor", name, second, err)
+			}
+			one, err := tr.ListEvents(t.Context(), f, capability.NewPage(1, ""))
+			if err != nil || len(one.Items) != 1 || one.NextCursor == nil {
+				t.Errorf("%s: a page of one: %+v, %v; want the newest and a cursor", name, one, err)
+			}
+		}
+	})
+}
+
 // The index of ids bounds a search by time, wherever clocks have been.
 func TestFirstID(t *testing.T) {
 	at := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) // after all that other tests draw

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/database"
@@ -63,15 +64,44 @@ func (s store) rowsOf(ctx context.Context, userID string) (n int64, err error) {
 		+ (SELECT count(*) FROM auth_device WHERE user_id = $1)`, userID).Scan(&n)
 }
 
+// fewNamed is up to how many users a prefix is looked up in the indexes of
+// addresses and names. Where more have it, a walk by id soon finds a page of them.
+const fewNamed = 5000
+
 // users lists users after an id whose address begins with one prefix, in lower
 // case, or whose name with another, in what the databases take for lower case.
 func (s store) users(ctx context.Context, email, name, after string, limit int) ([]User, error) {
 	if name == "" {
 		return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 	}
+	ids, err := s.usersBeginning(ctx, email, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) <= fewNamed {
+		return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user
+			WHERE id `+database.InList(1)+` AND id > $2 ORDER BY id LIMIT $3`, database.List(ids), after, limit)
+	}
 	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user
 		WHERE id > $1 AND (substr(email, 1, length($2)) = $2 OR substr(lower(name), 1, length($3)) = $3) ORDER BY id LIMIT $4`,
 		after, email, name, limit)
+}
+
+// usersBeginning returns the ids of more than fewNamed users at most.
+func (s store) usersBeginning(ctx context.Context, email, name string) ([]string, error) {
+	var addressed, named database.Conditions
+	addressed.Begins("email", email)
+	named.Begins("lower(name)", name)
+	var ids []string
+	for column, where := range map[string]database.Conditions{"email": addressed, "name": named} {
+		some, err := database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
+			fmt.Sprintf(`SELECT id FROM auth_user WHERE %s AND %s <> '' LIMIT $%d`, where.Text(), column, where.Next()), where.Args(fewNamed+1)...)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	return ids, nil
 }
 
 // updateUser returns false when the address or username is another user's.

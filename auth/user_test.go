@@ -224,6 +224,35 @@ func TestRevokeOthers(t *testing.T) {
 
 // A list finds users by the beginning of their name as they write it, and treats
 // no character as a wildcard.
+// A prefix that thousands have lists the same users as one that a few have.
+func TestListUsersOfACommonName(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		n := open(t, db, setup{})
+		_, err := db.Exec(ctx, `INSERT INTO auth_user (id, email, name, token_family, created_at, updated_at)
+			SELECT 'u' || (100000 + i), CASE WHEN i % 2 = 0 THEN 'common' || i || '@example.com' ELSE '' END, CASE WHEN i % 2 = 1 THEN 'Common' || i ELSE 'x' END, 'f', 1, 1
+			FROM (`+database.Text(`WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 12000) SELECT i FROM g`,
+			`SELECT i FROM generate_series(1, 12000) AS g(i)`)+`) AS numbers`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for query, want := range map[string][]string{"COMMON": {"u100001", "u100002", "u100003"}, "common1199": {"u101199", "u111990", "u111991"}} {
+			var ids []string
+			page, err := n.ListUsers(ctx, query, capability.NewPage(2, ""))
+			for ; err == nil && len(ids) < 3; page, err = n.ListUsers(ctx, query, capability.NewPage(2, *page.NextCursor)) {
+				for _, u := range page.Items {
+					ids = append(ids, u.ID)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, ids[:3]); diff != "" {
+				t.Errorf("%q: %s", query, diff)
+			}
+		}
+	})
+}
+
 func TestListUsersByName(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, setup{})

@@ -79,7 +79,13 @@ func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 		return Items[T]{Items: rows}
 	}
 	rows = rows[:page.Limit]
-	raw, err := json.Marshal(keys(rows[len(rows)-1]))
+	return Continued(rows, keys(rows[len(rows)-1])...)
+}
+
+// Continued is a page whose list goes on after the keys, as After reads them,
+// however few items the page has.
+func Continued[T any](rows []T, keys ...any) Items[T] {
+	raw, err := json.Marshal(keys)
 	if err != nil {
 		panic("capability: a list's keys are strings and integers: " + err.Error())
 	}

@@ -3,6 +3,7 @@ package email
 import (
 	"bytes"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -235,15 +236,15 @@ func (e *Email) ListJobs(ctx context.Context, f JobFilter, page capability.Page)
 		}
 		f.To = e.keyOf(to)
 	}
-	var after string
-	if _, err := page.After(&after); err != nil {
+	after := jobKey{created: math.MaxInt64}
+	if _, err := page.After(&after.created, &after.id); err != nil {
 		return none, err
 	}
 	rows, err := e.store.jobs(ctx, f, after, page.Limit+1)
 	if err != nil {
 		return none, err
 	}
-	return capability.Paged(page, rows, func(j Job) []any { return []any{j.ID} }), nil
+	return capability.Paged(page, rows, func(j Job) []any { return []any{j.CreatedAt.UnixMilli(), j.ID} }), nil
 }
 
 // Job returns a job with its headers and what happened to it, never with its

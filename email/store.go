@@ -2,6 +2,7 @@ package email
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -178,20 +179,28 @@ func (s store) job(ctx context.Context, jobID string) (Job, bool, error) {
 }
 
 // jobs reads newest first, after an id.
-func (s store) jobs(ctx context.Context, f JobFilter, after string, limit int) ([]Job, error) {
-	until := int64(1) << 53
-	if !f.Until.IsZero() {
-		until = f.Until.UnixMilli()
-	}
-	since := int64(0)
+func (s store) jobs(ctx context.Context, f JobFilter, after jobKey, limit int) ([]Job, error) {
+	where := new(database.Conditions)
+	where.Equal("state", string(f.State))
+	where.Equal("address_key", f.To)
+	where.Equal("template", f.Template)
+	where.Equal("category", string(f.Category))
 	if !f.Since.IsZero() {
-		since = f.Since.UnixMilli()
+		where.Add("created_at >= $%d", f.Since.UnixMilli())
 	}
-	return database.All(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job
-		WHERE ($1 = '' OR id < $1) AND ($2 = '' OR state = $2) AND ($3 = '' OR address_key = $3) AND ($4 = '' OR template = $4)
-			AND ($5 = '' OR category = $5) AND created_at >= $6 AND created_at < $7
-		ORDER BY id DESC LIMIT $8`,
-		after, string(f.State), f.To, f.Template, string(f.Category), since, until, limit)
+	if !f.Until.IsZero() {
+		where.Add("created_at < $%d", f.Until.UnixMilli())
+	}
+	at := where.Next()
+	return database.All(ctx, s.db, scanJob, fmt.Sprintf(`SELECT `+jobColumns+` FROM email_job
+		WHERE %s AND (created_at, id) < ($%d, $%d) ORDER BY created_at DESC, id DESC LIMIT $%d`, where.Text(), at, at+1, at+2),
+		where.Args(after.created, after.id, limit)...)
+}
+
+// jobKey is where a job stands in a list.
+type jobKey struct {
+	created int64
+	id      string
 }
 
 // reported finds the job a provider or a bounce speaks of.

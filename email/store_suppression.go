@@ -2,6 +2,7 @@ package email
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -79,11 +80,15 @@ func (s store) suppressionsAmong(ctx context.Context, keys []string, now time.Ti
 }
 
 func (s store) suppressions(ctx context.Context, f SuppressionFilter, after Suppression, now time.Time, limit int) ([]Suppression, error) {
-	return database.All(ctx, s.db, scanSuppression, `SELECT `+suppressionColumns+` FROM email_suppression
-		WHERE (address_key, scope, reason) > ($1, $2, $3) AND address_key >= $4 AND ($4 = '' OR substr(address_key, 1, length($4)) = $4)
-			AND ($5 = '' OR reason = $5) AND ($6 = '' OR scope = $6) AND (expires_at = 0 OR expires_at > $7)
-		ORDER BY address_key, scope, reason LIMIT $8`, after.Address, string(after.Scope), string(after.Reason),
-		f.Begins, string(f.Reason), string(f.Scope), now.UnixMilli(), limit)
+	where := new(database.Conditions)
+	where.Begins("address_key", f.Begins)
+	where.Equal("reason", string(f.Reason))
+	where.Equal("scope", string(f.Scope))
+	at := where.Next()
+	return database.All(ctx, s.db, scanSuppression, fmt.Sprintf(`SELECT `+suppressionColumns+` FROM email_suppression
+		WHERE %s AND (address_key, scope, reason) > ($%d, $%d, $%d) AND (expires_at = 0 OR expires_at > $%d)
+		ORDER BY address_key, scope, reason LIMIT $%d`, where.Text(), at, at+1, at+2, at+3, at+4),
+		where.Args(after.Address, string(after.Scope), string(after.Reason), now.UnixMilli(), limit)...)
 }
 
 // forgetAddress leaves the keyed hash of an address in its suppressions, without

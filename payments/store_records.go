@@ -207,21 +207,18 @@ func (s store) purchases(ctx context.Context, f PurchaseFilter, now Instant, bef
 // of a filter. A status is looked for where it is written, and among the few rows
 // that time has changed since they were.
 func purchasesQuery(f PurchaseFilter, now Instant, before string, limit int) (query string, args []any) {
-	where := ` WHERE id > ''`
-	add := func(condition, value string) {
-		if value != "" {
-			args = append(args, value)
-			where += fmt.Sprintf(condition, len(args))
-		}
+	narrow := new(database.Conditions)
+	narrow.Equal("subject_type", string(f.Subject.Type))
+	narrow.Equal("subject_id", f.Subject.ID)
+	narrow.Equal("rail", string(f.Rail))
+	narrow.Equal("product_key", f.ProductKey)
+	narrow.Equal("kind", string(f.Kind))
+	if before != "" {
+		narrow.Add("id < $%d", before)
 	}
-	add(` AND subject_type = $%d`, string(f.Subject.Type))
-	add(` AND subject_id = $%d`, f.Subject.ID)
-	add(` AND rail = $%d`, string(f.Rail))
-	add(` AND product_key = $%d`, f.ProductKey)
-	add(` AND kind = $%d`, string(f.Kind))
-	add(` AND id < $%d`, before)
-	args = append(args, limit)
-	last := fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, len(args))
+	where := ` WHERE id > '' AND ` + narrow.Text()
+	last := fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, narrow.Next())
+	args = narrow.Args(limit)
 	const list = `SELECT ` + purchaseColumns + ` FROM payments_purchase`
 	if f.Status == "" {
 		return list + where + last, args

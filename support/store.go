@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -327,28 +326,21 @@ var flagConditions = map[string]string{
 // threads lists those of a filter, but for its query, below a position, newest
 // first.
 func (s store) threads(ctx context.Context, f Filter, at int64, id string, limit int) ([]Thread, error) {
-	where := []string{"(t.last_at, t.id) < ($1, $2)"}
-	args := []any{at, id, limit}
-	for _, equal := range [][2]string{
-		{"state", string(f.State)}, {"category", f.Category}, {"priority", string(f.Priority)}, {"sentiment", string(f.Sentiment)},
-		{"channel", string(f.Channel)}, {"assignee", f.Assignee}, {"user_id", f.UserID},
-	} {
-		if equal[1] != "" {
-			args = append(args, equal[1])
-			where = append(where, fmt.Sprintf("t.%s = $%d", equal[0], len(args)))
-		}
-	}
-	if f.Assignee != "" {
-		where = append(where, "t.assignee <> ''")
-	}
-	if f.UserID != "" {
-		where = append(where, "t.user_id <> ''")
-	}
+	where := new(database.Conditions)
+	where.Equal("t.state", string(f.State))
+	where.Equal("t.category", f.Category)
+	where.Equal("t.priority", string(f.Priority))
+	where.Equal("t.sentiment", string(f.Sentiment))
+	where.Equal("t.channel", string(f.Channel))
+	where.Equal("t.assignee", f.Assignee)
+	where.Equal("t.user_id", f.UserID)
+	flag := ""
 	if f.Flag != "" {
-		where = append(where, flagConditions[f.Flag])
+		flag = " AND " + flagConditions[f.Flag]
 	}
-	return database.All(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE `+strings.Join(where, " AND ")+
-		` ORDER BY t.last_at DESC, t.id DESC LIMIT $3`, args...)
+	n := where.Next()
+	return database.All(ctx, s.db, scanThread, fmt.Sprintf(`SELECT `+threadColumns+` FROM support_thread t WHERE (t.last_at, t.id) < ($%d, $%d) AND %s%s
+		ORDER BY t.last_at DESC, t.id DESC LIMIT $%d`, n, n+1, where.Text(), flag, n+2), where.Args(at, id, limit)...)
 }
 
 func (s store) sweepGuard(ctx context.Context, hour int64, limit int) (int64, error) {
