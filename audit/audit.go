@@ -165,7 +165,7 @@ func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, er
 }
 
 // ListEvents lists the trail, newest first. The personal data of an event is
-// empty where it never was or has been erased. A page looks at 50,000 events at
+// empty where it never was or has been erased. A page looks at 20,000 events at
 // most: where a filter other than ActorID, Subject.ID and From leaves few of
 // them, it may have fewer than asked for, or none, and a NextCursor. A cursor of
 // another list is refused with kit/invalid_request.

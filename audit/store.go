@@ -98,7 +98,7 @@ func scanEntry(row database.Scanner) (Entry, error) {
 // at fewer.
 const (
 	scanChunk  = 5000
-	scanChunks = 10
+	scanChunks = 4
 )
 
 // list reads at most limit events with ids before the given one, newest first.
