@@ -268,7 +268,7 @@ func codeAt(t *testing.T, secret string, at time.Time) string {
 // The page runs under a policy without inline scripts, at its own path alone.
 func TestSite(t *testing.T) {
 	_, base := startSite(t)
-	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/style.css": 200, "/nowhere": 404, "/health": 200} {
+	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/style.css": 200, "/client/index.js": 200, "/nowhere": 404, "/health": 200} {
 		resp, err := http.Get(base + path)
 		check(t, err)
 		_ = resp.Body.Close()
