@@ -22,6 +22,7 @@ func TestHosts(t *testing.T) {
 				"/api/health":                 {200, `"status":"ok"`},
 				"/api/ledger/coins":           {401, "auth/unauthenticated"},
 				"/api/__kit/dev-login?user=a": {200, `"userId":"a"`},
+				"/client/index.js":            {200, "createClient"},
 				"/missing.html":               {404, ""},
 			} {
 				r := httptest.NewRequest("GET", "http://localhost:8080"+path, nil)
