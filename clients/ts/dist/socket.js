@@ -1,4 +1,6 @@
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
+// How long a server has for a sign of life, in milliseconds.
+const patience = 5_000;
 /** A WebSocket that comes back until it is stopped or the server ends it. */
 export class Socket {
     client;
@@ -71,7 +73,7 @@ export class Socket {
         const { quietMs } = this.client;
         this.silence = setTimeout(() => {
             this.send({ type: "ping" });
-            this.silence = setTimeout(() => this.lost(), quietMs / 4);
+            this.silence = setTimeout(() => this.lost(), Math.min(quietMs, patience));
         }, quietMs);
     }
     // lost gives a dead line up at once: its own end would come in minutes.

@@ -75,8 +75,8 @@ export interface ClientOptions {
   timeoutMs?: number
   /**
    * After which silence a socket's server is asked for a sign of life, in
-   * milliseconds, by default 20000. It has a quarter of that to give one, or the
-   * line is taken for dead and made again.
+   * milliseconds, by default 20000. It has as long again to give one, 5 seconds
+   * at most, or the line is taken for dead and made anew.
    */
   quietMs?: number
   fetch?: typeof fetch

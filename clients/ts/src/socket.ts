@@ -7,6 +7,9 @@ interface Frame { type: string; [member: string]: unknown }
 
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
+// How long a server has for a sign of life, in milliseconds.
+const patience = 5_000
+
 /** A WebSocket that comes back until it is stopped or the server ends it. */
 export class Socket {
   private ws: WebSocket | undefined
@@ -77,7 +80,7 @@ export class Socket {
     const { quietMs } = this.client
     this.silence = setTimeout(() => {
       this.send({ type: "ping" })
-      this.silence = setTimeout(() => this.lost(), quietMs / 4)
+      this.silence = setTimeout(() => this.lost(), Math.min(quietMs, patience))
     }, quietMs)
   }
 
