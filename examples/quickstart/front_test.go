@@ -120,6 +120,8 @@ func (f *front) found(t *testing.T) {
 	for _, wrong := range f.taken() {
 		t.Error(wrong)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if len(f.passed) < 25 {
 		t.Errorf("requests of %d paths passed the proxy: %v", len(f.passed), slices.Sorted(maps.Keys(f.passed)))
 	}
