@@ -1,41 +1,56 @@
 package kit_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/kitbackend/kit/internal/npmtest"
 )
 
-// npmTool is the command of a program of others, where KIT_TEST_CLIENTS names
-// the folder that it is installed in.
-func npmTool(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	npm := os.Getenv("KIT_TEST_CLIENTS")
-	if npm == "" {
-		t.Skip("KIT_TEST_CLIENTS names no folder with node_modules that has " + name)
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(npm, "node_modules/.bin", name), args...)
-	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-	return cmd
-}
-
-// TestClientTypesAreCurrent makes the types of clients/ts anew from the golden
-// document, or, with -update, writes them.
-func TestClientTypesAreCurrent(t *testing.T) {
+// TestClientIsCurrent makes the types of clients/ts anew from the golden document,
+// and its modules from the sources; with -update it writes them.
+func TestClientIsCurrent(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "schema.ts")
-	if text, err := npmTool(t, "openapi-typescript", "testdata/openapi.golden.json", "-o", out).CombinedOutput(); err != nil {
+	out := t.TempDir()
+	types := filepath.Join(out, "schema.ts")
+	if text, err := npmtest.Command(t, "openapi-typescript", "testdata/openapi.golden.json", "-o", types).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	golden(t, "clients/ts/src/schema.ts", read(t, out))
+	golden(t, "clients/ts/src/schema.ts", read(t, types))
+
+	if text, err := npmtest.Command(t, "tsc", "-p", "clients/ts", "--declaration", "false", "--outDir", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	made := modules(t, out)
+	for _, name := range made {
+		golden(t, "clients/ts/dist/"+name, read(t, out, name))
+	}
+	if diff := gocmp.Diff(made, modules(t, "clients/ts/dist")); diff != "" {
+		t.Errorf("clients/ts/dist has other modules than the sources make:\n%s", diff)
+	}
+}
+
+// modules lists the modules in a folder.
+func modules(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
 }
 
 // TestSecondValidatorAcceptsTheDocument runs an independent linter.
 func TestSecondValidatorAcceptsTheDocument(t *testing.T) {
 	t.Parallel()
-	text, err := npmTool(t, "redocly", "lint", "--format=summary", "testdata/openapi.golden.json").CombinedOutput()
+	text, err := npmtest.Command(t, "redocly", "lint", "--format=summary", "testdata/openapi.golden.json").CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "valid") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -51,8 +66,8 @@ func TestThirdGeneratorCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []*exec.Cmd{
-		npmTool(t, "openapi-ts", "-i", document, "-o", filepath.Join(folder, "sdk"), "-p", "@hey-api/typescript", "@hey-api/sdk", "@hey-api/client-fetch"),
-		npmTool(t, "tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable",
+		npmtest.Command(t, "openapi-ts", "-i", document, "-o", filepath.Join(folder, "sdk"), "-p", "@hey-api/typescript", "@hey-api/sdk", "@hey-api/client-fetch"),
+		npmtest.Command(t, "tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable",
 			"--typeRoots", t.TempDir(), filepath.Join(folder, "sdk", "index.ts")),
 	} {
 		if text, err := command.CombinedOutput(); err != nil {

@@ -40,9 +40,13 @@ func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
 		if summary == "" {
 			summary = "Of the sign-in library."
 		}
+		var handle capability.Handler // none: any JSON
+		if r.Pages {
+			handle = handle.Pages()
+		}
 		rows = append(rows, openapi.Row{Capability: e.Domain, Limited: true, Route: capability.Route{
 			Method: r.Method, Path: prefix + r.Path, Summary: summary,
-			Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate}})
+			Guard: e.Route.Guard.Identifying(), MaxBody: e.Route.MaxBody, Rate: e.Route.Rate, Handle: handle}})
 	}
 	return rows
 }

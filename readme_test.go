@@ -26,11 +26,12 @@ func pages(t *testing.T) (list []string) {
 }
 
 // TestReadmeSnippets holds that every Go snippet of the README and the guides is
-// part of a program or example that go test ./... compiles and runs.
+// part of a program or example that go test ./... compiles and runs, and every
+// snippet of JavaScript part of a page that a browser runs.
 func TestReadmeSnippets(t *testing.T) {
 	var code strings.Builder
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasPrefix(path, "examples/") && strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "example_test.go") && !strings.Contains(path, "/")) {
+		if err == nil && (strings.HasPrefix(path, "examples/") && (strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".js")) || strings.HasSuffix(path, "example_test.go") && !strings.Contains(path, "/")) {
 			raw, err := os.ReadFile(path)
 			code.WriteString(flatten(raw))
 			return err
@@ -42,7 +43,7 @@ func TestReadmeSnippets(t *testing.T) {
 	}
 	found := 0
 	for _, page := range pages(t) {
-		for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
+		for _, block := range regexp.MustCompile("(?s)```(?:go|js)\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
 			if found++; !strings.Contains(code.String(), flatten([]byte(block[1]))) {
 				t.Errorf("%s: no program or example holds this snippet:\n%s", page, block[1])
 			}

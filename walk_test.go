@@ -1,10 +1,8 @@
 package kit_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -18,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/kitbackend/kit"
-	"github.com/kitbackend/kit/internal/processtest"
+	"github.com/kitbackend/kit/internal/npmtest"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -76,64 +74,18 @@ func TestWalkThroughAProxy(t *testing.T) {
 	}
 	upstream := httptest.NewServer(k)
 	defer upstream.Close()
-	through := httputil.NewSingleHostReverseProxy(startProxy(t, upstream.URL))
+	through := httputil.NewSingleHostReverseProxy(npmtest.Proxy(t, "testdata/openapi.golden.json", upstream.URL))
 	w := &walker{Rand: rand.New(rand.NewPCG(2, 1)), document: readDocument(t, raw), ids: []string{"ada", "bob", "coins", "arcade", "duel", "notes"}}
 	calls := 0
 	w.walk(k, 2, func(k *kittest.Kit, r kit.Route) *kittest.Client { return admittedBy(k, r).Via(through) }, func(_ kit.Route, call string, got *kittest.Response) {
 		calls++
-		for _, v := range violations(t, got.Header.Get("Sl-Violations")) {
-			t.Errorf("%s: %d %.300s: %s at %v", call, got.Status, got.Body, v.Message, v.Location)
+		for _, v := range npmtest.Violations(t, got.Header.Get(npmtest.ViolationHeader)) {
+			if v.OfResponse() { // requests are spoilt on purpose
+				t.Errorf("%s: %d %.300s: %s", call, got.Status, got.Body, v)
+			}
 		}
 	})
 	t.Logf("%d calls", calls)
-}
-
-// startProxy runs the proxy in front of a kit of every capability.
-func startProxy(t *testing.T, upstream string) *url.URL {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := npmTool(t, "prism", "proxy", "testdata/openapi.golden.json", upstream, "--host", "127.0.0.1", "--port", port)
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = proxy.Process.Kill()
-		_ = proxy.Wait()
-	})
-	processtest.Listening(t, address)
-	return &url.URL{Scheme: "http", Host: address}
-}
-
-type violation struct {
-	Location []string
-	Message  string
-}
-
-// violations are those of responses; the walker spoils requests on purpose.
-func violations(t *testing.T, header string) (list []violation) {
-	t.Helper()
-	if header == "" {
-		return nil
-	}
-	var all []violation
-	if err := json.Unmarshal([]byte(header), &all); err != nil {
-		t.Fatalf("%s: %v", header, err)
-	}
-	for _, v := range all {
-		if len(v.Location) > 0 && v.Location[0] == "response" {
-			list = append(list, v)
-		}
-	}
-	return list
 }
 
 // walk calls every row so many times and shows what it returned.

@@ -209,7 +209,8 @@ func typesOf(values []any) (types []reflect.Type) {
 func (h Handler) Frames() (sends, takes []reflect.Type) { return h.sends, h.takes }
 
 // Pages marks a raw handler that shows refusals of its row as pages of HTML, for
-// documents: people follow links to it.
+// documents: people follow links to it. Without a handler it is the response of a
+// row of the sign-in library that may be a page.
 func (h Handler) Pages() Handler { h.pages = true; return h }
 
 // ShowsPages reports whether the handler may show a refusal of its row as a page.

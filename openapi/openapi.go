@@ -39,7 +39,7 @@ type Row struct {
 	// Capability is the domain of the part that serves the route, its tag.
 	Capability string
 	// Route may have no handler: its body and response are then any JSON, as for
-	// the routes of the sign-in library.
+	// the routes of the sign-in library, or a page where it shows pages.
 	Route capability.Route
 	// Limited reports whether the rate class of the route has a limit.
 	Limited bool

@@ -201,7 +201,10 @@ func (b *builder) frames(r capability.Route) (*frames, error) {
 	return &f, nil
 }
 
-const jsonType = "application/json"
+const (
+	jsonType = "application/json"
+	htmlType = "text/html"
+)
 
 func (b *builder) body(op *operation, r capability.Route) error {
 	in, _ := r.Handle.Types()
@@ -238,6 +241,10 @@ func (b *builder) success(op *operation, r capability.Route) error {
 		op.Responses["default"] = &response{
 			Description: "A response, or a refusal: its code and message are members of the body and of its error.",
 			Content:     map[string]*media{jsonType: {Schema: anything()}}}
+		if r.Handle.ShowsPages() {
+			op.Responses["302"] = &response{Description: "A browser is sent to the page that was named for it."}
+			op.Responses["default"].Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
+		}
 		return nil
 	}
 	success := &response{Description: http.StatusText(r.Handle.Status())}

@@ -115,7 +115,7 @@ func (b *builder) refusal(status int, refusals []*capability.Error, page bool) s
 		}
 		refused := &response{Description: strings.Join(text, "\n\n"), Content: map[string]*media{jsonType: {Schema: b.refusalSchema(codes)}}}
 		if page {
-			refused.Content["text/html"] = &media{Schema: &jsonschema.Schema{Type: "string"}}
+			refused.Content[htmlType] = &media{Schema: &jsonschema.Schema{Type: "string"}}
 		}
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			refused.Headers = map[string]string{"Retry-After": "#/components/headers/Retry-After"}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -302,7 +303,23 @@ func (b *browser) send(method, path, contentType string, body io.Reader) *respon
 			delete(b.cookies, cookie.Name)
 		}
 	}
+	if strings.HasPrefix(rec.Header().Get("Content-Type"), "text/html") {
+		b.a.opened(r)
+	}
 	return &response{b.a.t, rec.Code, rec.Header(), rec.Body.Bytes()}
+}
+
+// opened fails the test when the row of a request that returned a page is not marked
+// so: documents then say that it returns JSON.
+func (a *app) opened(r *http.Request) {
+	a.t.Helper()
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/auth"), "/")
+	for _, row := range a.LibraryRoutes() {
+		same := slices.EqualFunc(strings.Split(row.Path, "/"), parts, func(want, got string) bool { return want == got || strings.HasPrefix(want, ":") })
+		if row.Method == r.Method && same && !row.Pages {
+			a.t.Errorf("%s %s returns a page and is not marked", row.Method, row.Path)
+		}
+	}
 }
 
 func (b *browser) get(path string) *response { b.a.t.Helper(); return b.do(http.MethodGet, path, nil) }

@@ -11,7 +11,7 @@ import (
 func (l *library) resetRoutes() []route {
 	return []route{
 		post("/request-password-reset", rateSend, l.requestReset).sends(sendsLink),
-		get("/reset-password/:token", rateLink, l.getReset),
+		get("/reset-password/:token", rateLink, l.getReset).opened(),
 		post("/reset-password", rateSignIn, l.resetPassword),
 	}
 }

@@ -51,6 +51,12 @@ func post(path, rate string, handle func(*call) (any, error)) route {
 	return route{auth.LibraryRoute{Method: http.MethodPost, Path: path, Rate: rate}, handle}
 }
 
+// opened marks a route that people open in browsers: it shows pages and redirects.
+func (r route) opened() route {
+	r.Pages = true
+	return r
+}
+
 // sends marks a route that sends a link or a code to an address for any caller.
 func (r route) sends(what string) route {
 	r.Sends = what
@@ -69,7 +75,7 @@ func (l *library) joins(r route) route {
 func (l *library) statusRoutes() []route {
 	return []route{
 		get("/ok", rateRead, l.getOK),
-		get("/error", rateRead, l.getError),
+		get("/error", rateRead, l.getError).opened(),
 	}
 }
 

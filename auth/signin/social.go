@@ -27,8 +27,8 @@ func (l *library) socialRoutes() []route {
 		post("/sign-in/social", rateSignIn, l.signInSocial),
 		post("/link-social", rateWrite, l.linkSocial),
 		post("/one-tap/callback", rateSignIn, l.oneTap),
-		get("/callback/:id", rateWrite, l.getCallback),
-		post("/callback/:id", rateWrite, l.postCallback),
+		get("/callback/:id", rateWrite, l.getCallback).opened(),
+		post("/callback/:id", rateWrite, l.postCallback).opened(),
 	}, l.providerTokenRoutes()...)
 }
 

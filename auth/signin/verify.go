@@ -14,8 +14,8 @@ import (
 func (l *library) verifyRoutes() []route {
 	return []route{
 		post("/send-verification-email", rateSend, l.sendVerification).sends(sendsLink),
-		get("/verify-email", rateLink, l.getVerifyEmail),
-		post("/verify-email", rateLink, l.postVerifyEmail),
+		get("/verify-email", rateLink, l.getVerifyEmail).opened(),
+		post("/verify-email", rateLink, l.postVerifyEmail).opened(),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/clients"
 	"github.com/kitbackend/kit/ledger"
 )
 
@@ -60,7 +61,9 @@ func application(host, origin string) (*kit.Kit, http.Handler, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	pages := http.FileServerFS(files)
+	pages := http.NewServeMux()
+	pages.Handle("/client/", clients.Browser())
+	pages.Handle("/", http.FileServerFS(files))
 	switch host {
 	case "nethttp":
 		return k, k.Before(pages), nil // what the kit owns first, computed from its routes

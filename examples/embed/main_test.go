@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/kitbackend/kit/internal/browsertest"
 )
 
 // TestHosts asks every host for a page, for the kit, and for nothing.
@@ -22,6 +26,7 @@ func TestHosts(t *testing.T) {
 				"/api/health":                 {200, `"status":"ok"`},
 				"/api/ledger/coins":           {401, "auth/unauthenticated"},
 				"/api/__kit/dev-login?user=a": {200, `"userId":"a"`},
+				"/client/index.js":            {200, "createClient"},
 				"/missing.html":               {404, ""},
 			} {
 				r := httptest.NewRequest("GET", "http://localhost:8080"+path, nil)
@@ -36,5 +41,27 @@ func TestHosts(t *testing.T) {
 	}
 	if _, _, err := application("gin", ""); err == nil {
 		t.Error("an unknown host is taken")
+	}
+}
+
+// TestPage presses the button of the page in a browser, under each host.
+func TestPage(t *testing.T) {
+	b := browsertest.Start(t)
+	for _, host := range []string{"nethttp", "chi", "echo"} {
+		var handler http.Handler
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
+		defer server.Close()
+		k, h, err := application(host, server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = k.Close(context.Background()) }()
+		handler = h
+		page := b.Open(server.URL + "/")
+		page.Click("button")
+		page.Until(`document.querySelector("output").textContent.startsWith('ada has {"currency":"coins"')`)
+		for _, complaint := range page.Complaints() {
+			t.Errorf("%s: %s", host, complaint)
+		}
 	}
 }

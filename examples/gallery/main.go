@@ -20,6 +20,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/clients"
 	"github.com/kitbackend/kit/media"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
@@ -89,11 +90,15 @@ func options(baseURL string, objects bucket.Bucket, made media.Config) []kit.Opt
 	}
 }
 
-// application is the page, with the kit's paths served by the kit.
+// application is the page and the client that it uses, with the kit's paths served
+// by the kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {
 		return nil, err
 	}
-	return k.Before(http.FileServerFS(pages)), nil
+	paths := http.NewServeMux()
+	paths.Handle("/client/", clients.Browser())
+	paths.Handle("/", http.FileServerFS(pages))
+	return k.Before(paths), nil
 }

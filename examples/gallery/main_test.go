@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"/": "<title>Gallery</title>", "/app.js": "import", "/upload.js": "import", "/blurhash.js": "export", "/net.js": "export", "/style.css": ":root"} {
+	for path, want := range map[string]string{"/": "<title>Gallery</title>", "/app.js": "import", "/left.js": "export", "/blurhash.js": "export", "/client/index.js": "export", "/style.css": ":root"} {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), want) {

@@ -25,6 +25,7 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/clients"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/vector"
@@ -88,11 +89,15 @@ func options(baseURL string, e vector.Embedder) []kit.Option {
 	}
 }
 
-// application is the page, with the kit's paths served by the kit.
+// application is the page and the client that it uses, with the kit's paths served
+// by the kit.
 func application(k *kit.Kit) (http.Handler, error) {
 	pages, err := fs.Sub(static, "static")
 	if err != nil {
 		return nil, err
 	}
-	return k.Before(http.FileServerFS(pages)), nil
+	paths := http.NewServeMux()
+	paths.Handle("/client/", clients.Browser())
+	paths.Handle("/", http.FileServerFS(pages))
+	return k.Before(paths), nil
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/clients"
 )
 
 //go:embed static
@@ -17,13 +18,16 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// site is the sign-in page, with the kit's paths served by the kit.
+// site is the sign-in page and the client that it uses, with the kit's paths served
+// by the kit.
 func site(k *kit.Kit) http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	pages := http.FileServerFS(files)
+	pages := http.NewServeMux()
+	pages.Handle("/client/", clients.Browser())
+	pages.Handle("/", http.FileServerFS(files))
 	return k.Before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			http.Error(w, "pages are only read", http.StatusMethodNotAllowed)

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/internal/browsertest"
+	"github.com/kitbackend/kit/internal/npmtest"
 )
 
 const (
@@ -31,8 +32,9 @@ const (
 )
 
 // startSite serves the page and its backend at localhost, whose pages browsers
-// let use passkeys, without the limits of one address.
-func startSite(t *testing.T) (*kit.Kit, string) {
+// let use passkeys, without the limits of one address. before may put a handler in front
+// of them.
+func startSite(t *testing.T, before func(k *kit.Kit, site http.Handler) http.Handler) (*kit.Kit, string) {
 	t.Helper()
 	db, err := database.OpenMemory()
 	check(t, err)
@@ -51,7 +53,7 @@ func startSite(t *testing.T) (*kit.Kit, string) {
 			"auth-sign-in": off, "auth-send": off, "auth-link": off}}),
 	)
 	check(t, err)
-	server := httptest.NewUnstartedServer(site(k))
+	server := httptest.NewUnstartedServer(before(k, site(k)))
 	_ = server.Listener.Close()
 	server.Listener = listener
 	server.Start()
@@ -63,11 +65,24 @@ func startSite(t *testing.T) (*kit.Kit, string) {
 }
 
 // TestPage walks through the page as somebody would who meets it for the first
-// time.
+// time. Where there is the validating proxy, whatever the page asks for and gets is
+// what the document allows.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	browser := browsertest.Start(t)
-	k, base := startSite(t)
+	var between *front
+	k, base := startSite(t, func(k *kit.Kit, site http.Handler) http.Handler {
+		if npmtest.Folder() == "" {
+			return site
+		}
+		between = startFront(t, k, site)
+		return between
+	})
 	ctx := t.Context()
+	if between != nil {
+		between.finds(t, base)
+		defer between.found(t)
+	}
 
 	page := browser.Open(base + "/")
 	// An authenticator that consents to everything.
@@ -267,8 +282,8 @@ func codeAt(t *testing.T, secret string, at time.Time) string {
 
 // The page runs under a policy without inline scripts, at its own path alone.
 func TestSite(t *testing.T) {
-	_, base := startSite(t)
-	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/style.css": 200, "/nowhere": 404, "/health": 200} {
+	_, base := startSite(t, func(_ *kit.Kit, site http.Handler) http.Handler { return site })
+	for path, want := range map[string]int{"/": 200, "/app.js": 200, "/style.css": 200, "/client/index.js": 200, "/nowhere": 404, "/health": 200} {
 		resp, err := http.Get(base + path)
 		check(t, err)
 		_ = resp.Body.Close()

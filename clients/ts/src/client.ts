@@ -71,6 +71,14 @@ export interface ClientOptions {
   credentials?: Credentials
   /** How often what may be repeated is repeated, by default 2. */
   retries?: number
+  /** How long each try of a call may take, in milliseconds; by default as long as the platform waits. */
+  timeoutMs?: number
+  /**
+   * After which silence a socket's server is asked for a sign of life, in
+   * milliseconds, by default 20000. It has as long again to give one, 5 seconds
+   * at most, or the line is taken for dead and made anew.
+   */
+  quietMs?: number
   fetch?: typeof fetch
   webSocket?: typeof WebSocket
 }
@@ -80,19 +88,27 @@ interface Untyped extends Common {
   query?: Record<string, unknown> | undefined
 }
 
+// The longest wait before a repetition, in milliseconds: a caller that is to come
+// back later than that is told so.
+const longest = 10_000
+
 /** A typed client of one kit as one user. */
 export class Client {
   readonly baseUrl: string
   readonly credential: Credential
   readonly fetch: typeof fetch
   readonly WebSocket: typeof WebSocket
+  readonly quietMs: number
   private readonly retries: number
+  private readonly timeoutMs: number | undefined
 
   constructor(options: ClientOptions = {}) {
     this.baseUrl = (options.baseUrl ?? globalThis.location?.origin ?? "").replace(/\/+$/, "")
     this.fetch = options.fetch ?? ((...given) => globalThis.fetch(...given))
     this.WebSocket = options.webSocket ?? globalThis.WebSocket
+    this.quietMs = options.quietMs ?? 20_000
     this.retries = options.retries ?? 2
+    this.timeoutMs = options.timeoutMs
     this.credential = new Credential(this.baseUrl, options.credentials ?? "cookie", this.fetch)
   }
 
@@ -159,7 +175,7 @@ export class Client {
         const response = await this.fetch(url, {
           method, headers, credentials: this.credential.mode,
           ...(body !== undefined && { body: JSON.stringify(body) }),
-          ...(options.signal && { signal: options.signal }),
+          signal: this.limit(options.signal),
         })
         this.credential.hear(response)
         if (response.ok) return await content(response)
@@ -172,9 +188,17 @@ export class Client {
         renewed = true
         if (await this.credential.renew(proof)) continue
       }
-      if (!repeatable || !failure.temporary || attempt >= this.retries) throw failure
-      await pause(failure.retryAfterMs ?? 200 * 2 ** attempt * (0.5 + Math.random()), options.signal)
+      const wait = failure.retryAfterMs ?? 200 * 2 ** attempt * (0.5 + Math.random())
+      if (!repeatable || !failure.temporary || attempt >= this.retries || wait > longest) throw failure
+      await pause(wait, options.signal)
     }
+  }
+
+  // limit ends one try of a call.
+  private limit(given: AbortSignal | undefined): AbortSignal | null {
+    if (this.timeoutMs === undefined) return given ?? null
+    const late = AbortSignal.timeout(this.timeoutMs)
+    return given ? AbortSignal.any([given, late]) : late
   }
 
   /** Opens a socket of the kit; in a page with the token among its protocols. */

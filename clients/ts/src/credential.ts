@@ -1,5 +1,6 @@
 /** What a program keeps that holds the tokens itself. */
 export interface Tokens {
+  /** Empty where there is none yet: calls go out without proof until one is refused. */
   accessToken: string
   /** Left out where the refresh token is in a cookie. */
   refreshToken?: string
@@ -43,8 +44,8 @@ export class Credential {
   /** Puts the proof on a request and returns which one it was. */
   async prove(headers: Headers, method: string): Promise<string | undefined> {
     const token = await this.token()
-    if (token !== undefined) headers.set("Authorization", "Bearer " + token)
-    else if (method !== "GET" && method !== "HEAD") {
+    if (token) headers.set("Authorization", "Bearer " + token)
+    else if (token === undefined && method !== "GET" && method !== "HEAD") {
       const csrf = csrfToken() ?? this.heard
       if (csrf) headers.set("X-CSRF-Token", csrf)
     }

@@ -4,8 +4,8 @@ import { Socket, type SocketState } from "./socket.js"
 /** What the presence socket tells. It is a hint: lists say what is so. */
 export type PresenceEvent =
   | { type: "match_found"; sessionId: string; gameKey: string }
-  | { type: "invited"; inviteId: string; gameKey: string; from: string }
-  | { type: "friend_requested"; from: string }
+  | { type: "invite"; inviteId: string; gameKey: string; from: string }
+  | { type: "friend_request"; from: string }
   | { type: "friends_online"; online: string[]; offline: string[] }
 
 /** The socket by which a user is online. */

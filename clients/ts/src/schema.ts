@@ -8149,6 +8149,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8156,6 +8163,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8175,6 +8183,13 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8182,6 +8197,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8267,6 +8283,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8274,6 +8297,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8291,6 +8315,13 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8298,6 +8329,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8544,6 +8576,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8551,6 +8590,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8740,6 +8780,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8747,6 +8794,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -8764,6 +8812,13 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -8771,6 +8826,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -9058,6 +9114,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -9065,6 +9128,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -9628,6 +9692,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -9635,6 +9706,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };
@@ -9652,6 +9724,13 @@ export interface operations {
             };
         };
         responses: {
+            /** @description A browser is sent to the page that was named for it. */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description A response, or a refusal: its code and message are members of the body and of its error. */
             default: {
                 headers: {
@@ -9659,6 +9738,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                    "text/html": string;
                 };
             };
         };

@@ -7,9 +7,7 @@ interface Frame { type: string; [member: string]: unknown }
 
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
-// The silence after which the server is asked for a sign of life, and how long
-// it has for one, in milliseconds.
-const quiet = 20_000
+// How long a server has for a sign of life, in milliseconds.
 const patience = 5_000
 
 /** A WebSocket that comes back until it is stopped or the server ends it. */
@@ -29,6 +27,7 @@ export class Socket {
   ) {
     globalThis.addEventListener?.("online", this.wake)
     globalThis.addEventListener?.("offline", this.cut)
+    globalThis.document?.addEventListener("visibilitychange", this.seen)
     void this.connect()
   }
 
@@ -42,6 +41,7 @@ export class Socket {
     clearTimeout(this.silence)
     globalThis.removeEventListener?.("online", this.wake)
     globalThis.removeEventListener?.("offline", this.cut)
+    globalThis.document?.removeEventListener("visibilitychange", this.seen)
     this.detach()
   }
 
@@ -50,6 +50,9 @@ export class Socket {
     clearTimeout(this.waiting)
     void this.connect()
   }
+
+  // A page that nobody looked at, on a phone that slept, comes back at once.
+  private readonly seen = () => { if (document.visibilityState === "visible") this.wake() }
 
   private readonly cut = () => { if (!this.stopped && this.waiting === undefined) this.lost() }
 
@@ -74,10 +77,11 @@ export class Socket {
   // heard puts off the moment at which silence means that the line is dead.
   private heard(): void {
     clearTimeout(this.silence)
+    const { quietMs } = this.client
     this.silence = setTimeout(() => {
       this.send({ type: "ping" })
-      this.silence = setTimeout(() => this.lost(), patience)
-    }, quiet)
+      this.silence = setTimeout(() => this.lost(), Math.min(quietMs, patience))
+    }, quietMs)
   }
 
   // lost gives a dead line up at once: its own end would come in minutes.

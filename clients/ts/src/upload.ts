@@ -13,6 +13,8 @@ export interface UploadOptions {
   visibility?: "private" | "public"
   /** The id of an upload that was begun earlier, of the same bytes. */
   id?: string
+  /** Called once with the id of a new upload; keep it where the next start finds it. */
+  onBegun?: (id: string) => void | Promise<void>
   onProgress?: (sent: number, size: number) => void
   /** How many parts travel at once, by default 3. */
   atOnce?: number
@@ -31,7 +33,9 @@ export class Upload {
   state: UploadState = "paused"
   id: string | undefined
   private stored = 0
-  private readonly running = new Map<AbortController, number>()
+  private beginning: Promise<string> | undefined
+  private line = new AbortController()
+  private readonly running = new Map<object, number>()
 
   constructor(private readonly client: Client, private readonly file: Blob, private readonly options: UploadOptions) {
     this.id = options.id
@@ -44,18 +48,20 @@ export class Upload {
     return Math.min(bytes, this.file.size)
   }
 
-  /** Sends what is missing; undefined when it was paused. */
+  /** Sends what is missing; undefined when it was paused, or run once more. */
   async run(): Promise<StoredObject | undefined> {
+    this.line.abort() // of a run before, which may not have noticed yet that it was paused
+    const { signal } = (this.line = new AbortController())
     this.state = "running"
     try {
-      if (this.id === undefined) this.id = await this.begin()
-      await this.sendAll()
-      if (this.state !== "running") return undefined
+      this.id ??= await (this.beginning ??= this.begin().finally(() => { this.beginning = undefined }))
+      await this.sendAll(signal)
+      signal.throwIfAborted()
       const object = await this.client.post("/storage/{id}/complete", undefined as never, { path: { id: this.id } })
       this.state = "done"
       return object as StoredObject
     } catch (failure) {
-      if (this.state !== "running") return undefined
+      if (signal.aborted) return undefined
       this.state = "failed"
       throw failure
     }
@@ -63,13 +69,14 @@ export class Upload {
 
   pause(): void {
     if (this.state === "running") this.state = "paused"
-    for (const request of this.running.keys()) request.abort()
+    this.line.abort()
   }
 
   /** Gives the upload up and frees what it holds. */
   async cancel(): Promise<void> {
     this.pause()
-    if (this.id !== undefined) await this.client.post("/storage/{id}/abort", undefined, { path: { id: this.id } })
+    const id = this.id ?? (await this.beginning?.catch(() => undefined))
+    if (id !== undefined) await this.client.post("/storage/{id}/abort", undefined, { path: { id } })
   }
 
   private async begin(): Promise<string> {
@@ -80,21 +87,25 @@ export class Upload {
       contentType: contentType ?? (this.file.type || "application/octet-stream"),
       ...(visibility && { visibility }),
     } as never)
-    return (started as { object: StoredObject }).object.id
+    const { id } = (started as { object: StoredObject }).object
+    await this.options.onBegun?.(id)
+    return id
   }
 
-  private async sendAll(): Promise<void> {
-    for (let failures = 0; this.state === "running"; ) {
+  private async sendAll(signal: AbortSignal): Promise<void> {
+    for (let failures = 0; ; ) {
       const before = this.stored
       try {
         const { missing, partSize } = await this.missing()
+        signal.throwIfAborted()
         if (missing.length === 0) return
-        await this.sendParts(missing, partSize)
+        await this.sendParts(missing, partSize, signal)
       } catch (failure) {
+        signal.throwIfAborted()
         if (!(failure instanceof KitError) || !failure.temporary) throw failure
         failures = this.stored > before ? 1 : failures + 1
         if (failures >= (this.options.retries ?? 6)) throw failure
-        await pause(failure.retryAfterMs ?? 200 * 2 ** failures * (0.5 + Math.random()))
+        await pause(failure.retryAfterMs ?? 200 * 2 ** failures * (0.5 + Math.random()), signal)
       }
     }
   }
@@ -117,43 +128,47 @@ export class Upload {
     return { missing, partSize }
   }
 
-  private async sendParts(parts: Part[], partSize: number): Promise<void> {
+  private async sendParts(parts: Part[], partSize: number, signal: AbortSignal): Promise<void> {
     const next = async () => {
-      for (let part; this.state === "running" && (part = parts.shift()); ) await this.put(part, partSize)
+      for (let part; !signal.aborted && (part = parts.shift()); ) await this.put(part, partSize, signal)
     }
     const lines = await Promise.allSettled(Array.from({ length: this.options.atOnce ?? 3 }, next))
     for (const line of lines) if (line.status === "rejected") throw line.reason
   }
 
-  private async put(part: Part, partSize: number): Promise<void> {
+  private async put(part: Part, partSize: number, signal: AbortSignal): Promise<void> {
     const from = (part.partNumber - 1) * partSize
     const body = this.file.slice(from, from + part.size)
     const headers: Record<string, string> = { "Content-Type": "application/octet-stream", ...part.headers }
-    const line = new AbortController()
-    this.running.set(line, 0)
     try {
-      const status = await this.transfer(line, part.url, headers, body)
+      const status = await this.transfer(part, headers, body, signal)
       if (status !== 200 && status !== 412) // 412: it was stored, the response got lost
         throw new KitError("storage/part_refused", `The store refused a part (${status}).`, status >= 500 ? 503 : status)
       this.stored += part.size
     } finally {
-      this.running.delete(line)
+      this.running.delete(part)
       this.report()
     }
   }
 
   // transfer sends bytes: with progress where there is XMLHttpRequest.
-  private transfer(line: AbortController, url: string, headers: Record<string, string>, body: Blob): Promise<number> {
+  private transfer(part: Part, headers: Record<string, string>, body: Blob, signal: AbortSignal): Promise<number> {
+    this.running.set(part, 0)
     if (typeof XMLHttpRequest === "undefined")
-      return this.client.fetch(url, { method: "PUT", headers, body, signal: line.signal, credentials: "omit" })
+      return this.client.fetch(part.url, { method: "PUT", headers, body, signal, credentials: "omit" })
         .then((response) => response.status, (cause) => { throw KitError.network(cause) })
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest()
-      request.open("PUT", url)
+      const stop = () => request.abort()
+      request.open("PUT", part.url)
       for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value)
-      request.upload.onprogress = (e) => { this.running.set(line, e.loaded); this.report() }
-      request.onloadend = () => request.status ? resolve(request.status) : reject(KitError.network(new Error("the connection broke")))
-      line.signal.addEventListener("abort", () => request.abort(), { once: true })
+      request.upload.onprogress = (e) => { this.running.set(part, e.loaded); this.report() }
+      request.onloadend = () => {
+        signal.removeEventListener("abort", stop)
+        if (request.status) resolve(request.status)
+        else reject(KitError.network(new Error("the connection broke")))
+      }
+      signal.addEventListener("abort", stop, { once: true })
       request.send(body)
     })
   }

@@ -26,6 +26,18 @@ if (!both[0].currency || renewed.length !== 1 || !renewed[0].refreshToken) {
   process.exit(1)
 }
 
+// What takes too long fails, and so does what may be tried only much later.
+const slow = (answer) => kit.createClient({ baseUrl: base, timeoutMs: 50, retries: 1, fetch: answer })
+const never = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
+const awake = setInterval(() => {}, 1000) // Node ends when it waits for nothing but such a limit
+const failed = await Promise.all([never, async () => new Response("{}", { status: 429, headers: { "Retry-After": "60" } })].map(
+  (answer) => slow(answer).get("/health").catch(({ code, retryAfterMs }) => code + " " + retryAfterMs)))
+clearInterval(awake)
+if (failed.join() !== "network undefined,http/429 60000") {
+  console.error("slow calls failed with", failed)
+  process.exit(1)
+}
+
 // A page of another host cannot read the cookie of the CSRF token: it is in answers.
 const sent = []
 const elsewhere = kit.createClient({

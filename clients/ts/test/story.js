@@ -3,13 +3,17 @@
 
 const must = (ok, what) => { if (!ok) throw new Error(what) }
 
+const until = async (f, what) => {
+  for (let tries = 0; !f(); tries++) {
+    must(tries < 200, what())
+    await new Promise((resolve) => setTimeout(resolve, 25))
+  }
+}
+
 /** Signs in as anybody, and again when the token has ended. */
 export async function signIn({ createClient }, base, name) {
-  const enter = async () => {
-    const response = await fetch(`${base}/__kit/dev-login?user=${name}`, { credentials: "omit" })
-    const { accessToken } = await response.json()
-    return { accessToken }
-  }
+  const nobody = createClient({ baseUrl: base, credentials: { accessToken: "" } })
+  const enter = () => nobody.get("/__kit/dev-login", { query: { user: name } })
   return createClient({ baseUrl: base, credentials: { ...(await enter()), renew: enter } })
 }
 
@@ -66,8 +70,12 @@ export async function upload(kit, base) {
   must(object?.state === "ready" && object.size === bytes.length, "the upload is not whole: " + JSON.stringify(object))
   must(last === bytes.length, "the progress ended at " + last)
 
-  const left = client.upload(file, { path: "again.mp4", atOnce: 1, onProgress: (sent) => { if (sent > 0) left.pause() } })
-  must((await left.run()) === undefined && left.state === "paused", "it was not paused")
+  const begun = []
+  const left = client.upload(file, { path: "again.mp4", atOnce: 1, onBegun: (id) => { begun.push(id) }, onProgress: (sent) => { if (sent > 0) left.pause() } })
+  const flicked = left.run()
+  left.pause()
+  must((await left.run()) === undefined && (await flicked) === undefined && left.state === "paused", "it was not paused")
+  must(begun.length === 1 && begun[0] === left.id, "it was begun as " + begun)
   const resumed = client.upload(file, { id: left.id })
   must((await resumed.run())?.state === "ready", "it was not taken up again")
   const paths = []
@@ -86,6 +94,8 @@ export async function calls(kit, base) {
   for (let i = 0; i < 2; i++)
     made.push(await client.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey }))
   must(made[0].id === made[1].id, "one key made two sessions")
+  const told = new Set()
+  const presence = client.presence((event) => told.add(event.type), (state) => told.add(state))
   for (const name of ["one", "two", "three"]) {
     const friend = await signIn(kit, base, "friend-" + name)
     await friend.post("/matchmaking/friends/{userId}/request", undefined, { path: { userId: "caller" } })
@@ -94,8 +104,35 @@ export async function calls(kit, base) {
   let friends = 0
   for await (const friend of client.list("/matchmaking/friends", { query: { limit: 2 } })) friends += friend ? 1 : 0
   must(friends === 3, "the list has " + friends)
+  await until(() => told.has("open") && told.has("friends_online"), () => "told of " + [...told])
+  await (await signIn(kit, base, "friend-four")).post("/matchmaking/friends/{userId}/request", undefined, { path: { userId: "caller" } })
+  await until(() => told.has("friend_request"), () => "told of " + [...told])
+  presence.stop()
   const nowhere = kit.createClient({ baseUrl: "http://127.0.0.1:9", retries: 0, credentials: { accessToken: "" } })
   must((await nowhere.get("/health").catch((error) => error)).code === "network", "no response is no KitError")
 }
 
-export const stories = { calls, play, buy, upload }
+/** A line over which nothing comes is made again; a page that is shown again does not wait. */
+export async function lines({ createClient }) {
+  const made = []
+  class Silent {
+    readyState = 1
+    sent = []
+    constructor() { made.push(this); setTimeout(() => this.onopen?.()) }
+    send(text) { this.sent.push(JSON.parse(text).type) }
+    close() {}
+  }
+  const states = []
+  const client = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, webSocket: Silent, quietMs: 40 })
+  const presence = client.presence(() => {}, (state) => states.push(state))
+  await until(() => made.length === 2, () => "a dead line was not made again: " + states)
+  must(made[0].sent.join() === "ping" && states.slice(0, 2).join() === "open,lost", `sent ${made[0].sent}, was ${states}`)
+  if (globalThis.document) {
+    made.at(-1).onclose({ code: 1013, reason: '{"retryAfterMs":60000}' })
+    document.dispatchEvent(new Event("visibilitychange"))
+    await until(() => made.length === 3, () => "the page waits though it is shown")
+  }
+  presence.stop()
+}
+
+export const stories = { calls, play, buy, upload, lines }

@@ -1,18 +1,20 @@
 // The rooms of the arcade: signing in, the lobby, and a table.
+import { createClient } from "/client/index.js"
 import { $, h, toast } from "./dom.js"
-import { api, Channel, me, Session, signIn } from "./net.js"
 import { seedHash } from "./fair.js"
 import * as bones from "./bones.js"
 import * as eights from "./eights.js"
 
 const games = { bones, eights }
+let me = "" // who sits here
+let kit = null // as that player
 const show = (id) => { for (const room of ["signin", "lobby", "table"]) $(room).hidden = room !== id }
 const attempt = (work) => async (...args) => {
   try { return await work(...args) } catch (refusal) { toast(refusal.message ?? String(refusal)) }
 }
 const stored = {
-  get: (key) => localStorage.getItem(`arcade.${me.name}.${key}`),
-  set: (key, value) => value === null ? localStorage.removeItem(`arcade.${me.name}.${key}`) : localStorage.setItem(`arcade.${me.name}.${key}`, value),
+  get: (key) => localStorage.getItem(`arcade.${me}.${key}`),
+  set: (key, value) => value === null ? localStorage.removeItem(`arcade.${me}.${key}`) : localStorage.setItem(`arcade.${me}.${key}`, value),
 }
 
 // Signing in. The name stays in the address, so that a tab that was killed
@@ -23,12 +25,19 @@ $("login").onsubmit = attempt(async (event) => {
   await enter($("player").value.trim())
 })
 
+// A dead line is noticed in seconds: another player waits.
+const patience = { timeoutMs: 10_000, quietMs: 4_000 }
+const nobody = createClient({ ...patience, credentials: { accessToken: "" } })
+
 async function enter(name) {
-  await signIn(name)
-  history.replaceState(null, "", "#" + me.name)
-  $("name").textContent = me.name
+  const renew = () => nobody.get("/__kit/dev-login", { query: { user: name } })
+  const proof = await renew()
+  kit = createClient({ ...patience, credentials: { ...proof, renew } })
+  me = proof.userId
+  history.replaceState(null, "", "#" + me)
+  $("name").textContent = me
   $("purse").hidden = false
-  await api("POST", "/arcade/welcome")
+  await kit.post("/arcade/welcome")
   presence.start()
   const session = stored.get("session")
   if (session) await sit(session, stored.get("game"))
@@ -36,27 +45,27 @@ async function enter(name) {
 }
 
 $("signout").onclick = () => { location.hash = ""; location.reload() }
-$("home").onclick = (event) => { event.preventDefault(); if (me.name) lobby() }
+$("home").onclick = (event) => { event.preventDefault(); if (me) lobby() }
 
 // Presence: who is there, and what others want.
 
 const presence = {
   online: new Set(),
   start() {
-    this.channel = new Channel("/matchmaking/presence", { onframe: (f) => this.take(f), onstate: (state) => {
+    kit.presence((event) => this.take(event), (state) => {
       if (state === "open") this.online.clear()
       $("presence").classList.toggle("on", state === "open")
       $("presenceword").textContent = state === "open" ? "online" : "offline"
-    } })
+    })
   },
-  take(frame) {
-    switch (frame.type) {
-      case "match_found": found(frame.sessionId, frame.gameKey); break
-      case "invite": toast(`${frame.from} invites you to ${games[frame.gameKey].title}`, "news"); people(); break
-      case "friend_request": toast(`${frame.from} wants to be friends`, "news"); people(); break
+  take(event) {
+    switch (event.type) {
+      case "match_found": found(event.sessionId, event.gameKey); break
+      case "invite": toast(`${event.from} invites you to ${games[event.gameKey].title}`, "news"); people(); break
+      case "friend_request": toast(`${event.from} wants to be friends`, "news"); people(); break
       case "friends_online":
-        for (const name of frame.online) this.online.add(name)
-        for (const name of frame.offline) this.online.delete(name)
+        for (const name of event.online) this.online.add(name)
+        for (const name of event.offline) this.online.delete(name)
         people()
     }
   },
@@ -77,10 +86,10 @@ const lobby = attempt(async () => {
 
 // running lists the games that are not over, whichever device began them.
 async function running() {
-  const { items } = await api("GET", "/arcade/running")
+  const { items } = await kit.get("/arcade/running")
   if (!items.some((item) => item.sessionId === stored.get("session"))) for (const key of ["session", "game", "code"]) stored.set(key, null)
   $("resume").replaceChildren(...items.map((item) => {
-    const others = item.players.filter((name) => name !== me.name)
+    const others = item.players.filter((name) => name !== me)
     return h("section.banner", {},
       h("span", {}, `Your game of ${games[item.game].title} ${item.phase === "open" ? "waits for players" : "is not over"}`, others.length ? ` · with ${others.join(", ")}` : ""),
       h("button.hot", { type: "button", onclick: () => sit(item.sessionId, item.game) }, "Back to the table"))
@@ -88,7 +97,7 @@ async function running() {
 }
 
 async function purse() {
-  const [coins, rating] = await Promise.all([api("GET", "/ledger/coins"), api("GET", "/rating/games/bones/me")])
+  const [coins, rating] = await Promise.all([kit.get("/ledger/{currency}", { path: { currency: "coins" } }), kit.get("/rating/games/{game}/me", { path: { game: "bones" } })])
   $("coins").textContent = coins.available
   $("held").textContent = coins.held ? `+${coins.held} staked` : ""
   $("skill").textContent = rating.rating === undefined ? "–" : Math.round(rating.rating)
@@ -97,23 +106,26 @@ async function purse() {
 
 const people = attempt(async () => {
   if ($("lobby").hidden) return
-  const [friends, invites] = await Promise.all([api("GET", "/matchmaking/friends?limit=200"), api("GET", "/matchmaking/invites")])
+  const [friends, invites] = await Promise.all([kit.get("/matchmaking/friends", { query: { limit: 200 } }), kit.get("/matchmaking/invites")])
   const act = (label, work, kind = "quiet") => h(`button.${kind}`, { type: "button", onclick: attempt(async () => { await work(); await people() }) }, label)
-  const path = (friend, verb = "") => `/matchmaking/friends/${encodeURIComponent(friend.userId)}${verb}`
-  $("invites").replaceChildren(...invites.items.filter((i) => i.to === me.name && i.state === "pending").map((i) =>
+  const answer = (friend, word) => kit.post("/matchmaking/friends/{userId}/" + word, undefined, { path: { userId: friend.userId } })
+  const reply = (invite, word) => kit.post("/matchmaking/invites/{id}/" + word, undefined, { path: { id: invite.id } })
+  $("invites").replaceChildren(...invites.items.filter((i) => i.to === me && i.state === "pending").map((i) =>
     h("li.news", {}, h("span", {}, h("b", {}, i.from), ` asks for ${games[i.gameKey].title}`),
-      act("Play", async () => found((await api("POST", `/matchmaking/invites/${i.id}/accept`)).sessionId, i.gameKey), "hot"),
-      act("No", () => api("POST", `/matchmaking/invites/${i.id}/decline`)))))
-  const remove = (friend, label, question) => act(label, async () => { if (!question || confirm(question)) await api("DELETE", path(friend)) })
+      act("Play", async () => found((await reply(i, "accept")).sessionId, i.gameKey), "hot"),
+      act("No", () => reply(i, "decline")))))
+  const remove = (friend, label, question) => act(label, async () => {
+    if (!question || confirm(question)) await kit.delete("/matchmaking/friends/{userId}", { path: { userId: friend.userId } })
+  })
   const invite = (friend, game) => act(`Invite to ${games[game].title}`, async () => {
-    await api("POST", `/matchmaking/games/${game}/invites`, { userId: friend.userId })
+    await kit.post("/matchmaking/games/{game}/invites", { userId: friend.userId }, { path: { game } })
     toast(`Invited ${friend.userId} to ${games[game].title}`, "news")
   })
   $("friends").replaceChildren(...friends.items.map((friend) => {
     const online = friend.online || presence.online.has(friend.userId)
     const who = h("span", {}, h(`i.dot${online ? ".on" : ""}`), h("b", {}, friend.userId), h("small", {}, online ? "online" : "offline"))
     switch (friend.state) {
-      case "incoming": return h("li.news", {}, who, act("Accept", () => api("POST", path(friend, "/accept")), "hot"), act("No", () => api("POST", path(friend, "/decline"))))
+      case "incoming": return h("li.news", {}, who, act("Accept", () => answer(friend, "accept"), "hot"), act("No", () => answer(friend, "decline")))
       case "outgoing": return h("li", {}, who, h("small", {}, "asked"), remove(friend, "Take back"))
       default: return h("li", {}, who, invite(friend, "bones"), invite(friend, "eights"), remove(friend, "Unfriend", `End the friendship with ${friend.userId}?`))
     }
@@ -123,21 +135,21 @@ const people = attempt(async () => {
 
 $("befriend").onsubmit = attempt(async (event) => {
   event.preventDefault()
-  await api("POST", `/matchmaking/friends/${encodeURIComponent($("friend").value.trim())}/request`)
+  await kit.post("/matchmaking/friends/{userId}/request", undefined, { path: { userId: $("friend").value.trim() } })
   $("friend").value = ""
   await people()
 })
 
 $("join").onsubmit = attempt(async (event) => {
   event.preventDefault()
-  const joined = await api("POST", `/matchmaking/rooms/${encodeURIComponent($("code").value.trim())}/join`)
+  const joined = await kit.post("/matchmaking/rooms/{code}/join", undefined, { path: { code: $("code").value.trim() } })
   $("code").value = ""
   await sit(joined.sessionId, joined.gameKey)
 })
 
 for (const button of document.querySelectorAll("[data-room]")) {
   button.onclick = attempt(async () => {
-    const room = await api("POST", `/matchmaking/games/${button.dataset.room}/rooms`)
+    const room = await kit.post("/matchmaking/games/{game}/rooms", undefined, { path: { game: button.dataset.room } })
     stored.set("code", room.code)
     await sit(room.sessionId, button.dataset.room)
   })
@@ -151,7 +163,7 @@ for (const button of document.querySelectorAll("[data-queue]")) button.onclick =
 async function search(game) {
   if (queue.game) await cancel()
   queue.game = game
-  await api("POST", `/matchmaking/games/${game}/queue`, {}).catch((refusal) => { queue.game = null; throw refusal })
+  await kit.post("/matchmaking/games/{game}/queue", {}, { path: { game } }).catch((refusal) => { queue.game = null; throw refusal })
   await ask()
 }
 
@@ -159,7 +171,7 @@ const ask = attempt(async () => {
   clearTimeout(queue.timer)
   const { game } = queue
   if (!game) return
-  const standing = await api("GET", `/matchmaking/games/${game}/queue`)
+  const standing = await kit.get("/matchmaking/games/{game}/queue", { path: { game } })
   if (queue.game !== game) return
   if (standing.state === "matched") return found(standing.sessionId, game)
   if (standing.state === "failed") {
@@ -182,7 +194,7 @@ function stopSearching() {
 async function cancel() {
   const { game } = queue
   stopSearching()
-  await api("DELETE", `/matchmaking/games/${game}/queue`)
+  await kit.delete("/matchmaking/games/{game}/queue", { path: { game } })
 }
 
 const found = attempt(async (session, game) => {
@@ -192,19 +204,22 @@ const found = attempt(async (session, game) => {
     stored.set("next", JSON.stringify({ session, game }))
     return toast(`A game of ${games[game].title} waits for you in the lobby.`, "news")
   }
-  await api("POST", `/multiplayer/sessions/${session}/join`) // of an invite to play for coins the inviter is not in yet
+  await kit.post("/multiplayer/sessions/{id}/join", undefined, { path: { id: session } }) // of an invite to play for coins the inviter is not in yet
   await sit(session, game)
 })
 
 // Boards.
 
+const league = { board: "league" }
+
 async function boards() {
-  const [top, health, rating] = await Promise.all([api("GET", "/leaderboard/league/top?limit=8"), api("GET", "/arcade/health"), purse()])
+  const [top, health, rating] = await Promise.all([
+    kit.get("/leaderboard/{board}/top", { path: league, query: { limit: 8 } }), kit.get("/arcade/health"), purse()])
   rows("top", top.items)
   let mine = null
   try {
-    mine = await api("GET", "/leaderboard/league/me")
-    rows("around", (await api("GET", "/leaderboard/league/around?limit=5")).items)
+    mine = await kit.get("/leaderboard/{board}/me", { path: league })
+    rows("around", (await kit.get("/leaderboard/{board}/around", { path: league, query: { limit: 5 } })).items)
   } catch (refusal) {
     if (refusal.code !== "leaderboard/entry_not_found") throw refusal
     $("around").replaceChildren(h("tr", {}, h("td", {}, "Play a game to enter the league.")))
@@ -216,7 +231,7 @@ async function boards() {
 
 function rows(id, items) {
   $(id).replaceChildren(...items.map((item) =>
-    h(`tr${item.userId === me.name ? ".me" : ""}`, {}, h("td", {}, String(item.rank)), h("td", {}, item.userId), h("td", {}, item.score.toLocaleString()))))
+    h(`tr${item.userId === me ? ".me" : ""}`, {}, h("td", {}, String(item.rank)), h("td", {}, item.userId), h("td", {}, item.score.toLocaleString()))))
 }
 
 // plot draws one bar a bucket; the player's own is golden.
@@ -251,7 +266,7 @@ async function sit(id, game) {
 
 class Seat {
   constructor(id, game) {
-    Object.assign(this, { game, live: true })
+    Object.assign(this, { game, live: true, sending: 0 })
     $("title").textContent = games[game].title
     $("felt").className = `felt${game === "eights" ? " plum" : ""}`
     for (const part of ["felt", "actions"]) $(part).replaceChildren()
@@ -259,13 +274,12 @@ class Seat {
     $("fair").open = false
     $("status").textContent = "Coming to the table…"
     $("away").textContent = ""
-    this.board = new games[game].Table($("felt"), attempt((data) => this.session.act(data)))
-    this.session = new Session(id, {
-      onview: (view) => this.show(view),
-      onstate: (state, code) => this.state(state, code),
-      onend: () => this.end(),
-      onerror: (error) => toast(error.message),
-      onpending: (n) => { this.sending = n; this.words() },
+    this.board = new games[game].Table($("felt"), (data) => this.act(data))
+    this.session = kit.session(id, {
+      onView: (view) => this.show(view),
+      onState: (state, code) => this.state(state, code),
+      onEnd: () => this.end(),
+      onError: (error) => toast(error.message),
     })
     this.looking = setInterval(() => this.look(), 5000)
     this.ticking = setInterval(() => this.tick(), 250)
@@ -276,6 +290,19 @@ class Seat {
     clearInterval(this.ticking)
     clearInterval(this.looking)
     if (table === this) table = null
+  }
+
+  // act sends an action until it is acknowledged.
+  async act(data) {
+    this.sending++
+    this.words()
+    try {
+      await this.session.act(data)
+    } catch (refusal) {
+      if (table === this) toast(refusal.message) // else the table was left meanwhile
+    }
+    this.sending--
+    if (table === this) this.words()
   }
 
   // words says how the line is; what was sent and not acknowledged is on its way.
@@ -289,8 +316,8 @@ class Seat {
     const { view } = this.session
     if (!this.live || view?.phase !== "active" || document.visibilityState !== "visible") return
     try {
-      const { online } = await api("GET", `/arcade/online/${view.id}`)
-      const away = view.players.filter((name) => name !== me.name && !online.includes(name))
+      const { online } = await kit.get("/arcade/online/{id}", { path: { id: view.id } })
+      const away = view.players.filter((name) => name !== me && !online.includes(name))
       $("away").textContent = away.length ? `${away.join(", ")} ${away.length > 1 ? "are" : "is"} disconnected` : ""
     } catch { /* the line's own state says enough */ }
   }
@@ -304,7 +331,7 @@ class Seat {
       lobby()
     } else if (state === "lost") {
       // A page cannot see why a handshake was refused; the route says it.
-      api("GET", `/multiplayer/sessions/${this.session.id}`).catch((refusal) => {
+      kit.get("/multiplayer/sessions/{id}", { path: { id: this.session.id } }).catch((refusal) => {
         if (!["multiplayer/session_not_found", "multiplayer/not_a_member"].includes(refusal.code) || table !== this) return
         this.forget()
         toast(refusal.message)
@@ -343,7 +370,7 @@ class Seat {
     const act = (label, work) => h("button.quiet", { type: "button", "data-key": label, onclick: attempt(work) }, label)
     const gone = async () => { this.forget(); await lobby() }
     if (view.mode !== "table") return []
-    const seat = act("Leave the table", async () => { await api("POST", `/multiplayer/sessions/${view.id}/leave`); await gone() })
+    const seat = act("Leave the table", async () => { await kit.post("/multiplayer/sessions/{id}/leave", undefined, { path: { id: view.id } }); await gone() })
     return [seat]
   }
 
@@ -382,12 +409,12 @@ class Seat {
     this.forget()
     document.title = "Arcade"
     const proof = await this.prove(view)
-    const place = view.result.ranks?.[me.name]
+    const place = view.result.ranks?.[me]
     const firsts = Object.values(view.result.ranks ?? {}).filter((n) => n === 1).length
     const verdict = view.phase === "abandoned" ? "over" : place === undefined ? "over" : place > 1 ? "lost" : firsts > 1 ? "drawn" : "won"
     const words = { won: "You won", lost: "You lost", drawn: "A draw", over: view.phase === "abandoned" ? "Nobody moved in time" : "The table is closed" }
     const { lines, coins } = view.phase === "resolved" ? games[this.game].outcome(view) : { lines: ["All stakes go back."], coins: {} }
-    const change = view.result.rating?.find((each) => each.userId === me.name)
+    const change = view.result.rating?.find((each) => each.userId === me)
     const before = change?.before.rating, after = change?.after.rating
     const gain = (n) => (n > 0 ? "+" : "") + n
     $("status").textContent = words[verdict]

@@ -1,5 +1,5 @@
-import { call, signIn } from "./net.js"
-import { Upload, left } from "./upload.js"
+import { createClient } from "/client/index.js"
+import { forget, keep, left } from "./left.js"
 import { placeholder } from "./blurhash.js"
 
 const $ = (id) => document.getElementById(id)
@@ -10,6 +10,7 @@ const element = (tag, properties = {}, ...children) => {
 }
 
 let user = ""
+let kit = null // as the user who signed in
 let cursor = null
 
 const bytes = (n) => {
@@ -31,39 +32,61 @@ const attempt = (f) => async (...args) => {
 }
 
 // row shows an upload until its object is in the grid.
-const row = (upload) => {
-  const title = element("b", { textContent: upload.file.name, title: upload.file.name })
+const row = (file, id) => {
+  const title = element("b", { textContent: file.name, title: file.name })
   const note = element("small")
   const bar = element("progress", { max: 1, value: 0 })
-  bar.setAttribute("aria-label", "Progress of " + upload.file.name)
+  bar.setAttribute("aria-label", "Progress of " + file.name)
   const toggle = element("button", { type: "button", className: "toggle" })
   const cancel = element("button", { type: "button", className: "quiet cancel", textContent: "Cancel" })
   const at = element("div", { className: "upload" }, title, note, toggle, cancel, bar)
+  const upload = kit.upload(file, { id, onBegun: (id) => keep({ id, user, file }), onProgress: () => draw() })
+  let error = ""
+  const draw = () => {
+    const share = file.size ? upload.sent / file.size : 1
+    bar.value = share
+    at.className = "upload " + upload.state
+    toggle.textContent = upload.state === "running" ? "Pause" : "Resume"
+    const state = { running: "", paused: " · paused", failed: " · " + error, done: "" }[upload.state]
+    note.textContent = `${Math.floor(share * 100)} % of ${bytes(file.size)}${state}`
+  }
   const run = async () => {
-    const replaced = developed.get(upload.file.name)
-    const object = await upload.run()
-    if (!object) return
-    if (replaced) await call("DELETE", "/media/" + replaced).catch(() => {})
+    const replaced = developed.get(file.name)
+    try {
+      const going = upload.run()
+      draw()
+      if (!(await going)) return // it was paused
+    } catch (failure) {
+      if (failure.status === 404) await forget(upload.id)
+      error = failure.message
+      return draw()
+    }
+    await forget(upload.id)
+    if (replaced) await remove(replaced).catch(() => {})
     at.remove()
     await refresh()
   }
-  toggle.onclick = () => (upload.state === "running" ? upload.pause() : run())
-  cancel.onclick = async () => { await upload.cancel(); at.remove() }
-  upload.changed = () => {
-    bar.value = upload.progress
-    at.className = "upload " + upload.state
-    toggle.textContent = upload.state === "running" ? "Pause" : "Resume"
-    const state = { running: "", paused: " · paused", failed: " · " + upload.error, done: "" }[upload.state]
-    note.textContent = `${Math.floor(upload.progress * 100)} % of ${bytes(upload.file.size)}${state}`
+  toggle.onclick = () => {
+    if (upload.state !== "running") return run()
+    upload.pause()
+    draw()
   }
-  upload.changed()
+  cancel.onclick = async () => {
+    await upload.cancel().catch(() => {})
+    if (upload.id) await forget(upload.id)
+    at.remove()
+  }
+  draw()
   $("uploads").append(at)
   return run
 }
 
 const add = (files) => {
-  for (const file of files) row(new Upload(user, file, null, () => {}))()
+  for (const file of files) row(file)()
 }
+
+// remove deletes an item of media.
+const remove = (id) => kit.delete("/media/{id}", { path: { id } })
 
 // picture is what stands for an object: its placeholder, then its thumbnail.
 const picture = (object, media) => {
@@ -78,7 +101,7 @@ const picture = (object, media) => {
   link.onclick = attempt(async (e) => {
     e.preventDefault()
     const page = window.open("", "_blank")
-    const { url } = await call("GET", `/storage/${object.id}/url`)
+    const { url } = await kit.get("/storage/{id}/url", { path: { id: object.id } })
     if (page) page.location = url
   })
   return link
@@ -98,10 +121,10 @@ const develop = (object) => {
 }
 
 const look = async (object) => {
-  const id = object.metadata.media ?? (await call("POST", "/gallery/pictures", { id: object.id })).item?.id
+  const id = object.metadata.media ?? (await kit.post("/gallery/pictures", { id: object.id })).item?.id
   if (!id || id === "none") return null
   for (;;) {
-    const { item } = await call("GET", "/media/" + id)
+    const { item } = await kit.get("/media/{id}", { path: { id } })
     if (item.status === "ready" || item.status === "failed") return item
     await new Promise((done) => setTimeout(done, 400))
   }
@@ -109,7 +132,7 @@ const look = async (object) => {
 
 // alike says which others look like a picture.
 const alike = async (media, note) => {
-  const { matches } = await call("POST", "/media/duplicates", { id: media.id })
+  const { matches } = await kit.post("/media/duplicates", { id: media.id })
   if (!matches.length) return
   note.textContent = (matches[0].exact ? "Same as " : "Looks like ") + matches.map((m) => m.item.filename).join(", ")
   note.title = note.textContent
@@ -119,16 +142,16 @@ const alike = async (media, note) => {
 const item = (object) => {
   const share = element("button", { type: "button", className: "share", textContent: "Share", onclick: attempt(() => shareOf(object)) })
   let media = null
-  const remove = element("button", { type: "button", className: "remove", textContent: "Delete", onclick: attempt(async () => {
-    if (media) await call("DELETE", "/media/" + media.id)
-    await call("DELETE", `/storage/${object.id}`)
+  const away = element("button", { type: "button", className: "remove", textContent: "Delete", onclick: attempt(async () => {
+    if (media) await remove(media.id)
+    await kit.delete("/storage/{id}", { path: { id: object.id } })
     await refresh()
   }) })
   const note = element("small", { className: "alike", hidden: true })
   let shown = picture(object)
   const figure = element("figure", { className: "item" }, shown,
     element("figcaption", {}, element("b", { textContent: object.path, title: object.path }), element("small", { textContent: bytes(object.size) }), note),
-    element("div", { className: "row" }, share, remove))
+    element("div", { className: "row" }, share, away))
   figure.dataset.id = object.id
   if (pictures(object)) {
     develop(object).then(async (found) => {
@@ -146,12 +169,12 @@ const item = (object) => {
 }
 
 const shareOf = async (object) => {
-  const { share } = await call("POST", `/storage/${object.id}/shares`, {})
+  const { share } = await kit.post("/storage/{id}/shares", {}, { path: { id: object.id } })
   $("sharedname").textContent = object.path
   $("link").value = share.url
   $("copy").onclick = attempt(async () => { await navigator.clipboard.writeText(share.url); toast("Copied.") })
   $("revoke").onclick = attempt(async () => {
-    await call("DELETE", `/storage/shares/${share.id}`)
+    await kit.delete("/storage/shares/{token}", { path: { token: share.id } })
     $("shared").close()
     toast("The link does not work any more.")
   })
@@ -159,8 +182,8 @@ const shareOf = async (object) => {
   $("link").select()
 }
 
-const refresh = async (from = "") => {
-  const page = await call("GET", `/storage?limit=60&cursor=${from}`)
+const refresh = async (from) => {
+  const page = await kit.get("/storage", { query: { limit: 60, cursor: from } })
   const items = page.items.map(item)
   if (from) $("grid").append(...items)
   else $("grid").replaceChildren(...items)
@@ -169,14 +192,18 @@ const refresh = async (from = "") => {
   $("empty").hidden = Boolean($("grid").children.length)
 }
 
+const nobody = createClient({ credentials: { accessToken: "" } })
+
+// enter signs in, and anew when the token has ended.
 const enter = async (as) => {
-  await signIn(as)
+  const renew = () => nobody.get("/__kit/dev-login", { query: { user: as } })
+  kit = createClient({ credentials: { ...(await renew()), renew } })
   user = as
   sessionStorage.setItem("user", as)
   $("name").textContent = as
   $("signin").hidden = true
   $("gallery").hidden = $("who").hidden = false
-  for (const u of await left(as)) row(new Upload(as, u.file, u.id, () => {}))
+  for (const u of await left(as)) row(u.file, u.id)
   await refresh()
 }
 

@@ -1,7 +1,10 @@
 // Notes, searched while one types.
+import { createClient } from "/client/index.js"
+
 const $ = (id) => document.getElementById(id)
 const colours = ["amber", "blue", "green", "rose"]
-const me = { name: null, token: null }
+const index = { index: "notes" }
+let kit = null // as the user who signed in
 let colour = null // of the search; null is any
 let asked = 0 // searches so far: the response to an old one is not shown
 
@@ -11,26 +14,11 @@ function h(tag, props = {}, ...children) {
   return element
 }
 
-async function signIn(name) {
-  const response = await fetch("/__kit/dev-login?user=" + encodeURIComponent(name), { credentials: "omit" })
-  const body = await response.json()
-  if (!response.ok) throw body.error
-  ;[me.name, me.token] = [body.userId, body.accessToken]
-}
-
-// api calls a route; a token lasts some minutes.
-async function api(method, path, body, again = true) {
-  const headers = { Authorization: "Bearer " + me.token }
-  if (body) headers["Content-Type"] = "application/json"
-  const response = await fetch(path, { method, headers, credentials: "omit", body: body && JSON.stringify(body) })
-  if (response.status === 401 && again) {
-    await signIn(me.name)
-    return api(method, path, body, false)
-  }
-  const text = await response.text()
-  const value = text ? JSON.parse(text) : null
-  if (!response.ok) throw value?.error ?? { message: "The server does not respond." }
-  return value
+// enterAs makes a client of a user, and signs in anew when the token has ended.
+const nobody = createClient({ credentials: { accessToken: "" } })
+async function enterAs(user) {
+  const renew = () => nobody.get("/__kit/dev-login", { query: { user } })
+  kit = createClient({ credentials: { ...(await renew()), renew } })
 }
 
 const attempt = (work) => async (...args) => {
@@ -43,12 +31,12 @@ const attempt = (work) => async (...args) => {
 }
 
 async function enter(name) {
-  await signIn(name)
-  history.replaceState(null, "", "#" + me.name)
-  $("name").textContent = me.name
+  await enterAs(name)
+  history.replaceState(null, "", "#" + name)
+  $("name").textContent = name
   $("who").hidden = $("board").hidden = false
   $("login").hidden = true
-  await api("POST", "/notes/welcome")
+  await kit.post("/notes/welcome")
   await search()
   $("query").focus()
 }
@@ -71,13 +59,13 @@ async function find(text) {
   const filter = colour ? { colour } : undefined
   // The last word may go on, so the space after it is kept.
   const query = { text: $("query").value.trimStart(), mode, filter, topK: 8, include: ["text", "metadata"] }
-  const result = await api("POST", "/vector/notes/query", query)
+  const result = await kit.post("/vector/{index}/query", query, { path: index })
   const near = (note) => note.distance === null || note.distance < 0.9 || marked(note.text, text).some((part) => typeof part !== "string")
   return { ...result, items: result.items.filter(near) }
 }
 
 async function all() {
-  const result = await api("GET", "/notes/all?limit=200")
+  const result = await kit.get("/notes/all", { query: { limit: 200 } })
   if (colour) result.items = result.items.filter((note) => note.metadata.colour === colour)
   return result
 }
@@ -87,7 +75,7 @@ function card(note, query) {
   item.dataset.id = note.id
   item.append(h("p", {}, ...marked(note.text ?? "", query)))
   const remove = h("button", { className: "plain", type: "button", textContent: "Delete", onclick: attempt(async () => {
-    await api("DELETE", "/vector/notes/documents/" + note.id)
+    await kit.delete("/vector/{index}/documents/{id}", { path: { ...index, id: note.id } })
     await search()
   }) })
   remove.setAttribute("aria-label", "Delete: " + (note.text ?? "").slice(0, 40))
@@ -127,7 +115,7 @@ $("write").onsubmit = attempt(async (event) => {
   const text = $("text").value.trim()
   if (!text) return
   const paint = document.querySelector("[name=paint]:checked").value
-  await api("POST", "/vector/notes/documents", { text, metadata: { colour: paint } })
+  await kit.post("/vector/{index}/documents", { text, metadata: { colour: paint } }, { path: index })
   $("text").value = ""
   await search()
 })

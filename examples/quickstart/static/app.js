@@ -1,25 +1,14 @@
 // The page of the quickstart: how an application's own sign-in may look. It
-// talks to /auth with fetch and cookies and needs no library.
+// talks to /auth by the typed client, with cookies.
+import { createClient } from "/client/index.js"
 import { svg } from "./qr.js"
 
 const one = (selector, within = document) => within.querySelector(selector)
 const all = (selector, within = document) => within.querySelectorAll(selector)
 
-// api calls the backend; a refusal is thrown with its code and message.
-async function api(method, path, body) {
-	const headers = {}
-	if (body !== undefined) headers["content-type"] = "application/json"
-	const csrf = document.cookie.match(/(?:^|; )(?:__Host-)?kit_csrf=([^;]*)/)
-	if (csrf) headers["x-csrf-token"] = decodeURIComponent(csrf[1])
-	const response = await fetch("/auth" + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) })
-	const value = await response.json().catch(() => null)
-	if (response.ok) return value
-	const wait = response.status === 429 && response.headers.get("retry-after")
-	const message = wait ? `Too many tries. Wait ${wait} s.` : value?.error?.message ?? "The server did not respond."
-	throw Object.assign(new Error(message), { code: value?.error?.code, status: response.status })
-}
-const get = (path) => api("GET", path)
-const post = (path, body = {}) => api("POST", path, body)
+const kit = createClient()
+const get = (path) => kit.get("/auth" + path)
+const post = (path, body = {}) => kit.post("/auth" + path, body)
 
 // What the page shows.
 
@@ -60,7 +49,9 @@ async function busy(button, act, error = one(".error", button.closest(".card")) 
 	try {
 		await act()
 	} catch (failure) {
-		if (failure.name !== "NotAllowedError") error.textContent = failure.message // else the user has cancelled
+		if (failure.name === "NotAllowedError") return // the user has cancelled
+		const wait = failure.status === 429 && failure.retryAfterMs
+		error.textContent = wait ? `Too many tries. Wait ${wait / 1000} s.` : failure.message
 	} finally {
 		button.disabled = false
 	}

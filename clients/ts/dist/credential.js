@@ -1,0 +1,94 @@
+/** Proves who calls, and renews the proof once for all that wait for it. */
+export class Credential {
+    baseUrl;
+    given;
+    fetch;
+    renewing;
+    heard;
+    constructor(baseUrl, given, fetch) {
+        this.baseUrl = baseUrl;
+        this.given = given;
+        this.fetch = fetch;
+    }
+    /** What fetch does with cookies. */
+    get mode() {
+        if (this.given !== "cookie")
+            return "omit";
+        return "include";
+    }
+    /** The access token, undefined where cookies prove. */
+    async token() {
+        return this.given === "cookie" ? undefined : this.given.accessToken;
+    }
+    /** Puts the proof on a request and returns which one it was. */
+    async prove(headers, method) {
+        const token = await this.token();
+        if (token)
+            headers.set("Authorization", "Bearer " + token);
+        else if (token === undefined && method !== "GET" && method !== "HEAD") {
+            const csrf = csrfToken() ?? this.heard;
+            if (csrf)
+                headers.set("X-CSRF-Token", csrf);
+        }
+        return token;
+    }
+    /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
+    hear(response) {
+        this.heard = response.headers.get("X-CSRF-Token") ?? this.heard;
+    }
+    /** Replaces a refused proof; false where there is nothing to replace it with. */
+    renew(refused) {
+        if (this.given === "cookie")
+            return Promise.resolve(false);
+        if (this.given.accessToken !== refused)
+            return Promise.resolve(true); // somebody else did
+        this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined; });
+        return this.renewing;
+    }
+    // locked lets one tab of a browser renew at a time: the cookie is of all.
+    locked(rotate) {
+        const locks = globalThis.navigator?.locks;
+        if (!locks || this.given === "cookie" || this.given.refreshToken !== undefined)
+            return rotate();
+        return locks.request("kit-renew " + this.baseUrl, rotate);
+    }
+    async rotate() {
+        const kept = this.given;
+        if (kept === "cookie")
+            return false;
+        let next;
+        if (kept.renew)
+            next = await kept.renew().catch(() => undefined);
+        else {
+            const headers = {};
+            const csrf = csrfToken() ?? this.heard;
+            if (csrf)
+                headers["X-CSRF-Token"] = csrf;
+            if (kept.refreshToken !== undefined)
+                headers["Content-Type"] = "application/json";
+            const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
+                method: "POST", headers, credentials: kept.refreshToken === undefined ? "include" : "omit",
+                ...(kept.refreshToken !== undefined && { body: JSON.stringify({ refreshToken: kept.refreshToken }) }),
+            }).catch(() => undefined);
+            if (response?.ok)
+                next = (await response.json());
+        }
+        if (!next)
+            return false;
+        kept.accessToken = next.accessToken;
+        if (next.refreshToken !== undefined)
+            kept.refreshToken = next.refreshToken;
+        kept.onRenewed?.({ accessToken: kept.accessToken, ...(kept.refreshToken !== undefined && { refreshToken: kept.refreshToken }) });
+        return true;
+    }
+}
+// csrfToken is in a cookie that the page may read; its prefix depends on https.
+function csrfToken() {
+    const all = globalThis.document?.cookie ?? "";
+    for (const pair of all.split("; ")) {
+        const at = pair.indexOf("=");
+        if (/^(__Host-|__Secure-)?kit_csrf$/.test(pair.slice(0, at)))
+            return decodeURIComponent(pair.slice(at + 1));
+    }
+    return undefined;
+}

@@ -1,0 +1,164 @@
+import { pause } from "./client.js";
+import { KitError } from "./error.js";
+/**
+ * An upload that goes on after the line broke, and can be paused, left and taken
+ * up again. What is stored is asked of the server each time, so its id is all
+ * there is to remember.
+ */
+export class Upload {
+    client;
+    file;
+    options;
+    state = "paused";
+    id;
+    stored = 0;
+    beginning;
+    line = new AbortController();
+    running = new Map();
+    constructor(client, file, options) {
+        this.client = client;
+        this.file = file;
+        this.options = options;
+        this.id = options.id;
+    }
+    /** Bytes that have been sent. */
+    get sent() {
+        let bytes = this.stored;
+        for (const loaded of this.running.values())
+            bytes += loaded;
+        return Math.min(bytes, this.file.size);
+    }
+    /** Sends what is missing; undefined when it was paused, or run once more. */
+    async run() {
+        this.line.abort(); // of a run before, which may not have noticed yet that it was paused
+        const { signal } = (this.line = new AbortController());
+        this.state = "running";
+        try {
+            this.id ??= await (this.beginning ??= this.begin().finally(() => { this.beginning = undefined; }));
+            await this.sendAll(signal);
+            signal.throwIfAborted();
+            const object = await this.client.post("/storage/{id}/complete", undefined, { path: { id: this.id } });
+            this.state = "done";
+            return object;
+        }
+        catch (failure) {
+            if (signal.aborted)
+                return undefined;
+            this.state = "failed";
+            throw failure;
+        }
+    }
+    pause() {
+        if (this.state === "running")
+            this.state = "paused";
+        this.line.abort();
+    }
+    /** Gives the upload up and frees what it holds. */
+    async cancel() {
+        this.pause();
+        const id = this.id ?? (await this.beginning?.catch(() => undefined));
+        if (id !== undefined)
+            await this.client.post("/storage/{id}/abort", undefined, { path: { id } });
+    }
+    async begin() {
+        const { path, contentType, visibility } = this.options;
+        const started = await this.client.post("/storage", {
+            path: path ?? this.file.name ?? "upload",
+            size: this.file.size,
+            contentType: contentType ?? (this.file.type || "application/octet-stream"),
+            ...(visibility && { visibility }),
+        });
+        const { id } = started.object;
+        await this.options.onBegun?.(id);
+        return id;
+    }
+    async sendAll(signal) {
+        for (let failures = 0;;) {
+            const before = this.stored;
+            try {
+                const { missing, partSize } = await this.missing();
+                signal.throwIfAborted();
+                if (missing.length === 0)
+                    return;
+                await this.sendParts(missing, partSize, signal);
+            }
+            catch (failure) {
+                signal.throwIfAborted();
+                if (!(failure instanceof KitError) || !failure.temporary)
+                    throw failure;
+                failures = this.stored > before ? 1 : failures + 1;
+                if (failures >= (this.options.retries ?? 6))
+                    throw failure;
+                await pause(failure.retryAfterMs ?? 200 * 2 ** failures * (0.5 + Math.random()), signal);
+            }
+        }
+    }
+    // missing asks what is stored already, with fresh addresses for the rest.
+    async missing() {
+        const missing = [];
+        let stored = 0, partSize = 0;
+        for (let cursor;;) {
+            const page = (await this.client.call("GET", "/storage/{id}/parts", undefined, { path: { id: this.id }, query: { cursor } }));
+            missing.push(...page.missing);
+            for (const part of page.stored)
+                stored += part.size;
+            partSize = page.partSize;
+            cursor = page.nextCursor;
+            if (!cursor)
+                break;
+        }
+        this.stored = stored;
+        this.report();
+        return { missing, partSize };
+    }
+    async sendParts(parts, partSize, signal) {
+        const next = async () => {
+            for (let part; !signal.aborted && (part = parts.shift());)
+                await this.put(part, partSize, signal);
+        };
+        const lines = await Promise.allSettled(Array.from({ length: this.options.atOnce ?? 3 }, next));
+        for (const line of lines)
+            if (line.status === "rejected")
+                throw line.reason;
+    }
+    async put(part, partSize, signal) {
+        const from = (part.partNumber - 1) * partSize;
+        const body = this.file.slice(from, from + part.size);
+        const headers = { "Content-Type": "application/octet-stream", ...part.headers };
+        try {
+            const status = await this.transfer(part, headers, body, signal);
+            if (status !== 200 && status !== 412) // 412: it was stored, the response got lost
+                throw new KitError("storage/part_refused", `The store refused a part (${status}).`, status >= 500 ? 503 : status);
+            this.stored += part.size;
+        }
+        finally {
+            this.running.delete(part);
+            this.report();
+        }
+    }
+    // transfer sends bytes: with progress where there is XMLHttpRequest.
+    transfer(part, headers, body, signal) {
+        this.running.set(part, 0);
+        if (typeof XMLHttpRequest === "undefined")
+            return this.client.fetch(part.url, { method: "PUT", headers, body, signal, credentials: "omit" })
+                .then((response) => response.status, (cause) => { throw KitError.network(cause); });
+        return new Promise((resolve, reject) => {
+            const request = new XMLHttpRequest();
+            const stop = () => request.abort();
+            request.open("PUT", part.url);
+            for (const [name, value] of Object.entries(headers))
+                request.setRequestHeader(name, value);
+            request.upload.onprogress = (e) => { this.running.set(part, e.loaded); this.report(); };
+            request.onloadend = () => {
+                signal.removeEventListener("abort", stop);
+                if (request.status)
+                    resolve(request.status);
+                else
+                    reject(KitError.network(new Error("the connection broke")));
+            };
+            signal.addEventListener("abort", stop, { once: true });
+            request.send(body);
+        });
+    }
+    report() { this.options.onProgress?.(this.sent, this.file.size); }
+}
