@@ -14,7 +14,7 @@ import (
 // that becomes an interface value the linker would keep every exported method.
 func TestWhatIsNotComposedIsNotLinked(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "minimal")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/minimal").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "./examples/minimal").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	linked, err := os.ReadFile(program)
