@@ -34,10 +34,12 @@ func Memory(t testing.TB, opts ...database.Option) *database.DB {
 	return opened(t, db, err)
 }
 
-// File opens a SQLite file in a temporary folder, closed after the test.
+// File opens a SQLite file in a temporary folder, closed after the test. Unless an option says otherwise its commits
+// survive the end of the process, not that of the machine: no test of a store ends that, and waiting for the disk takes
+// as long as the rest of many.
 func File(t testing.TB, opts ...database.Option) *database.DB {
 	t.Helper()
-	db, err := database.OpenFile(filepath.Join(t.TempDir(), "kit.db"), opts...)
+	db, err := database.OpenFile(filepath.Join(t.TempDir(), "kit.db"), append([]database.Option{database.WithSync(database.SyncNormal)}, opts...)...)
 	return opened(t, db, err)
 }
 
