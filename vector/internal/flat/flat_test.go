@@ -190,7 +190,7 @@ func recall(scores []float64, hits []Hit, least float64) (good int) {
 // scoring each row finds. KIT_SOAK makes the sets larger.
 func TestRecall(t *testing.T) {
 	const k = 10
-	n := 8_000
+	n := 12_000
 	if os.Getenv("KIT_SOAK") != "" {
 		n = 40_000
 	}
