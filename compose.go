@@ -15,6 +15,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/mail"
 	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/controlplane"
@@ -41,8 +42,9 @@ type part struct {
 	build    func(*assembly, capability.Host) (capability.Capability, error)
 }
 
-// described is what every capability's type has.
-type described interface{ Capability() capability.Capability }
+// described is the method Capability of what was built, and no interface: the linker
+// would keep that method, and what it names, of every type that the built one refers to.
+type described func() capability.Capability
 
 // compose makes the option of one capability; build keeps it in the kit. Only the
 // option names the capability's constructor, so that what is not composed is not
@@ -58,7 +60,7 @@ func compose(name, database string, build func(*assembly, capability.Host) (desc
 			if err != nil {
 				return capability.Capability{}, err
 			}
-			return built.Capability(), nil
+			return built(), nil
 		}}
 	}
 }
@@ -70,7 +72,7 @@ func WithAudit(cfg audit.Config) Option {
 		if err == nil {
 			a.kit.record = recorder(a.kit.audit)
 		}
-		return a.kit.audit, err
+		return a.kit.audit.Capability, err
 	})
 }
 
@@ -93,7 +95,7 @@ func recorder(trail *audit.Audit) mount.Recorder {
 func WithSecrets(cfg secrets.Config) Option {
 	return compose(secrets.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.secrets, err = secrets.New(host, cfg, secrets.Peers{Audit: a.kit.audit})
-		return a.kit.secrets, err
+		return a.kit.secrets.Capability, err
 	})
 }
 
@@ -109,7 +111,7 @@ func WithControlPlane(cfg controlplane.Config) Option {
 			machines := a.kit.controlPlane.Machines()
 			a.kit.machines = &machines
 		}
-		return a.kit.controlPlane, err
+		return a.kit.controlPlane.Capability, err
 	})
 }
 
@@ -118,7 +120,10 @@ func WithControlPlane(cfg controlplane.Config) Option {
 func WithEmail(cfg email.Config) Option {
 	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.email, err = email.New(host, cfg, email.Peers{Audit: a.kit.audit})
-		return a.kit.email, err
+		if err == nil {
+			a.kit.mailer = mail.New(a.kit.email)
+		}
+		return a.kit.email.Capability, err
 	})
 }
 
@@ -130,12 +135,12 @@ func WithAuth(cfg auth.Config) Option {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Email: a.kit.email})
+		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Mailer: a.kit.mailer})
 		if err == nil {
 			users := a.kit.auth.Users()
 			a.kit.users = &users
 		}
-		return a.kit.auth, err
+		return a.kit.auth.Capability, err
 	})
 }
 
@@ -143,7 +148,7 @@ func WithAuth(cfg auth.Config) Option {
 func WithLedger(cfg ledger.Config) Option {
 	return compose(ledger.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.ledger, err = ledger.New(host, cfg, ledger.Peers{Audit: a.kit.audit})
-		return a.kit.ledger, err
+		return a.kit.ledger.Capability, err
 	})
 }
 
@@ -153,7 +158,7 @@ func WithPayments(cfg payments.Config) Option {
 	return compose(payments.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.payments, err = payments.New(host, cfg, payments.Peers{
 			Secrets: a.kit.secrets, Ledger: a.kit.ledger, Audit: a.kit.audit, Users: a.kit.users})
-		return a.kit.payments, err
+		return a.kit.payments.Capability, err
 	})
 }
 
@@ -165,7 +170,7 @@ func WithStorage(cfg storage.Config) Option {
 		if err == nil {
 			a.kit.attachments = attachments(a.kit.storage)
 		}
-		return a.kit.storage, err
+		return a.kit.storage.Capability, err
 	})
 }
 
@@ -174,7 +179,7 @@ func WithStorage(cfg storage.Config) Option {
 func WithMedia(cfg media.Config) Option {
 	return compose(media.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.media, err = media.New(host, cfg, media.Peers{Storage: a.kit.storage, Audit: a.kit.audit})
-		return a.kit.media, err
+		return a.kit.media.Capability, err
 	})
 }
 
@@ -182,7 +187,7 @@ func WithMedia(cfg media.Config) Option {
 func WithVector(cfg vector.Config) Option {
 	return compose(vector.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.vector, err = vector.New(host, cfg, vector.Peers{Audit: a.kit.audit, Secrets: a.kit.secrets})
-		return a.kit.vector, err
+		return a.kit.vector.Capability, err
 	})
 }
 
@@ -250,7 +255,7 @@ func WithSupport(cfg support.Config) Option {
 		if err == nil {
 			a.kit.listeners = append(a.kit.listeners, a.kit.support.Run)
 		}
-		return a.kit.support, err
+		return a.kit.support.Capability, err
 	})
 }
 
@@ -263,7 +268,7 @@ func WithTesters(cfg testers.Config) Option {
 		if err == nil {
 			a.kit.prepare = append(a.kit.prepare, a.kit.testers.Prepare)
 		}
-		return a.kit.testers, err
+		return a.kit.testers.Capability, err
 	})
 }
 
@@ -271,7 +276,7 @@ func WithTesters(cfg testers.Config) Option {
 func WithLeaderboard(cfg leaderboard.Config) Option {
 	return compose(leaderboard.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.leaderboard, err = leaderboard.New(host, cfg, leaderboard.Peers{Audit: a.kit.audit})
-		return a.kit.leaderboard, err
+		return a.kit.leaderboard.Capability, err
 	})
 }
 
@@ -279,7 +284,7 @@ func WithLeaderboard(cfg leaderboard.Config) Option {
 func WithRating(cfg rating.Config) Option {
 	return compose(rating.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.rating, err = rating.New(host, cfg, rating.Peers{Audit: a.kit.audit, Friends: a.lateFriends()})
-		return a.kit.rating, err
+		return a.kit.rating.Capability, err
 	})
 }
 
@@ -297,7 +302,7 @@ func WithMultiplayer(cfg multiplayer.Config) Option {
 	return compose(multiplayer.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.multiplayer, err = multiplayer.New(host, cfg,
 			multiplayer.Peers{Ledger: a.kit.ledger, Leaderboard: a.kit.leaderboard, Rating: a.kit.rating})
-		return a.kit.multiplayer, err
+		return a.kit.multiplayer.Capability, err
 	})
 }
 
@@ -310,7 +315,7 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 		if err == nil {
 			a.kit.friends = a.kit.matchmaking.FriendsAmong
 		}
-		return a.kit.matchmaking, err
+		return a.kit.matchmaking.Capability, err
 	})
 	return func(o *options) {
 		option(o)
@@ -323,7 +328,7 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 func WithEvents(cfg events.Config) Option {
 	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.events, err = events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})
-		return a.kit.events, err
+		return a.kit.events.Capability, err
 	})
 }
 

@@ -90,6 +90,8 @@ type Kit struct {
 	machines *capability.Machines
 	record   mount.Recorder
 	friends  func(context.Context, []string) ([]string, error)
+	// mailer sends the mails of sign-in; without email it is nil.
+	mailer auth.Mailer
 	// attachments are where support keeps files; without storage it names them.
 	attachments support.Files
 	// prepare is what capabilities do once the schema is there.

@@ -3,6 +3,7 @@ package kit_test
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,6 +98,27 @@ func readDocument(t testing.TB, raw []byte) described {
 	return described{doc.Paths, doc.Components.Responses, doc.Components.Schemas, make(map[*jsonschema.Schema]*jsonschema.Resolved)}
 }
 
+var reference = regexp.MustCompile(`"#/\$defs/([^"/]+)"`)
+
+// define collects the components that a schema refers to: to resolve all of them for
+// each schema takes seconds.
+func (d described) define(t *testing.T, schema *jsonschema.Schema, defs map[string]*jsonschema.Schema) {
+	t.Helper()
+	text, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range reference.FindAllSubmatch(text, -1) {
+		name := string(match[1])
+		component := d.components[name]
+		if _, known := defs[name]; known || component == nil {
+			continue
+		}
+		defs[name] = component
+		d.define(t, component, defs)
+	}
+}
+
 func (d described) check(t *testing.T, r kit.Route, got *kittest.Response) {
 	t.Helper()
 	responses := d.paths[braced(r.Path)][strings.ToLower(r.Method)].Responses
@@ -132,7 +154,8 @@ func (d described) resolve(t *testing.T, schema *jsonschema.Schema) *jsonschema.
 		return resolved
 	}
 	whole := *schema
-	whole.Defs = d.components
+	whole.Defs = make(map[string]*jsonschema.Schema)
+	d.define(t, schema, whole.Defs)
 	resolved, err := whole.Resolve(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,6 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/jobs"
 )
@@ -51,8 +50,9 @@ var migrations embed.FS
 type Peers struct {
 	// Audit is told of sign-ins and revocations; nil records nothing.
 	Audit *audit.Audit
-	// Email sends the mails of sign-in unless Config.Mailer does; see [LibraryHost.Mail].
-	Email *email.Email
+	// Mailer sends the mails of sign-in unless Config.Mailer does; see [LibraryHost.Mail].
+	// That of package auth/mail sends them through email.
+	Mailer Mailer
 }
 
 // Auth keeps users and their proofs. It is safe for concurrent use.

@@ -11,9 +11,9 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/mailbox"
 )
 
 // Bounds of what a user is called, in bytes.
@@ -120,7 +120,7 @@ func (a *Auth) User(ctx context.Context, userID string) (User, error) {
 // UserByEmail finds a user by an address in any spelling. Text that is no
 // address finds nobody.
 func (a *Auth) UserByEmail(ctx context.Context, address string) (user User, found bool, err error) {
-	canonical, err := email.Canonical(address)
+	canonical, err := mailbox.Canonical(address)
 	if err != nil {
 		return User{}, false, nil
 	}
@@ -299,7 +299,7 @@ func (u *User) normalize() error {
 		return errUserID
 	}
 	if u.Email != "" {
-		canonical, err := email.Canonical(u.Email)
+		canonical, err := mailbox.Canonical(u.Email)
 		if err != nil {
 			return capability.ErrInvalidRequest.Saying("That is no e-mail address.")
 		}

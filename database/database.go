@@ -52,12 +52,13 @@ func WithTestMode() Option { return func(o *options) { o.testMode = true } }
 
 // DB is a database. It is safe for concurrent use.
 type DB struct {
-	engine   Engine
-	clock    func() time.Time
-	testMode bool
-	occupied sync.Map                  // in test mode: goroutines that occupy a part of the database, and how
-	disk     atomic.Pointer[diskFault] // of the last write that found the disk full or failing
-	closed   atomic.Bool
+	engine      Engine
+	clock       func() time.Time
+	testMode    bool
+	occupations atomic.Int64              // how many there are
+	occupied    sync.Map                  // in test mode: goroutines that occupy a part of the database, and how
+	disk        atomic.Pointer[diskFault] // of the last write that found the disk full or failing
+	closed      atomic.Bool
 }
 
 // New returns a DB on an engine, for packages that bring one; applications call [OpenMemory], [OpenFile] or

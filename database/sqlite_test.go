@@ -15,7 +15,15 @@ import (
 )
 
 func TestFileSettings(t *testing.T) {
-	db := databasetest.File(t)
+	db, err := database.OpenFile(filepath.Join(t.TempDir(), "kit.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	pragmas := func(ctx context.Context, names ...string) []string {
 		values := []string{}
 		for _, name := range names {
@@ -34,7 +42,7 @@ func TestFileSettings(t *testing.T) {
 		}
 		return values
 	}
-	err := db.InTx(t.Context(), func(ctx context.Context) error {
+	err = db.InTx(t.Context(), func(ctx context.Context) error {
 		want := []string{"journal_mode=wal", "synchronous=2", "foreign_keys=1", "query_only=0", "temp_store=2"}
 		if diff := cmp.Diff(want, pragmas(ctx, "journal_mode", "synchronous", "foreign_keys", "query_only", "temp_store")); diff != "" {
 			t.Error("the writer:", diff)

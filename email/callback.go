@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/lazy"
 	"github.com/kitbackend/kit/internal/plainpage"
 	"github.com/kitbackend/kit/internal/rate"
 )
@@ -230,7 +231,7 @@ func (e *Email) refuse(c *capability.Call, err error) error {
 func (e *Email) show(c *capability.Call, status int, v view) error {
 	var out bytes.Buffer
 	v.App, v.Home = e.appName(), e.host.BaseURL.Path+"/"
-	if err := pages.Execute(&out, v); err != nil {
+	if err := pageTemplate().Execute(&out, v); err != nil {
 		return err
 	}
 	h := c.Writer().Header()
@@ -247,8 +248,15 @@ func (e *Email) appName() string {
 	return cmp.Or(e.from.name, e.host.BaseURL.Hostname())
 }
 
-// pages post to the address they are at, so that they need not know it.
-var pages = template.Must(template.New("").Parse(`<!doctype html>
+var pages lazy.Value[*template.Template]
+
+// pageTemplate is what the pages are made of. They post to the address they are at, so
+// that they need not know it.
+func pageTemplate() *template.Template {
+	return pages.Get(func() *template.Template { return template.Must(template.New("").Parse(pageText)) })
+}
+
+const pageText = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Mail from {{.App}}</title><style>` + plainpage.Style + `</style></head>
 <body><header><a href="{{.Home}}">{{.App}}</a></header><main>
@@ -263,4 +271,4 @@ var pages = template.Must(template.New("").Parse(`<!doctype html>
 <form method="post"><button name="do" value="unsubscribe">Unsubscribe</button></form>
 {{else}}<h1 class="failed">This link does not work</h1>
 <p>It is not one of ours, or it was changed on the way. Open it from the mail again. ({{.Code}})</p>
-{{end}}<footer><a href="{{.Home}}">Back to {{.App}}</a></footer></main></body></html>`))
+{{end}}<footer><a href="{{.Home}}">Back to {{.App}}</a></footer></main></body></html>`

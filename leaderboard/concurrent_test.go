@@ -193,6 +193,7 @@ func TestBatch(t *testing.T) {
 }
 
 func batch(t *testing.T, db *database.DB) {
+	fewer(t)
 	at := newClock()
 	open(t, db, config, at)
 	rapid.Check(t, func(t *rapid.T) {

@@ -373,16 +373,20 @@ func TestSocketsOfANodeThatStops(t *testing.T) {
 	for range 8 {
 		clients = append(clients, n.dial("ada", id), n.dial("bob", id))
 	}
+	var reading sync.WaitGroup
+	for _, c := range clients { // at once with Close, which waits for their replies
+		reading.Go(func() {
+			code, reason := c.closed()
+			var retry struct{ RetryAfterMs *int64 }
+			if err := json.Unmarshal([]byte(reason), &retry); code != websocket.CloseServiceRestart || err != nil || retry.RetryAfterMs == nil {
+				t.Errorf("%d %s", code, reason)
+			}
+		})
+	}
 	if err := n.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range clients {
-		code, reason := c.closed()
-		var retry struct{ RetryAfterMs *int64 }
-		if err := json.Unmarshal([]byte(reason), &retry); code != websocket.CloseServiceRestart || err != nil || retry.RetryAfterMs == nil {
-			t.Errorf("%d %s", code, reason)
-		}
-	}
+	reading.Wait()
 	n.server.Close()
 	deadline := time.Now().Add(20 * time.Second)
 	for runtime.NumGoroutine() > before { // finished goroutines still have to end

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/kitbackend/kit/internal/lazy"
 )
 
 // MaxPlayers bounds the players of one outcome.
@@ -86,10 +88,14 @@ type rated struct {
 	skill float64
 }
 
+var builtins lazy.Value[[]Algorithm]
+
 // builtin returns the algorithms that need no registration.
-var builtin = sync.OnceValue(func() []Algorithm {
-	return []Algorithm{Define(elo), Define(glicko), Define(trueskill), Define(openskill)}
-})
+func builtin() []Algorithm {
+	return builtins.Get(func() []Algorithm {
+		return []Algorithm{Define(elo), Define(glicko), Define(trueskill), Define(openskill)}
+	})
+}
 
 var idForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 

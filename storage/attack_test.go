@@ -158,6 +158,7 @@ func TestForeignObjects(t *testing.T) {
 
 // TestTypesAsServed holds stored types to what a browser may be shown.
 func TestTypesAsServed(t *testing.T) {
+	t.Parallel()
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		for declared, served := range map[string]string{
 			"image/png": "image/png", "image/jpeg": "image/jpeg", "image/gif": "image/gif", "image/webp": "image/webp", "image/avif": "image/avif",
@@ -273,6 +274,7 @@ func TestRanges(t *testing.T) {
 
 // TestSizesThatLie sends other bytes than were declared, on raw connections too.
 func TestSizesThatLie(t *testing.T) {
+	t.Parallel()
 	rigs(t, storage.Config{Quota: 10}, func(t *testing.T, r *rig) {
 		s := r.start("ada", upload{"path": "a", "size": 5})
 		at := "/storage/" + s.Object.ID
@@ -436,6 +438,7 @@ func TestChecksumIsVerified(t *testing.T) {
 }
 
 func TestShareTokensAreNotGuessed(t *testing.T) {
+	t.Parallel()
 	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
 		o := r.put("ada", "a", []byte("x"))
 		var share struct{ Share struct{ Token string } }

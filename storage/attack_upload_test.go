@@ -20,6 +20,7 @@ import (
 // TestPartsThatLie sends parts of other sizes and completes with parts that are
 // none; the upload can be resumed after each.
 func TestPartsThatLie(t *testing.T) {
+	t.Parallel()
 	buckets(t, small, func(t *testing.T, r *rig) {
 		body := bytesOf(12 * mib)
 		s := r.start("ada", upload{"path": "film", "size": len(body)})
@@ -61,6 +62,7 @@ func TestPartsThatLie(t *testing.T) {
 // TestDeleteDuringRead deletes and replaces objects that are being read: a reader
 // sees all bytes of the object it began with, or is cut off.
 func TestDeleteDuringRead(t *testing.T) {
+	t.Parallel()
 	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
 		body := bytesOf(8 * mib)
 		for _, ends := range []func(o object){

@@ -77,6 +77,7 @@ func TestReservationEndsByItself(t *testing.T) {
 // TestCompleteAgainstAbort lets complete, abort, replacement and sweep of the same
 // objects race; whatever wins, usage is the sum of what is there.
 func TestCompleteAgainstAbort(t *testing.T) {
+	t.Parallel()
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		ctx := context.Background()
 		for range 10 {

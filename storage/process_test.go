@@ -37,6 +37,7 @@ func (r *rig) text(ref storage.Ref) string {
 }
 
 func TestPutFromAReader(t *testing.T) {
+	t.Parallel()
 	rigs(t, storage.Config{Quota: 20 << 20}, func(t *testing.T, r *rig) {
 		ctx := context.Background()
 		for _, size := range []int64{5, -1} {

@@ -67,6 +67,7 @@ func TestSingleUpload(t *testing.T) {
 }
 
 func TestMultipartUploadResumes(t *testing.T) {
+	t.Parallel()
 	rigs(t, small, func(t *testing.T, r *rig) {
 		body := bytesOf(12 * mib)
 		s := r.start("ada", upload{"path": "film.mp4", "size": len(body), "contentType": "video/mp4"})
@@ -123,6 +124,7 @@ func TestMultipartUploadResumes(t *testing.T) {
 }
 
 func TestAbortReturnsTheReservation(t *testing.T) {
+	t.Parallel()
 	rigs(t, small, func(t *testing.T, r *rig) {
 		for _, size := range []int{7, 12 * mib} {
 			s := r.start("ada", upload{"path": "a", "size": size})
@@ -275,6 +277,7 @@ func TestSignedAddressOfFiveMinutes(t *testing.T) {
 }
 
 func TestListByPrefix(t *testing.T) {
+	t.Parallel()
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		paths := []string{"a", "a/1", "a/2/x", "a/2/y", "a/2z", "a0", "b/é/1", "b/é/2", "ba"}
 		for _, p := range paths {

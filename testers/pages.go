@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/lazy"
 )
 
 // Page is what the pages of links are given.
@@ -185,8 +186,14 @@ func language(accept string) string {
 	return "en"
 }
 
+var builtIn lazy.Value[*template.Template]
+
 // builtInPages submit to the address they are at, so that they need not know it.
-var builtInPages = template.Must(template.New("").Parse(`<!doctype html>
+func builtInPages() *template.Template {
+	return builtIn.Get(func() *template.Template { return template.Must(template.New("").Parse(builtInText)) })
+}
+
+const builtInText = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Closed test</title>
 <style>
@@ -215,7 +222,7 @@ button { font: inherit; padding: .6rem 1.1rem; border-radius: 6px; border: 1px s
 <p>It worked for a while only. (testers/invalid_token)</p>
 {{else}}<h1>This link does not work</h1>
 <p>It is not one of ours, there is a newer one, or it was changed on the way. (testers/invalid_token)</p>
-{{end}}</body></html>`))
+{{end}}</body></html>`
 
 // maxForm bounds the body of an opt-out.
 const maxForm = 4 << 10

@@ -86,7 +86,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
 	t := &Testers{host: host, cfg: cfg, peers: peers, db: host.DB, store: store{host.DB}, pages: cfg.Pages}
 	t.keys = keyring{host: host, store: t.store, sealer: sealer, reload: rate.New(reloads, host.Now)}
 	if t.pages == nil {
-		t.pages = builtInPages
+		t.pages = builtInPages()
 	}
 	for _, term := range cfg.Copy.ExtraTerms {
 		t.terms = append(t.terms, fold(term))

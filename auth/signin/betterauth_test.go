@@ -19,6 +19,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/mail"
 	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -111,7 +112,7 @@ func serve(t *testing.T, db *database.DB) string {
 	must(t, err)
 	mails, err := email.New(host, email.Config{}, email.Peers{Audit: trail})
 	must(t, err)
-	a, err := auth.New(host, auth.Config{Library: signin.New(everything), RateLimits: unlimited}, auth.Peers{Audit: trail, Email: mails})
+	a, err := auth.New(host, auth.Config{Library: signin.New(everything), RateLimits: unlimited}, auth.Peers{Audit: trail, Mailer: mail.New(mails)})
 	must(t, err)
 
 	server := &http.Server{

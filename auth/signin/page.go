@@ -3,7 +3,8 @@ package signin
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"html/template"
+	"html"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -29,14 +30,37 @@ type page struct {
 	targets []string
 }
 
-var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
+// html writes the page. It is no template: a program that links html/template, which
+// looks methods up by name, keeps the exported methods of all its types.
+func (p page) html() string {
+	var b strings.Builder
+	write := func(markup string, texts ...string) {
+		for i, part := range strings.Split(markup, "%") {
+			if i > 0 {
+				b.WriteString(html.EscapeString(texts[i-1]))
+			}
+			b.WriteString(part)
+		}
+	}
+	heading := "<h1>"
+	if p.Failed {
+		heading = `<h1 class="failed">`
+	}
+	b.WriteString(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">
-<title>{{.Title}} – {{.App}}</title><style>` + plainpage.Style + `</style></head>
-<body><header><a href="{{.Home}}">{{.App}}</a></header>
-<main><h1{{if .Failed}} class="failed"{{end}}>{{.Title}}</h1><p>{{.Text}}</p>
-{{- if .Button}}<form method="post"><button>{{.Button}}</button></form>{{end}}
-{{- if .Code}}<p><small>{{.Code}}</small></p>{{end}}<footer><a href="{{.Home}}">Back to {{.App}}</a></footer></main></body></html>
-`))
+`)
+	write("<title>% – %</title>", p.Title, p.App)
+	b.WriteString("<style>" + plainpage.Style + "</style></head>\n")
+	write(`<body><header><a href="%">%</a></header>`+"\n<main>"+heading+"%</h1><p>%</p>", p.Home, p.App, p.Title, p.Text)
+	if p.Button != "" {
+		write(`<form method="post"><button>%</button></form>`, p.Button)
+	}
+	if p.Code != "" {
+		write("<p><small>%</small></p>", p.Code)
+	}
+	write(`<footer><a href="%">Back to %</a></footer></main></body></html>`+"\n", p.Home, p.App)
+	return b.String()
+}
 
 var pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'"
 
@@ -51,7 +75,7 @@ var errorCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // page returns HTML. Its address holds a token, so it is told to this origin
 // alone; browsers then still name the origin when the button posts.
 func (c *call) page(status int, p page) (any, error) {
-	p.App, p.Home = c.l.auth.AppName(), c.l.host.BaseURL.Path+"/"
+	p.App, p.Home = c.l.auth.AppName(), c.l.host.BaseURL.EscapedPath()+"/"
 	policy := pagePolicy
 	for _, target := range p.targets { // a redirect after a form's post needs leave too
 		if origin := originOfURL(target); origin != "" {
@@ -65,7 +89,7 @@ func (c *call) page(status int, p page) (any, error) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
-	_ = pageTemplate.Execute(c.w, p) // the client has gone; there is nobody to tell
+	_, _ = io.WriteString(c.w, p.html()) // the client has gone; there is nobody to tell
 	return written{}, nil
 }
 

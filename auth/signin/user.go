@@ -10,7 +10,7 @@ import (
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/mailbox"
 	"github.com/kitbackend/kit/internal/text"
 )
 
@@ -103,7 +103,7 @@ func orNull(text string) *string {
 
 // address reads an e-mail address. Refuses with INVALID_EMAIL.
 func address(text string) (string, error) {
-	canonical, err := email.Canonical(text)
+	canonical, err := mailbox.Canonical(text)
 	if err != nil {
 		return "", errInvalidEmail
 	}

@@ -34,9 +34,13 @@ func Memory(t testing.TB, opts ...database.Option) *database.DB {
 	return opened(t, db, err)
 }
 
-// File opens a SQLite file in a temporary folder, closed after the test.
+// File opens a SQLite file in a temporary folder, closed after the test. In tests, not in benchmarks, its commits survive
+// the end of the process, not that of the machine, unless an option says otherwise: no test of a store ends the machine.
 func File(t testing.TB, opts ...database.Option) *database.DB {
 	t.Helper()
+	if _, ok := t.(*testing.T); ok {
+		opts = append([]database.Option{database.WithSync(database.SyncNormal)}, opts...)
+	}
 	db, err := database.OpenFile(filepath.Join(t.TempDir(), "kit.db"), opts...)
 	return opened(t, db, err)
 }

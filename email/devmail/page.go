@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/lazy"
 	"github.com/kitbackend/kit/internal/local"
 )
 
@@ -14,7 +15,7 @@ func (b *Mailbox) Routes() []capability.Route {
 	if !b.host.Development() {
 		return nil
 	}
-	page := func(path, summary string, show func(*capability.Call) error) capability.Route {
+	row := func(path, summary string, show func(*capability.Call) error) capability.Route {
 		return capability.Route{
 			Method: http.MethodGet, Path: path, Summary: summary,
 			Guard:    capability.Public(capability.DevelopmentOnly),
@@ -28,9 +29,9 @@ func (b *Mailbox) Routes() []capability.Route {
 		}
 	}
 	return capability.Mount(b.host.InternalPrefix,
-		page("/mailbox", "Mail that was kept instead of sent.", b.getList),
-		page("/mailbox/:id", "One kept mail.", b.getMail),
-		page("/mailbox/:id/html", "The HTML of one kept mail, for a frame.", b.getHTML),
+		row("/mailbox", "Mail that was kept instead of sent.", b.getList),
+		row("/mailbox/:id", "One kept mail.", b.getMail),
+		row("/mailbox/:id/html", "The HTML of one kept mail, for a frame.", b.getHTML),
 	)
 }
 
@@ -39,7 +40,7 @@ func (b *Mailbox) getList(c *capability.Call) error {
 	if err != nil {
 		return err
 	}
-	return b.write(c, listPage, mails)
+	return b.write(c, page(&listPage, listText), mails)
 }
 
 func (b *Mailbox) getMail(c *capability.Call) error {
@@ -50,7 +51,7 @@ func (b *Mailbox) getMail(c *capability.Call) error {
 	if !ok {
 		return capability.ErrNotFound
 	}
-	return b.write(c, mailPage, mail)
+	return b.write(c, page(&mailPage, mailText), mail)
 }
 
 // framePolicy lets a mail neither run scripts nor load anything; its links
@@ -91,7 +92,7 @@ func (b *Mailbox) write(c *capability.Call, page *template.Template, data any) e
 	return nil
 }
 
-var layout = template.Must(template.New("layout").Parse(`<!doctype html>
+const layout = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{block "title" .}}Mailbox{{end}}</title>
 <style>
@@ -105,19 +106,24 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 1rem; border: 1px
 @media (max-width: 40rem) { body { margin: 1rem auto } thead { display: none } tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line) }
 td, th { display: block; padding: 0; border: 0 } td a { display: inline-block; padding: .3rem 0 } iframe { height: 24rem } }
 iframe { width: 100%; height: 32rem; border: 1px solid var(--line); border-radius: 6px; background: #fff; color-scheme: light }
-</style></head><body><main>{{template "body" .}}</main></body></html>`))
+</style></head><body><main>{{template "body" .}}</main></body></html>`
 
-func page(text string) *template.Template {
-	return template.Must(template.Must(layout.Clone()).Parse(text))
+// page makes the template of a page once.
+func page(made *lazy.Value[*template.Template], text string) *template.Template {
+	return made.Get(func() *template.Template {
+		return template.Must(template.Must(template.New("layout").Parse(layout)).Parse(text))
+	})
 }
 
-var listPage = page(`{{define "body"}}<h1>Mailbox</h1>
+var listPage, mailPage lazy.Value[*template.Template]
+
+const listText = `{{define "body"}}<h1>Mailbox</h1>
 <p class="soft">Mail of this development server. Nothing here was sent.</p>
 {{if .Data}}<table><thead><tr><th>To</th><th>Subject</th><th>Time (UTC)</th></tr></thead><tbody>
 {{range .Data}}<tr><td>{{.To}}</td><td><a href="{{$.Base}}/{{.ID}}">{{or .Subject "(no subject)"}}</a></td><td><time>{{.KeptAt.Format "2006-01-02 15:04:05"}}</time></td></tr>
-{{end}}</tbody></table>{{else}}<p>No mail yet.</p>{{end}}{{end}}`)
+{{end}}</tbody></table>{{else}}<p>No mail yet.</p>{{end}}{{end}}`
 
-var mailPage = page(`{{define "title"}}{{.Data.Subject}} · Mailbox{{end}}{{define "body"}}{{with .Data}}
+const mailText = `{{define "title"}}{{.Data.Subject}} · Mailbox{{end}}{{define "body"}}{{with .Data}}
 <p><a href="{{$.Base}}">Mailbox</a></p>
 <h1>{{or .Subject "(no subject)"}}</h1>
 <p class="soft">to {{.To}} · <time>{{.KeptAt.Format "2006-01-02 15:04:05"}} UTC</time></p>
@@ -126,4 +132,4 @@ var mailPage = page(`{{define "title"}}{{.Data.Subject}} · Mailbox{{end}}{{defi
 <h2>Text</h2><pre>{{.Text}}</pre>
 {{if .Attachments}}<h2>Attachments</h2><ul>{{range .Attachments}}<li>{{.}}</li>{{end}}</ul>{{end}}
 <h2>Headers</h2><table>{{range .Headers}}<tr><th>{{.Name}}</th><td>{{.Value}}</td></tr>{{end}}</table>
-{{end}}{{end}}`)
+{{end}}{{end}}`

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/mailbox"
 	"github.com/kitbackend/kit/internal/text"
 )
 
@@ -128,7 +128,7 @@ func (c *Client) profile(known claims) (Profile, error) {
 	if c.subject != nil {
 		p.Subject = c.subject(known)
 	}
-	if canonical, err := email.Canonical(p.Email); err == nil {
+	if canonical, err := mailbox.Canonical(p.Email); err == nil {
 		p.Email = canonical
 	} else {
 		p.Email = ""
