@@ -11,8 +11,3 @@ CREATE INDEX payments_grant_due ON payments_grant (expires_at) WHERE revoked_at 
 CREATE INDEX payments_purchase_lapsed ON payments_purchase (rail, changes_at, id) WHERE changes_at IS NOT NULL;
 CREATE INDEX payments_charge_retry ON payments_charge (rail, retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX payments_delivery_again ON payments_delivery (rail, retry_at) WHERE retry_at IS NOT NULL;
-
--- Reconcile looks at subscriptions alone.
-DROP INDEX payments_purchase_check;
-CREATE INDEX payments_purchase_check ON payments_purchase (rail, checked_at, id)
-	WHERE kind = 'subscription' AND status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused');
