@@ -46,21 +46,18 @@ type sender struct {
 }
 
 func (s sender) work() {
-	db, err := processtest.Open(s.Address)
-	if err != nil {
-		log.Fatal(err)
-	}
-	e, queue := s.compose(db, os.Stdout)
-	if err := queue.Register(e.Capability().Jobs...); err != nil {
-		log.Fatal(err)
-	}
+	_, _, queue := s.open(os.Stdout)
 	if err := queue.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// compose writes a line for each message accepted.
-func (s sender) compose(db *database.DB, accepted io.Writer) (*email.Email, *jobs.Queue) {
+// open composes email on the database; a line is written for each message accepted.
+func (s sender) open(accepted io.Writer) (*database.DB, *email.Email, *jobs.Queue) {
+	db, err := processtest.Open(s.Address)
+	if err != nil {
+		log.Fatal(err)
+	}
 	now := func() time.Time { return time.Now().Add(time.Duration(s.Later) * time.Minute) }
 	db.UseClock(now)
 	quiet := slog.New(slog.DiscardHandler)
@@ -76,7 +73,10 @@ func (s sender) compose(db *database.DB, accepted io.Writer) (*email.Email, *job
 	if err != nil {
 		log.Fatal(err)
 	}
-	return e, queue
+	if err := queue.Register(e.Capability().Jobs...); err != nil {
+		log.Fatal(err)
+	}
+	return db, e, queue
 }
 
 type printing struct {
@@ -164,14 +164,7 @@ func killed(t *testing.T, address string) {
 // when its server has noticed.
 func sendRest(t *testing.T, s sender) {
 	t.Helper()
-	db, err := processtest.Open(s.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, queue := s.compose(db, io.Discard)
-	if err := queue.Register(e.Capability().Jobs...); err != nil {
-		t.Fatal(err)
-	}
+	db, _, queue := s.open(io.Discard)
 	for waiting, began := 1, time.Now(); waiting > 0 && time.Since(began) < time.Minute; waiting, _ = unsent(t, db) {
 		if _, err := queue.RunDue(t.Context()); err != nil {
 			t.Fatal(err)
@@ -184,18 +177,11 @@ func sendRest(t *testing.T, s sender) {
 
 func enqueue(t *testing.T, s sender, n int) {
 	t.Helper()
-	db, err := processtest.Open(s.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, queue := s.compose(db, io.Discard)
-	if err := queue.Register(e.Capability().Jobs...); err != nil {
-		t.Fatal(err)
-	}
+	db, e, _ := s.open(io.Discard)
 	if err := db.Migrate(t.Context(), jobs.Migrations(), database.Migrations{Name: "email", FS: e.Capability().Migrations}); err != nil {
 		t.Fatal(err)
 	}
-	err = db.InTx(t.Context(), func(ctx context.Context) error {
+	err := db.InTx(t.Context(), func(ctx context.Context) error {
 		for i := range n {
 			if _, err := e.Send(ctx, hello(fmt.Sprintf("u%d@example.com", i))); err != nil {
 				return err
