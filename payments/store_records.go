@@ -182,8 +182,18 @@ func (s store) discount(ctx context.Context, rail RailID, code string) (discount
 }
 
 func (s store) discounts(ctx context.Context, rail RailID, before string, limit int) ([]discountRow, error) {
-	return database.All(ctx, s.db, scanDiscount, `SELECT `+discountColumns+` FROM payments_discount
-		WHERE ($1 = '' OR rail = $1) AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, string(rail), before, limit)
+	where := new(database.Conditions)
+	where.Equal("rail", string(rail))
+	earlier(where, before)
+	return database.All(ctx, s.db, scanDiscount, fmt.Sprintf(`SELECT `+discountColumns+` FROM payments_discount
+		WHERE %s ORDER BY id DESC LIMIT $%d`, where.Text(), where.Next()), where.Args(limit)...)
+}
+
+// earlier adds the ids before one, unless that is empty.
+func earlier(where *database.Conditions, before string) {
+	if before != "" {
+		where.Add("id < $%d", before)
+	}
 }
 
 // PurchaseFilter narrows a list of purchases; empty fields do not.
@@ -213,9 +223,7 @@ func purchasesQuery(f PurchaseFilter, now Instant, before string, limit int) (qu
 	narrow.Equal("rail", string(f.Rail))
 	narrow.Equal("product_key", f.ProductKey)
 	narrow.Equal("kind", string(f.Kind))
-	if before != "" {
-		narrow.Add("id < $%d", before)
-	}
+	earlier(narrow, before)
 	where := ` WHERE id > '' AND ` + narrow.Text()
 	last := fmt.Sprintf(` ORDER BY id DESC LIMIT $%d`, narrow.Next())
 	args = narrow.Args(limit)
@@ -298,7 +306,10 @@ func (s store) finishRun(ctx context.Context, r runRow) error {
 }
 
 func (s store) runs(ctx context.Context, before string, limit int) ([]runRow, error) {
-	return database.All(ctx, s.db, scanRun, `SELECT `+runColumns+` FROM payments_run WHERE ($1 = '' OR id < $1) ORDER BY id DESC LIMIT $2`, before, limit)
+	where := new(database.Conditions)
+	earlier(where, before)
+	return database.All(ctx, s.db, scanRun, fmt.Sprintf(`SELECT `+runColumns+` FROM payments_run WHERE %s ORDER BY id DESC LIMIT $%d`,
+		where.Text(), where.Next()), where.Args(limit)...)
 }
 
 // due lists purchases whose status has changed by itself.
