@@ -53,7 +53,8 @@ type trickMove struct {
 func deal(c trickContext, s *trickState, id string) []multiplayer.Effect {
 	hand := make([]string, c.Config.Cards)
 	for i := range hand {
-		hand[i] = fmt.Sprintf("card-%015d", c.Random.Int(0, 999_999_999_999_999))
+		// A power of two, so that no word is ever drawn again: a card is one word.
+		hand[i] = fmt.Sprintf("card-%015d", c.Random.Int(0, 1<<49-1))
 	}
 	s.Hands[id], s.Tricks[id] = hand, 0
 	if c.Config.Stake == 0 {

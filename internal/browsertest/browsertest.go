@@ -324,7 +324,6 @@ func (p *Tab) Phone(on bool) {
 // is looked at.
 func (p *Tab) Accessible(name string) {
 	p.b.t.Helper()
-	p.Call("Page.bringToFront", nil, nil) // a tab behind another paints no new size
 	p.Picture(name)
 	p.axe(name)
 	p.Phone(true)
@@ -359,6 +358,7 @@ func (p *Tab) axe(name string) {
 // Picture keeps what the page looks like with the test's other artifacts.
 func (p *Tab) Picture(name string) {
 	p.b.t.Helper()
+	p.Call("Page.bringToFront", nil, nil) // a tab behind another paints no new size
 	var shot struct{ Data string }
 	p.Call("Page.captureScreenshot", nil, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)
