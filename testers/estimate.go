@@ -131,34 +131,33 @@ func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Ti
 	if len(roster) < c.TargetSize {
 		e.Binding = optionalText("roster_below_target")
 	}
-	for i, m := range roster {
-		if m.State == StateOptedIn {
-			e.Members = append(e.Members, t.memberEstimate(m, i, chances, at, p, c, now))
-		}
-	}
+	e.Members = append(e.Members, t.memberEstimates(roster, chances, at, p, c, now)...)
 	fresh := pending(0, c.WindowDays, f.Join.Accepted.Ever, f.Join.Accepted.Daily, f.Hazard.PostJoin, f.HorizonDays)
 	if n, ok := additional(days, fresh, f.GoalProbability); ok {
 		e.AdditionalTestersForGoal = &n
 	}
 }
 
-// memberEstimate compares the cohort with one whose member i is active.
-func (t *Testers) memberEstimate(m Member, i int, chances []chance, at int, now float64, c Cohort, instant time.Time) MemberEstimate {
-	f := t.cfg.Forecast
-	one := MemberEstimate{MemberID: m.ID, StreakSurvival: round(survival(m.StreakDays, c.WindowDays, f.hazard(m.Activity)))}
-	if m.Activity == PresenceActive {
-		return one
+// memberEstimates compares the cohort, which succeeds on its best day with a
+// probability, with one in which a member who is opted in is active.
+func (t *Testers) memberEstimates(roster []Member, chances []chance, day int, success float64, c Cohort, now time.Time) (list []MemberEstimate) {
+	as, active := make([]float64, len(roster)), make([]float64, len(roster))
+	for i, m := range roster {
+		as[i] = chances[i].streak[day]
+		active[i] = t.chanceOf(m, PresenceActive, c, now).streak[day]
 	}
-	active := t.chanceOf(m, PresenceActive, c, instant)
-	day := newTail(c.TargetSize)
-	for j, other := range chances {
-		if j == i {
-			other = active
+	reached := replaced(as, active, c.TargetSize)
+	for i, m := range roster {
+		if m.State != StateOptedIn {
+			continue
 		}
-		day.add(other.streak[at])
+		one := MemberEstimate{MemberID: m.ID, StreakSurvival: round(survival(m.StreakDays, c.WindowDays, t.cfg.Forecast.hazard(m.Activity)))}
+		if m.Activity != PresenceActive {
+			one.ImpactIfActive = round(reached[i] - success)
+		}
+		list = append(list, one)
 	}
-	one.ImpactIfActive = round(day.reached() - now)
-	return one
+	return list
 }
 
 // round keeps six digits of what is an estimate anyway.

@@ -124,6 +124,43 @@ func additional(days []tail, fresh chance, goal float64) (n int, ok bool) {
 	return 0, false
 }
 
+// replaced returns, for each of independent members who succeed with the
+// probabilities q, the probability of k or more if that one alone succeeded with
+// instead. Its time and space grow with the members times k: each is taken out
+// between those before, counted on the way, and those after, counted ahead.
+func replaced(q, instead []float64, k int) []float64 {
+	after := make([][]float64, len(q))
+	behind := newTail(k)
+	for i := len(q) - 1; i >= 0; i-- {
+		after[i] = behind.atLeast()
+		behind.add(q[i])
+	}
+	before, out := newTail(k), make([]float64, len(q))
+	for i, p := range instead {
+		out[i] = min(1, p*before.with(after[i], k-1)+(1-p)*before.with(after[i], k))
+		before.add(q[i])
+	}
+	return out
+}
+
+// atLeast returns, by number, the probability that so many or more succeed.
+func (t tail) atLeast() []float64 {
+	sums := slices.Clone(t)
+	for j := len(sums) - 2; j >= 0; j-- {
+		sums[j] += sums[j+1]
+	}
+	return sums
+}
+
+// with is the probability that n or more succeed of these members and of others,
+// of whom so many or more succeed with the probability at that place.
+func (t tail) with(others []float64, n int) (p float64) {
+	for j, exactly := range t {
+		p += exactly * others[max(0, n-j)]
+	}
+	return p
+}
+
 // survival is the probability that a member who is opted in stays until the
 // streak is as long as the window.
 func survival(days, window int, hazard float64) float64 {

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -34,6 +33,27 @@ func TestForecastIsBruteForce(t *testing.T) {
 		}
 		if math.Abs(got[k]-want) > 1e-12 {
 			t.Fatalf("P(at least %d of %v) is %v, want %v", k, qs, got[k], want)
+		}
+	})
+}
+
+// TestReplacedIsCountedAnew compares with a count of all members for each one.
+func TestReplacedIsCountedAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		qs := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 20).Draw(t, "q")
+		instead := rapid.SliceOfN(rapid.Float64Range(0, 1), len(qs), len(qs)).Draw(t, "instead")
+		k := rapid.IntRange(1, len(qs)+1).Draw(t, "k")
+		for i, got := range replaced(qs, instead, k) {
+			want := newTail(k)
+			for j, q := range qs {
+				if j == i {
+					q = instead[i]
+				}
+				want.add(q)
+			}
+			if math.Abs(got-want.reached()) > 1e-12 {
+				t.Fatalf("P(at least %d of %v with %v in place %d) is %v, want %v", k, qs, instead[i], i, got, want.reached())
+			}
 		}
 	})
 }
@@ -160,39 +180,30 @@ func TestForecastIsMonotone(t *testing.T) {
 	})
 }
 
-// TestForecastIsFast gives a loaded machine ten times what a quiet one needs.
-func TestForecastIsFast(t *testing.T) {
-	one, curve := costs()
-	t.Logf("one F(14) of 100 testers %v, a whole curve %v", one, curve)
-	if one > 100*time.Microsecond || curve > 50*time.Millisecond {
-		t.Errorf("one F(14) took %v, a curve %v", one, curve)
-	}
-}
-
-func costs() (one, curve time.Duration) {
-	qs := make([]float64, 100)
-	for i := range qs {
-		qs[i] = 0.1 + float64(i)/200
-	}
-	one, curve = time.Hour, time.Hour
-	for range 50 {
-		start := time.Now()
-		t := newTail(12)
-		for _, q := range qs {
-			t.add(q)
+// BenchmarkForecast is the curve of a roster of 500 who need 100, and what each
+// of them could change.
+func BenchmarkForecast(b *testing.B) {
+	const roster, target, horizon = 500, 100, 45
+	members := make([]chance, roster)
+	for i := range members {
+		if i < roster/2 {
+			members[i] = optedIn(1, 14, 0.008, horizon)
+		} else {
+			members[i] = pending(i%20, 14, 0.5, 0.15, 0.008, horizon)
 		}
-		one = min(one, time.Since(start))
-		start = time.Now()
-		var members []chance
-		for i := range 100 {
-			if i < 40 {
-				members = append(members, optedIn(1, 14, 0.008, 45))
-			} else {
-				members = append(members, pending(i, 14, 0.5, 0.15, 0.008, 45))
-			}
-		}
-		tails(members, 12, 45)
-		curve = min(curve, time.Since(start))
 	}
-	return one, curve
+	b.Run("curve", func(b *testing.B) {
+		for b.Loop() {
+			tails(members, target, horizon)
+		}
+	})
+	b.Run("replaced", func(b *testing.B) {
+		as := make([]float64, roster)
+		for i, m := range members {
+			as[i] = m.streak[horizon/2]
+		}
+		for b.Loop() {
+			replaced(as, as, target)
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/internal/browsertest"
@@ -151,11 +150,7 @@ func TestDeadLine(t *testing.T) {
 	first.Run(`const b = document.querySelector("#felt").textContent; $(".mine button.column").click(); return b`, &before)
 	first.Until(`$("#line").textContent === "sending…"`)
 	first.Picture("sending")
-	began := time.Now()
 	first.Until(`document.querySelector("#line").textContent === "reconnecting…"`)
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("a dead line was noticed after %v", took)
-	}
 	first.Until(`document.querySelector("#line").textContent === "connected"`)
 	second.Until(`document.querySelector("#status").classList.contains("yours")`) // the move has arrived
 
