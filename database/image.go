@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/database/internal/sqlite"
 )
 
-// Databases in memory begin, where they can, as a copy of one that was migrated with the same files before: the tests of
-// an application compose it again and again, and most of what a start takes is SQLite's parser making the same tables.
+// A new SQLite database begins, where it can, as a copy of one that was migrated with the same files before: the tests
+// of an application compose it again and again, and most of what a start takes is SQLite's parser making the same tables.
 
 // imagesKept is how many schemas a process keeps copies of.
 const imagesKept = 4
@@ -68,9 +68,15 @@ func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (byt
 	if err != nil {
 		return nil, err
 	}
-	err = d.migrate(ctx, sets, files)
+	w := d.engine.(*sqliteEngine).writer
+	err = w.bare(ctx, func(conn *sqlite.Conn) error {
+		return conn.Script(ctx, "PRAGMA auto_vacuum = INCREMENTAL") // as files are made
+	})
 	if err == nil {
-		err = d.engine.(*sqliteEngine).writer.bare(ctx, func(conn *sqlite.Conn) error {
+		err = d.migrate(ctx, sets, files)
+	}
+	if err == nil {
+		err = w.bare(ctx, func(conn *sqlite.Conn) error {
 			bytes, err = conn.Image()
 			return err
 		})
@@ -81,11 +87,11 @@ func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (byt
 // errNotEmpty keeps a database from being replaced by an image.
 var errNotEmpty = errors.New("database: there are tables")
 
-// fromImage makes an empty database in memory a migrated one, and reports whether it did. What keeps it from that, such
-// as a file with a fault, comes up again on the long way.
+// fromImage makes an empty SQLite database a migrated one, in one transaction, and reports whether it did. What keeps it
+// from that, such as a file with a fault, comes up again on the long way.
 func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migration) bool {
 	e, ok := d.engine.(*sqliteEngine)
-	if !ok || !e.memory {
+	if !ok {
 		return false
 	}
 	whenEmpty := func(fn func(*sqlite.Conn) error) error {

@@ -2,6 +2,8 @@ package database_test
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -25,10 +27,13 @@ func things(t *testing.T, db *database.DB) (n int) {
 	return n
 }
 
-// Databases in memory that are migrated with the same files start from copies of one image.
+// Databases that are migrated with the same files start from copies of one image.
 func TestCopiesOfAnImageAreIndependent(t *testing.T) {
-	for year := range 3 {
+	for year := range 4 {
 		db := databasetest.Memory(t)
+		if year%2 == 1 {
+			db = databasetest.File(t)
+		}
 		now := time.Date(2030+year, 1, 1, 0, 0, 0, 0, time.UTC)
 		db.UseClock(func() time.Time { return now })
 		if err := db.Migrate(t.Context(), imaged); err != nil {
@@ -49,6 +54,37 @@ func TestCopiesOfAnImageAreIndependent(t *testing.T) {
 		}
 		if applied != 2 || at != now.UnixMilli() {
 			t.Errorf("database %d: %d files applied at %d, want 2 at its own time %d", year, applied, at, now.UnixMilli())
+		}
+		var vacuum int
+		var sound string
+		if err := db.QueryRow(t.Context(), `SELECT auto_vacuum, integrity_check FROM pragma_auto_vacuum, pragma_integrity_check`).Scan(&vacuum, &sound); err != nil {
+			t.Fatal(err)
+		}
+		if vacuum != 2 || sound != "ok" {
+			t.Errorf("database %d: auto_vacuum is %d and the check says %q, want 2, as files are made, and ok", year, vacuum, sound)
+		}
+	}
+}
+
+// A file that was copied from an image keeps its log: it opens again with what was committed.
+func TestAFileFromAnImageOpensAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kit.db")
+	for round := range 2 {
+		db, err := database.OpenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Migrate(t.Context(), imaged); err != nil {
+			t.Fatal(err)
+		}
+		if n := things(t, db); n != 1+round {
+			t.Errorf("opened for the %d. time: %d rows, want %d", round+1, n, 1+round)
+		}
+		if _, err := db.Exec(t.Context(), `INSERT INTO imaged_thing (id, n) VALUES ($1, $2)`, fmt.Sprint(round), round); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

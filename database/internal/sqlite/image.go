@@ -23,7 +23,8 @@ func (c *Conn) Image() ([]byte, error) {
 	})
 }
 
-// Restore replaces the database by an image. The connection must be in no transaction, and no other may read.
+// Restore replaces the database by an image, in one transaction. The connection must be in none; of a database in memory,
+// no other may read.
 func (c *Conn) Restore(image []byte) error {
 	from, err := Open("file::memory:")
 	if err != nil {
