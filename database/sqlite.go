@@ -119,7 +119,7 @@ type sqliteEngine struct {
 	limit   time.Duration
 	lock    *os.File // nil in memory
 	writer  *writer
-	readers chan *sqlite.Conn // those not in use
+	readers chan *reader // those not in use
 	closing chan struct{}
 	damage  atomic.Pointer[sqlite.Error] // what SQLite has said about a damaged file
 }
@@ -144,7 +144,7 @@ func (e *sqliteEngine) open(o options) error {
 	}
 	e.own, e.limit = o.testMode, o.limit
 	e.closing = make(chan struct{})
-	conn, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -8000;" +
+	writer, err := e.connect("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -8000;" +
 		"PRAGMA journal_size_limit = 67108864;" + // of a log that a long transaction has stretched
 		"PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; PRAGMA synchronous = " + o.sync.String() +
 		"; PRAGMA temp_store = MEMORY") // a savepoint's journal would take a mapping of memory each time
@@ -152,22 +152,19 @@ func (e *sqliteEngine) open(o options) error {
 		return err
 	}
 	if !e.memory {
-		if err := requireWAL(conn); err != nil {
-			return errors.Join(err, conn.Close())
+		if err := requireWAL(writer); err != nil {
+			return errors.Join(err, writer.Close())
 		}
 	}
-	e.readers = make(chan *sqlite.Conn, o.readers)
+	e.readers = make(chan *reader, o.readers)
 	for range o.readers {
-		reader, err := e.connect("PRAGMA query_only = ON; PRAGMA mmap_size = 1073741824")
+		conn, err := e.connect("PRAGMA query_only = ON; PRAGMA mmap_size = 1073741824")
 		if err != nil {
-			return errors.Join(err, e.closeReaders(len(e.readers)), conn.Close())
+			return errors.Join(err, e.closeReaders(len(e.readers)), writer.Close())
 		}
-		e.readers <- reader
+		e.readers <- &reader{Conn: conn}
 	}
-	e.writer = newWriter(conn, o, e.closing)
-	if e.memory {
-		e.writer.readers = e.readers
-	}
+	e.writer = newWriter(writer, e.readers, o, e.memory, e.closing)
 	go e.writer.loop()
 	return nil
 }
@@ -224,61 +221,70 @@ func (e *sqliteEngine) Exec(ctx context.Context, query string, args []any) (rows
 }
 
 func (e *sqliteEngine) Read(ctx context.Context, fn func(context.Context, Conn) error) error {
-	conn, err := e.acquire(ctx)
+	r, err := e.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer e.release(conn)
-	tx := sqliteConn{conn}
-	if _, err := tx.Exec(ctx, "BEGIN", nil); err != nil {
+	defer e.writer.release(r)
+	if err := errors.Join(ctx.Err(), r.begin()); err != nil {
 		return err
 	}
-	conn.Until(time.Now().Add(e.limit))
-	defer func() {
-		conn.Until(time.Time{})
-		if conn.InTransaction() { // an interruption ends it
-			_, _ = tx.Exec(context.Background(), "ROLLBACK", nil) // nothing was written
-		}
-	}()
-	return fn(ctx, tx)
+	r.Until(time.Now().Add(e.limit))
+	defer r.Until(time.Time{})
+	return fn(ctx, sqliteConn{r.Conn})
 }
 
 func (e *sqliteEngine) Query(ctx context.Context, query string, args []any) (Cursor, error) {
-	conn, err := e.acquire(ctx)
+	r, err := e.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := sqliteConn{conn}.query(ctx, query, args)
+	c, err := sqliteConn{r.Conn}.query(ctx, query, args)
 	if err == nil && !c.stmt.ReadOnly() {
 		c.stmt.Reset()
 		err = errQueryWrites
 	}
 	if err != nil {
-		e.release(conn)
+		e.writer.release(r)
 		return nil, err
 	}
-	c.owner = e
+	c.owner, c.reader = e.writer, r
 	return c, nil
 }
 
-// acquire takes a connection that reads.
-func (e *sqliteEngine) acquire(ctx context.Context) (*sqlite.Conn, error) {
+// acquire takes a reader and prepares it.
+func (e *sqliteEngine) acquire(ctx context.Context) (*reader, error) {
+	r, err := e.idle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e.memory {
+		return r, nil
+	}
+	if err := r.enter(e.writer.epoch.Load()); err != nil {
+		e.writer.release(r)
+		return nil, classify(err)
+	}
+	return r, nil
+}
+
+func (e *sqliteEngine) idle(ctx context.Context) (*reader, error) {
 	select {
 	case <-e.closing:
 		return nil, ErrClosed
 	default:
 	}
 	select {
-	case conn := <-e.readers:
-		return conn, nil
+	case r := <-e.readers:
+		return r, nil
 	default:
 	}
 	limit := time.NewTimer(e.limit)
 	defer limit.Stop()
 	select {
-	case conn := <-e.readers:
+	case r := <-e.readers:
 		runtime.Gosched() // else readers that hand connections to one another keep a commit from the processors
-		return conn, nil
+		return r, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-e.closing:
@@ -287,8 +293,6 @@ func (e *sqliteEngine) acquire(ctx context.Context) (*sqlite.Conn, error) {
 		return nil, errStuck
 	}
 }
-
-func (e *sqliteEngine) release(conn *sqlite.Conn) { e.readers <- conn }
 
 func (e *sqliteEngine) Ping(ctx context.Context) error {
 	_, err := e.Exec(ctx, "SELECT 1", nil)
@@ -324,14 +328,14 @@ func (e *sqliteEngine) Check(ctx context.Context) error {
 const lookFor = 100 * time.Millisecond
 
 func (e *sqliteEngine) look(ctx context.Context) error {
-	reader, err := e.acquire(ctx)
+	r, err := e.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer e.release(reader)
-	reader.Until(time.Now().Add(lookFor))
-	defer reader.Until(time.Time{})
-	cursor, err := sqliteConn{reader}.Query(ctx, "PRAGMA quick_check(1)", nil)
+	defer e.writer.release(r)
+	r.Until(time.Now().Add(lookFor))
+	defer r.Until(time.Time{})
+	cursor, err := sqliteConn{r.Conn}.Query(ctx, "PRAGMA quick_check(1)", nil)
 	if err != nil {
 		return err
 	}
@@ -355,11 +359,11 @@ func (e *sqliteEngine) Backup(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("database: backup: %s exists", path)
 	}
-	reader, err := e.acquire(ctx) // Close waits for it, and in memory the writer does
+	r, err := e.acquire(ctx) // Close waits for it, and in memory the writer does
 	if err != nil {
 		return err
 	}
-	defer e.release(reader)
+	defer e.writer.release(r)
 	conn, err := e.connect("")
 	if err != nil {
 		return err
@@ -406,8 +410,8 @@ func (e *sqliteEngine) closeReaders(n int) error {
 	var errs []error
 	for range n {
 		select {
-		case conn := <-e.readers:
-			errs = append(errs, conn.Close())
+		case r := <-e.readers:
+			errs = append(errs, r.Close())
 		case <-limit:
 			return errors.Join(append(errs, errLeak)...)
 		}
@@ -465,12 +469,13 @@ func (c sqliteConn) query(ctx context.Context, query string, args []any) (*sqlit
 
 // sqliteCursor walks the rows of a statement.
 type sqliteCursor struct {
-	conn  *sqlite.Conn
-	stmt  *sqlite.Stmt
-	ctx   context.Context
-	owner *sqliteEngine // gets conn back at the end; nil inside a transaction
-	ended bool
-	err   error
+	conn   *sqlite.Conn
+	stmt   *sqlite.Stmt
+	ctx    context.Context
+	owner  *writer // gets reader back at the end; nil inside a transaction
+	reader *reader
+	ended  bool
+	err    error
 }
 
 func (c *sqliteCursor) Next() bool {
@@ -498,7 +503,7 @@ func (c *sqliteCursor) Close() error {
 	}
 	c.stmt.Reset()
 	if c.owner != nil {
-		c.owner.release(c.conn)
+		c.owner.release(c.reader)
 	}
 	return c.err
 }

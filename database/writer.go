@@ -71,9 +71,11 @@ func (j *job) finish(err error) {
 // ran and commits them as one, each in a savepoint of its own, so that one that fails takes nothing from the others.
 type writer struct {
 	conn    *sqlite.Conn
-	tx      Conn              // conn, for callbacks
-	readers chan *sqlite.Conn // in memory: held while writing, because memdb has one lock; else nil
-	held    []*sqlite.Conn
+	tx      Conn // conn, for callbacks
+	memory  bool
+	readers chan *reader // those not in use
+	held    []*reader    // in memory, while writing, because memdb has one lock
+	epoch   atomic.Int64 // odd while writing
 	queue   chan *job
 	again   []*job        // run before those in the queue: they lost their batch, or wait for it to end
 	batch   []*job        // ran, not yet committed
@@ -90,10 +92,12 @@ type writer struct {
 	stuck *time.Timer
 }
 
-func newWriter(conn *sqlite.Conn, o options, closing chan struct{}) *writer {
+func newWriter(conn *sqlite.Conn, readers chan *reader, o options, memory bool, closing chan struct{}) *writer {
 	w := &writer{
 		conn:    conn,
 		tx:      sqliteConn{conn},
+		memory:  memory,
+		readers: readers,
 		queue:   make(chan *job, queueSize),
 		ran:     make(chan error),
 		size:    o.batch,
@@ -190,7 +194,7 @@ func (w *writer) wait() *job {
 		return j
 	}
 	var idle <-chan time.Time
-	if w.dirty && w.readers == nil {
+	if w.dirty && !w.memory {
 		idle = time.After(idleBefore)
 	}
 	for {
@@ -200,9 +204,11 @@ func (w *writer) wait() *job {
 		case <-idle:
 			_ = w.script("PRAGMA wal_checkpoint(PASSIVE)") // a failure leaves the work to the next
 			w.dirty, idle = false, nil
+			w.startWriting()
 			if w.shrink() {
 				w.dirty, idle = true, time.After(idleBefore)
 			}
+			w.stopWriting()
 		case <-w.closing:
 			return w.poll()
 		}
@@ -453,10 +459,13 @@ func (w *writer) begin() error {
 	w.began = time.Now()
 	w.batch = w.batch[:0]
 	w.stuck.Reset(w.limit)
+	if w.startWriting(); !w.memory {
+		return nil
+	}
 	for range cap(w.readers) {
 		select {
-		case conn := <-w.readers:
-			w.held = append(w.held, conn)
+		case r := <-w.readers:
+			w.held = append(w.held, r)
 		case <-time.After(2 * w.limit): // a Read takes one at most
 			return errNoWriting
 		}
@@ -466,8 +475,9 @@ func (w *writer) begin() error {
 
 func (w *writer) end() {
 	w.stuck.Stop()
-	for _, conn := range w.held {
-		w.readers <- conn
+	for _, r := range w.held {
+		w.readers <- r
 	}
 	w.held = w.held[:0]
+	w.stopWriting()
 }

@@ -1,0 +1,89 @@
+package database
+
+import (
+	"context"
+	"time"
+
+	"github.com/kitbackend/kit/database/internal/sqlite"
+)
+
+// Of a read of few rows the locks of the log, which begin and end its snapshot, take as long as the search. A connection
+// that reads again while nothing was written therefore keeps its snapshot. A writer ends those that are kept before it
+// begins: they would keep the log from starting over.
+
+// keepFor bounds how long a snapshot is kept, for what a tool writes into the file from outside.
+const keepFor = 10 * time.Millisecond
+
+// reader is a connection that reads.
+type reader struct {
+	*sqlite.Conn
+	epoch int64 // of the writer when it last read
+	began time.Time
+}
+
+// enter prepares for a read: it ends a snapshot that is not the newest, and begins one to keep where the read before saw
+// the same.
+func (r *reader) enter(epoch int64) error {
+	if r.InTransaction() && (r.epoch != epoch || time.Since(r.began) > keepFor) {
+		r.end()
+	}
+	again := r.epoch == epoch && !writing(epoch)
+	r.epoch = epoch
+	if again {
+		return r.begin()
+	}
+	return nil
+}
+
+// begin begins a snapshot if there is none.
+func (r *reader) begin() error {
+	if r.InTransaction() {
+		return nil
+	}
+	r.began = time.Now()
+	_, err := sqliteConn{r.Conn}.Exec(context.Background(), "BEGIN", nil)
+	return err
+}
+
+// end ends the snapshot if there is one; an interruption may have.
+func (r *reader) end() {
+	if r.InTransaction() {
+		_, _ = sqliteConn{r.Conn}.Exec(context.Background(), "ROLLBACK", nil) // nothing was written
+	}
+}
+
+// writing reports whether an epoch of the writer is one in which it writes.
+func writing(epoch int64) bool { return epoch%2 == 1 }
+
+// release puts a reader back. It may keep a snapshot that is still the newest.
+func (w *writer) release(r *reader) {
+	if epoch := w.epoch.Load(); r.epoch != epoch || writing(epoch) || w.memory {
+		r.end()
+	}
+	kept, epoch := r.InTransaction(), r.epoch
+	w.readers <- r
+	if kept && w.epoch.Load() != epoch { // the writer may have looked before it was back
+		w.endKept()
+	}
+}
+
+// startWriting begins an epoch in which no snapshot is kept, stopWriting one in which they may be.
+func (w *writer) startWriting() {
+	w.epoch.Add(1)
+	w.endKept()
+}
+
+func (w *writer) stopWriting() { w.epoch.Add(1) }
+
+// endKept ends the snapshots that readers keep which nobody uses. The others are looked at when they come back.
+func (w *writer) endKept() {
+	for range cap(w.readers) {
+		select {
+		case r := <-w.readers:
+			r.end()
+			w.readers <- r
+		default:
+			return
+		}
+	}
+}
