@@ -1,0 +1,2 @@
+-- Nothing to change: PostgreSQL undoes a row without copies.
+SELECT 1;
