@@ -13,7 +13,7 @@
 // # Rules of callbacks
 //
 // A callback may run more than once: after a conflict or a deadlock on PostgreSQL, after a neighbour in a shared commit
-// met a disk error or panicked on SQLite, and always in test mode. Therefore:
+// failed, met a disk error or panicked on SQLite, and always in test mode. Therefore:
 //
 //   - Outputs are assigned, not appended to, and set anew in each run.
 //   - No I/O, channels or sleep: others wait meanwhile. There is a limit of 10 seconds.

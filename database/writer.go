@@ -20,6 +20,7 @@ const (
 	refuseEvery = time.Second            // while a transaction holds the database too long
 	spareFree   = 1024                   // free pages that a file may always keep
 	shrinkStep  = 512                    // pages given back at once, a few milliseconds of work
+	carefulFor  = 64                     // batches after one that was undone for the failure of a single transaction
 )
 
 var (
@@ -68,7 +69,9 @@ func (j *job) finish(err error) {
 }
 
 // writer owns the connection that writes. Its goroutine gathers the transactions that queued up while the last commit
-// ran and commits them as one, each in a savepoint of its own, so that one that fails takes nothing from the others.
+// ran and commits them as one. Where one fails, all of them run again, now each in a savepoint of its own, so that it
+// takes nothing from the others; so do those of the next batches. Savepoints come at a price: SQLite copies every page
+// before it changes for the first time in one.
 type writer struct {
 	conn    *sqlite.Conn
 	tx      Conn // conn, for callbacks
@@ -86,6 +89,7 @@ type writer struct {
 	closing chan struct{}
 	ended   chan struct{}
 	dirty   bool // commits since the last checkpoint
+	careful int  // batches that are still to use savepoints
 
 	began time.Time    // the batch
 	since atomic.Int64 // when current began, in Unix nanoseconds; 0 when nothing runs that has a time limit
@@ -295,6 +299,10 @@ func (w *writer) commitBatch(j *job) {
 			continue
 		}
 		j.err = w.step(j)
+		if j.err != nil && w.undoes(j) {
+			w.undo(j)
+			return
+		}
 		if !w.conn.InTransaction() {
 			j.finish(j.err)
 			w.repeat()
@@ -304,6 +312,7 @@ func (w *writer) commitBatch(j *job) {
 			w.batch = append(w.batch, j)
 		}
 	}
+	w.careful = max(0, w.careful-1)
 	if err := w.commit(); err != nil {
 		if len(w.batch) == 1 {
 			w.batch[0].finish(err)
@@ -318,9 +327,26 @@ func (w *writer) commitBatch(j *job) {
 	runtime.Gosched() // lets the callers queue up for the next batch
 }
 
+// undoes reports whether what a job has changed can be undone with the batch only.
+func (w *writer) undoes(j *job) bool { return w.careful == 0 && len(w.batch) > 0 && !j.short }
+
+// undo gives up the batch for the failure of a job. All run again, with savepoints, but a job whose caller has left or
+// whose time is over.
+func (w *writer) undo(failed *job) {
+	w.rollback()
+	w.careful = carefulFor
+	over := errors.Is(failed.err, context.Canceled) || errors.Is(failed.err, context.DeadlineExceeded) || errors.Is(failed.err, errStuck)
+	if failed.err == errAborted || over {
+		failed.finish(failed.err)
+	} else {
+		w.batch = append(w.batch, failed)
+	}
+	w.again = slices.Concat(w.batch, w.again)
+}
+
 // step runs one job of a batch. The first needs no savepoint: when it fails, all there is goes.
 func (w *writer) step(j *job) error {
-	if j.short {
+	if j.short || w.undoes(j) {
 		return w.run(j)
 	}
 	if len(w.batch) == 0 {
