@@ -23,8 +23,8 @@ type (
 		Type string `json:"type"`
 		From string `json:"from"`
 	}
-	// friendsOnline comes first with everybody who is online, then with who has
-	// come or gone since.
+	// friendsOnline comes when the socket has opened, with everybody who is
+	// online, then with who has come or gone since.
 	friendsOnline struct {
 		Type    string   `json:"type"`
 		Online  []string `json:"online"`

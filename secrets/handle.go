@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/pubsub"
 )
 
@@ -174,8 +175,9 @@ func (s *Secrets) hint(name []byte) {
 	}
 }
 
-// changed tells every node of a new version, once ctx's transaction commits.
+// changed tells every node of a new version, once ctx's transaction commits: this one before whoever made it goes on.
 func (s *Secrets) changed(ctx context.Context, name string) {
+	database.AfterCommit(ctx, func() { s.hint([]byte(name)) })
 	if err := s.host.PubSub.Publish(ctx, topic, []byte(name)); err != nil {
 		s.host.Log.WarnContext(ctx, "secrets: other nodes not told", slog.String("secret", name), slog.Any("error", err))
 	}
