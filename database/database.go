@@ -176,6 +176,9 @@ func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
 
 // Query returns the rows of a query. Outside a transaction it may only read.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
+	if controls(query) {
+		return nil, errControl
+	}
 	return d.query(ctx, d.current(ctx), func(ctx context.Context, conn Conn) (Cursor, error) { return conn.Query(ctx, query, args) })
 }
 

@@ -21,7 +21,8 @@ import (
 // can cut the power: what was written since the last sync is then on the disk, or not, or in part.
 type faultFS struct {
 	name    string
-	refuse  atomic.Bool // syncs of the log fail
+	refuse  atomic.Bool  // syncs of the log fail
+	unread  atomic.Int64 // so many reads fail
 	mu      sync.Mutex
 	files   map[string]*faultFile
 	handles map[uintptr]*faultFile // open files by SQLite's handle
@@ -97,6 +98,7 @@ type (
 	openFunc     = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32
 	deleteFunc   = func(tls *libc.TLS, vfs, name uintptr, sync int32) int32
 	writeFunc    = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
+	readFunc     = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
 	truncateFunc = func(tls *libc.TLS, file uintptr, size int64) int32
 	syncFunc     = func(tls *libc.TLS, file uintptr, flags int32) int32
 	closeFunc    = func(tls *libc.TLS, file uintptr) int32
@@ -173,6 +175,14 @@ func (f *faultFS) methods(tls *libc.TLS, system uintptr, path string) uintptr {
 	m.FxTruncate = fn[truncateFunc](func(tls *libc.TLS, file uintptr, size int64) int32 {
 		f.note(file, change{size, nil})
 		return truncate(tls, file, size)
+	})
+	read := call[readFunc](m.FxRead)
+	m.FxRead = fn[readFunc](func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+		if f.unread.Load() > 0 {
+			f.unread.Add(-1)
+			return lib.SQLITE_IOERR_READ
+		}
+		return read(tls, file, data, n, offset)
 	})
 	m.FxSync = fn[syncFunc](func(tls *libc.TLS, file uintptr, flags int32) int32 {
 		if f.refuse.Load() {

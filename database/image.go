@@ -87,6 +87,19 @@ func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (byt
 // errNotEmpty keeps a database from being replaced by an image.
 var errNotEmpty = errors.New("database: there are tables")
 
+// empty returns an error unless the database is known to be as it was made: without tables, settings and rows.
+func (w *writer) empty() error {
+	for name, most := range map[string]int64{"schema_version": 0, "user_version": 0, "application_id": 0, "page_count": 1} {
+		switch value, err := w.setting(name); {
+		case err != nil:
+			return err
+		case value > most || value < 0:
+			return errNotEmpty
+		}
+	}
+	return nil
+}
+
 // fromImage makes an empty SQLite database a migrated one, in one transaction, and reports whether it did. What keeps it
 // from that, such as a file with a fault, comes up again on the long way.
 func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migration) bool {
@@ -96,8 +109,8 @@ func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migrati
 	}
 	whenEmpty := func(fn func(*sqlite.Conn) error) error {
 		return e.writer.bare(ctx, func(conn *sqlite.Conn) error {
-			if e.writer.pragma("schema_version") != 0 {
-				return errNotEmpty
+			if err := e.writer.empty(); err != nil {
+				return err
 			}
 			return fn(conn)
 		})

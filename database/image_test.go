@@ -102,6 +102,44 @@ func TestAnImageReplacesNothing(t *testing.T) {
 	}
 }
 
+// A database that cannot be read, or that somebody has prepared, is not taken for an empty one.
+func TestAnImageReplacesOnlyWhatIsKnownToBeEmpty(t *testing.T) {
+	fs := newFaultFS(t)
+	path := filepath.Join(t.TempDir(), "kit.db")
+	db, err := database.OpenFile(path, database.WithVFS(fs.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if err := db.Migrate(t.Context(), imaged); err != nil {
+		t.Fatal(err)
+	}
+	tool := toolOn(t, path)
+	for fails := range int64(16) {
+		if _, err := tool.ExecContext(t.Context(), `INSERT INTO imaged_thing (id, n) VALUES (?1, 1)`, fails); err != nil { // the first page is read again
+			t.Fatal(err)
+		}
+		fs.unread.Store(fails)
+		_ = db.Migrate(t.Context(), imaged) // may fail
+		fs.unread.Store(0)
+		if n := things(t, db); n != int(fails)+2 {
+			t.Fatalf("%d rows after %d reads that failed, want %d", n, fails, fails+2)
+		}
+	}
+
+	prepared := databasetest.File(t)
+	if _, err := prepared.Exec(t.Context(), `PRAGMA user_version = 5`); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepared.Migrate(t.Context(), imaged); err != nil {
+		t.Fatal(err)
+	}
+	var version int
+	if err := prepared.QueryRow(t.Context(), `PRAGMA user_version`).Scan(&version); err != nil || version != 5 {
+		t.Errorf("user_version is %d, %v, want the 5 of before", version, err)
+	}
+}
+
 func TestMigrationsOfOneDatabaseAtOnceLoseNoRow(t *testing.T) {
 	db := databasetest.Memory(t)
 	var callers sync.WaitGroup

@@ -47,6 +47,9 @@ func (d *DB) Migrate(ctx context.Context, sets ...Migrations) error {
 	if d.InTransaction(ctx) {
 		return errors.New("database: Migrate inside a transaction")
 	}
+	if err := d.outside(); err != nil {
+		return err
+	}
 	files, err := d.filesOf(sets)
 	if err != nil {
 		return err

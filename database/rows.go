@@ -22,6 +22,9 @@ type Row struct {
 
 // Scan runs the statement and copies the columns of the first row into dest. Without a row it returns [sql.ErrNoRows].
 func (r *Row) Scan(dest ...any) (err error) {
+	if controls(r.query) {
+		return errControl
+	}
 	tx := r.db.current(r.ctx)
 	if tx != nil {
 		tx.mu.Lock()

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kitbackend/kit/database/internal/sqlite"
@@ -11,8 +12,14 @@ import (
 // that reads again while nothing was written therefore keeps its snapshot. A writer ends those that are kept before it
 // begins: they would keep the log from starting over.
 
-// keepFor bounds how long a snapshot is kept, for what a tool writes into the file from outside.
-const keepFor = 10 * time.Millisecond
+// keepFor bounds how long a snapshot is read again, for what a tool writes into the file from outside, and idleFor how
+// long one is kept that nobody reads.
+const (
+	keepFor = 10 * time.Millisecond
+	idleFor = 10 * keepFor
+)
+
+var errOldSnapshot = fmt.Errorf("%w: an old snapshot of the database could not be ended", ErrUnavailable)
 
 // reader is a connection that reads.
 type reader struct {
@@ -25,7 +32,9 @@ type reader struct {
 // the same.
 func (r *reader) enter(epoch int64) error {
 	if r.InTransaction() && (r.epoch != epoch || time.Since(r.began) > keepFor) {
-		r.end()
+		if r.end(); r.InTransaction() {
+			return errOldSnapshot
+		}
 	}
 	again := r.epoch == epoch && !writing(epoch)
 	r.epoch = epoch
@@ -62,8 +71,15 @@ func (w *writer) release(r *reader) {
 	}
 	kept, epoch := r.InTransaction(), r.epoch
 	w.readers <- r
-	if kept && w.epoch.Load() != epoch { // the writer may have looked before it was back
+	switch {
+	case !kept:
+	case w.epoch.Load() != epoch: // the writer may have looked before it was back
 		w.endKept()
+	case w.ending.CompareAndSwap(false, true):
+		time.AfterFunc(idleFor, func() {
+			w.ending.Store(false)
+			w.endKept()
+		})
 	}
 }
 

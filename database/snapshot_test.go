@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 )
 
 // Readers that keep their snapshots never return less than what was acknowledged before they began.
@@ -101,11 +103,7 @@ func TestRowsFromOutsideAreSeen(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	ctx := t.Context()
 	execute(t, db, ctx, `CREATE TABLE note (id INTEGER PRIMARY KEY)`)
-	tool, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tool.Close() })
+	tool := toolOn(t, path)
 	for n := range int64(20) {
 		if _, err := tool.ExecContext(ctx, fmt.Sprintf(`INSERT INTO note (id) VALUES (%d)`, n)); err != nil {
 			t.Fatal(err)
@@ -114,6 +112,93 @@ func TestRowsFromOutsideAreSeen(t *testing.T) {
 			if tries == 1_000_000 {
 				t.Fatalf("row %d is not seen", n)
 			}
+		}
+	}
+}
+
+// toolOn opens a file as another program would.
+func toolOn(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	tool, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tool.Close() })
+	return tool
+}
+
+// An application that does nothing any more does not keep a tool from the log.
+func TestIdleReadersKeepNoSnapshot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kit.db")
+	tool := toolOn(t, path)
+	run := func(query string) {
+		t.Helper()
+		if _, err := tool.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`CREATE TABLE note (id INTEGER PRIMARY KEY)`)
+	db, err := database.OpenFile(path) // and its writer has nothing to do
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	for range 12 { // by every reader, more than once
+		count(t, db, t.Context(), `SELECT count(*) FROM note`)
+	}
+	run(`INSERT INTO note (id) VALUES (1)`)
+	for tries, busy := 0, 1; busy == 1; tries++ {
+		if err := tool.QueryRowContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, new(int), new(int)); err != nil {
+			t.Fatal(err)
+		}
+		if tries == 100_000 {
+			t.Fatal("the log is still read")
+		}
+	}
+}
+
+type explosive struct{}
+
+func (explosive) Value() (driver.Value, error) { panic("boom") }
+
+// A panic in an argument's own method takes no reader along.
+func TestPanicOfAnArgumentLosesNoReader(t *testing.T) {
+	each(t, func(t *testing.T, db *database.DB) {
+		for range 5 {
+			func() {
+				defer func() { _ = recover() }()
+				_ = db.QueryRow(t.Context(), `SELECT $1`, explosive{}).Scan(new(int))
+			}()
+		}
+		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != 0 {
+			t.Errorf("%d rows, want none", n)
+		}
+		execute(t, db, t.Context(), insertAccount, "a", 1)
+	})
+}
+
+// A single statement that keeps what it has changed before it fails is undone all the same.
+func TestFailedExecLeavesNothing(t *testing.T) {
+	db := databasetest.File(t)
+	migrate(t, db)
+	const three = `INSERT OR FAIL INTO account (id, balance) VALUES ('a', 1), ('b', 1), ($1, 1)`
+	for round := range 3 { // by itself, in a batch without savepoints, in one with them
+		queued(t, db, 5, func(i int) {
+			if i == 2 {
+				if _, err := db.Exec(t.Context(), three, "a"); err == nil {
+					t.Error("two rows of one id")
+				}
+				return
+			}
+			if _, err := db.Exec(t.Context(), insertAccount, fmt.Sprint(round, i), 1); err != nil {
+				t.Error(err)
+			}
+		})()
+		if _, err := db.Exec(t.Context(), three, "b"); err == nil {
+			t.Error("two rows of one id")
+		}
+		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != int64(4*(round+1)) {
+			t.Errorf("round %d: %d rows, want the four of the neighbours", round, n)
 		}
 	}
 }

@@ -212,11 +212,14 @@ func (e *sqliteEngine) Exec(ctx context.Context, query string, args []any) (rows
 	if err != nil {
 		return 0, err
 	}
-	single := len(args) > 0 // else it may be several
-	err = e.writer.do(&job{ctx: ctx, short: single, fn: func(ctx context.Context, conn Conn) (err error) {
+	j := &job{ctx: ctx, short: len(args) > 0} // else it may be several
+	j.fn = func(ctx context.Context, conn Conn) (err error) {
+		before := e.writer.conn.TotalChanges()
 		rows, err = conn.Exec(ctx, query, args)
+		j.short = j.short && (err == nil || e.writer.conn.TotalChanges() == before) // OR FAIL undoes nothing
 		return err
-	}})
+	}
+	err = e.writer.do(j)
 	return rows, err
 }
 
@@ -235,6 +238,10 @@ func (e *sqliteEngine) Read(ctx context.Context, fn func(context.Context, Conn) 
 }
 
 func (e *sqliteEngine) Query(ctx context.Context, query string, args []any) (Cursor, error) {
+	args, err := sqlite.Values(args) // before there is a reader to lose, because it may call methods of the arguments
+	if err != nil {
+		return nil, err
+	}
 	r, err := e.acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -312,7 +319,10 @@ func (e *sqliteEngine) Check(ctx context.Context) error {
 		return e.Ping(ctx)
 	}
 	err := e.writer.do(&job{ctx: ctx, fn: func(ctx context.Context, conn Conn) error {
-		_, err := conn.Exec(ctx, fmt.Sprintf("PRAGMA application_id = %d", e.writer.pragma("application_id")), nil)
+		id, err := e.writer.setting("application_id")
+		if err == nil {
+			_, err = conn.Exec(ctx, fmt.Sprintf("PRAGMA application_id = %d", id), nil)
+		}
 		return err
 	}})
 	if err == nil {

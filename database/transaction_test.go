@@ -533,6 +533,14 @@ func TestNoTransactionControl(t *testing.T) {
 			}); err == nil {
 				t.Errorf("%s inside InTx: no error", query)
 			}
+			for name, inside := range map[string]func(ctx context.Context) error{
+				"QueryRow": func(ctx context.Context) error { return db.QueryRow(ctx, query).Scan(new(int)) },
+				"Query":    func(ctx context.Context) error { _, err := db.Query(ctx, query); return err },
+			} {
+				if err := db.InTx(t.Context(), inside); err == nil || errors.Is(err, sql.ErrNoRows) {
+					t.Errorf("%s by %s inside InTx: %v", query, name, err)
+				}
+			}
 		}
 	})
 }

@@ -40,6 +40,7 @@ type job struct {
 	long  bool // has no time limit
 	short bool // a single statement, which SQLite itself undoes if it fails
 	own   bool // fn runs in the goroutine of its caller, not in the writer's
+	late  bool // it has taken all the time that it has
 	bare  bool // fn runs in no transaction
 
 	state atomic.Int32
@@ -78,6 +79,7 @@ type writer struct {
 	memory  bool
 	readers chan *reader // those not in use
 	held    []*reader    // in memory, while writing, because memdb has one lock
+	ending  atomic.Bool  // a timer is about to end the snapshots that are kept
 	epoch   atomic.Int64 // odd while writing
 	queue   chan *job
 	again   []*job        // run before those in the queue: they lost their batch, or wait for it to end
@@ -91,9 +93,10 @@ type writer struct {
 	dirty   bool // commits since the last checkpoint
 	careful int  // batches that are still to use savepoints
 
-	began time.Time    // the batch
-	since atomic.Int64 // when current began, in Unix nanoseconds; 0 when nothing runs that has a time limit
-	stuck *time.Timer
+	began   time.Time    // the batch
+	started time.Time    // current, unless it is long
+	since   atomic.Int64 // when current began, in Unix nanoseconds; 0 when nothing runs that has a time limit
+	stuck   *time.Timer
 }
 
 func newWriter(conn *sqlite.Conn, readers chan *reader, o options, memory bool, closing chan struct{}) *writer {
@@ -230,18 +233,23 @@ func (w *writer) shrink() bool {
 }
 
 // pragma returns a setting or count of the database, 0 when it cannot be read.
-func (w *writer) pragma(name string) (value int64) {
-	cursor, err := w.tx.Query(context.Background(), "PRAGMA "+name, nil)
+func (w *writer) pragma(name string) int64 {
+	value, err := w.setting(name)
 	if err != nil {
 		return 0
+	}
+	return value
+}
+
+func (w *writer) setting(name string) (value int64, err error) {
+	cursor, err := w.tx.Query(context.Background(), "PRAGMA "+name, nil)
+	if err != nil {
+		return 0, err
 	}
 	if cursor.Next() {
 		err = cursor.Scan(&value)
 	}
-	if errors.Join(err, cursor.Close()) != nil {
-		return 0
-	}
-	return value
+	return value, errors.Join(err, cursor.Close())
 }
 
 // poll returns the next job if there is one.
@@ -327,7 +335,7 @@ func (w *writer) commitBatch(j *job) {
 	runtime.Gosched() // lets the callers queue up for the next batch
 }
 
-// undoes reports whether what a job has changed can be undone with the batch only.
+// undoes reports whether what a job changes can be undone with the batch only.
 func (w *writer) undoes(j *job) bool { return w.careful == 0 && len(w.batch) > 0 && !j.short }
 
 // undo gives up the batch for the failure of a job. All run again, with savepoints, but a job whose caller has left or
@@ -335,8 +343,7 @@ func (w *writer) undoes(j *job) bool { return w.careful == 0 && len(w.batch) > 0
 func (w *writer) undo(failed *job) {
 	w.rollback()
 	w.careful = carefulFor
-	over := errors.Is(failed.err, context.Canceled) || errors.Is(failed.err, context.DeadlineExceeded) || errors.Is(failed.err, errStuck)
-	if failed.err == errAborted || over {
+	if failed.err == errAborted || failed.late || failed.ctx.Err() != nil {
 		failed.finish(failed.err)
 	} else {
 		w.batch = append(w.batch, failed)
@@ -347,7 +354,11 @@ func (w *writer) undo(failed *job) {
 // step runs one job of a batch. The first needs no savepoint: when it fails, all there is goes.
 func (w *writer) step(j *job) error {
 	if j.short || w.undoes(j) {
-		return w.run(j)
+		err := w.run(j)
+		if err != nil && !j.short {
+			w.rollback()
+		}
+		return err
 	}
 	if len(w.batch) == 0 {
 		err := w.run(j)
@@ -412,6 +423,7 @@ func (w *writer) run(j *job) (err error) {
 	} else {
 		err = j.fn(j.ctx, w.tx)
 	}
+	j.late = !j.long && time.Since(w.started) >= w.limit
 	w.leave()
 	if err == nil && !w.conn.InTransaction() {
 		err = errLost
@@ -424,9 +436,9 @@ func (w *writer) enter(j *job) {
 	if j.long {
 		return
 	}
-	now := time.Now()
-	w.since.Store(now.UnixNano())
-	w.conn.Until(now.Add(w.limit))
+	w.started = time.Now()
+	w.since.Store(w.started.UnixNano())
+	w.conn.Until(w.started.Add(w.limit))
 }
 
 func (w *writer) leave() {
