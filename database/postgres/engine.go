@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -152,8 +153,29 @@ func (e *engine) Exec(ctx context.Context, query string, args []any) (rows int64
 }
 
 func (e *engine) Query(ctx context.Context, query string, args []any) (database.Cursor, error) {
+	args, err := values(args)
+	if err != nil {
+		return nil, err
+	}
 	cursor, err := (&conn{db: e.pool}).Query(ctx, query, args)
 	return cursor, e.classify(err)
+}
+
+// values calls the methods that arguments have for it: a panic in one, once the pool has handed out a connection, would
+// lose that.
+func values(args []any) ([]any, error) {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if _, ok := arg.(driver.Valuer); !ok {
+			continue
+		}
+		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
+		if err != nil {
+			return nil, fmt.Errorf("database: argument %d: %w", i+1, err)
+		}
+		args[i] = value
+	}
+	return args, nil
 }
 
 func (e *engine) Ping(ctx context.Context) error { return e.classify(e.pool.Ping(ctx)) }
