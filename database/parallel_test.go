@@ -338,7 +338,7 @@ func TestATransactionThatIsLateRunsOnce(t *testing.T) {
 				_, err = db.Exec(ctx, `UPDATE account SET balance = balance + 1`)
 			}
 			if err != nil {
-				return fmt.Errorf("hidden: %v", err)
+				return errors.New("hidden: " + err.Error())
 			}
 			return nil
 		})
