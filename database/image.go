@@ -85,7 +85,7 @@ func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (byt
 }
 
 // errNotEmpty keeps a database from being replaced by an image.
-var errNotEmpty = errors.New("database: there are tables")
+var errNotEmpty = errors.New("database: it is not empty")
 
 // empty returns an error unless the database is known to be as it was made: without tables, settings and rows.
 func (w *writer) empty() error {

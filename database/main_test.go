@@ -2,9 +2,12 @@ package database_test
 
 import (
 	"context"
+	"database/sql"
 	"os"
 	"testing"
 	"testing/fstest"
+
+	_ "modernc.org/sqlite" // what tools open files with
 
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -83,4 +86,15 @@ func count(t testing.TB, db *database.DB, ctx context.Context, query string, arg
 		t.Fatal(ok, err)
 	}
 	return n
+}
+
+// toolOn opens a file as another program would.
+func toolOn(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	tool, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tool.Close() })
+	return tool
 }

@@ -189,23 +189,30 @@ func TestReadersNeverSeeUncommittedRows(t *testing.T) {
 				}
 			})
 			readers.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					if sum := count(t, db, ctx, `SELECT CAST(sum(balance) AS BIGINT) FROM account`); sum != 1000 {
+				whileOpen(done, func() bool {
+					sum := count(t, db, ctx, `SELECT CAST(sum(balance) AS BIGINT) FROM account`)
+					if sum != 1000 {
 						t.Errorf("a reader sees %d", sum)
-						return
 					}
-				}
+					return sum == 1000
+				})
 			})
 		}
 		writers.Wait()
 		close(done)
 		readers.Wait()
 	})
+}
+
+// whileOpen runs fn until the channel is closed or fn returns false.
+func whileOpen(done <-chan struct{}, fn func() bool) {
+	for fn() {
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
 }
 
 // queued starts transactions that wait behind one that is under way, so that they make one batch.
@@ -348,6 +355,32 @@ func TestATransactionThatIsLateRunsOnce(t *testing.T) {
 	})()
 	if runs[1] != 1 {
 		t.Errorf("callbacks run %v times, want the late one to run once", runs)
+	}
+}
+
+// A single statement that keeps what it has changed before it fails is undone all the same.
+func TestFailedExecLeavesNothing(t *testing.T) {
+	db := databasetest.File(t)
+	migrate(t, db)
+	const three = `INSERT OR FAIL INTO account (id, balance) VALUES ('a', 1), ('b', 1), ($1, 1)`
+	for round := range 3 { // by itself, in a batch without savepoints, in one with them
+		queued(t, db, 5, func(i int) {
+			if i == 2 {
+				if _, err := db.Exec(t.Context(), three, "a"); err == nil {
+					t.Error("two rows of one id")
+				}
+				return
+			}
+			if _, err := db.Exec(t.Context(), insertAccount, fmt.Sprint(round, i), 1); err != nil {
+				t.Error(err)
+			}
+		})()
+		if _, err := db.Exec(t.Context(), three, "b"); err == nil {
+			t.Error("two rows of one id")
+		}
+		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != int64(4*(round+1)) {
+			t.Errorf("round %d: %d rows, want the four of the neighbours", round, n)
+		}
 	}
 }
 

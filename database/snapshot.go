@@ -8,9 +8,9 @@ import (
 	"github.com/kitbackend/kit/database/internal/sqlite"
 )
 
-// Of a read of few rows the locks of the log, which begin and end its snapshot, take as long as the search. A connection
-// that reads again while nothing was written therefore keeps its snapshot. A writer ends those that are kept before it
-// begins: they would keep the log from starting over.
+// The locks of the log that begin and end a snapshot take more than half of a read of one row. A connection that reads
+// again while nothing was written therefore keeps its snapshot. A writer ends those that are kept before it begins: they
+// would keep the log from starting over.
 
 // keepFor bounds how long a snapshot is read again, for what a tool writes into the file from outside, and idleFor how
 // long one is kept that nobody reads.

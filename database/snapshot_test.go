@@ -2,8 +2,6 @@ package database_test
 
 import (
 	"context"
-	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	_ "modernc.org/sqlite"
-
 	"github.com/kitbackend/kit/database"
-	"github.com/kitbackend/kit/database/databasetest"
 )
 
 // Readers that keep their snapshots never return less than what was acknowledged before they began.
@@ -27,12 +22,7 @@ func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 		done := make(chan struct{})
 		for i := range 4 {
 			readers.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
+				whileOpen(done, func() bool {
 					least := acknowledged.Load()
 					var balance int64
 					read := func() error { return db.QueryRow(ctx, `SELECT balance FROM account WHERE id = 'a'`).Scan(&balance) }
@@ -45,9 +35,10 @@ func TestReadsSeeWhatWasAcknowledged(t *testing.T) {
 					}
 					if err := read(); err != nil || balance < least {
 						t.Errorf("a read returns %d, %v, after %d was acknowledged", balance, err, least)
-						return
+						return false
 					}
-				}
+					return true
+				})
 			})
 		}
 		for n := range int64(500) {
@@ -116,17 +107,6 @@ func TestRowsFromOutsideAreSeen(t *testing.T) {
 	}
 }
 
-// toolOn opens a file as another program would.
-func toolOn(t *testing.T, path string) *sql.DB {
-	t.Helper()
-	tool, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tool.Close() })
-	return tool
-}
-
 // An application that does nothing any more does not keep a tool from the log.
 func TestIdleReadersKeepNoSnapshot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kit.db")
@@ -153,52 +133,6 @@ func TestIdleReadersKeepNoSnapshot(t *testing.T) {
 		}
 		if tries == 100_000 {
 			t.Fatal("the log is still read")
-		}
-	}
-}
-
-type explosive struct{}
-
-func (explosive) Value() (driver.Value, error) { panic("boom") }
-
-// A panic in an argument's own method takes no reader along.
-func TestPanicOfAnArgumentLosesNoReader(t *testing.T) {
-	each(t, func(t *testing.T, db *database.DB) {
-		for range 5 {
-			func() {
-				defer func() { _ = recover() }()
-				_ = db.QueryRow(t.Context(), `SELECT $1`, explosive{}).Scan(new(int))
-			}()
-		}
-		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != 0 {
-			t.Errorf("%d rows, want none", n)
-		}
-		execute(t, db, t.Context(), insertAccount, "a", 1)
-	})
-}
-
-// A single statement that keeps what it has changed before it fails is undone all the same.
-func TestFailedExecLeavesNothing(t *testing.T) {
-	db := databasetest.File(t)
-	migrate(t, db)
-	const three = `INSERT OR FAIL INTO account (id, balance) VALUES ('a', 1), ('b', 1), ($1, 1)`
-	for round := range 3 { // by itself, in a batch without savepoints, in one with them
-		queued(t, db, 5, func(i int) {
-			if i == 2 {
-				if _, err := db.Exec(t.Context(), three, "a"); err == nil {
-					t.Error("two rows of one id")
-				}
-				return
-			}
-			if _, err := db.Exec(t.Context(), insertAccount, fmt.Sprint(round, i), 1); err != nil {
-				t.Error(err)
-			}
-		})()
-		if _, err := db.Exec(t.Context(), three, "b"); err == nil {
-			t.Error("two rows of one id")
-		}
-		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != int64(4*(round+1)) {
-			t.Errorf("round %d: %d rows, want the four of the neighbours", round, n)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"testing"
 	"time"
@@ -542,6 +543,26 @@ func TestNoTransactionControl(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+type explosive struct{}
+
+func (explosive) Value() (driver.Value, error) { panic("boom") }
+
+// A panic in an argument's own method takes no reader along.
+func TestPanicOfAnArgumentLosesNoReader(t *testing.T) {
+	each(t, func(t *testing.T, db *database.DB) {
+		for range 5 {
+			func() {
+				defer func() { _ = recover() }()
+				_ = db.QueryRow(t.Context(), `SELECT $1`, explosive{}).Scan(new(int))
+			}()
+		}
+		if n := count(t, db, t.Context(), `SELECT count(*) FROM account`); n != 0 {
+			t.Errorf("%d rows, want none", n)
+		}
+		execute(t, db, t.Context(), insertAccount, "a", 1)
 	})
 }
 

@@ -175,7 +175,8 @@ func (s *Secrets) hint(name []byte) {
 	}
 }
 
-// changed tells every node of a new version, once ctx's transaction commits: this one before whoever made it goes on.
+// changed tells every node of a new version, once ctx's transaction commits: this
+// one before the caller returns, the others by a hint.
 func (s *Secrets) changed(ctx context.Context, name string) {
 	database.AfterCommit(ctx, func() { s.hint([]byte(name)) })
 	if err := s.host.PubSub.Publish(ctx, topic, []byte(name)); err != nil {

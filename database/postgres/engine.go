@@ -164,9 +164,16 @@ func (e *engine) Query(ctx context.Context, query string, args []any) (database.
 // values calls the methods that arguments have for it: a panic in one, once the pool has handed out a connection, would
 // lose that.
 func values(args []any) ([]any, error) {
+	hasMethod := func(arg any) bool {
+		_, ok := arg.(driver.Valuer)
+		return ok
+	}
+	if !slices.ContainsFunc(args, hasMethod) {
+		return args, nil
+	}
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if _, ok := arg.(driver.Valuer); !ok {
+		if !hasMethod(arg) {
 			continue
 		}
 		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
