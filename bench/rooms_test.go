@@ -198,6 +198,8 @@ type player struct {
 	ws    *websocket.Conn
 	took  []time.Duration
 	every time.Duration
+	// after sets the paces of the rooms apart, as players do not move in step.
+	after time.Duration
 	// strokes are those left to the room, the other player's included; over says
 	// that nobody plays on.
 	strokes int
@@ -217,7 +219,9 @@ func playAll(told io.Reader) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		all = append(all, &player{ws: ws, every: time.Duration(every), strokes: max(moves/rooms, 2), first: len(all)%2 == 0})
+		room := time.Duration(len(all) / 2)
+		all = append(all, &player{ws: ws, every: time.Duration(every), after: room * time.Duration(every) / rooms,
+			strokes: max(moves/rooms, 2), first: len(all)%2 == 0})
 	}
 	for _, p := range all {
 		p.until(`"view"`)
@@ -259,7 +263,7 @@ func (p *player) until(texts ...string) {
 
 // play makes every other stroke of the room.
 func (p *player) play() {
-	next := time.Now()
+	next := time.Now().Add(p.after)
 	for stroke := range p.strokes {
 		// Stroke n makes version n+2.
 		if mine := stroke%2 == 0 == p.first; !mine {
