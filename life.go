@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,7 +91,8 @@ type Erasure struct {
 	RequestedAt capability.Time `json:"requestedAt"`
 	// FinishedAt is zero while the job is not done.
 	FinishedAt capability.Time `json:"finishedAt,omitzero"`
-	// Capabilities says what each one removed and what it keeps, and why.
+	// Capabilities says what each one removed so far and what it keeps, and why. A
+	// run that was killed behind a removal may have left it out.
 	Capabilities map[string]capability.Erasure `json:"capabilities,omitempty"`
 }
 
@@ -160,6 +162,8 @@ func scanErasure(row database.Scanner) (e Erasure, err error) {
 	e.RequestedAt = capability.Millis(requested)
 	if finished != 0 {
 		e.FinishedAt = capability.Millis(finished)
+	}
+	if report != "" {
 		err = json.Unmarshal([]byte(report), &e.Capabilities)
 	}
 	return e, err
@@ -176,28 +180,51 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	report := make(map[string]capability.Erasure)
+	begun, err := k.Erasure(ctx, userID)
+	if err != nil {
+		return err
+	}
+	report := begun.Capabilities
+	if report == nil {
+		report = make(map[string]capability.Erasure)
+	}
 	for _, c := range k.erasing() {
 		done, err := c.Erase(ctx, person)
 		if err != nil {
 			return fmt.Errorf("erasure by %s: %w", c.Name, err)
 		}
-		done.Removed += report[c.Name].Removed
-		report[c.Name] = done
+		report[c.Name] = merged(report[c.Name], done)
+		if err := k.reportErasure(ctx, userID, report, time.Time{}); err != nil {
+			return err
+		}
 	}
 	if err := k.eraseKeys(ctx, userID); err != nil {
 		return err
 	}
+	return k.reportErasure(ctx, userID, report, k.Database().Now(ctx))
+}
+
+// merged is what a capability did in two turns, of which the first may have been
+// interrupted.
+func merged(before, done capability.Erasure) capability.Erasure {
+	done.Removed += before.Removed
+	for _, kept := range before.Kept {
+		if !slices.Contains(done.Kept, kept) {
+			done.Kept = append(done.Kept, kept)
+		}
+	}
+	return done
+}
+
+// reportErasure writes what was done so far; a zero time says that more follows.
+func (k *Kit) reportErasure(ctx context.Context, userID string, report map[string]capability.Erasure, finished time.Time) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}
-	db := k.Database()
-	return db.InTx(ctx, func(ctx context.Context) error {
-		_, err := db.Exec(ctx, `UPDATE kit_erasure SET finished_at = $2, report = $3 WHERE user_id = $1`,
-			userID, db.Now(ctx).UnixMilli(), string(text))
-		return err
-	})
+	at := sql.NullInt64{Int64: finished.UnixMilli(), Valid: !finished.IsZero()}
+	_, err = k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $2, report = $3 WHERE user_id = $1`, userID, at, string(text))
+	return err
 }
 
 // eraseKeys removes the responses kept under the user's idempotency keys.

@@ -182,8 +182,17 @@ func TestErasureGoesOnAfterAFailure(t *testing.T) {
 	failing = false
 	k.Clock.Advance(2 * 60 * 60 * 1e9)
 	k.RunJobs()
-	if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() {
-		t.Errorf("not finished in the second run: %+v %v", e, err)
+	e, err := k.Erasure(t.Context(), "ada")
+	if err != nil || e.FinishedAt.IsZero() {
+		t.Fatalf("not finished in the second run: %+v %v", e, err)
+	}
+	for _, name := range []string{"support", "email", "storage", "testers", "vector"} {
+		if e.Capabilities[name].Removed == 0 {
+			t.Errorf("the report lacks what the first run removed of %s", name)
+		}
+	}
+	if len(e.Capabilities["email"].Kept) == 0 {
+		t.Error("the report lacks what email keeps")
 	}
 }
 

@@ -43,8 +43,8 @@ type Library struct {
 	// keeps; rows that refer to auth_user go without Erase.
 	Export func(ctx context.Context, person capability.Person, emit capability.Emit) error
 	Erase  func(ctx context.Context, person capability.Person) (capability.Erasure, error)
-	// Addresses lists what the library knows of a user's addresses; see
-	// [Auth.Addresses].
+	// Addresses lists older addresses of a user that were proved and that the
+	// library can give back; see [Auth.Addresses].
 	Addresses func(ctx context.Context, userID string) ([]string, error)
 }
 

@@ -45,10 +45,10 @@ func (a *Auth) Profiles(ctx context.Context, ids []string) (map[string]PublicPro
 	return profiles, nil
 }
 
-// Addresses lists the e-mail addresses that belong to a user, normalized: the
-// current one, and what the library holds of others, such as one that a change
-// of address has to prove yet. Capabilities erase by them what they keep by
-// address. A user that there is not has none.
+// Addresses lists the e-mail addresses that were proved to be a user's,
+// normalized: the current one, and older ones that the library can still give
+// back, unless somebody else has them now. Capabilities export and erase by them
+// what they keep by address. A user that there is not has none.
 func (a *Auth) Addresses(ctx context.Context, userID string) ([]string, error) {
 	user, err := a.User(ctx, userID)
 	if errors.Is(err, ErrUserNotFound) {
@@ -58,19 +58,26 @@ func (a *Auth) Addresses(ctx context.Context, userID string) ([]string, error) {
 		return nil, err
 	}
 	var addresses []string
-	if user.Email != "" {
+	if user.EmailVerified {
 		addresses = append(addresses, user.Email)
 	}
 	if a.library.Addresses == nil {
 		return addresses, nil
 	}
-	more, err := a.library.Addresses(ctx, userID)
-	for _, address := range more {
-		if !slices.Contains(addresses, address) {
+	older, err := a.library.Addresses(ctx, userID)
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range older {
+		_, taken, err := a.UserByEmail(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		if !taken && !slices.Contains(addresses, address) {
 			addresses = append(addresses, address)
 		}
 	}
-	return addresses, err
+	return addresses, nil
 }
 
 // The records of an export.

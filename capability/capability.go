@@ -156,8 +156,9 @@ type Capability struct {
 // Person is whose data is exported or erased.
 type Person struct {
 	ID string
-	// Emails are the normalized addresses that belong to the user, for
-	// capabilities that keep rows by address.
+	// Emails are the normalized addresses that were proved to be the user's, for
+	// capabilities that keep rows by address. A row that names another user is
+	// that user's, whatever its address.
 	Emails []string
 }
 

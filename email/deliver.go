@@ -35,12 +35,19 @@ func (e *Email) runSend(ctx context.Context, job jobs.Job) error {
 
 // deliver makes one attempt at a message.
 func (e *Email) deliver(ctx context.Context, jobID string) error {
-	d, found, err := e.store.due(ctx, jobID, e.host.Now())
+	d, found, err := e.store.due(ctx, jobID)
 	if err != nil || !found {
 		return err
 	}
+	key, err := e.subject(ctx, d.addressKey)
+	if err != nil {
+		return err
+	}
+	held, err := e.holds(ctx, key, d.category)
 	switch {
-	case d.scope.holdsBack(d.category):
+	case err != nil:
+		return err
+	case held:
 		return e.settle(ctx, d, outcome{state: StateSuppressed})
 	case d.attempts >= d.maxAttempts:
 		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailureTemporary, Message: "the process ended in the last attempt"}})
@@ -51,7 +58,10 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	}
 	candidates := e.chain.candidates(d.pinnedTo)
 	first, wait := e.chain.admit(candidates)
-	if wait > 0 {
+	switch {
+	case wait > 0 && e.host.Now().Sub(d.roundBeganAt) > e.cfg.Retry.GiveUpAfter:
+		return e.settle(ctx, d, outcome{state: StateFailed, failure: &Failure{Kind: FailureUnreachable, Message: "no provider could be reached in time"}})
+	case wait > 0:
 		return jobs.Snooze(wait)
 	}
 	if wait, err := e.allow(ctx, candidates[first]); err != nil || wait > 0 {

@@ -515,3 +515,38 @@ func TestLists(t *testing.T) {
 		}
 	})
 }
+
+func TestGivesUpBehindAnOpenBreaker(t *testing.T) {
+	down := true
+	s := open(t, databasetest.Memory(t), email.Config{
+		PerRecipientPerHour: -1, Failover: email.Failover{UnhealthyAfter: 1, Cooldown: time.Hour},
+		Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
+			if down {
+				return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
+			}
+			return "id", nil
+		})}},
+	})
+	var ids []string
+	for range 20 {
+		ids = append(ids, s.send(hello("ada@example.com")))
+	}
+	for range 60 {
+		s.runJobs()
+		s.clock.Advance(time.Hour + time.Second)
+	}
+	down = false
+	for range 5 {
+		s.runJobs()
+		s.clock.Advance(time.Hour + time.Second)
+	}
+	sent := 0
+	for _, id := range ids {
+		if s.job(id).State == email.StateSent {
+			sent++
+		}
+	}
+	if sent > 0 {
+		t.Errorf("%d of 20 messages went out after 60 hours, though Retry.GiveUpAfter is 48 h", sent)
+	}
+}

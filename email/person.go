@@ -76,40 +76,68 @@ func (e *Email) erase(ctx context.Context, person capability.Person) (erased cap
 	if err != nil {
 		return erased, err
 	}
-	hashed := int64(0)
 	for _, address := range slices.Concat(keys, written) {
-		key, err := e.subject(ctx, address)
-		if err != nil {
-			return erased, err
-		}
-		n, err := e.store.forgetAddress(ctx, key)
-		if hashed += n; err != nil {
+		if err := removed(e.hashSuppressions(ctx, address)); err != nil {
 			return erased, err
 		}
 	}
-	erased.Removed += hashed
 	if len(mailboxes) > 0 {
 		if err := removed(e.mailbox.Remove(ctx, mailboxes)); err != nil {
 			return erased, err
 		}
 	}
-	for {
-		jobs, err := e.store.jobsOf(ctx, person.ID, keys, "", eraseChunk)
-		if err != nil {
-			return erased, err
-		}
-		if err := removed(e.store.removeJobs(ctx, jobs)); err != nil {
-			return erased, err
-		}
-		if len(jobs) < eraseChunk {
-			break
-		}
+	err = removed(e.removeAll(ctx, func(ctx context.Context) ([]string, error) {
+		return e.store.jobsOf(ctx, person.ID, keys, "", eraseChunk)
+	}))
+	if err != nil {
+		return erased, err
 	}
 	erased.Kept = []capability.Kept{{
 		What: "suppressions, under a keyed hash of the address",
 		Why:  "mail that was refused or cannot be delivered must not be sent again",
 	}}
 	return erased, nil
+}
+
+// Forget removes the messages of a quota to an address, those that wait too, and
+// leaves keyed hashes of the address in suppressions, so that these still hold: a
+// capability that mailed an address before it knew whose it is calls it when it
+// erases that person. It refuses with email/invalid_address.
+func (e *Email) Forget(ctx context.Context, text, quota string) (removed int64, err error) {
+	a, err := parseAddress(text)
+	if err != nil {
+		return 0, err
+	}
+	hashed, err := e.hashSuppressions(ctx, e.keyOf(a))
+	if err != nil {
+		return hashed, err
+	}
+	removed, err = e.removeAll(ctx, func(ctx context.Context) ([]string, error) {
+		return e.store.jobsTo(ctx, e.keyOf(a), quota, eraseChunk)
+	})
+	return hashed + removed, err
+}
+
+func (e *Email) hashSuppressions(ctx context.Context, addressKey string) (int64, error) {
+	key, err := e.subject(ctx, addressKey)
+	if err != nil {
+		return 0, err
+	}
+	return e.store.forgetAddress(ctx, key)
+}
+
+// removeAll removes jobs until next lists less than a chunk of them.
+func (e *Email) removeAll(ctx context.Context, next func(context.Context) ([]string, error)) (removed int64, err error) {
+	for {
+		jobs, err := next(ctx)
+		if err != nil {
+			return removed, err
+		}
+		n, err := e.store.removeJobs(ctx, jobs)
+		if removed += n; err != nil || len(jobs) < eraseChunk {
+			return removed, err
+		}
+	}
 }
 
 // keysOf returns what the person's addresses are known by, in jobs and in the mailbox.

@@ -94,21 +94,19 @@ type delivery struct {
 	roundBeganAt            time.Time
 	pinnedTo                string
 	sealed                  []byte
-	scope                   Scope
 }
 
 // due reads a message that waits to be sent.
-func (s store) due(ctx context.Context, jobID string, now time.Time) (delivery, bool, error) {
+func (s store) due(ctx context.Context, jobID string) (delivery, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (d delivery, err error) {
 		var began int64
-		err = row.Scan(&d.id, &d.address, &d.addressKey, &d.category, &d.attempts, &d.maxAttempts, &began, &d.pinnedTo, &d.sealed, &d.scope, &d.userID)
+		err = row.Scan(&d.id, &d.address, &d.addressKey, &d.category, &d.attempts, &d.maxAttempts, &began, &d.pinnedTo, &d.sealed, &d.userID)
 		d.roundBeganAt = time.UnixMilli(began)
 		return d, err
 	}, `SELECT j.id, j.address, j.address_key, j.category, j.attempts, j.max_attempts, j.round_began_at,
-			CASE WHEN j.pinned THEN j.provider ELSE '' END, m.sealed, COALESCE((SELECT min(s.scope) FROM email_suppression s
-				WHERE s.address_key = j.address_key AND (s.expires_at = 0 OR s.expires_at > $2)), ''), j.user_id
+			CASE WHEN j.pinned THEN j.provider ELSE '' END, m.sealed, j.user_id
 		FROM email_job j LEFT JOIN email_message m ON m.job_id = j.id
-		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID, now.UnixMilli())
+		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID)
 }
 
 // begin counts an attempt; false when the job was taken back meanwhile.
@@ -214,8 +212,13 @@ func (s store) reported(ctx context.Context, messageID, providerID string) (Job,
 // addresses, in order, after one.
 func (s store) jobsOf(ctx context.Context, userID string, addressKeys []string, after string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE user_id = $1 AND user_id <> '' AND id > $3
-		UNION SELECT id FROM email_job WHERE address_key `+database.InList(2)+` AND id > $3
+		UNION SELECT id FROM email_job WHERE address_key `+database.InList(2)+` AND user_id = '' AND id > $3
 		ORDER BY id LIMIT $4`, userID, database.List(addressKeys), after, limit)
+}
+
+// jobsTo reads the ids of the jobs of a quota to an address.
+func (s store) jobsTo(ctx context.Context, addressKey, quota string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE address_key = $1 AND quota = $2 ORDER BY id LIMIT $3`, addressKey, quota, limit)
 }
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }

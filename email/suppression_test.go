@@ -401,3 +401,21 @@ func TestCallbackPathIsClaimed(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// grace was written to at an earlier address, which unsubscribed.
+func TestErasedSuppressionHoldsAWaitingMail(t *testing.T) {
+	s := open(t, databasetest.Memory(t), email.Config{})
+	ctx := t.Context()
+	s.send(email.Message{To: "old@example.com", Subject: "Welcome", Text: "x", UserID: "grace"})
+	s.runJobs()
+	news := s.send(email.Message{To: "old@example.com", Subject: "News", Text: "x", Category: email.CategoryList, SendAt: s.clock.Now().Add(24 * time.Hour)})
+	if _, _, err := s.Suppress(ctx, "old@example.com", email.ScopeList, "asked by phone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Capability().Erase(ctx, capability.Person{ID: "grace", Emails: []string{"new@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Advance(25 * time.Hour)
+	s.runJobs()
+	s.wantState(news, email.StateSuppressed)
+}

@@ -100,14 +100,17 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 		return k, nil
 	}
 	h.secrets.news.listen()
-	h.hinted.Store(false)
+	hinted := h.hinted.Swap(false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
 	defer cancel()
 	now := h.secrets.host.Now()
 	fresh, err := h.read(ctx, now)
 	switch {
 	case err == nil && h.secrets.host.DB.InTransaction(ctx):
-		return fresh, nil // it may never be committed
+		if hinted { // what was read is not kept: it may never be committed
+			h.hinted.Store(true)
+		}
+		return fresh, nil
 	case err == nil:
 		h.known.Store(fresh)
 		return fresh, nil

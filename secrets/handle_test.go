@@ -148,3 +148,20 @@ func TestUncommittedVersionIsNotKept(t *testing.T) {
 		}
 	})
 }
+
+func TestReadInATransactionLeavesTheHint(t *testing.T) {
+	db := databasetest.Memory(t)
+	n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
+	h := n.handle(payments.Name)
+	ctx := context.Background()
+	n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+	n.field(payments.Name, "paddle", "apiKey")
+	n.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
+	if err := db.InTx(ctx, func(ctx context.Context) error { _, err := h.Get(ctx); return err }); err != nil {
+		t.Fatal(err)
+	}
+	n.advance(time.Second)
+	if got := n.field(payments.Name, "paddle", "apiKey"); got != "p2" {
+		t.Errorf("the node that rotated to p2 still works with %q", got)
+	}
+}

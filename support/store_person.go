@@ -8,7 +8,8 @@ import (
 	"github.com/kitbackend/kit/email"
 )
 
-// threadsOf lists the threads of a user and of addresses behind an id.
+// threadsOf lists the threads of a user, and those of addresses that name no
+// user, behind an id.
 func (s store) threadsOf(ctx context.Context, person capability.Person, after string, limit int) ([]string, error) {
 	var keys []string
 	for _, address := range person.Emails {
@@ -17,7 +18,7 @@ func (s store) threadsOf(ctx context.Context, person capability.Person, after st
 		}
 	}
 	return database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
-		`SELECT id FROM support_thread WHERE id > $1 AND ((user_id = $2 AND user_id <> '') OR (from_key `+database.InList(3)+` AND from_key <> ''))
+		`SELECT id FROM support_thread WHERE id > $1 AND ((user_id = $2 AND user_id <> '') OR (user_id = '' AND from_key `+database.InList(3)+` AND from_key <> ''))
 		ORDER BY id LIMIT $4`, after, person.ID, database.List(keys), limit)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
@@ -84,13 +85,14 @@ func TestFeedbackIsLinked(t *testing.T) {
 			t.Errorf("without a member: %v", err)
 		}
 		kinds := make(map[string]int)
-		if err := k.Testers().Export(ctx, capability.Person{Emails: []string{"ada@example.com"}}, func(kind string, _ any) error {
+		person := capability.Person{ID: *member(t, k, ada.ID).UserID, Emails: []string{"ada@example.com"}}
+		if err := k.Testers().Export(ctx, person, func(kind string, _ any) error {
 			kinds[kind]++
 			return nil
 		}); err != nil || kinds["tester_feedback"] != 2 {
 			t.Errorf("exported %v, %v", kinds, err)
 		}
-		if _, err := k.Testers().Erase(ctx, capability.Person{Emails: []string{"ada@example.com"}}); err != nil {
+		if _, err := k.Testers().Erase(ctx, person); err != nil {
 			t.Fatal(err)
 		}
 		if page, err := k.Testers().ListFeedback(ctx, ada.ID, capability.NewPage(10, "")); err != nil || len(page.Items) != 0 {
@@ -300,5 +302,59 @@ func TestCarryKeepsDays(t *testing.T) {
 				t.Errorf("the forecast says %s", c.Forecast.ResetPolicy)
 			}
 		})
+	}
+}
+
+// The account has another address than the roster; the link was opened in the app.
+func TestErasureTakesTheMailsOfTheMembership(t *testing.T) {
+	k := compose(t, testers.Config{})
+	ctx := t.Context()
+	if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: "ada@work.example", EmailVerified: true, Name: "Ada"}); err != nil {
+		t.Fatal(err)
+	}
+	m := invite(t, k, "private@home.example")
+	confirm, _ := links(t, k, "private@home.example")
+	k.User("ada").Get(confirm+"?go=1").Want(200, "") // links the member to ada
+	if got := member(t, k, m.ID); got.UserID == nil || *got.UserID != "ada" {
+		t.Fatalf("not linked: %+v", got)
+	}
+	k.Clock.Advance(49 * time.Hour)
+	if err := k.EraseUser(ctx, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() {
+		t.Fatal(e, err)
+	}
+	var n int
+	if err := k.Database().QueryRow(ctx, `SELECT count(*) FROM email_job WHERE address = 'private@home.example'`).Scan(&n); err != nil || n > 0 {
+		t.Errorf("%d mails to the erased person's address are kept, %v", n, err)
+	}
+}
+
+func TestErasureTakesBackTheWaitingMail(t *testing.T) {
+	k := compose(t, testers.Config{})
+	ctx := t.Context()
+	if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: "ada@work.example", EmailVerified: true, Name: "Ada"}); err != nil {
+		t.Fatal(err)
+	}
+	m := invite(t, k, "private@home.example")
+	confirm, _ := links(t, k, "private@home.example")
+	k.Clock.Advance(49 * time.Hour)
+	r, err := k.Testers().Nudge(ctx, testers.NudgeRequest{Kind: testers.MailConfirm, MemberIDs: []string{m.ID}}) // waits
+	if err != nil || len(r.Sent) != 1 {
+		t.Fatal(r, err)
+	}
+	k.User("ada").Get(confirm+"?go=1").Want(200, "")
+	if err := k.EraseUser(ctx, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Testers().Erase(ctx, capability.Person{ID: "ada"}); err != nil { // the job is faster than the queue
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	var sent int
+	if err := k.Database().QueryRow(ctx, `SELECT count(*) FROM email_job WHERE state = 'sent' AND address = 'private@home.example'`).Scan(&sent); err != nil || sent > 1 {
+		t.Errorf("%d mails went to the person, one of them after the erasure; %v", sent, err)
 	}
 }

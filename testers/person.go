@@ -77,7 +77,8 @@ func (t *Testers) exportFeedback(ctx context.Context, memberID string, emit capa
 	}
 }
 
-// Erase removes a person's memberships and their events. That somebody withdrew
+// Erase removes a person's memberships, their events and what was mailed to
+// them, also mail that waits to go out. That somebody withdrew
 // stays as a keyed hash of the address.
 func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	withdrawn := false
@@ -91,11 +92,14 @@ func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure 
 		}
 		for _, m := range members {
 			withdrawn = withdrawn || m.State == StateWithdrawn
-			n, err := t.store.deleteMember(ctx, m.ID)
-			if err != nil {
+			mails, err := t.peers.Email.Forget(ctx, m.Email, Name) // also those from before the member was known as a user
+			if erasure.Removed += mails; err != nil {
 				return erasure, err
 			}
-			erasure.Removed += n
+			n, err := t.store.deleteMember(ctx, m.ID)
+			if erasure.Removed += n; err != nil {
+				return erasure, err
+			}
 		}
 	}
 	if withdrawn {

@@ -294,10 +294,11 @@ func (s store) insertKey(ctx context.Context, number int64, sealed []byte, now t
 	return n == 1, err
 }
 
-// membersOfPerson lists the members of a user or of addresses.
+// membersOfPerson lists the members of a user, and those of addresses that name
+// no user.
 func (s store) membersOfPerson(ctx context.Context, userID string, keys []string, after string, limit int) ([]Member, error) {
 	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member
-		WHERE id > $1 AND ((user_id = $2 AND user_id <> '') OR address_key `+database.InList(3)+`) ORDER BY id LIMIT $4`,
+		WHERE id > $1 AND ((user_id = $2 AND user_id <> '') OR (user_id = '' AND address_key `+database.InList(3)+`)) ORDER BY id LIMIT $4`,
 		after, userID, database.List(keys), limit)
 }
 

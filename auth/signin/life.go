@@ -2,9 +2,11 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -106,7 +108,11 @@ func (l *library) erase(ctx context.Context, person capability.Person) (erased c
 		if removed += ceremonies; err != nil {
 			return err
 		}
-		for _, address := range person.Emails {
+		addresses, err := l.addresses(ctx, person)
+		if err != nil {
+			return err
+		}
+		for _, address := range addresses {
 			n, err := l.store.eraseAddress(ctx, address)
 			if removed += n; err != nil {
 				return err
@@ -118,14 +124,15 @@ func (l *library) erase(ctx context.Context, person capability.Person) (erased c
 	return erased, err
 }
 
-// addresses lists those of links and letters of a user.
-func (l *library) addresses(ctx context.Context, userID string) ([]string, error) {
-	subjects, err := l.store.addressesOf(ctx, userID)
-	var addresses []string
-	for _, subject := range subjects {
-		if address := addressIn(subject); address != "" && !slices.Contains(addresses, address) {
-			addresses = append(addresses, address)
-		}
+// addresses lists those whose links and codes are the user's: an address that
+// was not proved is nobody else's account either.
+func (l *library) addresses(ctx context.Context, person capability.Person) ([]string, error) {
+	user, err := l.auth.User(ctx, person.ID)
+	if errors.Is(err, auth.ErrUserNotFound) {
+		return person.Emails, nil
 	}
-	return addresses, err
+	if err != nil || user.Email == "" || slices.Contains(person.Emails, user.Email) {
+		return person.Emails, err
+	}
+	return append(slices.Clip(person.Emails), user.Email), nil
 }

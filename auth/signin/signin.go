@@ -124,6 +124,6 @@ func (l *library) describe() auth.Library {
 		Rewrap:     l.rewrap,
 		Export:     l.export,
 		Erase:      l.erase,
-		Addresses:  l.addresses,
+		Addresses:  l.store.provedBefore,
 	}
 }

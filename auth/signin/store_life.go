@@ -3,7 +3,6 @@ package signin
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -27,11 +26,11 @@ func (s store) deleteLetter(ctx context.Context, id string) error {
 	return err
 }
 
-// addressesOf lists the subjects of a user's links and the addresses of letters.
-func (s store) addressesOf(ctx context.Context, userID string) ([]string, error) {
-	return database.All(ctx, s.db, scanText, `SELECT subject FROM signin_link WHERE user_id = $1
-		UNION SELECT address FROM signin_letter WHERE user_id = $1
-		UNION SELECT new_address FROM signin_letter WHERE user_id = $1`, userID)
+// provedBefore lists the addresses that a user can have back: only one that was
+// proved undoes a change.
+func (s store) provedBefore(ctx context.Context, userID string) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT DISTINCT substr(subject, length($2) + 1) FROM signin_link
+		WHERE user_id = $1 AND kind = $3 AND substr(subject, 1, length($2)) = $2`, userID, changeSubjectOf(stepUndo, ""), kindChange)
 }
 
 // eraseUser removes what names a user without referring to auth_user.
@@ -107,15 +106,4 @@ func (s store) knownClients(ctx context.Context, userID string) ([]capability.Ti
 // linksOf lists the links that were made for a user.
 func (s store) linksOf(ctx context.Context, userID string) ([]link, error) {
 	return database.All(ctx, s.db, scanLink, `SELECT `+linkColumns+` FROM signin_link WHERE user_id = $1 ORDER BY created_at`, userID)
-}
-
-// addressIn returns the address that the subject of a link names, or "".
-func addressIn(subject string) string {
-	if _, rest, stepped := strings.Cut(subject, " "); stepped {
-		subject = rest
-	}
-	if !strings.Contains(subject, "@") {
-		return ""
-	}
-	return subject
 }
