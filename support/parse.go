@@ -49,7 +49,7 @@ type parsed struct {
 	header   header
 	text     string // what the author wrote, with quotations
 	files    []part
-	report   bool // a delivery report or a disposition notification
+	report   bool // itself a delivery report or a disposition notification
 	warnings []string
 }
 
@@ -123,16 +123,27 @@ func (w *walker) entity(h header, body []byte, depth int) {
 	value := h.get("content-type")
 	kind, _, _ := strings.Cut(strings.ToLower(value), ";")
 	kind = strings.TrimSpace(kind)
+	if depth == 0 {
+		w.report = isReport(kind) // further down it is what a person attached
+	}
 	switch {
 	case strings.HasPrefix(kind, "multipart/"):
 		w.multipart(kind, value, body, depth)
-	case kind == "message/delivery-status" || kind == "message/disposition-notification" || kind == "message/feedback-report":
-		w.report = true
 	case w.isText(kind, h):
 		w.leaf(kind, h, body)
 	default:
 		w.file(kind, h, body)
 	}
+}
+
+// isReport reports whether the type is that of a mail server's or mail program's
+// report.
+func isReport(kind string) bool {
+	switch kind {
+	case "multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report":
+		return true
+	}
+	return false
 }
 
 func (w *walker) isText(kind string, h header) bool {
@@ -148,9 +159,6 @@ func (w *walker) isText(kind string, h header) bool {
 func (w *walker) multipart(kind, contentType string, body []byte, depth int) {
 	if kind == "multipart/encrypted" {
 		w.warn(warnEncrypted)
-	}
-	if kind == "multipart/report" {
-		w.report = true
 	}
 	boundary := param(contentType, "boundary")
 	parts := [][]byte{}

@@ -438,6 +438,35 @@ Hi
 	}
 }
 
+func TestForwardedBounceIsAMessage(t *testing.T) {
+	k := desk(t, support.Config{})
+	for name, c := range map[string]struct{ kind, disposition string }{
+		"attached":  {"message/delivery-status", "attachment; filename=details.txt"},
+		"inline":    {"message/feedback-report", "inline"},
+		"forwarded": {"multipart/report; boundary=r", "inline"},
+	} {
+		got := receive(t, k, "grace@customer.example", multipart("mixed", "Content-Type: text/plain\n\nYour invoices do not reach me, I got this: "+name,
+			"Content-Type: "+c.kind+"\nContent-Disposition: "+c.disposition+"\n\n--r\nContent-Type: message/delivery-status\n\nAction: failed\n--r--\n"))
+		m := thread(t, k, got.ThreadID).Messages[0]
+		if !strings.Contains(m.Text, "I got this: "+name) || m.Automated || len(m.Attachments) != 1 {
+			t.Errorf("%s: automated %t, %d files, %q; want what a person wrote and the report", name, m.Automated, len(m.Attachments), m.Text)
+		}
+	}
+}
+
+func TestReportsOfPeoplesProgramsAreNoMessages(t *testing.T) {
+	k := desk(t, support.Config{})
+	for name, raw := range map[string]string{
+		"receipt": multipart("report; report-type=disposition-notification", "Content-Type: text/plain\n\nRead.", "Content-Type: message/disposition-notification\n\nDisposition: x"),
+		"bare":    lines("From: a@b.example\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\n"),
+	} {
+		got, err := k.Support().Receive(t.Context(), support.Envelope{From: "a@b.example", To: []string{inbox}}, []byte(raw))
+		if err != nil || got.Outcome != support.OutcomeBounce {
+			t.Errorf("%s: %+v, %v; want a bounce", name, got, err)
+		}
+	}
+}
+
 func TestListsByEachFilter(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		for i, text := range []string{"The app crashes, an error.", "Please add an export, that would be nice.", "I was charged twice, refund me."} {
