@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -16,7 +17,8 @@ const linkLifetime = 5 * time.Minute
 // Files is what support needs of a store of files; the zero value keeps none.
 type Files struct {
 	// Keep stores the attachment of a mail and returns the object's id. It is
-	// called outside of transactions; what becomes of no message is removed.
+	// called outside of transactions; what becomes of no message is removed. A
+	// refusal, with a status below 500, leaves the file out of the message.
 	Keep func(ctx context.Context, name, contentType string, content []byte) (objectID string, err error)
 	// Owned returns an object that a user has uploaded; ok is false when there
 	// is none of that user's.
@@ -85,8 +87,11 @@ func (s *Support) link(ctx context.Context, files []attachmentRow) {
 func fileName(name string) string {
 	name = path.Base(strings.ReplaceAll(line(name, 4*maxFileName), `\`, "/"))
 	name = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`<>:"|?*/`, r) {
+		switch {
+		case strings.ContainsRune(`<>:"|?*/`, r):
 			return '_'
+		case unicode.Is(unicode.Noncharacter_Code_Point, r): // which storage refuses
+			return -1
 		}
 		return r
 	}, name)

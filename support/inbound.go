@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -242,6 +243,12 @@ func (s *Support) suspect(p *parsed, in *incoming, from sender) {
 	}
 }
 
+func (in *incoming) warn(what string) {
+	if !slices.Contains(in.message.Warnings, what) {
+		in.message.Warnings = append(in.message.Warnings, what)
+	}
+}
+
 func (in *incoming) suspicious() bool {
 	return slices.ContainsFunc(in.message.Warnings, func(w string) bool { return suspicions[w] })
 }
@@ -252,7 +259,8 @@ func (s *Support) before(ctx context.Context, in *incoming) (Receipt, bool, erro
 	return Receipt{Outcome: OutcomeDuplicate, ThreadID: threadID, MessageID: messageID}, found, err
 }
 
-// keepFiles stores attachments, or only names them.
+// keepFiles stores attachments, or only names them. One that the store of files
+// refuses is only named: the sender would be refused the same way again.
 func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
 	now := s.host.Now()
 	for _, file := range in.files {
@@ -260,7 +268,12 @@ func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
 		if s.peers.Files.Keep != nil && file.size > 0 {
 			content, err := io.ReadAll(file.open())
 			if err == nil {
-				if a.objectID, err = s.peers.Files.Keep(ctx, a.Name, a.Type, content); err != nil {
+				a.objectID, err = s.peers.Files.Keep(ctx, a.Name, a.Type, content)
+				if refusal := new(capability.Error); errors.As(err, &refusal) && refusal.Status < http.StatusInternalServerError {
+					a.objectID, err = "", nil
+					in.warn(warnFileRefused)
+				}
+				if err != nil {
 					s.dropFiles(ctx, in)
 					return err
 				}

@@ -34,6 +34,7 @@ const (
 	warnNameAddress  = "name_shows_other_address"
 	warnReplyTo      = "reply_to_elsewhere"
 	warnExecutable   = "executable_attachment"
+	warnFileRefused  = "attachment_refused"
 	warnAuthFailed   = "authentication_failed"
 	warnLinkMismatch = "link_shows_other_address"
 )

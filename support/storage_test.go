@@ -2,8 +2,13 @@ package support_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
@@ -57,4 +62,39 @@ func TestAttachmentsLieInStorage(t *testing.T) {
 			t.Errorf("the user's own file went with the thread: %v", err)
 		}
 	})
+}
+
+func TestMailWithAFileThatStorageRefuses(t *testing.T) {
+	k := desk(t, support.Config{}, kit.WithStorage(storage.Config{MaxObjectBytes: 4}))
+	got := receive(t, k, "a@b.example", multipart("mixed", "Content-Type: text/plain\n\nPlease help",
+		"Content-Type: image/png; name=large.png\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
+		"Content-Type: image/png; name=larger.png\n\nlarger",
+		"Content-Type: image/png; name=small.png\n\nhi"))
+	m := thread(t, k, got.ThreadID).Messages[0]
+	if diff := cmp.Diff([]string{"attachment_refused"}, m.Warnings); diff != "" {
+		t.Error(diff)
+	}
+	kept := map[string]bool{}
+	for _, a := range m.Attachments {
+		kept[a.Name] = a.URL != nil
+	}
+	if diff := cmp.Diff(map[string]bool{"large.png": false, "larger.png": false, "small.png": true}, kept); diff != "" {
+		t.Errorf("kept: %s", diff)
+	}
+}
+
+func TestEveryFileNameIsOneThatStorageTakes(t *testing.T) {
+	k := desk(t, support.Config{}, kit.WithStorage(storage.Config{}))
+	for i, name := range []string{
+		"a..b.png", "con.txt", "übung (1).png", "..", "a%2fb.png", "a;b.png", "tab\tname.png", "a\u200bb.png", "e\u0301.png", "~x", "a#b?c.png",
+		strings.Repeat("ä", 150) + ".png", "emoji\U0001F600.png", "\ufffd.png", "x\ufeff.png", "\u00a0.png", "a//b", "a\U000e0001b.png", "\ue000.png",
+		"a\ufffe.png", "a\U0010ffff.png", "\ufdd0", "\uffff..\uffff",
+	} {
+		got := receive(t, k, "a@b.example", multipart("mixed", fmt.Sprintf("Content-Type: text/plain\n\nPlease help with %d", i),
+			"Content-Type: image/png\nContent-Disposition: attachment; filename=\""+name+"\"\n\nhello"))
+		if m := thread(t, k, got.ThreadID).Messages[0]; m.Attachments[0].URL == nil || len(m.Warnings) != 0 {
+			t.Errorf("%q was not kept as %q: %v", name, m.Attachments[0].Name, m.Warnings)
+		}
+		k.Clock.Advance(time.Hour)
+	}
 }

@@ -216,7 +216,8 @@ type Attachment struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Size int64  `json:"size"`
-	// URL reads the file for five minutes; nil where only its name was kept.
+	// URL reads the file for five minutes; nil where only its name was kept, as
+	// of one that storage refuses.
 	URL *string `json:"url"`
 
 	objectID string
