@@ -342,13 +342,14 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 }
 
 // userOf links a mail that proved its origin to the user who verified its
-// address.
+// address. One who is disabled is not linked: the user may be being erased, and
+// the thread would come after support's part of that.
 func (s *Support) userOf(ctx context.Context, in *incoming) (userID string, err error) {
 	if !in.auth.aligned || s.peers.Auth == nil || in.fromKey == "" {
 		return "", nil
 	}
 	user, found, err := s.peers.Auth.UserByEmail(ctx, in.fromKey)
-	if err != nil || !found || !user.EmailVerified {
+	if err != nil || !found || !user.EmailVerified || !user.DisabledAt.IsZero() {
 		return "", err
 	}
 	return user.ID, nil

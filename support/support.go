@@ -9,7 +9,7 @@
 //     subject, and only when its sender is the person of the thread. Any other
 //     mail opens a thread of its own.
 //   - A user is linked to a mail only when the mail proved to be of its From
-//     domain and the address is verified. The user sees those threads and the
+//     domain, the address is verified and the user not disabled. The user sees those threads and the
 //     ones of the app; what staff and the classifier note is not shown.
 //   - Verdicts of a model come from closed lists and are checked against rules.
 //     It sends nothing, deletes nothing, and archives nothing by itself.

@@ -621,6 +621,23 @@ func TestExportAndErase(t *testing.T) {
 	})
 }
 
+func TestMailDuringAnErasureIsNotLinked(t *testing.T) {
+	each(t, support.Config{Authentication: support.Authentication{ServerID: "mx.acme.example"}}, func(t *testing.T, k *kittest.Kit) {
+		user := member(t, k, "ada@example.com")
+		if err := k.EraseUser(t.Context(), user.ID); err != nil { // disables the user; the rest is a job's, which has not run
+			t.Fatal(err)
+		}
+		if _, err := k.Support().Erase(t.Context(), capability.Person{ID: user.ID, Emails: []string{"ada@example.com"}}); err != nil {
+			t.Fatal(err)
+		}
+		got := receive(t, k, "ada@example.com", mail("ada@example.com", "Hello", "One more thing.",
+			"Authentication-Results: mx.acme.example; dkim=pass header.d=example.com"))
+		if linked := thread(t, k, got.ThreadID); linked.UserID != nil || linked.AccountLinkSource != nil {
+			t.Errorf("the thread is linked to a user who is being erased: %+v", linked.Thread)
+		}
+	})
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func TestConfigIsRefused(t *testing.T) {
