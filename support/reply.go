@@ -39,7 +39,8 @@ var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 
 // Reply writes to the person of a thread. In a thread of mail it goes by mail;
 // in a thread of the app the user reads it there, and also gets it by mail where
-// the account has a verified address. Row and mail commit together. Refuses with
+// the account has a verified address; the message's channel says whether it went
+// by mail. Row and mail commit together. Refuses with
 // support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
 // is no address, the address is suppressed, or an automatic reply would go to
 // a program.
@@ -106,6 +107,7 @@ func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 		return none, err
 	}
 	if address != "" {
+		m.Channel = ChannelEmail // also where the thread is of the app
 		if err := s.mail(ctx, thread, a, address, &m); err != nil {
 			return none, err
 		}

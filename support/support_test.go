@@ -2,6 +2,7 @@ package support_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -266,6 +267,43 @@ func TestStaffActs(t *testing.T) {
 			if !strings.Contains(strings.Join(actions, " "), want) {
 				t.Errorf("the trail lacks %s: %v", want, actions)
 			}
+		}
+	})
+}
+
+// TestEmailJobMeansTheEmailChannel replies in a thread of the app by mail, which
+// the user sees there too, and in one whose user has no address.
+func TestEmailJobMeansTheEmailChannel(t *testing.T) {
+	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
+		ada := member(t, k, "ada@example.com").ID
+		ticket, _, err := k.Support().Submit(t.Context(), support.Feedback{UserID: ada, Message: "Help"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mailed, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: ticket.ID, Message: "By mail."})
+		if err != nil || mailed.Channel != support.ChannelEmail || mailed.EmailJobID == nil {
+			t.Fatalf("channel %s, job %v, %v; want email with a job", mailed.Channel, mailed.EmailJobID, err)
+		}
+		receive(t, k, "ada@example.com", mail("ada@example.com", "Re: Help", "Thanks", "In-Reply-To: "+*mailed.MessageID))
+		unverified := "ada@other.example"
+		if _, err := k.Auth().UpdateUser(t.Context(), ada, auth.UserPatch{Email: &unverified}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Support().Reply(t.Context(), support.Reply{ThreadID: ticket.ID, Message: "In the app."}); err != nil {
+			t.Fatal(err)
+		}
+		detail := thread(t, k, ticket.ID)
+		var got []string
+		for _, m := range detail.Messages {
+			got = append(got, fmt.Sprintf("%s %s %t", m.Direction, m.Channel, m.EmailJobID != nil))
+		}
+		want := []string{"inbound app false", "outbound email true", "inbound email false", "outbound app false"}
+		if diff := cmp.Diff(want, got); diff != "" || detail.Channel != support.ChannelApp {
+			t.Errorf("a thread of channel %s holds %s", detail.Channel, diff)
+		}
+		shown, err := k.Support().Ticket(t.Context(), ada, ticket.ID)
+		if err != nil || len(shown.Messages) != 4 || shown.Messages[1].Text != "By mail." {
+			t.Errorf("the user sees %+v, %v", shown.Messages, err)
 		}
 	})
 }

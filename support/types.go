@@ -201,7 +201,8 @@ type Message struct {
 	Warnings    []string          `json:"warnings"`
 	Metadata    map[string]string `json:"metadata"`
 	Attachments []Attachment      `json:"attachments"`
-	// EmailJobID names the mail of a reply; nil where none was sent.
+	// EmailJobID names the mail of a reply: set exactly when Direction is outbound
+	// and Channel is email, whichever the thread's is.
 	EmailJobID *string `json:"emailJobId"`
 	// Delivery is the state of that mail, nil when it is no longer known.
 	Delivery *string `json:"delivery"`
