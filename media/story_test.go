@@ -418,6 +418,18 @@ func TestAnItemWhoseUploadWasGivenUpIsRemoved(t *testing.T) {
 	})
 }
 
+func TestAnItemWhoseUploadHasLapsedIsDeleted(t *testing.T) {
+	rigs(t, media.Config{}, func(t *testing.T, r *rig) {
+		c := r.create("ada", "a.png", []byte("never sent"))
+		r.create("bob", "b.png", []byte("never sent"))
+		r.k.Clock.Advance(49 * time.Hour)
+		r.k.User("ada").Do("DELETE", "/media/"+c.Item.ID, nil).Want(204, "")
+		if e, err := r.k.Media().Capability().Erase(t.Context(), capability.Person{ID: "bob"}); err != nil || e.Removed != 1 {
+			t.Errorf("erased %d items: %v, want 1", e.Removed, err)
+		}
+	})
+}
+
 func TestNobodyOutsideStartsTheJob(t *testing.T) {
 	r := memory(t, media.Config{})
 	for _, b := range r.k.Media().Capability().Jobs {

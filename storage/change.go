@@ -115,22 +115,26 @@ func (p Space) Copy(ctx context.Context, ref Ref, to CopyTo) (Object, error) {
 // caller's transaction if there is one. A pending upload is aborted. Refuses with
 // storage/not_found and storage/forbidden.
 func (p Space) Delete(ctx context.Context, ref Ref) error {
-	return p.s.db.InTx(ctx, func(ctx context.Context) error {
-		o, err := p.lockOwned(ctx, ref)
-		if err != nil {
+	return p.s.db.InTx(ctx, func(ctx context.Context) error { return p.deleteIn(ctx, ref) })
+}
+
+// deleteIn is Delete in a transaction that goes on after a refusal: an InTx
+// inside it would fail all of it.
+func (p Space) deleteIn(ctx context.Context, ref Ref) error {
+	o, err := p.lockOwned(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if o.State == StatePending {
+		if err := p.s.store.remove(ctx, o.ID); err != nil {
 			return err
 		}
-		if o.State == StatePending {
-			if err := p.s.store.remove(ctx, o.ID); err != nil {
-				return err
-			}
-			return p.s.release(ctx, o)
-		}
-		if err := p.s.record(ctx, "storage/deleted", o, nil); err != nil {
-			return err
-		}
-		return p.s.drop(ctx, o)
-	})
+		return p.s.release(ctx, o)
+	}
+	if err := p.s.record(ctx, "storage/deleted", o, nil); err != nil {
+		return err
+	}
+	return p.s.drop(ctx, o)
 }
 
 // DeleteAll removes many objects, at most [MaxBatch], in the caller's transaction
@@ -148,7 +152,7 @@ func (p Space) DeleteAll(ctx context.Context, ids []string) (removed int, err er
 		// Owners in order, as every lock is taken.
 		slices.SortStableFunc(objects, func(a, b Object) int { return strings.Compare(a.OwnerID, b.OwnerID) })
 		for _, o := range objects {
-			err := p.Delete(ctx, ByID(o.ID))
+			err := p.deleteIn(ctx, ByID(o.ID))
 			if errors.Is(err, ErrNotFound) {
 				continue
 			}
