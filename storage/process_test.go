@@ -85,6 +85,32 @@ var errBroken = errors.New("broken")
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
+func TestAStreamWhoseReservationEndsKeepsNoSpace(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newRig(t, db, file.New(""), storage.Config{Quota: 100 * mib})
+		ctx := context.Background()
+		for name, end := range map[string]during{
+			"lapsed": func() { r.k.Clock.Advance(25 * time.Hour); r.k.RunJobs() },
+			"erased": func() {
+				if _, err := r.s.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
+					t.Error(err)
+				}
+			},
+		} {
+			stream := io.MultiReader(io.LimitReader(zeros{}, mib), end, io.LimitReader(zeros{}, 9*mib))
+			if _, err := r.s.Put(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: -1}, stream); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s: %v", name, err)
+			}
+			r.wantUsage("ada", 0, 0)
+		}
+	})
+}
+
+// during is called between two readers of a stream.
+type during func()
+
+func (d during) Read([]byte) (int, error) { d(); return 0, io.EOF }
+
 // TestCallersTransaction commits and deletes together with rows of the caller's.
 func TestCallersTransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

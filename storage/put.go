@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,8 @@ import (
 // Put stores what r reads as a complete object, for the application itself: the
 // quota of the owner holds, Config.AllowedTypes and Config.Authorize are not
 // asked. It moves bytes and so cannot be inside a transaction. Refuses with
-// storage/quota_exceeded, kit/invalid_request and kit/body_too_large.
+// storage/quota_exceeded, kit/invalid_request, kit/body_too_large, and
+// storage/not_found where the reservation ended before r did.
 func (p Space) Put(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	o, err := p.Stage(ctx, u, r)
 	if err != nil {
@@ -142,10 +144,12 @@ func (m *metered) grow() error {
 			}
 			size = max(m.n, min(size, o.Size+quota-u.Used-u.Reserved))
 		}
-		if err := s.charge(ctx, o.OwnerID, size-o.Size, quota); err != nil {
-			return err
+		// Its reservation may have ended meanwhile: nobody would return what is added.
+		pending, err := s.store.setSize(ctx, o.ID, size)
+		if err != nil || !pending {
+			return cmp.Or(err, error(ErrNotFound))
 		}
-		return s.store.setSize(ctx, o.ID, size)
+		return s.charge(ctx, o.OwnerID, size-o.Size, quota)
 	})
 	if err == nil {
 		o.Size = size

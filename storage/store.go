@@ -205,9 +205,9 @@ func (s store) setWritable(ctx context.Context, id string, until int64) (pending
 }
 
 // setSize changes what a pending object has reserved.
-func (s store) setSize(ctx context.Context, id string, size int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE storage_object SET size = $2 WHERE id = $1 AND state = 'pending'`, id, size)
-	return err
+func (s store) setSize(ctx context.Context, id string, size int64) (pending bool, err error) {
+	n, err := s.db.Exec(ctx, `UPDATE storage_object SET size = $2 WHERE id = $1 AND state = 'pending'`, id, size)
+	return n == 1, err
 }
 
 // setStored notes that the bytes of a pending object are in the bucket.
