@@ -74,6 +74,35 @@ func TestReservationEndsByItself(t *testing.T) {
 	})
 }
 
+// TestEveryLapsedReservationEndsAtOnce has more of them than one transaction gives
+// up, behind uploads that were aborted before.
+func TestEveryLapsedReservationEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newRig(t, db, file.New(""), storage.Config{Quota: 101, NoSweep: true})
+		ctx := context.Background()
+		start := func(size int64) storage.Ref {
+			s, err := r.s.Start(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: size})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return storage.ByID(s.Object.ID)
+		}
+		for range 100 {
+			if err := r.s.Abort(ctx, start(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.k.Clock.Advance(time.Second)
+		for range 101 {
+			start(1)
+		}
+		r.k.Clock.Advance(25 * time.Hour)
+		start(101)
+		r.wantUsage("ada", 0, 101)
+	})
+}
+
 // TestCompleteAgainstAbort lets complete, abort, replacement and sweep of the same
 // objects race; whatever wins, usage is the sum of what is there.
 func TestCompleteAgainstAbort(t *testing.T) {

@@ -47,7 +47,8 @@ func (s *Storage) tidy(ctx context.Context) error {
 				if err := s.store.lockUsage(ctx, owner); err != nil {
 					return err
 				}
-				return s.expire(ctx, owner, now)
+				_, err := s.expire(ctx, owner, now)
+				return err
 			}); err != nil {
 				return err
 			}

@@ -243,10 +243,11 @@ func (s store) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// lapsed lists uploads of an owner that are over, pending or aborted.
+// lapsed lists uploads of an owner that are over, those that hold a reservation
+// before the aborted.
 func (s store) lapsed(ctx context.Context, owner string, now int64, limit int) ([]Object, error) {
 	return database.All(ctx, s.db, scanObject, `SELECT `+columns+` FROM storage_object
-		WHERE owner_id = $1 AND state <> 'ready' AND expires_at <= $2 ORDER BY expires_at LIMIT $3 `+database.ForUpdate, owner, now, limit)
+		WHERE owner_id = $1 AND state <> 'ready' AND expires_at <= $2 ORDER BY state DESC, expires_at LIMIT $3 `+database.ForUpdate, owner, now, limit)
 }
 
 // lapsedOwners lists owners who have uploads that are over.

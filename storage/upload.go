@@ -141,31 +141,49 @@ func (p Space) reserve(ctx context.Context, o *Object) error {
 	if err != nil {
 		return err
 	}
-	return s.db.InTx(ctx, func(ctx context.Context) error {
-		now := s.db.Now(ctx)
-		o.CreatedAt, o.UpdatedAt = capability.Millis(now.UnixMilli()), capability.Millis(now.UnixMilli())
-		o.expires = now.Add(s.cfg.PendingTTL).UnixMilli()
-		expires := capability.Millis(o.expires)
-		o.ExpiresAt = &expires
-		if !o.multipart() && s.served == nil {
-			o.writableUntil = min(now.Add(UploadTTL).UnixMilli(), o.expires)
-		}
-		if err := s.store.lockUsage(ctx, o.OwnerID); err != nil {
-			return err
-		}
-		if err := s.expire(ctx, o.OwnerID, now.UnixMilli()); err != nil {
-			return err
-		}
-		if p.namespace == "" {
-			if n, err := s.store.countPending(ctx, o.OwnerID); err != nil || n >= MaxPending {
-				return errors.Join(err, tooManyPending(n))
+	var refused error
+	for range MaxPending / expireAtOnce {
+		err := s.db.InTx(ctx, func(ctx context.Context) error {
+			now := s.db.Now(ctx)
+			o.CreatedAt, o.UpdatedAt = capability.Millis(now.UnixMilli()), capability.Millis(now.UnixMilli())
+			o.expires = now.Add(s.cfg.PendingTTL).UnixMilli()
+			expires := capability.Millis(o.expires)
+			o.ExpiresAt = &expires
+			if !o.multipart() && s.served == nil {
+				o.writableUntil = min(now.Add(UploadTTL).UnixMilli(), o.expires)
 			}
-		}
-		if err := s.charge(ctx, o.OwnerID, o.Size, quota); err != nil {
+			if err := s.store.lockUsage(ctx, o.OwnerID); err != nil {
+				return err
+			}
+			ended, err := s.expire(ctx, o.OwnerID, now.UnixMilli())
+			if err != nil {
+				return err
+			}
+			refused, err = nil, p.admit(ctx, *o, quota)
+			if ended == expireAtOnce && (errors.Is(err, ErrQuotaExceeded) || errors.Is(err, capability.ErrRateLimited)) {
+				// More may have lapsed; a rollback would bring back what was given up.
+				refused, err = err, nil
+			}
+			return err
+		})
+		if err != nil || refused == nil {
 			return err
 		}
-		return s.store.insert(ctx, *o)
-	})
+	}
+	return refused
+}
+
+// admit adds a pending object in a transaction that has the owner's lock.
+func (p Space) admit(ctx context.Context, o Object, quota int64) error {
+	if p.namespace == "" {
+		if n, err := p.s.store.countPending(ctx, o.OwnerID); err != nil || n >= MaxPending {
+			return errors.Join(err, tooManyPending(n))
+		}
+	}
+	if err := p.s.charge(ctx, o.OwnerID, o.Size, quota); err != nil {
+		return err
+	}
+	return p.s.store.insert(ctx, o)
 }
 
 func tooManyPending(n int64) error {
@@ -555,22 +573,23 @@ func (s *Storage) release(ctx context.Context, o Object) error {
 const expireAtOnce = 100
 
 // expire gives up the uploads of an owner that are over, so that reservations end
-// without any job. It needs the owner's lock.
-func (s *Storage) expire(ctx context.Context, owner string, now int64) error {
+// without any job, and returns how many of them held one. It needs the owner's lock.
+func (s *Storage) expire(ctx context.Context, owner string, now int64) (ended int, err error) {
 	lapsed, err := s.store.lapsed(ctx, owner, now, expireAtOnce)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, o := range lapsed {
 		if err := s.store.remove(ctx, o.ID); err != nil {
-			return err
+			return 0, err
 		}
 		if o.State == stateAborted {
 			continue
 		}
 		if err := s.release(ctx, o); err != nil {
-			return err
+			return 0, err
 		}
+		ended++
 	}
-	return nil
+	return ended, nil
 }
