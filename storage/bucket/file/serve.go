@@ -72,13 +72,19 @@ func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) e
 func Send(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, etag string, modified time.Time) {
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Accept-Ranges", "bytes")
-	switch ranges := r.Header["Range"]; {
-	case len(ranges) > 1 || len(ranges) == 1 && strings.Contains(ranges[0], ","):
+	if ranges := r.Header["Range"]; len(ranges) > 0 {
+		unit, set, _ := strings.Cut(ranges[0], "=")
 		r = r.Clone(r.Context())
-		r.Header.Del("Range") // many small ranges cost more than the whole
-	case len(ranges) == 1 && strings.HasPrefix(ranges[0], "bytes=-") && strings.Trim(ranges[0][len("bytes=-"):], "0 ") == "":
-		r = r.Clone(r.Context())
-		r.Header.Set("Range", "bytes=none") // the last zero bytes: refused, as RFC 9110 has it
+		switch {
+		case r.Method != http.MethodGet || !strings.EqualFold(unit, "bytes"):
+			r.Header.Del("Range") // ignored, as RFC 9110 has it
+		case len(ranges) > 1 || strings.Contains(set, ","):
+			r.Header.Del("Range") // many small ranges cost more than the whole
+		case strings.HasPrefix(set, "-") && strings.Trim(set[1:], "0 ") == "":
+			r.Header.Set("Range", "bytes=none") // the last zero bytes: refused, as RFC 9110 has it
+		default:
+			r.Header.Set("Range", "bytes="+set) // net/http knows the unit in lower case
+		}
 	}
 	http.ServeContent(&direct{ResponseWriter: w}, r, "", modified, content)
 }
