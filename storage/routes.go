@@ -46,8 +46,9 @@ func (s *Storage) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/:id/parts", Guard: user,
 			Summary:  "What is stored of an upload, and addresses for the rest.",
 			Refusals: also(ErrUploadIncomplete),
-			Query:    []capability.Param{capability.LimitParam, capability.CursorParam},
-			Handle:   capability.JSON(200, s.getParts)},
+			Query: []capability.Param{{Name: "limit", Summary: "How many parts at most; 1,000 where it is left out.", Format: "integer"},
+				capability.CursorParam},
+			Handle: capability.JSON(200, s.getParts)},
 		capability.Route{Method: "POST", Path: "/:id/copy", Guard: user, MaxBody: smallBody,
 			Summary:  "Copy an object.",
 			Refusals: also(ErrUploadIncomplete, ErrQuotaExceeded),
@@ -148,6 +149,9 @@ func (s *Storage) getParts(c *capability.Call, _ capability.None) (Progress, err
 	page, err := c.Page()
 	if err != nil {
 		return Progress{}, err
+	}
+	if c.Query("limit") == "" {
+		page.Limit = pageOfParts
 	}
 	return s.Progress(c.Context(), caller(c), page)
 }

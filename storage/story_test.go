@@ -92,6 +92,14 @@ func TestMultipartUploadResumes(t *testing.T) {
 			Missing    []partURL
 			NextCursor *string
 		}
+		r.do("ada", "GET", at+"/parts?limit=2", nil).want(200, "").json(&progress)
+		if len(progress.Stored) != 1 || len(progress.Missing) != 1 || progress.NextCursor == nil {
+			t.Fatalf("a page of two parts: %+v", progress)
+		}
+		r.do("ada", "GET", at+"/parts?limit=2&cursor="+*progress.NextCursor, nil).want(200, "").json(&progress)
+		if len(progress.Stored) != 0 || len(progress.Missing) != 1 || progress.Missing[0].PartNumber != 3 || progress.NextCursor != nil {
+			t.Fatalf("the rest: %+v", progress)
+		}
 		r.do("ada", "GET", at+"/parts", nil).want(200, "").json(&progress)
 		if len(progress.Stored) != 1 || progress.Stored[0].ETag != second || len(progress.Missing) != 2 || progress.NextCursor != nil {
 			t.Fatalf("got %+v", progress)

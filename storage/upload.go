@@ -261,7 +261,7 @@ func (s *Storage) partURL(ctx context.Context, o Object, number int) (PartURL, e
 }
 
 // Progress returns what is stored of an upload and fresh addresses for what is
-// missing, 1,000 parts at a time. Refuses with storage/not_found, also when the
+// missing, at most 1,000 parts at a time, as the zero Page asks for. Refuses with storage/not_found, also when the
 // object is complete, and storage/forbidden.
 func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Progress, error) {
 	var none Progress
@@ -279,8 +279,11 @@ func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Pro
 	if o.uploadID == "" {
 		return none, ErrUploadIncomplete.Saying("The upload is being opened. Try again.")
 	}
+	if page.Limit < 1 || page.Limit > pageOfParts {
+		page.Limit = pageOfParts
+	}
 	count := o.plan().Parts()
-	stored, err := p.s.bucket.Parts(ctx, o.key, o.uploadID, int(after), pageOfParts)
+	stored, err := p.s.bucket.Parts(ctx, o.key, o.uploadID, int(after), page.Limit)
 	if errors.Is(err, bucket.ErrNoUpload) {
 		stored, err = nil, nil // made into the object already, and not committed
 	}
@@ -290,10 +293,9 @@ func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Pro
 	progress := Progress{Mode: ModeMultipart, UploadID: &o.uploadID, PartSize: o.partSize, PartCount: count,
 		Stored: []bucket.Part{}, Missing: []PartURL{}, ExpiresAt: p.s.uploadEnd(o)}
 	var numbers []int
-	for n := int(after) + 1; n <= min(count, int(after)+pageOfParts+1); n++ {
+	for n := int(after) + 1; n <= min(count, int(after)+page.Limit+1); n++ {
 		numbers = append(numbers, n)
 	}
-	page.Limit = pageOfParts
 	listed := capability.Paged(page, numbers, func(n int) []any { return []any{int64(n)} })
 	progress.NextCursor = listed.NextCursor
 	for _, n := range listed.Items {
