@@ -67,6 +67,36 @@ func concurrent(t *testing.T, nodes ...*node) {
 	}
 }
 
+// TestDeleteWhereLeavesWhatChanged: a document that was changed, so that the
+// filter does not keep it any more, stays.
+func TestDeleteWhereLeavesWhatChanged(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		ctx, space := t.Context(), vector.Space{Index: "notes", OwnerID: "ada"}
+		for range 5 {
+			var list []vector.Document
+			for i := range 50 {
+				list = append(list, vector.Document{ID: fmt.Sprint(i), Text: "x", Metadata: map[string]any{"kind": "old"}})
+			}
+			must(n.Upsert(ctx, space, list...))(t)
+			var wg sync.WaitGroup
+			for _, d := range list {
+				wg.Go(func() {
+					err := n.UpdateMetadata(ctx, space, d.ID, map[string]any{"kind": "new"})
+					if errors.Is(err, vector.ErrDocumentNotFound) {
+						return // deleted before
+					}
+					if _, got := n.Get(ctx, space, d.ID); err != nil || got != nil {
+						t.Errorf("%s after its change: %v, %v", d.ID, err, got)
+					}
+				})
+			}
+			wg.Go(func() { must(n.DeleteWhere(ctx, space, vector.Filter{"kind": "old"}))(t) })
+			wg.Wait()
+			equal(t, must(n.Count(ctx, space, vector.Filter{"kind": "old"}))(t), int64(0))
+		}
+	})
+}
+
 // TestRestart: a new node returns what the old one did, also for a partition that
 // is read in pages and estimated.
 func TestRestart(t *testing.T) {

@@ -326,7 +326,7 @@ func (v *Vector) Delete(ctx context.Context, space Space, id string) error {
 		return ErrDocumentNotFound
 	}
 	return v.inTx(ctx, func(ctx context.Context) error {
-		n, err := v.remove(ctx, space, []string{id})
+		n, err := v.remove(ctx, space, func(context.Context) ([]string, error) { return []string{id}, nil })
 		if err == nil && n == 0 {
 			err = ErrDocumentNotFound
 		}
@@ -334,10 +334,18 @@ func (v *Vector) Delete(ctx context.Context, space Space, id string) error {
 	})
 }
 
-// remove takes documents out and leaves removals for other nodes.
-func (v *Vector) remove(ctx context.Context, space Space, ids []string) (int64, error) {
+// portion reads which documents are meant.
+type portion func(context.Context) (ids []string, err error)
+
+// remove takes documents out and leaves removals for other nodes. It reads which
+// ones when nobody else can change them any more.
+func (v *Vector) remove(ctx context.Context, space Space, read portion) (int64, error) {
 	p, ok, err := v.store.locked(ctx, space)
 	if err != nil || !ok {
+		return 0, err
+	}
+	ids, err := read(ctx)
+	if err != nil || len(ids) == 0 {
 		return 0, err
 	}
 	p.revision++
@@ -396,9 +404,10 @@ const walkSize = 500
 // Count returns how many documents of a space a filter keeps; a nil one keeps
 // all. Refuses with vector/index_not_found and kit/invalid_request.
 func (v *Vector) Count(ctx context.Context, space Space, filter Filter) (n int64, err error) {
-	err = v.walk(ctx, space, filter, func(_ context.Context, ids []string) error {
+	err = v.walk(ctx, space, filter, func(ctx context.Context, read portion) error {
+		ids, err := read(ctx)
 		n += int64(len(ids))
-		return nil
+		return err
 	})
 	return n, err
 }
@@ -410,10 +419,14 @@ func (v *Vector) DeleteWhere(ctx context.Context, space Space, filter Filter) (n
 	if len(filter) == 0 {
 		return 0, capability.ErrInvalidRequest.Saying("A deletion by filter needs a filter.")
 	}
-	err = v.walk(ctx, space, filter, func(ctx context.Context, ids []string) error {
+	err = v.walk(ctx, space, filter, func(ctx context.Context, read portion) error {
+		ids, err := read(ctx)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
 		var removed int64
-		err := v.inTx(ctx, func(ctx context.Context) (err error) {
-			removed, err = v.remove(ctx, space, ids)
+		err = v.inTx(ctx, func(ctx context.Context) (err error) {
+			removed, err = v.remove(ctx, space, read)
 			return err
 		})
 		n += removed
@@ -422,8 +435,9 @@ func (v *Vector) DeleteWhere(ctx context.Context, space Space, filter Filter) (n
 	return n, err
 }
 
-// walk calls fn with the ids of the documents that a filter keeps, in portions.
-func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(context.Context, []string) error) error {
+// walk calls fn with the documents that a filter keeps, in portions, which it may
+// read more than once.
+func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(context.Context, portion) error) error {
 	x, err := v.index(space)
 	if err != nil {
 		return err
@@ -432,22 +446,20 @@ func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(c
 	if err != nil {
 		return err
 	}
-	for after := ""; ; {
-		rows, err := v.store.described(ctx, space, after, walkSize)
-		if err != nil || len(rows) == 0 {
+	for after, last := "", ""; ; after = last {
+		err := fn(ctx, func(ctx context.Context) (ids []string, err error) {
+			rows, err := v.store.described(ctx, space, after, walkSize)
+			last = ""
+			for _, row := range rows {
+				last = row.id
+				if keeps == nil || keeps.holds(valuesOf(row.metadata, x.Filterable)) {
+					ids = append(ids, row.id)
+				}
+			}
+			return ids, err
+		})
+		if err != nil || last == "" {
 			return err
-		}
-		after = rows[len(rows)-1].id
-		var ids []string
-		for _, row := range rows {
-			if keeps == nil || keeps.holds(valuesOf(row.metadata, x.Filterable)) {
-				ids = append(ids, row.id)
-			}
-		}
-		if len(ids) > 0 {
-			if err := fn(ctx, ids); err != nil {
-				return err
-			}
 		}
 	}
 }
