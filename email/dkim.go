@@ -23,11 +23,12 @@ type DKIM struct {
 	Key crypto.Signer
 }
 
-// signedHeaders are covered once more than they occur, so that nobody adds a
-// second one. RFC 8058 asks for the List-Unsubscribe pair.
+// signedHeaders occur once at most, and are listed twice in a signature, so that
+// nobody adds another one. RFC 8058 asks for the List-Unsubscribe pair.
 var signedHeaders = []string{
 	"From", "To", "Subject", "Date", "Message-ID", "Reply-To", "In-Reply-To", "References",
-	"MIME-Version", "Content-Type", "Auto-Submitted", "Feedback-ID", "List-Id", "List-Unsubscribe", "List-Unsubscribe-Post",
+	"MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Auto-Submitted", "Feedback-ID",
+	"List-Id", "List-Unsubscribe", "List-Unsubscribe-Post",
 }
 
 const minRSABits = 2048
@@ -76,7 +77,7 @@ func sign(signatures []DKIM, message []byte) ([]byte, error) {
 			Domain: d.Domain, Selector: d.Selector, Signer: d.Key,
 			HeaderCanonicalization: dkim.CanonicalizationRelaxed,
 			BodyCanonicalization:   dkim.CanonicalizationRelaxed,
-			HeaderKeys:             append(slices.Clone(signedHeaders), "From", "To", "Subject", "Date"),
+			HeaderKeys:             slices.Concat(signedHeaders, signedHeaders),
 		})
 		if err != nil {
 			return nil, err

@@ -74,12 +74,16 @@ func TestDKIM(t *testing.T) {
 	if good := verify(mail); good != 2 {
 		t.Errorf("%d of 2 signatures verify", good)
 	}
-	for name, altered := range map[string][]byte{
+	forged := map[string][]byte{
 		"body":            bytes.Replace(mail, []byte("\r\nHi\r\n"), []byte("\r\nHo\r\n"), 1),
 		"unsubscribe":     bytes.Replace(mail, []byte("List-Unsubscribe: <https://app"), []byte("List-Unsubscribe: <https://evil"), 1),
 		"a second from":   bytes.Replace(mail, []byte("\r\nFrom: "), []byte("\r\nFrom: eve@evil.example\r\nFrom: "), 1),
 		"another subject": bytes.Replace(mail, []byte("\r\nSubject: "), []byte("\r\nSubject: x"), 1),
-	} {
+	}
+	for _, name := range email.SignedHeaders {
+		forged["another "+name] = append([]byte(name+": added\r\n"), mail...)
+	}
+	for name, altered := range forged {
 		if bytes.Equal(altered, mail) {
 			t.Fatalf("%s: not altered", name)
 		}
