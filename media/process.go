@@ -93,7 +93,10 @@ func (m *Media) failed(ctx context.Context, i Item, err error) error {
 		return back
 	}
 	if errors.Is(err, storage.ErrNotFound) {
-		return m.fail(ctx, i, ErrCorrupt, true)
+		// What was staged may have lapsed: only an item without its original is lost.
+		if _, gone := m.space.Get(ctx, storage.ByID(i.ObjectID)); errors.Is(gone, storage.ErrNotFound) {
+			return m.fail(ctx, i, ErrCorrupt, true)
+		}
 	}
 	if refused, ok := refusal(err); ok {
 		return m.fail(ctx, i, refused, true)
@@ -399,7 +402,7 @@ func (m *Media) stage(ctx context.Context, out *made, name, contentType string, 
 
 func (m *Media) stageFrom(ctx context.Context, out *made, name, contentType string, r io.Reader, size int64) (storage.Object, error) {
 	o, err := m.space.Stage(ctx, storage.Upload{OwnerID: out.OwnerID, Path: out.ID + "/" + name, Size: size,
-		ContentType: contentType, Visibility: storage.VisibilityPrivate}, r)
+		ContentType: contentType, Visibility: storage.VisibilityPrivate, PendingTTL: m.timeout()}, r)
 	if err == nil {
 		out.staged = append(out.staged, o.ID)
 	}

@@ -380,6 +380,26 @@ func TestAFileThatKeepsFailingIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestASlowRunKeepsTheFile(t *testing.T) {
+	for slow, status := range map[time.Duration]string{2 * time.Minute: "ready", time.Hour: "failed"} {
+		var r *rig
+		r = newRig(t, databasetest.Memory(t), media.Config{Analyzer: analyzer(func() (media.Analysis, error) {
+			r.k.Clock.Advance(slow)
+			return media.Analysis{}, nil
+		})}, storage.Config{PendingTTL: time.Minute})
+		data := jpegOf(scene(300, 200, 3), 90)
+		i := r.process("ada", "a.jpg", data)
+		for range 3 {
+			r.k.Clock.Advance(time.Minute)
+			r.k.RunJobs()
+		}
+		i = r.get("ada", i.ID)
+		if i.Status != status || i.Error != nil && i.Error.Code != "media/processing_failed" || r.used("ada") < int64(len(data)) {
+			t.Errorf("a run of %s: want the item %s and its file kept: %s, %d bytes", slow, status, asJSON(t, i), r.used("ada"))
+		}
+	}
+}
+
 func TestExportAndErase(t *testing.T) {
 	rigs(t, media.Config{}, func(t *testing.T, r *rig) {
 		i := r.process("ada", "a.png", pngOf(scene(64, 64, 1)))

@@ -96,7 +96,7 @@ func (p Space) Copy(ctx context.Context, ref Ref, to CopyTo) (Object, error) {
 		return o, err
 	}
 	o.SHA256 = from.SHA256
-	if err := p.reserve(ctx, &o); err != nil {
+	if err := p.reserve(ctx, &o, u.PendingTTL); err != nil {
 		return o, err
 	}
 	_, err = s.bucket.Copy(ctx, from.key, o.key, storedType(o.ContentType))

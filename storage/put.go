@@ -26,7 +26,8 @@ func (p Space) Put(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 
 // Stage stores what r reads as a pending object, which [Space.Commit] makes
 // readable inside a transaction of the caller's. One that is not committed ends
-// after Config.PendingTTL. Refuses as Put does.
+// after Config.PendingTTL, or after that of the upload where it is longer. Refuses
+// as Put does.
 func (p Space) Stage(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	s := p.s
 	if s.db.InTransaction(ctx) {
@@ -38,7 +39,7 @@ func (p Space) Stage(ctx context.Context, u Upload, r io.Reader) (Object, error)
 	}
 	want := o.SHA256
 	o.SHA256 = nil
-	if err := p.reserve(ctx, &o); err != nil {
+	if err := p.reserve(ctx, &o, u.PendingTTL); err != nil {
 		return o, err
 	}
 	in := &metered{p: p, ctx: ctx, r: r, o: &o, fixed: u.Size >= 0}

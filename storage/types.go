@@ -96,6 +96,9 @@ type Upload struct {
 	SHA256 string
 	// Metadata is up to 16 texts by name, 4 KiB in all.
 	Metadata map[string]string
+	// PendingTTL is how long it may stay unfinished; less than Config.PendingTTL
+	// means that.
+	PendingTTL time.Duration
 }
 
 // Object is a stored object or a pending upload.

@@ -46,7 +46,7 @@ func (p Space) Start(ctx context.Context, u Upload) (Started, error) {
 			return none, ErrMultipartFailed.Saying("The object would need more than %d parts.", bucket.MaxParts)
 		}
 	}
-	if err := p.reserve(ctx, &o); err != nil {
+	if err := p.reserve(ctx, &o, u.PendingTTL); err != nil {
 		return none, err
 	}
 	plan, err := p.s.begin(ctx, &o)
@@ -135,7 +135,7 @@ func (p Space) permit(ctx context.Context, u Upload, o Object) error {
 }
 
 // reserve adds the pending object, if its owner has room for it.
-func (p Space) reserve(ctx context.Context, o *Object) error {
+func (p Space) reserve(ctx context.Context, o *Object, ttl time.Duration) error {
 	s := p.s
 	quota, err := s.quota(ctx, o.OwnerID)
 	if err != nil {
@@ -146,7 +146,7 @@ func (p Space) reserve(ctx context.Context, o *Object) error {
 		err := s.db.InTx(ctx, func(ctx context.Context) error {
 			now := s.db.Now(ctx)
 			o.CreatedAt, o.UpdatedAt = capability.Millis(now.UnixMilli()), capability.Millis(now.UnixMilli())
-			o.expires = now.Add(s.cfg.PendingTTL).UnixMilli()
+			o.expires = now.Add(max(ttl, s.cfg.PendingTTL)).UnixMilli()
 			expires := capability.Millis(o.expires)
 			o.ExpiresAt = &expires
 			if !o.multipart() && s.served == nil {
