@@ -11,6 +11,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +267,24 @@ func TestOnePixelAndWrongExtension(t *testing.T) {
 	i := r.process("ada", "clip.mp4", pngOf(img), "contentType", "video/mp4")
 	if i.Status != "ready" || i.Kind != "image" || i.ContentType != "image/png" || i.PHash != nil || i.Derivatives[0].Width != 1 || i.Derivatives[0].ContentType != "image/png" {
 		t.Errorf("want a picture of one pixel that looks like nothing: %+v", i)
+	}
+}
+
+func TestTheBytesDecideHowAnOriginalIsServed(t *testing.T) {
+	r := memory(t, media.Config{Kinds: []media.Kind{media.KindImage, media.KindOther}})
+	for _, declared := range []string{"", "text/plain", "video/mp4"} {
+		for served, data := range map[string][]byte{"image/png inline": pngOf(scene(30, 20, 3)), "application/octet-stream attachment": []byte("a text")} {
+			i := r.process("ada", "a", data, "contentType", declared)
+			response, err := http.Get(i.Original.URL) //nolint:gosec,noctx // an address of the test's own server
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			how, _, _ := strings.Cut(response.Header.Get("Content-Disposition"), ";")
+			if got := response.Header.Get("Content-Type") + " " + how; got != served {
+				t.Errorf("declared as %q: served as %s, want %s", declared, got, served)
+			}
+		}
 	}
 }
 

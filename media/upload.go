@@ -216,6 +216,10 @@ func (m *Media) begin(ctx context.Context, i Item, contentType string, kind Kind
 			if err := m.store.update(ctx, now); err != nil {
 				return err
 			}
+			// Addresses of the original say the type of the object.
+			if _, err := m.space.Update(ctx, storage.ByID(now.ObjectID), storage.Change{ContentType: &contentType}); err != nil {
+				return err
+			}
 			if _, err := m.jobs.Enqueue(ctx, process, payload{now.ID}, jobs.Key(now.ID)); err != nil {
 				return err
 			}

@@ -25,6 +25,13 @@ func (p Space) Update(ctx context.Context, ref Ref, c Change) (o Object, err err
 		}
 		c.Path = &path
 	}
+	if c.ContentType != nil {
+		contentType, err := checkType(*c.ContentType)
+		if err != nil {
+			return o, err
+		}
+		c.ContentType = &contentType
+	}
 	if c.Visibility != nil && !c.Visibility.known() {
 		return o, capability.ErrInvalidRequest.Saying("visibility is private or public.")
 	}
@@ -54,6 +61,9 @@ func (p Space) apply(ctx context.Context, o Object, c Change) (Object, error) {
 	}
 	if c.Metadata != nil {
 		o.Metadata = maps.Clone(c.Metadata)
+	}
+	if c.ContentType != nil {
+		o.ContentType = *c.ContentType
 	}
 	o.UpdatedAt = capability.Millis(p.s.db.Now(ctx).UnixMilli())
 	if c.Visibility != nil && *c.Visibility != o.Visibility {

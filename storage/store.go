@@ -233,8 +233,8 @@ func (s store) update(ctx context.Context, o Object) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.db.Exec(ctx, `UPDATE storage_object SET path = $2, visibility = $3, metadata = $4, updated_at = $5 WHERE id = $1`,
-		o.ID, o.Path, string(o.Visibility), string(metadata), o.UpdatedAt.UnixMilli())
+	_, err = s.db.Exec(ctx, `UPDATE storage_object SET path = $2, visibility = $3, metadata = $4, updated_at = $5, content_type = $6 WHERE id = $1`,
+		o.ID, o.Path, string(o.Visibility), string(metadata), o.UpdatedAt.UnixMilli(), o.ContentType)
 	return err
 }
 

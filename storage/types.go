@@ -205,6 +205,8 @@ type Change struct {
 	Path       *string           `json:"path,omitempty"`
 	Visibility *Visibility       `json:"visibility,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
+	// ContentType is for the application itself, once it has looked at the bytes.
+	ContentType *string `json:"-"`
 }
 
 // CopyTo says where a copy goes.
