@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,12 +69,19 @@ func deep(width, height int) image.Image {
 	return img
 }
 
+// withLongHeader puts more metadata before a JPEG's picture than Finalize reads at
+// first, as an extended XMP is.
+func withLongHeader(data []byte) []byte {
+	segment := append([]byte("\xff\xe1\xff\xffhttp://ns.adobe.com/xmp/extension/\x00"), make([]byte, 1<<16)...)[:1<<16+1]
+	return slices.Concat(data[:2], bytes.Repeat(segment, 20), data[2:])
+}
+
 // TestEveryKindOfPictureBecomesOne makes derivatives of what cameras and programs
 // write. What the library of Go cannot write is written by vips.
 func TestEveryKindOfPictureBecomesOne(t *testing.T) {
 	r := memory(t, media.Config{})
 	corpus := map[string][]byte{"baseline.jpg": jpegOf(scene(300, 200, 1), 90), "true.png": pngOf(scene(300, 200, 1)),
-		"deep.png": pngOf(deep(300, 200)), "moving.gif": animation(50)}
+		"long.jpg": withLongHeader(jpegOf(scene(300, 200, 3), 90)), "deep.png": pngOf(deep(300, 200)), "moving.gif": animation(50)}
 	if vips := os.Getenv("KIT_TEST_VIPS"); vips != "" {
 		source := filepath.Join(t.TempDir(), "a.png")
 		if err := os.WriteFile(source, corpus["true.png"], 0o600); err != nil {

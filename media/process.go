@@ -208,9 +208,9 @@ func (m *Media) shrink(ctx context.Context, out *made) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := picture.Inspect(out.ContentType, head, m.cfg.MaxPixels)
+	header, err := m.measure(ctx, out.ContentType, out.ObjectID, out.Size, head)
 	if err != nil {
-		return nil, pictureRefusal(err)
+		return nil, err
 	}
 	release, err := m.weigh(ctx, m.weight(out, header))
 	if err != nil {

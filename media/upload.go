@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// headSize is what Finalize reads of a file.
+// headSize is what Finalize reads of most files.
 const headSize = 1 << 20
 
 // Create makes an item and says where its bytes go; after the upload, Finalize
@@ -250,9 +250,29 @@ func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (con
 		return "", "", ErrUnsupportedType
 	}
 	if picture.Describes(contentType) {
-		_, err = picture.Inspect(contentType, head, m.cfg.MaxPixels)
+		_, err = m.measure(ctx, contentType, object.ID, object.Size, head)
 	}
-	return contentType, kind, pictureRefusal(err)
+	return contentType, kind, err
+}
+
+// measure reads the header of a picture from the first bytes of its file, or from
+// all of them where metadata stands before the header.
+func (m *Media) measure(ctx context.Context, contentType, object string, size int64, head []byte) (picture.Header, error) {
+	header, err := picture.Inspect(contentType, head, m.cfg.MaxPixels)
+	if !errors.Is(err, picture.ErrCorrupt) || size <= int64(len(head)) {
+		return header, pictureRefusal(err)
+	}
+	release, err := m.weigh(ctx, size/4)
+	if err != nil {
+		return header, err
+	}
+	defer release()
+	whole, err := m.read(ctx, object, 0, size)
+	if err != nil {
+		return header, err
+	}
+	header, err = picture.Inspect(contentType, whole, m.cfg.MaxPixels)
+	return header, pictureRefusal(err)
 }
 
 // pictureRefusal says what an error of a picture is to clients.
