@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/draw"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
@@ -93,6 +94,8 @@ func perPixel(contentType string, head []byte) int64 {
 	switch {
 	case contentType == "image/png" && len(head) > depth && head[depth] == 16:
 		return 2
+	case contentType == "image/gif":
+		return 2 // the first frame, and the canvas where it is a part of that
 	case isHEIF(contentType):
 		return 4 // a decoder outside of this package, at its own cost
 	case contentType == "image/jpeg" && progressive(head):
@@ -121,7 +124,26 @@ func Decode(ctx context.Context, contentType string, data []byte) (image.Image, 
 	if !ok {
 		return nil, ErrFormat
 	}
-	return DecodeWith(ctx, d.decode, data)
+	img, err := DecodeWith(ctx, d.decode, data)
+	if err != nil || contentType != "image/gif" {
+		return img, err
+	}
+	width, height, err := dimensions(contentType, data)
+	if err != nil {
+		return nil, err
+	}
+	return onCanvas(img, image.Point{}, image.Rect(0, 0, width, height)), nil
+}
+
+// onCanvas is the whole picture of a frame that may be a part of it.
+func onCanvas(frame image.Image, at image.Point, canvas image.Rectangle) image.Image {
+	b := frame.Bounds().Add(at)
+	if b == canvas {
+		return frame
+	}
+	out := image.NewRGBA(canvas)
+	draw.Draw(out, b, frame, frame.Bounds().Min, draw.Src)
+	return out
 }
 
 // DecodeWith is Decode by another decoder.

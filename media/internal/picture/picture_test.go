@@ -258,6 +258,19 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+func TestAFrameStandsOnItsCanvas(t *testing.T) {
+	red := color.RGBA{255, 0, 0, 255}
+	frame := image.NewPaletted(image.Rect(90, 10, 100, 60), color.Palette{red})
+	var file bytes.Buffer
+	if err := gif.EncodeAll(&file, &gif.GIF{Image: []*image.Paletted{frame}, Delay: []int{1}, Config: image.Config{Width: 100, Height: 80}}); err != nil {
+		t.Fatal(err)
+	}
+	img := decoded(t, file.Bytes())
+	if b := img.Bounds(); b != image.Rect(0, 0, 100, 80) || img.At(95, 30) != red || img.At(50, 30) != (color.RGBA{}) {
+		t.Errorf("%v, %v and %v, want the canvas, transparent but for its frame", b, img.At(95, 30), img.At(50, 30))
+	}
+}
+
 // A fast box must give what the slow one gives.
 func TestBoxesAgree(t *testing.T) {
 	img := decoded(t, jpegOf(drawn(101, 67, 5), 95)).(*image.YCbCr)
