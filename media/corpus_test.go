@@ -2,6 +2,7 @@ package media_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"image"
 	"image/color"
@@ -76,12 +77,17 @@ func withLongHeader(data []byte) []byte {
 	return slices.Concat(data[:2], bytes.Repeat(segment, 20), data[2:])
 }
 
+// withStrayByte puts a byte that decoders skip behind the first segment of a JPEG.
+func withStrayByte(data []byte) []byte {
+	return slices.Insert(bytes.Clone(data), 4+int(binary.BigEndian.Uint16(data[4:])), 0)
+}
+
 // TestEveryKindOfPictureBecomesOne makes derivatives of what cameras and programs
 // write. What the library of Go cannot write is written by vips.
 func TestEveryKindOfPictureBecomesOne(t *testing.T) {
 	r := memory(t, media.Config{})
 	corpus := map[string][]byte{"baseline.jpg": jpegOf(scene(300, 200, 1), 90), "true.png": pngOf(scene(300, 200, 1)),
-		"long.jpg": withLongHeader(jpegOf(scene(300, 200, 3), 90)), "deep.png": pngOf(deep(300, 200)), "moving.gif": animation(50)}
+		"stray.jpg": withStrayByte(jpegOf(scene(300, 200, 2), 90)), "long.jpg": withLongHeader(jpegOf(scene(300, 200, 3), 90)), "deep.png": pngOf(deep(300, 200)), "moving.gif": animation(50)}
 	if vips := os.Getenv("KIT_TEST_VIPS"); vips != "" {
 		source := filepath.Join(t.TempDir(), "a.png")
 		if err := os.WriteFile(source, corpus["true.png"], 0o600); err != nil {

@@ -5,6 +5,7 @@ package picture
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -94,7 +95,7 @@ func perPixel(contentType string, head []byte) int64 {
 	switch {
 	case contentType == "image/png" && len(head) > depth && head[depth] == 16:
 		return 2
-	case contentType == "image/gif":
+	case contentType == "image/gif", contentType == "image/webp":
 		return 2 // the first frame, and the canvas where it is a part of that
 	case isHEIF(contentType):
 		return 4 // a decoder outside of this package, at its own cost
@@ -119,20 +120,64 @@ func progressive(head []byte) bool {
 }
 
 // Decode decodes a picture that Inspect took. It ends soon after ctx does.
-func Decode(ctx context.Context, contentType string, data []byte) (image.Image, error) {
+func Decode(ctx context.Context, contentType string, data []byte) (img image.Image, err error) {
+	defer contain(&err)
 	d, ok := decoders[contentType]
 	if !ok {
 		return nil, ErrFormat
 	}
-	img, err := DecodeWith(ctx, d.decode, data)
-	if err != nil || contentType != "image/gif" {
-		return img, err
+	frame, at := data, image.Point{}
+	if contentType == "image/webp" {
+		frame, at = firstFrame(data)
 	}
-	width, height, err := dimensions(contentType, data)
+	canvas, err := bounds(contentType, data)
 	if err != nil {
 		return nil, err
 	}
-	return onCanvas(img, image.Point{}, image.Rect(0, 0, width, height)), nil
+	part, err := bounds(contentType, frame)
+	if err != nil {
+		return nil, err
+	}
+	if !part.Add(at).In(canvas) { // only the canvas was weighed
+		return nil, ErrCorrupt
+	}
+	if img, err = DecodeWith(ctx, d.decode, frame); err != nil {
+		return nil, err
+	}
+	return onCanvas(img, at, canvas), nil
+}
+
+func bounds(contentType string, data []byte) (image.Rectangle, error) {
+	width, height, err := dimensions(contentType, data)
+	return image.Rect(0, 0, width, height), err
+}
+
+// firstFrame makes the first frame of an animated WebP, which its decoder does not
+// know, a file of its own, and says where it stands. One without frames stays as it is.
+func firstFrame(data []byte) (file []byte, at image.Point) {
+	found := false
+	file = data
+	riff(data, func(name string, body, _ []byte) {
+		const header = 16 // place, size, time and flags
+		if name != "ANMF" || found || len(body) < header {
+			return
+		}
+		found = true
+		number := func(at int) int { return int(body[at]) | int(body[at+1])<<8 | int(body[at+2])<<16 }
+		at = image.Pt(2*number(0), 2*number(3))
+		extended := make([]byte, 10)
+		if bytes.HasPrefix(body[header:], []byte("ALPH")) {
+			extended[0] = 0x10 // the decoder takes no alpha that was not announced
+		}
+		copy(extended[4:], body[6:12])
+		out := bytes.NewBuffer(make([]byte, 0, len(body)+32))
+		out.WriteString("RIFF\x00\x00\x00\x00WEBP")
+		writeRIFF(out, "VP8X", extended)
+		out.Write(body[header:])
+		file = out.Bytes()
+		binary.LittleEndian.PutUint32(file[4:], uint32(len(file)-8))
+	})
+	return file, at
 }
 
 // onCanvas is the whole picture of a frame that may be a part of it.

@@ -95,8 +95,13 @@ func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
 		return nil
 	}
 	for at := 2; at+2 <= len(data); {
-		if data[at] != 0xff {
-			return nil
+		if data[at] != 0xff { // decoders skip what stands before a marker
+			next := bytes.IndexByte(data[at:], 0xff)
+			if next < 0 {
+				return nil
+			}
+			at += next
+			continue
 		}
 		marker := data[at+1]
 		switch {
@@ -106,7 +111,7 @@ func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
 		case marker == 0xd9:
 			fn(marker, nil)
 			return data[at+2:]
-		case marker == 0x01 || marker >= 0xd0 && marker <= 0xd7:
+		case marker <= 0x01 || marker >= 0xd0 && marker <= 0xd7:
 			at += 2
 			continue
 		}
