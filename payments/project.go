@@ -272,7 +272,8 @@ func (p *Payments) terms(rail *rail, product Product, r *row) Terms {
 }
 
 // stack lets purchases of a product that does not renew follow each other: each
-// begins when the one before it ends.
+// begins when the one before it ends, also where that one has left for another
+// subject or product.
 func (p *Payments) stack(ctx context.Context, c *change) error {
 	type stacked struct {
 		subject Subject
@@ -280,15 +281,16 @@ func (p *Payments) stack(ctx context.Context, c *change) error {
 	}
 	seen := make(map[stacked]bool)
 	for _, transactionID := range sorted(c.rows) {
-		r := c.rows[transactionID]
-		product := p.catalog.byKey[r.productKey]
-		key := stacked{r.subject, r.productKey}
-		if product.Duration == 0 || r.subject == (Subject{}) || seen[key] {
-			continue
-		}
-		seen[key] = true
-		if err := p.stackOf(ctx, c, product, r.subject); err != nil {
-			return err
+		r, before := c.rows[transactionID], c.before[transactionID]
+		for _, key := range []stacked{{before.subject, before.product}, {r.subject, r.productKey}} {
+			product := p.catalog.byKey[key.product]
+			if product.Duration == 0 || key.subject == (Subject{}) || seen[key] {
+				continue
+			}
+			seen[key] = true
+			if err := p.stackOf(ctx, c, product, key.subject); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

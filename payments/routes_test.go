@@ -477,6 +477,29 @@ func TestStacking(t *testing.T) {
 	s.wantEntitled("ada", "pass", false)
 }
 
+// TestMovedPassesTakeTheirTimeAlong: a pass that follows those that a restore
+// took away begins earlier, so that the three grant what was bought.
+func TestMovedPassesTakeTheirTimeAlong(t *testing.T) {
+	s := open(t)
+	for _, tx := range []string{"p1", "p2", "p3"} {
+		o := sub(tx, 1, payments.Lifecycle{ProductID: "com.pass", State: payments.StateActive, PurchasedAt: s.in(0)})
+		o.AccountToken = s.token("ada")
+		o.Charges = []payments.Charge{{ID: "c" + tx, At: s.in(0), Settled: true}}
+		s.deliver(ios, message{ID: "d" + tx, Observations: []payments.Observation{o}})
+		s.set(o)
+	}
+	s.User("bob").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{"p1", "p2"}}).Want(200, "")
+	for user, want := range map[string]time.Duration{"ada": 30 * day, "bob": 60 * day} {
+		e, err := s.Payments().Entitlements(t.Context(), subject(user))
+		if err != nil || len(e.Entitlements) != 1 {
+			t.Fatalf("%s: %+v, %v", user, e, err)
+		}
+		if got := e.Entitlements[0].ExpiresAt.Sub(s.Clock.Now()); got != want {
+			t.Errorf("%s has the pass for %v, want %v", user, got, want)
+		}
+	}
+}
+
 // TestUpgrade: a purchase that replaces another inherits its subject, and only
 // one of the two grants.
 func TestUpgrade(t *testing.T) {
