@@ -42,8 +42,10 @@ type change struct {
 	// checked says that the rail was asked, for reconcile.
 	checked bool
 	actor   audit.Actor
-	rows    map[string]*row
-	before  map[string]granted
+	// rows are by transaction id. Those of other rails, which follow one that has
+	// changed, have the rail behind it.
+	rows   map[string]*row
+	before map[string]granted
 	// heirs are rows that were read because they replaced one of the others.
 	heirs map[string]bool
 	now   Instant
@@ -315,22 +317,27 @@ func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subj
 		if r.p.Status == StatusActive || r.p.Status == StatusExpired {
 			end = start + Instant(product.Duration.Milliseconds()*r.quantity)
 		}
-		if r.startsAt == start {
+		rail := p.rails[r.rail]
+		if r.startsAt == start || rail == nil {
 			continue
 		}
 		charges, err := p.store.charges(ctx, r)
 		if err != nil {
 			return err
 		}
-		if known := c.rows[r.transactionID]; known != nil {
+		key := r.transactionID
+		if r.rail != c.rail.ID {
+			key += "\x00" + string(r.rail) // two rails may use the same id
+		}
+		if known := c.rows[key]; known != nil {
 			r = known
 		} else {
 			r.charges = charges
-			c.rows[r.transactionID] = r
-			c.before[r.transactionID] = granted{r.subject, r.productKey, r.p.Grants, r.p.AccessUntil, r.p.Status}
+			c.rows[key] = r
+			c.before[key] = granted{r.subject, r.productKey, r.p.Grants, r.p.AccessUntil, r.p.Status}
 		}
 		r.startsAt = start
-		p.project(c.rail, r, c.now)
+		p.project(rail, r, c.now)
 		if err := p.store.save(ctx, r); err != nil {
 			return err
 		}
@@ -501,7 +508,7 @@ func newToken() string {
 func (p *Payments) afterApply(ctx context.Context, c *change) {
 	for _, transactionID := range sorted(c.rows) {
 		r := c.rows[transactionID]
-		if r.acknowledged != ackPending || r.subject == (Subject{}) || c.rail.Acknowledge == nil {
+		if r.acknowledged != ackPending || r.subject == (Subject{}) || r.rail != c.rail.ID || c.rail.Acknowledge == nil {
 			continue
 		}
 		if err := p.acknowledge(ctx, c.rail, r); err != nil {

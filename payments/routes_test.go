@@ -500,6 +500,38 @@ func TestMovedPassesTakeTheirTimeAlong(t *testing.T) {
 	}
 }
 
+// TestPassesOfTwoRailsFollowEachOther: each keeps the terms of its own rail, also
+// where both rails use the same id.
+func TestPassesOfTwoRailsFollowEachOther(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) {
+		c.Products[2].Store[card] = payments.StoreIDs{ProductID: "prod_pass", PriceID: "price_pass"}
+	})
+	pass := func(rail payments.RailID, tx, product string, state payments.State, charges ...payments.Charge) {
+		o := sub(tx, 1, payments.Lifecycle{ProductID: product, State: state, PurchasedAt: s.in(0)})
+		o.AccountToken, o.Charges = s.token("ada"), charges
+		s.deliver(rail, message{ID: "d-" + tx, Observations: []payments.Observation{o}})
+		s.Clock.Advance(day)
+	}
+	bought := s.Clock.Now()
+	pass(ios, "p1", "com.pass", payments.StateActive, payments.Charge{ID: "c1", At: s.in(0), Settled: true})
+	pass(card, "p1", "prod_pass", payments.StateActive, payments.Charge{ID: "c1", At: s.in(0), Settled: true})
+	pass(card, "unpaid", "prod_pass", payments.StatePending)
+	wantEnd := func(after time.Duration) {
+		t.Helper()
+		if p := s.wantStatus(card, "p1", payments.StatusActive); !p.AccessUntil.Equal(bought.Add(after)) {
+			t.Errorf("the second pass ends at %v, want %v", p.AccessUntil, bought.Add(after))
+		}
+		if p := s.wantStatus(card, "unpaid", payments.StatusNeverPaid); p.MoneyArrived {
+			t.Error("money arrived that never did")
+		}
+	}
+	wantEnd(60 * day)
+	refund := payments.Observation{TransactionID: "p1", Version: 9, Refunds: []payments.Refund{{ID: "r", ChargeID: "c1", Full: true}}}
+	s.deliver(ios, message{ID: "refund", Observations: []payments.Observation{refund}})
+	s.wantStatus(ios, "p1", payments.StatusRefunded)
+	wantEnd(31 * day)
+}
+
 // TestUpgrade: a purchase that replaces another inherits its subject, and only
 // one of the two grants.
 func TestUpgrade(t *testing.T) {
