@@ -497,8 +497,9 @@ type RevokeRequest struct {
 }
 
 // Revoke takes entitlements away by hand: grants end, and what purchases give is
-// masked until they are repaired; purchases made later give it again. Refuses
-// with payments/entitlement_not_found, payments/purchase_not_found and
+// masked until they are repaired, also of those that are on hold, paused or over,
+// which may come back; purchases made later give it again. Refuses with
+// payments/entitlement_not_found, payments/purchase_not_found and
 // payments/subject_kind_mismatch.
 func (p *Payments) Revoke(ctx context.Context, r RevokeRequest) (e Entitlements, err error) {
 	if err := p.checkSubject(r.Subject); err != nil {
@@ -533,19 +534,17 @@ func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
 		return err
 	}
 	was := found.active(now)
-	hit := false
+	hit, err := p.maskPurchases(ctx, r)
+	if err != nil {
+		return err
+	}
 	for _, key := range sorted(found) {
 		for _, s := range found[key] {
-			if r.Entitlement != key && r.GrantID != s.ID && r.PurchaseID != s.ID || s.until != 0 && now >= s.until {
+			if s.Type != "grant" || r.Entitlement != key && r.GrantID != s.ID || s.until != 0 && now >= s.until {
 				continue
 			}
 			hit = true
-			if s.Type == "grant" {
-				_, err = p.store.endGrant(ctx, s.ID)
-			} else {
-				err = p.store.addMask(ctx, mask{s.ID, key}, r.Subject, r.Reason)
-			}
-			if err != nil {
+			if _, err := p.store.endGrant(ctx, s.ID); err != nil {
 				return err
 			}
 		}
@@ -565,6 +564,27 @@ func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
 		return err
 	}
 	return p.fire(ctx, r.Subject, was, left.active(now), nil)
+}
+
+// maskPurchases takes away what purchases give, whether they grant it at the
+// moment or may again; hit is false when none of them gives it.
+func (p *Payments) maskPurchases(ctx context.Context, r RevokeRequest) (hit bool, err error) {
+	rows, err := p.store.revocable(ctx, r.Subject)
+	if err != nil {
+		return false, err
+	}
+	for _, purchase := range rows {
+		for _, key := range p.catalog.byKey[purchase.productKey].Entitlements {
+			if r.Entitlement != key && r.PurchaseID != purchase.id {
+				continue
+			}
+			hit = true
+			if err := p.store.addMask(ctx, mask{purchase.id, key}, r.Subject, r.Reason); err != nil {
+				return false, err
+			}
+		}
+	}
+	return hit, nil
 }
 
 // touch counts a change of a subject's entitlements; caches forget it when the

@@ -239,6 +239,32 @@ func TestGrantAndRevoke(t *testing.T) {
 	}
 }
 
+// TestRevokedStaysAwayFromWhatComesBack: a purchase that does not grant when its
+// entitlement is taken away does not give it back when it recovers.
+func TestRevokedStaysAwayFromWhatComesBack(t *testing.T) {
+	for name, state := range map[string]payments.State{"on hold": payments.StateHold, "paused": payments.StatePaused, "ended": payments.StateEnded} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			back := s.pro(android, "t1", "ada")
+			back.Lifecycle.State = state
+			s.deliver(android, message{ID: "d1", Observations: []payments.Observation{back}})
+			id := s.purchase(android, "t1").ID
+			for _, r := range []payments.RevokeRequest{{Entitlement: "pro"}, {PurchaseID: id}} {
+				r.Subject, r.Reason = subject("ada"), "fraud"
+				if _, err := s.Payments().Revoke(t.Context(), r); err != nil {
+					t.Errorf("%+v: %v", r, err)
+				}
+			}
+			back.Version, back.Lifecycle.State = 2, payments.StateActive
+			s.deliver(android, message{ID: "d2", Observations: []payments.Observation{back}})
+			s.wantStatus(android, "t1", payments.StatusActive)
+			s.wantEntitled("ada", "pro", false)
+			s.deliver(ios, message{ID: "d3", Observations: []payments.Observation{s.pro(ios, "later", "ada")}})
+			s.wantEntitled("ada", "pro", true)
+		})
+	}
+}
+
 func TestWebhookRefusals(t *testing.T) {
 	s := open(t)
 	hook := s.Anonymous()

@@ -191,6 +191,14 @@ func (s store) granting(ctx context.Context, subject Subject) ([]*row, error) {
 		string(subject.Type), subject.ID)
 }
 
+// revocable lists the purchases of a subject that grant or may again: a late
+// renewal revives even one that has expired.
+func (s store) revocable(ctx context.Context, subject Subject) ([]*row, error) {
+	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
+		WHERE subject_type = $1 AND subject_id = $2 AND status NOT IN ('refunded', 'revoked', 'never_paid') ORDER BY id LIMIT 10000`,
+		string(subject.Type), subject.ID)
+}
+
 // siblings lists the purchases of one product by one subject, without charges.
 func (s store) siblings(ctx context.Context, subject Subject, productKey string) ([]*row, error) {
 	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
