@@ -12,6 +12,8 @@ import (
 type catalog struct {
 	byKey  map[string]Product
 	byName map[storeName]string
+	// entitling are the keys of products that give entitlements.
+	entitling []string
 }
 
 // storeName is one name of a product at a rail. Exact names, with plan or
@@ -26,6 +28,9 @@ func newCatalog(products []Product) catalog {
 	for _, p := range products {
 		p.Entitlements = orEmpty(p.Entitlements)
 		c.byKey[p.Key] = p
+		if len(p.Entitlements) > 0 {
+			c.entitling = append(c.entitling, p.Key)
+		}
 		for _, rail := range sorted(p.Store) {
 			s := p.Store[rail]
 			if s.BasePlanID != "" {

@@ -73,7 +73,7 @@ func (s sources) active(now Instant) map[string]bool {
 // resolve reads what a subject is entitled to. keep leaves purchases out; nil
 // keeps all.
 func (p *Payments) resolve(ctx context.Context, subject Subject, keep func(*row) bool) (sources, error) {
-	rows, err := p.store.granting(ctx, subject)
+	rows, err := p.store.granting(ctx, subject, p.catalog.entitling)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (p *Payments) page(ctx context.Context, after Subject, limit int) ([]Entitl
 	if err != nil {
 		return nil, err
 	}
-	rows, err := p.store.grantingOf(ctx, after.Type, ids)
+	rows, err := p.store.grantingOf(ctx, after.Type, ids, p.catalog.entitling)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (p *Payments) Entitled(ctx context.Context, subject Subject, key string) (b
 // read in a transaction, which may not commit.
 func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (map[string]Instant, error) {
 	ticket := p.cache.begin()
-	list, err := p.store.holdings(ctx, subject)
+	list, err := p.store.holdings(ctx, subject, p.catalog.entitling)
 	if err != nil {
 		return nil, err
 	}
@@ -569,7 +569,7 @@ func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
 // maskPurchases takes away what purchases give, whether they grant it at the
 // moment or may again; hit is false when none of them gives it.
 func (p *Payments) maskPurchases(ctx context.Context, r RevokeRequest) (hit bool, err error) {
-	rows, err := p.store.revocable(ctx, r.Subject)
+	rows, err := p.store.revocable(ctx, r.Subject, p.catalog.entitling)
 	if err != nil {
 		return false, err
 	}

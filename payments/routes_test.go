@@ -265,6 +265,28 @@ func TestRevokedStaysAwayFromWhatComesBack(t *testing.T) {
 	}
 }
 
+// TestConsumablesHideNoEntitlement: what grants nothing takes no place in the
+// bounded reads of what does.
+func TestConsumablesHideNoEntitlement(t *testing.T) {
+	s := open(t)
+	for _, user := range []string{"ada", "bob"} {
+		if _, err := s.Payments().Capability().Database.Exec(t.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
+			INSERT INTO payments_purchase (id, rail, transaction_id, environment, product_key, store_product_id, kind, subject_type, subject_id, facts,
+				status, grants, status_then, period_type, will_renew, ownership, starts_at, quantity, acknowledged, created_at, updated_at, checked_at)
+			SELECT '00' || $1 || CAST(i AS TEXT), 'ios_store', $1 || CAST(i AS TEXT), 'sandbox', 'coins', 'com.coins', 'consumable', 'user', $1, '{}',
+				'active', TRUE, '', 'normal', FALSE, 'purchased', 0, 1, 'none', 0, 0, 0 FROM n`, user); err != nil {
+			t.Fatal(err)
+		}
+		s.deliver(ios, message{ID: user, Observations: []payments.Observation{s.pro(ios, user, user)}})
+		s.wantEntitled(user, "pro", true)
+	}
+	var list capability.Items[payments.Entitlements]
+	s.Machine("payments:entitlements:read").Get("/payments/admin/entitlements").Want(200, "").JSON(&list)
+	if len(list.Items) != 2 || len(list.Items[0].Entitlements) != 1 || len(list.Items[1].Entitlements) != 1 {
+		t.Errorf("listed: %+v", list.Items)
+	}
+}
+
 func TestWebhookRefusals(t *testing.T) {
 	s := open(t)
 	hook := s.Anonymous()

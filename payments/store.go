@@ -184,19 +184,20 @@ func scanGranting(s database.Scanner) (*row, error) {
 }
 
 // granting lists the purchases of a subject that may grant, as far as that
-// matters: time alone makes none of the others grant.
-func (s store) granting(ctx context.Context, subject Subject) ([]*row, error) {
+// matters: time alone makes none of the others grant. Consumables stay active for
+// ever, so products that give nothing are left out.
+func (s store) granting(ctx context.Context, subject Subject, products []string) ([]*row, error) {
 	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
-		WHERE subject_type = $1 AND subject_id = $2 AND status IN ('active', 'canceled', 'in_grace') ORDER BY id LIMIT 10000`,
-		string(subject.Type), subject.ID)
+		WHERE subject_type = $1 AND subject_id = $2 AND status IN ('active', 'canceled', 'in_grace') AND product_key `+database.InList(3)+`
+		ORDER BY id LIMIT 10000`, string(subject.Type), subject.ID, database.List(products))
 }
 
 // revocable lists the purchases of a subject that grant or may again: a late
 // renewal revives even one that has expired.
-func (s store) revocable(ctx context.Context, subject Subject) ([]*row, error) {
+func (s store) revocable(ctx context.Context, subject Subject, products []string) ([]*row, error) {
 	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
-		WHERE subject_type = $1 AND subject_id = $2 AND status NOT IN ('refunded', 'revoked', 'never_paid') ORDER BY id LIMIT 10000`,
-		string(subject.Type), subject.ID)
+		WHERE subject_type = $1 AND subject_id = $2 AND status NOT IN ('refunded', 'revoked', 'never_paid') AND product_key `+database.InList(3)+`
+		ORDER BY id LIMIT 10000`, string(subject.Type), subject.ID, database.List(products))
 }
 
 // siblings lists the purchases of one product by one subject, without charges.

@@ -73,14 +73,14 @@ type held struct {
 
 // holdings returns all that may entitle a subject, by one query: for the check of
 // every request.
-func (s store) holdings(ctx context.Context, subject Subject) ([]held, error) {
+func (s store) holdings(ctx context.Context, subject Subject, products []string) ([]held, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (h held, err error) {
 		return h, row.Scan(&h.id, &h.product, &h.entitlement, &h.status, &h.until)
 	}, `SELECT p.id, p.product_key, COALESCE(r.entitlement, ''), p.status, COALESCE(p.changes_at, 0) FROM payments_purchase AS p
 			LEFT JOIN payments_revocation AS r ON r.purchase_id = p.id
-			WHERE p.subject_type = $1 AND p.subject_id = $2 AND p.status IN ('active', 'canceled', 'in_grace') AND p.product_key <> ''
+			WHERE p.subject_type = $1 AND p.subject_id = $2 AND p.status IN ('active', 'canceled', 'in_grace') AND p.product_key `+database.InList(3)+`
 		UNION ALL SELECT id, '', entitlement, '', COALESCE(expires_at, 0) FROM payments_grant
-			WHERE subject_type = $1 AND subject_id = $2 AND revoked_at IS NULL`, string(subject.Type), subject.ID)
+			WHERE subject_type = $1 AND subject_id = $2 AND revoked_at IS NULL`, string(subject.Type), subject.ID, database.List(products))
 }
 
 func (s store) moveMasks(ctx context.Context, purchaseID string, subject Subject) error {
@@ -247,10 +247,10 @@ func (s store) subjects(ctx context.Context, after Subject, limit int) ([]string
 }
 
 // grantingOf and grantsOf read for a page of subjects of one type.
-func (s store) grantingOf(ctx context.Context, kind SubjectKind, ids []string) ([]*row, error) {
+func (s store) grantingOf(ctx context.Context, kind SubjectKind, ids, products []string) ([]*row, error) {
 	return database.All(ctx, s.db, scanGranting, `SELECT `+grantingColumns+` FROM payments_purchase
-		WHERE status IN ('active', 'canceled', 'in_grace') AND subject_type = $1 AND subject_id `+database.InList(2)+` ORDER BY id LIMIT 20000`,
-		string(kind), database.List(ids))
+		WHERE status IN ('active', 'canceled', 'in_grace') AND subject_type = $1 AND subject_id `+database.InList(2)+`
+			AND product_key `+database.InList(3)+` ORDER BY id LIMIT 20000`, string(kind), database.List(ids), database.List(products))
 }
 
 func (s store) grantsOf(ctx context.Context, kind SubjectKind, ids []string) ([]grantRow, error) {
