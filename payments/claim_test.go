@@ -178,6 +178,50 @@ func TestGrantThatRunsOutIsTold(t *testing.T) {
 	want("bob")
 }
 
+// TestOneThatCannotBeWrittenKeepsNoOthers: what a hook refuses stops neither the
+// others of its rail nor other rails, and the job fails until it is written.
+func TestOneThatCannotBeWrittenKeepsNoOthers(t *testing.T) {
+	for name, look := range map[string]func(*shop) (failed bool, err error){
+		"lapse": func(s *shop) (bool, error) { return s.Payments().Lapse() != nil, nil },
+		"reconcile": func(s *shop) (bool, error) {
+			run, err := s.Payments().Reconcile(s.t.Context(), payments.ReconcileRequest{})
+			return run.Status == payments.RunPartial && run.Failed > 0, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			broken := true
+			var told []string
+			s.Hooks().EntitlementsChanged.In(func(_ context.Context, e hooks.EntitlementsChanged) error {
+				if broken && e.SubjectID == "ada" && len(e.Revoked) > 0 {
+					return errDown
+				}
+				return nil
+			})
+			s.Hooks().EntitlementsChanged.After(func(_ context.Context, e hooks.EntitlementsChanged) {
+				if len(e.Revoked) > 0 {
+					told = append(told, e.SubjectID)
+				}
+			})
+			rails := map[string]payments.RailID{"ada": android, "bob": android, "eve": ios}
+			for i, user := range []string{"ada", "bob", "eve"} {
+				o := s.pro(rails[user], user, user)
+				o.Lifecycle.AccessUntil += payments.Instant(i)
+				o.Lifecycle.WillRenew = false
+				s.deliver(rails[user], message{ID: user, Observations: []payments.Observation{o}})
+			}
+			s.Clock.Advance(40 * day)
+			if failed, err := look(s); err != nil || !failed || !slices.Equal(told, []string{"bob", "eve"}) {
+				t.Errorf("told of %v; failed %v, %v", told, failed, err)
+			}
+			broken = false
+			if err := s.Payments().Lapse(); err != nil || len(told) != 3 {
+				t.Errorf("once it can be written told of %v, %v", told, err)
+			}
+		})
+	}
+}
+
 // TestReadsSeek: no list and no part of a run walks through the purchases.
 func TestReadsSeek(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -214,11 +258,12 @@ func TestReadsSeek(t *testing.T) {
 				databasetest.Seeks(t, db, "found written lapsed (subquery-2) (subquery-4)", query, args...)
 			}
 		}
+		behind := map[string][]any{payments.DueQuery: {1, "p"}}
 		for query, index := range map[string]string{payments.DueQuery: "payments_purchase_lapsed", payments.OwedQuery: "payments_charge_retry", payments.FailedQuery: "payments_delivery_again"} {
-			if plan := databasetest.Seeks(t, db, "", query, 1000, "ios_store", 200); db.Dialect() == database.SQLite && !strings.Contains(plan, index) {
+			if plan := databasetest.Seeks(t, db, "", query, append([]any{1000, "ios_store", 200}, behind[query]...)...); db.Dialect() == database.SQLite && !strings.Contains(plan, index) {
 				t.Errorf("the plan does not use %s:\n%s", index, plan)
 			}
 		}
-		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200)
+		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200, 1, "g")
 	})
 }

@@ -2,6 +2,8 @@ package payments
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 
 	"github.com/kitbackend/kit/audit"
 )
@@ -13,32 +15,41 @@ const sweepBinding = "PAYMENTS_SWEEP"
 const maxLapsed = 100
 
 // lapse writes down what ended by time alone and tells the hooks of it. Reads
-// are right without it.
+// are right without it. What cannot be written keeps nothing else from it; the
+// error is for the job, which tries again.
 func (p *Payments) lapse(ctx context.Context) error {
+	var failed []error
 	for _, railID := range sorted(p.rails) {
-		if err := p.lapsePurchases(ctx, p.rails[railID]); err != nil {
-			return err
-		}
+		failed = append(failed, p.lapsePurchases(ctx, p.rails[railID]))
 	}
-	return p.lapseGrants(ctx)
+	return errors.Join(append(failed, p.lapseGrants(ctx))...)
 }
 
-func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) error {
+func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) (failed error) {
+	last := &row{}
 	for range maxLapsed {
-		due, err := p.store.due(ctx, rail.ID, At(p.host.Now()), batchSize)
+		due, err := p.store.due(ctx, rail.ID, At(p.host.Now()), last, batchSize)
 		if err != nil {
 			return err
 		}
-		for _, r := range due {
-			if _, err := p.projectAgain(ctx, rail, r.transactionID, sweepBinding); err != nil {
-				return err
+		for _, last = range due {
+			if _, err := p.projectAgain(ctx, rail, last.transactionID, sweepBinding); err != nil {
+				failed = err
+				p.unwritten(ctx, last.id, err)
 			}
 		}
 		if len(due) < batchSize {
-			return nil
+			break
 		}
 	}
-	return nil
+	return failed
+}
+
+// unwritten logs that what changed by time alone could not be written down.
+func (p *Payments) unwritten(ctx context.Context, id string, err error) {
+	if ctx.Err() == nil { // otherwise whoever called has gone
+		p.host.Log.WarnContext(ctx, "payments: what lapsed could not be written", slog.String("id", shorten(id)), slog.Any("error", err))
+	}
 }
 
 // projectAgain projects a purchase without anything new from its rail.
@@ -55,22 +66,24 @@ func (p *Payments) projectAgain(ctx context.Context, rail *rail, transactionID, 
 }
 
 // lapseGrants ends the grants whose time is over.
-func (p *Payments) lapseGrants(ctx context.Context) error {
+func (p *Payments) lapseGrants(ctx context.Context) (failed error) {
+	var last grantRow
 	for range maxLapsed {
-		list, err := p.store.lapsedGrants(ctx, At(p.host.Now()), batchSize)
+		list, err := p.store.lapsedGrants(ctx, At(p.host.Now()), last, batchSize)
 		if err != nil {
 			return err
 		}
-		for _, g := range list {
-			if err := p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.lapseGrant(ctx, g) }); err != nil {
-				return err
+		for _, last = range list {
+			if err := p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.lapseGrant(ctx, last) }); err != nil {
+				failed = err
+				p.unwritten(ctx, last.id, err)
 			}
 		}
 		if len(list) < batchSize {
-			return nil
+			break
 		}
 	}
-	return nil
+	return failed
 }
 
 func (p *Payments) lapseGrant(ctx context.Context, g grantRow) error {

@@ -192,6 +192,8 @@ func (w *walk) rail(ctx context.Context, rail *rail) (part RailRun) {
 	part.Rail = rail.ID
 	if err := w.overdue(ctx, rail, &part); err != nil {
 		w.stop(ctx, &part, err)
+	}
+	if part.More || ctx.Err() != nil {
 		return part
 	}
 	if _, err := w.p.access(ctx, rail); err != nil {
@@ -254,16 +256,14 @@ func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 // overdue writes down what changed by time alone, and asks the ledger again for
 // what is owed. No rail is asked.
 func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
+	last := &row{}
 	for rows := 0; rows < maxRows; {
-		now := At(w.p.host.Now())
-		due, err := w.p.store.due(ctx, rail.ID, now, batchSize)
+		due, err := w.p.store.due(ctx, rail.ID, At(w.p.host.Now()), last, batchSize)
 		if err != nil {
 			return err
 		}
-		for _, r := range due {
-			if err := w.project(ctx, rail, part, r.transactionID); err != nil {
-				return err
-			}
+		for _, last = range due {
+			w.project(ctx, rail, part, last.transactionID)
 		}
 		rows += len(due)
 		if ok, err := w.beat(ctx, part); err != nil || !ok {
@@ -278,18 +278,22 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 		return err
 	}
 	for _, transactionID := range owed {
-		if err := w.project(ctx, rail, part, transactionID); err != nil {
-			return err
-		}
+		w.project(ctx, rail, part, transactionID)
 	}
 	return nil
 }
 
-// project projects a purchase again without anything new from its rail.
-func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) error {
+// project projects a purchase again without anything new from its rail. One that
+// cannot be written keeps no others from it.
+func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) {
 	c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
+	if err != nil {
+		w.run.failed++
+		part.Failed++
+		w.p.unwritten(ctx, transactionID, err)
+		return
+	}
 	w.count(part, c, transactionID)
-	return err
 }
 
 func (w *walk) count(part *RailRun, c *change, transactionID string) {

@@ -32,13 +32,14 @@ func (s store) endGrant(ctx context.Context, grantID string) (ok bool, err error
 	return n == 1, err
 }
 
-// lapsedGrants lists grants whose time is over and whose end was not told of.
-func (s store) lapsedGrants(ctx context.Context, now Instant, limit int) ([]grantRow, error) {
-	return database.All(ctx, s.db, scanGrant, lapsedQuery, int64(now), limit)
+// lapsedGrants lists grants behind another whose time is over and whose end was
+// not told of.
+func (s store) lapsedGrants(ctx context.Context, now Instant, after grantRow, limit int) ([]grantRow, error) {
+	return database.All(ctx, s.db, scanGrant, lapsedQuery, int64(now), limit, int64(after.expiresAt), after.id)
 }
 
 const lapsedQuery = `SELECT ` + grantColumns + ` FROM payments_grant
-	WHERE revoked_at IS NULL AND expires_at <= $1 ORDER BY expires_at LIMIT $2`
+	WHERE revoked_at IS NULL AND expires_at <= $1 AND (expires_at, id) > ($3, $4) ORDER BY expires_at, id LIMIT $2`
 
 // masked returns what of a subject's purchases was taken away by hand.
 func (s store) masked(ctx context.Context, subject Subject) (map[mask]bool, error) {
@@ -312,13 +313,13 @@ func (s store) runs(ctx context.Context, before string, limit int) ([]runRow, er
 		where.Text(), where.Next()), where.Args(limit)...)
 }
 
-// due lists purchases whose status has changed by itself.
-func (s store) due(ctx context.Context, rail RailID, now Instant, limit int) ([]*row, error) {
-	return database.All(ctx, s.db, scanRow, dueQuery, int64(now), string(rail), limit)
+// due lists purchases behind another whose status has changed by itself.
+func (s store) due(ctx context.Context, rail RailID, now Instant, after *row, limit int) ([]*row, error) {
+	return database.All(ctx, s.db, scanRow, dueQuery, int64(now), string(rail), limit, int64(after.p.ChangesAt), after.id)
 }
 
 const dueQuery = `SELECT ` + purchaseColumns + ` FROM payments_purchase
-	WHERE changes_at <= $1 AND rail = $2 ORDER BY changes_at, id LIMIT $3`
+	WHERE changes_at <= $1 AND rail = $2 AND (changes_at, id) > ($4, $5) ORDER BY changes_at, id LIMIT $3`
 
 // unchecked lists what may still change at its rail and was not looked at since
 // an instant, longest ago first.
