@@ -80,7 +80,8 @@ func (r runRow) wire() Run {
 // Bounds of a run.
 const (
 	batchSize = 200
-	// runStale is when a run without a sign of life has died.
+	// runStale is when a run without a sign of life has died. One whose last sign
+	// is as far ahead is of a clock that was set back since.
 	runStale = 15 * time.Minute
 	// recheck is how long what a rail said is not asked again.
 	recheck = 20 * time.Hour
@@ -139,7 +140,7 @@ func (p *Payments) reconcile(ctx context.Context, trigger string, q ReconcileReq
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := p.host.DB.Now(ctx)
 		run.id, run.startedAt = id.New(now), At(now)
-		ok, err := p.store.beginRun(ctx, run, At(now.Add(-runStale)))
+		ok, err := p.store.beginRun(ctx, run, At(now.Add(-runStale)), At(now.Add(runStale)))
 		if err == nil && !ok {
 			err = ErrRunning
 		}
@@ -382,7 +383,8 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 	case !known:
 		at = historyRow{since: At(now.Add(-firstHistory)), until: At(now)}
 	case at.cursor == "":
-		at = historyRow{since: at.until - Instant(historyOverlap.Milliseconds()), until: At(now)}
+		// A clock that was set back has nothing to read beyond now.
+		at = historyRow{since: min(at.until, At(now)) - Instant(historyOverlap.Milliseconds()), until: At(now)}
 	}
 	for range maxPages {
 		access, err := w.p.access(ctx, r.rail)

@@ -1,6 +1,7 @@
 package payments_test
 
 import (
+	"context"
 	"flag"
 	"runtime"
 	"sync/atomic"
@@ -45,6 +46,34 @@ func TestReconcileTakesLittleMemory(t *testing.T) {
 	t.Logf("%d purchases, at most %d KB more", *reconcileRows, most.Load()>>10)
 	if again, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil || again.Checked != 0 {
 		t.Errorf("a run after it checked %d, want none within a day: %v", again.Checked, err)
+	}
+}
+
+// TestReconcileAfterTheClockWasSetBack: a rail is asked for a window that begins
+// before it ends, and a run of the time that was not goes on no longer.
+func TestReconcileAfterTheClockWasSetBack(t *testing.T) {
+	var last payments.Window
+	s := openWith(t, func(c *payments.Config) {
+		c.Rails[0].History = func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {
+			last = w
+			return payments.HistoryPage{}, nil
+		}
+	})
+	reconcile := func() {
+		t.Helper()
+		if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcile()
+	if _, err := s.Payments().Capability().Database.Exec(t.Context(), `INSERT INTO payments_run (id, started_by, started_at, heartbeat_at, status, checked, changed, failed, rails)
+		VALUES ('killed', 'schedule', $1, $1, 'running', 0, 0, 0, '[]')`, int64(s.in(0))); err != nil {
+		t.Fatal(err)
+	}
+	s.Clock.Advance(-48 * hour)
+	reconcile()
+	if last.Since != s.in(-hour) || last.Until != s.in(0) {
+		t.Errorf("the rail is asked for %s to %s", last.Since.Time(), last.Until.Time())
 	}
 }
 

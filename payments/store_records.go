@@ -282,10 +282,11 @@ func scanRun(s database.Scanner) (r runRow, err error) {
 
 const runColumns = `id, started_by, started_at, heartbeat_at, COALESCE(finished_at, 0), status, checked, changed, failed, rails`
 
-// beginRun makes the one run there may be; ok is false while another goes on.
-func (s store) beginRun(ctx context.Context, r runRow, stale Instant) (ok bool, err error) {
+// beginRun makes the one run there may be; ok is false while another goes on, whose
+// last sign of life is in a span of time.
+func (s store) beginRun(ctx context.Context, r runRow, earliest, latest Instant) (ok bool, err error) {
 	if _, err := s.db.Exec(ctx, `UPDATE payments_run SET status = 'failed', finished_at = heartbeat_at
-		WHERE status = 'running' AND heartbeat_at < $1`, int64(stale)); err != nil {
+		WHERE status = 'running' AND heartbeat_at NOT BETWEEN $1 AND $2`, int64(earliest), int64(latest)); err != nil {
 		return false, err
 	}
 	n, err := s.db.Exec(ctx, `INSERT INTO payments_run (id, started_by, started_at, heartbeat_at, status, checked, changed, failed, rails)
