@@ -386,6 +386,7 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 		// A clock that was set back has nothing to read beyond now.
 		at = historyRow{since: min(at.until, At(now)) - Instant(historyOverlap.Milliseconds()), until: At(now)}
 	}
+	again := false
 	for range maxPages {
 		access, err := w.p.access(ctx, r.rail)
 		if err != nil {
@@ -393,7 +394,15 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 		}
 		asking, cancel := context.WithTimeout(ctx, callBudget)
 		page, err := r.rail.History(asking, access, Window{Since: at.since, Until: at.until, Cursor: at.cursor, Limit: batchSize})
+		late := asking.Err() != nil
 		cancel()
+		if err != nil && !late && !again && at.cursor != "" && !IsTransient(err) {
+			// The rail may have forgotten the cursor: the window is read from its
+			// beginning. Only a page that comes takes the place of the cursor.
+			w.p.host.Log.WarnContext(ctx, "payments: the history of a rail is read again", slog.String("rail", string(r.rail.ID)), slog.Any("error", err))
+			again, at.cursor, at.until = true, "", At(now)
+			continue
+		}
 		if err != nil {
 			w.run.failed++
 			r.part.Failed++

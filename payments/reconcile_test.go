@@ -2,6 +2,7 @@ package payments_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"runtime"
 	"sync/atomic"
@@ -74,6 +75,39 @@ func TestReconcileAfterTheClockWasSetBack(t *testing.T) {
 	reconcile()
 	if last.Since != s.in(-hour) || last.Until != s.in(0) {
 		t.Errorf("the rail is asked for %s to %s", last.Since.Time(), last.Until.Time())
+	}
+}
+
+// TestHistoryWhoseCursorIsForgotten: a rail that no longer takes the cursor of
+// an unfinished window is asked for all of it, until now.
+func TestHistoryWhoseCursorIsForgotten(t *testing.T) {
+	type reply struct {
+		next string
+		err  error
+	}
+	expired := errors.New("400: this cursor has expired")
+	replies := []reply{
+		{"page-2", nil}, {"", payments.Transient(errDown, 0)}, // the first night stops after a page
+		{"", expired}, {"", expired}, // the window cannot be read again yet
+		{"", expired}, {"", nil},
+	}
+	var asked []payments.Window
+	s := openWith(t, func(c *payments.Config) {
+		c.Rails[0].History = func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {
+			asked = append(asked, w)
+			r := replies[len(asked)-1]
+			return payments.HistoryPage{Next: r.next}, r.err
+		}
+	})
+	since := s.in(day - 72*hour)
+	for _, want := range []payments.RunStatus{payments.RunPartial, payments.RunPartial, payments.RunSucceeded} {
+		s.Clock.Advance(day)
+		if run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil || run.Status != want {
+			t.Fatalf("%+v, %v, want %s", run, err, want)
+		}
+	}
+	if last := asked[len(asked)-1]; len(asked) != len(replies) || last.Cursor != "" || last.Since != since || last.Until != s.in(0) {
+		t.Errorf("asked %d times, at last for %s to %s at %q", len(asked), last.Since.Time(), last.Until.Time(), last.Cursor)
 	}
 }
 
