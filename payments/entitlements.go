@@ -17,7 +17,8 @@ import (
 type Entitlement struct {
 	Key    string `json:"key"`
 	Active bool   `json:"active"`
-	// ExpiresAt is the latest end of its sources, null where one has none.
+	// ExpiresAt is the latest end of its sources, null where one has none. In grace
+	// that is the end of the window, null where the rail reports none.
 	ExpiresAt *capability.Time `json:"expiresAt"`
 	// InGrace says that nothing but a purchase in grace grants it.
 	InGrace bool `json:"inGrace"`
@@ -95,10 +96,14 @@ func (p *Payments) collect(rows []*row, grants []grantRow, masked map[mask]bool,
 		if !r.p.Status.Grants(!p.cfg.NoGraceAccess) || keep != nil && !keep(r) {
 			continue
 		}
+		end := r.p.AccessUntil
+		if r.p.Status == StatusInGrace {
+			end = r.p.ChangesAt // what was paid for is over
+		}
 		for _, key := range p.catalog.byKey[r.productKey].Entitlements {
 			if !masked[mask{r.id, key}] {
 				found[key] = append(found[key], Source{Type: "purchase", ID: r.id, Rail: r.rail, ProductKey: r.productKey, Status: r.p.Status,
-					ExpiresAt: optional(r.p.AccessUntil), PeriodType: r.p.PeriodType, WillRenew: r.p.WillRenew,
+					ExpiresAt: optional(end), PeriodType: r.p.PeriodType, WillRenew: r.p.WillRenew,
 					BillingIssueSince: optional(r.p.BillingIssueSince), until: r.p.ChangesAt})
 			}
 		}

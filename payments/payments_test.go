@@ -37,6 +37,10 @@ func TestSubscriptionLife(t *testing.T) {
 		t.Errorf("in grace: %+v", p)
 	}
 	s.wantEntitled("ada", "pro", true)
+	resolved, err := s.Payments().Entitlements(t.Context(), subject("ada"))
+	if err != nil || resolved.Entitlements[0].ExpiresAt == nil || !resolved.Entitlements[0].ExpiresAt.Equal(s.Clock.Now().Add(6*day)) {
+		t.Errorf("entitled in grace: %+v, %v, want the end of the window", resolved.Entitlements, err)
+	}
 	s.Clock.Advance(6*day + time.Second)
 	s.wantStatus(ios, "t1", payments.StatusOnHold)
 	s.wantEntitled("ada", "pro", false)
