@@ -97,7 +97,8 @@ type Listen struct {
 	TLS *tls.Config
 	// MaxConnections bounds the clients at once, by default 50.
 	MaxConnections int
-	// Timeout bounds each read and write, by default 60 s.
+	// Timeout bounds each read and write, by default 60 s. A whole mail may take
+	// ten times as long.
 	Timeout time.Duration
 }
 

@@ -17,6 +17,10 @@ import (
 const (
 	maxRecipients = 20
 	maxSMTPLine   = 4000
+	// maxTimeouts is how often Listen.Timeout goes into the time of one mail: by
+	// default it has ten minutes, in which a slow line carries the largest one and
+	// after which a sender that dribbles frees the connection.
+	maxTimeouts = 10
 )
 
 // Run takes mail where [Config.Listen] says until ctx ends. The kit calls it; without
@@ -50,7 +54,7 @@ func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
 		_ = server.Close()
 		close(stopped)
 	})
-	err := server.Serve(&limited{Listener: listener, free: make(chan struct{}, cfg.MaxConnections)})
+	err := server.Serve(&limited{Listener: listener, free: make(chan struct{}, cfg.MaxConnections), timeout: cfg.Timeout})
 	if stop() {
 		return errors.Join(err, server.Close())
 	}
@@ -61,7 +65,8 @@ func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
 // limited bounds the connections at once; further ones are sent away.
 type limited struct {
 	net.Listener
-	free chan struct{}
+	free    chan struct{}
+	timeout time.Duration
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -72,7 +77,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.free <- struct{}{}:
-			return &counted{Conn: conn, done: sync.OnceFunc(func() { <-l.free })}, nil
+			return &counted{Conn: conn, done: sync.OnceFunc(func() { <-l.free }), timeout: l.timeout}, nil
 		default:
 			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // of a socket, not of the kit's clock
 			_, _ = conn.Write([]byte("421 4.3.2 Too many connections, try again later\r\n"))
@@ -81,9 +86,41 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
+// counted is one of the connections at once. Each of its reads may take the
+// timeout, since the deadline that go-smtp sets for DATA is not renewed for the
+// mail that follows.
 type counted struct {
 	net.Conn
-	done func()
+	done    func()
+	timeout time.Duration
+	end     time.Time // when a line, or the mail after it, must have come
+	broken  bool
+}
+
+// SetReadDeadline begins a line.
+func (c *counted) SetReadDeadline(t time.Time) error {
+	c.end = t.Add((maxTimeouts - 1) * c.timeout)
+	return c.Conn.SetReadDeadline(t)
+}
+
+// Read fails with errBroken, whose words go to the sender, and from then on
+// always: what is left of a mail must not be read as commands, nor the beginning
+// of one as all of it.
+func (c *counted) Read(p []byte) (n int, err error) {
+	if c.broken {
+		return 0, errBroken
+	}
+	deadline := time.Now().Add(c.timeout) // of a socket, not of the kit's clock
+	if deadline.After(c.end) {
+		deadline = c.end
+	}
+	if err = c.Conn.SetReadDeadline(deadline); err == nil {
+		n, err = c.Conn.Read(p)
+	}
+	if err != nil {
+		c.broken, err = true, errBroken
+	}
+	return n, err
 }
 
 func (c *counted) Close() error {
@@ -126,13 +163,16 @@ func (m *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 func (m *session) Data(r io.Reader) error {
 	raw, err := io.ReadAll(r)
 	if err != nil {
-		return err // too large, or the connection broke
+		return err // too large, too long a line, or errBroken
 	}
 	_, err = m.support.Receive(m.ctx, m.envelope, raw)
 	return reply(err)
 }
 
-var errNotOurs = &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such mailbox"}
+var (
+	errNotOurs = &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such mailbox"}
+	errBroken  = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 4, 2}, Message: "The message did not come in time, try again later"}
+)
 
 // reply says to a mail server what a refusal means: whether it shall try again.
 func reply(err error) error {

@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/emersion/go-smtp"
 
@@ -28,6 +33,12 @@ func serve(t testing.TB, k *kittest.Kit, network string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOn(t, k, listener)
+	return listener.Addr().String()
+}
+
+func serveOn(t testing.TB, k *kittest.Kit, listener net.Listener) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.Support().Serve(ctx, listener) }()
@@ -37,7 +48,6 @@ func serve(t testing.TB, k *kittest.Kit, network string) string {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
 }
 
 func TestMailOverSMTP(t *testing.T) {
@@ -77,18 +87,16 @@ func TestMailOverSMTP(t *testing.T) {
 	}
 }
 
-func TestMailOverLMTP(t *testing.T) {
-	k := desk(t, support.Config{Listen: support.Listen{LMTP: true}})
-	conn, err := net.Dial("unix", serve(t, k, "unix"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
+// talk returns what sends a line, if it is not empty, and wants a reply that
+// begins with a code.
+func talk(t testing.TB, conn net.Conn) func(line, want string) {
 	in := bufio.NewReader(conn)
-	say := func(line, want string) {
+	return func(line, want string) {
 		t.Helper()
 		if line != "" {
-			fmt.Fprint(conn, line+"\r\n")
+			if _, err := fmt.Fprint(conn, line+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for {
 			got, err := in.ReadString('\n')
@@ -100,6 +108,146 @@ func TestMailOverLMTP(t *testing.T) {
 			}
 		}
 	}
+}
+
+// wire is the server's end of a connection, which counts deadlines and reads,
+// and fails where it reads "cut".
+type wire struct {
+	net.Conn
+	deadlines, reads atomic.Int64
+	cut              error
+}
+
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.deadlines.Add(1)
+	return w.Conn.SetReadDeadline(t)
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	w.reads.Add(1)
+	n, err := w.Conn.Read(p)
+	if string(p[:n]) == "cut" {
+		return 0, w.cut
+	}
+	return n, err
+}
+
+// wired is a listener of one connection.
+type wired struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (w *wired) Accept() (net.Conn, error) {
+	if conn, ok := <-w.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (w *wired) Close() error {
+	close(w.conns)
+	return nil
+}
+
+// begin connects to a desk by a pipe and says whom a mail is from and for.
+func begin(t testing.TB, k *kittest.Kit, cut error) (server *wire, client net.Conn, say func(line, want string)) {
+	t.Helper()
+	end, client := net.Pipe()
+	server = &wire{Conn: end, cut: cut}
+	l := &wired{conns: make(chan net.Conn, 1)}
+	l.conns <- server
+	serveOn(t, k, l)
+	t.Cleanup(func() { _ = client.Close() })
+	say = talk(t, client)
+	say("", "220")
+	say("EHLO mx.example", "250")
+	say("MAIL FROM:<grace@customer.example>", "250")
+	say("RCPT TO:<"+inbox+">", "250")
+	return server, client, say
+}
+
+func TestEachReadOfAMailHasATimeout(t *testing.T) {
+	server, client, say := begin(t, desk(t, support.Config{}), nil)
+	say("DATA", "354")
+	for range 100 {
+		if _, err := fmt.Fprint(client, "Subject: slow\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("\r\nHello\r\n.", "250")
+	if deadlines, reads := server.deadlines.Load(), server.reads.Load(); reads < 100 || deadlines < reads {
+		t.Errorf("%d deadlines for %d reads", deadlines, reads)
+	}
+}
+
+// TestAMailThatDribblesEnds has a byte come shortly before each timeout.
+func TestAMailThatDribblesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := net.Pipe()
+		conn := support.Timed(server, time.Minute)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range time.Tick(59 * time.Second) {
+				if _, err := client.Write([]byte("x")); err != nil {
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		if err := conn.SetReadDeadline(began.Add(time.Minute)); err != nil { // as before each line
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(conn)
+		if took := time.Since(began); err == nil || len(got) != 10 || took != 10*time.Minute {
+			t.Errorf("%d bytes within %s, %v; want 10 within ten minutes and an error", len(got), took, err)
+		}
+		if err := errors.Join(conn.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// TestABrokenMailIsSentAgain has the connection end within a mail: its sender
+// learns nothing of the network, and nothing of the mail is stored or obeyed.
+func TestABrokenMailIsSentAgain(t *testing.T) {
+	k := desk(t, support.Config{})
+	for name, cut := range map[string]error{
+		"timeout": &net.OpError{Op: "read", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 25}, Err: os.ErrDeadlineExceeded},
+		"end":     io.EOF,
+	} {
+		for command, want := range map[string]string{"DATA": "354", "BDAT 1000 LAST": ""} {
+			t.Run(name+" "+command, func(t *testing.T) {
+				_, client, say := begin(t, k, cut)
+				if want != "" {
+					say(command, want)
+					command = ""
+				}
+				for _, text := range []string{strings.TrimPrefix(command+"\r\n", "\r\n"), "Subject: x\r\n\r\nHello\r\n", "cut"} {
+					if _, err := fmt.Fprint(client, text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				say("", "451 4.4.2 The message did not come in time, try again later\r\n")
+				say("", "421")
+			})
+		}
+	}
+	if n := count(t, k); n != 0 {
+		t.Errorf("%d threads, want none", n)
+	}
+}
+
+func TestMailOverLMTP(t *testing.T) {
+	k := desk(t, support.Config{Listen: support.Listen{LMTP: true}})
+	conn, err := net.Dial("unix", serve(t, k, "unix"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	say := talk(t, conn)
 	say("", "220")
 	say("LHLO mx.example", "250")
 	say("MAIL FROM:<grace@customer.example>", "250")
