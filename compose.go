@@ -199,10 +199,14 @@ func attachments(s *storage.Storage) support.Files {
 	mails := s.Namespace(support.Name)
 	return support.Files{
 		Keep: func(ctx context.Context, name, contentType string, content []byte) (string, error) {
-			o, err := mails.Put(ctx, storage.Upload{
+			o, err := mails.Stage(ctx, storage.Upload{
 				Path: rand.Text() + "/" + name, Size: int64(len(content)), ContentType: contentType, Visibility: storage.VisibilityPrivate,
 			}, bytes.NewReader(content))
 			return ofMail + o.ID, err
+		},
+		Commit: func(ctx context.Context, objectID string) error {
+			_, err := mails.Commit(ctx, storage.ByID(strings.TrimPrefix(objectID, ofMail)))
+			return err
 		},
 		Owned: func(ctx context.Context, userID, objectID string) (support.File, bool, error) {
 			o, err := s.Get(ctx, storage.ByID(objectID).As(userID))

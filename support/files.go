@@ -17,9 +17,13 @@ const linkLifetime = 5 * time.Minute
 // Files is what support needs of a store of files; the zero value keeps none.
 type Files struct {
 	// Keep stores the attachment of a mail and returns the object's id. It is
-	// called outside of transactions; what becomes of no message is removed. A
-	// refusal, with a status below 500, leaves the file out of the message.
+	// called outside of transactions, and the object is to end by itself unless
+	// Commit is called. A refusal, with a status below 500, leaves the file out of
+	// the message.
 	Keep func(ctx context.Context, name, contentType string, content []byte) (objectID string, err error)
+	// Commit makes an object that Keep stored last, in the transaction that writes
+	// its message; it may be called again when that runs again.
+	Commit func(ctx context.Context, objectID string) error
 	// Owned returns an object that a user has uploaded; ok is false when there
 	// is none of that user's.
 	Owned func(ctx context.Context, userID, objectID string) (file File, ok bool, err error)

@@ -3,6 +3,7 @@ package support_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -17,16 +18,30 @@ import (
 // TestFiles keeps attachments in a map.
 func TestFiles(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		kept := map[string]string{}
-		broken := false
+		staged, kept := map[string]string{}, map[string]string{}
+		broken, ended := false, false
 		host := capabilitytest.NewHost(t, db)
 		s, err := support.New(host, support.Config{InboundAddresses: []string{inbox}}, support.Peers{Files: support.Files{
-			Keep: func(_ context.Context, name, kind string, content []byte) (string, error) {
+			Keep: func(ctx context.Context, name, kind string, content []byte) (string, error) {
 				if broken {
 					return "", errors.New("no space")
 				}
-				kept["mail/"+name] = kind + " " + string(content)
+				if db.InTransaction(ctx) {
+					t.Error("bytes move within a transaction")
+				}
+				staged["mail/"+name] = kind + " " + string(content)
 				return "mail/" + name, nil
+			},
+			Commit: func(ctx context.Context, objectID string) error {
+				content, found := staged[objectID]
+				if !found || ended {
+					return capability.ErrNotFound
+				}
+				if !db.InTransaction(ctx) {
+					t.Error("a file is committed without its message")
+				}
+				kept[objectID] = content
+				return nil
 			},
 			Owned: func(_ context.Context, userID, objectID string) (support.File, bool, error) {
 				return support.File{Name: "screen.png", Type: "image/png", Size: 7}, userID == "ada" && objectID == "hers", nil
@@ -57,6 +72,11 @@ func TestFiles(t *testing.T) {
 			t.Error("a mail whose file could not be kept was acknowledged")
 		}
 		broken = false
+		ended = true
+		if _, err := s.Receive(t.Context(), envelope, raw); capability.AsError(err).Status != http.StatusServiceUnavailable {
+			t.Errorf("a mail whose file has ended: %v, want one that is sent again", err)
+		}
+		ended = false
 		got, err := s.Receive(t.Context(), envelope, raw)
 		if err != nil || got.Outcome != support.OutcomeStored || kept["mail/p.png"] != "image/png hello" {
 			t.Fatalf("%+v, %v, kept %v", got, err, kept)

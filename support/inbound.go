@@ -284,6 +284,19 @@ func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
 	return nil
 }
 
+// commitFiles makes what was kept last with the message that names it.
+func (s *Support) commitFiles(ctx context.Context, files []Attachment) error {
+	for _, a := range files {
+		if a.objectID == "" || s.peers.Files.Commit == nil {
+			continue
+		}
+		if err := s.peers.Files.Commit(ctx, a.objectID); err != nil {
+			return capability.ErrUnavailable.Because(err) // also where it has ended: the next delivery keeps it anew
+		}
+	}
+	return nil
+}
+
 // dropFiles removes what was kept for a mail that is not stored.
 func (s *Support) dropFiles(ctx context.Context, in *incoming) {
 	for _, a := range in.message.Attachments {
@@ -328,6 +341,9 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 		}
 		if !added {
 			return errStoredMeanwhile
+		}
+		if err := s.commitFiles(ctx, m.Attachments); err != nil {
+			return err
 		}
 		receipt = Receipt{Outcome: OutcomeStored, ThreadID: thread, MessageID: m.ID}
 		if in.automated {

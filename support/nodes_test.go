@@ -20,14 +20,21 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket/file"
 	"github.com/kitbackend/kit/support"
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv("SUPPORT_TEST_CHILD"); path != "" {
 		receiveUntilKilled(path)
+		return
+	}
+	if path := os.Getenv("SUPPORT_TEST_HOLD"); path != "" {
+		holdAMail(path)
 		return
 	}
 	os.Exit(m.Run())
@@ -109,9 +116,9 @@ func TestAThreadsMessagesAtOnce(t *testing.T) {
 	})
 }
 
-func composed(db *database.DB) (*kit.Kit, error) {
-	return kit.New(kit.WithDatabase(db), kit.WithLogger(slog.New(slog.DiscardHandler)), kit.WithAudit(audit.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}),
-		kit.WithSupport(support.Config{InboundAddresses: []string{inbox}, Guard: support.Guard{MaxPerHour: 1 << 30}}))
+func composed(db *database.DB, opts ...kit.Option) (*kit.Kit, error) {
+	return kit.New(append(opts, kit.WithDatabase(db), kit.WithLogger(slog.New(slog.DiscardHandler)), kit.WithAudit(audit.Config{}), kit.WithEmail(email.Config{}), kit.WithAuth(auth.Config{}),
+		kit.WithSupport(support.Config{InboundAddresses: []string{inbox}, Guard: support.Guard{MaxPerHour: 1 << 30}}))...)
 }
 
 // receiveUntilKilled stores mails and prints the thread of each that was
@@ -165,6 +172,47 @@ func TestKillBetweenStoreAndClassify(t *testing.T) {
 	}
 	if err := k.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// holdAMail takes a mail with a file and waits in its transaction.
+func holdAMail(path string) {
+	db, err := database.OpenFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	k, err := composed(db, kit.WithStorage(storage.Config{Bucket: file.New(path + ".objects")}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	k.Hooks().SupportReceived.In(func(context.Context, hooks.SupportReceived) error {
+		_, _ = os.Stdout.WriteString("received\n")
+		select {}
+	})
+	raw := multipart("mixed", "Content-Type: text/plain\n\ntext", "Content-Type: image/png; name=p.png\n\nhello")
+	_, err = k.Support().Receive(context.Background(), support.Envelope{From: "a@b.example", To: []string{inbox}}, []byte(raw))
+	log.Fatal(err)
+}
+
+// TestKillLeavesNoFileWithoutItsMessage kills the process that takes a mail
+// before the message commits: its file is one that storage ends by itself.
+func TestKillLeavesNoFileWithoutItsMessage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kit.db")
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "SUPPORT_TEST_HOLD="+path)
+	processtest.Kill(t, child, 1)
+	db, err := database.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var messages, objects, ready int
+	if err := db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM support_message), count(*), count(CASE WHEN state = 'ready' THEN 1 END)
+		FROM storage_object`).Scan(&messages, &objects, &ready); err != nil {
+		t.Fatal(err)
+	}
+	if messages != 0 || objects != 1 || ready != 0 {
+		t.Errorf("%d messages, %d files, %d of them ready; want one file that is not", messages, objects, ready)
 	}
 }
 
