@@ -446,6 +446,29 @@ func TestExportAndErase(t *testing.T) {
 	})
 }
 
+func TestAUserErasedWhileAPictureIsProcessedIsGone(t *testing.T) {
+	const heic = "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + "\x00\x00\x00\x30meta\x00\x00\x00\x00" +
+		"\x00\x00\x00\x24iprp\x00\x00\x00\x1cipco\x00\x00\x00\x14ispe\x00\x00\x00\x00\x00\x00\x01\x2c\x00\x00\x00\xc8"
+	var r *rig
+	r = memory(t, media.Config{Decoders: map[string]media.Decoder{"image/heic": func(io.Reader) (image.Image, error) {
+		for _, c := range []capability.Capability{r.k.Media().Capability(), r.k.Storage().Capability()} {
+			if _, err := c.Erase(t.Context(), capability.Person{ID: "ada"}); err != nil {
+				t.Error(err)
+			}
+		}
+		return scene(300, 200, 3), nil
+	}}})
+	c := r.upload("ada", "a.heic", []byte(heic))
+	r.finalize("ada", c.Item.ID, 202, "")
+	r.k.RunJobs()
+	for _, table := range []string{"media_item", "storage_object", "storage_usage"} {
+		var n int
+		if err := r.k.Database().QueryRow(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%s has %d rows: %v", table, n, err)
+		}
+	}
+}
+
 func TestAnItemWhoseUploadWasGivenUpIsRemoved(t *testing.T) {
 	rigs(t, media.Config{}, func(t *testing.T, r *rig) {
 		c := r.create("ada", "a.png", []byte("never sent"))

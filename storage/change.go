@@ -135,16 +135,15 @@ func (p Space) deleteIn(ctx context.Context, ref Ref) error {
 	if err != nil {
 		return err
 	}
-	if o.State == StatePending {
-		if err := p.s.store.remove(ctx, o.ID); err != nil {
+	if o.State == StateReady {
+		if err := p.s.record(ctx, "storage/deleted", o, nil); err != nil {
 			return err
 		}
-		return p.s.release(ctx, o)
 	}
-	if err := p.s.record(ctx, "storage/deleted", o, nil); err != nil {
+	if err := p.s.eraseOne(ctx, o); err != nil {
 		return err
 	}
-	return p.s.drop(ctx, o)
+	return p.s.store.removeUsage(ctx, o.OwnerID)
 }
 
 // DeleteAll removes many objects, at most [MaxBatch], in the caller's transaction

@@ -103,6 +103,26 @@ func TestEveryLapsedReservationEndsAtOnce(t *testing.T) {
 	})
 }
 
+// TestRowsOfUsageUnderRace begins where others end what an owner has, and the row
+// that is the owner's lock goes.
+func TestRowsOfUsageUnderRace(t *testing.T) {
+	t.Parallel()
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newRig(t, db, file.New(""), storage.Config{})
+		ctx := context.Background()
+		many(50, func(int) {
+			s, err := r.s.Start(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: 1})
+			if err == nil {
+				err = r.s.Delete(ctx, storage.ByID(s.Object.ID))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		r.addsUp("ada")
+	})
+}
+
 // TestCompleteAgainstAbort lets complete, abort, replacement and sweep of the same
 // objects race; whatever wins, usage is the sum of what is there.
 func TestCompleteAgainstAbort(t *testing.T) {

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -346,6 +347,40 @@ func TestExportAndErase(t *testing.T) {
 			t.Errorf("%d objects are left, want bob's: %v", len(objects), err)
 		}
 		r.do("bob", "GET", "/storage/"+bobs.ID, nil).want(200, "")
+	})
+}
+
+// TestNoRowStaysOfAnErasedOwner stages for one, as work does that an erasure
+// overtakes.
+func TestNoRowStaysOfAnErasedOwner(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newRig(t, db, file.New(""), storage.Config{})
+		ctx, media := context.Background(), r.s.Namespace("media")
+		stage := func() string {
+			o, err := media.Stage(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: 5}, strings.NewReader("hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o.ID
+		}
+		for name, end := range map[string]func() error{
+			"deleted": func() error { _, err := media.DeleteAll(ctx, []string{stage()}); return err },
+			"lapsed":  func() error { stage(); r.k.Clock.Advance(25 * time.Hour); r.k.RunJobs(); return nil },
+			"broken": func() error {
+				if _, err := media.Stage(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: 5}, broken{}); !errors.Is(err, errBroken) {
+					return fmt.Errorf("staged: %w", err)
+				}
+				return nil
+			},
+		} {
+			if err := end(); err != nil {
+				t.Fatal(name, err)
+			}
+			var n int
+			if err := db.QueryRow(ctx, `SELECT COUNT(*) FROM storage_usage WHERE owner_id = 'ada'`).Scan(&n); err != nil || n != 0 {
+				t.Errorf("%s: %d rows %v", name, n, err)
+			}
+		}
 	})
 }
 

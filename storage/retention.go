@@ -47,8 +47,10 @@ func (s *Storage) tidy(ctx context.Context) error {
 				if err := s.store.lockUsage(ctx, owner); err != nil {
 					return err
 				}
-				_, err := s.expire(ctx, owner, now)
-				return err
+				if _, err := s.expire(ctx, owner, now); err != nil {
+					return err
+				}
+				return s.store.removeUsage(ctx, owner)
 			}); err != nil {
 				return err
 			}

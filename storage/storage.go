@@ -225,7 +225,11 @@ func (p Space) lockOwned(ctx context.Context, ref Ref) (Object, error) {
 	if err := p.s.store.lockUsage(ctx, o.OwnerID); err != nil {
 		return o, err
 	}
+	owner := o.OwnerID
 	o, ok, err := p.s.store.lockObject(ctx, p.namespace, ref.id)
+	if err == nil && !ok {
+		err = p.s.store.removeUsage(ctx, owner) // it may have gone with its owner
+	}
 	if err != nil {
 		return o, err
 	}

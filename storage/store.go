@@ -44,11 +44,16 @@ func scanObject(row database.Scanner) (o Object, err error) {
 
 // lockUsage takes the lock of an owner, making the row at first.
 func (s store) lockUsage(ctx context.Context, owner string) error {
-	if _, err := s.db.Exec(ctx, `INSERT INTO storage_usage (owner_id, used, reserved) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING`, owner); err != nil {
-		return err
+	for {
+		if _, err := s.db.Exec(ctx, `INSERT INTO storage_usage (owner_id, used, reserved) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING`, owner); err != nil {
+			return err
+		}
+		// Who had the lock may have removed the row.
+		_, found, err := database.Get(ctx, s.db, scanText, `SELECT owner_id FROM storage_usage WHERE owner_id = $1 `+database.ForUpdate, owner)
+		if err != nil || found {
+			return err
+		}
 	}
-	var used int64
-	return s.db.QueryRow(ctx, `SELECT used FROM storage_usage WHERE owner_id = $1 `+database.ForUpdate, owner).Scan(&used)
 }
 
 // reserve takes space, or returns false when there is not enough of it.
@@ -298,6 +303,8 @@ func (s store) readOwnedBy(ctx context.Context, owner, after string, limit int) 
 		WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3`, owner, after, limit)
 }
 
+// removeUsage removes the row of an owner that has nothing more: none is the same
+// as one of zeros.
 func (s store) removeUsage(ctx context.Context, owner string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM storage_usage WHERE owner_id = $1 AND used = 0 AND reserved = 0`, owner)
 	return err

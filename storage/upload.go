@@ -556,10 +556,10 @@ func (p Space) abandon(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := p.s.store.remove(ctx, id); err != nil {
+		if err := p.s.eraseOne(ctx, o); err != nil {
 			return err
 		}
-		return p.s.release(ctx, o)
+		return p.s.store.removeUsage(ctx, o.OwnerID)
 	})
 }
 
