@@ -130,21 +130,24 @@ func (c *cache) catchUp(ctx context.Context, l *loaded) error {
 		if err != nil || done {
 			return err
 		}
-		n := &l.next
-		for {
-			rows, err := c.store.changed(ctx, n.partition, n.revision, n.id, l.index, pageSize)
-			if err != nil {
-				return err
-			}
-			if len(rows) == 0 {
-				break
-			}
-			n.set.Apply(rows, nil)
-			last := rows[len(rows)-1]
-			n.revision, n.id = last.Revision, last.ID
-			if len(rows) < pageSize {
-				break
-			}
+		if err := c.pages(ctx, l, &l.next, func(rows []flat.Row) { l.next.set.Apply(rows, nil) }); err != nil {
+			return err
+		}
+	}
+}
+
+// pages calls fn with all rows that n has not read, and moves it on.
+func (c *cache) pages(ctx context.Context, l *loaded, n *progress, fn func([]flat.Row)) error {
+	for {
+		rows, err := c.store.changed(ctx, n.partition, n.revision, n.id, l.index, pageSize)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		fn(rows)
+		last := rows[len(rows)-1]
+		n.revision, n.id = last.Revision, last.ID
+		if len(rows) < pageSize {
+			return nil
 		}
 	}
 }
@@ -199,25 +202,29 @@ func (x *Index) newSet() *flat.Set {
 	return flat.New(metric, x.Dimensions, len(x.Filterable))
 }
 
-// private is view inside a transaction, whose rows nobody else may see.
+// private is view inside a transaction, whose rows nobody else may see. As in
+// finish, where there are more removals than a page it begins without them.
 func (c *cache) private(ctx context.Context, l *loaded, p partition) (*flat.View, error) {
 	now := l.current.Load()
 	if now.covers(p) && now.revision == p.revision {
 		return now.set.View(), nil
 	}
-	from := current{partition: p.id, set: l.index.newSet()}
+	n := l.fresh(p)
 	if now != nil && now.partition == p.id && now.revision < p.revision && now.revision >= p.floor {
-		from = *now
+		n = progress{current: *now, since: now.revision, revision: now.revision + 1}
 	}
-	rows, err := c.store.changed(ctx, p.id, from.revision+1, "", l.index, int(l.index.MaxDocuments))
+	removals, err := c.store.removals(ctx, p.id, n.since, pageSize+1)
 	if err != nil {
 		return nil, err
 	}
-	removals, err := c.store.removals(ctx, p.id, from.revision, int(l.index.MaxDocuments))
-	if err != nil {
+	if len(removals) > pageSize {
+		n, removals = l.fresh(p), nil
+	}
+	var rows []flat.Row
+	if err := c.pages(ctx, l, &n, func(page []flat.Row) { rows = append(rows, page...) }); err != nil {
 		return nil, err
 	}
-	return from.set.With(rows, removals), nil
+	return n.set.With(rows, removals), nil
 }
 
 // account notes how much memory a partition takes, and lets go of those used

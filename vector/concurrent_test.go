@@ -139,6 +139,47 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestTransactionCatchesUp: a query in a transaction reads all that its node has
+// not in memory, however much it is and whatever maxDocuments is by now.
+func TestTransactionCatchesUp(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		with := func(most int64) *node {
+			return open(t, db, vector.Config{Indexes: []vector.Index{
+				{Name: "x", Dimensions: 2, VectorsOnly: true, Filterable: []string{"gone"}, MaxDocuments: most}}}, vector.Peers{})
+		}
+		writes, reads := with(2000), with(1)
+		ctx, space := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}
+		inside := func(y float32) (found []string) {
+			if err := db.InTx(ctx, func(ctx context.Context) error {
+				found = ids(must(reads.Query(ctx, space, vector.Query{Vector: []float32{1, y}, TopK: 1}))(t))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+		must(writes.Upsert(ctx, space, vector.Document{ID: "a", Vector: []float32{1, 1}}, vector.Document{ID: "b", Vector: []float32{1, 2}}))(t)
+		equal(t, inside(2), []string{"b"})
+		for _, batches := range []int{1, 11} { // less than a page, and more
+			must(writes.Upsert(ctx, space, vector.Document{ID: "near", Vector: []float32{1, -2}}))(t)
+			equal(t, ids(must(reads.Query(ctx, space, vector.Query{Vector: []float32{1, -2}, TopK: 1}))(t)), []string{"near"})
+			for batch := range batches {
+				var list []vector.Document
+				for i := range 100 {
+					list = append(list, vector.Document{ID: fmt.Sprint(batch, "-", i), Vector: []float32{1, float32(batch + 3)}, Metadata: map[string]any{"gone": true}})
+				}
+				must(writes.Upsert(ctx, space, list...))(t)
+			}
+			equal(t, inside(float32(batches+2)), []string{fmt.Sprint(batches-1, "-", 0)})
+			must(writes.DeleteWhere(ctx, space, vector.Filter{"gone": true}))(t)
+			if err := writes.Delete(ctx, space, "near"); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, inside(-2), []string{"a"})
+		}
+	})
+}
+
 // TestSweptRemovals: a node that slept longer than removals are kept reads the
 // partition anew.
 func TestSweptRemovals(t *testing.T) {
