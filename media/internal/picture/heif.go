@@ -38,10 +38,18 @@ func boxes(b []byte, fn func(name string, body []byte)) {
 }
 
 // meta finds the box that describes the file.
-func meta(data []byte) (body []byte) {
-	boxes(data, func(name string, b []byte) {
-		if name == "meta" && body == nil && len(b) > 4 {
-			body = b[4:]
+func meta(data []byte) []byte {
+	if body := within(data, "meta"); len(body) > 4 {
+		return body[4:]
+	}
+	return nil
+}
+
+// within finds a box in b.
+func within(b []byte, name string) (body []byte) {
+	boxes(b, func(n string, b []byte) {
+		if n == name && body == nil {
+			body = b
 		}
 	})
 	return body
@@ -50,14 +58,6 @@ func meta(data []byte) (body []byte) {
 // inspectHEIF reads the size of the largest picture of the file, which no decoder
 // goes beyond; it may have to be turned by a quarter.
 func inspectHEIF(head []byte) (width, height int) {
-	within := func(b []byte, name string) (body []byte) {
-		boxes(b, func(n string, b []byte) {
-			if n == name && body == nil {
-				body = b
-			}
-		})
-		return body
-	}
 	boxes(within(within(meta(head), "iprp"), "ipco"), func(name string, b []byte) {
 		if name != "ispe" || len(b) < 12 {
 			return
@@ -70,46 +70,64 @@ func inspectHEIF(head []byte) (width, height int) {
 	return width, height
 }
 
-// metadataItems are the items of a HEIF file that describe it, as parts of data.
-func metadataItems(data []byte) (exif, others [][]byte) {
+// metadataItems are the items of a HEIF file that describe it, as parts of data: EXIF
+// blocks in one piece, and others. ok is false when one of them was not found.
+func metadataItems(data []byte) (exif, others [][]byte, ok bool) {
 	kinds, places := map[uint32]string{}, map[uint32][][]byte{}
+	idat := within(meta(data), "idat")
+	ok = true
 	boxes(meta(data), func(name string, b []byte) {
 		switch name {
 		case "iinf":
-			readKinds(b, kinds)
+			ok = readKinds(b, kinds) && ok
 		case "iloc":
-			readPlaces(b, data, places)
+			readPlaces(b, data, idat, places)
 		}
 	})
+	left := len(data) // items that overlap would be cleaned over and over
 	for id, kind := range kinds {
-		switch kind {
-		case "Exif":
-			exif = append(exif, places[id]...)
-		case "mime":
-			others = append(others, places[id]...)
+		if kind != "Exif" && kind != "mime" {
+			continue
+		}
+		parts := places[id]
+		for _, part := range parts {
+			left -= len(part)
+		}
+		if left < 0 {
+			return nil, nil, false
+		}
+		ok = ok && len(parts) > 0
+		if kind == "Exif" && len(parts) == 1 {
+			exif = append(exif, parts...)
+		} else {
+			others = append(others, parts...)
 		}
 	}
-	return exif, others
+	return exif, others, ok
 }
 
-// readKinds reads which item is of which kind.
-func readKinds(b []byte, kinds map[uint32]string) {
+// readKinds reads which item is of which kind; ok is false when there are too many.
+func readKinds(b []byte, kinds map[uint32]string) (ok bool) {
 	skip := 6
 	if len(b) > 0 && b[0] > 0 {
 		skip = 8
 	}
 	if len(b) < skip {
-		return
+		return true
 	}
+	ok = true
 	boxes(b[skip:], func(name string, b []byte) {
 		switch {
-		case name != "infe" || len(b) < 12 || len(kinds) == maxItems:
+		case name != "infe" || len(b) < 12:
+		case len(kinds) == maxItems:
+			ok = false
 		case b[0] == 2:
 			kinds[uint32(binary.BigEndian.Uint16(b[4:]))] = string(b[8:12])
 		case b[0] == 3 && len(b) >= 14:
 			kinds[binary.BigEndian.Uint32(b[4:])] = string(b[10:14])
 		}
 	})
+	return ok
 }
 
 // cursor reads numbers one after the other; past the end they are zero.
@@ -130,13 +148,17 @@ func (c *cursor) number(size int) (n uint64) {
 	return n
 }
 
-// readPlaces reads where the items are that are kept in the file itself.
-func readPlaces(b, data []byte, places map[uint32][][]byte) {
+// readPlaces reads where the items are that are kept in the file itself, or in its
+// box idat. An item of which a part is not found has no places.
+func readPlaces(b, data, idat []byte, places map[uint32][][]byte) {
 	c := cursor{b: b}
 	version := c.number(1)
 	c.number(3)
 	sizes := c.number(2)
 	offsetSize, lengthSize, baseSize, indexSize := int(sizes>>12&15), int(sizes>>8&15), int(sizes>>4&15), int(sizes&15)
+	if lengthSize == 0 {
+		return // every item is said to be all there is
+	}
 	idSize := 2
 	if version == 2 {
 		idSize = 4
@@ -150,15 +172,23 @@ func readPlaces(b, data []byte, places map[uint32][][]byte) {
 		}
 		c.number(2)
 		base := c.number(baseSize)
-		for range min(c.number(2), maxExtents) {
+		in, parts, extents := data, [][]byte(nil), c.number(2)
+		if method == 1 {
+			in = idat
+		}
+		for range extents {
 			c.number(indexSize)
 			offset, length := base+c.number(offsetSize), c.number(lengthSize)
 			if c.bad {
 				return
 			}
-			if size := uint64(len(data)); method == 0 && offset < size && length <= size-offset {
-				places[id] = append(places[id], data[offset:offset+length])
+			size := uint64(len(in))
+			if method <= 1 && length > 0 && offset < size && length <= size-offset && len(parts) < maxExtents {
+				parts = append(parts, in[offset:offset+length])
 			}
+		}
+		if uint64(len(parts)) == extents {
+			places[id] = append(places[id], parts...)
 		}
 	}
 }
@@ -177,9 +207,9 @@ func tiff(item []byte) []byte {
 
 // cleanHEIF blanks what is to be removed where it stands, so that no offset of the
 // file changes.
-func cleanHEIF(data []byte, strip Strip) []byte {
+func cleanHEIF(data []byte, strip Strip) ([]byte, bool) {
 	out := bytes.Clone(data)
-	exif, others := metadataItems(out)
+	exif, others, ok := metadataItems(out)
 	for _, item := range others {
 		for i := range item {
 			item[i] = ' '
@@ -187,6 +217,9 @@ func cleanHEIF(data []byte, strip Strip) []byte {
 	}
 	for _, item := range exif {
 		block := tiff(item)
+		if block == nil {
+			block = item
+		}
 		if strip == StripGPS {
 			if clean, ok := withoutPlace(block); ok {
 				copy(block, clean)
@@ -198,5 +231,5 @@ func cleanHEIF(data []byte, strip Strip) []byte {
 			copy(block, empty)
 		}
 	}
-	return out
+	return out, ok
 }

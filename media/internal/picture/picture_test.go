@@ -19,6 +19,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -453,6 +454,8 @@ func FuzzClean(f *testing.F) {
 	f.Add(pngWith(pngOf(img), tagged(binary.BigEndian, 2)))
 	f.Add([]byte("RIFF\x16\x00\x00\x00WEBPVP8X\x01\x00\x00\x00\x0c\x00EXIF\x00\x00\x00\x00"))
 	f.Add(heifWith(tagged(binary.BigEndian, 2)))
+	f.Add(heifInIdat(tagged(binary.BigEndian, 2), 0))
+	f.Add(gifWith("!\xff\vXMP DataXMP\x01x\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kind := Sniff(data)
 		for _, strip := range []Strip{StripGPS, StripAll} {
@@ -499,6 +502,61 @@ func heifWith(block []byte) []byte {
 	}
 	length := len(build(0))
 	return build(uint32(length - len(xmp) - len(block) - 4))
+}
+
+// heifInIdat is a HEIF file whose EXIF block is in the box idat, said to begin at an
+// offset there.
+func heifInIdat(block []byte, at uint32) []byte {
+	item := append(make([]byte, 4), block...)
+	place := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{0, 1, 0, 1, 0, 0, 0, 1}, at), uint32(len(item)))
+	return bytes.Join([][]byte{
+		heifBox("ftyp", []byte("heic"), make([]byte, 4)),
+		heifBox("meta", make([]byte, 4), heifBox("iinf", []byte{0, 0, 0, 0, 0, 1}, heifBox("infe", []byte{2, 0, 0, 0, 0, 1, 0, 0}, []byte("Exif\x00"))),
+			heifBox("iloc", []byte{1, 0, 0, 0, 0x44, 0, 0, 1}, place), heifBox("idat", item)),
+	}, nil)
+}
+
+func TestThePlaceIsFoundWhereHEIFKeepsSmallItems(t *testing.T) {
+	data := heifInIdat(tagged(binary.BigEndian, 1), 0)
+	if ReadExif(Metadata("image/heic", data)).Location == nil {
+		t.Fatal("want a place in the file")
+	}
+	clean, ok := Clean("image/heic", data, StripGPS)
+	if exif := ReadExif(Metadata("image/heic", clean)); !ok || exif.Location != nil || exif.TakenAt.IsZero() {
+		t.Errorf("%v %+v, want the time without the place", ok, exif)
+	}
+	if _, ok := Clean("image/heic", heifInIdat(tagged(binary.BigEndian, 1), 1), StripGPS); ok {
+		t.Error("want a file refused whose metadata is not where it is said to be")
+	}
+}
+
+// gifWith puts blocks before the end of a GIF.
+func gifWith(blocks ...string) []byte {
+	var file bytes.Buffer
+	if err := gif.Encode(&file, drawn(20, 10, 1), nil); err != nil {
+		panic(err)
+	}
+	whole := file.Bytes()
+	return append(whole[:len(whole)-1], strings.Join(blocks, "")+";"...)
+}
+
+func TestGIFIsCleaned(t *testing.T) {
+	magic := []byte{1} // ends XMP, which is in no blocks, for those that read blocks
+	for v := 255; v >= 0; v-- {
+		magic = append(magic, byte(v))
+	}
+	const loop, comment = "!\xff\vNETSCAPE2.0\x03\x01\x00\x00\x00", "!\xfe\x05hello\x00"
+	data := append(gifWith(loop, "!\xff\vXMP DataXMP<x exif:GPSLatitude=\"48,30N\"/>"+string(magic)+"\x00", comment), "and GPS behind it"...)
+	for strip, want := range map[Strip][]byte{StripNone: data, StripGPS: gifWith(loop, comment), StripAll: gifWith(loop)} {
+		if clean, ok := Clean("image/gif", data, strip); !ok || !bytes.Equal(clean, want) {
+			t.Errorf("%s: %v, %q is left, want %q", strip, ok, clean, want)
+		}
+	}
+	for n := range data { // a file that is cut off
+		if clean, ok := Clean("image/gif", data[:n], StripGPS); ok && (len(clean) > n+1 || bytes.Contains(clean, []byte("GPS"))) {
+			t.Errorf("of %d bytes: %q", n, clean)
+		}
+	}
 }
 
 func TestHEIFIsMeasuredAndCleaned(t *testing.T) {

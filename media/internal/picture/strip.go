@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 )
 
 // Strip says what is removed from a picture's file. The pixels stay as they are.
@@ -34,7 +35,7 @@ func Metadata(contentType string, data []byte) []byte {
 	case "image/webp":
 		riff(data, func(name string, body, _ []byte) { found = pick(found, name == "EXIF", named(body)) })
 	case "image/heic", "image/avif":
-		if items, _ := metadataItems(data); len(items) > 0 {
+		if items, _, _ := metadataItems(data); len(items) > 0 {
 			found = tiff(items[0])
 		}
 	}
@@ -60,7 +61,7 @@ func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 	}
 	switch contentType {
 	case "image/heic", "image/avif":
-		return cleanHEIF(data, strip), true
+		return cleanHEIF(data, strip)
 	case "image/jpeg":
 		return cleanJPEG(data, strip)
 	case "image/png":
@@ -68,7 +69,7 @@ func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 	case "image/webp":
 		return cleanWebP(data, strip)
 	case "image/gif":
-		return data, true // has neither time nor place
+		return cleanGIF(data, strip)
 	default:
 		return nil, false
 	}
@@ -230,6 +231,64 @@ func writeChunk(out *bytes.Buffer, name string, body []byte) {
 	_ = binary.Write(out, binary.BigEndian, uint32(len(body))) // a buffer takes everything
 	out.Write(part)
 	_ = binary.Write(out, binary.BigEndian, crc32.ChecksumIEEE(part))
+}
+
+// cleanGIF drops what applications other than those of animations and colours have
+// put between the pictures, and what follows the end. A file that is cut off stays so.
+func cleanGIF(data []byte, strip Strip) ([]byte, bool) {
+	const header, frame = 13, 10
+	if len(data) < header || string(data[:3]) != "GIF" {
+		return nil, false
+	}
+	at := header + colours(data[header-3])
+	if at > len(data) {
+		return nil, false
+	}
+	out := bytes.NewBuffer(make([]byte, 0, len(data)))
+	out.Write(data[:at])
+	for at < len(data) {
+		block := data[at:]
+		var length int
+		keep := true
+		switch {
+		case block[0] == ',' && len(block) > frame:
+			length = frame + colours(block[frame-1]) + 1
+		case block[0] == '!' && len(block) > 2:
+			length, keep = 2, kept(block[1], block[2:], strip)
+		default: // the end, or what no decoder goes beyond
+			out.WriteByte(';')
+			return out.Bytes(), true
+		}
+		for length < len(block) && block[length] > 0 {
+			length += 1 + int(block[length])
+		}
+		length = min(length+1, len(block))
+		if keep {
+			out.Write(block[:length])
+		}
+		at += length
+	}
+	return out.Bytes(), true
+}
+
+// colours is the length of the table that the flags of a GIF's picture announce.
+func colours(flags byte) int {
+	if flags&0x80 == 0 {
+		return 0
+	}
+	return 6 << (flags & 7)
+}
+
+// kept reports whether an extension of a GIF stays, by its label and its blocks.
+func kept(label byte, blocks []byte, strip Strip) bool {
+	switch label {
+	case 0xfe: // a comment
+		return strip != StripAll
+	case 0xff: // of an application
+		return slices.ContainsFunc([]string{"\vNETSCAPE2.0", "\vANIMEXTS1.0", "\vICCRGBG1012"}, func(name string) bool { return bytes.HasPrefix(blocks, []byte(name)) })
+	default:
+		return true
+	}
 }
 
 // riff calls fn for every chunk of a WebP file, with its body and the whole of it;
