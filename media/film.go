@@ -217,7 +217,7 @@ func (f *film) pictures(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	release, err := f.m.weigh(ctx, 2*maxSide*maxSide)
+	release, err := f.m.weigh(ctx, 3*maxSide*maxSide)
 	if err != nil {
 		return err
 	}

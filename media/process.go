@@ -240,12 +240,14 @@ func (m *Media) weigh(ctx context.Context, weight int64) (release func(), err er
 	return func() { m.memory.Release(weight) }, nil
 }
 
-// weight is what a picture takes: the file is held twice, the pixels once.
+// weight is what a picture takes: the file is held twice, the pixels once, and what
+// becomes of them besides.
 func (m *Media) weight(out *made, header picture.Header) int64 {
+	weight := out.Size/2 + header.Weight + picture.Scratch(header.Width, header.Height, targets(m.cfg.Derivatives))
 	if m.cfg.Vips != "" {
-		return out.Size/2 + max(header.Weight, maxSide*maxSide)
+		return max(weight, out.Size/2+maxSide*maxSide)
 	}
-	return out.Size/2 + header.Weight
+	return weight
 }
 
 // show stages everything that is shown of an upright picture.

@@ -301,6 +301,29 @@ func TestTheFirstFrameOfAMovingWebPIsDecoded(t *testing.T) {
 	}
 }
 
+func TestShrinkingTakesWhatIsCounted(t *testing.T) {
+	for _, c := range []struct {
+		width, height int
+		target        Target
+	}{
+		{1910, 1910, Target{Width: 640, Height: 640}}, // too large by less than what is averaged first
+		{2000, 1500, Target{Width: 640, Height: 640}},
+		{1250, 1000, Target{Width: 1200, Height: 1200}},
+		{8000, 400, Target{Width: 136, Height: 136, Cover: true}},
+	} {
+		img := image.NewYCbCr(image.Rect(0, 0, c.width, c.height), image.YCbCrSubsampleRatio420)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		Base(img, 1, []Target{c.target})
+		runtime.ReadMemStats(&after)
+		took, counted := int64(after.TotalAlloc-before.TotalAlloc), 4*Scratch(c.width, c.height, []Target{c.target})
+		const bands = 4 << 20
+		if took > counted+bands || took < counted/2 {
+			t.Errorf("%+v: %d KB were allocated, %d KB counted", c, took>>10, counted>>10)
+		}
+	}
+}
+
 // A fast box must give what the slow one gives.
 func TestBoxesAgree(t *testing.T) {
 	img := decoded(t, jpegOf(drawn(101, 67, 5), 95)).(*image.YCbCr)

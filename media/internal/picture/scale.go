@@ -63,8 +63,41 @@ func shrink(img image.Image, ratio float64) *image.RGBA {
 		stddraw.Draw(out, out.Bounds(), small, small.Bounds().Min, stddraw.Src)
 		return out
 	}
-	draw.CatmullRom.Scale(out, out.Bounds(), small, small.Bounds(), draw.Src, nil)
+	resample(out, small)
 	return out
+}
+
+// band is how many rows or columns are resampled at once.
+const band = 16
+
+// resample is one CatmullRom.Scale, which would hold 32 bytes for each row of src and
+// column of out, in bands: bands of rows become as wide as out, then bands of columns
+// as high. Along the side that stays as it is the filter changes nothing, so that no
+// seam shows.
+func resample(out *image.RGBA, src image.Image) {
+	b, width, height := src.Bounds(), out.Rect.Dx(), out.Rect.Dy()
+	wide := image.NewRGBA(image.Rect(0, 0, width, b.Dy()))
+	across := draw.CatmullRom.NewScaler(width, band, b.Dx(), band)
+	for y := 0; y < b.Dy(); y += band {
+		rows := image.Rect(0, y, width, min(y+band, b.Dy()))
+		across.Scale(wide, rows, src, image.Rect(b.Min.X, b.Min.Y+rows.Min.Y, b.Max.X, b.Min.Y+rows.Max.Y), draw.Src, nil)
+	}
+	down := draw.CatmullRom.NewScaler(band, height, band, b.Dy())
+	for x := 0; x < width; x += band {
+		end := min(x+band, width)
+		down.Scale(out, image.Rect(x, 0, end, height), wide, image.Rect(x, 0, end, b.Dy()), draw.Src, nil)
+	}
+}
+
+// Scratch returns what Base takes besides a picture that has these sides or is turned
+// to have them, in units of four bytes.
+func Scratch(width, height int, targets []Target) int64 {
+	ratio := float64(max(width, height)) / float64(Enough(width, height, targets))
+	factor, boxed := float64(max(1, int(ratio/1.5))), 0.0
+	if factor > 1 {
+		boxed = 1 / (factor * factor)
+	}
+	return int64(float64(width) * float64(height) * (boxed + 1/(factor*ratio) + 1/(ratio*ratio)))
 }
 
 // Enough returns the longer side of what is enough for all targets, whichever way
