@@ -265,5 +265,6 @@ func TestReadsSeek(t *testing.T) {
 			}
 		}
 		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200, 1, "g")
+		databasetest.Seeks(t, db, "", payments.CreditedQuery, "user", "u7", "erased:x", 200)
 	})
 }

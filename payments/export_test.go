@@ -13,5 +13,8 @@ const (
 	LapsedQuery = lapsedQuery
 )
 
+// CreditedQuery is the statement by which erasure finds charges.
+const CreditedQuery = creditedQuery
+
 // Lapse is what the hourly job does about what ended by time.
 func (p *Payments) Lapse() error { return p.lapse(context.Background()) }

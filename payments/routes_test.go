@@ -501,6 +501,32 @@ func TestEraseAndExport(t *testing.T) {
 	}
 }
 
+// TestEraseReachesChargesOfMovedPurchases: who paid is forgotten although somebody
+// else has the purchase now, whose own charges stay what they are.
+func TestEraseReachesChargesOfMovedPurchases(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) { c.Products[0].Credit = &payments.Credit{Currency: "coins", Amount: 100} })
+	o := s.pro(ios, "t1", "ada")
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{o}})
+	s.set(o)
+	s.User("bob").Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{"t1"}}).Want(200, "")
+	renewal := payments.Observation{TransactionID: "t1", Version: 2, Charges: []payments.Charge{{ID: "c2", At: s.in(day), Settled: true}}}
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{renewal}})
+	c := s.Payments().Capability()
+	if _, err := c.Erase(t.Context(), capability.Person{ID: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := c.Database.QueryRow(t.Context(), `SELECT COUNT(*) FROM payments_charge WHERE user_id = 'ada'`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d charges name the user who was erased, %v", left, err)
+	}
+	refunds := payments.Observation{TransactionID: "t1", Version: 3, Refunds: []payments.Refund{
+		{ID: "r", ChargeID: "charge-t1", Full: true}, {ID: "r", ChargeID: "c2", Full: true}}}
+	s.deliver(ios, message{ID: "d3", Observations: []payments.Observation{refunds}})
+	if ada, bob := s.coins("ada"), s.coins("bob"); ada != 100 || bob != 0 {
+		t.Errorf("ada has %d coins and bob %d, want the 100 that no refund moves and none", ada, bob)
+	}
+}
+
 // TestStacking: purchases that do not renew follow each other, in any order of
 // arrival, and a refund moves those behind it forward.
 func TestStacking(t *testing.T) {

@@ -406,8 +406,8 @@ func (s store) pseudonymize(ctx context.Context, subject Subject, pseudonym stri
 		`UPDATE payments_subject SET subject_id = $3, erased = TRUE WHERE subject_type = $1 AND subject_id = $2 AND $4 > 0`,
 		`UPDATE payments_customer SET subject_id = $3 WHERE (rail, customer_id) IN
 			(SELECT rail, customer_id FROM payments_customer WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
-		`UPDATE payments_charge SET user_id = '', owed = 0, retry_at = NULL WHERE purchase_id IN
-			(SELECT id FROM payments_purchase WHERE subject_type = $1 AND subject_id = $2 AND $3 <> '' ORDER BY id LIMIT $4)`,
+		`UPDATE payments_charge SET user_id = '', owed = 0, retry_at = NULL WHERE (rail, charge_id) IN
+			(` + creditedQuery + database.ForUpdate + `)`,
 		`UPDATE payments_purchase SET subject_id = $3 WHERE id IN
 			(SELECT id FROM payments_purchase WHERE subject_type = $1 AND subject_id = $2 ORDER BY id LIMIT $4)`,
 		`UPDATE payments_revocation SET subject_id = $3 WHERE (purchase_id, entitlement) IN
@@ -423,6 +423,12 @@ func (s store) pseudonymize(ctx context.Context, subject Subject, pseudonym stri
 	}
 	return moved, nil
 }
+
+// creditedQuery finds the charges that credited a user, whoever has their
+// purchases now. Erasure locks both: a webhook that has read a charge would write
+// the user again.
+const creditedQuery = `SELECT c.rail, c.charge_id FROM payments_charge AS c JOIN payments_purchase AS p ON p.id = c.purchase_id
+	WHERE $1 = 'user' AND c.user_id = $2 AND c.user_id <> '' AND $3 <> '' LIMIT $4 `
 
 // renewing lists what of a subject renews by itself.
 func (s store) renewing(ctx context.Context, subject Subject) ([]*row, error) {
