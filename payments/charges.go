@@ -147,16 +147,17 @@ func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64
 	return nil
 }
 
-// moveRef names a movement of a charge: the first is its credit.
+// moveRef names a movement of a charge: the first is its credit. The name has no
+// colon and the rail no dot, so that no two charges share a ref, nor one with
+// those of earlier versions, whose later movements ended in a colon and a number.
 func moveRef(rail RailID, c *charge) string {
 	name := c.id
-	if len(name) > 120 || strings.Contains(name, "#") {
+	if len(name) > 120 || strings.ContainsAny(name, "#:") {
 		sum := sha256.Sum256([]byte(name))
 		name = hex.EncodeToString(sum[:])
 	}
-	ref := "payments:" + string(rail) + ":" + name
 	if c.moves > 0 {
-		ref = fmt.Sprintf("%s:%d", ref, c.moves)
+		return fmt.Sprintf("payments:%s.%d:%s", rail, c.moves, name)
 	}
-	return ref
+	return "payments:" + string(rail) + ":" + name
 }

@@ -657,6 +657,25 @@ func TestClawback(t *testing.T) {
 	}
 }
 
+// TestChargesShareNoRef: a charge may be called as if it were a movement of
+// another one.
+func TestChargesShareNoRef(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"o7", "o7:1", "o7.1", "card_processor.1:o7"} {
+		o := sub(id, 1, payments.Lifecycle{ProductID: "prod_coins", State: payments.StateActive})
+		o.AccountToken, o.Charges = s.token("ada"), []payments.Charge{{ID: id, AmountMinor: 100, Settled: true}}
+		s.deliver(card, message{ID: "bought-" + id, Observations: []payments.Observation{o}})
+		if got := s.coins("ada"); got != 100 {
+			t.Errorf("%d coins once %s was bought, want 100", got, id)
+		}
+		o.Version, o.Refunds = 2, []payments.Refund{{ID: "r", ChargeID: id, Full: true}}
+		s.deliver(card, message{ID: "refunded-" + id, Observations: []payments.Observation{o}})
+		if got := s.coins("ada"); got != 0 {
+			t.Errorf("%d coins once %s was refunded, want 0", got, id)
+		}
+	}
+}
+
 func TestRetention(t *testing.T) {
 	s := open(t)
 	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}})
