@@ -101,7 +101,10 @@ type Product struct {
 	// Store says what the product is called at each rail that sells it.
 	Store map[RailID]StoreIDs `json:"store"`
 	// Credit is what a settled charge adds to the buyer's ledger; a refund takes
-	// it back.
+	// it back. A charge that credited nothing yet is worth what the catalog says
+	// when its purchase is next heard of: a credit that is added to a product
+	// already sold counts for past charges too. To credit new sales alone, sell
+	// them as a product of its own.
 	Credit *Credit `json:"credit,omitempty"`
 }
 
