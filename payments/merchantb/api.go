@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// maxOfCustomer bounds what is read of a customer, maxPage a page of history.
+	// maxOfCustomer bounds what is read of a customer.
 	maxOfCustomer = 20
-	maxPage       = 100
+	// historyPage is small enough for what each of its entries is of to be fetched
+	// within the deadline of a call.
+	historyPage = 20
 )
 
 // get reads an object; found is false when there is none.
@@ -78,13 +80,17 @@ func (r *rail) order(ctx context.Context, a payments.Access, id string) ([]payme
 	return r.ofOrder(ctx, a, o)
 }
 
-// ofOrder adds the subscription that an order is of.
+// ofOrder adds the subscription that an order is of, if the store still has it:
+// what was paid, and went back, stands without.
 func (r *rail) ofOrder(ctx context.Context, a payments.Access, o order) ([]payments.Observation, error) {
 	observations := fromOrder(o, stamp.Time{})
 	if o.SubscriptionID == "" || len(observations) == 0 {
 		return observations, nil
 	}
 	whole, err := r.subscription(ctx, a, o.SubscriptionID)
+	if errors.Is(err, payments.ErrPurchaseNotFound) {
+		return observations, nil
+	}
 	return append([]payments.Observation{whole}, observations...), err
 }
 
@@ -150,7 +156,7 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 		kind, page = "orders", max(page, 1)
 	}
 	query := url.Values{
-		"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), maxPage))},
+		"sorting": {"-created_at"}, "page": {strconv.Itoa(page)}, "limit": {strconv.Itoa(min(max(w.Limit, 1), historyPage))},
 	}
 	var result payments.HistoryPage
 	var more bool
@@ -185,7 +191,7 @@ func (r *rail) pastOrders(ctx context.Context, a payments.Access, w payments.Win
 		}
 		into.Observations = append(into.Observations, observations...)
 	}
-	return len(orders.Items) == min(max(w.Limit, 1), maxPage), nil
+	return len(orders.Items) == min(max(w.Limit, 1), historyPage), nil
 }
 
 func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Window, query url.Values, into *payments.HistoryPage) (more bool, err error) {
@@ -198,12 +204,15 @@ func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Wi
 			return false, nil
 		}
 		observations, err := r.ofRefund(ctx, a, taken, stamp.Time{})
+		if errors.Is(err, payments.ErrPurchaseNotFound) {
+			continue // an order that the store has forgotten keeps no others from being found
+		}
 		if err != nil {
 			return false, err
 		}
 		into.Observations = append(into.Observations, observations...)
 	}
-	return len(refunds.Items) == min(max(w.Limit, 1), maxPage), nil
+	return len(refunds.Items) == min(max(w.Limit, 1), historyPage), nil
 }
 
 func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {

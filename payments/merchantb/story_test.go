@@ -2,10 +2,13 @@ package merchantb_test
 
 import (
 	"errors"
+	"net/http"
+	"path"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/merchantb"
 	"github.com/kitbackend/kit/payments/merchantb/merchantbtest"
 	"github.com/kitbackend/kit/payments/railtest"
 	"github.com/kitbackend/kit/payments/railtest/script"
@@ -190,7 +193,15 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 	store.Refund(id, 0)
 	once, _ := store.Buy(coins)
 	w := payments.Window{Since: since, Until: payments.At(clock.Now().Add(time.Minute)), Limit: 2}
-	for pages := 0; ; pages++ {
+	history(t, rail, book, w)
+	book.Want(id, sub, payments.StatusRefunded)
+	book.Want(once, payments.KindConsumable, payments.StatusActive)
+}
+
+// history reads a window to its end and returns how many pages it has.
+func history(t *testing.T, rail payments.Rail, book *railtest.Book, w payments.Window) (pages int) {
+	t.Helper()
+	for pages = 1; ; pages++ {
 		page, err := rail.History(t.Context(), book.Access, w)
 		if err != nil || pages > 10 {
 			t.Fatalf("page %d: %v", pages, err)
@@ -200,9 +211,44 @@ func TestMissedWebhooksAreInTheHistory(t *testing.T) {
 			book.Observe(rail.Expand(t.Context(), book.Access, d))
 		}
 		if w.Cursor = page.Next; w.Cursor == "" {
-			break
+			return pages
 		}
 	}
+}
+
+// A subscription or an order that the store has forgotten keeps no others from
+// being found, and of a subscription it keeps what was paid and went back.
+func TestHistoryGoesOnBehindWhatIsForgotten(t *testing.T) {
+	clock, store, _, book := world(t)
+	forgotten := make(map[string]bool)
+	rail := merchantb.New(merchantb.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if forgotten[path.Base(r.URL.Path)] {
+			script.Reply(w, http.StatusNotFound, script.Object{"error": "ResourceNotFound"})
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))})
+	since := payments.At(clock.Now())
+	found, _ := store.Buy(coins)
+	id, _ := store.Subscribe(pro)
+	store.Refund(id, 0)
+	once, _ := store.Buy(coins)
+	store.Refund(once, 0)
+	forgotten[id], forgotten[once] = true, true
+	history(t, rail, book, payments.Window{Since: since, Until: payments.At(clock.Now().Add(time.Minute)), Limit: 200})
+	book.Want(found, payments.KindConsumable, payments.StatusActive)
 	book.Want(id, sub, payments.StatusRefunded)
-	book.Want(once, payments.KindConsumable, payments.StatusActive)
+}
+
+// What a page of the history fetches fits into the deadline of a call.
+func TestPageOfTheHistoryIsSmall(t *testing.T) {
+	clock, store, rail, book := world(t)
+	since := payments.At(clock.Now())
+	for range 50 {
+		store.Subscribe(pro)
+	}
+	pages := history(t, rail, book, payments.Window{Since: since, Until: payments.At(clock.Now().Add(time.Minute)), Limit: 200})
+	if calls := store.Calls(); pages != 4 || calls != 50+pages || book.Len() != 50 {
+		t.Errorf("%d calls for %d pages with %d purchases, want 54 for 4 with 50", calls, pages, book.Len())
+	}
 }
