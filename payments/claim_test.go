@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/hooks"
@@ -134,6 +135,23 @@ func TestHeirInheritsInAnyOrder(t *testing.T) {
 				s.wantEntitled(user, "pro", true)
 			})
 		}
+	}
+}
+
+// TestRefundOfWhatOnlyTheRailKnew: what may make no purchase changes one that is
+// known and leaves nothing of any other.
+func TestRefundOfWhatOnlyTheRailKnew(t *testing.T) {
+	s := open(t)
+	refund := func(tx string) payments.Observation {
+		return payments.Observation{TransactionID: tx, Version: 1, OnlyKnown: true, Refunds: []payments.Refund{{ID: "void", ChargeID: "charge-" + tx, Full: true}}}
+	}
+	s.deliver(android, message{ID: "d1", Observations: []payments.Observation{s.pro(android, "t1", "ada")}})
+	s.deliver(android, message{ID: "d2", Observations: []payments.Observation{refund("t1"), refund("t2")}})
+	s.wantStatus(android, "t1", payments.StatusRefunded)
+	var list capability.Items[payments.Purchase]
+	s.Machine("payments:purchases:read").Get("/payments/admin/purchases").Want(200, "").JSON(&list)
+	if len(list.Items) != 1 {
+		t.Errorf("%d purchases, want 1: %+v", len(list.Items), list.Items)
 	}
 }
 

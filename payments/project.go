@@ -69,6 +69,10 @@ type granted struct {
 // entitlements and the events about them.
 func (p *Payments) apply(ctx context.Context, c *change, observations []Observation) error {
 	c.begin(At(p.host.DB.Now(ctx)))
+	observations, err := p.known(ctx, c.rail.ID, observations)
+	if err != nil {
+		return err
+	}
 	if err := p.lockRows(ctx, c, observations); err != nil {
 		return err
 	}
@@ -96,6 +100,22 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 		}
 	}
 	return p.settleRows(ctx, c)
+}
+
+// known leaves out observations that may make no purchase and are of none.
+func (p *Payments) known(ctx context.Context, rail RailID, list []Observation) ([]Observation, error) {
+	kept := make([]Observation, 0, len(list))
+	for _, o := range list {
+		if o.OnlyKnown {
+			if _, ok, err := p.store.find(ctx, rail, o.TransactionID); err != nil {
+				return nil, err
+			} else if !ok {
+				continue
+			}
+		}
+		kept = append(kept, o)
+	}
+	return kept, nil
 }
 
 // maxHeirs bounds how many purchases that follow each other are looked at.

@@ -86,6 +86,10 @@ type Observation struct {
 	Ownership Ownership
 	// NeedsAcknowledge says that the rail waits for [Rail.Acknowledge].
 	NeedsAcknowledge bool
+	// OnlyKnown says that it makes no purchase: where nothing else is known of the
+	// purchase, it is dropped. It is for what [Rail.Expand] and [Rail.History] say of
+	// purchases that the rail no longer shows.
+	OnlyKnown bool
 
 	Lifecycle *Lifecycle
 	Charges   []Charge

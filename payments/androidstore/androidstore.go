@@ -317,7 +317,7 @@ func (r *rail) purchase(ctx context.Context, a payments.Access, token string, ki
 		return r.product(ctx, a, token)
 	}
 	observations, err := r.subscription(ctx, a, token)
-	if kind == "" && errors.Is(err, payments.ErrPurchaseNotFound) {
+	if kind == "" && errors.Is(err, payments.ErrPurchaseNotFound) && !errors.Is(err, errGone) {
 		return r.product(ctx, a, token)
 	}
 	return observations, err

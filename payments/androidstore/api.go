@@ -106,13 +106,19 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return response, err == nil && response.OK(), err
 }
 
+// errGone is why a purchase is not found that there was: its store no longer shows
+// what expired sixty days ago.
+var errGone = errors.New("the purchase is no longer shown")
+
 // get reads a purchase.
 func (r *rail) get(ctx context.Context, a payments.Access, path string, into any) error {
 	response, found, err := r.call(ctx, a, http.MethodGet, path, nil, into)
 	switch {
 	case err != nil || found:
 		return err
-	case response.Status == http.StatusNotFound, response.Status == http.StatusGone, response.Status == http.StatusBadRequest:
+	case response.Status == http.StatusGone:
+		return payments.ErrPurchaseNotFound.Because(errGone)
+	case response.Status == http.StatusNotFound, response.Status == http.StatusBadRequest:
 		return payments.ErrPurchaseNotFound
 	}
 	return r.client.Unexpected(response)
@@ -198,6 +204,9 @@ func (r *rail) voided(ctx context.Context, a payments.Access, n notification) ([
 		kind = payments.KindSubscription
 	}
 	observations, err := r.purchase(ctx, a, n.Voided.Token, kind)
+	if errors.Is(err, errGone) && n.Voided.RefundType != refundTypePart {
+		observations, err = gone(n.Voided.Token), nil
+	}
 	if err != nil || n.Voided.RefundType == refundTypePart || n.Voided.OrderID == "" {
 		return observations, err // of a part the purchase itself says how much is left
 	}
@@ -208,6 +217,12 @@ func (r *rail) voided(ctx context.Context, a payments.Access, n notification) ([
 	first := &observations[0]
 	first.Refunds = append(first.Refunds, void(n.Voided.OrderID, n.EventTime, listed))
 	return observations, nil
+}
+
+// gone stands for a purchase that the store no longer shows, and whose money may
+// still go back. It may be a tester's, so it is taken only where it is known.
+func gone(token string) []payments.Observation {
+	return []payments.Observation{{Rail: ID, TransactionID: key(token), Version: 1, OnlyKnown: true}}
 }
 
 // listed finds an order in the list of voided purchases, which may not have it yet.
@@ -262,7 +277,7 @@ const (
 )
 
 // history reads the voided purchases of a window. Each is fetched, which tells
-// whose environment it is of; one that the store has forgotten is left out.
+// whose environment it is of; one that the store does not find is left out.
 func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
 	w.Limit = min(max(w.Limit, 1), historyPage)
 	w.Since = max(w.Since, payments.At(a.Now().Add(time.Hour-historyAge)))
@@ -273,6 +288,9 @@ func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window
 	page := payments.HistoryPage{Next: next}
 	for _, v := range voided {
 		observations, err := r.purchase(ctx, a, v.Token, "")
+		if errors.Is(err, errGone) && v.Quantity == 0 {
+			observations, err = gone(v.Token), nil
+		}
 		if errors.Is(err, payments.ErrPurchaseNotFound) || errors.Is(err, payments.ErrInvalidReceipt) {
 			continue
 		}

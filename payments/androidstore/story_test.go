@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore"
 	"github.com/kitbackend/kit/payments/railtest"
 	"github.com/kitbackend/kit/payments/railtest/script"
 )
@@ -205,5 +207,41 @@ func TestIntroductoryAmount(t *testing.T) {
 	store.HideOrders()
 	if o := fetch(); o.Charges[0].AmountMinor != 0 || !o.Charges[0].Settled {
 		t.Errorf("without the right to read orders: %+v", o.Charges[0])
+	}
+}
+
+// TestChargebackOfAPurchaseThatIsGone: the store no longer shows a subscription
+// that expired long ago, whose money the bank still takes. The webhook tells of
+// it, and so does the history.
+func TestChargebackOfAPurchaseThatIsGone(t *testing.T) {
+	for _, missed := range []bool{false, true} {
+		clock, store, _ := world()
+		gone := false
+		rail := androidstore.New(androidstore.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if gone && strings.Contains(r.URL.Path, "/subscriptionsv2/tokens/") {
+				w.WriteHeader(http.StatusGone)
+				return
+			}
+			store.ServeHTTP(w, r)
+		}))})
+		book := railtest.NewBook(t, railtest.Fixture{Rail: rail, Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+		token, out := store.Subscribe(pro)
+		book.Deliver(out)
+		clock.Advance(30 * day)
+		book.Deliver(store.Expire(token))
+		clock.Advance(61 * day)
+		gone = true
+		told := store.Dispute(token)
+		var observed []payments.Observation
+		if missed {
+			page, err := rail.History(t.Context(), book.Access, payments.Window{Since: payments.At(clock.Now().Add(-day)), Until: payments.At(clock.Now().Add(day)), Limit: 20})
+			observed = book.Observe(page.Observations, err)
+		} else {
+			observed = book.Deliver(told)
+		}
+		book.Want(key(token), sub, payments.StatusRevoked)
+		if len(observed) != 1 || !observed[0].OnlyKnown {
+			t.Errorf("%+v, want one observation of what is known", observed)
+		}
 	}
 }
