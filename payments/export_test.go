@@ -16,5 +16,8 @@ const (
 // CreditedQuery is the statement by which erasure finds charges.
 const CreditedQuery = creditedQuery
 
+// WebhookBudget is how long a rail may be asked while its webhook waits.
+const WebhookBudget = webhookBudget
+
 // Lapse is what the hourly job does about what ended by time.
 func (p *Payments) Lapse() error { return p.lapse(context.Background()) }

@@ -3,6 +3,7 @@ package payments_test
 import (
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"time"
 
@@ -190,6 +191,31 @@ func TestChargeback(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.want("ada", payments.StatusActive, true)
+	})
+}
+
+// TestWebhookFitsItsBudget: no webhook about money that went back is too much to
+// ask of a store that takes a second for each request.
+func TestWebhookFitsItsBudget(t *testing.T) {
+	eachRail(t, func(t *testing.T, m *mall, rail payments.RailID) {
+		calls := map[payments.RailID]func() int{
+			ios: m.stores.IOS.Calls, android: m.stores.Android.Calls, card: m.stores.Card.Calls,
+			payments.RailMerchantA: m.stores.A.Calls, payments.RailMerchantB: m.stores.B.Calls,
+		}[rail]
+		most := 0
+		m.stores.DeliverTo(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			before := calls()
+			m.ServeHTTP(w, r)
+			most = max(most, calls()-before)
+		}))
+		for _, product := range []string{"pro", "map"} {
+			p := m.buy(rail, product, "ada")
+			m.do("refund", p.Refund())
+			m.do("charge back", p.ChargeBack())
+		}
+		if need := time.Duration(most) * time.Second; need > payments.WebhookBudget {
+			t.Errorf("%d requests for one webhook, which has %s", most, payments.WebhookBudget)
+		}
 	})
 }
 

@@ -37,8 +37,11 @@ const (
 	maxWebhook    = 1 << 20
 	maxDeliveryID = 200
 	maxType       = 100
-	// webhookBudget is how long a rail may be asked while its webhook waits.
-	webhookBudget = 2 * time.Second
+	// webhookBudget is how long a rail may be asked while its webhook waits: a
+	// refund at card_processor takes six requests, one after the other. Senders wait
+	// 10 seconds and more; merchant_a, which waits 5, delivers again what took
+	// longer, as a duplicate.
+	webhookBudget = 8 * time.Second
 	// callBudget is how long it may be asked while a user waits.
 	callBudget = 15 * time.Second
 	// failedRetry is how long a failed delivery waits until it is tried again.
