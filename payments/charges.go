@@ -91,7 +91,7 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 // worth returns what a charge adds to the ledger of whom.
 func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
 	paid := c.facts.Charge.Value
-	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
+	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || paid.Proration || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
 		strings.HasPrefix(r.subject.ID, pseudonymPrefix) {
 		return 0, nil
 	}

@@ -90,3 +90,15 @@ func TestConsumableCreditsOnce(t *testing.T) {
 		t.Errorf("%d coins after a refund, want 0", got)
 	}
 }
+
+// TestProrationCreditsNothing: the difference that a change of plan costs is
+// money that arrived, and no period.
+func TestProrationCreditsNothing(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) { c.Products[0].Credit = &payments.Credit{Currency: "coins", Amount: 100} })
+	o := s.pro(card, "t1", "ada")
+	o.Charges = append(o.Charges, payments.Charge{ID: "change", At: s.in(hour), AmountMinor: 1, Settled: true, Proration: true})
+	s.deliver(card, message{ID: "d1", Observations: []payments.Observation{o}})
+	if p := s.wantStatus(card, "t1", payments.StatusActive); !p.MoneyArrived || s.coins("ada") != 100 {
+		t.Errorf("money arrived: %v, %d coins, want 100", p.MoneyArrived, s.coins("ada"))
+	}
+}

@@ -106,6 +106,11 @@ type invoice struct {
 					Product reference `json:"product"`
 				} `json:"price_details"`
 			} `json:"pricing"`
+			Parent struct {
+				Item *struct {
+					Proration bool `json:"proration"`
+				} `json:"subscription_item_details"`
+			} `json:"parent"`
 		} `json:"data"`
 	} `json:"lines"`
 }
@@ -153,6 +158,18 @@ type dispute struct {
 
 func seconds(s int64) payments.Instant { return payments.Instant(s * 1000) }
 
+// proration reports whether an invoice is over a change within a period. One that
+// began a new period, such as a year instead of a month, has a line of its own for
+// it.
+func (in invoice) proration() bool {
+	for _, line := range in.Lines.Data {
+		if line.Parent.Item != nil && !line.Parent.Item.Proration {
+			return false
+		}
+	}
+	return in.Reason == "subscription_update"
+}
+
 // charges are the settled invoices of a subscription. An invoice over nothing is
 // a trial when there was nothing to discount either, and so is one for a change
 // of plan that cost nothing: neither is worth a credit.
@@ -163,7 +180,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 		}
 		c := payments.Charge{
 			ID: in.ID, At: seconds(in.Transitions.PaidAt), AmountMinor: in.AmountPaid, Currency: money.Currency(in.Currency),
-			Settled: true,
+			Settled: true, Proration: in.proration(),
 		}
 		if c.At == 0 {
 			c.At = seconds(in.Created)

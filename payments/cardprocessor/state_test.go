@@ -100,6 +100,23 @@ func TestMapping(t *testing.T) {
 	}
 }
 
+// A change of plan is worth no period of its own, unless it began one.
+func TestProrationIsNoPeriod(t *testing.T) {
+	line := `,"lines":{"data":[{"parent":{"subscription_item_details":{"proration":true}}},{"parent":{"%s":{"proration":false}}}]}`
+	for more, want := range map[string]bool{
+		`"billing_reason":"subscription_create"`:                                                  false,
+		`"billing_reason":"subscription_cycle"` + fmt.Sprintf(line, "invoice_item_details"):       false,
+		`"billing_reason":"subscription_update"`:                                                  true,
+		`"billing_reason":"subscription_update"` + fmt.Sprintf(line, "invoice_item_details"):      true,
+		`"billing_reason":"subscription_update"` + fmt.Sprintf(line, "subscription_item_details"): false,
+	} {
+		list, _ := charges(subscription{}, []invoice{decode[invoice](t, `{"id":"in_2","status":"paid","subtotal":1,"amount_paid":1,`+more+`}`)})
+		if !list[0].Settled || list[0].Trial || list[0].Proration != want {
+			t.Errorf("%s: %+v, want a proration: %v", more, list[0], want)
+		}
+	}
+}
+
 func TestMappingOfSessions(t *testing.T) {
 	for name, c := range map[string]struct {
 		payment string

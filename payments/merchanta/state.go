@@ -78,6 +78,7 @@ type totals struct {
 type transaction struct {
 	ID             string     `json:"id"`
 	Status         string     `json:"status"`
+	Origin         string     `json:"origin"`
 	SubscriptionID string     `json:"subscription_id"`
 	CustomerID     string     `json:"customer_id"`
 	Currency       string     `json:"currency_code"`
@@ -89,6 +90,9 @@ type transaction struct {
 	Custom         *custom    `json:"custom_data"`
 	Details        struct {
 		Totals totals `json:"totals"`
+		Lines  []struct {
+			Proration *struct{} `json:"proration"`
+		} `json:"line_items"`
 	} `json:"details"`
 	Checkout *struct {
 		URL string `json:"url"`
@@ -120,6 +124,17 @@ func (t transaction) recurring() bool {
 	return t.SubscriptionID != ""
 }
 
+// proration reports whether a transaction is over a change within a period. One
+// that was billed in full has a line without a rate.
+func (t transaction) proration() bool {
+	for _, line := range t.Details.Lines {
+		if line.Proration == nil {
+			return false
+		}
+	}
+	return t.Origin == "subscription_update"
+}
+
 func account(c *custom) string {
 	if c == nil {
 		return ""
@@ -141,6 +156,7 @@ func charge(t transaction) payments.Charge {
 	c := payments.Charge{
 		ID: t.ID, At: t.BilledAt.Instant(), AmountMinor: amount(t.Details.Totals.Total), Currency: money.Currency(t.Currency),
 		Settled: t.settled(), Trial: t.SubscriptionID != "" && amount(t.Details.Totals.Subtotal) == 0,
+		Proration: t.proration(),
 	}
 	if c.At == 0 {
 		c.At = t.CreatedAt.Instant()

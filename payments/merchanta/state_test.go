@@ -117,6 +117,21 @@ func TestMappingOfTransactions(t *testing.T) {
 	}
 }
 
+// A change of plan is worth no period of its own, unless it was billed in full.
+func TestProrationIsNoPeriod(t *testing.T) {
+	for more, want := range map[string]bool{
+		`"origin":"subscription_recurring","details":{"line_items":[{"proration":{"rate":"0.5"}}]}`: false,
+		`"origin":"subscription_update"`: true,
+		`"origin":"subscription_update","details":{"line_items":[{"proration":{"rate":"0.5"}}]}`:                    true,
+		`"origin":"subscription_update","details":{"line_items":[{"proration":{"rate":"0.5"}},{"proration":null}]}`: false,
+	} {
+		c := charge(decode[transaction](t, `{"id":"txn_2","status":"completed","subscription_id":"sub_1",`+more+`}`))
+		if !c.Settled || c.Proration != want {
+			t.Errorf("%s: %+v, want a proration: %v", more, c, want)
+		}
+	}
+}
+
 func TestMappingOfAdjustments(t *testing.T) {
 	type entry struct{ action, kind, status string }
 	for name, c := range map[string]struct {

@@ -64,6 +64,9 @@ type order struct {
 	CheckoutID     string     `json:"checkout_id"`
 	Metadata       metadata   `json:"metadata"`
 	Customer       customer   `json:"customer"`
+	Items          []struct {
+		Proration bool `json:"proration"`
+	} `json:"items"`
 }
 
 type refund struct {
@@ -149,6 +152,17 @@ func (o order) settled() bool {
 	return o.Paid || o.Status == "paid" || o.Status == "refunded" || o.Status == "partially_refunded"
 }
 
+// proration reports whether an order is over a change within a period. One that
+// began a period, such as of a subscription that was free, has an item for it.
+func (o order) proration() bool {
+	for _, item := range o.Items {
+		if !item.Proration {
+			return false
+		}
+	}
+	return o.Reason == "subscription_update"
+}
+
 // fromOrder maps an order: a charge of its subscription, or a purchase of its
 // own. A draft is nothing yet.
 func fromOrder(o order, said stamp.Time) []payments.Observation {
@@ -160,7 +174,7 @@ func fromOrder(o order, said stamp.Time) []payments.Observation {
 		// An order over nothing is a trial when there was nothing to discount either.
 		result.Charges = []payments.Charge{{
 			ID: o.ID, At: o.CreatedAt.Instant(), ProductID: o.ProductID, AmountMinor: o.Total, Currency: money.Currency(o.Currency),
-			Settled: true, Trial: o.SubscriptionID != "" && o.Total == 0 && o.Subtotal == 0,
+			Settled: true, Trial: o.SubscriptionID != "" && o.Total == 0 && o.Subtotal == 0, Proration: o.proration(),
 		}}
 	}
 	if o.Refunded > 0 || o.Status == "refunded" {

@@ -120,6 +120,21 @@ func TestMappingOfOrders(t *testing.T) {
 	}
 }
 
+// A change of plan is worth no period of its own, unless it began one.
+func TestProrationIsNoPeriod(t *testing.T) {
+	for more, want := range map[string]bool{
+		`"billing_reason":"subscription_cycle","items":[{"proration":true}]`:                      false,
+		`"billing_reason":"subscription_update"`:                                                  true,
+		`"billing_reason":"subscription_update","items":[{"proration":true}]`:                     true,
+		`"billing_reason":"subscription_update","items":[{"proration":true},{"proration":false}]`: false,
+	} {
+		list := fromOrder(decode[order](t, `{"id":"order","subscription_id":"sub","status":"paid","total_amount":1,"subtotal_amount":1,`+more+`}`), stamp.Time{})
+		if c := list[0].Charges[0]; !c.Settled || c.Trial || c.Proration != want {
+			t.Errorf("%s: %+v, want a proration: %v", more, c, want)
+		}
+	}
+}
+
 func TestMappingOfRefunds(t *testing.T) {
 	for name, c := range map[string]struct {
 		order, refund string
