@@ -84,7 +84,7 @@ func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (B
 	if request.AccountToken, err = p.AccountToken(ctx, subject); err != nil {
 		return none, err
 	}
-	if request.CustomerID, err = p.store.customer(ctx, rail.ID, subject); err != nil {
+	if request.CustomerID, err = p.customerOf(ctx, rail, subject); err != nil {
 		return none, err
 	}
 	made, err := p.makeCheckout(ctx, rail, request)
@@ -113,7 +113,7 @@ func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject
 	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional(made.ExpiresAt)}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		bought.CheckoutID = id.New(p.host.DB.Now(ctx))
-		if made.CustomerID != "" {
+		if made.CustomerID != "" && !rail.CustomersByEmail {
 			if err := p.store.addCustomer(ctx, rail.ID, made.CustomerID, subject); err != nil {
 				return err
 			}
@@ -184,8 +184,13 @@ func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened
 		return Opened{}, ErrPortalUnsupported
 	}
 	request := PortalRequest{Return: p.cfg.ReturnURLs[rail.ID].Portal}
-	if request.CustomerID, err = p.store.customer(ctx, rail.ID, subject); err != nil {
+	if request.CustomerID, err = p.customerOf(ctx, rail, subject); err != nil {
 		return Opened{}, err
+	}
+	if rail.CustomersByEmail {
+		if err := p.checkCustomer(ctx, rail, subject, request.CustomerID); err != nil {
+			return Opened{}, err
+		}
 	}
 	if request.AccountToken, err = p.AccountToken(ctx, subject); err != nil {
 		return Opened{}, err
@@ -201,6 +206,20 @@ func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened
 		return Opened{}, p.unavailable(ctx, rail, err)
 	}
 	return Opened{rail.ID, portal.URL}, nil
+}
+
+// checkCustomer refuses a customer that has purchases which are not the subject's,
+// also such as nobody has told of yet: a portal shows and changes all of them.
+func (p *Payments) checkCustomer(ctx context.Context, rail *rail, subject Subject, customer string) error {
+	if customer == "" {
+		return ErrCustomerNotFound
+	}
+	var found Restored
+	err := p.restoreOfCustomer(ctx, rail, subject, customer, &found)
+	if err == nil && len(found.Skipped) > 0 {
+		err = ErrCustomerNotFound
+	}
+	return err
 }
 
 // Pricing is what a subject's subscriptions pay and when that changes.

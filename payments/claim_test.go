@@ -63,6 +63,78 @@ func TestBareTransactionIDClaimsNothing(t *testing.T) {
 	m.User("bob").Post("/payments/purchases", object{"rail": "ios_store", "transactionId": named.ID}).Want(200, "")
 }
 
+// TestAddressProvesNoCustomer: where everybody who types an address becomes its
+// customer, a customer gives nobody's purchases away, and opens a portal only for
+// somebody to whom all of them belong.
+func TestAddressProvesNoCustomer(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) { c.Rails[2].CustomersByEmail = true })
+	buy := func(tx, user string) payments.Observation {
+		o := s.pro(card, tx, user)
+		o.CustomerID = "ctm_ada"
+		s.deliver(card, message{ID: "d-" + tx, Observations: []payments.Observation{o}})
+		s.set(o)
+		return o
+	}
+	portal := func(user string, status int, code string) {
+		t.Helper()
+		s.User(user).Post("/payments/portal", object{"rail": "card_processor"}).Want(status, code)
+	}
+	restored := func(user string, want int) {
+		t.Helper()
+		var out payments.Restored
+		s.User(user).Post("/payments/restore", object{"rail": "card_processor"}).Want(200, "").JSON(&out)
+		if len(out.Restored) != want {
+			t.Errorf("%s restored %+v, want %d", user, out, want)
+		}
+	}
+	ofCustomer := func(list ...payments.Observation) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.state["ctm_ada"] = list
+	}
+	repair := func(tx string) {
+		t.Helper()
+		if _, err := s.Payments().Repair(t.Context(), payments.RepairRequest{Rail: card, TransactionID: tx, Subject: subject("ada"), Reason: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := buy("sub_ada", "ada")
+	ofCustomer(mine)
+	portal("ada", 201, "")
+	restored("ada", 1)
+
+	// eve types ada's address.
+	buy("sub_eve", "eve")
+	portal("eve", 404, "payments/customer_not_found")
+	restored("eve", 0)
+	portal("ada", 404, "payments/customer_not_found")
+	s.wantEntitled("ada", "pro", true)
+	repair("sub_eve")
+	portal("ada", 201, "")
+
+	// What was bought without a token is nobody's, whether it was told of or not.
+	old := s.pro(card, "sub_old", "")
+	old.CustomerID = "ctm_ada"
+	ofCustomer(mine, old)
+	s.set(old)
+	portal("ada", 404, "payments/customer_not_found")
+	restored("ada", 0)
+	buy("sub_new", "")
+	if p := s.purchase(card, "sub_new"); p.Subject != nil {
+		t.Errorf("a customer named %+v", p.Subject)
+	}
+	repair("sub_old")
+	repair("sub_new")
+	portal("ada", 201, "")
+	restored("ada", 2)
+
+	// Facts that PostgreSQL cannot read as JSON are kept.
+	odd := buy("sub_odd", "bob")
+	odd.Version, odd.Price = 2, &payments.Price{Discount: "\x00"}
+	s.deliver(card, message{ID: "odd", Observations: []payments.Observation{odd}})
+	s.wantEntitled("bob", "pro", true)
+}
+
 // TestRepairByTheIDOfARenewal: a rail knows a purchase by more than one id, and
 // the one that was found is given to the subject.
 func TestRepairByTheIDOfARenewal(t *testing.T) {
@@ -277,6 +349,10 @@ func TestReadsSeek(t *testing.T) {
 			}
 		}
 		behind := map[string][]any{payments.DueQuery: {1, "p"}}
+		customer := databasetest.Seeks(t, db, "", payments.OwnCustomerQuery, "user", "u7", "card_processor")
+		if db.Dialect() == database.SQLite && !strings.Contains(customer, "payments_purchase_customer (rail=? AND <expr>=?)") {
+			t.Errorf("the plan does not seek the customer:\n%s", customer)
+		}
 		for query, index := range map[string]string{payments.DueQuery: "payments_purchase_lapsed", payments.OwedQuery: "payments_charge_retry", payments.FailedQuery: "payments_delivery_again"} {
 			if plan := databasetest.Seeks(t, db, "", query, append([]any{1000, "ios_store", 200}, behind[query]...)...); db.Dialect() == database.SQLite && !strings.Contains(plan, index) {
 				t.Errorf("the plan does not use %s:\n%s", index, plan)

@@ -13,6 +13,9 @@ const (
 	LapsedQuery = lapsedQuery
 )
 
+// OwnCustomerQuery is the statement that finds a subject's customer.
+var OwnCustomerQuery = ownCustomerQuery
+
 // CreditedQuery is the statement by which erasure finds charges.
 const CreditedQuery = creditedQuery
 

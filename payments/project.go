@@ -208,19 +208,19 @@ func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 			}
 		}
 	}
-	return p.keepCustomer(ctx, r)
+	return p.keepCustomer(ctx, c.rail, r)
 }
 
 // named finds the subject of a purchase: by the account token that a checkout or
-// an app gave the rail, by the rail's customer, by the purchase it replaces, and
-// last by the one that claims it.
+// an app gave the rail, by the rail's customer where that is one person, by the
+// purchase it replaces, and last by the one that claims it.
 func (p *Payments) named(ctx context.Context, c *change, r *row) (Subject, error) {
 	if token := r.facts.AccountToken.Value; token != nil {
 		if known, ok, err := p.store.subjectOfToken(ctx, strings.ToLower(*token)); err != nil || ok {
 			return known.subject, err
 		}
 	}
-	if customer := r.facts.customer(); customer != "" {
+	if customer := r.facts.customer(); customer != "" && !c.rail.CustomersByEmail {
 		if subject, ok, err := p.store.customerSubject(ctx, r.rail, customer); err != nil || ok {
 			return subject, err
 		}
@@ -233,12 +233,21 @@ func (p *Payments) named(ctx context.Context, c *change, r *row) (Subject, error
 	return c.claimed, nil
 }
 
-func (p *Payments) keepCustomer(ctx context.Context, r *row) error {
+func (p *Payments) keepCustomer(ctx context.Context, rail *rail, r *row) error {
 	customer := r.facts.customer()
-	if customer == "" || len(customer) > maxTransactionID {
+	if customer == "" || len(customer) > maxTransactionID || rail.CustomersByEmail {
 		return nil
 	}
 	return p.store.addCustomer(ctx, r.rail, customer, r.subject)
+}
+
+// customerOf returns the customer that a subject is at a rail, "" where there is
+// none that is certainly the subject alone.
+func (p *Payments) customerOf(ctx context.Context, rail *rail, subject Subject) (string, error) {
+	if rail.CustomersByEmail {
+		return p.store.ownCustomer(ctx, rail.ID, subject)
+	}
+	return p.store.customer(ctx, rail.ID, subject)
 }
 
 // settleRows projects the rows of a change, writes them, and lets ledger,

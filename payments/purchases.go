@@ -278,7 +278,10 @@ func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest)
 		return out, capability.ErrInvalidRequest.Saying("At most %d items at once.", MaxRestore)
 	}
 	if rail.Checkout != nil {
-		err = p.restoreOfCustomer(ctx, rail, subject, &out)
+		var customer string
+		if customer, err = p.customerOf(ctx, rail, subject); err == nil && customer != "" {
+			err = p.restoreOfCustomer(ctx, rail, subject, customer, &out)
+		}
 	} else {
 		err = p.restoreItems(ctx, rail, subject, q.Items, &out)
 	}
@@ -313,10 +316,9 @@ func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject
 }
 
 // restoreOfCustomer reads what the subject bought as a customer of the rail.
-func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, out *Restored) error {
-	customer, err := p.store.customer(ctx, rail.ID, subject)
-	if err != nil || customer == "" || rail.OfCustomer == nil {
-		return err
+func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, customer string, out *Restored) error {
+	if rail.OfCustomer == nil {
+		return nil
 	}
 	observations, err := p.ask(ctx, rail, func(ctx context.Context, a Access) ([]Observation, error) {
 		return rail.OfCustomer(ctx, a, customer)
@@ -332,7 +334,10 @@ func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Su
 		byPurchase[o.TransactionID] = append(byPurchase[o.TransactionID], o)
 	}
 	for i, transactionID := range sorted(byPurchase) {
-		c := &change{rail: rail, claimed: subject}
+		c := &change{rail: rail}
+		if !rail.CustomersByEmail {
+			c.claimed = subject
+		}
 		if err := p.restoreOne(ctx, c, subject, byPurchase[transactionID], i, out); err != nil {
 			return err
 		}

@@ -43,6 +43,13 @@ type Rail struct {
 	CheckCredentials func(environment StoreEnvironment, fields secrets.Fields) error
 	// MerchantOfRecord says that the rail is the seller and may refund on its own.
 	MerchantOfRecord bool
+	// CustomersByEmail says that the rail finds its customers by the address that
+	// the payer types, so that a customer proves nothing about who paid. Such a
+	// customer names no purchase and claims none; what is bought without an account
+	// token waits for [Payments.Repair]. It opens a portal, fills in a checkout, and
+	// is asked about in a restore, only for a subject that has all of its purchases
+	// that are known here; before a portal opens, OfCustomer is asked for the rest.
+	CustomersByEmail bool
 	// ReportsCompleted says that the rail only ever reports transactions that went
 	// through, so that a trial which ended was a purchase that expired. Of other
 	// rails a purchase that ends before any money arrived was never paid.

@@ -263,6 +263,25 @@ func (s store) customer(ctx context.Context, rail RailID, subject Subject) (cust
 	return customerID, err
 }
 
+// ownCustomer returns the first customer that has purchases of a subject, and
+// none of anybody else or of nobody.
+func (s store) ownCustomer(ctx context.Context, rail RailID, subject Subject) (customerID string, err error) {
+	customerID, _, err = database.Get(ctx, s.db, scanText, ownCustomerQuery, string(subject.Type), subject.ID, string(rail))
+	return customerID, err
+}
+
+// customerIn reads the customer in the facts of p, as the index does.
+func customerIn(p string) string {
+	return database.Text(`(`+p+`.facts -> 'customerId' ->> 'value')`,
+		`(CASE WHEN position('\u0000' IN `+p+`.facts) = 0 THEN `+p+`.facts::json -> 'customerId' ->> 'value' END)`)
+}
+
+var ownCustomerQuery = `SELECT ` + customerIn("p") + ` FROM payments_purchase AS p
+	WHERE p.subject_type = $1 AND p.subject_id = $2 AND p.rail = $3 AND length(` + customerIn("p") + `) <= 200
+		AND NOT EXISTS (SELECT 1 FROM payments_purchase AS o WHERE o.rail = $3 AND ` + customerIn("o") + ` = ` + customerIn("p") + `
+			AND length(` + customerIn("o") + `) <= 200 AND (o.subject_type <> $1 OR o.subject_id <> $2))
+	ORDER BY p.id LIMIT 1`
+
 func (s store) addCustomer(ctx context.Context, rail RailID, customerID string, subject Subject) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO payments_customer (rail, customer_id, subject_type, subject_id, created_at)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`, string(rail), customerID, string(subject.Type), subject.ID, s.db.Now(ctx).UnixMilli())

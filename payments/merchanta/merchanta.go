@@ -61,6 +61,7 @@ func New(o Options) payments.Rail {
 		Credentials:      secrets.Block{Name: string(ID), Required: []string{"apiKey", "webhookSecret"}},
 		CheckCredentials: checkCredentials,
 		MerchantOfRecord: true,
+		CustomersByEmail: true,
 		Verify:           r.verify,
 		Expand:           r.expand,
 		Redeem:           r.redeem,

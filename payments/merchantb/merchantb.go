@@ -58,6 +58,7 @@ func New(o Options) payments.Rail {
 		Credentials:      secrets.Block{Name: string(ID), Required: []string{"accessToken", "webhookSecret"}},
 		CheckCredentials: checkCredentials,
 		MerchantOfRecord: true,
+		CustomersByEmail: true,
 		Verify:           verify,
 		Expand:           r.expand,
 		Redeem:           r.redeem,
