@@ -4,7 +4,8 @@
 //	objects/ab/<key>       the objects, each written once and never changed
 //	uploads/<id>/plan      the key and the cut of an open multipart upload
 //	uploads/<id>/data      its bytes, each part written where it belongs
-//	uploads/<id>/<number>  that a part is stored, its size and checksum
+//	uploads/<id>/<number>  that a part is stored, its size and checksum; with .lock
+//	                       what the one process locks that writes it
 //	tmp/                   writes under way
 //
 // An object appears under its key by one step of the file system once its bytes

@@ -3,9 +3,13 @@
 package file
 
 import (
+	"context"
 	"errors"
 	"os"
 	"syscall"
+	"time"
+
+	"github.com/kitbackend/kit/storage/bucket"
 )
 
 // lockFile waits for a lock on an open file, which other processes respect too.
@@ -14,6 +18,10 @@ func lockFile(f *os.File, exclusive bool) error {
 	if exclusive {
 		how = syscall.LOCK_EX
 	}
+	return flock(f, how)
+}
+
+func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how)
 		if !errors.Is(err, syscall.EINTR) {
@@ -23,3 +31,29 @@ func lockFile(f *os.File, exclusive bool) error {
 }
 
 func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) } // closing does it too
+
+// partWait is how often a part is tried that another process writes.
+const partWait = 20 * time.Millisecond
+
+// lockPart waits until no other process writes a part. A body may take long to
+// come: a lock that waits in the kernel would hold a thread and not end with ctx.
+func lockPart(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, missing(err, bucket.ErrNoUpload)
+	}
+	for {
+		err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-time.After(partWait):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
+	}
+}

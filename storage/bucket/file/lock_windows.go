@@ -1,9 +1,14 @@
 package file
 
-import "os"
+import (
+	"context"
+	"os"
+)
 
 // On Windows a file that is open for writing cannot be renamed, so that no part
 // can be written to an object; one process may use a directory.
 func lockFile(*os.File, bool) error { return nil }
 
 func unlockFile(*os.File) {}
+
+func lockPart(context.Context, *os.Root, string) (unlock func(), err error) { return func() {}, nil }

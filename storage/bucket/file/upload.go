@@ -33,6 +33,7 @@ const (
 	planName   = "plan"
 	closedName = "closed"
 	dataName   = "data"
+	lockSuffix = ".lock"
 )
 
 // maxPlan bounds what is read of a plan or a part's record, in bytes.
@@ -174,6 +175,11 @@ func (b *Bucket) putPart(ctx context.Context, key, upload string, number int, si
 		return "", err
 	}
 	defer unlock()
+	release, err := lockPart(ctx, root, mark+lockSuffix)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	if err := missing(root.Remove(mark), nil); err != nil {
 		return "", err
 	}
