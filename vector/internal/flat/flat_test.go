@@ -231,3 +231,25 @@ func TestRecall(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeIsExact: a whole search orders rows whose scores are equal, or in
+// another order, as float32.
+func TestWholeIsExact(t *testing.T) {
+	for metric, c := range map[Metric]struct {
+		query []float32
+		row   func(i int) []float32
+	}{
+		Dot:       {[]float32{3, 1, 1}, func(i int) []float32 { far := 1e8 * float32(i*7%5+1); return []float32{far, float32(i), -3 * far} }},
+		Euclidean: {[]float32{1e8, 0, 0}, func(i int) []float32 { return []float32{float32(i) * 0.05, 0, 0} }},
+	} {
+		s := New(metric, 3, 0)
+		for i := range 100 {
+			s.Apply([]Row{{ID: fmt.Sprintf("%02d", i), Revision: 1, Vector: c.row(i)}}, nil)
+		}
+		s.Publish()
+		hits, exact := s.View().Search(c.query, 3, nil, true)
+		if len(hits) != 3 || !exact || hits[0].ID != "99" || hits[1].ID != "98" || hits[2].ID != "97" {
+			t.Errorf("%d: found %+v", metric, hits)
+		}
+	}
+}

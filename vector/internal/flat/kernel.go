@@ -42,6 +42,16 @@ func squared(a, b []float32) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
+// squared64 is squared with differences as float64 too.
+func squared64(a, b []float32) float64 {
+	var sum float64
+	for i, v := range a {
+		d := float64(v) - float64(b[i])
+		sum += d * d
+	}
+	return sum
+}
+
 // atLeastGo returns which of a block's values reach the least one.
 func atLeastGo(values *[blockRows]float32, least float32) (m blockMask) {
 	for i, v := range values {

@@ -32,35 +32,34 @@ var helpers = make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))
 // Search returns the k best rows, ties by id, of those in the bitmap; nil is
 // all. whole asks to score every row; exact reports whether that was done.
 func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits []Hit, exact bool) {
-	vector = slices.Clone(vector)
-	length := 1.0
+	direction, length := slices.Clone(vector), 1.0
 	if v.set.metric != Euclidean {
-		length = normalize(vector) // which changes no order, and keeps products in range
+		length = normalize(direction) // which keeps products in range
+	}
+	if v.set.metric == Cosine {
+		vector, length = direction, 1
 	}
 	rows := v.live
 	if among != nil {
 		rows = among.Count()
 	}
-	exact = true
-	if c := v.coder; c != nil && c.coded && !whole && rows > exactBelow {
-		exact = false
-		hits, _ = v.estimated(vector, k, among)
-		v.set.recent.add(vector)
+	var found []candidate
+	switch c := v.coder; {
+	case whole:
+		found = v.scan(k, v.whole(vector, direction, length, among))
+	case c != nil && c.coded && rows > exactBelow:
+		found, _ = v.estimated(direction, k, among)
+		v.set.recent.add(direction)
+		return v.refine(vector, found, k), false
+	default:
+		found = v.scan(k+k/8+8, v.exact(direction, among))
 	}
-	if exact {
-		hits = v.refine(vector, v.scan(k+k/8+8, v.exact(vector, among)), k)
-	}
-	if v.set.metric == Dot {
-		for i := range hits {
-			hits[i].Score *= length
-		}
-	}
-	return hits, exact
+	return v.refine(vector, found, k), true
 }
 
 // estimated estimates all rows, scores the best of them, and then all others
 // that may reach what was found. It also returns how many rows it has scored.
-func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
+func (v *View) estimated(vector []float32, k int, among Bitmap) ([]candidate, int) {
 	q := v.coder.prepare(vector)
 	buffer := buffers.Get().(*[]float32)
 	defer buffers.Put(buffer)
@@ -80,7 +79,7 @@ func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
 	scored.Add(int64(len(first)))
 	sure := (&best{view: v, keep: k, found: first}).take()
 	if len(sure) < k {
-		return v.refine(vector, sure, k), len(first)
+		return sure, len(first)
 	}
 	bound := lowest(sure)
 	found := v.scan(k+k/8+8, func(b *best, number int) {
@@ -91,14 +90,14 @@ func (v *View) estimated(vector []float32, k int, among Bitmap) ([]Hit, int) {
 	})
 	found = append(found, sure...)
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(a.row, b.row) })
-	return v.refine(vector, slices.Compact(found), k), int(scored.Load())
+	return slices.Compact(found), int(scored.Load())
 }
 
 // buffers hold the estimates of a search.
 var buffers = sync.Pool{New: func() any { return new([]float32) }}
 
-func lowest(list []candidate) float32 {
-	least := float32(math.Inf(1))
+func lowest(list []candidate) float64 {
+	least := math.Inf(1)
 	for _, c := range list {
 		least = min(least, c.score)
 	}
@@ -131,7 +130,7 @@ func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]f
 // looked for, and returns how many.
 func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, estimates *[blockRows]float32, b *best) (scored int64) {
 	blk := v.blocks[number]
-	reach := q.reach(v.set.metric, b.least)
+	reach := q.reach(v.set.metric, float32(b.least))
 	hot := atLeast(estimates, reach)
 	hot.and(mask)
 	for at := range hot.All() {
@@ -147,7 +146,7 @@ func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, 
 		row := number*blockRows + at
 		if score := v.score(vector, row); score >= b.least {
 			b.push(candidate{score, int32(row)})
-			reach = q.reach(v.set.metric, b.least)
+			reach = q.reach(v.set.metric, float32(b.least))
 		}
 	}
 	return scored
@@ -166,18 +165,54 @@ func (v *View) exact(vector []float32, among Bitmap) func(*best, int) {
 	}
 }
 
-func (v *View) score(vector []float32, row int) float32 {
-	if v.set.metric == Euclidean {
-		return float32(-math.Sqrt(squared(vector, v.vector(row))))
+// whole scores the rows of a block as float64, except those that are too far off
+// by score and the most that it may have lost. The vector is length times the
+// direction.
+func (v *View) whole(vector, direction []float32, length float64, among Bitmap) func(*best, int) {
+	loss := float64(len(vector)+8) * 0x1p-23
+	return func(b *best, number int) {
+		mask := v.mask(number, among)
+		for at := range mask.All() {
+			row := number*blockRows + at
+			most := v.score(direction, row)
+			switch x := v.vector(row); v.set.metric {
+			case Euclidean:
+				most -= most * 0x1p-22
+			case Cosine:
+				most += loss
+			case Dot:
+				most = length * (most + loss*math.Sqrt(float64(dot(x, x))+loss*0x1p-120))
+			}
+			if most < b.least {
+				continue
+			}
+			if score := v.score64(vector, row); score >= b.least {
+				b.push(candidate{score, int32(row)})
+			}
+		}
 	}
-	return dot(vector, v.vector(row))
+}
+
+// score is score64 with the loss of float32.
+func (v *View) score(vector []float32, row int) float64 {
+	if v.set.metric == Euclidean {
+		return -math.Sqrt(squared(vector, v.vector(row)))
+	}
+	return float64(dot(vector, v.vector(row)))
+}
+
+func (v *View) score64(vector []float32, row int) float64 {
+	if v.set.metric == Euclidean {
+		return -math.Sqrt(squared64(vector, v.vector(row)))
+	}
+	return dot64(vector, v.vector(row))
 }
 
 // scan lets a function offer the rows of every block and returns the best
 // ones, in no order. Processors that are free take a share of a large set, one
 // block after the other.
 func (v *View) scan(keep int, offer func(b *best, block int)) []candidate {
-	newBest := func() *best { return &best{view: v, keep: keep, least: float32(math.Inf(-1))} }
+	newBest := func() *best { return &best{view: v, keep: keep, least: math.Inf(-1)} }
 	var next atomic.Int64
 	walk := func(b *best) {
 		for number := next.Add(1) - 1; number < int64(len(v.blocks)); number = next.Add(1) - 1 {
@@ -214,13 +249,7 @@ func (v *View) scan(keep int, offer func(b *best, block int)) []candidate {
 func (v *View) refine(vector []float32, found []candidate, k int) []Hit {
 	hits := make([]Hit, 0, len(found))
 	for _, c := range found {
-		hit := Hit{ID: v.id(c.row), Revision: v.revision(c.row)}
-		if v.set.metric == Euclidean {
-			hit.Score = -math.Sqrt(squared(vector, v.vector(int(c.row))))
-		} else {
-			hit.Score = dot64(vector, v.vector(int(c.row)))
-		}
-		hits = append(hits, hit)
+		hits = append(hits, Hit{v.id(c.row), v.revision(c.row), v.score64(vector, int(c.row))})
 	}
 	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID)) })
 	return hits[:min(k, len(hits))]
@@ -228,7 +257,7 @@ func (v *View) refine(vector []float32, found []candidate, k int) []Hit {
 
 // candidate is a row with its score or estimate.
 type candidate struct {
-	score float32
+	score float64
 	row   int32
 }
 
@@ -237,16 +266,16 @@ type candidate struct {
 type best struct {
 	view  *View
 	keep  int
-	least float32 // what a candidate must reach
+	least float64 // what a candidate must reach
 	found []candidate
 }
 
 // offer pushes the rows of a block that are in the mask.
 func (b *best) offer(scores *[blockRows]float32, mask *blockMask, first int32) {
-	hot := atLeast(scores, b.least)
+	hot := atLeast(scores, float32(b.least))
 	hot.and(mask)
 	for at := range hot.All() {
-		if score := scores[at]; score >= b.least {
+		if score := float64(scores[at]); score >= b.least {
 			b.push(candidate{score, first + int32(at)})
 		}
 	}

@@ -189,17 +189,17 @@ func (v *View) stranger(dice *rand.Rand, row []float32) []float32 {
 // and whether they then pay.
 func (v *View) measure(samples [][]float32) {
 	c := v.coder
-	truth := make([]float32, len(samples))
+	truth := make([]float64, len(samples))
 	for i, sample := range samples {
 		truth[i] = lowest(v.scan(neighbours, v.exact(sample, nil)))
 	}
 	for _, c.sure = range []float64{sureness, 1.3 * sureness, 1.8 * sureness} {
 		found, scored := 0, 0
 		for i, sample := range samples {
-			hits, rows := v.estimated(sample, neighbours, nil)
+			candidates, rows := v.estimated(sample, neighbours, nil)
 			scored += rows
-			for _, hit := range hits {
-				if float32(hit.Score) >= truth[i]-1e-6*abs(truth[i]) {
+			for _, hit := range v.refine(sample, candidates, neighbours) {
+				if hit.Score >= truth[i]-1e-6*math.Abs(truth[i]) {
 					found++
 				}
 			}
@@ -213,5 +213,3 @@ func (v *View) measure(samples [][]float32) {
 		return
 	}
 }
-
-func abs(x float32) float32 { return max(x, -x) }
