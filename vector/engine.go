@@ -155,10 +155,10 @@ func (v *Vector) findInDatabase(ctx context.Context, p partition, q *question) (
 			list = q.scored(hits)
 		}
 	}
-	list, err = v.withWords(ctx, p, q, list, func(ids []string) ([]string, error) {
+	list, all, err := v.withWords(ctx, p, q, list, func(ctx context.Context, ids []string) ([]string, error) {
 		return v.cfg.Engine.Keep(ctx, v.db, part, filter, ids)
 	})
-	return list, exact, true, err
+	return list, exact && all, true, err
 }
 
 // preparation is the job that brings an engine up to date.

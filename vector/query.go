@@ -14,9 +14,9 @@ const (
 	fusion = 60
 	// fused is how much of each list is fused, at least.
 	fused = 100
-	// maxFound is how many documents with a word are looked at in a query with a
-	// filter.
-	maxFound = 5000
+	// foundFirst is how many documents with a word a query with a filter looks at
+	// first, and maxFound how many in all.
+	foundFirst, maxFound = 5000, 100_000
 	// looks is how often a query begins anew when documents change under it.
 	looks = 3
 )
@@ -191,8 +191,8 @@ func (v *Vector) findInMemory(ctx context.Context, space Space, p partition, q *
 		hits, exact = view.Search(q.vector, q.wanted(), among, q.Precision == PrecisionExact)
 		list = q.scored(hits)
 	}
-	list, err = v.withWords(ctx, p, q, list, func(ids []string) ([]string, error) { return view.Keep(ids, among), nil })
-	return list, exact, err
+	list, all, err := v.withWords(ctx, p, q, list, func(_ context.Context, ids []string) ([]string, error) { return view.Keep(ids, among), nil })
+	return list, exact && all, err
 }
 
 // wanted is how many of the nearest a query looks at.
@@ -229,35 +229,62 @@ func (q *question) scored(hits []flat.Hit) []found {
 }
 
 // withWords fuses what is near with the documents that have the query's words,
-// of which keep returns those that the filter keeps; and cuts the list.
-func (v *Vector) withWords(ctx context.Context, p partition, q *question, list []found, keep func([]string) ([]string, error)) ([]found, error) {
+// of which keep returns those that the filter keeps; and cuts the list. exact is
+// false when the filter was not asked about all of them.
+func (v *Vector) withWords(ctx context.Context, p partition, q *question, list []found, keep keeper) (_ []found, exact bool, err error) {
+	exact = true
 	if q.Mode != ModeVector {
-		named, err := v.named(ctx, p, q, keep)
-		if err != nil {
-			return nil, err
+		var named []string
+		if named, exact, err = v.named(ctx, p, q, keep); err != nil {
+			return nil, false, err
 		}
 		list = fuse(list, named)
 	}
 	if q.MinScore != nil {
 		list = slices.DeleteFunc(list, func(f found) bool { return f.score < *q.MinScore })
 	}
-	return list[:min(len(list), q.TopK)], nil
+	return list[:min(len(list), q.TopK)], exact, nil
 }
 
+// keeper returns which of the ids a filter keeps, in their order.
+type keeper func(ctx context.Context, ids []string) ([]string, error)
+
 // named lists the documents that have the query's words.
-func (v *Vector) named(ctx context.Context, p partition, q *question, keep func([]string) ([]string, error)) ([]string, error) {
+func (v *Vector) named(ctx context.Context, p partition, q *question, keep keeper) (ids []string, exact bool, err error) {
 	if len(q.words.words) == 0 {
-		return nil, nil
+		return nil, true, nil
 	}
 	limit := max(q.TopK, fused)
 	if q.filter == nil {
-		return v.store.byWords(ctx, p.id, q.words, limit)
+		ids, err = v.store.byWords(ctx, p.id, q.words, 0, limit)
+		return ids, true, err
 	}
-	ids, err := v.store.byWords(ctx, p.id, q.words, maxFound)
-	if err == nil {
-		ids, err = keep(ids)
-	}
-	return ids[:min(len(ids), limit)], err
+	err = v.db.Read(ctx, func(ctx context.Context) error { // one order for all pages
+		ids, exact = nil, false
+		// Each page sorts all documents anew, so there are few of them.
+		for looked, size := 0, foundFirst; looked < maxFound; looked, size = looked+size, maxFound-looked-size {
+			page, err := v.store.byWords(ctx, p.id, q.words, looked, size)
+			if err != nil {
+				return err
+			}
+			for some := range slices.Chunk(page, foundFirst) {
+				kept, err := keep(ctx, some)
+				if err != nil {
+					return err
+				}
+				if ids = append(ids, kept...); len(ids) >= limit {
+					ids, exact = ids[:limit], true
+					return nil
+				}
+			}
+			if len(page) < size {
+				exact = true
+				return nil
+			}
+		}
+		return nil
+	})
+	return ids, exact, err
 }
 
 // fuse adds up, for each document, the reciprocal of its rank in each list.

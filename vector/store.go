@@ -227,16 +227,16 @@ func (s store) removals(ctx context.Context, partition string, after int64, limi
 		WHERE partition_id = $1 AND revision > $2 ORDER BY revision, id LIMIT $3`, partition, after, limit)
 }
 
-// byWords lists the ids of a partition's documents that have any of the words, the best first.
-func (s store) byWords(ctx context.Context, partition string, q textQuery, limit int) ([]string, error) {
+// byWords lists the ids of a partition's documents that have any of the words, the best first, after some.
+func (s store) byWords(ctx context.Context, partition string, q textQuery, after, limit int) ([]string, error) {
 	text := q.tsquery()
 	if s.db.Dialect() == database.SQLite {
 		text = q.fts5(partition)
 	}
 	return database.All(ctx, s.db, scanString, database.Text(
-		`SELECT d.id FROM vector_text t JOIN vector_document d ON d.number = t.rowid WHERE t.vector_text MATCH $1 AND d.partition_id = $2 ORDER BY bm25(vector_text, 0.0, 1.0), d.id LIMIT $3`,
+		`SELECT d.id FROM vector_text t JOIN vector_document d ON d.number = t.rowid WHERE t.vector_text MATCH $1 AND d.partition_id = $2 ORDER BY bm25(vector_text, 0.0, 1.0), d.id LIMIT $3 OFFSET $4`,
 		`SELECT id FROM vector_document, to_tsquery('simple', $1) q WHERE search @@ q AND partition_id = $2
-			ORDER BY ts_rank_cd(search, q, 1) DESC, id LIMIT $3`), text, partition, limit)
+			ORDER BY ts_rank_cd(search, q, 1) DESC, id LIMIT $3 OFFSET $4`), text, partition, limit, after)
 }
 
 func (s store) countDocuments(ctx context.Context) (n int64, err error) {

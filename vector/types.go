@@ -125,7 +125,9 @@ type Match struct {
 type Result struct {
 	Items []Match `json:"items"`
 	Mode  Mode    `json:"mode"`
-	// Exact reports that every document was compared.
+	// Exact reports that every document was compared. A filter is asked about the
+	// best 100,000 documents that have a word of the query, unless it keeps enough
+	// before.
 	Exact  bool  `json:"exact"`
 	TookMS int64 `json:"tookMs"`
 }

@@ -31,6 +31,7 @@ var config = vector.Config{Indexes: []vector.Index{
 	{Name: "points", Dimensions: 2, Metric: vector.MetricEuclidean, VectorsOnly: true, MaxDocuments: 5},
 	{Name: "weights", Dimensions: 2, Metric: vector.MetricDot, VectorsOnly: true},
 	{Name: "angles", Dimensions: 2, VectorsOnly: true},
+	{Name: "tagged", Dimensions: 1, VectorsOnly: true, Filterable: []string{"kind"}},
 	{Name: "manual", Scope: vector.ScopeShared},
 }}
 
@@ -352,6 +353,27 @@ func TestRefusals(t *testing.T) {
 		}
 		_, err = n.Query(ctx, notes, vector.Query{Vector: []float32{1}})
 		want(t, err, vector.ErrDimensionMismatch)
+	})
+}
+
+// TestWordsWithAFilter: a filter finds a document that thousands of others have
+// the words of the query before.
+func TestWordsWithAFilter(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		ctx, space := t.Context(), vector.Space{Index: "tagged", OwnerID: "ada"}
+		must(n.Upsert(ctx, space, vector.Document{ID: "rare", Vector: []float32{1}, Text: "an apple among many other words", Metadata: map[string]any{"kind": "rare"}}))(t)
+		for batch := range 51 {
+			var list []vector.Document
+			for i := range 100 {
+				list = append(list, vector.Document{ID: fmt.Sprint(batch, "-", i), Vector: []float32{1}, Text: "apple"})
+			}
+			must(n.Upsert(ctx, space, list...))(t)
+		}
+		for kind, want := range map[string][]string{"rare": {"rare"}, "none": nil} {
+			a := must(n.Query(ctx, space, vector.Query{Text: "apple", Mode: vector.ModeText, Filter: vector.Filter{"kind": kind}}))(t)
+			equal(t, ids(a), want)
+			equal(t, a.Exact, true)
+		}
 	})
 }
 
