@@ -296,7 +296,7 @@ func TestEraseLeavesNoAddress(t *testing.T) {
 			`SELECT count(*) FROM email_job WHERE address_key LIKE 'ada%' OR user_id = 'u1'`,
 			`SELECT count(*) FROM email_message WHERE job_id NOT IN (SELECT id FROM email_job)`,
 			`SELECT count(*) FROM email_event WHERE job_id NOT IN (SELECT id FROM email_job)`,
-			`SELECT count(*) FROM email_suppression WHERE address_key LIKE '%ada%' OR note <> '' OR job_id <> ''`,
+			`SELECT count(*) FROM email_suppression WHERE address_key LIKE '%ada@%' OR note <> '' OR job_id <> ''`,
 			`SELECT count(*) FROM email_mailbox WHERE address_key LIKE 'ada%'`,
 		} {
 			var n int

@@ -410,7 +410,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			t.Errorf("told of %v, want the end of the account", r.types())
 		}
 		for _, query := range []string{
-			`SELECT COUNT(*) FROM events_message WHERE data LIKE '%ada%'`, `SELECT COUNT(*) FROM events_subject WHERE subject LIKE '%ada%'`,
+			`SELECT COUNT(*) FROM events_message WHERE data LIKE '%"ada%'`, `SELECT COUNT(*) FROM events_subject WHERE subject LIKE '%ada%'`,
 		} {
 			var n int
 			if err := db.QueryRow(ctx, query).Scan(&n); err != nil || n > 0 {
