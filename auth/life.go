@@ -58,7 +58,7 @@ func (a *Auth) Addresses(ctx context.Context, userID string) ([]string, error) {
 		return nil, err
 	}
 	var addresses []string
-	if user.EmailVerified {
+	if user.Email != "" && user.EmailVerified {
 		addresses = append(addresses, user.Email)
 	}
 	if a.library.Addresses == nil {

@@ -66,6 +66,9 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	}
 	if wait, err := e.allow(ctx, candidates[first]); err != nil || wait > 0 {
 		candidates[first].release()
+		if err == nil && d.attempts == 0 { // what the kit holds back itself is no time of the provider's
+			err = e.store.beginLater(ctx, jobID, e.host.Now().Add(wait))
+		}
 		if err != nil {
 			return err
 		}

@@ -550,3 +550,31 @@ func TestGivesUpBehindAnOpenBreaker(t *testing.T) {
 		t.Errorf("%d of 20 messages went out after 60 hours, though Retry.GiveUpAfter is 48 h", sent)
 	}
 }
+
+// TestWarmUpOutlastsGivingUp: a message that waited for its share of a warm-up
+// longer than messages are repeated still goes out behind a provider that was down.
+func TestWarmUpOutlastsGivingUp(t *testing.T) {
+	down, clock := false, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := open(t, databasetest.Memory(t), email.Config{
+		PerRecipientPerHour: -1, Failover: email.Failover{UnhealthyAfter: 1, Cooldown: time.Minute},
+		Providers: []email.Provider{{Name: "p", PerSecond: -1, WarmUp: &email.WarmUp{Since: clock, StartPerDay: 4, Growth: 1.5},
+			Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
+				if down {
+					return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
+				}
+				return "id", nil
+			})}},
+	})
+	var ids []string
+	for range 30 {
+		ids = append(ids, s.send(hello("ada@example.com")))
+	}
+	for hour := range 10 * 24 {
+		down = 60 <= hour && hour < 84 // the fourth day
+		s.runJobs()
+		s.clock.Advance(time.Hour)
+	}
+	for _, id := range ids {
+		s.wantState(id, email.StateSent)
+	}
+}

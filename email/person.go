@@ -99,11 +99,11 @@ func (e *Email) erase(ctx context.Context, person capability.Person) (erased cap
 	return erased, nil
 }
 
-// Forget removes the messages of a quota to an address, those that wait too, and
-// leaves keyed hashes of the address in suppressions, so that these still hold: a
+// Forget removes the messages of a quota to an address that name the user or
+// nobody, those that wait too, and leaves keyed hashes of the address in suppressions, so that these still hold: a
 // capability that mailed an address before it knew whose it is calls it when it
 // erases that person. It refuses with email/invalid_address.
-func (e *Email) Forget(ctx context.Context, text, quota string) (removed int64, err error) {
+func (e *Email) Forget(ctx context.Context, userID, text, quota string) (removed int64, err error) {
 	a, err := parseAddress(text)
 	if err != nil {
 		return 0, err
@@ -113,7 +113,7 @@ func (e *Email) Forget(ctx context.Context, text, quota string) (removed int64, 
 		return hashed, err
 	}
 	removed, err = e.removeAll(ctx, func(ctx context.Context) ([]string, error) {
-		return e.store.jobsTo(ctx, e.keyOf(a), quota, eraseChunk)
+		return e.store.jobsTo(ctx, userID, e.keyOf(a), quota, eraseChunk)
 	})
 	return hashed + removed, err
 }

@@ -109,6 +109,13 @@ func (s store) due(ctx context.Context, jobID string) (delivery, bool, error) {
 		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID)
 }
 
+// beginLater moves the round of a message that was not tried yet.
+func (s store) beginLater(ctx context.Context, jobID string, at time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE email_job SET round_began_at = $2, next_attempt_at = $2
+		WHERE id = $1 AND attempts = 0 AND state = 'queued'`, jobID, at.UnixMilli())
+	return err
+}
+
 // begin counts an attempt; false when the job was taken back meanwhile.
 func (s store) begin(ctx context.Context, jobID string) (begun bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'sending', attempts = attempts + 1
@@ -216,9 +223,11 @@ func (s store) jobsOf(ctx context.Context, userID string, addressKeys []string, 
 		ORDER BY id LIMIT $4`, userID, database.List(addressKeys), after, limit)
 }
 
-// jobsTo reads the ids of the jobs of a quota to an address.
-func (s store) jobsTo(ctx context.Context, addressKey, quota string, limit int) ([]string, error) {
-	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE address_key = $1 AND quota = $2 ORDER BY id LIMIT $3`, addressKey, quota, limit)
+// jobsTo reads the ids of the jobs of a quota to an address that name a user or
+// nobody.
+func (s store) jobsTo(ctx context.Context, userID, addressKey, quota string, limit int) ([]string, error) {
+	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE address_key = $1 AND quota = $2 AND user_id IN ('', $3)
+		ORDER BY id LIMIT $4`, addressKey, quota, userID, limit)
 }
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }

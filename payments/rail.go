@@ -48,7 +48,8 @@ type Rail struct {
 	// customer names no purchase and claims none; what is bought without an account
 	// token waits for [Payments.Repair]. It opens a portal, fills in a checkout, and
 	// is asked about in a restore, only for a subject that has all of its purchases
-	// that are known here; before a portal opens, OfCustomer is asked for the rest.
+	// that are known here; before a portal opens, OfCustomer is asked for the rest, as
+	// far as it lists them.
 	CustomersByEmail bool
 	// ReportsCompleted says that the rail only ever reports transactions that went
 	// through, so that a trial which ended was a purchase that expired. Of other

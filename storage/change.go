@@ -209,7 +209,7 @@ func (p Space) Move(ctx context.Context, ownerID, from, to string) (moved int, m
 			}
 			moved++
 		}
-		return nil
+		return p.s.store.removeUsage(ctx, ownerID)
 	})
 	return moved, more, err
 }

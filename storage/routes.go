@@ -46,7 +46,7 @@ func (s *Storage) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/:id/parts", Guard: user,
 			Summary:  "What is stored of an upload, and addresses for the rest.",
 			Refusals: also(ErrUploadIncomplete),
-			Query: []capability.Param{{Name: "limit", Summary: "How many parts at most; 1,000 where it is left out.", Format: "integer"},
+			Query: []capability.Param{{Name: "limit", Summary: "How many parts at most, up to 200; 1,000 where it is left out.", Format: "integer"},
 				capability.CursorParam},
 			Handle: capability.JSON(200, s.getParts)},
 		capability.Route{Method: "POST", Path: "/:id/copy", Guard: user, MaxBody: smallBody,

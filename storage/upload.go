@@ -162,7 +162,7 @@ func (p Space) reserve(ctx context.Context, o *Object, ttl time.Duration) error 
 			refused, err = nil, p.admit(ctx, *o, quota)
 			if ended == expireAtOnce && (errors.Is(err, ErrQuotaExceeded) || errors.Is(err, capability.ErrRateLimited)) {
 				// More may have lapsed; a rollback would bring back what was given up.
-				refused, err = err, nil
+				refused, err = err, s.store.removeUsage(ctx, o.OwnerID)
 			}
 			return err
 		})

@@ -105,7 +105,8 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 
 // Read fails with errBroken, whose words go to the sender, and from then on
 // always: what is left of a mail must not be read as commands, nor the beginning
-// of one as all of it.
+// of one as all of it. A sender that closes TLS in order within a chunk of BDAT is
+// not noticed here.
 func (c *counted) Read(p []byte) (n int, err error) {
 	if c.broken {
 		return 0, errBroken

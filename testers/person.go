@@ -92,7 +92,7 @@ func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure 
 		}
 		for _, m := range members {
 			withdrawn = withdrawn || m.State == StateWithdrawn
-			mails, err := t.peers.Email.Forget(ctx, m.Email, Name) // also those from before the member was known as a user
+			mails, err := t.peers.Email.Forget(ctx, person.ID, m.Email, Name) // also those from before the member was known as a user
 			if erasure.Removed += mails; err != nil {
 				return erasure, err
 			}

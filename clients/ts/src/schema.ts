@@ -12755,7 +12755,7 @@ export interface operations {
     getStorageByIdParts: {
         parameters: {
             query?: {
-                /** @description How many parts at most; 1,000 where it is left out. */
+                /** @description How many parts at most, up to 200; 1,000 where it is left out. */
                 limit?: number;
                 /** @description The nextCursor of the page before. */
                 cursor?: string;

@@ -89,14 +89,14 @@ func metadataItems(data []byte) (exif, others [][]byte, ok bool) {
 		if kind != "Exif" && kind != "mime" {
 			continue
 		}
-		parts := places[id]
+		parts, found := places[id]
 		for _, part := range parts {
 			left -= len(part)
 		}
 		if left < 0 {
 			return nil, nil, false
 		}
-		ok = ok && len(parts) > 0
+		ok = ok && found
 		if kind == "Exif" && len(parts) == 1 {
 			exif = append(exif, parts...)
 		} else {

@@ -548,6 +548,10 @@ func TestThePlaceIsFoundWhereHEIFKeepsSmallItems(t *testing.T) {
 	if exif := ReadExif(Metadata("image/heic", clean)); !ok || exif.Location != nil || exif.TakenAt.IsZero() {
 		t.Errorf("%v %+v, want the time without the place", ok, exif)
 	}
+	empty := bytes.Replace(data, []byte{0, 1, 0, 1, 0, 0, 0, 1, 0, 0}, []byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 0}, 1)
+	if _, ok := Clean("image/heic", empty, StripGPS); !ok || bytes.Equal(empty, data) {
+		t.Error("want a file kept whose metadata has no extents")
+	}
 	if _, ok := Clean("image/heic", heifInIdat(tagged(binary.BigEndian, 1), 1), StripGPS); ok {
 		t.Error("want a file refused whose metadata is not where it is said to be")
 	}
@@ -574,6 +578,9 @@ func TestGIFIsCleaned(t *testing.T) {
 		if clean, ok := Clean("image/gif", data, strip); !ok || !bytes.Equal(clean, want) {
 			t.Errorf("%s: %v, %q is left, want %q", strip, ok, clean, want)
 		}
+	}
+	if clean, ok := Clean("image/gif", gifWith(loop, "\x00", comment), StripGPS); !ok || !bytes.Equal(clean, gifWith(loop, comment)) {
+		t.Errorf("behind a stray zero: %q", clean)
 	}
 	for n := range data { // a file that is cut off
 		if clean, ok := Clean("image/gif", data[:n], StripGPS); ok && (len(clean) > n+1 || bytes.Contains(clean, []byte("GPS"))) {

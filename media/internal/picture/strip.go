@@ -251,6 +251,9 @@ func cleanGIF(data []byte, strip Strip) ([]byte, bool) {
 		var length int
 		keep := true
 		switch {
+		case block[0] == 0: // some encoders end a block twice, which decoders skip
+			at++
+			continue
 		case block[0] == ',' && len(block) > frame:
 			length = frame + colours(block[frame-1]) + 1
 		case block[0] == '!' && len(block) > 2:
