@@ -142,8 +142,8 @@ func (v *Vector) findInDatabase(ctx context.Context, p partition, q *question) (
 		if !near.Ready {
 			return nil, false, false, nil
 		}
-		exact = near.Exact
 		if q.Mode != ModeText {
+			exact = near.Exact
 			rows, err := v.store.candidates(ctx, p.id, near.IDs, q.index)
 			if err != nil {
 				return nil, false, false, err
