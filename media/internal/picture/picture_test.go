@@ -302,6 +302,9 @@ func TestTheFirstFrameOfAMovingWebPIsDecoded(t *testing.T) {
 }
 
 func TestShrinkingTakesWhatIsCounted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the short run is that of the race detector, under which pixels are allocated one by one")
+	}
 	for _, c := range []struct {
 		width, height int
 		target        Target
