@@ -516,16 +516,21 @@ func TestLists(t *testing.T) {
 	})
 }
 
+// unreachable is a provider that cannot be reached while it is down.
+func unreachable(down *bool) email.Transport {
+	return transportFunc(func(context.Context, email.Envelope) (string, error) {
+		if *down {
+			return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
+		}
+		return "id", nil
+	})
+}
+
 func TestGivesUpBehindAnOpenBreaker(t *testing.T) {
 	down := true
 	s := open(t, databasetest.Memory(t), email.Config{
 		PerRecipientPerHour: -1, Failover: email.Failover{UnhealthyAfter: 1, Cooldown: time.Hour},
-		Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
-			if down {
-				return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
-			}
-			return "id", nil
-		})}},
+		Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: unreachable(&down)}},
 	})
 	var ids []string
 	for range 20 {
@@ -558,12 +563,7 @@ func TestWarmUpOutlastsGivingUp(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{
 		PerRecipientPerHour: -1, Failover: email.Failover{UnhealthyAfter: 1, Cooldown: time.Minute},
 		Providers: []email.Provider{{Name: "p", PerSecond: -1, WarmUp: &email.WarmUp{Since: clock, StartPerDay: 4, Growth: 1.5},
-			Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
-				if down {
-					return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
-				}
-				return "id", nil
-			})}},
+			Transport: unreachable(&down)}},
 	})
 	var ids []string
 	for range 30 {

@@ -155,7 +155,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		most uint64
 	}{
 		"50 MP of gray":     {image.NewGray(image.Rect(0, 0, 8000, 6250)), 200 * megabyte},
-		"a third too large": {image.NewGray(image.Rect(0, 0, 3830, 3830)), 130 * megabyte},
+		"a third too large": {image.NewGray(image.Rect(0, 0, 3830, 3830)), 80 * megabyte},
 		"3 MP of 16 bits":   {image.NewNRGBA64(image.Rect(0, 0, 2000, 1500)), 100 * megabyte},
 		"a line of 16384":   {image.NewGray(image.Rect(0, 0, 16384, 1)), 100 * megabyte},
 		"a column of 16384": {image.NewGray(image.Rect(0, 0, 1, 16384)), 100 * megabyte},
@@ -164,6 +164,9 @@ func TestMemoryIsBounded(t *testing.T) {
 		var i item
 		took := peak(func() { i = r.process("ada", "a.png", data, "onDuplicate", "allow") })
 		t.Logf("%s: a file of %d KB took %d MB", name, len(data)>>10, took/megabyte)
+		if testing.Short() {
+			c.most = 2 * c.most // the short run is that of the race detector, which allocates too
+		}
 		if i.Status != "ready" || len(i.Derivatives) != 2 || took > c.most {
 			t.Errorf("%s took %d bytes, want at most %d: %s", name, took, c.most, asJSON(t, i))
 		}

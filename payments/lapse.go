@@ -47,7 +47,7 @@ func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) (failed error
 
 // unwritten logs that what changed by time alone could not be written down.
 func (p *Payments) unwritten(ctx context.Context, id string, err error) {
-	if ctx.Err() == nil { // otherwise whoever called has gone
+	if ctx.Err() == nil { // otherwise the caller has gone
 		p.host.Log.WarnContext(ctx, "payments: what lapsed could not be written", slog.String("id", shorten(id)), slog.Any("error", err))
 	}
 }

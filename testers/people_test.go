@@ -305,15 +305,22 @@ func TestCarryKeepsDays(t *testing.T) {
 	}
 }
 
-// The account has another address than the roster; the link was opened in the app.
-func TestErasureTakesTheMailsOfTheMembership(t *testing.T) {
-	k := compose(t, testers.Config{})
-	ctx := t.Context()
-	if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: "ada@work.example", EmailVerified: true, Name: "Ada"}); err != nil {
+// invitedElsewhere has a user with another address than that of the roster, to
+// which the link went.
+func invitedElsewhere(t *testing.T) (k *kittest.Kit, m testers.Member, confirm string) {
+	t.Helper()
+	k = compose(t, testers.Config{})
+	if _, err := k.Auth().CreateUser(t.Context(), auth.NewUser{ID: "ada", Email: "ada@work.example", EmailVerified: true, Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
-	m := invite(t, k, "private@home.example")
-	confirm, _ := links(t, k, "private@home.example")
+	m = invite(t, k, "private@home.example")
+	confirm, _ = links(t, k, "private@home.example")
+	return k, m, confirm
+}
+
+func TestErasureTakesTheMailsOfTheMembership(t *testing.T) {
+	k, m, confirm := invitedElsewhere(t)
+	ctx := t.Context()
 	k.User("ada").Get(confirm+"?go=1").Want(200, "") // links the member to ada
 	if got := member(t, k, m.ID); got.UserID == nil || *got.UserID != "ada" {
 		t.Fatalf("not linked: %+v", got)
@@ -333,13 +340,8 @@ func TestErasureTakesTheMailsOfTheMembership(t *testing.T) {
 }
 
 func TestErasureTakesBackTheWaitingMail(t *testing.T) {
-	k := compose(t, testers.Config{})
+	k, m, confirm := invitedElsewhere(t)
 	ctx := t.Context()
-	if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: "ada@work.example", EmailVerified: true, Name: "Ada"}); err != nil {
-		t.Fatal(err)
-	}
-	m := invite(t, k, "private@home.example")
-	confirm, _ := links(t, k, "private@home.example")
 	k.Clock.Advance(49 * time.Hour)
 	r, err := k.Testers().Nudge(ctx, testers.NudgeRequest{Kind: testers.MailConfirm, MemberIDs: []string{m.ID}}) // waits
 	if err != nil || len(r.Sent) != 1 {
