@@ -120,7 +120,7 @@ const mailboxName = "mailbox"
 type keep struct{ box *devmail.Mailbox }
 
 func (k keep) Deliver(ctx context.Context, m Envelope) (string, error) {
-	return k.box.Keep(ctx, m.To, m.Message)
+	return k.box.Keep(ctx, m.JobID, m.To, m.Message)
 }
 
 // Capability describes email to the kit.

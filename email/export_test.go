@@ -16,3 +16,6 @@ var ParseForm = parseForm
 
 // SignedHeaders are covered by DKIM.
 var SignedHeaders = signedHeaders
+
+// Keep is the transport that keeps mail in e's mailbox.
+func Keep(e *Email) Transport { return keep{e.mailbox} }

@@ -3,7 +3,6 @@ package email
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -21,7 +20,7 @@ type personRecord struct {
 // export emits the jobs that name the user or went to one of the addresses, and
 // the suppressions of the addresses.
 func (e *Email) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
-	keys, _ := e.keysOf(person)
+	keys := e.keysOf(person)
 	for after := ""; ; {
 		jobs, err := e.store.jobsOf(ctx, person.ID, keys, after, eraseChunk)
 		if err != nil {
@@ -67,7 +66,7 @@ func (e *Email) export(ctx context.Context, person capability.Person, emit capab
 // of the addresses in suppressions, so that these still hold. Mail that waits to
 // go out to the person does not go out.
 func (e *Email) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
-	keys, mailboxes := e.keysOf(person)
+	keys := e.keysOf(person)
 	removed := func(n int64, err error) error {
 		erased.Removed += n
 		return err
@@ -78,11 +77,6 @@ func (e *Email) erase(ctx context.Context, person capability.Person) (erased cap
 	}
 	for _, address := range slices.Concat(keys, written) {
 		if err := removed(e.hashSuppressions(ctx, address)); err != nil {
-			return erased, err
-		}
-	}
-	if len(mailboxes) > 0 {
-		if err := removed(e.mailbox.Remove(ctx, mailboxes)); err != nil {
 			return erased, err
 		}
 	}
@@ -100,9 +94,10 @@ func (e *Email) erase(ctx context.Context, person capability.Person) (erased cap
 }
 
 // Forget removes the messages of a quota to an address that name the user or
-// nobody, those that wait too, and leaves keyed hashes of the address in suppressions, so that these still hold: a
-// capability that mailed an address before it knew whose it is calls it when it
-// erases that person. It refuses with email/invalid_address.
+// nobody, those that wait too, and leaves keyed hashes of the address in
+// suppressions, so that these still hold: a capability that mailed an address
+// before it knew whose it is calls it when it erases that person. It refuses with
+// email/invalid_address.
 func (e *Email) Forget(ctx context.Context, userID, text, quota string) (removed int64, err error) {
 	a, err := parseAddress(text)
 	if err != nil {
@@ -140,14 +135,14 @@ func (e *Email) removeAll(ctx context.Context, next func(context.Context) ([]str
 	}
 }
 
-// keysOf returns what the person's addresses are known by, in jobs and in the mailbox.
-func (e *Email) keysOf(person capability.Person) (keys, mailboxes []string) {
+// keysOf returns what the person's addresses are known by.
+func (e *Email) keysOf(person capability.Person) (keys []string) {
 	for _, text := range person.Emails {
 		a, err := parseAddress(text)
 		if err != nil {
 			continue // nothing was ever sent there
 		}
-		keys, mailboxes = append(keys, e.keyOf(a)), append(mailboxes, strings.ToLower(a.spec))
+		keys = append(keys, e.keyOf(a))
 	}
-	return keys, mailboxes
+	return keys
 }

@@ -237,15 +237,19 @@ func (s store) addressesOf(ctx context.Context, userID string) ([]string, error)
 	return database.All(ctx, s.db, scanText, `SELECT DISTINCT address_key FROM email_job WHERE user_id = $1 AND user_id <> ''`, userID)
 }
 
+// belongings are the tables whose rows belong to a job. Their foreign keys keep an
+// attempt that is under way from adding one to a job that is being removed.
+var belongings = []string{"email_event", "email_message", "email_mailbox"}
+
 // removeJobs deletes jobs with everything that belongs to them.
 func (s store) removeJobs(ctx context.Context, jobIDs []string) (n int64, err error) {
 	list := database.List(jobIDs)
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
-		if _, err := s.db.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
-			SELECT provider_message_id FROM email_job WHERE provider = $2 AND id `+database.InList(1)+`)`, list, mailboxName); err != nil {
+		_, err := database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE id `+database.InList(1)+` ORDER BY id `+database.ForUpdate, list)
+		if err != nil {
 			return err
 		}
-		for _, table := range []string{"email_event", "email_message"} {
+		for _, table := range belongings {
 			if _, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE job_id `+database.InList(1), list); err != nil {
 				return err
 			}

@@ -21,7 +21,7 @@ func (s store) sweepKeys(ctx context.Context, before time.Time, limit int) (int6
 func (s store) sweepJobs(ctx context.Context, before time.Time, limit int) (n int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		const old = ` IN (SELECT id FROM (SELECT id, created_at FROM email_job ORDER BY id LIMIT $2) AS oldest WHERE created_at < $1)`
-		for _, table := range []string{"email_event", "email_message"} {
+		for _, table := range belongings {
 			if _, err := s.db.Exec(ctx, `DELETE FROM `+table+` WHERE job_id`+old, before.UnixMilli(), limit); err != nil {
 				return err
 			}

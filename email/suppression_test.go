@@ -316,6 +316,39 @@ func TestEraseLeavesNoAddress(t *testing.T) {
 	})
 }
 
+// TestErasureMeetsAnAttempt: an attempt that ends while its job is erased leaves no
+// mail behind, whichever of the two comes first, to an unproved address too.
+func TestErasureMeetsAnAttempt(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		s := open(t, db, email.Config{})
+		ctx, box := t.Context(), email.Keep(s.Email)
+		envelope := func(userID string) email.Envelope {
+			m := hello(userID + "@example.com")
+			m.UserID, m.SendAt = userID, s.clock.Now().Add(time.Hour)
+			return email.Envelope{JobID: s.send(m), To: m.To, Message: []byte("Subject: hello\r\n\r\n")}
+		}
+		erase := func(userID string) {
+			if _, err := s.Capability().Erase(ctx, capability.Person{ID: userID}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first, second := envelope("ada"), envelope("bob")
+		if _, err := box.Deliver(ctx, first); err != nil {
+			t.Fatal(err)
+		}
+		erase("ada")
+		erase("bob")
+		if _, err := box.Deliver(ctx, second); err == nil {
+			t.Error("a mail of a job that is erased was kept")
+		}
+		for _, e := range []email.Envelope{first, second} {
+			if mail, ok, err := s.LastMail(ctx, e.To); err != nil || ok {
+				t.Errorf("kept after the erasure: %+v %v", mail, err)
+			}
+		}
+	})
+}
+
 // TestUnsubscribeOfTheSender: the sender's own link stands in the headers, in the
 // template, and is never rewritten.
 func TestUnsubscribeOfTheSender(t *testing.T) {

@@ -30,12 +30,13 @@ var Sealed = seal.Column[string]{Table: "email_mailbox", Key: "id", Column: "mes
 // sealContext binds a sealed message to its row.
 func sealContext(mailID string) string { return "email/mailbox/" + mailID }
 
-// Keep stores a complete message for an address and returns its id.
-func (b *Mailbox) Keep(ctx context.Context, to string, message []byte) (string, error) {
+// Keep stores the complete message of a job for an address and returns its id. It
+// fails when the job is gone.
+func (b *Mailbox) Keep(ctx context.Context, jobID, to string, message []byte) (string, error) {
 	now := b.host.Now()
 	mailID := id.New(now)
-	_, err := b.host.DB.Exec(ctx, `INSERT INTO email_mailbox (id, address_key, message, created_at) VALUES ($1, $2, $3, $4)`,
-		mailID, strings.ToLower(to), b.sealer.Seal(sealContext(mailID), message), now.UnixMilli())
+	_, err := b.host.DB.Exec(ctx, `INSERT INTO email_mailbox (id, job_id, address_key, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		mailID, jobID, strings.ToLower(to), b.sealer.Seal(sealContext(mailID), message), now.UnixMilli())
 	return mailID, err
 }
 
@@ -80,9 +81,4 @@ func (b *Mailbox) Sweep(ctx context.Context, before time.Time, limit int) (delet
 	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
 		SELECT id FROM (SELECT id, created_at FROM email_mailbox ORDER BY id LIMIT $2) AS oldest WHERE created_at < $1)`,
 		before.UnixMilli(), limit)
-}
-
-// Remove deletes the mail kept for the addresses and returns how many there were.
-func (b *Mailbox) Remove(ctx context.Context, addresses []string) (int64, error) {
-	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE address_key `+database.InList(1), database.List(addresses))
 }
