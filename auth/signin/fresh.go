@@ -102,29 +102,27 @@ func (c *call) confirmed(in *enableBody) (auth.User, auth.Session, error) {
 		return user, session, err
 	}
 	_, has, err := c.l.store.password(c.Context(), user.ID)
-	switch {
-	case err != nil:
-	case has:
+	if err == nil && has {
 		_, err = c.l.provePassword(c, user, in.Password)
-	case !c.isFresh(session) && in.Code == "":
-		err = errSessionNotFresh
 	}
 	if err == nil {
-		err = c.factorProved(user, session, in.Code)
+		err = c.factorProved(user, session, in.Code, has)
 	}
 	return user, session, err
 }
 
-// factorProved asks for the second factor of a user who has one.
-func (c *call) factorProved(user auth.User, session auth.Session, code string) error {
+// factorProved asks for the second factor of a user who has one; of another, who has
+// not given a password either, for a fresh session: no code is a proof there.
+func (c *call) factorProved(user auth.User, session auth.Session, code string, password bool) error {
 	state, _, err := c.l.factors.State(c.Context(), user.ID)
-	if err != nil || !state.Enabled {
+	if err != nil {
 		return err
 	}
-	if _, proved := c.l.auth.Fresh(c.r, session, c.l.cfg.FreshAge); proved {
+	fresh, proved := c.l.auth.Fresh(c.r, session, c.l.cfg.FreshAge)
+	switch {
+	case proved, !state.Enabled && (password || fresh):
 		return nil
-	}
-	if code == "" {
+	case !state.Enabled || code == "":
 		return errSessionNotFresh
 	}
 	return c.l.prove(c, prover{user: user, session: session}, func(ctx context.Context, state factor.State) (*capability.Error, error) {

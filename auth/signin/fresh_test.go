@@ -63,6 +63,23 @@ func TestStolenAccessTokenIsNotTheAccount(t *testing.T) {
 	})
 }
 
+// A code is no proof of a user who has neither a password nor a second factor: with one,
+// a stolen access token would add a factor, and with the factor whatever else signs in.
+func TestCodeOfNobodysFactorProvesNothing(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		home := a.browser()
+		home.post("/sign-in/magic-link", object{"email": ada}).ok()
+		home.pressing().do("POST", a.deliver(ada).Link, nil).lead("/")
+		thief := home.bearing(home.accessToken())
+		for _, path := range []string{"enable", "disable", "get-totp-uri", "generate-backup-codes"} {
+			thief.post("/two-factor/"+path, object{"code": "000000"}).want(403, "SESSION_NOT_FRESH")
+		}
+		a.clock.advance(25 * time.Hour)
+		home.post("/two-factor/enable", object{"code": "000000"}).want(403, "SESSION_NOT_FRESH")
+	})
+}
+
 // A proof makes fresh again: the password, or the second factor where one is on.
 func TestProofsMakeFresh(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
