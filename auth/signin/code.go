@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/kitbackend/kit/auth"
@@ -112,7 +113,7 @@ func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user a
 			return mail, false, err
 		}
 		mail.Kind, mail.To = auth.MailChangeEmail, m.NewAddress
-		subject, wanted = changeSubject(m.UserID, m.NewAddress), found && free && user.EmailVerified == m.Approved
+		subject, wanted = changeSubject(m.UserID, m.Address, m.Approved, m.NewAddress), found && free && user.EmailVerified == m.Approved
 	}
 	digits, err := l.codes.Issue(ctx, mailcode.Key{Kind: kind, Subject: subject}, m.Browser, l.cfg.CodeTTL)
 	mail.Code, mail.ExpiresIn = digits, l.cfg.CodeTTL
@@ -126,8 +127,12 @@ func (l *library) secondCodeMail(ctx context.Context, mail auth.Mail, m letter, 
 	return mail, found, err
 }
 
-// changeSubject is what a code to change an address is for.
-func changeSubject(userID, address string) string { return userID + " " + address }
+// changeSubject is what a code to change an address is for. It counts for the address
+// that the user had when it was asked for, and, once that is proved, only if that has
+// approved.
+func changeSubject(userID, from string, approved bool, to string) string {
+	return fmt.Sprintf("%s %t %s %s", userID, approved, from, to)
+}
 
 // tryCodeOf is tryCode within the limits of an account.
 func (l *library) tryCodeOf(c *call, kind, subject, digits string, then func(context.Context) error) error {
@@ -292,7 +297,8 @@ func (l *library) changeEmailByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.tryCodeOf(c, codeChange, changeSubject(user.ID, in.NewEmail), in.OTP, func(ctx context.Context) error {
+	subject := changeSubject(user.ID, user.Email, user.EmailVerified, in.NewEmail)
+	err = l.tryCodeOf(c, codeChange, subject, in.OTP, func(ctx context.Context) error {
 		before, err := l.lockedUser(ctx, user.ID)
 		if err != nil {
 			return err

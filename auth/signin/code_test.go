@@ -115,6 +115,36 @@ func TestChangeEmailByCode(t *testing.T) {
 	})
 }
 
+// A code for a new address was asked for with the old one as it was: once that is
+// proved, or another, it is to approve first.
+func TestCodeOfAChangeEndsWithWhatItWasAskedFor(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db, signin.Config{})
+		page := a.signedUp(ada)
+		verification := a.deliver(ada).Link
+		ask := func(to string) {
+			a.clock.advance(time.Minute)
+			page.post("/email-otp/request-email-change", object{"newEmail": to}).ok()
+		}
+		use := func(to, code string) *response {
+			return page.post("/email-otp/change-email", object{"newEmail": to, "otp": code})
+		}
+		ask("eve@example.com")
+		unapproved := a.deliver("eve@example.com").Code
+		a.browser().pressing().do("POST", verification, nil).page(false)
+		use("eve@example.com", unapproved).want(400, "INVALID_OTP")
+
+		codes := map[string]string{}
+		for _, to := range []string{"bob@example.com", "carol@example.com"} {
+			ask(to)
+			a.browser().pressing().do("POST", a.deliver(ada).Link, nil).page(false)
+			codes[to] = a.deliver(to).Code
+		}
+		use("bob@example.com", codes["bob@example.com"]).ok()
+		use("carol@example.com", codes["carol@example.com"]).want(400, "INVALID_OTP")
+	})
+}
+
 // A code has three attempts, however many come at once; the next code has three
 // again.
 func TestCodeAttempts(t *testing.T) {
