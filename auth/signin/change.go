@@ -142,8 +142,8 @@ func (l *library) emailChanged(ctx context.Context, before auth.User, to string)
 }
 
 // undoChange gives a user the old address back. The one who changed it may have set
-// other ways in since: those go, and so do all sessions. It runs in a
-// transaction.
+// other ways in since, and have changed it on: those go, with what undoes a later
+// change, and so do all sessions. It runs in a transaction.
 func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) (auth.User, error) {
 	if err := l.store.lockUser(ctx, user.ID); err != nil {
 		return user, err
@@ -158,11 +158,6 @@ func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) 
 	}
 	if err := l.forgetSince(ctx, user.ID, time.UnixMilli(asked.AskedAt)); err != nil {
 		return user, err
-	}
-	for _, address := range []string{newer, asked.NewAddress} {
-		if err := l.store.deleteLinksTo(ctx, kindReset, address); err != nil {
-			return user, err
-		}
 	}
 	if err := l.distrust(ctx, user.ID); err != nil {
 		return user, err

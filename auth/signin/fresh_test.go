@@ -232,6 +232,49 @@ func TestOldAddressApprovesAndUndoes(t *testing.T) {
 	})
 }
 
+// An address that is back stays back: whoever changed it, and on from there to another
+// one, cannot undo the second change, whether or not the mail about it was sent by then.
+func TestUndoneChangeStaysUndone(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		const eve, last = "eve@example.com", "mallory@example.com"
+		for _, mailed := range []bool{false, true} {
+			a := open(t, db, signin.Config{})
+			home := a.signedUp(ada)
+			a.verify(ada)
+			move := func(from, to string) {
+				home.post("/change-email", object{"newEmail": to}).ok()
+				a.browser().pressing().do("POST", a.deliver(from).Link, nil).page(false)
+				a.clock.advance(time.Minute)
+				home.pressing().do("POST", a.deliver(to).Link, nil).page(false)
+			}
+			undo := func(from string) *response {
+				told := a.deliver(from)
+				if told.Kind != auth.MailEmailChanged || told.Link == "" {
+					t.Fatalf("%s was told %+v", from, told)
+				}
+				return a.browser().pressing().do("POST", told.Link, nil)
+			}
+			move(ada, eve)
+			told := a.deliver(ada)
+			move(eve, last)
+			if mailed {
+				a.work()
+			}
+			a.browser().pressing().do("POST", told.Link, nil).page(false)
+			a.clock.advance(time.Minute)
+			if mailed {
+				undo(eve)
+			}
+			a.work()
+			if mail, _ := a.mail.last(eve); !mailed && mail.Kind == auth.MailEmailChanged {
+				t.Errorf("after the undoing %s got %+v", eve, mail)
+			}
+			must(t, a.DeleteUser(ctx, a.userID()))
+			a.clock.advance(time.Hour)
+		}
+	})
+}
+
 // What set-auth-token carries lives as long as the session, renews itself, and is
 // changed for access tokens.
 func TestBearerTokenLivesAsLongAsTheSession(t *testing.T) {
