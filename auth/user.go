@@ -27,12 +27,7 @@ const (
 // and kit/invalid_request for an id that is taken and for text out of bounds: a
 // name has at most 256 bytes, a username 64, an image 2 KiB.
 func (a *Auth) CreateUser(ctx context.Context, n NewUser) (user User, err error) {
-	user = User{ID: n.ID, Email: n.Email, EmailVerified: n.EmailVerified, Name: n.Name, Image: n.Image,
-		Username: n.Username, DisplayUsername: cmp.Or(n.DisplayUsername, n.Username), Anonymous: n.Anonymous}
-	if user.Profile, err = a.cfg.withFields(nil, n.Profile); err != nil {
-		return User{}, err
-	}
-	if err := user.normalize(); err != nil {
+	if user, err = a.newUser(n); err != nil {
 		return User{}, err
 	}
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -50,6 +45,16 @@ func (a *Auth) CreateUser(ctx context.Context, n NewUser) (user User, err error)
 		user = created
 		return nil
 	})
+	return user, err
+}
+
+// newUser is a user who is not kept yet.
+func (a *Auth) newUser(n NewUser) (user User, err error) {
+	user = User{ID: n.ID, Email: n.Email, EmailVerified: n.EmailVerified, Name: n.Name, Image: n.Image,
+		Username: n.Username, DisplayUsername: cmp.Or(n.DisplayUsername, n.Username), Anonymous: n.Anonymous}
+	if user.Profile, err = a.cfg.withFields(nil, n.Profile); err == nil {
+		err = user.normalize()
+	}
 	return user, err
 }
 

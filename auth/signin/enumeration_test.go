@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"runtime"
 	"strings"
@@ -101,6 +102,33 @@ func (a *app) waiting() int64 {
 		`SELECT count(*) FROM kit_job WHERE binding = 'SIGNIN_MAIL' AND state = 'available'`)
 	must(a.t, err)
 	return n
+}
+
+// That holds for whatever a sign-up may say about its user, right or wrong.
+func TestSignUpsAlike(t *testing.T) {
+	a := openAuth(t, databasetest.Memory(t), auth.Config{
+		Library: signin.Quick(signin.Config{RequireVerification: true, Usernames: true}), RateLimits: unlimited,
+		Profile: []auth.ProfileField{{Name: "team", Type: auth.ProfileString, Editable: true}},
+	})
+	_, err := a.CreateUser(ctx, auth.NewUser{Email: "known@example.com", EmailVerified: true})
+	must(t, err)
+	for name, fields := range map[string]object{
+		"name":          {"name": " Eve "},
+		"user name":     {"username": "Eve.X"},
+		"shown as":      {"username": "eve_y", "displayUsername": " E V E "},
+		"field":         {"team": "red"},
+		"invalid field": {"team": 1},
+	} {
+		seen := func(address string) string {
+			body := object{"email": address, "password": password}
+			maps.Copy(body, fields)
+			return a.browser().post("/sign-up/email", body).seen(address)
+		}
+		other := strings.ReplaceAll(name, " ", "") + "@example.com"
+		if diff := cmp.Diff(seen("known@example.com"), seen(other)); diff != "" {
+			t.Errorf("%s: known and unknown differ:\n%s", name, diff)
+		}
+	}
 }
 
 // The owner of an address that somebody signs up with again is told.

@@ -54,12 +54,16 @@ func (l *library) signUp(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	draft, err := l.auth.Draft(c.Context(), n) // before anything about the address is looked at
+	if err != nil {
+		return nil, err
+	}
 	_, taken, err := l.auth.UserByEmail(c.Context(), n.Email)
 	if err != nil {
 		return nil, err
 	}
 	if taken {
-		return l.signUpTaken(c, n)
+		return l.signUpTaken(c, draft)
 	}
 	var user auth.User
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
@@ -78,7 +82,7 @@ func (l *library) signUp(c *call) (any, error) {
 	})
 	switch {
 	case errors.Is(err, auth.ErrEmailTaken): // by one who was faster
-		return l.signUpTaken(c, n)
+		return l.signUpTaken(c, draft)
 	case errors.Is(err, auth.ErrUsernameTaken):
 		return nil, errUsernameTaken
 	case err != nil:
@@ -140,18 +144,16 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 	return n, hash, err
 }
 
-// signUpTaken returns the sign-up of an address that has an account.
-func (l *library) signUpTaken(c *call, n auth.NewUser) (any, error) {
+// signUpTaken returns the sign-up of an address that has an account; draft is who would
+// have been made.
+func (l *library) signUpTaken(c *call, draft auth.User) (any, error) {
 	if !l.cfg.RequireVerification {
 		return nil, errUserExists
 	}
-	if err := l.welcome(c.Context(), c, letter{Kind: letterSignUp, Address: n.Email}); err != nil {
+	if err := l.welcome(c.Context(), c, letter{Kind: letterSignUp, Address: draft.Email}); err != nil {
 		return nil, err
 	}
-	now := l.host.DB.Now(c.Context())
-	return l.unverified(c, auth.User{
-		ID: id.New(now), Email: n.Email, Name: n.Name, Image: n.Image, Username: n.Username, CreatedAt: now, UpdatedAt: now,
-	})
+	return l.unverified(c, draft)
 }
 
 // unverified returns a sign-up that has to be completed by mail.
