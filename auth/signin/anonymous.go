@@ -73,6 +73,16 @@ func (c *call) anonymous() (auth.User, bool, error) {
 	return user, err == nil && user.Anonymous, err
 }
 
+// stillAnonymous reads a user who was anonymous and has what else changes him wait: of
+// two requests that make him somebody the second finds him changed, or gone.
+func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User, bool, error) {
+	user, err := l.lockedUser(ctx, userID)
+	if errors.Is(err, auth.ErrUserNotFound) {
+		return auth.User{}, false, nil
+	}
+	return user, err == nil && user.Anonymous, err
+}
+
 // upgrade hands what an anonymous caller owns to the user he has just proved to
 // be, and deletes the anonymous one.
 func (l *library) upgrade(c *call, user auth.User) error {
@@ -81,6 +91,10 @@ func (l *library) upgrade(c *call, user auth.User) error {
 		return err
 	}
 	return l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+		before, ok, err := l.stillAnonymous(ctx, before.ID)
+		if err != nil || !ok {
+			return err
+		}
 		if l.cfg.OnUpgrade != nil {
 			if err := l.cfg.OnUpgrade(ctx, before, user); err != nil {
 				return err

@@ -74,3 +74,49 @@ func TestAnonymous(t *testing.T) {
 		}
 	})
 }
+
+// TestAnonymousUserBecomesOnePerson: of two requests that make an anonymous user
+// somebody the second neither changes nor deletes who he is by then.
+func TestAnonymousUserBecomesOnePerson(t *testing.T) {
+	told := 0
+	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{Anonymous: true, OnUpgrade: func(context.Context, auth.User, auth.User) error {
+		told++
+		return nil
+	}})
+	a.signedUp(ada)
+	visit := func() (*browser, string) {
+		page := a.browser()
+		page.post("/sign-in/anonymous", nil).ok()
+		return page, page.user()["id"].(string)
+	}
+	signIn := func(page *browser) func() *response {
+		return func() *response { return page.post("/sign-in/email", object{"email": ada, "password": password}) }
+	}
+
+	page, id := visit()
+	address, no := "bob@example.com", false
+	become := func(ctx context.Context) {
+		_, err := a.UpdateUser(ctx, id, auth.UserPatch{Email: &address, Anonymous: &no})
+		must(t, err)
+	}
+	a.meanwhile(id, signIn(page), become).ok()
+	if bob, err := a.User(ctx, id); err != nil || bob.Email != address {
+		t.Errorf("who signed up meanwhile is %+v, %v", bob, err)
+	}
+
+	page, id = visit()
+	address = "carol@example.com"
+	signUp := func() *response {
+		return page.post("/sign-up/email", object{"email": "dan@example.com", "password": password})
+	}
+	a.meanwhile(id, signUp, become).ok()
+	if carol, err := a.User(ctx, id); err != nil || carol.Email != address {
+		t.Errorf("who signed up meanwhile is %+v, %v", carol, err)
+	}
+
+	page, id = visit()
+	a.meanwhile(id, signIn(page), func(ctx context.Context) { must(t, a.DeleteUser(ctx, id)) }).ok()
+	if told != 0 {
+		t.Errorf("the application was told %d times", told)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -206,6 +207,31 @@ func (a *app) work() {
 	a.t.Helper()
 	_, err := a.queue.RunDue(ctx)
 	must(a.t, err)
+}
+
+// meanwhile has a request wait for the row of a user and changes the user before it goes
+// on. The database is PostgreSQL.
+func (a *app) meanwhile(userID string, request func() *response, change func(context.Context)) *response {
+	a.t.Helper()
+	done := make(chan *response, 1)
+	must(a.t, a.db.InTx(ctx, func(ctx context.Context) error {
+		if _, err := a.db.Exec(ctx, `SELECT 1 FROM auth_user WHERE id = $1 FOR UPDATE`, userID); err != nil {
+			return err
+		}
+		go func() { done <- request() }()
+		for waiting := 0; waiting == 0; {
+			if len(done) > 0 {
+				return errors.New("the request did not wait for the user")
+			}
+			if err := a.db.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
+				Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		change(ctx)
+		return nil
+	}))
+	return <-done
 }
 
 // browser is a page of the application in a browser, with its cookies.

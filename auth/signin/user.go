@@ -131,6 +131,9 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 		return auth.User{}, errSignUpDisabled
 	}
 	before, ok, err := c.anonymous()
+	if err == nil && ok {
+		before, ok, err = l.stillAnonymous(c.Context(), before.ID)
+	}
 	if err != nil {
 		return auth.User{}, err
 	}
