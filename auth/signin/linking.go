@@ -249,7 +249,7 @@ func (l *library) linkToIn(ctx context.Context, session auth.Session, who identi
 		if user, err = l.auth.UpdateUser(ctx, user.ID, patch); err != nil {
 			return err
 		}
-		if _, err = l.auth.RevokeOthers(ctx, user.ID, session.ID); err != nil {
+		if err = l.disown(ctx, user.ID, session.ID); err != nil {
 			return err
 		}
 	}

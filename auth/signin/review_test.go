@@ -145,6 +145,32 @@ func TestUpgradeEndsTheSessionsOfBefore(t *testing.T) {
 	})
 }
 
+// TestUpgradeEndsTheFactorsOfBefore: nor is a passkey or a second factor that was set
+// with a copy of an anonymous session one of the user it becomes.
+func TestUpgradeEndsTheFactorsOfBefore(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		p := newIDP(t)
+		w := openSocial(t, db, signin.Config{Anonymous: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
+		for name, upgrade := range map[string]func(*browser){
+			"sign-up": func(b *browser) { b.post("/sign-up/email", object{"email": ada, "password": password}).ok() },
+			"linking": func(b *browser) { b.depart("/link-social", p, "acme", nil).arrive().lead("/welcome") },
+		} {
+			b, key := w.browser(), newEd25519(t)
+			b.post("/sign-in/anonymous", nil).ok()
+			thief := b.copy().ownPage()
+			thief.register(key)
+			app := authenticatorOf(thief, thief.post("/two-factor/enable", nil).ok())
+			thief.post("/two-factor/verify-totp", object{"code": app.code()}).ok()
+			upgrade(b)
+			if user := b.user(); user["isAnonymous"] != false || user["twoFactorEnabled"] != false {
+				t.Errorf("%s: %v", name, user)
+			}
+			elsewhere := w.browser().ownPage()
+			elsewhere.post("/passkey/verify-authentication", key.get(elsewhere.signInOptions())).want(401, "PASSKEY_NOT_FOUND")
+		}
+	})
+}
+
 // TestLinkingUpgradesOneSession: linking makes no new session, so the one that
 // asked is kept and the others of the anonymous user end.
 func TestLinkingUpgradesOneSession(t *testing.T) {

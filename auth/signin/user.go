@@ -123,8 +123,8 @@ func checkProfile(name, image string) error {
 }
 
 // newUser makes the user somebody signs up as. An anonymous caller becomes that
-// user and keeps his id, so all that is his stays his, but for his sessions: who
-// has a copy of one is not to have one of the user. Nor does he before he has
+// user and keeps his id, so all that is his stays his, but for how he got in: who
+// has a copy of his session is not to have one of the user. Nor does he before he has
 // proved his address where that is required to be in. It runs in a transaction.
 func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	if l.cfg.DisableSignUp {
@@ -152,8 +152,18 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	if err != nil {
 		return user, err
 	}
-	_, err = l.auth.RevokeUser(c.Context(), user.ID)
-	return user, err
+	return user, l.disown(c.Context(), user.ID, "")
+}
+
+// disown ends what who has a copy of an anonymous session could keep of the user that he
+// becomes: the other sessions, and passkeys and a second factor, which a session alone
+// is enough to set. It runs in a transaction.
+func (l *library) disown(ctx context.Context, userID, keep string) error {
+	if err := l.forgetFactors(ctx, userID); err != nil {
+		return err
+	}
+	_, err := l.auth.RevokeOthers(ctx, userID, keep)
+	return err
 }
 
 // reclaim gives an account to the one who has just proved its address, which nobody
