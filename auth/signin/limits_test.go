@@ -177,6 +177,24 @@ func TestNewcomersAreSwept(t *testing.T) {
 	})
 }
 
+// A user who has entered while no address had to be proved is no newcomer any more,
+// whether or not a session of his is left.
+func TestUsersWhoEnteredAreNotSwept(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		strict := open(t, db, signin.Config{RequireVerification: true})
+		strict.browser().post("/sign-up/email", object{"email": ada, "password": password}).ok()
+		lax := openAt(t, db, auth.Config{Library: signin.Quick(signin.Config{}), RateLimits: unlimited}, baseURL, strict.clock)
+		lax.browser().post("/sign-in/email", object{"email": ada, "password": password, "rememberMe": false}).ok()
+		lax.clock.advance(31 * 24 * time.Hour)
+		for _, a := range []*app{lax, strict} {
+			_, err := a.queue.Enqueue(ctx, "SIGNIN_SWEEP", nil)
+			must(t, err)
+			a.work()
+			a.userID()
+		}
+	})
+}
+
 // One address signs up a few users an hour.
 func TestSignUpsOfAnAddress(t *testing.T) {
 	limits := map[string]auth.RateLimit{"auth-sign-in": {Events: -1}, "sign-up": {Events: 3, Per: time.Hour}, "sign-up-network": {Events: 5, Per: time.Hour}}

@@ -279,7 +279,8 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 const newcomerKept = 30 * 24 * time.Hour
 
 // sweepNewcomers deletes users who never proved their address and so never
-// entered; an address that was proved another way takes its user off the list.
+// entered. An address that was proved another way takes its user off the list, and so
+// does a client that the account knows: there was no need to prove one for a while.
 func (l *library) sweepNewcomers(ctx context.Context) error {
 	for {
 		stale, err := l.store.staleNewcomers(ctx, l.host.Now().Add(-newcomerKept), newcomersAtOnce)
@@ -309,7 +310,11 @@ func (l *library) sweepNewcomer(ctx context.Context, userID string) error {
 		if err != nil {
 			return err
 		}
-		if user.EmailVerified || len(sessions) > 0 {
+		clients, err := l.store.knownClients(ctx, userID)
+		if err != nil {
+			return err
+		}
+		if user.EmailVerified || len(sessions) > 0 || len(clients) > 0 {
 			return l.store.deleteNewcomer(ctx, userID)
 		}
 		return l.auth.DeleteUser(ctx, userID)
