@@ -152,10 +152,16 @@ type proofCheck func(context.Context, factor.State) (*capability.Error, error)
 // [factor.Factors.Begin] and [factor.Factors.End] do.
 func (l *library) prove(c *call, p prover, check proofCheck) error {
 	var refusal *capability.Error
-	err := l.withUser(c.Context(), p.user.ID, func(ctx context.Context) (err error) {
+	try := func(ctx context.Context) (err error) {
 		refusal, err = l.tryProof(ctx, p, check)
 		return err // a refused try is spent, so it commits
-	})
+	}
+	var err error
+	if p.waiting == nil {
+		err = l.withSession(c.Context(), p.session, try)
+	} else {
+		err = l.withUser(c.Context(), p.user.ID, try)
+	}
 	switch {
 	case err != nil:
 		return err

@@ -1,11 +1,13 @@
 package signin_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin"
+	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 )
@@ -78,6 +80,48 @@ func TestCodeOfNobodysFactorProvesNothing(t *testing.T) {
 		a.clock.advance(25 * time.Hour)
 		home.post("/two-factor/enable", object{"code": "000000"}).want(403, "SESSION_NOT_FRESH")
 	})
+}
+
+// A request of a session that waits while the session ends adds no way to sign in: who is
+// put out by a new password leaves nothing behind.
+func TestEndedSessionAddsNoWayIn(t *testing.T) {
+	p := newIDP(t)
+	w := openSocial(t, databasetest.Shared(t, 1)[0], signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
+	w.signedUp(ada)
+	w.verify(ada)
+	p.claims["email"] = ada
+	for name, prepare := range map[string]func(b *browser) func() *response{
+		"passkey": func(b *browser) func() *response {
+			credential := newEd25519(t).create(b.registerOptions())
+			return func() *response { return b.post("/passkey/verify-registration", credential) }
+		},
+		"authenticator": func(b *browser) func() *response {
+			code := authenticatorOf(b, b.post("/two-factor/enable", object{"password": password}).ok()).code()
+			return func() *response { return b.post("/two-factor/verify-totp", object{"code": code}) }
+		},
+		"codes by mail": func(b *browser) func() *response {
+			return func() *response { return b.post("/two-factor/enable", object{"password": password, "method": "otp"}) }
+		},
+		"account": func(b *browser) func() *response {
+			token := object{"token": p.idToken(nil)}
+			return func() *response { return b.post("/link-social", object{"provider": "acme", "idToken": token}) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := w.browser().ownPage()
+			b.signIn()
+			request := prepare(b)
+			w.meanwhile(w.userID(), request, func(ctx context.Context) {
+				_, err := w.RevokeUser(ctx, w.userID())
+				must(t, err)
+			}).want(401, "UNAUTHORIZED")
+			b.signIn()
+			accounts := decoded[[]object](b.get("/list-accounts").ok())
+			if passkeys := decoded[[]object](b.get("/passkey/list-user-passkeys").ok()); len(passkeys)+len(accounts) != 1 || b.user()["twoFactorEnabled"] != false {
+				t.Errorf("passkeys %v, accounts %v, user %v", passkeys, accounts, b.user())
+			}
+		})
+	}
 }
 
 // A proof makes fresh again: the password, or the second factor where one is on.

@@ -148,6 +148,22 @@ func (l *library) withUser(ctx context.Context, userID string, do func(context.C
 	})
 }
 
+// withSession is withUser for a session that changes how its user signs in. One that has
+// ended by then changes nothing: a request that waits for whoever ends it, such as the
+// owner of the account who sets a new password, adds no way back in. Refuses with
+// UNAUTHORIZED.
+func (l *library) withSession(ctx context.Context, session auth.Session, do func(context.Context) error) error {
+	return l.withUser(ctx, session.UserID, func(ctx context.Context) error {
+		if _, err := l.auth.Session(ctx, session.ID); err != nil {
+			if errors.Is(err, auth.ErrSessionNotFound) {
+				err = errUnauthorized
+			}
+			return err
+		}
+		return do(ctx)
+	})
+}
+
 // lockedUser reads a user and has what else changes him wait.
 func (l *library) lockedUser(ctx context.Context, userID string) (auth.User, error) {
 	if err := l.store.lockUser(ctx, userID); err != nil {
@@ -210,7 +226,7 @@ func (l *library) insertLinked(ctx context.Context, a account) error {
 // session that asked alone. Its error may be a linkRefusal.
 func (l *library) linkTo(c *call, session auth.Session, who identity) (err error) {
 	for range 2 {
-		err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error { return l.linkToIn(ctx, session, who) })
+		err = l.withSession(c.Context(), session, func(ctx context.Context) error { return l.linkToIn(ctx, session, who) })
 		if !errors.Is(err, errLinkingInterrupted) {
 			break
 		}
@@ -222,7 +238,7 @@ func (l *library) linkTo(c *call, session auth.Session, who identity) (err error
 }
 
 func (l *library) linkToIn(ctx context.Context, session auth.Session, who identity) error {
-	user, err := l.lockedUser(ctx, session.UserID)
+	user, err := l.auth.User(ctx, session.UserID)
 	if err != nil {
 		return err
 	}

@@ -67,16 +67,16 @@ func showPasskey(p passkey.Passkey) wirePasskey {
 	}
 }
 
-// passkeyOwner returns a user who signed in lately, and as authenticators show him.
-// Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
-func (l *library) passkeyOwner(c *call) (auth.User, passkey.User, error) {
+// passkeyOwner returns a user who signed in lately, in what session, and as
+// authenticators show him. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
+func (l *library) passkeyOwner(c *call) (auth.User, auth.Session, passkey.User, error) {
 	session, err := c.fresh()
 	if err != nil {
-		return auth.User{}, passkey.User{}, err
+		return auth.User{}, session, passkey.User{}, err
 	}
 	user, err := l.auth.User(c.Context(), session.UserID)
 	name := cmp.Or(user.Email, user.Username, user.ID)
-	return user, passkey.User{ID: user.ID, Name: name, DisplayName: cmp.Or(user.Name, name)}, err
+	return user, session, passkey.User{ID: user.ID, Name: name, DisplayName: cmp.Or(user.Name, name)}, err
 }
 
 // begun returns what a ceremony asks for, which this browser alone may end.
@@ -106,7 +106,7 @@ func (c *call) ended(err error) {
 // registerOptions asks the authenticator of a user who signed in lately for a
 // new passkey.
 func (l *library) registerOptions(c *call) (any, error) {
-	_, owner, err := l.passkeyOwner(c)
+	_, _, owner, err := l.passkeyOwner(c)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ type passkeyBody struct {
 // verifyRegistration keeps the passkey that the authenticator made. Refuses as
 // [passkey.Passkeys.Register] and [passkey.Passkeys.Add] do.
 func (l *library) verifyRegistration(c *call) (any, error) {
-	user, owner, err := l.passkeyOwner(c)
+	user, session, owner, err := l.passkeyOwner(c)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (l *library) verifyRegistration(c *call) (any, error) {
 		return nil, err
 	}
 	var added passkey.Passkey
-	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+	err = l.withSession(c.Context(), session, func(ctx context.Context) (err error) {
 		if added, err = l.passkeys.Add(ctx, user.ID, in.Name, made); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (a
 	if !has || l.cfg.DisableCodes {
 		return nil, errOTPNotConfigured
 	}
-	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) error {
+	err = l.withSession(c.Context(), session, func(ctx context.Context) error {
 		if err := l.factors.EnableMails(ctx, user.ID); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (l *library) enableTwoFactor(c *call) (any, error) {
 	}
 	switch in.Method {
 	case "", factor.MethodTOTP:
-		return l.enableTOTP(c, user, in.Issuer)
+		return l.enableTOTP(c, user, session, in.Issuer)
 	case factor.MethodMailed:
 		return l.enableMailed(c, user, session)
 	default:
@@ -60,13 +60,13 @@ func (l *library) enableTwoFactor(c *call) (any, error) {
 }
 
 // enableTOTP gives a user a new secret and new backup codes.
-func (l *library) enableTOTP(c *call, user auth.User, issuer string) (any, error) {
+func (l *library) enableTOTP(c *call, user auth.User, session auth.Session, issuer string) (any, error) {
 	if len(issuer) > maxIssuer {
 		return nil, errValidation.Saying("issuer has at most %d bytes.", maxIssuer)
 	}
 	var secret []byte
 	var codes []string
-	err := l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+	err := l.withSession(c.Context(), session, func(ctx context.Context) (err error) {
 		secret, codes, err = l.factors.BeginTOTP(ctx, user.ID)
 		return err
 	})
@@ -88,7 +88,7 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) error {
+	err = l.withSession(c.Context(), session, func(ctx context.Context) error {
 		had, err := l.factors.Remove(ctx, user.ID)
 		if err != nil || !had {
 			return err
@@ -143,12 +143,12 @@ func (l *library) verifyTOTP(c *call) (any, error) {
 
 func (l *library) generateBackupCodes(c *call) (any, error) {
 	var in enableBody
-	user, _, err := c.confirmed(&in)
+	user, session, err := c.confirmed(&in)
 	if err != nil {
 		return nil, err
 	}
 	var codes []string
-	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+	err = l.withSession(c.Context(), session, func(ctx context.Context) (err error) {
 		if codes, err = l.factors.ReplaceBackupCodes(ctx, user.ID); err != nil {
 			return err
 		}
