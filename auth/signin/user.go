@@ -173,6 +173,16 @@ func (l *library) reclaim(ctx context.Context, user auth.User) (auth.User, error
 	if user.EmailVerified {
 		return user, nil
 	}
+	proved := user.Email
+	user, err := l.lockedUser(ctx, user.ID)
+	switch {
+	case err != nil:
+		return user, err
+	case user.Email != proved: // nobody's, or another's, by now: the next try finds out
+		return user, errUnavailable
+	case user.EmailVerified: // by another request: what it has set stays
+		return user, nil
+	}
 	verified, err := l.verifyAddress(ctx, user)
 	if err != nil {
 		return user, err

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
@@ -115,6 +116,31 @@ func TestResetPassword(t *testing.T) {
 		page.post("/sign-in/email", object{"email": "ada@example.com", "password": password}).want(401, "INVALID_EMAIL_OR_PASSWORD")
 		page.post("/sign-in/email", object{"email": "ada@example.com", "password": "a new password"}).ok()
 	})
+}
+
+// Of two proofs of an address at once the second removes nothing that the first has set,
+// and one of an address that is given up meanwhile signs nobody in.
+func TestAddressIsReclaimedOnce(t *testing.T) {
+	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{})
+	a.signedUp(ada)
+	id, yes, other := a.userID(), true, "eve@example.com"
+	owner := a.browser()
+	meanwhile := func(patch auth.UserPatch) *response {
+		owner.post("/sign-in/magic-link", object{"email": ada}).ok()
+		link := a.deliver(ada).Link
+		return a.meanwhile(id, func() *response { return owner.get(link) }, func(ctx context.Context) {
+			_, err := a.UpdateUser(ctx, id, patch)
+			must(t, err)
+		})
+	}
+	meanwhile(auth.UserPatch{Email: &other, EmailVerified: &yes}).want(503, "SERVICE_UNAVAILABLE")
+	address, no := ada, false
+	_, err := a.UpdateUser(ctx, id, auth.UserPatch{Email: &address, EmailVerified: &no})
+	must(t, err)
+	meanwhile(auth.UserPatch{EmailVerified: &yes}).ok()
+	if accounts := decoded[[]object](owner.get("/list-accounts").ok()); len(accounts) != 1 {
+		t.Errorf("the password is gone: %v", accounts)
+	}
 }
 
 // One who registers a foreign address first keeps nothing once its owner shows.
