@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/rating"
@@ -208,4 +209,42 @@ func TestOneAlgorithmAPool(t *testing.T) {
 	}
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { pools(t, db) })
 	t.Run("two nodes", func(t *testing.T) { pools(t, databasetest.Shared(t, 2)...) })
+}
+
+// TestOutcomeMeetsAnErasure: a player who is erased between the look at the rows
+// and their locks begins anew, and the other one's game counts.
+func TestOutcomeMeetsAnErasure(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	r := open(t, dbs[0], config, rating.Peers{})
+	erasing := build(t, dbs[1], config, rating.Peers{})
+	outcome := rating.Outcome{Ranks: map[string]int{"ada": 2, "bob": 1}}
+	record(t, r, "chess", outcome)
+	var result rating.Result
+	var failed error
+	ended := make(chan struct{})
+	if err := dbs[1].InTx(t.Context(), func(ctx context.Context) error {
+		if _, err := erasing.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
+			return err
+		}
+		go func() {
+			defer close(ended)
+			result, failed = r.Record(t.Context(), "chess", outcome)
+		}()
+		for waiting := 0; waiting == 0; { // until it waits for the row
+			if err := dbs[1].QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks
+				WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	if bob, ada := result.Players[0], result.Players[1]; bob.After.GamesPlayed != 2 || ada.Before.GamesPlayed != 0 || ada.After.GamesPlayed != 1 {
+		t.Errorf("bob %+v, ada %+v", bob, ada)
+	}
 }

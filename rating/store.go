@@ -63,28 +63,31 @@ func (s store) read(ctx context.Context, p *pool, query string, userIDs []string
 // lock makes the rows that are missing and locks all, both in the order of the
 // user ids, which come sorted. Everybody makes rows before locking any: so a
 // wait for a row in the making never meets one for a lock, and neither goes in
-// a circle. SQLite has one writer, and nothing to lock.
+// a circle. Only a row that was erased before its lock was had is made once
+// more. SQLite has one writer, and nothing to lock.
 func (s store) lock(ctx context.Context, p *pool, userIDs []string, now int64) (map[string]row, error) {
 	rows, err := s.read(ctx, p, selectRows, userIDs)
-	if err != nil {
-		return nil, err
-	}
-	var fresh []row
-	for _, id := range userIDs {
-		if _, ok := rows[id]; !ok {
-			rows[id] = row{userID: id, rated: p.initial, updatedAt: now}
-			fresh = append(fresh, rows[id])
+	for err == nil {
+		var fresh []row
+		for _, id := range userIDs {
+			if _, ok := rows[id]; !ok {
+				rows[id] = row{userID: id, rated: p.initial, updatedAt: now}
+				fresh = append(fresh, rows[id])
+			}
+		}
+		if len(fresh) > 0 {
+			if err := s.insert(ctx, p, fresh, unlessMade); err != nil {
+				return nil, err
+			}
+		}
+		if s.db.Dialect() == database.SQLite {
+			return rows, nil
+		}
+		if rows, err = s.read(ctx, p, lockRows, userIDs); len(rows) == len(userIDs) {
+			break
 		}
 	}
-	if len(fresh) > 0 {
-		if err := s.insert(ctx, p, fresh, unlessMade); err != nil {
-			return nil, err
-		}
-	}
-	if s.db.Dialect() == database.SQLite {
-		return rows, nil
-	}
-	return s.read(ctx, p, lockRows, userIDs)
+	return rows, err
 }
 
 // save writes rows that are locked: one by one on SQLite, where that is
