@@ -49,7 +49,8 @@ type Definition[P, S any] struct {
 	// Skill reduces a state to the number that players are matched by.
 	Skill func(p P, s S) float64
 	// Rating, optional, returns the numbers people know of a state: the rating,
-	// and how far off it may be as a standard deviation, 0 for none.
+	// and how far off it may be as a standard deviation, 0 for none. Like Skill it
+	// returns finite numbers.
 	Rating func(p P, s S) (rating, deviation float64)
 }
 
@@ -252,11 +253,19 @@ func (b bound[P, S]) encode(s S) (rated, error) {
 		return rated{}, fmt.Errorf("a state of %s: %w", b.ID, err)
 	}
 	r := rated{string(text), b.Skill(b.params, s)}
-	if math.IsNaN(r.skill) || math.IsInf(r.skill, 0) {
+	if !finite(r.skill) {
 		return rated{}, fmt.Errorf("the skill of a state of %s is %v", b.ID, r.skill)
+	}
+	if b.Rating != nil {
+		if rating, deviation := b.Rating(b.params, s); !finite(rating) || !finite(deviation) {
+			return rated{}, fmt.Errorf("the rating of a state of %s is %v with a deviation of %v", b.ID, rating, deviation)
+		}
 	}
 	return r, b.check(r.state)
 }
+
+// finite reports whether a number can be stored, and written in JSON.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func (b bound[P, S]) known(text string) (rating, deviation *float64) {
 	var s S

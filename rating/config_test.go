@@ -1,8 +1,10 @@
 package rating_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -96,6 +98,41 @@ func TestWrongAlgorithms(t *testing.T) {
 		}
 		if n := count1(t, db, `SELECT COUNT(*) FROM rating_player`); n != 0 {
 			t.Errorf("an algorithm that %s left %d rows", name, n)
+		}
+	}
+}
+
+// TestRatingsAreFinite: a state whose customary rating cannot be shown is not
+// stored, and a caller's transaction goes on without the outcome.
+func TestRatingsAreFinite(t *testing.T) {
+	for name, known := range map[string]func() (rating, deviation float64){
+		"no number":             func() (float64, float64) { return math.NaN(), 0 },
+		"an infinite deviation": func() (float64, float64) { return 1, math.Inf(1) },
+		"a panic":               func() (float64, float64) { panic("no rating") },
+	} {
+		db := databasetest.Memory(t)
+		d := sum()
+		d.Rating = func(p sumParams, s sumState) (float64, float64) {
+			if s.Points == p.Bonus {
+				return 0, 0
+			}
+			return known()
+		}
+		r := open(t, db, rating.Config{
+			Algorithms: []rating.Algorithm{rating.Define(d)},
+			Games:      []rating.Game{{Key: "quiz", Algorithm: "sum", Players: 3, XP: xp}},
+		}, rating.Peers{})
+		if err := db.InTx(t.Context(), func(ctx context.Context) error {
+			_, err := r.Record(ctx, "quiz", rating.Outcome{Ranks: map[string]int{"a": 1, "b": 2, "c": 3}, Key: "k"})
+			if !errors.Is(err, rating.ErrBroken) {
+				t.Errorf("%s: %v", name, err)
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := count1(t, db, `SELECT COALESCE(SUM(games_played), 0) FROM rating_player`); n != 0 {
+			t.Errorf("%s: %d games were counted", name, n)
 		}
 	}
 }
