@@ -10,21 +10,27 @@ import (
 // lifePage is how many rows an export or an erasure handles at once.
 const lifePage = capability.MaxLimit
 
-// export emits the accounts of a user and the history of each.
+// export emits the accounts of a user, those in currencies that are not configured
+// any more too, and the history of each.
 func (l *Ledger) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
-	accounts, err := l.store.accountsOf(ctx, person.ID, "", len(l.cfg.Currencies)+1)
-	if err != nil {
-		return err
-	}
-	for _, account := range accounts {
-		if err := emit("account", account); err != nil {
+	for after := ""; ; {
+		accounts, err := l.store.accountsOf(ctx, person.ID, after, lifePage)
+		if err != nil {
 			return err
 		}
-		if err := l.exportHistory(ctx, account, emit); err != nil {
-			return err
+		for _, account := range accounts {
+			if err := emit("account", account); err != nil {
+				return err
+			}
+			if err := l.exportHistory(ctx, account, emit); err != nil {
+				return err
+			}
+			after = account.Currency
+		}
+		if len(accounts) < lifePage {
+			return nil
 		}
 	}
-	return nil
 }
 
 func (l *Ledger) exportHistory(ctx context.Context, account Account, emit capability.Emit) error {

@@ -207,6 +207,30 @@ func TestExportHasTheWholeHistory(t *testing.T) {
 	})
 }
 
+// TestExportHasOldCurrencies exports what a user has in currencies that were
+// configured once, more than there are now.
+func TestExportHasOldCurrencies(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := t.Context()
+		open(t, db)
+		const currencies = capability.MaxLimit + 3
+		var l *ledger.Ledger
+		for i := range currencies {
+			code := fmt.Sprint("season-", i)
+			l = must(ledger.New(capability.Host{DB: db}, ledger.Config{Currencies: []ledger.Currency{{Code: code}}}, ledger.Peers{}))(t)
+			must(l.Credit(ctx, ledger.Entry{UserID: "ada", Currency: code, Amount: 1, Ref: code}))(t)
+		}
+		seen := make(map[string]int)
+		err := l.Capability().Export(ctx, capability.Person{ID: "ada"}, func(kind string, _ any) error {
+			seen[kind]++
+			return nil
+		})
+		if err != nil || seen["account"] != currencies || seen["transaction"] != currencies {
+			t.Errorf("exported %v %v, want %d accounts, each with a transaction", seen, err, currencies)
+		}
+	})
+}
+
 func TestHealth(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, l := t.Context(), open(t, db)
