@@ -16,6 +16,7 @@ const (
 
 func (l *Leaderboard) routes() []capability.Route {
 	user, admin := capability.User(), capability.UserWithScope(l.cfg.AdminScope)
+	window := capability.Param{Name: "window", Summary: "The key of a window; without it the open one."}
 	return capability.Mount(l.cfg.BasePath,
 		capability.Route{Method: "GET", Path: "", Guard: user,
 			Summary: "The boards, with the keys of their closed windows.",
@@ -27,21 +28,22 @@ func (l *Leaderboard) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/:board/top", Guard: user,
 			Summary:  "The entries of a window, the best first.",
 			Refusals: []*capability.Error{ErrBoardNotFound},
-			Query:    []capability.Param{{Name: "window", Summary: "The key of a window; without it the open one."}},
+			Query:    []capability.Param{window},
 			Handle:   capability.List(l.listTop)},
 		capability.Route{Method: "GET", Path: "/:board/me", Guard: user,
 			Summary:  "The caller's own entry and rank.",
 			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
-			Query:    []capability.Param{{Name: "window", Summary: "The key of a window; without it the open one."}},
+			Query:    []capability.Param{window},
 			Handle:   capability.JSON(200, l.getMe)},
 		capability.Route{Method: "GET", Path: "/:board/around", Guard: user,
 			Summary:  "The entries around the caller's own.",
 			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
-			Query:    []capability.Param{{Name: "window", Summary: "The key of a window; without it the open one."}, {Name: "limit", Summary: "How many entries; 11 where it is left out."}},
+			Query:    []capability.Param{window, {Name: "limit", Summary: "How many entries; 11 where it is left out."}},
 			Handle:   capability.JSON(200, l.getAround)},
 		capability.Route{Method: "POST", Path: "/:board/segment", Guard: user,
 			Summary: "The entries of up to 80 players, with their ranks on the whole board.", MaxBody: maxSegmentBody,
 			Refusals: []*capability.Error{ErrBoardNotFound},
+			Query:    []capability.Param{window},
 			Handle:   capability.JSON(200, l.postSegment)},
 		capability.Route{Method: "PUT", Path: "/:board/me/visibility", Guard: user,
 			Summary: "Hide the caller from other players, or show the caller again.", MaxBody: maxHiddenBody,
@@ -54,6 +56,7 @@ func (l *Leaderboard) routes() []capability.Route {
 		capability.Route{Method: "DELETE", Path: "/:board/entries/:userId", Guard: admin,
 			Summary:  "Remove a player's entry.",
 			Refusals: []*capability.Error{ErrBoardNotFound, ErrEntryNotFound},
+			Query:    []capability.Param{window},
 			Handle:   capability.JSON(204, l.deleteEntry)},
 	)
 }

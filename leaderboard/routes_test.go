@@ -3,6 +3,7 @@ package leaderboard_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,25 @@ func TestRoutes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestWindowIsDeclared: the rows that say window in the document are those that
+// read it.
+func TestWindowIsDeclared(t *testing.T) {
+	k := stage(t, databasetest.Memory(t), config)
+	referee(k, "weekly", "ada", 1)
+	ada := k.User("ada", "leaderboard:admin", "leaderboard:submit")
+	bodies := map[string]any{
+		"POST /leaderboard/:board": `{"score":1}`, "POST /leaderboard/:board/segment": `{"userIds":["ada"]}`,
+		"PUT /leaderboard/:board/me/visibility": `{"hidden":false}`, "PUT /leaderboard/:board/entries/:userId/hidden": `{"hidden":false}`,
+	}
+	for _, row := range k.Leaderboard().Capability().Routes {
+		path := strings.NewReplacer(":board", "weekly", ":userId", "ada").Replace(row.Path)
+		reads := ada.Do(row.Method, path+"?window=never", bodies[row.Method+" "+row.Path]).Code() == "leaderboard/board_not_found"
+		if declared := slices.ContainsFunc(row.Query, func(p capability.Param) bool { return p.Name == "window" }); declared != reads {
+			t.Errorf("%s %s: declared %v, read %v", row.Method, row.Path, declared, reads)
+		}
 	}
 }
 

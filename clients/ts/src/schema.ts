@@ -10232,7 +10232,10 @@ export interface operations {
     };
     deleteLeaderboardByBoardEntriesByUserId: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The key of a window; without it the open one. */
+                window?: string;
+            };
             header?: never;
             path: {
                 board: string;
@@ -10358,7 +10361,10 @@ export interface operations {
     };
     postLeaderboardByBoardSegment: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The key of a window; without it the open one. */
+                window?: string;
+            };
             header?: never;
             path: {
                 board: string;
