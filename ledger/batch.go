@@ -40,7 +40,9 @@ func (l *Ledger) run(ctx context.Context, calls []*call) int {
 	var violation *database.ConstraintError
 	if len(calls) > 1 && (errors.Is(err, errMoved) || errors.As(err, &violation)) {
 		for _, c := range calls {
-			c.Err = cmp.Or(l.apply(ctx, []*call{c}), c.Err)
+			if err := l.apply(ctx, []*call{c}); err != nil {
+				c.Err = err
+			}
 		}
 		return len(calls)
 	}

@@ -63,6 +63,7 @@ func TestBatchMeetsAnotherNode(t *testing.T) {
 		{op: "credit", user: "ada", currency: "coins", amount: 1, ref: "neighbour"},
 		shared,
 		{op: "credit", user: "bob", currency: "coins", amount: 1, ref: "taken"},
+		{op: "debit", user: "ada", currency: "coins", amount: 2, ref: "much"},
 	}
 	got, run := make([]result, len(batch)), make([]func(), len(batch))
 	for i, c := range batch {
@@ -72,7 +73,8 @@ func TestBatchMeetsAnotherNode(t *testing.T) {
 		shared.do(ctx, other)
 		call{op: "credit", user: "eve", currency: "coins", amount: 5, ref: "taken"}.do(ctx, other)
 	}, func() { l.Gather(run...) })
-	if got[0].Code != "" || got[0].Replayed || got[1].Code != "" || !got[1].Replayed || got[2].Code != ledger.ErrRefConflict.Code {
+	if got[0].Code != "" || got[0].Replayed || got[1].Code != "" || !got[1].Replayed || got[2].Code != ledger.ErrRefConflict.Code ||
+		got[3].Code != ledger.ErrInsufficientFunds.Code {
 		t.Errorf("%+v", got)
 	}
 	balanceIs(t, l, "new", 5, 0)
