@@ -78,7 +78,7 @@ func (e *Events) Enable(ctx context.Context, endpoint string) error {
 		return ErrEndpointNotFound
 	}
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		if err := e.store.recover(ctx, endpoint); err != nil {
+		if err := e.store.enable(ctx, endpoint); err != nil {
 			return err
 		}
 		return e.audit.Record(ctx, audit.Event{Action: "events/endpoint_enabled", Subject: audit.Target{Type: "endpoint", ID: endpoint}})

@@ -100,9 +100,16 @@ func (s store) disable(ctx context.Context, endpoint, reason string, now time.Ti
 	return err
 }
 
-// recover forgets what was wrong with an endpoint. One that is well is not
-// written to, so that deliveries do not wait for one another.
+// recover forgets the failures of an endpoint; one that was disabled meanwhile
+// stays so. One that is well is not written to, so that deliveries do not wait for
+// one another.
 func (s store) recover(ctx context.Context, endpoint string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM events_endpoint WHERE name = $1 AND disabled_at = 0`, endpoint)
+	return err
+}
+
+// enable forgets what was wrong with an endpoint.
+func (s store) enable(ctx context.Context, endpoint string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM events_endpoint WHERE name = $1`, endpoint)
 	return err
 }
