@@ -137,11 +137,14 @@ func (e *Events) Resend(ctx context.Context, endpoint, messageID string) (ok boo
 	return ok, err
 }
 
+// restart makes a delivery due now. Its job may wait for the next attempt, or still
+// run though the attempt has ended, so a new one takes its place.
 func (e *Events) restart(ctx context.Context, endpoint, messageID string) error {
-	if err := e.store.settle(ctx, task{endpoint, messageID}, StatePending, 0, 0, "", e.host.DB.Now(ctx)); err != nil {
+	t, now := task{endpoint, messageID}, e.host.DB.Now(ctx)
+	if err := e.store.settle(ctx, t, StatePending, 0, 0, "", now); err != nil {
 		return err
 	}
-	return e.enqueue(ctx, endpoint, messageID)
+	return e.host.Jobs.SetAlarm(ctx, deliverBinding, t.key(), now, t)
 }
 
 // served refuses an endpoint that gets nothing.

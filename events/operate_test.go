@@ -2,10 +2,14 @@ package events_test
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/events"
@@ -33,6 +37,64 @@ func TestDeliveryUnderWayDoesNotTurnAnEndpointOnAgain(t *testing.T) {
 		k.RunJobs()
 		if s := status(t, k); s.DisabledAt.IsZero() || s.Reason != "it leaks" || s.Pending != 0 {
 			t.Errorf("%+v, want it disabled as the operator said", s)
+		}
+	})
+}
+
+// told calls f when a message is logged.
+type told struct {
+	slog.Handler
+	message string
+	f       func()
+}
+
+func (h told) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		h.f()
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h told) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// The operator is told to call Replay while the job of the failed delivery still runs.
+func TestReplayMeetsTheJobOfTheFailedDelivery(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newReceiver(t, 410)
+		var k *kittest.Kit
+		log := told{slog.NewTextHandler(io.Discard, nil), "events: endpoint disabled; fix it, then call Enable and Replay", func() {
+			if err := k.Events().Enable(context.Background(), "crm"); err != nil {
+				t.Error(err)
+			}
+			if n, err := k.Events().Replay(context.Background(), "crm", time.Time{}); n != 1 || err != nil {
+				t.Errorf("replayed %d, %v", n, err)
+			}
+		}}
+		k = compose(t, db, events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}}, kit.WithLogger(slog.New(log)))
+		create(t, k, "ada")
+		k.RunJobs()
+		k.Clock.Advance(time.Minute)
+		k.RunJobs()
+		if s := status(t, k); r.calls() != 2 || s.Pending != 0 || s.Failed != 0 {
+			t.Errorf("%d calls, %+v, want it delivered", r.calls(), s)
+		}
+	})
+}
+
+func TestResendDoesNotWaitForTheNextAttempt(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		r := newReceiver(t, 500, 500, 500)
+		k := compose(t, db, events.Config{Endpoints: []events.Endpoint{r.endpoint("user.created")}})
+		create(t, k, "ada")
+		for range 3 {
+			k.RunJobs()
+			k.Clock.Advance(10 * time.Minute) // the next one is due in half an hour
+		}
+		if ok, err := k.Events().Resend(t.Context(), "crm", r.last().id); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		if k.RunJobs(); r.calls() != 4 || status(t, k).Pending != 0 {
+			t.Errorf("%d calls, want the fourth", r.calls())
 		}
 	})
 }

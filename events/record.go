@@ -109,7 +109,7 @@ func (e *Events) record(ctx context.Context, kind string, to []string, event any
 			if slices.Contains(disabled, name) {
 				err = e.store.insertDelivery(ctx, name, messageID, StateFailed, "the endpoint was disabled", now)
 			} else if err = e.store.insertDelivery(ctx, name, messageID, StatePending, "", now); err == nil {
-				err = e.enqueue(ctx, name, messageID)
+				err = e.enqueue(ctx, task{name, messageID})
 			}
 			if err != nil {
 				return err
@@ -125,7 +125,10 @@ type task struct {
 	MessageID string `json:"messageId"`
 }
 
-func (e *Events) enqueue(ctx context.Context, endpoint, messageID string) error {
-	_, err := e.host.Jobs.Enqueue(ctx, deliverBinding, task{endpoint, messageID}, jobs.Key(endpoint+"/"+messageID))
+// key is that of the job: a delivery has one.
+func (t task) key() string { return t.Endpoint + "/" + t.MessageID }
+
+func (e *Events) enqueue(ctx context.Context, t task) error {
+	_, err := e.host.Jobs.Enqueue(ctx, deliverBinding, t, jobs.Key(t.key()))
 	return err
 }
