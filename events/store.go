@@ -175,8 +175,13 @@ func (s store) before(ctx context.Context, at time.Time, limit int) ([]string, e
 		WHERE created_at < $1`, at.UnixMilli(), limit)
 }
 
-// removeTold removes a message that no endpoint is still to be sent.
+// removeTold removes a message that no endpoint is still to be sent. Endpoints that
+// take it at once look one after the other, so that the last one sees the others.
 func (s store) removeTold(ctx context.Context, messageID string) error {
+	if _, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM events_message WHERE id = $1 `+database.ForUpdate,
+		messageID); err != nil {
+		return err
+	}
 	_, waits, err := database.Get(ctx, s.db, scanText,
 		`SELECT endpoint FROM events_delivery WHERE message_id = $1 AND state = 'pending' LIMIT 1`, messageID)
 	if err != nil || waits {
