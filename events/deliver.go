@@ -33,6 +33,11 @@ const (
 	// pauseAfter is how long a node leaves an endpoint alone after a failure, so
 	// that many deliveries do not wait for one that is down.
 	pauseAfter = 5 * time.Second
+	// slowAfter is how long an attempt may take before its endpoint counts as slow,
+	// for slowFor, and slowWorkers what the slow ones take of the workers.
+	slowAfter   = time.Second
+	slowFor     = time.Minute
+	slowWorkers = 8
 	// maxResponse is how much of a response is read, in bytes: enough to use the
 	// connection again.
 	maxResponse = 64 << 10
@@ -82,30 +87,47 @@ func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 	if !status.DisabledAt.IsZero() {
 		return e.giveUp(ctx, t, made, attempt{err: errors.New("the endpoint was disabled")})
 	}
-	if left := to.paused(e.host.Now()); left > 0 {
-		return jobs.Snooze(left + rand.N(pauseAfter))
+	began := e.host.Now()
+	if wait := to.begin(began, max(slowWorkers/len(e.endpoints), 1)); wait > 0 {
+		return jobs.Snooze(wait + rand.N(pauseAfter))
 	}
 	done := e.try(ctx, to, m)
+	to.end(began, e.host.Now(), done.err != nil && ctx.Err() == nil)
 	if ctx.Err() != nil {
 		return ctx.Err() // the node stops, which says nothing about the endpoint
 	}
 	if done.err == nil {
 		return e.delivered(ctx, t, m, made+1, done)
 	}
-	to.failed(e.host.Now())
 	return e.failed(ctx, t, made+1, done)
 }
 
-func (e *endpoint) paused(now time.Time) time.Duration {
+// begin lets an attempt begin, or returns how long it is to wait: after a failure,
+// and while a slow endpoint has its share of the workers.
+func (e *endpoint) begin(now time.Time, share int) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.pause.Sub(now)
+	wait = e.pause.Sub(now)
+	if e.busy >= share && e.slow.After(now) {
+		wait = max(wait, pauseAfter)
+	}
+	if wait <= 0 {
+		e.busy++
+	}
+	return wait
 }
 
-func (e *endpoint) failed(now time.Time) {
+// end notes how long an attempt took and whether it failed.
+func (e *endpoint) end(began, now time.Time, failed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pause = now.Add(pauseAfter)
+	e.busy--
+	if failed {
+		e.pause = now.Add(pauseAfter)
+	}
+	if now.Sub(began) > slowAfter {
+		e.slow = now.Add(slowFor)
+	}
 }
 
 // try posts a message.

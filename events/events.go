@@ -15,6 +15,8 @@
 //     endpoint on which every attempt has failed for Config.DisableAfter, or that
 //     returns 410, is disabled; messages of that time are kept as failed.
 //     [Events.Enable] turns it on again, [Events.Replay] delivers them.
+//   - An endpoint that takes longer than a second for a message has a share of the
+//     workers, so that others are told meanwhile.
 //   - No connection is made to an address of a private network, unless
 //     Endpoint.Private says so. No redirect is followed.
 //   - Messages are kept for Config.Retention. Erasing a user removes those about
@@ -73,6 +75,8 @@ type endpoint struct {
 
 	mu    sync.Mutex
 	pause time.Time // no delivery before it: the last one failed
+	slow  time.Time // it takes its time, as seen lately
+	busy  int       // attempts under way
 }
 
 // New checks the configuration and attaches to the hooks; it does no I/O.
