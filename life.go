@@ -116,7 +116,9 @@ func (k *Kit) requestErasure(ctx context.Context, userID string) error {
 	db := k.Database()
 	return db.InTx(ctx, func(ctx context.Context) error {
 		_, err := db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report) VALUES ($1, $2, '')
-			ON CONFLICT (user_id) DO UPDATE SET requested_at = excluded.requested_at, finished_at = NULL, report = ''`,
+			ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', requested_at = CASE
+				WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
+				ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
 			userID, db.Now(ctx).UnixMilli())
 		if err != nil {
 			return err
@@ -124,8 +126,8 @@ func (k *Kit) requestErasure(ctx context.Context, userID string) error {
 		if err := k.lockOut(ctx, userID); err != nil {
 			return err
 		}
-		_, err = k.Jobs().Enqueue(ctx, eraseBinding, userID, jobs.Key(userID))
-		return err
+		// A run under way may be past what is there now, so that a new one takes its place.
+		return k.Jobs().SetAlarm(ctx, eraseBinding, userID, db.Now(ctx), userID)
 	})
 }
 
@@ -194,14 +196,14 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 			return fmt.Errorf("erasure by %s: %w", c.Name, err)
 		}
 		report[c.Name] = merged(report[c.Name], done)
-		if err := k.reportErasure(ctx, userID, report, time.Time{}); err != nil {
+		if err := k.reportErasure(ctx, begun, report, time.Time{}); err != nil {
 			return err
 		}
 	}
 	if err := k.eraseKeys(ctx, userID); err != nil {
 		return err
 	}
-	return k.reportErasure(ctx, userID, report, k.Database().Now(ctx))
+	return k.reportErasure(ctx, begun, report, k.Database().Now(ctx))
 }
 
 // merged is what a capability did in two turns, of which the first may have been
@@ -216,14 +218,21 @@ func merged(before, done capability.Erasure) capability.Erasure {
 	return done
 }
 
+// errOvertaken ends a run when the erasure was asked for again meanwhile: another run follows.
+var errOvertaken = errors.New("kit: the erasure was asked for again")
+
 // reportErasure writes what was done so far; a zero time says that more follows.
-func (k *Kit) reportErasure(ctx context.Context, userID string, report map[string]capability.Erasure, finished time.Time) error {
+func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[string]capability.Erasure, finished time.Time) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return err
 	}
 	at := sql.NullInt64{Int64: finished.UnixMilli(), Valid: !finished.IsZero()}
-	_, err = k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $2, report = $3 WHERE user_id = $1`, userID, at, string(text))
+	n, err := k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $3, report = $4 WHERE user_id = $1 AND requested_at = $2`,
+		begun.UserID, begun.RequestedAt.UnixMilli(), at, string(text))
+	if err == nil && n == 0 {
+		err = jobs.Cancel(errOvertaken)
+	}
 	return err
 }
 

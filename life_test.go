@@ -17,6 +17,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
@@ -194,6 +195,35 @@ func TestErasureGoesOnAfterAFailure(t *testing.T) {
 	if len(e.Capabilities["email"].Kept) == 0 {
 		t.Error("the report lacks what email keeps")
 	}
+}
+
+// A run that has passed a capability does not answer for what came to it since.
+func TestErasureThatIsAskedForWhileOneRunsIsDoneAnew(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var k *kittest.Kit
+		left, runs := 1, 0
+		notes := capability.Capability{
+			Name: "notes", Version: "1.0.0",
+			Export: func(context.Context, capability.Person, capability.Emit) error { return nil },
+			Erase: func(ctx context.Context, _ capability.Person) (capability.Erasure, error) {
+				done := capability.Erasure{Removed: int64(left)}
+				left = 0
+				if runs++; runs == 1 { // behind it, a device that was away hands in what it has
+					left = 1
+					return done, k.EraseUser(ctx, "ada")
+				}
+				return done, nil
+			},
+		}
+		k = kittest.New(t, kit.WithDatabase(db), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return notes, nil }))
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() || left != 0 {
+			t.Errorf("%+v %v, %d left, want it finished and nothing left", e, err, left)
+		}
+	})
 }
 
 // around is the part of a text where the canary is.
