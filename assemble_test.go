@@ -202,6 +202,8 @@ func TestAssemblyRefuses(t *testing.T) {
 			[]string{"kit.internalPrefix: is not a path prefix", "kit.dispatchKey: has 5 bytes", "kit.rateLimit read: admits nothing", "kit.clock: is nil"}},
 		"an unknown database, and one apart from audit": {[]kit.Option{kit.WithAudit(audit.Config{}), kit.WithLedger(ledger.Config{Currencies: coins().Currencies, Database: "OTHER"})},
 			[]string{"ledger.database: is not the database of a capability it must commit together with, DB", "ledger.database: no database of this name was given"}},
+		"events apart from support, whose messages it tells of": {[]kit.Option{kit.WithEvents(events.Config{}), kit.WithSupport(support.Config{Database: "OTHER"})},
+			[]string{"events.database: is not the database of a capability it must commit together with, OTHER of support", "support.database: no database of this name was given"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := kittest.Compose(t, c.opts...)

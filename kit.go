@@ -139,7 +139,7 @@ var graph = []struct {
 	{rating.Name, []string{audit.Name}},
 	{multiplayer.Name, []string{ledger.Name, leaderboard.Name, rating.Name}},
 	{matchmaking.Name, []string{audit.Name, multiplayer.Name}},
-	{events.Name, []string{audit.Name, email.Name, auth.Name, payments.Name, media.Name, multiplayer.Name}},
+	{events.Name, []string{audit.Name, email.Name, auth.Name, payments.Name, media.Name, multiplayer.Name, support.Name}},
 }
 
 // New composes a backend. It checks all peers and configuration first and
