@@ -16,17 +16,23 @@ import (
 // ErrNotPublic is the cause of a connection that was not made.
 var ErrNotPublic = errors.New("not a public address")
 
-// reserved are the ranges that are not private by name and not public either.
+// global is where the addresses of IPv6 are that the Internet has.
+var global = netip.MustParsePrefix("2000::/3")
+
+// reserved are the ranges that are not private by name and not public either:
+// those of a network's own, of documents, and of IPv6 that lead to IPv4.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("3fff::/20"),
 }
 
 // Public reports whether an address is one of the Internet.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !global.Contains(ip) {
 		return false
 	}
 	for _, prefix := range reserved {

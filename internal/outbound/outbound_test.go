@@ -15,7 +15,9 @@ func TestPublic(t *testing.T) {
 	for text, want := range map[string]bool{
 		"93.184.216.34": true, "2606:2800:220:1::1": true,
 		"127.0.0.1": false, "10.1.2.3": false, "192.168.0.1": false, "169.254.169.254": false, "100.64.0.1": false,
-		"0.0.0.0": false, "::1": false, "fe80::1": false, "fd00::1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false,
+		"0.0.0.0": false, "::1": false, "fe80::1": false, "fd00::1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "64:ff9b:1::a00:1": false,
+		"fec0::1": false, "::a00:1": false, "::ffff:0:10.0.0.1": false, "2001::a00:1": false, "2002:a00:1::1": false, "100::1": false, "5f00::1": false,
+		"2001:db8::1": false, "3fff::1": false, "192.0.2.1": false, "192.88.99.1": false, "203.0.113.1": false, "2001:4860::8888": true,
 	} {
 		if got := outbound.Public(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
