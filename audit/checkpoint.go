@@ -84,7 +84,7 @@ func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
 }
 
 // checkpoint signs what the chains are, when there is something new and the
-// last one is old enough or far enough back.
+// last one is old enough, of a clock that was ahead, or far enough back.
 func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64) (c Checkpoint, err error) {
 	key, err := a.signer.key(ctx, a.host.DB.Now(ctx))
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 	made := false
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		made = false
-		last, found, err := a.store.checkpointBefore(ctx, forever)
+		last, found, err := a.store.lastCheckpoint(ctx)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 			c.Prev = last.hash()
 		}
 		added := c.events() - last.events()
-		if added == 0 || now.Sub(last.CreatedAt()) < age && added < events {
+		if added == 0 || now.Sub(last.CreatedAt()).Abs() < age && added < events {
 			c = last
 			return nil
 		}
@@ -122,7 +122,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 	return c, err
 }
 
-// forever is after any instant of a checkpoint.
+// forever is after any number of a checkpoint or link.
 const forever = 1<<63 - 1
 
 // Rewrap seals the signing keys of checkpoints with the first master key, so

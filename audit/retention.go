@@ -14,14 +14,15 @@ const purgeBatch = 500
 
 // Cut deletes the beginning of the trail: every event under the newest
 // checkpoint that was signed at the given instant or before it, so none that
-// was sealed later. It returns how many it deleted; without such a checkpoint
-// none. The chains stay verifiable from the cut on, and the cut is an event
-// itself. Called again after a crash it finishes what is left.
+// was sealed later. A checkpoint that follows on a later one is of a clock that
+// was behind and does not count. It returns how many it deleted; without such a
+// checkpoint none. The chains stay verifiable from the cut on, and the cut is an
+// event itself. Called again after a crash it finishes what is left.
 func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err error) {
 	if a.sealer == nil {
 		return 0, ErrNoKeys
 	}
-	c, found, err := a.store.checkpointBefore(ctx, before.UnixMilli())
+	c, found, err := a.store.checkpointBefore(ctx, before.UnixMilli(), a.host.DB.Now(ctx).UnixMilli())
 	if err != nil || !found {
 		return 0, err
 	}

@@ -175,17 +175,25 @@ func (s store) checkpoints(ctx context.Context, after int64, limit int) ([]Check
 
 // checkpointAt returns the checkpoint of a number.
 func (s store) checkpointAt(ctx context.Context, seq int64) (Checkpoint, bool, error) {
-	c, found, err := database.Get(ctx, s.db, scanCheckpoint, checkpointColumns+`WHERE seq = $1`, seq)
-	if found && err == nil {
-		c.Heads, err = s.headsOf(ctx, c.Seq)
-	}
-	return c, found, err
+	return s.checkpointWhere(ctx, `WHERE seq = $1`, seq)
+}
+
+// lastCheckpoint returns the newest checkpoint.
+func (s store) lastCheckpoint(ctx context.Context) (Checkpoint, bool, error) {
+	return s.checkpointWhere(ctx, `ORDER BY seq DESC LIMIT 1`)
 }
 
 // checkpointBefore returns the newest checkpoint made at an instant or before it.
-func (s store) checkpointBefore(ctx context.Context, until int64) (Checkpoint, bool, error) {
-	c, found, err := database.Get(ctx, s.db, scanCheckpoint,
-		checkpointColumns+`WHERE created_at <= $1 ORDER BY seq DESC LIMIT 1`, until)
+// One that follows on a checkpoint from after it was made later, by a clock that
+// was behind; those of a clock that was ahead say nothing about their successors.
+func (s store) checkpointBefore(ctx context.Context, until, now int64) (Checkpoint, bool, error) {
+	return s.checkpointWhere(ctx, `WHERE created_at <= $1 AND seq < COALESCE(
+		(SELECT min(seq) FROM audit_checkpoint WHERE created_at > $1 AND created_at <= $2), $3) ORDER BY seq DESC LIMIT 1`,
+		until, now, forever)
+}
+
+func (s store) checkpointWhere(ctx context.Context, where string, args ...any) (Checkpoint, bool, error) {
+	c, found, err := database.Get(ctx, s.db, scanCheckpoint, checkpointColumns+where, args...)
 	if found && err == nil {
 		c.Heads, err = s.headsOf(ctx, c.Seq)
 	}
