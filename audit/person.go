@@ -55,18 +55,34 @@ func (a *Audit) erasePerson(ctx context.Context, person capability.Person) (capa
 	if person.ID == "" {
 		return erased, nil
 	}
-	for _, filter := range ofPerson(person.ID) {
-		n, err := a.eraseChunks(ctx, filter)
-		if erased.Removed += n; err != nil {
+	for {
+		n, err := a.erasePart(ctx, person.ID)
+		if err != nil {
 			return erased, err
 		}
+		if erased.Removed += n; n < eraseChunk {
+			return erased, nil
+		}
 	}
-	if erased.Removed == 0 {
-		return erased, nil // again, after a run that was killed: it is on the trail
-	}
-	_, err := a.record(ctx, Event{
-		Action: "audit/personal_data_erased", Subject: Target{Type: "user", ID: person.ID},
-		Detail: map[string]int64{"events": erased.Removed},
-	}, false)
+}
+
+// erasePart erases a chunk, with the event that tells of it: a process that is
+// killed between the two would leave nothing to tell of.
+func (a *Audit) erasePart(ctx context.Context, userID string) (erased int64, err error) {
+	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		erased = 0
+		for _, filter := range ofPerson(userID) {
+			n, err := a.store.erase(ctx, filter, eraseChunk-int(erased))
+			if erased += n; err != nil {
+				return err
+			}
+		}
+		if erased == 0 {
+			return nil
+		}
+		_, err := a.record(ctx, Event{Action: "audit/personal_data_erased", Subject: Target{Type: "user", ID: userID},
+			Detail: map[string]int64{"events": erased}}, false)
+		return err
+	})
 	return erased, err
 }

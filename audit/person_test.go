@@ -64,3 +64,35 @@ func TestErasedPersonStaysAsPseudonym(t *testing.T) {
 		}
 	})
 }
+
+func TestErasureThatIsKilledIsOnTheTrail(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db)
+		ctx, ada := t.Context(), capability.Person{ID: "ada"}
+		exec := func(query string) {
+			t.Helper()
+			if _, err := db.Exec(ctx, query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		by := capability.WithRequestInfo(ctx, &capability.RequestInfo{
+			Caller: capability.Caller{Strategy: capability.StrategyBearer, UserID: "ada"}, IP: "203.0.113.7"})
+		if err := a.Record(by, audit.Event{Action: "test/done"}); err != nil {
+			t.Fatal(err)
+		}
+		exec(database.Text(`CREATE TRIGGER killed BEFORE INSERT ON audit_event BEGIN SELECT RAISE(ABORT, 'killed'); END`,
+			`CREATE FUNCTION killed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'killed'; END $$;
+			CREATE TRIGGER killed BEFORE INSERT ON audit_event FOR EACH ROW EXECUTE FUNCTION killed()`))
+		if erased, err := a.Capability().Erase(ctx, ada); err == nil || erased.Removed != 0 {
+			t.Fatalf("%+v %v, want it killed", erased, err)
+		}
+		exec(database.Text(`DROP TRIGGER killed`, `DROP TRIGGER killed ON audit_event`))
+		if erased, err := a.Capability().Erase(ctx, ada); err != nil || erased.Removed != 1 {
+			t.Fatalf("%+v %v", erased, err)
+		}
+		items, err := a.ListEvents(ctx, audit.Filter{Action: "audit/personal_data_erased"}, capability.NewPage(0, ""))
+		if err != nil || len(items.Items) != 1 {
+			t.Errorf("%d events of the erasure, %v, want one", len(items.Items), err)
+		}
+	})
+}
