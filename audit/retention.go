@@ -89,10 +89,10 @@ func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
 			if err != nil {
 				return err
 			}
-			if inserted {
+			if inserted { // by no other node meanwhile
 				moved += by
-				cuts[h.Shard] = h
 			}
+			cuts[h.Shard] = h
 		}
 		_, proven, err := a.store.proof(ctx)
 		if err != nil || moved == 0 && (proven || len(cuts) == 0) {
