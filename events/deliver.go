@@ -38,6 +38,10 @@ const (
 	slowAfter   = time.Second
 	slowFor     = time.Minute
 	slowWorkers = 8
+	// turnEvery is how far apart deliveries that wait for an endpoint come back, and
+	// turnsWithin after which time all of them have.
+	turnEvery   = 50 * time.Millisecond
+	turnsWithin = time.Minute
 	// maxResponse is how much of a response is read, in bytes: enough to use the
 	// connection again.
 	maxResponse = 64 << 10
@@ -89,7 +93,7 @@ func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 	}
 	began := e.host.Now()
 	if wait := to.begin(began, max(slowWorkers/len(e.endpoints), 1)); wait > 0 {
-		return jobs.Snooze(wait + rand.N(pauseAfter))
+		return jobs.Snooze(wait)
 	}
 	done := e.try(ctx, to, m)
 	to.end(began, e.host.Now(), done.err != nil && ctx.Err() == nil)
@@ -107,14 +111,28 @@ func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 func (e *endpoint) begin(now time.Time, share int) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	wait = e.pause.Sub(now)
+	wait = min(e.pause.Sub(now), pauseAfter) // the clock may have gone back
 	if e.busy >= share && e.slow.After(now) {
 		wait = max(wait, pauseAfter)
 	}
 	if wait <= 0 {
 		e.busy++
+		return 0
 	}
-	return wait
+	return e.queue(now, wait)
+}
+
+// queue returns how long a delivery waits, wait at least: a backlog comes back
+// spread over time, so that what others are sent does not wait for it.
+func (e *endpoint) queue(now time.Time, wait time.Duration) time.Duration {
+	if e.turn = e.turn.Add(turnEvery); e.turn.Before(now.Add(wait)) {
+		e.turn = now.Add(wait)
+	}
+	if last := now.Add(turnsWithin); e.turn.After(last) {
+		e.turn = last
+		return wait + rand.N(turnsWithin-wait)
+	}
+	return e.turn.Sub(now)
 }
 
 // end notes how long an attempt took and whether it failed.

@@ -77,6 +77,7 @@ type endpoint struct {
 	pause time.Time // no delivery before it: the last one failed
 	slow  time.Time // it takes its time, as seen lately
 	busy  int       // attempts under way
+	turn  time.Time // of the last one that waits
 }
 
 // New checks the configuration and attaches to the hooks; it does no I/O.
