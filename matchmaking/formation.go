@@ -27,7 +27,7 @@ func (m *Matchmaking) enqueueForming(ctx context.Context, matchIDs []string) err
 }
 
 // runForm is the job that makes sessions of matches. All of them and the end of
-// the job commit together; when one is refused, each is tried by itself.
+// the job commit together; when one cannot be made, each is tried by itself.
 func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 	var payload formPayload
 	if err := json.Unmarshal(job.Payload, &payload); err != nil {
@@ -42,7 +42,7 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 		}
 		return jobs.Complete(ctx)
 	})
-	if !isRefusal(err) {
+	if err == nil || isPassing(err) {
 		return err
 	}
 	var failed []error
@@ -59,7 +59,13 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 // isRefusal reports whether trying again would end the same.
 func isRefusal(err error) bool {
 	var refusal *capability.Error
-	return errors.As(err, &refusal) && refusal.Status < 500
+	return errors.As(err, &refusal) && refusal.Status < 500 || errors.Is(err, errNoSnapshot) && !isPassing(err)
+}
+
+// isPassing reports whether an error is of the moment, and no match's.
+func isPassing(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(capability.AsError(err), capability.ErrUnavailable)
 }
 
 // form makes a session of a match, in a transaction; of one that has a session

@@ -28,6 +28,9 @@ func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, play
 	return err
 }
 
+// errNoSnapshot is in the error of players for whom there is no game.
+var errNoSnapshot = errors.New("matchmaking: the game has no session for these players")
+
 // snapshot returns what a session of these players is created from.
 func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game, error) {
 	if g.SnapshotFor == nil {
@@ -35,10 +38,10 @@ func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game
 	}
 	game, err := g.SnapshotFor(ctx, *g.Snapshot, slices.Clone(players))
 	if err != nil {
-		return multiplayer.Game{}, err
+		return multiplayer.Game{}, fmt.Errorf("%w: %w", errNoSnapshot, err)
 	}
 	if game.Key != g.Snapshot.Key || game.Mode != g.Snapshot.Mode || game.Players != g.Snapshot.Players {
-		return multiplayer.Game{}, fmt.Errorf("matchmaking: the snapshot made for game %s has another key, mode or number of players", g.Key)
+		return multiplayer.Game{}, fmt.Errorf("%w: the one made for %s has another key, mode or number of players", errNoSnapshot, g.Key)
 	}
 	return game, nil
 }
