@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
 )
@@ -35,6 +36,32 @@ func TestMatchThatFailsTakesNoNeighbourAlong(t *testing.T) {
 			states = append(states, q.State)
 		}
 		if diff := cmp.Diff([]string{"matched", "matched", "failed", "failed"}, states); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Who is erased between the claim and the session gets no seat, and the others
+// wait on with the time they have waited.
+func TestErasedPlayerGetsNoSession(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for _, user := range []string{"ada", "bob"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
+		}
+		sweep, _, err := r.Lead(ctx, "table")
+		r.ok(err)
+		r.ok(sweep.Claim(ctx))
+		for _, c := range []capability.Capability{r.Matchmaking.Capability(), r.Multiplayer().Capability()} { // in the order of an erasure
+			r.ok(errorOf(c.Erase(ctx, capability.Person{ID: "ada"})))
+		}
+		r.step(5 * time.Second)
+		running, err := r.Multiplayer().ListRunning(ctx, "ada", page())
+		r.ok(err)
+		if len(running.Items) > 0 {
+			t.Errorf("the erased user plays %+v", running.Items)
+		}
+		want := []matchmaking.Queued{{State: "waiting", Region: "eu", WaitedMs: 5000}}
+		if diff := cmp.Diff(want, r.status("table", "bob")); diff != "" {
 			t.Error(diff)
 		}
 	})

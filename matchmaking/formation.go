@@ -111,26 +111,37 @@ func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) err
 	if !byPlayer {
 		m.host.Log.ErrorContext(ctx, "matchmaking: a match did not become a session", "match", matchID, "error", cause)
 	}
-	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
-		match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
-		if err != nil || !ok || match.State != Forming {
+	fault := ""
+	if byPlayer {
+		fault = uncovered.UserID
+	}
+	return m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.dissolve(ctx, matchID, fault) })
+}
+
+// dissolve ends a match that forms because of one of its players, or of nobody:
+// "".
+func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error {
+	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
+	if err != nil || !ok || match.State != Forming {
+		return err
+	}
+	if err := m.store.settleMatch(ctx, matchID, "failed", ""); err != nil {
+		return err
+	}
+	if fault == "" && backfill == "" {
+		return nil
+	}
+	if fault == "" {
+		if err := m.store.withdraw(ctx, backfill); err != nil {
 			return err
 		}
-		if err := m.store.settleMatch(ctx, matchID, "failed", ""); err != nil {
-			return err
-		}
-		if !byPlayer && backfill == "" {
-			return nil
-		}
-		fault := ""
-		if byPlayer {
-			fault = uncovered.UserID
-		} else if err := m.store.withdraw(ctx, backfill); err != nil {
-			return err
-		}
-		if err := m.store.putBack(ctx, match.GameKey, matchID, match.Players, fault); err != nil {
-			return err
-		}
-		return m.scheduleSweep(ctx, m.games[match.GameKey])
-	})
+	}
+	if err := m.store.putBack(ctx, match.GameKey, matchID, match.Players, fault); err != nil {
+		return err
+	}
+	g, known := m.games[match.GameKey]
+	if !known { // a node that knows the game sweeps it, within a minute
+		return nil
+	}
+	return m.scheduleSweep(ctx, g)
 }

@@ -76,14 +76,23 @@ func exportList[T any](ctx context.Context, userID, kind string,
 }
 
 // erase removes a user from queues, rooms, invites, friends and presence. Who
-// waits in a party with the user does not wait any more; a room's session is
-// multiplayer's.
+// waits in a party with the user does not wait any more, and a match that is to
+// become a session with him is dissolved; a room's session is multiplayer's.
 func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{{
 		What: "matches found in the last 10 minutes",
 		Why:  "the other players read them; they hold the user id and expire",
 	}}}
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
+		matches, err := m.store.lockMatches(ctx, person.ID)
+		if err != nil {
+			return err
+		}
+		for _, matchID := range matches {
+			if err := m.dissolve(ctx, matchID, person.ID); err != nil {
+				return err
+			}
+		}
 		out.Removed, err = m.store.erase(ctx, person.ID)
 		return err
 	})
