@@ -66,3 +66,36 @@ func TestErasedPlayerGetsNoSession(t *testing.T) {
 		}
 	})
 }
+
+// A user who was disabled while he waited is matched with nobody.
+func TestDisabledPlayerIsNotMatched(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob", "cid")
+		for _, user := range []string{"ada", "bob"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
+		}
+		r.ok(r.Auth().DisableUser(ctx, "ada"))
+		r.step(5 * time.Second)
+		running, err := r.Multiplayer().ListRunning(ctx, "bob", page())
+		r.ok(err)
+		if len(running.Items) > 0 {
+			t.Fatalf("bob plays %+v against nobody", running.Items)
+		}
+		r.ok(errorOf(r.Enqueue(ctx, "table", "eu", "cid")))
+		r.step(5 * time.Second)
+		r.allMatched("table", []string{"bob", "cid"})
+	})
+}
+
+// Nobody gets into a session with a user who was disabled after he invited.
+func TestInviteOfADisabledUserIsGone(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		v, err := r.SendInvite(ctx, "table", "ada", toUser("bob"))
+		r.ok(err)
+		r.ok(r.Auth().DisableUser(ctx, "ada"))
+		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+		r.ok(r.Auth().EnableUser(ctx, "ada"))
+		r.ok(errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+	})
+}

@@ -79,6 +79,12 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 	if !known { // no refusal: another node may be of a newer version
 		return fmt.Errorf("matchmaking: this node has no game %q", match.GameKey)
 	}
+	switch gone, err := m.disabled(ctx, match.Players...); {
+	case err != nil:
+		return err
+	case gone != "":
+		return &atFault{gone, ErrUserNotFound}
+	}
 	switch {
 	case !m.hasSessions(g):
 	case backfill != "":
@@ -103,17 +109,51 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 	return nil
 }
 
+// atFault says because of which player a match cannot become a session.
+type atFault struct {
+	userID string
+	cause  error
+}
+
+func (f *atFault) Error() string { return "matchmaking: player " + f.userID + ": " + f.cause.Error() }
+func (f *atFault) Unwrap() error { return f.cause }
+
+// culprit returns the player who is at fault, if one is.
+func culprit(err error) (userID string, ok bool) {
+	var uncovered *multiplayer.Uncovered
+	if errors.As(err, &uncovered) {
+		return uncovered.UserID, true
+	}
+	var f *atFault
+	if errors.As(err, &f) {
+		return f.userID, true
+	}
+	return "", false
+}
+
+// disabled returns one of some users who is disabled, "" when none is.
+func (m *Matchmaking) disabled(ctx context.Context, userIDs ...string) (string, error) {
+	if m.peers.Auth == nil {
+		return "", nil
+	}
+	users, err := m.peers.Auth.UsersByID(ctx, userIDs)
+	if err != nil {
+		return "", err
+	}
+	for _, userID := range userIDs {
+		if !users[userID].DisabledAt.IsZero() {
+			return userID, nil
+		}
+	}
+	return "", nil
+}
+
 // fail ends a match that cannot become a session. Where one player is at fault,
 // or the seats are gone, the others wait again with the time they have waited.
 func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) error {
-	var uncovered *multiplayer.Uncovered
-	byPlayer := errors.As(cause, &uncovered)
+	fault, byPlayer := culprit(cause)
 	if !byPlayer {
 		m.host.Log.ErrorContext(ctx, "matchmaking: a match did not become a session", "match", matchID, "error", cause)
-	}
-	fault := ""
-	if byPlayer {
-		fault = uncovered.UserID
 	}
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.dissolve(ctx, matchID, fault) })
 }

@@ -168,15 +168,21 @@ func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capab
 // It takes no money of the inviter, whose stake nobody but they put in: where
 // the beginning of the game would, the session is open with the invitee in it,
 // and begins when the inviter joins it. An inviter who has left a session is not
-// brought back to it. Refuses with matchmaking/invite_not_found,
-// matchmaking/invite_forbidden and, when the session cannot be created, as
-// [multiplayer.Multiplayer.Start] does.
+// brought back to it, and the invite of one who was disabled is none. Refuses
+// with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when the
+// session cannot be created, as [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string) (Invite, error) {
 	var v Invite
 	fresh := id.New(m.host.DB.Now(ctx))
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
 		if v, err = m.lockReceived(ctx, inviteID, userID); err != nil || v.State == InviteAccepted {
 			return err
+		}
+		switch gone, err := m.disabled(ctx, v.From); {
+		case err != nil:
+			return err
+		case gone != "":
+			return ErrInviteNotFound
 		}
 		g, err := m.sessionGame(v.GameKey)
 		if err != nil {

@@ -29,7 +29,8 @@ const (
 	Forming = "forming"
 	Matched = "matched"
 	// Failed: the session of the match could not be created, because of this
-	// player; a stake that he does not cover is the common reason.
+	// player; a stake that he does not cover is the common reason, another that he
+	// was disabled.
 	Failed = "failed"
 )
 
