@@ -3,6 +3,7 @@ package matchmaking_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
 )
@@ -97,5 +99,53 @@ func TestInviteOfADisabledUserIsGone(t *testing.T) {
 		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
 		r.ok(r.Auth().EnableUser(ctx, "ada"))
 		r.ok(errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+	})
+}
+
+// Seats that a player cannot take are there for the next one: who does not cover
+// the stake of a table, and who has too many seats, is at fault himself.
+func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
+	cfg := append(games(), matchmaking.Game{Key: "stakes", Players: 2,
+		Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.ModeTable, Players: 6, Rules: duelRules{10}}})
+	give := func(r *rig, users ...string) {
+		for _, user := range users {
+			r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 100, Ref: "gift/" + user})))
+		}
+	}
+	table := func(r *rig, game string) string {
+		snapshot := *cfg[slices.IndexFunc(cfg, func(g matchmaking.Game) bool { return g.Key == game })].Snapshot
+		snapshot.Key = game
+		s, err := r.Multiplayer().Start(ctx, multiplayer.Start{Game: snapshot, Players: []string{"p1", "p2"}})
+		r.ok(err)
+		return s.ID
+	}
+	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+		give(r, "p1", "p2", "rich")
+		id := table(r, "stakes")
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "stakes", SessionID: id, Seats: 2}))
+		for _, user := range []string{"poor", "rich"} {
+			r.ok(errorOf(r.Enqueue(ctx, "stakes", "", user)))
+		}
+		for range 2 {
+			r.step(5 * time.Second)
+		}
+		if q := r.status("stakes", "rich", "poor"); q[0].SessionID != id || q[1].State != matchmaking.Failed {
+			t.Errorf("got %+v, want a seat at %s for one and a failure for the other", q, id)
+		}
+
+		id = table(r, "table")
+		plain := *cfg[3].Snapshot
+		plain.Key = "table"
+		r.ok(errorOf(r.Enqueue(ctx, "table", "eu", "greedy")))
+		for i := range multiplayer.MaxSeated {
+			r.ok(errorOf(r.Multiplayer().Start(ctx, multiplayer.Start{Game: plain, Players: []string{"greedy", fmt.Sprint("p", i)}})))
+		}
+		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", Region: "eu", SessionID: id, Seats: 1}))
+		r.step(5 * time.Second)
+		r.ok(errorOf(r.Enqueue(ctx, "table", "eu", "next")))
+		r.step(5 * time.Second)
+		if q := r.status("table", "next", "greedy"); q[0].SessionID != id || q[1].State != matchmaking.Failed {
+			t.Errorf("got %+v, want a seat at %s for one and a failure for the other", q, id)
+		}
 	})
 }

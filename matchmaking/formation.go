@@ -90,7 +90,11 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 	case backfill != "":
 		match.SessionID = backfill
 		for _, userID := range match.Players {
-			if err := m.seat(ctx, backfill, userID); err != nil {
+			err := m.seat(ctx, backfill, userID)
+			if errors.Is(err, capability.ErrRateLimited) { // he has as many as one user can have
+				err = &atFault{userID, err}
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -159,7 +163,8 @@ func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) err
 }
 
 // dissolve ends a match that forms because of one of its players, or of nobody:
-// "".
+// "". The seats that it has taken of an offer are there again in the first case,
+// and do not exist in the other.
 func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error {
 	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
 	if err != nil || !ok || match.State != Forming {
@@ -168,13 +173,19 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error
 	if err := m.store.settleMatch(ctx, matchID, "failed", ""); err != nil {
 		return err
 	}
-	if fault == "" && backfill == "" {
-		return nil
+	if !slices.Contains(match.Players, fault) { // one who is in the session already
+		fault = ""
 	}
-	if fault == "" {
-		if err := m.store.withdraw(ctx, backfill); err != nil {
-			return err
-		}
+	switch {
+	case fault == "" && backfill == "":
+		return nil
+	case fault == "":
+		err = m.store.withdraw(ctx, backfill)
+	case backfill != "":
+		err = m.store.giveSeats(ctx, backfill, len(match.Players))
+	}
+	if err != nil {
+		return err
 	}
 	if err := m.store.putBack(ctx, match.GameKey, matchID, match.Players, fault); err != nil {
 		return err

@@ -29,8 +29,8 @@ const (
 	Forming = "forming"
 	Matched = "matched"
 	// Failed: the session of the match could not be created, because of this
-	// player; a stake that he does not cover is the common reason, another that he
-	// was disabled.
+	// player; a stake that he does not cover is the common reason, others are that
+	// he was disabled and, where seats were offered, that he has too many.
 	Failed = "failed"
 )
 

@@ -265,14 +265,24 @@ func (s store) insertMatches(ctx context.Context, game string, matches []found, 
 }
 
 // takeSeats lowers an offer by what a match takes of it; false when it is not
-// that large any more.
+// that large any more. One that is used up has its expiry below zero, so that
+// what is given back is as it was.
 func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, error) {
-	rows, err := s.db.Exec(ctx, `DELETE FROM matchmaking_backfill WHERE session_id = $1 AND seats = $2`, sessionID, n)
+	rows, err := s.db.Exec(ctx, `UPDATE matchmaking_backfill SET expires_at = -expires_at
+		WHERE session_id = $1 AND seats = $2 AND expires_at > 0`, sessionID, n)
 	if err != nil || rows == 1 {
 		return rows == 1, err
 	}
-	rows, err = s.db.Exec(ctx, `UPDATE matchmaking_backfill SET seats = seats - $2 WHERE session_id = $1 AND seats > $2`, sessionID, n)
+	rows, err = s.db.Exec(ctx, `UPDATE matchmaking_backfill SET seats = seats - $2
+		WHERE session_id = $1 AND seats > $2 AND expires_at > 0`, sessionID, n)
 	return rows == 1, err
+}
+
+// giveSeats takes back takeSeats.
+func (s store) giveSeats(ctx context.Context, sessionID string, n int) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_backfill SET seats = CASE WHEN expires_at > 0 THEN seats ELSE 0 END + $2,
+		expires_at = abs(expires_at) WHERE session_id = $1`, sessionID, n)
+	return err
 }
 
 // stale lists matches that nobody has tried to form since an instant, and marks
