@@ -149,3 +149,35 @@ func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 		}
 	})
 }
+
+// However many a game takes, accepting takes no money of the inviter.
+func TestInviterOfSeveralIsAskedForTheStake(t *testing.T) {
+	cfg := append(games(), matchmaking.Game{Key: "trio", Players: 3, Snapshot: &multiplayer.Game{Kind: "duel", Rules: duelRules{10}}})
+	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob", "cid")
+		for _, user := range []string{"ada", "bob", "cid"} {
+			r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 100, Ref: "gift/" + user})))
+		}
+		var session string
+		for _, user := range []string{"bob", "cid"} {
+			v, err := r.SendInvite(ctx, "trio", "ada", toUser(user))
+			r.ok(err)
+			v, err = r.AcceptInvite(ctx, v.ID, user)
+			r.ok(err)
+			if session != "" && v.SessionID != session {
+				t.Errorf("%s is in another session", user)
+			}
+			session = v.SessionID
+		}
+		b, err := r.Ledger().Balance(ctx, "ada", "coins")
+		r.ok(err)
+		if b.Held != 0 {
+			t.Errorf("of the inviter %d are held", b.Held)
+		}
+		view, err := r.Multiplayer().Join(ctx, session, "ada")
+		r.ok(err)
+		if view.Phase != multiplayer.PhaseActive {
+			t.Errorf("the session is %s with all three", view.Phase)
+		}
+	})
+}

@@ -93,6 +93,15 @@ type Points struct {
 	Loss int64 `json:"loss"`
 }
 
+// needed is how many players begin the game: the roster of a match, or as many
+// as the model of a table needs.
+func (g Game) needed(model Model) int {
+	if g.Mode == ModeTable {
+		return model.min
+	}
+	return g.Players
+}
+
 // gameJSON is a game as it is stored and shown.
 type gameJSON struct {
 	Key           string          `json:"key"`

@@ -266,7 +266,7 @@ func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.C
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(effects, func(e Effect) bool { return e.takes() && slices.Contains(start.Unasked, e.UserID) }) {
+	if len(start.Unasked) > 0 && m.asks(first, effects, start.Unasked) {
 		return nil, ErrUnasked
 	}
 	b := &batch{before: blank, after: first, steps: []step{st}, effects: effects}
@@ -275,6 +275,25 @@ func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.C
 		return m.existing(ctx, start.SessionID, game)
 	}
 	return made, err
+}
+
+// asks reports whether the beginning of a session takes money of some players:
+// by the effects that it had or, of one that is open, would have with strangers
+// in the free seats.
+func (m *Multiplayer) asks(s *session, effects []Effect, players []string) bool {
+	if s.phase == PhaseOpen {
+		model, full := m.models[s.game.Kind], *s
+		full.phase, full.players, full.seed = PhaseActive, slices.Clone(s.players), newSeed()
+		for n := len(full.players); n < s.game.needed(model); n++ {
+			full.players = append(full.players, "stranger-"+id.New(m.now()))
+		}
+		t := transition{model: model, next: &full}
+		if t.play(stepBegin, Move{}) != nil { // nobody can tell
+			return true
+		}
+		effects = t.effects
+	}
+	return slices.ContainsFunc(effects, func(e Effect) bool { return e.takes() && slices.Contains(players, e.UserID) })
 }
 
 // create writes a new session; nil when there is one of its id.
@@ -304,10 +323,7 @@ func (m *Multiplayer) create(ctx context.Context, b *batch, may func(context.Con
 
 func (m *Multiplayer) checkStart(g Game, start Start) error {
 	invalid := capability.ErrInvalidRequest
-	needed := g.Players
-	if g.Mode == ModeTable {
-		needed = m.models[g.Kind].min
-	}
+	needed := g.needed(m.models[g.Kind])
 	switch n := len(start.Players); {
 	case start.SessionID != "" && !validName(start.SessionID):
 		return invalid.Saying("A session id is 1 to 64 letters, digits, hyphens and underscores.")

@@ -203,11 +203,7 @@ func (t *transition) join(s *session, st step) error {
 // beginIfReady starts the game with the full roster of a match, or with as many
 // players as a table's model needs.
 func (t *transition) beginIfReady() error {
-	needed := t.next.game.Players
-	if t.next.game.Mode == ModeTable {
-		needed = t.model.min
-	}
-	if len(t.next.players) < needed {
+	if len(t.next.players) < t.next.game.needed(t.model) {
 		return nil
 	}
 	t.next.phase = PhaseActive

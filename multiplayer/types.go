@@ -122,7 +122,8 @@ type Start struct {
 	// Open lets the session wait for the players that are missing.
 	Open bool
 	// Unasked are players who have not asked for this session now. Where its
-	// beginning would take money of one, it is refused with [ErrUnasked].
+	// beginning, now or once it has its players, would take money of one, it is
+	// refused with [ErrUnasked].
 	Unasked []string
 }
 
