@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -21,6 +22,9 @@ var errBusy = capability.ErrUnavailable.Saying("The session is changing too fast
 
 // errDoubtful asks for action ids to be looked up.
 var errDoubtful = errors.New("multiplayer: an action may have been accepted before")
+
+// errBroken is in the error of a session that cannot be played, see [session.broken].
+var errBroken = errors.New("multiplayer: a session is broken")
 
 var errPanicked = errors.New("multiplayer: a panic, logged with its stack")
 
@@ -123,7 +127,7 @@ func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]lo
 // logged here and returned as kit/internal.
 func (m *Multiplayer) advance(s *session, st step) (*session, []Effect, error) {
 	if s.broken != nil && !st.kind.ends() {
-		return nil, nil, s.broken
+		return nil, nil, fmt.Errorf("%w: %w", errBroken, s.broken)
 	}
 	after, effects, err := s.advance(m.models[s.game.Kind], st)
 	m.blame(s, err)

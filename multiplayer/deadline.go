@@ -65,14 +65,26 @@ func (m *Multiplayer) expire(ctx context.Context, id string) error {
 // keep the session from being abandoned.
 func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
 	_, err := m.do(ctx, id, step{kind: stepExpire, at: now})
-	var refused *capability.Error
-	var own *fault
-	if errors.Is(err, errRefused) || errors.Is(err, errSettled) || errors.Is(err, errNoLedger) || errors.As(err, &own) ||
-		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && !errors.Is(err, ErrSessionNotFound) {
+	if isFinal(err) && !errors.Is(err, ErrSessionNotFound) {
 		m.log.Warn("multiplayer: the end of a turn was refused, the session is abandoned", slog.String("session", id), slog.Any("error", err))
 		_, err = m.do(ctx, id, step{kind: stepAbandon, at: now})
 	}
 	return err
+}
+
+// isFinal reports whether a step that is tried again comes to the same: the
+// rules, the ledger or a fault of the model forbid it. What the moment forbids,
+// such as a session with too many callers, says nothing of the step.
+func isFinal(err error) bool {
+	for _, own := range []error{errRefused, errSettled, errNoLedger, errBroken, errPanicked} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	var refused *capability.Error
+	var f *fault
+	return errors.As(err, &f) || errors.As(err, &refused) && refused.Status < http.StatusInternalServerError &&
+		!errors.Is(err, capability.ErrRateLimited)
 }
 
 // now is the time in whole milliseconds, outside of every transaction.

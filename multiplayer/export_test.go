@@ -1,5 +1,7 @@
 package multiplayer
 
+import "context"
+
 // Warm returns how many sessions this node has cached.
 func (m *Multiplayer) Warm() int {
 	m.owners.mu.Lock()
@@ -28,3 +30,6 @@ func (m *Multiplayer) HoldMoves() (release func()) { return m.moves.Hold() }
 
 // Moves returns how many moves wait to be written.
 func (m *Multiplayer) Moves() int { return m.moves.Waiting() }
+
+// Expire is what the alarm of a session does.
+func (m *Multiplayer) Expire(ctx context.Context, id string) error { return m.expire(ctx, id) }

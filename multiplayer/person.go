@@ -113,11 +113,11 @@ func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
 		return err
 	}
 	err = m.Leave(ctx, id, userID)
-	if err == nil || errors.Is(err, ErrNotAMember) || errors.Is(err, ErrSessionNotFound) {
+	switch {
+	case errors.Is(err, ErrNotAMember), errors.Is(err, ErrSessionNotFound):
 		return nil
+	case isFinal(err): // a match, or a model that lets nobody go
+		return ignoreMissing(m.Abandon(ctx, id))
 	}
-	if ctx.Err() != nil {
-		return err
-	}
-	return ignoreMissing(m.Abandon(ctx, id)) // a match, or a model that lets nobody go
+	return err
 }

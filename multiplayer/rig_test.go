@@ -201,15 +201,19 @@ type rig struct {
 	close  func(context.Context) error
 }
 
-// logged keeps what a node logs.
+// logged keeps what a node logs, and tells a test of each line.
 type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	line func(text []byte)
 }
 
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.line != nil {
+		l.line(p)
+	}
 	return l.buf.Write(p)
 }
 

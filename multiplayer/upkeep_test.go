@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +128,57 @@ func TestLostAlarm(t *testing.T) {
 		}
 		r.balance("ada", 100, 0)
 	})
+}
+
+// TestCrowdAtADeadline: a session with too many callers is not abandoned for
+// that when a turn ends; those who acted in time have acted.
+func TestCrowdAtADeadline(t *testing.T) {
+	cfg := multiplayer.Config{Models: []multiplayer.Model{timed()},
+		Games: []multiplayer.Game{{Key: "timed", Kind: "timed", TurnTimeout: 30 * time.Second}}}
+	r := node(t, databasetest.File(t), kittest.NewClock(), cfg)
+	id := r.create("timed", "ada").ID
+	r.join(id, "bob")
+	r.clock.Advance(10 * time.Second)
+
+	held, release := make(chan struct{}), make(chan struct{})
+	var writer, actors sync.WaitGroup
+	writer.Go(func() { // the one writer of the database
+		if err := r.db.InTx(context.Background(), func(context.Context) error {
+			close(held)
+			<-release
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-held
+	full := make(chan struct{})
+	var refused atomic.Int64
+	for range 200 {
+		actors.Go(func() {
+			_, err := r.play(id, "ada", "go")
+			if errors.Is(err, capability.ErrRateLimited) {
+				if refused.Add(1) == 200-96 { // 64 wait, at most 32 are under way
+					close(full)
+				}
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-full
+	r.clock.Advance(20 * time.Second)
+	letGo := sync.OnceFunc(func() { close(release); writer.Wait(); actors.Wait() })
+	r.log.line = func([]byte) { letGo() } // with the first that is said of it
+	if err := r.Expire(t.Context(), id); !errors.Is(err, capability.ErrRateLimited) {
+		t.Errorf("got %v, want to be asked again", err)
+	}
+	r.log.line = nil
+	letGo()
+	if v := r.view(id, "bob"); v.Phase != multiplayer.PhaseActive {
+		t.Errorf("the session is %s", v.Phase)
+	}
+	r.replays(id)
 }
 
 // TestTampering: Replay notices what was changed behind its back.
