@@ -133,6 +133,14 @@ func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]boo
 	return blocked, err
 }
 
+// rejuvenate has tickets that were written by a clock that was ahead begin now:
+// until it has caught up they would neither widen nor expire.
+func (s store) rejuvenate(ctx context.Context, game string, after, now int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $3 THEN $3 ELSE enqueued_at END
+		WHERE game = $1 AND state = 'waiting' AND seen_at > $2`, game, after, now)
+	return err
+}
+
 // expire takes out the tickets of whom nobody has heard since an instant and
 // who have no presence socket.
 func (s store) expire(ctx context.Context, game string, before, now int64) error {

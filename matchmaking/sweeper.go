@@ -195,6 +195,9 @@ func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	if !m.bySkill(g) {
 		q.rules.InitialBand = nil
 	}
+	if err := m.store.rejuvenate(ctx, g.Key, now+seenEvery.Milliseconds(), now); err != nil {
+		return q, err
+	}
 	if err := m.store.expire(ctx, g.Key, now-g.Queue.patience().Milliseconds(), now); err != nil {
 		return q, err
 	}
