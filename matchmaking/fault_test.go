@@ -204,3 +204,26 @@ func TestQueueAfterClockWentBack(t *testing.T) {
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "gone")))
 	})
 }
+
+// Two of whom one blocks the other do not meet by the invites of a third.
+func TestInvitesKeepTheBlockedApart(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("host", "ada", "bob", "eve")
+		r.ok(r.Block(ctx, "ada", "eve"))
+		accept := func(user string) string {
+			t.Helper()
+			v, err := r.SendInvite(ctx, "four", "host", toUser(user))
+			r.ok(err)
+			v, err = r.AcceptInvite(ctx, v.ID, user)
+			r.ok(err)
+			return v.SessionID
+		}
+		eve, ada, bob := accept("eve"), accept("ada"), accept("bob")
+		if ada == eve {
+			t.Error("ada is in a session with eve, whom she blocks")
+		}
+		if bob != ada {
+			t.Error("bob, whom nobody blocks, is not in the session of the last invite")
+		}
+	})
+}

@@ -163,7 +163,8 @@ func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capab
 
 // AcceptInvite brings the two together in a session, and returns the invite
 // with its id; accepting again returns the same. A user who invites several to a
-// game of more than two has them in one session while it has seats.
+// game of more than two has them in one session while it has seats; who blocks
+// another of them, or is blocked by one, gets another session.
 //
 // It takes no money of the inviter, whose stake nobody but they put in: where
 // the beginning of the game would, the session is open with the invitee in it,

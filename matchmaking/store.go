@@ -148,10 +148,15 @@ func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, e
 }
 
 // lastSession returns the session that an invite of the same user for the same
-// game has led to last.
+// game has led to last, but none to which somebody was invited whom the invitee
+// blocks, or who blocks the invitee.
 func (s store) lastSession(ctx context.Context, v Invite) (string, bool, error) {
-	return database.Get(ctx, s.db, scanText, `SELECT session_id FROM matchmaking_invite
-		WHERE inviter = $1 AND game = $2 AND state = 'accepted' ORDER BY id DESC LIMIT 1`, v.From, v.GameKey)
+	return database.Get(ctx, s.db, scanText, `SELECT v.session_id FROM matchmaking_invite AS v
+		WHERE v.inviter = $1 AND v.game = $2 AND v.state = 'accepted' AND NOT EXISTS (
+			SELECT 1 FROM matchmaking_invite AS other JOIN matchmaking_friend AS f
+				ON f.low = other.invitee AND f.high = $3 OR f.low = $3 AND f.high = other.invitee
+			WHERE other.inviter = $1 AND other.session_id = v.session_id AND (f.low_blocks OR f.high_blocks))
+		ORDER BY v.id DESC LIMIT 1`, v.From, v.GameKey, v.To)
 }
 
 func (s store) acceptInvite(ctx context.Context, v Invite) error {
