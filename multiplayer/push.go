@@ -143,10 +143,15 @@ func (t *table) few() bool {
 }
 
 // heard has all sockets of a session sent what they have not; of version 0 it
-// finds out first what there is.
+// finds out first what there is, and ends them where there is nothing any more.
 func (h *hub) heard(t *table, version int64) {
 	if version == 0 {
-		version = h.read(t)
+		newest, err := h.read(t)
+		if err == nil && newest == 0 {
+			t.close()
+			return
+		}
+		version = newest
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,14 +167,23 @@ func (h *hub) heard(t *table, version int64) {
 	}
 }
 
-func (h *hub) read(t *table) int64 {
+// close ends the sockets of a session that has been removed.
+func (t *table) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.seats {
+		p.conn.Close(socket.NotMember, ErrSessionNotFound.Code)
+	}
+}
+
+func (h *hub) read(t *table) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
 	version, err := h.m.store.version(ctx, t.id)
 	if err != nil {
 		h.m.log.Warn("multiplayer: a session could not be read for its sockets", slog.String("session", t.id), slog.Any("error", err))
 	}
-	return version
+	return version, err
 }
 
 // close tells all clients to come back elsewhere.

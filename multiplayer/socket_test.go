@@ -291,6 +291,24 @@ func TestSocketOfWhoLeaves(t *testing.T) {
 	}
 }
 
+// TestSocketOfARemovedSession: where the hint of the end was lost, the socket
+// ends with the first look that finds no session.
+func TestSocketOfARemovedSession(t *testing.T) {
+	n := newServed(t)
+	id := n.start("pair", "ada", "bob")
+	ada := n.dial("ada", id)
+	ada.reach(1)
+	if _, err := n.Database().Exec(t.Context(), `DELETE FROM multiplayer_session WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.PubSub().Publish(t.Context(), "multiplayer/"+id, nil); err != nil { // as after lost events
+		t.Fatal(err)
+	}
+	if code, reason := ada.closed(); code != 4003 || reason != "multiplayer/session_not_found" {
+		t.Errorf("%d %s", code, reason)
+	}
+}
+
 // A revocation reaches an open socket within a second of the clock on the wall.
 func TestSocketOfARevokedUser(t *testing.T) {
 	n := newServed(t)
