@@ -31,6 +31,10 @@ const (
 // 64-bit integer of block c/4, an integer that JavaScript keeps exactly. Every
 // draw uses up words from the cursor on.
 //
+// A refused action has drawn nothing: the next one gets the same words. A model
+// whose effects depend on a draw holds the stake before, since a debit that is
+// refused would tell a player what is drawn next, at no cost.
+//
 // A draw that makes no sense, such as one from an empty range, panics: the
 // session then refuses the action as the model's fault.
 type Random struct {
