@@ -397,16 +397,16 @@ func TestLLMs(t *testing.T) {
 	}
 }
 
-var readsQuery = regexp.MustCompile(`(?:c\.Query|instant)\((?:c, )?"([A-Za-z]+)"\)`)
+var readsParam = regexp.MustCompile(`(?:c\.Query|instant|c\.Request\(\)\.Header\.Get)\((?:c, )?"([A-Za-z-]+)"\)`)
 
-// TestQueriesAreDeclared holds what the handlers of a capability read from the
-// query against what its rows declare.
-func TestQueriesAreDeclared(t *testing.T) {
+// TestParametersAreDeclared holds what the handlers of a capability read from the
+// query and from headers against what its rows declare.
+func TestParametersAreDeclared(t *testing.T) {
 	for _, c := range composed(t).Capabilities() {
-		declared := map[string]bool{}
+		declared := map[string]bool{"Content-Type": true, "Accept-Language": true} // of HTTP itself
 		for _, r := range c.Routes {
-			for _, q := range r.Query {
-				declared[q.Name] = true
+			for _, p := range slices.Concat(r.Query, r.Headers) {
+				declared[p.Name] = true
 			}
 		}
 		folder := strings.ReplaceAll(c.Name, "-", "")
@@ -419,9 +419,9 @@ func TestQueriesAreDeclared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range readsQuery.FindAllStringSubmatch(string(raw), -1) {
+			for _, name := range readsParam.FindAllStringSubmatch(string(raw), -1) {
 				if !declared[name[1]] && !strings.HasSuffix(file, "_test.go") {
-					t.Errorf("%s reads ?%s=, which no row of %s declares in Query", file, name[1], c.Name)
+					t.Errorf("%s reads %s, which no row of %s declares in Query or Headers", file, name[1], c.Name)
 				}
 			}
 		}

@@ -39,11 +39,13 @@ type Route struct {
 	RefusalBody func(h http.Header, refusal *Error, requestID string) any
 	// Query are the parameters that the handler reads from the query; those of a
 	// [List] are added to them.
-	Query  []Param
-	Handle Handler
+	Query []Param
+	// Headers are the parameters that the handler reads from headers.
+	Headers []Param
+	Handle  Handler
 }
 
-// Param is a parameter of the query, for documents: the handler checks it.
+// Param is a parameter of the query or a header, for documents: the handler checks it.
 type Param struct {
 	Name, Summary string
 	Required      bool

@@ -20,6 +20,7 @@ func (m *Multiplayer) routes() []capability.Route {
 			Handle:   capability.JSON(200, m.postJoin)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/action", Guard: user,
 			Summary: "Act. The body goes to the model as it is; Idempotency-Key is the action's id.", MaxBody: MaxAction,
+			Headers: []capability.Param{{Name: "Idempotency-Key", Summary: "The action's id, of at most 64 visible ASCII characters, by which it counts once."}},
 			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidMove, ErrInvalidTransition,
 				ledger.ErrInsufficientFunds, capability.ErrIdempotencyConflict},
 			Handle: capability.JSON(200, m.postAction)},

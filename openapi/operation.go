@@ -150,7 +150,10 @@ func parameters(r capability.Route, names []string) []*parameter {
 		query = append(slices.Clone(query), capability.LimitParam, capability.CursorParam)
 	}
 	for _, q := range query {
-		list = append(list, &parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: querySchema(q)})
+		list = append(list, &parameter{Name: q.Name, In: "query", Required: q.Required, Description: q.Summary, Schema: paramSchema(q)})
+	}
+	for _, h := range r.Headers {
+		list = append(list, &parameter{Name: h.Name, In: "header", Required: h.Required, Description: h.Summary, Schema: paramSchema(h)})
 	}
 	if r.Idempotent {
 		list = append(list, &parameter{Name: "Idempotency-Key", In: "header",
@@ -160,7 +163,7 @@ func parameters(r capability.Route, names []string) []*parameter {
 	return list
 }
 
-func querySchema(q capability.Param) *jsonschema.Schema {
+func paramSchema(q capability.Param) *jsonschema.Schema {
 	schema := &jsonschema.Schema{Type: "string", Enum: choices(q.Choices)}
 	switch {
 	case q.Format == "integer":

@@ -24,6 +24,7 @@ func (p *Payments) routes() []capability.Route {
 		{Method: "POST", Path: "/restore", Guard: user, Summary: "Give what a store vouches for to the caller's subject.",
 			Refusals: with(ErrBillingDenied), Handle: capability.JSON(200, p.postRestore)},
 		{Method: "POST", Path: "/checkout", Guard: user, MaxBody: smallBody, Summary: "Make a page where the caller pays.",
+			Headers:  []capability.Param{{Name: "Idempotency-Key", Summary: "Makes a repeated request one checkout at a rail that takes such keys."}},
 			Refusals: with(ErrProductNotFound, ErrProductUnavailable, ErrCheckoutUnsupported, ErrAlreadySubscribed, ErrBillingDenied),
 			Handle:   capability.JSON(201, p.postCheckout)},
 		{Method: "POST", Path: "/portal", Guard: user, MaxBody: smallBody, Summary: "Make a page where the caller manages what was bought.",

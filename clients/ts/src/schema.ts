@@ -11367,7 +11367,10 @@ export interface operations {
     postMultiplayerSessionsByIdAction: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The action's id, of at most 64 visible ASCII characters, by which it counts once. */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -11814,7 +11817,10 @@ export interface operations {
     postPaymentsCheckout: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes a repeated request one checkout at a rail that takes such keys. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
