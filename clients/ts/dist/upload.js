@@ -35,9 +35,7 @@ export class Upload {
         this.state = "running";
         try {
             this.id ??= await (this.beginning ??= this.begin().finally(() => { this.beginning = undefined; }));
-            await this.sendAll(signal);
-            signal.throwIfAborted();
-            const object = await this.client.post("/storage/{id}/complete", undefined, { path: { id: this.id } });
+            const object = await this.sendAll(signal);
             this.state = "done";
             return object;
         }
@@ -79,7 +77,7 @@ export class Upload {
                 const { missing, partSize } = await this.missing();
                 signal.throwIfAborted();
                 if (missing.length === 0)
-                    return;
+                    return await this.complete();
                 await this.sendParts(missing, partSize, signal);
             }
             catch (failure) {
@@ -93,8 +91,20 @@ export class Upload {
             }
         }
     }
-    // missing asks what is stored already, with fresh addresses for the rest.
+    // complete may be repeated: one that is complete is returned.
+    async complete() {
+        return (await this.client.call("POST", "/storage/{id}/complete", undefined, { path: { id: this.id } }));
+    }
+    // missing asks what is stored already, with fresh addresses for the rest. An
+    // upload whose completion was not heard of lists no parts any more.
     async missing() {
+        return this.list().catch((failure) => {
+            if (failure instanceof KitError && failure.code === "storage/not_found")
+                return { missing: [], partSize: 0 };
+            throw failure;
+        });
+    }
+    async list() {
         const missing = [];
         let stored = 0, partSize = 0;
         for (let cursor;;) {

@@ -55,11 +55,9 @@ export class Upload {
     this.state = "running"
     try {
       this.id ??= await (this.beginning ??= this.begin().finally(() => { this.beginning = undefined }))
-      await this.sendAll(signal)
-      signal.throwIfAborted()
-      const object = await this.client.post("/storage/{id}/complete", undefined as never, { path: { id: this.id } })
+      const object = await this.sendAll(signal)
       this.state = "done"
-      return object as StoredObject
+      return object
     } catch (failure) {
       if (signal.aborted) return undefined
       this.state = "failed"
@@ -92,13 +90,13 @@ export class Upload {
     return id
   }
 
-  private async sendAll(signal: AbortSignal): Promise<void> {
+  private async sendAll(signal: AbortSignal): Promise<StoredObject> {
     for (let failures = 0; ; ) {
       const before = this.stored
       try {
         const { missing, partSize } = await this.missing()
         signal.throwIfAborted()
-        if (missing.length === 0) return
+        if (missing.length === 0) return await this.complete()
         await this.sendParts(missing, partSize, signal)
       } catch (failure) {
         signal.throwIfAborted()
@@ -110,8 +108,21 @@ export class Upload {
     }
   }
 
-  // missing asks what is stored already, with fresh addresses for the rest.
+  // complete may be repeated: one that is complete is returned.
+  private async complete(): Promise<StoredObject> {
+    return (await this.client.call("POST", "/storage/{id}/complete", undefined, { path: { id: this.id } })) as StoredObject
+  }
+
+  // missing asks what is stored already, with fresh addresses for the rest. An
+  // upload whose completion was not heard of lists no parts any more.
   private async missing(): Promise<{ missing: Part[]; partSize: number }> {
+    return this.list().catch((failure) => {
+      if (failure instanceof KitError && failure.code === "storage/not_found") return { missing: [], partSize: 0 }
+      throw failure
+    })
+  }
+
+  private async list(): Promise<{ missing: Part[]; partSize: number }> {
     const missing: Part[] = []
     let stored = 0, partSize = 0
     for (let cursor: string | null | undefined; ; ) {

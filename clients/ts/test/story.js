@@ -135,4 +135,32 @@ export async function lines({ createClient }) {
   presence.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines }
+// scripted answers calls by the ends of their addresses and methods: with a status
+// and a body, with a Response, or by throwing.
+const scripted = (answers, asked = []) => async (url, { method, headers }) => {
+  const call = method + " " + new URL(url).pathname
+  asked.push(call)
+  const answer = await Object.entries(answers).find(([end]) => call.endsWith(end))[1](headers)
+  return answer instanceof Response ? answer
+    : new Response(JSON.stringify(answer[1]), { status: answer[0], headers: { "Content-Type": "application/json", ...answer[2] } })
+}
+const refused = (status, code, headers) => [status, { error: { code, message: "No.", requestId: "1" } }, headers]
+const lost = () => { throw new TypeError("the line broke") }
+const within = (promise) => Promise.race([promise, new Promise((resolve) => setTimeout(resolve, 2000, { code: "never" }))])
+
+/** An upload whose completion was not heard of is complete. */
+export async function completion({ createClient }) {
+  let completed = 0
+  const answers = {
+    "POST /storage": () => [201, { object: { id: "1" } }],
+    "/parts": () => completed ? refused(404, "storage/not_found") : [200, { missing: [], stored: [], partSize: 1, nextCursor: null }],
+    "/complete": () => completed++ ? [200, { id: "1", state: "ready" }] : lost(),
+  }
+  const client = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, fetch: scripted(answers) })
+  must((await client.upload(new Blob(["a"])).run())?.state === "ready", "a lost response lost the upload")
+  must((await client.upload(new Blob(["a"]), { id: "1" }).run())?.state === "ready", "a complete upload cannot be taken up")
+  answers["/complete"] = () => refused(404, "storage/not_found")
+  must((await client.upload(new Blob(["a"]), { id: "2" }).run().catch((error) => error)).code === "storage/not_found", "no upload was taken up")
+}
+
+export const stories = { calls, play, buy, upload, lines, completion }
