@@ -132,8 +132,10 @@ export function expand(template, values = {}) {
         const value = values[name];
         if (value === undefined || value === "")
             throw new TypeError(`${template} needs ${name}`);
-        const text = String(value);
-        return name === "rest" ? text.split("/").map(encodeURIComponent).join("/") : encodeURIComponent(text);
+        const parts = name === "rest" ? String(value).split("/") : [String(value)];
+        if (parts.some((part) => part === "." || part === "..")) // which lead to another path, encoded or not
+            throw new TypeError(`${template} takes no ${value} for ${name}`);
+        return parts.map(encodeURIComponent).join("/");
     });
 }
 function search(query = {}) {

@@ -222,8 +222,10 @@ export function expand(template: string, values: Record<string, unknown> = {}): 
   return template.replace(/\{([^}]+)\}/g, (_, name: string) => {
     const value = values[name]
     if (value === undefined || value === "") throw new TypeError(`${template} needs ${name}`)
-    const text = String(value)
-    return name === "rest" ? text.split("/").map(encodeURIComponent).join("/") : encodeURIComponent(text)
+    const parts = name === "rest" ? String(value).split("/") : [String(value)]
+    if (parts.some((part) => part === "." || part === "..")) // which lead to another path, encoded or not
+      throw new TypeError(`${template} takes no ${value} for ${name}`)
+    return parts.map(encodeURIComponent).join("/")
   })
 }
 

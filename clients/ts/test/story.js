@@ -148,6 +148,20 @@ const refused = (status, code, headers) => [status, { error: { code, message: "N
 const lost = () => { throw new TypeError("the line broke") }
 const within = (promise) => Promise.race([promise, new Promise((resolve) => setTimeout(resolve, 2000, { code: "never" }))])
 
+/** A value names what it names: no path parameter leads to another path. */
+export async function paths({ createClient }) {
+  const asked = []
+  const client = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, fetch: scripted({ "": () => [200, {}] }, asked) })
+  const calls = [
+    ...[".", ".."].map((id) => client.delete("/storage/{id}", { path: { id } })),
+    client.call("DELETE", "/files/{rest}", undefined, { path: { rest: "a/../../storage/1" } }),
+  ]
+  for (const call of await Promise.allSettled(calls)) must(call.reason instanceof TypeError, "asked " + asked)
+  await client.delete("/storage/{id}", { path: { id: "..a/%2e" } })
+  await client.call("GET", "/files/{rest}", undefined, { path: { rest: "a/b..c" } })
+  must(asked.join() === "DELETE /storage/..a%2F%252e,GET /files/a/b..c", "asked " + asked)
+}
+
 /** An upload whose completion was not heard of is complete. */
 export async function completion({ createClient }) {
   let completed = 0
@@ -163,4 +177,4 @@ export async function completion({ createClient }) {
   must((await client.upload(new Blob(["a"]), { id: "2" }).run().catch((error) => error)).code === "storage/not_found", "no upload was taken up")
 }
 
-export const stories = { calls, play, buy, upload, lines, completion }
+export const stories = { calls, play, buy, upload, lines, paths, completion }
