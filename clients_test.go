@@ -34,6 +34,16 @@ func TestClientIsCurrent(t *testing.T) {
 	}
 }
 
+// TestTypesOfTheClient lets the compiler read what the client's types allow and
+// refuse.
+func TestTypesOfTheClient(t *testing.T) {
+	t.Parallel()
+	if text, err := npmtest.Command(t, "tsc", "--noEmit", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
+		"--moduleResolution", "nodenext", "--lib", "es2022,dom,dom.iterable", "--typeRoots", t.TempDir(), "clients/ts/test/types.ts").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 // modules lists the modules in a folder.
 func modules(t *testing.T, folder string) (names []string) {
 	t.Helper()

@@ -33,8 +33,6 @@ type Member<T, K extends string> = T extends { [N in K]?: infer V } ? NonNullabl
 export type Query<M extends Method, P extends keyof paths> = Member<Parameters<Operation<M, P>>, "query">
 
 interface Common {
-  /** Sent as Idempotency-Key. true draws one, so that the client may repeat the call after a lost response. */
-  idempotencyKey?: string | true
   headers?: Record<string, string>
   signal?: AbortSignal
 }
@@ -42,8 +40,20 @@ interface Common {
 type Needs<K extends string, V> = [V] extends [never] ? { [N in K]?: never } : { [N in K]: V }
 type May<K extends string, V> = [V] extends [never] ? { [N in K]?: never } : { [N in K]?: V }
 
+interface Keyed {
+  /**
+   * Sent as Idempotency-Key. true draws one, so that the client may repeat the call
+   * after a lost response: only of paths whose document has this header.
+   */
+  idempotencyKey?: string | true
+}
+
+type MayKey<H> = [H] extends [never] ? { idempotencyKey?: never }
+  : "Idempotency-Key" extends keyof H ? Keyed : { idempotencyKey?: never }
+
 /** The rest of a call: path parameters are required where the path has them. */
 export type Options<M extends Method, P extends keyof paths> = Common &
+  MayKey<Member<Parameters<Operation<M, P>>, "header">> &
   Needs<"path", Member<Parameters<Operation<M, P>>, "path">> &
   May<"query", Query<M, P>>
 
@@ -83,7 +93,7 @@ export interface ClientOptions {
   webSocket?: typeof WebSocket
 }
 
-interface Untyped extends Common {
+interface Untyped extends Common, Keyed {
   path?: Record<string, unknown> | undefined
   query?: Record<string, unknown> | undefined
 }
