@@ -1,14 +1,17 @@
+import { KitError } from "./error.js";
 /** Proves who calls, and renews the proof once for all that wait for it. */
 export class Credential {
     baseUrl;
     given;
     fetch;
+    limit;
     renewing;
     heard;
-    constructor(baseUrl, given, fetch) {
+    constructor(baseUrl, given, fetch, limit) {
         this.baseUrl = baseUrl;
         this.given = given;
         this.fetch = fetch;
+        this.limit = limit;
     }
     /** What fetch does with cookies. */
     get mode() {
@@ -25,23 +28,35 @@ export class Credential {
         const token = await this.token();
         if (token)
             headers.set("Authorization", "Bearer " + token);
-        else if (token === undefined && method !== "GET" && method !== "HEAD") {
-            const csrf = csrfToken() ?? this.heard;
-            if (csrf)
-                headers.set("X-CSRF-Token", csrf);
-        }
-        return token;
+        if (token !== undefined || method === "GET" || method === "HEAD")
+            return token;
+        const csrf = this.csrf();
+        if (csrf)
+            headers.set("X-CSRF-Token", csrf);
+        return csrf;
+    }
+    // csrf is the cookie's only where that is of the kit: the cookie of a page's own
+    // host is nobody else's to see.
+    csrf() {
+        const { location } = globalThis;
+        const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname;
+        return (own ? csrfToken() : undefined) ?? this.heard;
     }
     /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
     hear(response) {
         this.heard = response.headers.get("X-CSRF-Token") ?? this.heard;
     }
-    /** Replaces a refused proof; false where there is nothing to replace it with. */
-    renew(refused) {
+    /**
+     * Replaces a proof that was refused with a code; false where there is nothing to
+     * replace it with. It fails where that may be possible later.
+     */
+    async renew(code, refused) {
         if (this.given === "cookie")
-            return Promise.resolve(false);
+            return code === "auth/csrf" && this.csrf() !== refused; // the refusal told it
+        if (code !== "auth/unauthenticated")
+            return false;
         if (this.given.accessToken !== refused)
-            return Promise.resolve(true); // somebody else did
+            return true; // somebody else did
         this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined; });
         return this.renewing;
     }
@@ -56,23 +71,9 @@ export class Credential {
         const kept = this.given;
         if (kept === "cookie")
             return false;
-        let next;
-        if (kept.renew)
-            next = await kept.renew().catch(() => undefined);
-        else {
-            const headers = {};
-            const csrf = csrfToken() ?? this.heard;
-            if (csrf)
-                headers["X-CSRF-Token"] = csrf;
-            if (kept.refreshToken !== undefined)
-                headers["Content-Type"] = "application/json";
-            const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
-                method: "POST", headers, credentials: kept.refreshToken === undefined ? "include" : "omit",
-                ...(kept.refreshToken !== undefined && { body: JSON.stringify({ refreshToken: kept.refreshToken }) }),
-            }).catch(() => undefined);
-            if (response?.ok)
-                next = (await response.json());
-        }
+        const next = await (kept.renew?.() ?? this.exchange(kept.refreshToken)).catch((cause) => {
+            throw cause instanceof KitError ? cause : KitError.network(cause);
+        });
         if (!next)
             return false;
         kept.accessToken = next.accessToken;
@@ -80,6 +81,26 @@ export class Credential {
             kept.refreshToken = next.refreshToken;
         kept.onRenewed?.({ accessToken: kept.accessToken, ...(kept.refreshToken !== undefined && { refreshToken: kept.refreshToken }) });
         return true;
+    }
+    // exchange changes a refresh token, or that of the cookie, for new tokens;
+    // undefined where it is good no more.
+    async exchange(refreshToken) {
+        const headers = {};
+        const csrf = this.csrf();
+        if (csrf)
+            headers["X-CSRF-Token"] = csrf;
+        if (refreshToken !== undefined)
+            headers["Content-Type"] = "application/json";
+        const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
+            method: "POST", headers, credentials: refreshToken === undefined ? "include" : "omit", signal: this.limit(),
+            ...(refreshToken !== undefined && { body: JSON.stringify({ refreshToken }) }),
+        });
+        if (response.ok)
+            return (await response.json());
+        const refusal = await KitError.of(response);
+        if (refusal.temporary)
+            throw refusal;
+        return undefined;
     }
 }
 // csrfToken is in a cookie that the page may read; its prefix depends on https.

@@ -1,3 +1,4 @@
+import { expand } from "./client.js";
 import { KitError } from "./error.js";
 import { Socket } from "./socket.js";
 /**
@@ -15,11 +16,12 @@ export class Session {
     constructor(client, id, events) {
         this.id = id;
         this.events = events;
-        this.socket = new Socket(client, `/multiplayer/sessions/${encodeURIComponent(id)}/socket`, (f) => this.take(f), (state, code) => {
+        const path = expand("/multiplayer/sessions/{id}", { id });
+        this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code) => {
             if (state === "ended")
                 this.giveUp();
             events.onState?.(state, code);
-        });
+        }, path);
     }
     /**
      * Acts, and resolves to the version after it. With expect it is refused when
@@ -29,7 +31,10 @@ export class Session {
         const action = { type: "action", id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) };
         return new Promise((resolve, reject) => {
             this.pending.set(action.id, { action, resolve, reject });
-            this.socket.send(action);
+            if (this.socket.stopped)
+                this.giveUp();
+            else
+                this.socket.send(action);
         });
     }
     stop() {

@@ -1,4 +1,7 @@
+import { KitError } from "./error.js";
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
+// With these a handshake is refused for good.
+const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"];
 // How long a server has for a sign of life, in milliseconds.
 const patience = 5_000;
 /** A WebSocket that comes back until it is stopped or the server ends it. */
@@ -7,17 +10,22 @@ export class Socket {
     path;
     onFrame;
     onState;
+    plain;
     ws;
     backoff = 250;
+    /** Whether it comes back no more. */
     stopped = false;
+    attempt = 0; // of which the newest alone may open a line
     waiting;
     silence;
-    token;
-    constructor(client, path, onFrame, onState) {
+    constructor(client, path, onFrame, onState, 
+    /** What is refused to whom the socket is, and says why. */
+    plain = path) {
         this.client = client;
         this.path = path;
         this.onFrame = onFrame;
         this.onState = onState;
+        this.plain = plain;
         globalThis.addEventListener?.("online", this.wake);
         globalThis.addEventListener?.("offline", this.cut);
         globalThis.document?.addEventListener("visibilitychange", this.seen);
@@ -49,9 +57,9 @@ export class Socket {
         this.lost(); };
     async connect() {
         this.waiting = undefined;
-        this.token = await this.client.credential.token();
+        const attempt = ++this.attempt;
         const ws = await this.client.open(this.path);
-        if (this.stopped)
+        if (this.stopped || attempt !== this.attempt)
             return ws.close();
         this.ws = ws;
         let opened = false;
@@ -92,11 +100,8 @@ export class Socket {
         clearTimeout(this.silence);
         if (this.stopped)
             return;
-        if (reason === code.ended || reason === code.notMember || reason === code.superseded) {
-            this.stop();
-            this.onState("ended", reason);
-            return;
-        }
+        if (reason === code.ended || reason === code.notMember || reason === code.superseded)
+            return this.end(reason);
         this.onState("lost", reason);
         let wait = this.backoff * (0.5 + Math.random());
         this.backoff = Math.min(this.backoff * 2, 15_000);
@@ -108,11 +113,23 @@ export class Socket {
         }
         this.waiting = setTimeout(() => void this.again(reason === code.unauthenticated || !opened), wait);
     }
-    // A page cannot see why a handshake was refused: the token may have ended.
+    end(reason) {
+        this.stop();
+        this.onState("ended", reason);
+    }
+    // A page cannot see why a handshake was refused. A call can, and renews a token
+    // that has ended.
     async again(doubtful) {
-        if (doubtful && this.token !== undefined)
-            await this.client.credential.renew(this.token);
-        if (!this.stopped)
-            await this.connect();
+        const { attempt } = this;
+        let refusal;
+        if (doubtful) {
+            const signal = AbortSignal.timeout(patience);
+            refusal = await this.client.call("GET", this.plain, undefined, { signal }).catch((cause) => cause);
+        }
+        if (this.stopped || attempt !== this.attempt)
+            return;
+        if (refusal instanceof KitError && gone.includes(refusal.code))
+            return this.end(code.notMember);
+        await this.connect();
     }
 }

@@ -119,7 +119,7 @@ export class Client {
     this.quietMs = options.quietMs ?? 20_000
     this.retries = options.retries ?? 2
     this.timeoutMs = options.timeoutMs
-    this.credential = new Credential(this.baseUrl, options.credentials ?? "cookie", this.fetch)
+    this.credential = new Credential(this.baseUrl, options.credentials ?? "cookie", this.fetch, () => this.limit(undefined))
   }
 
   get<P extends PathOf<"get">>(path: P, ...[options]: Arguments<"get", P>): Promise<Output<"get", P>> {
@@ -194,9 +194,13 @@ export class Client {
         if (options.signal?.aborted) throw cause
         failure = cause instanceof KitError ? cause : KitError.network(cause)
       }
-      if (failure.code === "auth/unauthenticated" && !renewed) {
-        renewed = true
-        if (await this.credential.renew(proof)) continue
+      if (!renewed && (failure.code === "auth/unauthenticated" || failure.code === "auth/csrf")) {
+        try {
+          renewed = await this.credential.renew(failure.code, proof)
+          if (renewed) continue
+        } catch (cause) {
+          failure = cause as KitError
+        }
       }
       const wait = failure.retryAfterMs ?? 200 * 2 ** attempt * (0.5 + Math.random())
       if (!repeatable || !failure.temporary || attempt >= this.retries || wait > longest) throw failure

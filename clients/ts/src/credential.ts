@@ -1,8 +1,10 @@
+import { KitError } from "./error.js"
+
 /** What a program keeps that holds the tokens itself. */
 export interface Tokens {
   /** Empty where there is none yet: calls go out without proof until one is refused. */
   accessToken: string
-  /** Left out where the refresh token is in a cookie. */
+  /** Left out where the refresh token is in a cookie, on pages of the kit's own host. */
   refreshToken?: string
 }
 
@@ -16,6 +18,7 @@ export type Credentials =
   | (Tokens & {
       /** Called with each new pair; keep it where the next start finds it. */
       onRenewed?: (tokens: Tokens) => void
+      /** A rejection is that of the calls that wait, and the tokens stay. */
       renew?: () => Promise<Tokens | undefined>
     })
 
@@ -28,6 +31,7 @@ export class Credential {
     private readonly baseUrl: string,
     private readonly given: Credentials,
     private readonly fetch: typeof globalThis.fetch,
+    private readonly limit: () => AbortSignal | null,
   ) {}
 
   /** What fetch does with cookies. */
@@ -45,11 +49,18 @@ export class Credential {
   async prove(headers: Headers, method: string): Promise<string | undefined> {
     const token = await this.token()
     if (token) headers.set("Authorization", "Bearer " + token)
-    else if (token === undefined && method !== "GET" && method !== "HEAD") {
-      const csrf = csrfToken() ?? this.heard
-      if (csrf) headers.set("X-CSRF-Token", csrf)
-    }
-    return token
+    if (token !== undefined || method === "GET" || method === "HEAD") return token
+    const csrf = this.csrf()
+    if (csrf) headers.set("X-CSRF-Token", csrf)
+    return csrf
+  }
+
+  // csrf is the cookie's only where that is of the kit: the cookie of a page's own
+  // host is nobody else's to see.
+  private csrf(): string | undefined {
+    const { location } = globalThis
+    const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname
+    return (own ? csrfToken() : undefined) ?? this.heard
   }
 
   /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
@@ -57,10 +68,14 @@ export class Credential {
     this.heard = response.headers.get("X-CSRF-Token") ?? this.heard
   }
 
-  /** Replaces a refused proof; false where there is nothing to replace it with. */
-  renew(refused: string | undefined): Promise<boolean> {
-    if (this.given === "cookie") return Promise.resolve(false)
-    if (this.given.accessToken !== refused) return Promise.resolve(true) // somebody else did
+  /**
+   * Replaces a proof that was refused with a code; false where there is nothing to
+   * replace it with. It fails where that may be possible later.
+   */
+  async renew(code: string, refused: string | undefined): Promise<boolean> {
+    if (this.given === "cookie") return code === "auth/csrf" && this.csrf() !== refused // the refusal told it
+    if (code !== "auth/unauthenticated") return false
+    if (this.given.accessToken !== refused) return true // somebody else did
     this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined })
     return this.renewing
   }
@@ -75,24 +90,31 @@ export class Credential {
   private async rotate(): Promise<boolean> {
     const kept = this.given
     if (kept === "cookie") return false
-    let next: Tokens | undefined
-    if (kept.renew) next = await kept.renew().catch(() => undefined)
-    else {
-      const headers: Record<string, string> = {}
-      const csrf = csrfToken() ?? this.heard
-      if (csrf) headers["X-CSRF-Token"] = csrf
-      if (kept.refreshToken !== undefined) headers["Content-Type"] = "application/json"
-      const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
-        method: "POST", headers, credentials: kept.refreshToken === undefined ? "include" : "omit",
-        ...(kept.refreshToken !== undefined && { body: JSON.stringify({ refreshToken: kept.refreshToken }) }),
-      }).catch(() => undefined)
-      if (response?.ok) next = (await response.json()) as Tokens
-    }
+    const next = await (kept.renew?.() ?? this.exchange(kept.refreshToken)).catch((cause) => {
+      throw cause instanceof KitError ? cause : KitError.network(cause)
+    })
     if (!next) return false
     kept.accessToken = next.accessToken
     if (next.refreshToken !== undefined) kept.refreshToken = next.refreshToken
     kept.onRenewed?.({ accessToken: kept.accessToken, ...(kept.refreshToken !== undefined && { refreshToken: kept.refreshToken }) })
     return true
+  }
+
+  // exchange changes a refresh token, or that of the cookie, for new tokens;
+  // undefined where it is good no more.
+  private async exchange(refreshToken: string | undefined): Promise<Tokens | undefined> {
+    const headers: Record<string, string> = {}
+    const csrf = this.csrf()
+    if (csrf) headers["X-CSRF-Token"] = csrf
+    if (refreshToken !== undefined) headers["Content-Type"] = "application/json"
+    const response = await this.fetch(this.baseUrl + "/auth/token/rotate", {
+      method: "POST", headers, credentials: refreshToken === undefined ? "include" : "omit", signal: this.limit(),
+      ...(refreshToken !== undefined && { body: JSON.stringify({ refreshToken }) }),
+    })
+    if (response.ok) return (await response.json()) as Tokens
+    const refusal = await KitError.of(response)
+    if (refusal.temporary) throw refusal
+    return undefined
   }
 }
 

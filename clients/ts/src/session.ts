@@ -1,4 +1,4 @@
-import type { Client } from "./client.js"
+import { expand, type Client } from "./client.js"
 import { KitError } from "./error.js"
 import type { components } from "./schema.js"
 import { Socket, type SocketState } from "./socket.js"
@@ -34,11 +34,11 @@ export class Session {
   private readonly socket: Socket
 
   constructor(client: Client, readonly id: string, private readonly events: SessionEvents) {
-    this.socket = new Socket(client, `/multiplayer/sessions/${encodeURIComponent(id)}/socket`, (f) => this.take(f),
-      (state, code) => {
-        if (state === "ended") this.giveUp()
-        events.onState?.(state, code)
-      })
+    const path = expand("/multiplayer/sessions/{id}", { id })
+    this.socket = new Socket(client, path + "/socket", (f) => this.take(f), (state, code) => {
+      if (state === "ended") this.giveUp()
+      events.onState?.(state, code)
+    }, path)
   }
 
   /**
@@ -49,7 +49,8 @@ export class Session {
     const action = { type: "action" as const, id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) }
     return new Promise((resolve, reject) => {
       this.pending.set(action.id, { action, resolve, reject })
-      this.socket.send(action)
+      if (this.socket.stopped) this.giveUp()
+      else this.socket.send(action)
     })
   }
 

@@ -1,4 +1,5 @@
 import type { Client } from "./client.js"
+import { KitError } from "./error.js"
 
 /** What the line of a socket is doing. */
 export type SocketState = "open" | "lost" | "ended"
@@ -7,6 +8,9 @@ interface Frame { type: string; [member: string]: unknown }
 
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
+// With these a handshake is refused for good.
+const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"]
+
 // How long a server has for a sign of life, in milliseconds.
 const patience = 5_000
 
@@ -14,16 +18,19 @@ const patience = 5_000
 export class Socket {
   private ws: WebSocket | undefined
   private backoff = 250
-  private stopped = false
+  /** Whether it comes back no more. */
+  stopped = false
+  private attempt = 0 // of which the newest alone may open a line
   private waiting: ReturnType<typeof setTimeout> | undefined
   private silence: ReturnType<typeof setTimeout> | undefined
-  private token: string | undefined
 
   constructor(
     private readonly client: Client,
     private readonly path: string,
     private readonly onFrame: (frame: Frame) => void,
     private readonly onState: (state: SocketState, code?: number) => void,
+    /** What is refused to whom the socket is, and says why. */
+    private readonly plain = path,
   ) {
     globalThis.addEventListener?.("online", this.wake)
     globalThis.addEventListener?.("offline", this.cut)
@@ -58,9 +65,9 @@ export class Socket {
 
   private async connect(): Promise<void> {
     this.waiting = undefined
-    this.token = await this.client.credential.token()
+    const attempt = ++this.attempt
     const ws = await this.client.open(this.path)
-    if (this.stopped) return ws.close()
+    if (this.stopped || attempt !== this.attempt) return ws.close()
     this.ws = ws
     let opened = false
     ws.onopen = () => { opened = true; this.backoff = 250; this.heard(); this.onState("open") }
@@ -100,11 +107,7 @@ export class Socket {
   private async closed(reason: number, text: string, opened: boolean): Promise<void> {
     clearTimeout(this.silence)
     if (this.stopped) return
-    if (reason === code.ended || reason === code.notMember || reason === code.superseded) {
-      this.stop()
-      this.onState("ended", reason)
-      return
-    }
+    if (reason === code.ended || reason === code.notMember || reason === code.superseded) return this.end(reason)
     this.onState("lost", reason)
     let wait = this.backoff * (0.5 + Math.random())
     this.backoff = Math.min(this.backoff * 2, 15_000)
@@ -114,9 +117,22 @@ export class Socket {
     this.waiting = setTimeout(() => void this.again(reason === code.unauthenticated || !opened), wait)
   }
 
-  // A page cannot see why a handshake was refused: the token may have ended.
+  private end(reason: number): void {
+    this.stop()
+    this.onState("ended", reason)
+  }
+
+  // A page cannot see why a handshake was refused. A call can, and renews a token
+  // that has ended.
   private async again(doubtful: boolean): Promise<void> {
-    if (doubtful && this.token !== undefined) await this.client.credential.renew(this.token)
-    if (!this.stopped) await this.connect()
+    const { attempt } = this
+    let refusal: unknown
+    if (doubtful) {
+      const signal = AbortSignal.timeout(patience)
+      refusal = await this.client.call("GET", this.plain, undefined, { signal }).catch((cause) => cause)
+    }
+    if (this.stopped || attempt !== this.attempt) return
+    if (refusal instanceof KitError && gone.includes(refusal.code)) return this.end(code.notMember)
+    await this.connect()
   }
 }

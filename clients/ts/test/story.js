@@ -148,6 +148,49 @@ const refused = (status, code, headers) => [status, { error: { code, message: "N
 const lost = () => { throw new TypeError("the line broke") }
 const within = (promise) => Promise.race([promise, new Promise((resolve) => setTimeout(resolve, 2000, { code: "never" }))])
 
+/** A proof that cannot be renewed just now is not one that has ended. */
+export async function proofs({ createClient, KitError }) {
+  const anyone = (fetch, retries = 0) => createClient({ baseUrl: "http://nowhere", retries, timeoutMs: 50, fetch,
+    credentials: { accessToken: "old", refreshToken: "r" } })
+  const awake = setInterval(() => {}, 1000) // Node ends when it waits for nothing but a limit
+  for (const [want, rotation] of [["network", lost], ["network", () => new Response("<html>")], ["network", () => new Promise(() => {})],
+    ["kit/rate_limited", () => refused(429, "kit/rate_limited")], ["auth/unauthenticated", () => refused(401, "auth/refresh_invalid")]]) {
+    const limited = (_, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)))
+    const answer = scripted({ "/auth/devices": () => refused(401, "auth/unauthenticated"), "/auth/token/rotate": rotation })
+    const error = await within(anyone((...call) => Promise.race([answer(...call), limited(...call)])).get("/auth/devices").catch((e) => e))
+    must(error instanceof KitError && error.code === want, `a rotation failed as ${error.code ?? error}, want ${want}`)
+  }
+  clearInterval(awake)
+  let tries = 0
+  const again = anyone(scripted({
+    "/auth/devices": (headers) => headers.get("Authorization") === "Bearer new" ? [200, { items: [], nextCursor: null }] : refused(401, "auth/unauthenticated"),
+    "/auth/token/rotate": () => tries++ ? [200, { accessToken: "new" }] : lost() }), 1)
+  must((await again.get("/auth/devices")).items, "what may be repeated was not, once the proof could be renewed")
+
+  // A page of another host learns the CSRF token of its session by a refusal.
+  const asked = []
+  const elsewhere = createClient({ baseUrl: "http://nowhere", fetch: scripted({
+    "/sessions/1/join": (headers) => headers.get("X-CSRF-Token") === "told" ? [200, {}] : refused(403, "auth/csrf", { "X-CSRF-Token": "told" }),
+    "/sessions/2/join": () => refused(403, "auth/csrf", { "X-CSRF-Token": "told" }) }, asked) })
+  if (globalThis.document) document.cookie = "kit_csrf=of-this-host"
+  const join = (id) => elsewhere.post("/multiplayer/sessions/{id}/join", undefined, { path: { id } })
+  await join("1")
+  must((await join("2").catch((error) => error)).code === "auth/csrf", "a refusal was lost")
+  must(asked.length === 3, "asked " + asked)
+}
+
+/** A CSRF token goes to the host alone whose cookie holds it. */
+export async function secrecy({ createClient }) {
+  if (!globalThis.document) return
+  const saved = document.cookie.match(/kit_csrf=([^;]*)/)?.[1]
+  document.cookie = "kit_csrf=of-this-host"
+  const told = []
+  for (const baseUrl of [location.origin, "/api", location.protocol + "//other.example"])
+    await createClient({ baseUrl, fetch: async (_, { headers }) => { told.push(headers.get("X-CSRF-Token")); return new Response() } }).post("/auth/sign-out", {})
+  document.cookie = saved === undefined ? "kit_csrf=; max-age=0" : "kit_csrf=" + saved
+  must(told.join() === "of-this-host,of-this-host,", "told " + told)
+}
+
 /** A value names what it names: no path parameter leads to another path. */
 export async function paths({ createClient }) {
   const asked = []
@@ -177,4 +220,43 @@ export async function completion({ createClient }) {
   must((await client.upload(new Blob(["a"]), { id: "2" }).run().catch((error) => error)).code === "storage/not_found", "no upload was taken up")
 }
 
-export const stories = { calls, play, buy, upload, lines, paths, completion }
+/** A session that is over says so to who acts, and one that is not there ends. */
+export async function ends({ createClient }) {
+  const made = []
+  class Refusing { // each handshake is refused
+    readyState = 0
+    constructor() { made.push(this); setTimeout(() => this.onclose?.({ code: 1006, reason: "" })) }
+    send() {}
+    close() {}
+  }
+  const client = (more) => createClient({ baseUrl: "http://nowhere", retries: 0, credentials: { accessToken: "x", refreshToken: "r" }, webSocket: Refusing, ...more })
+  const states = []
+  const session = client({ fetch: scripted({ "/multiplayer/sessions/1": () => refused(404, "multiplayer/session_not_found") }) })
+    .session("1", { onView() {}, onState: (state, code) => states.push(state + " " + code) })
+  const early = session.act({}).catch((error) => error)
+  must((await within(early)).code === "network" && states.at(-1) === "ended 4003", "a session that is not there was " + states)
+  must((await within(session.act({}).catch((error) => error))).code === "network", "an action after the end was taken")
+
+  // A line comes back though the proof could not be renewed for a while.
+  made.length = 0
+  const presence = client({ fetch: scripted({ "/matchmaking/presence": () => refused(401, "auth/unauthenticated"), "/rotate": () => new Response("<html>") }) })
+    .presence(() => {})
+  await until(() => made.length > 1, () => "the line did not come back")
+  presence.stop()
+
+  // A page that is woken while the proof is renewed opens one line.
+  if (!globalThis.document) return
+  made.length = 0
+  let asked = 0, answer
+  const woken = client({ fetch: scripted({ "/matchmaking/presence": () => { asked++; return new Promise((resolve) => { answer = resolve }) } }) }).presence(() => {})
+  await until(() => asked, () => "the refused handshake was not looked into")
+  dispatchEvent(new Event("online"))
+  await until(() => made.length === 2, () => "the page waits though it is on line")
+  made[1].onclose = null // this one is accepted
+  answer([200, {}])
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  must(made.length === 2, made.length - 1 + " lines were opened at once")
+  woken.stop()
+}
+
+export const stories = { calls, play, buy, upload, lines, proofs, secrecy, paths, completion, ends }
