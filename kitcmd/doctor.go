@@ -100,7 +100,7 @@ func (e *examination) all() {
 		e.database(name, e.kit.Databases()[name])
 	}
 	migrated := e.migrations()
-	e.masterKeys()
+	e.masterKeys(migrated)
 	if migrated { // what follows needs tables
 		for _, name := range e.names() {
 			e.writable(name, e.kit.Databases()[name])
@@ -189,7 +189,7 @@ func (e *examination) migrations() bool {
 	return err == nil && len(missing) == 0
 }
 
-func (e *examination) masterKeys() {
+func (e *examination) masterKeys(migrated bool) {
 	seals := false
 	for _, c := range e.kit.Capabilities() {
 		seals = seals || c.Rewrap != nil
@@ -206,8 +206,19 @@ func (e *examination) masterKeys() {
 		e.fail("master keys", "there are none: what this run encrypts opens in no other", fix)
 	case sealer.Ephemeral():
 		e.warn("master keys", "there are none: what this run encrypts opens in no other", fix)
-	default:
+	case !migrated: // nothing to compare with yet
 		e.ok("master keys", "they are set")
+	default:
+		fit, err := e.kit.MasterKeysFit(e.ctx)
+		switch {
+		case err != nil:
+			e.fail("master keys", "what they opened cannot be read: "+err.Error(), "look at the database")
+		case !fit:
+			e.fail("master keys", "they are not those that this database was written with: what is sealed in it does not open",
+				"set KIT_MASTER_KEYS to those of the other nodes, or, if they are lost, delete the row of kit_master_key")
+		default:
+			e.ok("master keys", "they are set, and those of the database")
+		}
 	}
 }
 

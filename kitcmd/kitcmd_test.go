@@ -158,6 +158,22 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestDoctorFindsTheMasterKeysOfAnotherDatabase(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		if _, err := run(t, db, "migrate"); err != nil {
+			t.Fatal(err)
+		}
+		k := compose(t, db, kit.WithMasterKeys(func(context.Context) (string, error) {
+			return "k2:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", nil
+		}))
+		var out bytes.Buffer
+		err := kitcmd.Run(t.Context(), k, []string{"app", "doctor", "-json"}, &out, io.Discard)
+		if c := checks(t, out.String())["master keys"]; !errors.Is(err, kitcmd.ErrFound) || c.Status != kitcmd.StatusFailure {
+			t.Errorf("%v, %+v", err, c)
+		}
+	})
+}
+
 func TestVerifyFindsWhatWasChanged(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		k := compose(t, db)
