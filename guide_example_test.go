@@ -176,8 +176,31 @@ func TestReadinessSnippet(t *testing.T) {
 	}
 }
 
-// TestRestoreDrill is the drill of docs/production.md on a file: a copy made
-// while the application runs is opened elsewhere, and everything is proven there.
+// nightly copies a SQLite file from within the process that has it open.
+func nightly(folder string) func(k *kit.Kit) (capability.Capability, error) {
+	return func(k *kit.Kit) (capability.Capability, error) {
+		host := k.Host()
+		return capability.Capability{
+			Name: "nightly", Version: "1.0.0", Database: host.DB, NoUserData: "copies are of the whole database",
+			Jobs: []jobs.Binding{{Name: "NIGHTLY_BACKUP", Schedule: "0 3 * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+				return host.DB.Backup(ctx, filepath.Join(folder, host.Now().UTC().Format("20060102-150405")+".db"))
+			}}},
+		}, nil
+	}
+}
+
+func TestNightlySnippet(t *testing.T) {
+	folder := t.TempDir()
+	k := kittest.New(t, kit.WithDatabase(databasetest.File(t)), kit.WithCapability(nightly(folder)))
+	k.Clock.Advance(24 * time.Hour)
+	k.RunJobs()
+	if copies, err := filepath.Glob(filepath.Join(folder, "*.db")); err != nil || len(copies) != 1 {
+		t.Errorf("the copies are %v, %v", copies, err)
+	}
+}
+
+// TestRestoreDrill is the drill of docs/production.md on a file: a copy is opened
+// elsewhere, and everything is proven there.
 func TestRestoreDrill(t *testing.T) {
 	db := databasetest.File(t)
 	k, err := composeShop(db)

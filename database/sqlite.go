@@ -61,7 +61,7 @@ func fileURI(path string) string {
 }
 
 var (
-	errInUse = errors.New("another process has it open")
+	errInUse = errors.New("another process has it open, and a file is of one at a time: stop that one first; PostgreSQL takes any number")
 	errEmpty = errors.New("the file is empty: it was cut off, or something else made it; " +
 		"bring back a backup, or remove it to begin a new database")
 )

@@ -11,8 +11,10 @@
 //
 // The commands are serve, routes, errors, openapi, manifest, migrate, doctor,
 // backup, verify and rewrap; each takes -json and prints one JSON value then.
-// They act as who runs the process: nothing is asked of a network. Commands of
-// the application's own join them with [WithCommand].
+// They act as who runs the process: nothing is asked of a network. A SQLite file is
+// of one process, so while the application serves, others of its commands are
+// refused; on PostgreSQL they run next to it. Commands of the application's own
+// join them with [WithCommand].
 package kitcmd
 
 import (
@@ -58,7 +60,7 @@ func WithCommand(name, summary string, run func(ctx context.Context, args []stri
 
 // Main runs the command that the arguments of the process name, closes the kit
 // and ends the process: with status 0, with 1 after an error or a finding, with
-// 2 when it was called wrongly. An interrupt or a SIGTERM ends what runs.
+// 2 when it was called without a command or for help. An interrupt or a SIGTERM ends what runs.
 func Main(k *kit.Kit, opts ...Option) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := Run(ctx, k, os.Args, os.Stdout, os.Stderr, opts...)
@@ -115,7 +117,7 @@ var commands = []command{
 	{"manifest", "", "show what is composed, its configuration and health", (*program).manifest},
 	{"migrate", "", "bring the databases up to date", (*program).migrate},
 	{"doctor", "", "check the installation and say what to do", (*program).doctor},
-	{"backup", "FOLDER", "copy the databases while the application runs", (*program).backup},
+	{"backup", "FOLDER", "copy the SQLite databases of an application that is stopped", (*program).backup},
 	{"verify", "", "prove ledger, boards, audit trail and storage", (*program).verify},
 	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
 	{"operate", "COMMAND", "credit, lock out, erase, retry jobs; see package operate", (*program).operate},

@@ -75,7 +75,7 @@ type call struct {
 // not understood is [ErrUsage].
 func Run(ctx context.Context, k *kit.Kit, o Options, args []string) error {
 	if o.As == "" {
-		return errors.New("operate: the operator has no name")
+		return errors.New("operate: the operator has no name: give one with -as NAME, or in Options.As")
 	}
 	if len(args) < 2 {
 		return ErrUsage
