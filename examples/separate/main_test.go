@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/internal/browsertest"
 	"github.com/kitbackend/kit/internal/processtest"
@@ -98,11 +99,23 @@ func TestPageOfNoTrustedOriginReadsNothing(t *testing.T) {
 	}
 }
 
-// TestBearer is the flow of an application on a phone: no cookies, no origin.
+// TestBearer is the flow of an application on a phone: no cookies, no origin, and an
+// access token that is renewed when it has ended.
 func TestBearer(t *testing.T) {
 	k := kittest.New(t, options("http://localhost:8080", "http://localhost:5173")...)
-	phone := k.Anonymous()
-	var signed struct{ Token string }
-	phone.Post("/auth/sign-up/email", map[string]string{"email": "ada@example.com", "password": "correct horse battery", "name": "Ada"}).Want(200, "").JSON(&signed)
+	phone := k.Anonymous().With("X-Kit-Transport", "body")
+	var signed, renewed struct{ Token, AccessToken, RefreshToken string }
+	response := phone.Post("/auth/sign-up/email", map[string]string{"email": "ada@example.com", "password": "correct horse battery", "name": "Ada"}).Want(200, "")
+	response.JSON(&signed)
+	if cookies := response.Header.Values("Set-Cookie"); len(cookies) > 0 {
+		t.Errorf("a phone got cookies: %v", cookies)
+	}
 	k.Bearing("Bearer "+signed.Token).Post("/vector/notes/documents", `{"documents":[{"id":"1","text":"by phone"}]}`).Want(200, "")
+	k.Clock.Advance(20 * time.Minute)
+	k.Bearing("Bearer "+signed.Token).Get("/auth/devices").Want(401, "auth/unauthenticated")
+	phone.Post("/auth/token/rotate", map[string]string{"refreshToken": signed.RefreshToken}).Want(200, "").JSON(&renewed)
+	if renewed.RefreshToken == "" {
+		t.Error("a renewed token cannot be renewed again")
+	}
+	k.Bearing("Bearer "+renewed.AccessToken).Get("/auth/devices").Want(200, "")
 }
