@@ -105,30 +105,64 @@ func (k *Kit) EraseUser(ctx context.Context, userID string) error {
 	if err := capability.CheckUserID(userID); err != nil {
 		return err
 	}
-	err := k.requestErasure(ctx, userID)
+	person := capability.Person{ID: userID}
+	err := k.requestErasure(ctx, person)
 	if errors.Is(err, auth.ErrUserNotFound) && !k.Database().InTransaction(ctx) {
-		return k.requestErasure(ctx, userID) // the account ended meanwhile: there is nobody to lock out
+		return k.requestErasure(ctx, person) // the account ended meanwhile: there is nobody to lock out
 	}
 	return err
 }
 
-func (k *Kit) requestErasure(ctx context.Context, userID string) error {
+// requestErasure makes the job for a person, whose account may be gone: the
+// addresses that are known now are kept until the erasure is done.
+func (k *Kit) requestErasure(ctx context.Context, person capability.Person) error {
 	db := k.Database()
 	return db.InTx(ctx, func(ctx context.Context) error {
-		_, err := db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report) VALUES ($1, $2, '')
-			ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', requested_at = CASE
-				WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
-				ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
-			userID, db.Now(ctx).UnixMilli())
+		if err := k.lockOut(ctx, person.ID); err != nil {
+			return err
+		}
+		now, err := k.person(ctx, person.ID)
 		if err != nil {
 			return err
 		}
-		if err := k.lockOut(ctx, userID); err != nil {
+		before, err := k.erasedAddresses(ctx, person.ID)
+		if err != nil {
+			return err
+		}
+		addresses, err := json.Marshal(union(person.Emails, now.Emails, before))
+		if err != nil {
+			return err
+		}
+		_, err = db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report, addresses) VALUES ($1, $2, '', $3)
+			ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', addresses = excluded.addresses, requested_at = CASE
+				WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
+				ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
+			person.ID, db.Now(ctx).UnixMilli(), string(addresses))
+		if err != nil {
 			return err
 		}
 		// A run under way may be past what is there now, so that a new one takes its place.
-		return k.Jobs().SetAlarm(ctx, eraseBinding, userID, db.Now(ctx), userID)
+		return k.Jobs().SetAlarm(ctx, eraseBinding, person.ID, db.Now(ctx), person.ID)
 	})
+}
+
+// erasedAddresses reads the addresses that an erasure was asked for with and is
+// not done by.
+func (k *Kit) erasedAddresses(ctx context.Context, userID string) (addresses []string, err error) {
+	text, ok, err := database.Get(ctx, k.Database(), func(row database.Scanner) (text string, err error) {
+		return text, row.Scan(&text)
+	}, `SELECT addresses FROM kit_erasure WHERE user_id = $1 `+database.ForUpdate, userID)
+	if err != nil || !ok || text == "" {
+		return nil, err
+	}
+	return addresses, json.Unmarshal([]byte(text), &addresses)
+}
+
+// union returns what is in one of the lists, sorted.
+func union(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // lockOut ends the user's sessions, so that nothing new appears behind the job.
@@ -178,7 +212,7 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &userID); err != nil {
 		return err
 	}
-	person, err := k.person(ctx, userID)
+	person, err := k.erased(ctx, userID)
 	if err != nil {
 		return err
 	}
@@ -206,6 +240,29 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	return k.reportErasure(ctx, begun, report, k.Database().Now(ctx))
 }
 
+// erased returns who is to be erased, with the addresses that nobody else has proved
+// by now.
+func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, error) {
+	person, err := k.person(ctx, userID)
+	if err != nil || k.auth == nil {
+		return person, err
+	}
+	addresses, err := k.erasedAddresses(ctx, userID)
+	if err != nil {
+		return person, err
+	}
+	for _, address := range addresses {
+		owner, found, err := k.auth.UserByEmail(ctx, address)
+		if err != nil {
+			return person, err
+		}
+		if !found || owner.ID == userID || !owner.EmailVerified {
+			person.Emails = union(person.Emails, []string{address})
+		}
+	}
+	return person, nil
+}
+
 // merged is what a capability did in two turns, of which the first may have been
 // interrupted.
 func merged(before, done capability.Erasure) capability.Erasure {
@@ -228,7 +285,9 @@ func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[strin
 		return err
 	}
 	at := sql.NullInt64{Int64: finished.UnixMilli(), Valid: !finished.IsZero()}
-	n, err := k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $3, report = $4 WHERE user_id = $1 AND requested_at = $2`,
+	n, err := k.Database().Exec(ctx, `UPDATE kit_erasure SET finished_at = $3, report = $4,
+			addresses = CASE WHEN CAST($3 AS BIGINT) IS NULL THEN addresses ELSE '' END
+		WHERE user_id = $1 AND requested_at = $2`,
 		begun.UserID, begun.RequestedAt.UnixMilli(), at, string(text))
 	if err == nil && n == 0 {
 		err = jobs.Cancel(errOvertaken)

@@ -10,6 +10,7 @@ import (
 	"image"
 	"image/png"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,87 @@ func TestErasedUsersStandNowhere(t *testing.T) {
 			t.Errorf("held after the erasure: %+v %v, want the hold released", balance, err)
 		}
 	})
+}
+
+// TestDeletedAccountIsErased: who deletes the account by a mailed link is erased, and
+// what is known by the address alone too, though the account has gone before.
+func TestDeletedAccountIsErased(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		log := new(syncBuffer)
+		k := lived(t, db, log)
+		ctx := t.Context()
+		if _, err := k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: "by the address alone", Text: canary}); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		ada := k.Browser("ada").With("Origin", k.Host().BaseURL.String())
+		ada.Post("/auth/delete-user", `{}`).Want(200, "")
+		k.RunJobs()
+		mail, ok, err := k.Email().LastMail(ctx, canaryAddress)
+		if err != nil || !ok || len(mail.Links) == 0 {
+			t.Fatalf("no link came: %+v %v", mail, err)
+		}
+		link, err := url.Parse(mail.Links[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusing := true
+		k.Hooks().UserDeleted.In(func(context.Context, hooks.UserDeleted) error {
+			if refusing {
+				return errors.New("not now")
+			}
+			return nil
+		})
+		if status := ada.Post(link.RequestURI(), nil).Status; status < 400 {
+			t.Errorf("status %d, though a hook refused", status)
+		}
+		if _, err := k.Erasure(ctx, "ada"); !errors.Is(err, kit.ErrNoErasure) {
+			t.Errorf("an erasure though a hook refused: %v", err)
+		}
+		refusing = false
+		if status := ada.Post(link.RequestURI(), nil).Status; status >= 400 {
+			t.Fatalf("status %d, want the account deleted", status)
+		}
+		if _, err := k.Auth().User(ctx, "ada"); !errors.Is(err, auth.ErrUserNotFound) {
+			t.Errorf("the account is still there: %v", err)
+		}
+		k.RunJobs()
+		if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() {
+			t.Fatalf("the erasure is not done: %+v %v", e, err)
+		}
+		for table, text := range tables(t, db) {
+			if strings.Contains(text, canary) || strings.Contains(text, hex.EncodeToString([]byte(canary))) {
+				t.Errorf("%s still knows the user:\n%s", table, around(text))
+			}
+		}
+	})
+}
+
+// TestAddressThatChangedHandsIsNotErased: mail to an address that somebody else has
+// proved before the erasure runs is theirs.
+func TestAddressThatChangedHandsIsNotErased(t *testing.T) {
+	k := lived(t, databasetest.Memory(t), new(syncBuffer))
+	ctx := t.Context()
+	if err := k.EraseUser(ctx, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Auth().DeleteUser(ctx, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "eve", Email: canaryAddress, EmailVerified: true}); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: "hello", Text: "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() {
+		t.Fatalf("the erasure is not done: %+v %v", e, err)
+	}
+	if _, err := k.Email().Job(ctx, sent); err != nil {
+		t.Errorf("the mail of the new owner: %v", err)
+	}
 }
 
 func TestErasureGoesOnAfterAFailure(t *testing.T) {

@@ -53,6 +53,10 @@ type Peers struct {
 	// Mailer sends the mails of sign-in unless Config.Mailer does; see [LibraryHost.Mail].
 	// That of package auth/mail sends them through email.
 	Mailer Mailer
+	// Erase removes what others hold about a user whose account has just been
+	// deleted, see [LibraryHost.DeleteAccount]; nil leaves it. It joins the
+	// transaction of ctx.
+	Erase func(ctx context.Context, person capability.Person) error
 }
 
 // Auth keeps users and their proofs. It is safe for concurrent use.

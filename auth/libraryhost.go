@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
 )
 
@@ -26,6 +27,22 @@ func (a *LibraryHost) Draft(ctx context.Context, n NewUser) (User, error) {
 	now := a.host.DB.Now(ctx)
 	user.ID, user.CreatedAt, user.UpdatedAt = cmp.Or(user.ID, id.New(now)), now, now
 	return user, nil
+}
+
+// DeleteAccount is [Auth.DeleteUser] for users who delete their account themselves:
+// what the other capabilities of a kit hold about them is erased as well, behind
+// the commit.
+func (a *LibraryHost) DeleteAccount(ctx context.Context, userID string) error {
+	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		addresses, err := a.Addresses(ctx, userID)
+		if err != nil {
+			return err
+		}
+		if err := a.DeleteUser(ctx, userID); err != nil || a.peers.Erase == nil {
+			return err
+		}
+		return a.peers.Erase(ctx, capability.Person{ID: userID, Emails: addresses})
+	})
 }
 
 // Record writes an event about a user, such as "auth/passkey_added", of the

@@ -197,14 +197,14 @@ func (l *library) deleteUser(c *call) (any, error) {
 	return userDeleted, l.removeUser(c, user, func(context.Context) error { return nil })
 }
 
-// removeUser deletes a user and clears his cookies; first runs in the same
-// transaction.
+// removeUser deletes a user with what belongs to the account and clears the
+// cookies; first runs in the same transaction.
 func (l *library) removeUser(c *call, user auth.User, first func(context.Context) error) error {
 	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		if err := first(ctx); err != nil {
 			return err
 		}
-		return l.auth.DeleteUser(ctx, user.ID)
+		return l.auth.DeleteAccount(ctx, user.ID)
 	})
 	if err != nil {
 		return err
