@@ -10,8 +10,8 @@
 // Committed events are sealed into hash chains by [Audit.Seal], which a job
 // calls every minute, and what the chains were is signed each hour. From then
 // on nobody who can write to the database, but has no master key, can alter,
-// remove, insert or reorder an event without [Audit.Verify] naming it. What he
-// does to events before the first checkpoint after them can go unseen if he
+// remove, insert or reorder an event without [Audit.Verify] naming it. What they
+// do to events before the first checkpoint after them can go unseen if they
 // recomputes the chain, and so can a whole database set back to an earlier day.
 // Checkpoints are logged: their lines are anchors outside of the database, and
 // Verify names a trail that does not have one it is given. Retention cuts the

@@ -1,7 +1,7 @@
 // Package auth knows the end users: who they are, on which devices they are
 // signed in, and the tokens and cookies that prove it.
 //
-// It never learns how a user proves himself. That is the library's part, see
+// It never learns how users prove who they are. That is the library's part, see
 // [Library]: it returns everything under the base path that auth has no row for,
 // and calls [LibraryHost.Enter] for a user it has proven. Another library can take the
 // place of the default one.

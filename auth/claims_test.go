@@ -342,7 +342,7 @@ func TestHintHoldsUntilTheRowsAreRead(t *testing.T) {
 	}
 }
 
-// A user's list of devices reads his own alone, however many there are.
+// A user's list of devices reads their own alone, however many there are.
 func TestDevicesAreFoundByTheirUser(t *testing.T) {
 	a := openInternal(t, databasetest.Memory(t), time.Now)
 	plan := databasetest.Seeks(t, a.host.DB, "", devicesOf, "", 0, 10, "ada")

@@ -18,7 +18,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// native signs a user in who keeps the tokens himself.
+// native signs a user in whose program keeps the tokens.
 func (n *node) native(t testing.TB, user string) entered {
 	t.Helper()
 	n.user(t, user)

@@ -31,7 +31,7 @@ func (a *Auth) routes() []capability.Route {
 			Query:   []capability.Param{{Name: "query"}},
 			Handle:  capability.List(a.adminUsers)},
 		capability.Route{Method: "GET", Path: "/admin/users/:userId", Guard: users,
-			Summary:  "One user with his live sessions.",
+			Summary:  "One user with the live sessions.",
 			Refusals: []*capability.Error{ErrUserNotFound},
 			Handle:   capability.JSON(200, a.adminUser)},
 		capability.Route{Method: "GET", Path: "/admin/devices", Guard: devices,
@@ -195,7 +195,7 @@ func (a *Auth) postRevokeDevice(c *capability.Call, in deviceRevocation) (revoke
 	return revokedBody{n}, err
 }
 
-// userBody is a user as the control plane sees him.
+// userBody is a user as the control plane sees one.
 type userBody struct {
 	ID            string           `json:"id"`
 	Email         string           `json:"email"`
@@ -229,7 +229,7 @@ func (a *Auth) adminUsers(c *capability.Call, page capability.Page) (capability.
 	return items, err
 }
 
-// userDetail is a user with his sessions.
+// userDetail is a user with the live sessions.
 type userDetail struct {
 	userBody
 	Sessions []sessionBody `json:"sessions"`

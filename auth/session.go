@@ -277,7 +277,7 @@ func (a *Auth) ended(ctx context.Context, userID, reason string, sessions ...str
 
 // RevokeOthers ends the sessions of a user but one, and the tokens of
 // [Auth.IssueToken], and returns how many sessions there were. It is for
-// whatever changes how the user proves himself. An empty keep ends all.
+// whatever changes how the user signs in. An empty keep ends all.
 // Refuses with auth/user_not_found.
 func (a *Auth) RevokeOthers(ctx context.Context, userID, keep string) (sessions int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {

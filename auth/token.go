@@ -45,12 +45,12 @@ type claims struct {
 	AuthTime  int64    `json:"auth_time,omitempty"`
 	Methods   []string `json:"amr,omitempty"`
 	// Rotation is the counter of the refresh token that came with it: who uses
-	// the token shows that he has got both.
+	// the token shows that they have got both.
 	Rotation int64 `json:"rtc,omitempty"`
 }
 
 // IssueToken makes an access token for a user that carries the scopes, at most
-// 64 and 2 KiB in all. Only the application can call it: no user gives a scope to himself. The
+// 64 and 2 KiB in all. Only the application can call it: users give no scopes to themselves. The
 // token is good for ttl, at least a second and at most [MaxAccessTokenTTL]; 0
 // means Config.AccessTokenTTL. Refuses with auth/user_not_found,
 // auth/user_disabled and kit/invalid_request.

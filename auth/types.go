@@ -18,10 +18,10 @@ type User struct {
 	DisplayUsername string
 	// Profile holds the fields of Config.Profile that are set.
 	Profile map[string]any
-	// Anonymous means that the user has not said who he is.
+	// Anonymous means that the user has not said who they are.
 	Anonymous            bool
 	CreatedAt, UpdatedAt time.Time
-	// DisabledAt is when the user was locked out; zero: he is not.
+	// DisabledAt is when the user was locked out; zero: they are not.
 	DisabledAt time.Time
 }
 
@@ -57,7 +57,7 @@ type Session struct {
 	ID       string
 	UserID   string
 	DeviceID string
-	// Methods say how the user proved himself, as amr values of RFC 8176 and of
+	// Methods say how the user was proved, as amr values of RFC 8176 and of
 	// the library.
 	Methods []string
 	// Remembered sessions survive the end of the browser.
@@ -103,7 +103,7 @@ type Device struct {
 // Entry is a proven sign-in.
 type Entry struct {
 	UserID string
-	// Method says how the user proved himself, as amr values separated by
+	// Method says how the user was proved, as amr values separated by
 	// spaces: pwd, otp, magic, oauth:<provider>, passkey, anon; "pwd totp" with a
 	// second factor.
 	Method string

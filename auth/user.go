@@ -211,8 +211,8 @@ func uniqueUser(err error) error {
 	return ErrEmailTaken.Because(err)
 }
 
-// DeleteUser removes a user with his devices and all sessions, whose tokens are
-// refused from the commit on, and all rows of the library that refer to him.
+// DeleteUser removes a user with all devices and all sessions, whose tokens are
+// refused from the commit on, and all rows of the library that refer to them.
 // Refuses with auth/user_not_found.
 func (a *Auth) DeleteUser(ctx context.Context, userID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (a *Auth) DeleteUser(ctx context.Context, userID string) error {
 	})
 }
 
-// DisableUser locks a user out: all his sessions end, and he cannot sign in
+// DisableUser locks a user out: all sessions end, and they cannot sign in
 // until [Auth.EnableUser]. Refuses with auth/user_not_found.
 func (a *Auth) DisableUser(ctx context.Context, userID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {

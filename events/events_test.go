@@ -419,7 +419,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 		}
 		var n int
 		if err := db.QueryRow(ctx, `SELECT COUNT(*) FROM events_message WHERE type = 'match.ended' AND data LIKE '%bob%'`).Scan(&n); err != nil || n != 1 {
-			t.Errorf("%d matches of bob, %v, want his to stay", n, err)
+			t.Errorf("%d matches of bob, %v, want them to stay", n, err)
 		}
 	})
 }

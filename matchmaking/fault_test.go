@@ -69,7 +69,7 @@ func TestErasedPlayerGetsNoSession(t *testing.T) {
 	})
 }
 
-// A user who was disabled while he waited is matched with nobody.
+// A user who was disabled while waiting is matched with nobody.
 func TestDisabledPlayerIsNotMatched(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob", "cid")
@@ -89,7 +89,7 @@ func TestDisabledPlayerIsNotMatched(t *testing.T) {
 	})
 }
 
-// Nobody gets into a session with a user who was disabled after he invited.
+// Nobody gets into a session with a user who was disabled after inviting.
 func TestInviteOfADisabledUserIsGone(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -103,7 +103,7 @@ func TestInviteOfADisabledUserIsGone(t *testing.T) {
 }
 
 // Seats that a player cannot take are there for the next one: who does not cover
-// the stake of a table, and who has too many seats, is at fault himself.
+// the stake of a table, and who has too many seats, is at fault alone.
 func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 	cfg := append(games(), matchmaking.Game{Key: "stakes", Players: 2,
 		Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.ModeTable, Players: 6, Rules: duelRules{10}}})

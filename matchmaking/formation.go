@@ -91,7 +91,7 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 		match.SessionID = backfill
 		for _, userID := range match.Players {
 			err := m.seat(ctx, backfill, userID)
-			if errors.Is(err, capability.ErrRateLimited) { // he has as many as one user can have
+			if errors.Is(err, capability.ErrRateLimited) { // they have as many as one user can have
 				err = &atFault{userID, err}
 			}
 			if err != nil {

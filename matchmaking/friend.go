@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// How many friends a user has at most, and how many requests of his may wait
+// How many friends a user has at most, and how many of their requests may wait
 // for a decision.
 const (
 	maxFriends  = 1000
@@ -209,7 +209,7 @@ func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 	return m.tellOnline(ctx, b, false)
 }
 
-// ListFriends lists a user's friends and the requests between him and others, by
+// ListFriends lists a user's friends and the requests between them and others, by
 // user id.
 func (m *Matchmaking) ListFriends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
 	var none capability.Items[Friend]

@@ -135,7 +135,7 @@ func TestInviteGroup(t *testing.T) {
 			n[id]++
 		}
 		if len(n) != 2 || n[sessions[0]]*n[sessions[1]]*n[sessions[2]]*n[sessions[3]] != 27 {
-			t.Errorf("got %v, want three next to the host and one in a session of his own", n)
+			t.Errorf("got %v, want three next to the host and one in another session", n)
 		}
 	})
 }

@@ -35,7 +35,7 @@
 // # Who may call
 //
 // In process, every caller that has the *Matchmaking; blocking, parties, backfill and
-// matches are there only. Over HTTP every signed-in user, for himself.
+// matches are there only. Over HTTP all signed-in users, for themselves.
 package matchmaking
 
 import (

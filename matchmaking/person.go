@@ -77,7 +77,7 @@ func exportList[T any](ctx context.Context, userID, kind string,
 
 // erase removes a user from queues, rooms, invites, friends and presence. Who
 // waits in a party with the user does not wait any more, and a match that is to
-// become a session with him is dissolved; a room's session is multiplayer's.
+// become a session with the user is dissolved; a room's session is multiplayer's.
 func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{{
 		What: "matches found in the last 10 minutes",

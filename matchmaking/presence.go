@@ -17,7 +17,7 @@ const (
 	// nodeLease is how long a node counts as alive without renewing.
 	nodeLease = 15 * time.Second
 	renewLead = 10 * time.Second // before its end
-	// lingering is how long a user stays online after his last socket has
+	// lingering is how long a user stays online after the last socket has
 	// closed: a user who reconnects does not flicker.
 	lingering = 10 * time.Second
 	// tickEvery is how often leases and lingering users are looked at.
@@ -203,8 +203,8 @@ func (p *presence) edge(userID string) *sync.Mutex {
 	return &p.edges[maphash.String(p.seed, userID)%stripes]
 }
 
-// opened brings a user online with his first socket, and tells the new socket
-// what waits for him.
+// opened brings a user online with the first socket, and tells the new socket
+// what waits for the user.
 func (p *presence) opened(c *socket.Conn) {
 	ctx, userID := c.Context(), c.Caller().UserID
 	first, err := p.arrive(ctx, userID)
@@ -218,7 +218,7 @@ func (p *presence) opened(c *socket.Conn) {
 }
 
 // arrive writes the row of a user who has none on this node, and reports
-// whether he was offline everywhere.
+// whether the user was offline everywhere.
 func (p *presence) arrive(ctx context.Context, userID string) (first bool, err error) {
 	edge := p.edge(userID)
 	edge.Lock()
@@ -232,8 +232,8 @@ func (p *presence) arrive(ctx context.Context, userID string) (first bool, err e
 	if here {
 		return false, nil
 	}
-	// Of two nodes that he comes to at once, one looks before the other's row is
-	// there; a node that he leaves meanwhile finds this one's, or has none by now.
+	// Of two nodes that a user comes to at once, one looks before the other's row is
+	// there; a node that they leave meanwhile finds this one's, or has none by now.
 	elsewhere, err := p.m.store.isElsewhere(ctx, p.m.now(ctx), p.node, userID)
 	if err != nil {
 		return false, err
@@ -250,8 +250,8 @@ func (p *presence) arrive(ctx context.Context, userID string) (first bool, err e
 	return !elsewhere, err
 }
 
-// greet sends what a new socket is to know; on the user's first one his friends
-// are told of him.
+// greet sends what a new socket is to know; on the user's first one the friends
+// are told.
 func (p *presence) greet(ctx context.Context, c *socket.Conn, first bool) error {
 	userID := c.Caller().UserID
 	news, err := p.news(ctx, []string{userID})

@@ -18,7 +18,7 @@ func (r *rig) onlineNow(userIDs ...string) []string {
 	return append([]string{}, list...)
 }
 
-// On connect a user learns what waits for him; then comes what happens.
+// On connect a user learns what waits for them; then comes what happens.
 func TestPresence(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		server := r.serve()
@@ -102,7 +102,7 @@ func (r *rig) noticed(userID string) {
 }
 
 // A user who comes back within ten seconds was never offline, and nobody hears
-// of his other devices.
+// of the user's other devices.
 func TestPresenceDoesNotFlicker(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	server := r.serve()

@@ -29,8 +29,8 @@ const (
 	Forming = "forming"
 	Matched = "matched"
 	// Failed: the session of the match could not be created, because of this
-	// player; a stake that he does not cover is the common reason, others are that
-	// he was disabled and, where seats were offered, that he has too many.
+	// player; a stake that they do not cover is the common reason, others are that
+	// they were disabled and, where seats were offered, that they have too many.
 	Failed = "failed"
 )
 
@@ -47,7 +47,7 @@ type player struct {
 }
 
 // Enqueue has a player wait for a match. A player who waits already, or has just been
-// matched, keeps the ticket he has. The region "" is the game's first. Refuses
+// matched, keeps the ticket. The region "" is the game's first. Refuses
 // with matchmaking/game_not_found, kit/invalid_request for an unknown region, and
 // kit/rate_limited with as many seats as one user can have.
 func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
@@ -146,7 +146,7 @@ func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows
 }
 
 // write puts a ticket in the place of the rows that the players have; false when
-// a player on his own has got another one since.
+// a player without a party has got another one since.
 func (m *Matchmaking) write(ctx context.Context, fresh, rows []player) (bool, error) {
 	had := make(map[string]string, len(rows))
 	for _, p := range rows {
@@ -186,7 +186,7 @@ func same(rows []player) bool {
 	return !slices.ContainsFunc(rows, func(p player) bool { return p.ticketID != rows[0].ticketID })
 }
 
-// standing returns how a player stands, and whether his ticket holds him: it
+// standing returns how a player stands, and whether the ticket holds them: it
 // does while it waits, while the match forms, and for one sweep after that, so
 // that a repeated request meets the match whose response it missed.
 func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held bool, q Queued, err error) {
@@ -251,7 +251,7 @@ func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, 
 	})
 }
 
-// Leave takes a player, and the party he waits with, out of a queue. Refuses
+// Leave takes a player, and the party they wait with, out of a queue. Refuses
 // with matchmaking/game_not_found and matchmaking/not_queued; a match that was
 // found cannot be left here.
 func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {

@@ -135,7 +135,7 @@ func TestQueueLiveness(t *testing.T) {
 	})
 }
 
-// Nobody who blocks the other is matched with him, and the last opponent only
+// Nobody who blocks the other is matched with them, and the last opponent only
 // when there is nobody else.
 func TestQueueAvoids(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
@@ -200,7 +200,7 @@ func TestParty(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "c", "a", "b")))
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "a", "b", "c")))
-		r.ok(errorOf(r.Enqueue(ctx, "four", "", "b"))) // as he stands
+		r.ok(errorOf(r.Enqueue(ctx, "four", "", "b"))) // as they stand
 		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "a", "b")))
 		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "c", "d")))
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "x", "y")))
@@ -257,7 +257,7 @@ func TestBackfill(t *testing.T) {
 		if sessions[table.ID] != 1 || len(sessions) != 2 {
 			t.Errorf("got %v, want one at the table and a match of two", sessions)
 		}
-		// Seats that are gone: the player waits on, with his time.
+		// Seats that are gone: the player waits on, with the time waited.
 		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: "gone", Seats: 1}))
 		r.ok(errorOf(r.Enqueue(ctx, "table", "", "f")))
 		r.step(5 * time.Second)
@@ -274,8 +274,8 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// A match whose stake one player does not cover fails for him; the other one
-// waits on with the time he has waited.
+// A match whose stake one player does not cover fails for that one; the other one
+// waits on with the time waited so far.
 func TestUncoveredStake(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"rich", "too"} {

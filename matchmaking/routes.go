@@ -64,7 +64,7 @@ func (m *Matchmaking) friendRoutes() []capability.Route {
 	user := capability.User()
 	return []capability.Route{
 		{Method: "GET", Path: "/friends", Guard: user,
-			Summary: "The caller's friends, and requests from and to him.",
+			Summary: "The caller's friends, and requests from and to the caller.",
 			Handle:  capability.List(m.listFriends)},
 		{Method: "POST", Path: "/friends/:userId/request", Guard: user,
 			Summary:  "Ask a user to be a friend.",

@@ -28,7 +28,7 @@ func (s store) lockPlayers(ctx context.Context, game string, userIDs []string) (
 }
 
 // enqueue writes a row of a new ticket, in the place of the one that the player
-// had, empty: none; false when he has another one by now. The last match stays,
+// had, empty: none; false when they have another one by now. The last match stays,
 // as whom not to meet again.
 func (s store) enqueue(ctx context.Context, p player, had string) (written bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO matchmaking_ticket (`+playerColumns+`)
@@ -48,7 +48,7 @@ func (s store) seen(ctx context.Context, p player, now int64) error {
 	return err
 }
 
-// leave takes a waiting player out, and who waits with him.
+// leave takes a waiting player out, and who waits with them.
 func (s store) leave(ctx context.Context, game, userID string) (left bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND (enqueued_at, ticket_id) =
 		(SELECT t.enqueued_at, t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.user_id = $2 AND t.state = 'waiting')`,

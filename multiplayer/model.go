@@ -100,7 +100,7 @@ func (m Move) Decode(into any) error {
 
 // Illegal is the error by which a model refuses a move and tells the player
 // why: multiplayer/invalid_move. The text goes to that player, so it holds
-// nothing that is hidden from him. A model that returns
+// nothing that is hidden from them. A model that returns
 // [ErrInvalidTransition] refuses what is legal at another time. The text of any
 // other error is neither sent nor logged, as it may hold anything.
 func Illegal(format string, args ...any) error { return ErrInvalidMove.Saying(format, args...) }

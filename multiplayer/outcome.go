@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// place is where a player of an outcome, or his team, finished.
+// place is where a player of an outcome, or their team, finished.
 type place struct {
 	userID string
 	place  int

@@ -328,7 +328,7 @@ func (r *rig) finish(id string, players ...string) multiplayer.View {
 			if v.Phase.Terminal() {
 				return v
 			}
-			_, err := r.play(id, user, trickMove{}) // refused if it is not his turn, or he holds no card
+			_, err := r.play(id, user, trickMove{}) // refused if it is not their turn, or they hold no card
 			if !errors.Is(err, multiplayer.ErrInvalidTransition) && !errors.Is(err, multiplayer.ErrInvalidMove) {
 				r.ok(err)
 			}

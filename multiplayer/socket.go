@@ -36,7 +36,7 @@ type (
 		Resume      bool   `json:"resume"`
 		TS          int64  `json:"ts"`
 	}
-	// viewFrame is everything the player sees; it replaces what he saw before.
+	// viewFrame is everything the player sees; it replaces what they saw before.
 	viewFrame struct {
 		Type    string `json:"type"`
 		Version int64  `json:"version"`

@@ -213,7 +213,7 @@ func truncatedWithin(t, margin float64) (shift, shrink float64) {
 }
 
 // trueskillPlayers brings what is now known of a team's performance to its
-// players, each in the measure of what was not known of him.
+// players, each in the measure of what was not known of them.
 func trueskillPlayers(p gaussParams, players []gaussState, team tsTeam) []gaussState {
 	seen := team.better.times(team.worse)
 	after := make([]gaussState, len(players))

@@ -71,7 +71,7 @@ func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
 }
 
 // comesBack reports whether use of the app shows that a lapse was presumed
-// wrongly: the member consented and did not say he left.
+// wrongly: the member consented and did not say they left.
 func (m Member) comesBack() bool {
 	return m.State == StateLapsed && m.consent > 0 && m.lapse != lapseLeft
 }

@@ -106,7 +106,7 @@ func greeting(name string) string {
 	return name
 }
 
-// oneLine keeps the name a user gave himself from breaking the subject.
+// oneLine keeps the name that a user chose from breaking the subject.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // spell says a time in the words of a mail.

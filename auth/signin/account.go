@@ -157,7 +157,7 @@ type deleted struct {
 
 var userDeleted = deleted{true, "User deleted"}
 
-// deleteUser deletes the caller who proves himself once more: by his password,
+// deleteUser deletes the caller who proves once more who they are: by the password,
 // by a link in a mail, or, with no address to send one to, by a sign-in that
 // was lately.
 func (l *library) deleteUser(c *call) (any, error) {

@@ -60,7 +60,7 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	return success, l.removeUser(c, user, func(context.Context) error { return nil })
 }
 
-// anonymous returns the caller when he is an anonymous user.
+// anonymous returns the caller if that is an anonymous user.
 func (c *call) anonymous() (auth.User, bool, error) {
 	session, ok, err := c.maybeSession()
 	if err != nil || !ok {
@@ -73,8 +73,8 @@ func (c *call) anonymous() (auth.User, bool, error) {
 	return user, err == nil && user.Anonymous, err
 }
 
-// stillAnonymous reads a user who was anonymous and has what else changes him wait: of
-// two requests that make him somebody the second finds him changed, or gone.
+// stillAnonymous reads a user who was anonymous and has what else changes that user wait:
+// of two requests that make somebody of one the second finds the user changed, or gone.
 func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User, bool, error) {
 	user, err := l.lockedUser(ctx, userID)
 	if errors.Is(err, auth.ErrUserNotFound) {
@@ -83,7 +83,7 @@ func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User,
 	return user, err == nil && user.Anonymous, err
 }
 
-// upgrade hands what an anonymous caller owns to the user he has just proved to
+// upgrade hands what an anonymous caller owns to the user they have just proved to
 // be, and deletes the anonymous one.
 func (l *library) upgrade(c *call, user auth.User) error {
 	before, ok, err := c.anonymous()

@@ -30,7 +30,7 @@ func TestAnonymous(t *testing.T) {
 		page.post("/sign-in/anonymous", nil).want(400, "ANONYMOUS_USERS_CANNOT_SIGN_IN_AGAIN_ANONYMOUSLY")
 		page.post("/change-email", object{"newEmail": "x@example.com"}).want(400, "CHANGE_EMAIL_DISABLED")
 
-		// Signing up keeps the id, so what he owns stays his.
+		// Signing up keeps the id, so what they own stays theirs.
 		id := page.user()["id"]
 		page.post("/sign-up/email", object{"email": "ada@example.com", "password": password, "name": "Ada"}).ok()
 		if user := page.user(); user["id"] != id || user["isAnonymous"] != false || user["email"] != "ada@example.com" || user["name"] != "Ada" {
@@ -76,7 +76,7 @@ func TestAnonymous(t *testing.T) {
 }
 
 // TestAnonymousUserBecomesOnePerson: of two requests that make an anonymous user
-// somebody the second neither changes nor deletes who he is by then.
+// somebody the second neither changes nor deletes who that is by then.
 func TestAnonymousUserBecomesOnePerson(t *testing.T) {
 	told := 0
 	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{Anonymous: true, OnUpgrade: func(context.Context, auth.User, auth.User) error {

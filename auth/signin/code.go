@@ -271,7 +271,7 @@ func (l *library) requestChangeCode(c *call) (any, error) {
 	return success, l.askForChange(c, user, in.NewEmail, true, "")
 }
 
-// changingUser is the caller, who may change his address to this one.
+// changingUser is the caller, who may change their address to this one.
 func (l *library) changingUser(c *call, in codeBody) (auth.User, error) {
 	to := in.NewEmail
 	user, err := c.freshUser(in.Password)

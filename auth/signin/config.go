@@ -43,8 +43,8 @@ type Config struct {
 	// DisableDeletion refuses /delete-user.
 	DisableDeletion bool
 
-	// Anonymous lets anybody in as a user of his own without a proof. Guards
-	// then know that it is the same visitor, and nothing else about him.
+	// Anonymous lets anybody in as a user of their own without a proof. Guards
+	// then know that it is the same visitor, and nothing else about them.
 	Anonymous bool
 	// Usernames gives users a name to sign in by, in addition to their address.
 	Usernames bool
@@ -76,7 +76,7 @@ type Config struct {
 	Providers []oauth.Provider
 
 	// OnUpgrade is told in the transaction in which an anonymous user becomes
-	// another one, to move what he owns; the anonymous user is then deleted.
+	// another one, to move what they own; the anonymous user is then deleted.
 	OnUpgrade func(ctx context.Context, anonymous, user auth.User) error
 }
 

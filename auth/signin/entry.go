@@ -16,8 +16,8 @@ type entry struct {
 	native    bool
 }
 
-// enter signs in the user who proved himself by a method (pwd, otp, magic,
-// oauth:<provider>, passkey, anon), unless his account asks for a second
+// enter signs in the user who was proved by a method (pwd, otp, magic,
+// oauth:<provider>, passkey, anon), unless the account asks for a second
 // factor; a passkey is two already. The cookies go with the response, so it is
 // called outside of transactions and before anything is written.
 func (l *library) enter(c *call, user auth.User, method string, remember bool) (entry, error) {

@@ -431,7 +431,7 @@ func (b *browser) user() object {
 	return both.User
 }
 
-// verify proves the address of the user by the link in his mail.
+// verify proves the address of the user by the link in the mail.
 func (a *app) verify(address string) {
 	a.t.Helper()
 	a.browser().pressing().do(http.MethodPost, a.deliver(address).Link, nil).page(false)

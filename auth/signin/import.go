@@ -13,7 +13,7 @@ import (
 // more to check than is allowed.
 var ErrPasswordHash = errHashForm
 
-// Imported is a user who comes from another system with his password.
+// Imported is a user who comes from another system with a password.
 type Imported struct {
 	auth.NewUser
 	// PasswordHash is argon2id, argon2i or scrypt as a PHC string, bcrypt, or
@@ -22,7 +22,7 @@ type Imported struct {
 	PasswordHash string
 }
 
-// ImportUser makes a user who signs in with the password he has; db is the
+// ImportUser makes a user who signs in with the password they have; db is the
 // binding of auth. It joins the transaction in ctx. Refuses with
 // [ErrPasswordHash] and as [auth.Auth.CreateUser] does.
 func ImportUser(ctx context.Context, db *database.DB, a *auth.Auth, in Imported) (user auth.User, err error) {
@@ -35,7 +35,7 @@ func ImportUser(ctx context.Context, db *database.DB, a *auth.Auth, in Imported)
 	return user, err
 }
 
-// ImportPassword gives a user the password of this hash, in place of any he
+// ImportPassword gives a user the password of this hash, in place of any they
 // has; db is the binding of auth. It joins the transaction in ctx. Refuses with
 // [ErrPasswordHash], and with a constraint's error for no user.
 func ImportPassword(ctx context.Context, db *database.DB, userID, hash string) error {

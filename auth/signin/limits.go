@@ -46,7 +46,7 @@ func (c *call) mayGuess(account string, known bool) error {
 }
 
 // mails are counted apart by whether they let the mailbox's owner in: when
-// strangers have those delayed, he has the last of them, and the others let
+// strangers have those delayed, that user has the last of them, and the others let
 // strangers delay nothing else.
 type mails string
 

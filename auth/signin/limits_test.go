@@ -178,7 +178,7 @@ func TestNewcomersAreSwept(t *testing.T) {
 }
 
 // A user who has entered while no address had to be proved is no newcomer any more,
-// whether or not a session of his is left.
+// whether or not a session is left.
 func TestUsersWhoEnteredAreNotSwept(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		strict := open(t, db, signin.Config{RequireVerification: true})

@@ -214,7 +214,7 @@ func (l *library) magicEntered(c *call, e entry, target string) (any, error) {
 }
 
 // takeMagicLink uses the link up for the user whose address it proves; fresh
-// says that he was made just now.
+// says that the user was made just now.
 func (l *library) takeMagicLink(c *call, token string) (user auth.User, fresh bool, err error) {
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		k, err := l.take(ctx, token, kindMagic)
@@ -247,7 +247,7 @@ func (l *library) userOfAddress(c *call, mail string, n auth.NewUser) (user auth
 	}
 	n.Email, n.EmailVerified = mail, true
 	user, err = l.newUser(c, n)
-	if errors.Is(err, auth.ErrEmailTaken) { // by one who was faster: his next try finds it
+	if errors.Is(err, auth.ErrEmailTaken) { // by one who was faster: the next try finds it
 		err = errUnavailable.Because(err)
 	}
 	return user, true, err

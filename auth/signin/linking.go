@@ -15,7 +15,7 @@ import (
 // accountsPerUser bounds the accounts of a user at all providers together.
 const accountsPerUser = 20
 
-// identity is somebody as a provider vouches for him, in one request.
+// identity is somebody as a provider vouches for them, in one request.
 type identity struct {
 	client  *oauth.Client
 	profile oauth.Profile
@@ -73,7 +73,7 @@ func (l *library) resolve(c *call, who identity) (user auth.User, created bool, 
 		err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
 			user, created, err = l.resolveIn(c.in(ctx), who)
 			if refusal = nil; err == nil && l.cfg.RequireVerification && !user.EmailVerified {
-				refusal = refusedUnverified // the user stays: a mail lets him prove his address
+				refusal = refusedUnverified // the user stays: a mail lets them prove the address
 			}
 			return err
 		})
@@ -120,7 +120,7 @@ func (l *library) resolveIn(c *call, who identity) (user auth.User, created bool
 }
 
 // linkedUser returns the user of an account that is known. A provider that has
-// verified the address of a user who has not proved it himself proves it now:
+// verified the address of a user who has not proved it proves it now:
 // everything that was set before goes, but for this account.
 func (l *library) linkedUser(ctx context.Context, a account, who identity) (auth.User, error) {
 	user, err := l.lockedUser(ctx, a.userID)
@@ -164,7 +164,7 @@ func (l *library) withSession(ctx context.Context, session auth.Session, do func
 	})
 }
 
-// lockedUser reads a user and has what else changes him wait.
+// lockedUser reads a user and has what else changes that user wait.
 func (l *library) lockedUser(ctx context.Context, userID string) (auth.User, error) {
 	if err := l.store.lockUser(ctx, userID); err != nil {
 		return auth.User{}, err
@@ -222,7 +222,7 @@ func (l *library) insertLinked(ctx context.Context, a account) error {
 }
 
 // linkTo adds the provider's account to the signed-in user who asked for it: it
-// has his address, verified. An anonymous user becomes the provider's, in the
+// has that address, verified. An anonymous user becomes the provider's, in the
 // session that asked alone. Its error may be a linkRefusal.
 func (l *library) linkTo(c *call, session auth.Session, who identity) (err error) {
 	for range 2 {

@@ -66,11 +66,11 @@ func TestUnverifiedAddressMakesNobodyElse(t *testing.T) {
 		if user := squatter.user(); user["emailVerified"] != false {
 			t.Fatalf("got %v", user)
 		}
-		// The owner proves the address by a provider that has verified it: he is
+		// The owner proves the address by a provider that has verified it: they are
 		// not let into the squatter's account.
 		p.claims = object{"sub": "owner"}
 		w.browser().begin(p, "acme", nil).arrive().lead("/sorry?error=account_not_linked")
-		// By mail he takes it over, and the squatter is out.
+		// By mail they take it over, and the squatter is out.
 		owner := w.browser()
 		owner.post("/sign-in/magic-link", object{"email": "ada@example.com"}).ok()
 		owner.pressing().do("POST", w.deliver("ada@example.com").Link, nil)
@@ -253,7 +253,7 @@ func TestWhoMaySignUp(t *testing.T) {
 	}
 }
 
-// TestVerificationIsRequiredOfProvidersToo: the user proves his address by mail
+// TestVerificationIsRequiredOfProvidersToo: the user proves the address by mail
 // and is then let in.
 func TestVerificationIsRequiredOfProvidersToo(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

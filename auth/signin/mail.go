@@ -35,7 +35,7 @@ type letter struct {
 	// somebody tried to sign up with.
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
-	// UserID is set when the caller has proved who he is.
+	// UserID is set when the caller has proved who they are.
 	UserID string `json:"userId,omitempty"`
 	// NewAddress is what UserID's address is to become.
 	NewAddress string `json:"newAddress,omitempty"`

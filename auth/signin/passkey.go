@@ -68,7 +68,7 @@ func showPasskey(p passkey.Passkey) wirePasskey {
 }
 
 // passkeyOwner returns a user who signed in lately, in what session, and as
-// authenticators show him. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
+// authenticators show them. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
 func (l *library) passkeyOwner(c *call) (auth.User, auth.Session, passkey.User, error) {
 	session, err := c.fresh()
 	if err != nil {

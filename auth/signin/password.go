@@ -380,7 +380,7 @@ func (l *library) passwordChanged(ctx context.Context, user auth.User) error {
 	return l.send(ctx, letter{Kind: letterPassword, Address: user.Email, UserID: user.ID})
 }
 
-// provePassword has a signed-in user prove his password and returns its hash.
+// provePassword has a signed-in user prove the password and returns its hash.
 // Refuses with CREDENTIAL_ACCOUNT_NOT_FOUND, INVALID_PASSWORD and
 // TOO_MANY_REQUESTS.
 func (l *library) provePassword(c *call, user auth.User, password string) (hash string, err error) {

@@ -101,7 +101,7 @@ func (l *library) resetPassword(c *call) (any, error) {
 	return ok, nil
 }
 
-// setPassword gives a new password to a user who has proved his address: all
+// setPassword gives a new password to a user who has proved the address: all
 // sessions end, and so do the other links that could set one. It runs in a
 // transaction.
 func (l *library) setPassword(ctx context.Context, user auth.User, hash string) error {

@@ -192,7 +192,7 @@ func TestLinkingUpgradesOneSession(t *testing.T) {
 	})
 }
 
-// TestLinkingNeedsItsUser: once his sessions have ended, what was begun in one of
+// TestLinkingNeedsItsUser: once the user's sessions have ended, what was begun in one of
 // them adds no way to sign in.
 func TestLinkingNeedsItsUser(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {
@@ -375,7 +375,7 @@ func TestOneTimeTokensDoNotBreed(t *testing.T) {
 	})
 }
 
-// TestUserIsToldOfANewAccount that signs in to his: somebody at the provider may
+// TestUserIsToldOfANewAccount that signs in to theirs: somebody at the provider may
 // have made it.
 func TestUserIsToldOfANewAccount(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {

@@ -14,7 +14,7 @@ const letterSecondFactor = letterCode + "second-factor"
 
 // enableMailed makes a code by mail a second factor, at once: the address was
 // proved before. Refuses with EMAIL_NOT_VERIFIED, and with OTP_NOT_CONFIGURED a
-// user without a password, whose first factor would be his mailbox too.
+// user without a password, whose first factor would be the mailbox too.
 func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (any, error) {
 	if !user.EmailVerified {
 		return nil, errEmailNotVerified
@@ -35,7 +35,7 @@ func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (a
 	return enabling{Method: factor.MethodMailed}, err
 }
 
-// sendSecondCode mails a code to somebody who has proved his first factor.
+// sendSecondCode mails a code to somebody who has proved the first factor.
 func (l *library) sendSecondCode(c *call) (any, error) {
 	_, p, err := c.proof()
 	if err != nil {

@@ -45,7 +45,7 @@ func TestSessions(t *testing.T) {
 		}
 		page.post("/revoke-sessions", nil).ok()
 		if page.user() != nil || stranger.user() == nil {
-			t.Error("all sessions of the user, and only his, should have ended")
+			t.Error("all sessions of the user, and no others, should have ended")
 		}
 		for _, path := range []string{"/revoke-session", "/revoke-sessions", "/revoke-other-sessions", "/update-session", "/update-user", "/change-password", "/unlink-account"} {
 			page.post(path, nil).want(401, "UNAUTHORIZED")
@@ -254,7 +254,7 @@ func TestOneTimeToken(t *testing.T) {
 	})
 }
 
-// An anonymous user has no address to confirm at, so he has to be here lately.
+// An anonymous user has no address to confirm at, so they have to be here lately.
 func TestDeleteAnonymousUserLater(t *testing.T) {
 	a := open(t, databasetest.Memory(t), signin.Config{Anonymous: true})
 	page := a.browser()

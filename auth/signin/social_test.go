@@ -113,7 +113,7 @@ func TestStateIsGoodOnceInOneBrowser(t *testing.T) {
 		j := attacker.begin(p, "acme", nil)
 		query := j.consent()
 		journey{victim, p, "acme", nil}.back(query).lead(lost) // a link the attacker made
-		withOwn := victim.begin(p, "acme", nil)                // the victim has a cookie of his own
+		withOwn := victim.begin(p, "acme", nil)                // the victim has their own cookie
 		journey{victim, p, "acme", nil}.back(query).lead(lost)
 		if victim.user() != nil {
 			t.Fatal("the victim is signed in as the attacker")

@@ -65,7 +65,7 @@ func (s store) password(ctx context.Context, userID string) (hash string, found 
 		WHERE provider = 'credential' AND issuer = 'local' AND account_id = $1`, userID)
 }
 
-// accounts lists how a user may prove himself, and in a writing transaction
+// accounts lists how a user may sign in, and in a writing transaction
 // keeps it so until the end. One user has at most a row a provider's account.
 func (s store) accounts(ctx context.Context, userID string) ([]account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM signin_account

@@ -80,7 +80,7 @@ func (l *library) totpURI(user auth.User, issuer string, secret []byte) string {
 	return factor.URI(cmp.Or(issuer, l.auth.AppName()), cmp.Or(user.Email, user.Username, user.ID), secret)
 }
 
-// disableTwoFactor ends the other sessions too: how the user proves himself has
+// disableTwoFactor ends the other sessions too: how the user signs in has
 // changed.
 func (l *library) disableTwoFactor(c *call) (any, error) {
 	var in enableBody
@@ -200,7 +200,7 @@ func (l *library) takeBackupCode(ctx context.Context, user auth.User, state fact
 }
 
 // factorChanged ends the other sessions of a user whose second factor changed,
-// and tells him. It joins the transaction in ctx.
+// and tells them. It joins the transaction in ctx.
 func (l *library) factorChanged(ctx context.Context, user auth.User, keep, action, what string) error {
 	if _, err := l.auth.RevokeOthers(ctx, user.ID, keep); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (l *library) factorChanged(ctx context.Context, user auth.User, keep, actio
 	return l.tell(ctx, user, what)
 }
 
-// tell mails a user what has changed about how he signs in. It joins the
+// tell mails a user what has changed about how they sign in. It joins the
 // transaction in ctx.
 func (l *library) tell(ctx context.Context, user auth.User, what string) error {
 	if !user.EmailVerified {

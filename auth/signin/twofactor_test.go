@@ -461,7 +461,7 @@ func TestUserGoesDuringASignIn(t *testing.T) {
 	})
 }
 
-// A user without a password must have signed in lately; his mailbox, which is his
+// A user without a password must have signed in lately; the mailbox, which is the
 // first factor, cannot be the second.
 func TestSecondFactorWithoutAPassword(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

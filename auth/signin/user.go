@@ -14,13 +14,13 @@ import (
 	"github.com/kitbackend/kit/internal/text"
 )
 
-// Bounds of what a user says about himself, in bytes.
+// Bounds of what users say about themselves, in bytes.
 const (
 	maxName  = 256
 	maxImage = 2048
 )
 
-// wireUser is a user as better-auth's clients know him.
+// wireUser is a user as better-auth's clients know one.
 type wireUser struct {
 	ID               string          `json:"id"`
 	Name             string          `json:"name"`
@@ -80,7 +80,7 @@ func (l *library) editedFields(body map[string]any) (map[string]any, error) {
 	return fields, nil
 }
 
-// wire shows a user to himself.
+// wire shows users to themselves.
 func (l *library) wire(ctx context.Context, u auth.User) (wireUser, error) {
 	twoFactor, err := l.twoFactorEnabled(ctx, u.ID)
 	if err != nil {
@@ -123,9 +123,9 @@ func checkProfile(name, image string) error {
 }
 
 // newUser makes the user somebody signs up as. An anonymous caller becomes that
-// user and keeps his id, so all that is his stays his, but for how he got in: who
-// has a copy of his session is not to have one of the user. Nor does he before he has
-// proved his address where that is required to be in. It runs in a transaction.
+// user and keeps the id, so all that is theirs stays theirs, but for how they got in: who
+// has a copy of the session is not to have one of the user. Nor do they before they have
+// proved the address where that is required to be in. It runs in a transaction.
 func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	if l.cfg.DisableSignUp {
 		return auth.User{}, errSignUpDisabled
@@ -155,8 +155,8 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	return user, l.disown(c.Context(), user.ID, "")
 }
 
-// disown ends what who has a copy of an anonymous session could keep of the user that he
-// becomes: the other sessions, and passkeys and a second factor, which a session alone
+// disown ends what who has a copy of an anonymous session could keep of the user that
+// becomes of it: the other sessions, and passkeys and a second factor, which a session alone
 // is enough to set. It runs in a transaction.
 func (l *library) disown(ctx context.Context, userID, keep string) error {
 	if err := l.forgetFactors(ctx, userID); err != nil {

@@ -197,7 +197,7 @@ func (l *library) verifiedReply(c *call, callback string, user auth.User, asked 
 	return verified{Status: true, User: &wire}, err
 }
 
-// verifyAddress notes that a user has proved the address he signed up with. It
+// verifyAddress notes that a user has proved the address of the sign-up. It
 // runs in a transaction.
 func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User, error) {
 	if user.EmailVerified {

@@ -18,7 +18,7 @@ import (
 const (
 	coins  = "coins"
 	league = "league"
-	// allowance is what a player gets on every day that he comes.
+	// allowance is what a player gets on every day that they come.
 	allowance = 100
 	bots      = 200
 )

@@ -43,7 +43,7 @@ func newKit(t *testing.T) *kittest.Kit {
 }
 
 // play begins a session and plays it to its end with moves that a player chose
-// from what he sees.
+// from what they see.
 func play(t *testing.T, k *kittest.Kit, key string, choose func(view multiplayer.View) string, players ...string) multiplayer.View {
 	t.Helper()
 	for _, p := range players {

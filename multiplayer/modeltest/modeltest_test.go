@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer/modeltest"
 )
 
-// rules and state of a game in which everybody adds up what he is dealt.
+// rules and state of a game in which everybody adds up what they are dealt.
 type rules struct {
 	Goal int `json:"goal"`
 }

@@ -336,7 +336,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One user with his live sessions */
+        /** One user with the live sessions */
         get: operations["getAuthAdminUsersByUserId"];
         put?: never;
         post?: never;
@@ -2071,7 +2071,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The caller's friends, and requests from and to him */
+        /** The caller's friends, and requests from and to the caller */
         get: operations["getMatchmakingFriends"];
         put?: never;
         post?: never;
