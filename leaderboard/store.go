@@ -283,24 +283,36 @@ func (s store) hide(ctx context.Context, board, userID string, by Hider, hidden 
 	if err := s.keepHidden(ctx, board, userID, after); err != nil {
 		return none, err
 	}
+	if err := s.hideEntries(ctx, board, userID, after); err != nil {
+		return none, err
+	}
 	for _, e := range entries {
 		from := e.seat()
 		e.hidden = after
-		if _, err := s.db.Exec(ctx, `UPDATE leaderboard_entry SET hidden = $3 WHERE window_id = $1 AND user_id = $2`,
-			e.window.id, userID, after); err != nil {
-			return none, err
-		}
 		if (from == nil) == (e.seat() == nil) {
 			continue
-		}
-		if err := s.markRanked(ctx, e.window.id, 0); err != nil {
-			return none, err
 		}
 		if err := s.count(ctx, move{e.window, from, e.seat()}); err != nil {
 			return none, fmt.Errorf("leaderboard: window %d: %w", e.window.id, err)
 		}
 	}
 	return Visibility{userID, after != 0}, nil
+}
+
+// hideEntries sets who hides a player in all windows at once: there may be thousands.
+// Those in which that moves others have their ranks written down anew.
+func (s store) hideEntries(ctx context.Context, board, userID string, hidden int64) error {
+	for _, statement := range []string{
+		`UPDATE leaderboard_window SET ranked_at = 0 WHERE board = $1 AND NOT swept AND ranked_at <> 0 AND EXISTS (
+			SELECT 1 FROM leaderboard_entry WHERE window_id = leaderboard_window.id AND user_id = $2 AND (hidden = 0) <> ($3 = 0))`,
+		`UPDATE leaderboard_entry SET hidden = $3 WHERE user_id = $2
+			AND window_id IN (SELECT id FROM leaderboard_window WHERE board = $1 AND NOT swept)`,
+	} {
+		if _, err := s.db.Exec(ctx, statement, board, userID, hidden); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepHidden remembers a hidden player for the entries to come.
