@@ -69,6 +69,10 @@ type attempt struct {
 // gone reports that the endpoint asks for no more messages.
 func (a attempt) gone() bool { return a.status == http.StatusGone }
 
+// errOvertaken is of an attempt at a delivery that changed meanwhile, as by
+// [Events.Resend].
+var errOvertaken = errors.New("events: the delivery has changed")
+
 // runDelivery makes one attempt. The order of its steps lets it be killed
 // anywhere: at worst the endpoint is sent the message once more.
 func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
@@ -76,34 +80,42 @@ func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &t); err != nil {
 		return jobs.Permanent(err)
 	}
-	m, made, ok, err := e.store.pending(ctx, t.Endpoint, t.MessageID)
+	w, ok, err := e.store.pending(ctx, t)
 	if err != nil || !ok {
 		return err // it was delivered, or the message is no more
 	}
-	to := e.endpoints[t.Endpoint]
-	if to == nil {
-		return e.giveUp(ctx, t, made, attempt{err: errors.New("no endpoint of this name is configured")})
+	err = e.deliver(ctx, w)
+	if errors.Is(err, errOvertaken) {
+		return jobs.Snooze(0) // looks again, unless another job has taken the place of this one
 	}
-	status, _, err := e.store.endpoint(ctx, t.Endpoint)
+	return err
+}
+
+func (e *Events) deliver(ctx context.Context, w waiting) error {
+	to := e.endpoints[w.Endpoint]
+	if to == nil {
+		return e.giveUp(ctx, w, errors.New("no endpoint of this name is configured"))
+	}
+	status, _, err := e.store.endpoint(ctx, w.Endpoint)
 	if err != nil {
 		return err
 	}
 	if !status.DisabledAt.IsZero() {
-		return e.giveUp(ctx, t, made, attempt{err: errors.New("the endpoint was disabled")})
+		return e.giveUp(ctx, w, errors.New("the endpoint was disabled"))
 	}
 	began := e.host.Now()
 	if wait := to.begin(began, max(slowWorkers/len(e.endpoints), 1)); wait > 0 {
 		return jobs.Snooze(wait)
 	}
-	done := e.try(ctx, to, m)
+	done := e.try(ctx, to, w.message)
 	to.end(began, e.host.Now(), done.err != nil && ctx.Err() == nil)
 	if ctx.Err() != nil {
 		return ctx.Err() // the node stops, which says nothing about the endpoint
 	}
 	if done.err == nil {
-		return e.delivered(ctx, t, m, made+1, done)
+		return e.delivered(ctx, w, done)
 	}
-	return e.failed(ctx, t, made+1, done)
+	return e.failed(ctx, w, done)
 }
 
 // begin lets an attempt begin, or returns how long it is to wait: after a failure,
@@ -260,16 +272,16 @@ func (e *endpoint) keys(ctx context.Context) ([][]byte, error) {
 }
 
 // delivered notes that the endpoint has taken a message.
-func (e *Events) delivered(ctx context.Context, t task, m message, made int64, done attempt) error {
+func (e *Events) delivered(ctx context.Context, w waiting, done attempt) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		if err := e.store.settle(ctx, t, StateDelivered, made, done.status, "", e.host.DB.Now(ctx)); err != nil {
+		if err := e.store.settle(ctx, w, StateDelivered, w.made+1, done.status, "", e.host.DB.Now(ctx)); err != nil {
 			return err
 		}
-		if err := e.store.recover(ctx, t.Endpoint); err != nil {
+		if err := e.store.recover(ctx, w.Endpoint); err != nil {
 			return err
 		}
-		if m.Type == typeUserDeleted { // nothing is to be left of the user
-			return e.store.removeTold(ctx, t.MessageID)
+		if w.Type == typeUserDeleted { // nothing is to be left of the user
+			return e.store.removeTold(ctx, w.MessageID)
 		}
 		return nil
 	})
@@ -277,12 +289,13 @@ func (e *Events) delivered(ctx context.Context, t task, m message, made int64, d
 
 // failed notes a failed attempt, and decides what becomes of the delivery and of
 // the endpoint.
-func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) error {
+func (e *Events) failed(ctx context.Context, w waiting, done attempt) error {
+	made := w.made + 1
 	var state State
 	var reason string // why the endpoint is disabled
 	err := e.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := e.host.DB.Now(ctx)
-		since, err := e.store.noteTrouble(ctx, t.Endpoint, now)
+		since, err := e.store.noteTrouble(ctx, w.Endpoint, now)
 		if err != nil {
 			return err
 		}
@@ -296,17 +309,17 @@ func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) e
 		if made >= Attempts || reason != "" {
 			state = StateFailed
 		}
-		if err := e.store.settle(ctx, t, state, made, done.status, done.err.Error(), now); err != nil || reason == "" {
+		if err := e.store.settle(ctx, w, state, made, done.status, done.err.Error(), now); err != nil || reason == "" {
 			return err
 		}
-		return e.disable(ctx, t.Endpoint, reason)
+		return e.disable(ctx, w.Endpoint, reason)
 	})
 	if err != nil {
 		return err
 	}
 	if reason != "" {
 		e.host.Log.WarnContext(ctx, "events: endpoint disabled; fix it, then call Enable and Replay",
-			slog.String("endpoint", t.Endpoint), slog.String("reason", reason))
+			slog.String("endpoint", w.Endpoint), slog.String("reason", reason))
 	}
 	if state == StateFailed {
 		return nil
@@ -316,10 +329,10 @@ func (e *Events) failed(ctx context.Context, t task, made int64, done attempt) e
 	return jobs.Snooze(max(pause, done.wait))
 }
 
-// giveUp ends a delivery that has not succeeded.
-func (e *Events) giveUp(ctx context.Context, t task, made int64, done attempt) error {
+// giveUp ends a delivery that is not attempted.
+func (e *Events) giveUp(ctx context.Context, w waiting, reason error) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		return e.store.settle(ctx, t, StateFailed, made, done.status, done.err.Error(), e.host.DB.Now(ctx))
+		return e.store.settle(ctx, w, StateFailed, w.made, 0, reason.Error(), e.host.DB.Now(ctx))
 	})
 }
 

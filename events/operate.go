@@ -138,10 +138,10 @@ func (e *Events) Resend(ctx context.Context, endpoint, messageID string) (ok boo
 }
 
 // restart makes a delivery due now. Its job may wait for the next attempt, or still
-// run though the attempt has ended, so a new one takes its place.
+// run, so a new one takes its place.
 func (e *Events) restart(ctx context.Context, endpoint, messageID string) error {
 	t, now := task{endpoint, messageID}, e.host.DB.Now(ctx)
-	if err := e.store.settle(ctx, t, StatePending, 0, 0, "", now); err != nil {
+	if err := e.store.restart(ctx, t, now); err != nil {
 		return err
 	}
 	return e.host.Jobs.SetAlarm(ctx, deliverBinding, t.key(), now, t)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/events"
@@ -139,6 +140,83 @@ func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An attempt that Resend met under way does not answer for the one that follows,
+// also where it was the last.
+func TestResendDuringTheLastAttemptIsAnotherDelivery(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var k *kittest.Kit
+		var calls int
+		to := served(t, "crm", func(w http.ResponseWriter, r *http.Request) {
+			if calls++; calls > events.Attempts {
+				return
+			}
+			if calls == events.Attempts {
+				if ok, err := k.Events().Resend(context.Background(), "crm", r.Header.Get("Webhook-Id")); !ok || err != nil {
+					t.Error(ok, err)
+				}
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		k = compose(t, db, events.Config{Endpoints: []events.Endpoint{to}, DisableAfter: 30 * 24 * time.Hour})
+		create(t, k, "ada")
+		for range events.Attempts {
+			k.RunJobs()
+			k.Clock.Advance(30 * time.Hour)
+		}
+		k.RunJobs()
+		if s := status(t, k); calls != events.Attempts+1 || s.Pending != 0 || s.Failed != 0 {
+			t.Errorf("%d calls, %+v, want one more, which takes it", calls, s)
+		}
+	})
+}
+
+// An attempt that ends behind the one of Resend leaves the delivery as that left it.
+func TestAttemptThatEndsBehindAResentOneLeavesItDelivered(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var k *kittest.Kit
+		var calls atomic.Int64
+		ended := make(chan struct{})
+		list := func() []events.Delivery {
+			page, err := k.Events().ListDeliveries(context.Background(), events.DeliveryFilter{Endpoint: "crm"}, capability.NewPage(0, ""))
+			if err != nil {
+				t.Error(err)
+			}
+			return page.Items
+		}
+		to := served(t, "crm", func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1) > 1 {
+				return
+			}
+			defer close(ended)
+			if ok, err := k.Events().Resend(context.Background(), "crm", r.Header.Get("Webhook-Id")); !ok || err != nil {
+				t.Error(ok, err)
+			}
+			for late := time.Now().Add(20 * time.Second); time.Now().Before(late); {
+				if l := list(); len(l) == 1 && l[0].State == events.StateDelivered {
+					break
+				}
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		k = compose(t, db, events.Config{Endpoints: []events.Endpoint{to}, Timeout: time.Minute})
+		create(t, k, "ada")
+		ctx, stop := context.WithCancel(t.Context())
+		run := make(chan error, 1)
+		go func() { run <- k.Run(ctx) }()
+		<-ended
+		k.Clock.Advance(time.Hour)
+		k.RunJobs()
+		stop()
+		if err := <-run; err != nil {
+			t.Error(err)
+		}
+		k.RunJobs()
+		if l := list(); calls.Load() != 2 || len(l) != 1 || l[0].State != events.StateDelivered {
+			t.Errorf("%d calls, %+v, want it delivered", calls.Load(), l)
 		}
 	})
 }

@@ -41,14 +41,22 @@ func (s store) disabled(ctx context.Context) ([]string, error) {
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// pending returns a message that an endpoint is still to be sent, and how many
-// attempts were made.
-func (s store) pending(ctx context.Context, endpoint, messageID string) (m message, made int64, ok bool, err error) {
-	m, ok, err = database.Get(ctx, s.db, func(row database.Scanner) (message, error) {
-		return scanMessage(row, &made)
-	}, `SELECT m.id, m.type, m.data, m.created_at, d.attempts FROM events_delivery d JOIN events_message m ON m.id = d.message_id
-		WHERE d.endpoint = $1 AND d.message_id = $2 AND d.state = 'pending'`, endpoint, messageID)
-	return m, made, ok, err
+// waiting is a delivery that is pending, as a run found it.
+type waiting struct {
+	task
+	message
+	made      int64 // attempts
+	updatedAt int64
+}
+
+// pending returns a message that an endpoint is still to be sent.
+func (s store) pending(ctx context.Context, t task) (waiting, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (w waiting, err error) {
+		w.task = t
+		w.message, err = scanMessage(row, &w.made, &w.updatedAt)
+		return w, err
+	}, `SELECT m.id, m.type, m.data, m.created_at, d.attempts, d.updated_at FROM events_delivery d JOIN events_message m ON m.id = d.message_id
+		WHERE d.endpoint = $1 AND d.message_id = $2 AND d.state = 'pending'`, t.Endpoint, t.MessageID)
 }
 
 func scanMessage(row database.Scanner, more ...any) (m message, err error) {
@@ -59,9 +67,23 @@ func scanMessage(row database.Scanner, more ...any) (m message, err error) {
 	return m, err
 }
 
-func (s store) settle(ctx context.Context, t task, state State, attempts int64, status int, reason string, now time.Time) error {
-	_, err := s.db.Exec(ctx, `UPDATE events_delivery SET state = $3, attempts = $4, last_status = $5, last_error = $6, updated_at = $7
-		WHERE endpoint = $1 AND message_id = $2`, t.Endpoint, t.MessageID, string(state), attempts, status, cut(reason), now.UnixMilli())
+// settle records what became of a delivery. It fails with errOvertaken when that is
+// not any more as the run found it.
+func (s store) settle(ctx context.Context, w waiting, state State, attempts int64, status int, reason string, now time.Time) error {
+	n, err := s.db.Exec(ctx, `UPDATE events_delivery SET state = $3, attempts = $4, last_status = $5, last_error = $6, updated_at = $7
+		WHERE endpoint = $1 AND message_id = $2 AND state = 'pending' AND updated_at = $8`,
+		w.Endpoint, w.MessageID, string(state), attempts, status, cut(reason), max(now.UnixMilli(), w.updatedAt+1), w.updatedAt)
+	if err == nil && n == 0 {
+		err = errOvertaken
+	}
+	return err
+}
+
+// restart makes a delivery pending anew; no run that has found it before settles it.
+func (s store) restart(ctx context.Context, t task, now time.Time) error {
+	_, err := s.db.Exec(ctx, `UPDATE events_delivery SET state = 'pending', attempts = 0, last_status = 0, last_error = '',
+		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE endpoint = $1 AND message_id = $2`,
+		t.Endpoint, t.MessageID, now.UnixMilli())
 	return err
 }
 

@@ -28,7 +28,7 @@ func TestMessageThatTwoEndpointsTakeAtOnceIsRemoved(t *testing.T) {
 	ok(one.insertDelivery(t.Context(), "b", "msg_1", StatePending, "", now))
 	take := func(ctx context.Context, s store, endpoint string) error {
 		return s.db.InTx(ctx, func(ctx context.Context) error {
-			if err := s.settle(ctx, task{endpoint, "msg_1"}, StateDelivered, 1, 204, "", now); err != nil {
+			if err := s.settle(ctx, waiting{task: task{endpoint, "msg_1"}, updatedAt: now.UnixMilli()}, StateDelivered, 1, 204, "", now); err != nil {
 				return err
 			}
 			return s.removeTold(ctx, "msg_1")
