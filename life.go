@@ -275,10 +275,9 @@ func merged(before, done capability.Erasure) capability.Erasure {
 	return done
 }
 
-// errOvertaken ends a run when the erasure was asked for again meanwhile: another run follows.
-var errOvertaken = errors.New("kit: the erasure was asked for again")
-
-// reportErasure writes what was done so far; a zero time says that more follows.
+// reportErasure writes what was done so far; a zero time says that more follows. A
+// run whose erasure was asked for again meanwhile begins anew, unless its job has
+// been replaced.
 func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[string]capability.Erasure, finished time.Time) error {
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -290,7 +289,7 @@ func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[strin
 		WHERE user_id = $1 AND requested_at = $2`,
 		begun.UserID, begun.RequestedAt.UnixMilli(), at, string(text))
 	if err == nil && n == 0 {
-		err = jobs.Cancel(errOvertaken)
+		err = jobs.Snooze(0)
 	}
 	return err
 }

@@ -308,6 +308,35 @@ func TestErasureThatIsAskedForWhileOneRunsIsDoneAnew(t *testing.T) {
 	})
 }
 
+// A node of the version before adds no job where one runs: the run that it overtakes
+// begins anew.
+func TestErasureThatAnOlderNodeIsAskedForWhileOneRunsIsDoneAnew(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		runs := 0
+		notes := capability.Capability{
+			Name: "notes", Version: "1.0.0",
+			Export: func(context.Context, capability.Person, capability.Emit) error { return nil },
+			Erase: func(ctx context.Context, _ capability.Person) (capability.Erasure, error) {
+				if runs++; runs > 1 {
+					return capability.Erasure{}, nil
+				}
+				_, err := db.Exec(ctx, `UPDATE kit_erasure SET requested_at = requested_at + 5, finished_at = NULL, report = ''`)
+				return capability.Erasure{}, err
+			},
+		}
+		k := kittest.New(t, kit.WithDatabase(db), kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return notes, nil }))
+		if err := k.EraseUser(t.Context(), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		k.Clock.Advance(time.Second)
+		k.RunJobs()
+		if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() || runs != 2 {
+			t.Errorf("%+v %v after %d runs, want it finished by the second", e, err, runs)
+		}
+	})
+}
+
 // around is the part of a text where the canary is.
 func around(text string) string {
 	at := strings.Index(text, canary)
