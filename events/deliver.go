@@ -104,7 +104,7 @@ func (e *Events) deliver(ctx context.Context, w waiting) error {
 		return e.giveUp(ctx, w, errors.New("the endpoint was disabled"))
 	}
 	began := e.host.Now()
-	if wait := to.begin(began, max(slowWorkers/len(e.endpoints), 1)); wait > 0 {
+	if wait := to.begin(began, e.share(began)); wait > 0 {
 		return jobs.Snooze(wait)
 	}
 	done := e.try(ctx, to, w.message)
@@ -116,6 +116,23 @@ func (e *Events) deliver(ctx context.Context, w waiting) error {
 		return e.delivered(ctx, w, done)
 	}
 	return e.failed(ctx, w, done)
+}
+
+// share is how many workers a slow endpoint has: those that are slow now share alike.
+func (e *Events) share(now time.Time) int {
+	slow := 0
+	for _, to := range e.endpoints {
+		if to.isSlow(now) {
+			slow++
+		}
+	}
+	return max(slowWorkers/max(slow, 1), 1)
+}
+
+func (e *endpoint) isSlow(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.slow.After(now)
 }
 
 // begin lets an attempt begin, or returns how long it is to wait: after a failure,

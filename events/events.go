@@ -15,7 +15,7 @@
 //     endpoint on which every attempt has failed for Config.DisableAfter, or that
 //     returns 410, is disabled; messages of that time are kept as failed.
 //     [Events.Enable] turns it on again, [Events.Replay] delivers them.
-//   - An endpoint that takes longer than a second for a message has a share of the
+//   - Endpoints that take longer than a second for a message share a part of the
 //     workers, so that others are told meanwhile.
 //   - No connection is made to an address of a private network, unless
 //     Endpoint.Private says so. No redirect is followed.

@@ -144,6 +144,48 @@ func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 	})
 }
 
+// The share is of what slow endpoints take, however many quick ones there are.
+func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		const atOnce = 8
+		var k *kittest.Kit
+		var calls atomic.Int64
+		release, all := make(chan struct{}), make(chan struct{})
+		list := []events.Endpoint{served(t, "slow", func(http.ResponseWriter, *http.Request) {
+			switch calls.Add(1) {
+			case 1:
+				k.Clock.Advance(3 * time.Second)
+				return
+			case 1 + atOnce:
+				close(all)
+			}
+			<-release
+		})}
+		for i := range atOnce {
+			list = append(list, served(t, fmt.Sprint("quick", i), func(http.ResponseWriter, *http.Request) {}))
+		}
+		k = compose(t, db, events.Config{Endpoints: list, Timeout: time.Minute})
+		create(t, k, "first")
+		k.RunJobs()
+		for i := range atOnce {
+			create(t, k, fmt.Sprint("user", i))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Run(ctx) }()
+		select {
+		case <-all:
+		case <-time.After(5 * time.Second):
+			t.Errorf("the slow endpoint was sent %d messages at once, want %d", calls.Load()-1, atOnce)
+		}
+		close(release)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An attempt that Resend met under way does not answer for the one that follows,
 // also where it was the last.
 func TestResendDuringTheLastAttemptIsAnotherDelivery(t *testing.T) {
