@@ -220,17 +220,17 @@ func TestOutcomeMeetsAnErasure(t *testing.T) {
 	outcome := rating.Outcome{Ranks: map[string]int{"ada": 2, "bob": 1}}
 	record(t, r, "chess", outcome)
 	var result rating.Result
-	var failed error
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	if err := dbs[1].InTx(t.Context(), func(ctx context.Context) error {
 		if _, err := erasing.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
 			return err
 		}
 		go func() {
-			defer close(ended)
-			result, failed = r.Record(t.Context(), "chess", outcome)
+			var err error
+			result, err = r.Record(t.Context(), "chess", outcome)
+			ended <- err
 		}()
-		for waiting := 0; waiting == 0; { // until it waits for the row
+		for waiting := 0; waiting == 0 && len(ended) == 0; { // until it waits for the row
 			if err := dbs[1].QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks
 				WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
 				return err
@@ -240,9 +240,8 @@ func TestOutcomeMeetsAnErasure(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
-	if failed != nil {
-		t.Fatal(failed)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 	if bob, ada := result.Players[0], result.Players[1]; bob.After.GamesPlayed != 2 || ada.Before.GamesPlayed != 0 || ada.After.GamesPlayed != 1 {
 		t.Errorf("bob %+v, ada %+v", bob, ada)
