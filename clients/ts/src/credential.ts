@@ -113,7 +113,7 @@ export class Credential {
     })
     if (response.ok) return (await response.json()) as Tokens
     const refusal = await KitError.of(response)
-    if (refusal.temporary) throw refusal
+    if (refusal.temporary || refusal.status >= 500) throw refusal // which says nothing about the token
     return undefined
   }
 }

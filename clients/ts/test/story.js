@@ -154,7 +154,7 @@ export async function proofs({ createClient, KitError }) {
     credentials: { accessToken: "old", refreshToken: "r" } })
   const awake = setInterval(() => {}, 1000) // Node ends when it waits for nothing but a limit
   for (const [want, rotation] of [["network", lost], ["network", () => new Response("<html>")], ["network", () => new Promise(() => {})],
-    ["kit/rate_limited", () => refused(429, "kit/rate_limited")], ["auth/unauthenticated", () => refused(401, "auth/refresh_invalid")]]) {
+    ["kit/rate_limited", () => refused(429, "kit/rate_limited")], ["http/502", () => new Response("<html>", { status: 502 })], ["auth/unauthenticated", () => refused(401, "auth/refresh_invalid")]]) {
     const limited = (_, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)))
     const answer = scripted({ "/auth/devices": () => refused(401, "auth/unauthenticated"), "/auth/token/rotate": rotation })
     const error = await within(anyone((...call) => Promise.race([answer(...call), limited(...call)])).get("/auth/devices").catch((e) => e))
