@@ -227,3 +227,36 @@ func TestInvitesKeepTheBlockedApart(t *testing.T) {
 		}
 	})
 }
+
+// An offer that comes after its seats were all taken is a new one: it has not
+// waited, so it does not reach further than any other.
+func TestOfferAfterAFullTableIsNew(t *testing.T) {
+	cfg := append(games(), matchmaking.Game{Key: "ranked", Players: 2, SkillPool: "duel",
+		Queue:    matchmaking.Queue{InitialBand: new(50.0), WidenPerSecond: 10, MaxWaitSeconds: 30},
+		Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.ModeTable, Players: 6, Rules: duelRules{}}})
+	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+		r.rate("strong", 30)
+		skill, err := r.Rating().Skill(ctx, "duel", "first")
+		r.ok(err)
+		plain := *cfg[len(cfg)-1].Snapshot
+		plain.Key = "ranked"
+		s, err := r.Multiplayer().Start(ctx, multiplayer.Start{Game: plain, Players: []string{"p1", "p2"}})
+		r.ok(err)
+		offer := func() {
+			r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "ranked", SessionID: s.ID, Seats: 1, Skill: skill}))
+		}
+		offer()
+		r.ok(errorOf(r.Enqueue(ctx, "ranked", "", "first")))
+		r.step(5 * time.Second)
+		if q := r.status("ranked", "first"); q[0].SessionID != s.ID {
+			t.Fatalf("got %+v, want the offered seat", q[0])
+		}
+		r.Clock.Advance(time.Minute)
+		r.ok(errorOf(r.Enqueue(ctx, "ranked", "", "strong")))
+		offer()
+		r.step(5 * time.Second)
+		if q := r.status("ranked", "strong"); q[0].State != matchmaking.Waiting {
+			t.Errorf("got %+v, want to wait for an opponent of this skill", q[0])
+		}
+	})
+}

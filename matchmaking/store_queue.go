@@ -83,12 +83,14 @@ func (s store) readMatch(ctx context.Context, query, matchID string) (match Matc
 	return match, backfill, found, err
 }
 
-// offer puts the free seats of a session into the queue, or changes how many.
+// offer puts the free seats of a session into the queue, or changes how many. One
+// in the place of an offer that is over has not waited yet.
 func (s store) offer(ctx context.Context, b Backfill, now, until int64) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO matchmaking_backfill (session_id, game, region, seats, skill, enqueued_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (session_id) DO UPDATE SET game = excluded.game, region = excluded.region, seats = excluded.seats,
-			skill = excluded.skill, expires_at = excluded.expires_at`,
+			skill = excluded.skill, expires_at = excluded.expires_at,
+			enqueued_at = CASE WHEN matchmaking_backfill.expires_at > $6 THEN matchmaking_backfill.enqueued_at ELSE $6 END`,
 		b.SessionID, b.GameKey, b.Region, b.Seats, b.Skill, now, until)
 	return err
 }
