@@ -260,3 +260,24 @@ func TestOfferAfterAFullTableIsNew(t *testing.T) {
 		}
 	})
 }
+
+// A party stays one ticket, whichever of its players was seen by the clock that
+// was ahead.
+func TestPartyAfterClockWentBack(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "ada", "bob")))
+		r.Clock.Advance(11 * time.Second)
+		r.status("four", "ada") // bob has not asked since
+		r.Clock.Advance(-15 * time.Second)
+		r.ok(r.RunSweep(ctx, "four"))
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "cid", "dan")))
+		for range 2 {
+			r.step(5 * time.Second)
+		}
+		for _, q := range r.status("four", "ada", "bob", "cid", "dan") {
+			if q.State != matchmaking.Matched {
+				t.Errorf("got %+v, want matched", q)
+			}
+		}
+	})
+}

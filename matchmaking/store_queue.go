@@ -136,9 +136,10 @@ func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]boo
 }
 
 // rejuvenate has tickets that were written by a clock that was ahead begin now:
-// until it has caught up they would neither widen nor expire.
+// until it has caught up they would neither widen nor expire. What is after an
+// instant was; enqueued_at decides for itself, since a party has one in common.
 func (s store) rejuvenate(ctx context.Context, game string, after, now int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $3 THEN $3 ELSE enqueued_at END
+	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $2 THEN $3 ELSE enqueued_at END
 		WHERE game = $1 AND state = 'waiting' AND seen_at > $2`, game, after, now)
 	return err
 }
