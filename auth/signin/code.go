@@ -297,9 +297,12 @@ func (l *library) changeEmailByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	subject := changeSubject(user.ID, user.Email, user.EmailVerified, in.NewEmail)
-	err = l.tryCodeOf(c, codeChange, subject, in.OTP, func(ctx context.Context) error {
-		before, err := l.lockedUser(ctx, user.ID)
+	session, err := c.session()
+	if err != nil {
+		return nil, err
+	}
+	change := func(ctx context.Context) error {
+		before, err := l.auth.User(ctx, user.ID)
 		if err != nil {
 			return err
 		}
@@ -311,7 +314,9 @@ func (l *library) changeEmailByCode(c *call) (any, error) {
 			return err
 		}
 		return l.emailChanged(ctx, before, in.NewEmail)
-	})
+	}
+	subject := changeSubject(user.ID, user.Email, user.EmailVerified, in.NewEmail)
+	err = l.tryCodeOf(c, codeChange, subject, in.OTP, func(ctx context.Context) error { return l.withSession(ctx, session, change) })
 	if errors.Is(err, auth.ErrEmailTaken) {
 		err = errUserExists
 	}

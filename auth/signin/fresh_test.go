@@ -87,6 +87,7 @@ func TestCodeOfNobodysFactorProvesNothing(t *testing.T) {
 func TestEndedSessionAddsNoWayIn(t *testing.T) {
 	p := newIDP(t)
 	w := openSocial(t, databasetest.Shared(t, 1)[0], signin.Config{Providers: []oauth.Provider{p.provider("acme")}}, p)
+	const eve = "eve@example.com"
 	w.signedUp(ada)
 	w.verify(ada)
 	p.claims["email"] = ada
@@ -106,6 +107,12 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 			token := object{"token": p.idToken(nil)}
 			return func() *response { return b.post("/link-social", object{"provider": "acme", "idToken": token}) }
 		},
+		"address": func(b *browser) func() *response {
+			b.post("/email-otp/request-email-change", object{"newEmail": eve}).ok()
+			w.browser().pressing().do("POST", w.deliver(ada).Link, nil).page(false)
+			code := w.deliver(eve).Code
+			return func() *response { return b.post("/email-otp/change-email", object{"newEmail": eve, "otp": code}) }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := w.browser().ownPage()
@@ -117,7 +124,7 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 			}).want(401, "UNAUTHORIZED")
 			b.signIn()
 			accounts := decoded[[]object](b.get("/list-accounts").ok())
-			if passkeys := decoded[[]object](b.get("/passkey/list-user-passkeys").ok()); len(passkeys)+len(accounts) != 1 || b.user()["twoFactorEnabled"] != false {
+			if passkeys := decoded[[]object](b.get("/passkey/list-user-passkeys").ok()); len(passkeys)+len(accounts) != 1 || b.user()["twoFactorEnabled"] != false || b.user()["email"] != ada {
 				t.Errorf("passkeys %v, accounts %v, user %v", passkeys, accounts, b.user())
 			}
 		})
