@@ -326,6 +326,29 @@ func TestUndoneChangeStaysUndone(t *testing.T) {
 	})
 }
 
+// Nor is it changed again by another link that the old address had approved before.
+func TestUndoneChangeEndsWhatWasApproved(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		const eve, last = "eve@example.com", "mallory@example.com"
+		a := open(t, db, signin.Config{})
+		home := a.signedUp(ada)
+		a.verify(ada)
+		links := map[string]string{}
+		for _, to := range []string{last, eve} {
+			home.post("/change-email", object{"newEmail": to}).ok()
+			a.browser().pressing().do("POST", a.deliver(ada).Link, nil).page(false)
+			links[to] = a.deliver(to).Link
+			a.clock.advance(time.Minute)
+		}
+		home.pressing().do("POST", links[eve], nil).page(false)
+		a.browser().pressing().do("POST", a.deliver(ada).Link, nil).page(false)
+		a.browser().pressing().do("POST", links[last], nil)
+		if user, found, err := a.UserByEmail(ctx, last); err != nil || found {
+			t.Errorf("the address was changed again: %+v, %v", user, err)
+		}
+	})
+}
+
 // What set-auth-token carries lives as long as the session, renews itself, and is
 // changed for access tokens.
 func TestBearerTokenLivesAsLongAsTheSession(t *testing.T) {

@@ -253,12 +253,13 @@ func (s store) lockUser(ctx context.Context, userID string) error {
 
 // forgetSince removes the accounts and clients of a user that were set at an instant or
 // later, and the links and letters of since then: those of a later change of address
-// would undo what undoes it.
+// would undo what undoes it. Of older links those go that change the address by an
+// approval of before.
 func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
 	for _, query := range []string{
 		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,
 		`DELETE FROM signin_client WHERE user_id = $1 AND seen_at >= $2`,
-		`DELETE FROM signin_link WHERE user_id = $1 AND created_at >= $2`,
+		`DELETE FROM signin_link WHERE user_id = $1 AND (created_at >= $2 OR kind = 'change_email' AND substr(subject, 1, 5) <> 'undo ')`,
 		`DELETE FROM signin_letter WHERE user_id = $1 AND due_at >= $2`,
 	} {
 		if _, err := s.db.Exec(ctx, query, userID, since.UnixMilli()); err != nil {
