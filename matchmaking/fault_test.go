@@ -16,31 +16,36 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// A match whose session cannot be made fails by itself: those that the same job
-// forms become sessions.
+// A match whose session cannot be made fails by itself, or waits by itself for what
+// passes: those that the same job forms become sessions.
 func TestMatchThatFailsTakesNoNeighbourAlong(t *testing.T) {
-	cfg := games()
-	cfg[3].SnapshotFor = func(_ context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) {
-		if slices.Contains(players, "bad") {
-			return base, errors.New("no game for these")
+	for state, failure := range map[string]error{
+		matchmaking.Failed:  errors.New("no game for these"),
+		matchmaking.Forming: context.DeadlineExceeded,
+	} {
+		cfg := games()
+		cfg[3].SnapshotFor = func(_ context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) {
+			if slices.Contains(players, "bad") {
+				return base, failure
+			}
+			return base, nil
 		}
-		return base, nil
+		each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+			for _, user := range []string{"a", "b", "bad", "luck"} {
+				r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
+			}
+			for range 2 {
+				r.step(5 * time.Second)
+			}
+			var states []string
+			for _, q := range r.status("table", "a", "b", "bad", "luck") {
+				states = append(states, q.State)
+			}
+			if diff := cmp.Diff([]string{matchmaking.Matched, matchmaking.Matched, state, state}, states); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
-	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
-		for _, user := range []string{"a", "b", "bad", "luck"} {
-			r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
-		}
-		for range 2 {
-			r.step(5 * time.Second)
-		}
-		var states []string
-		for _, q := range r.status("table", "a", "b", "bad", "luck") {
-			states = append(states, q.State)
-		}
-		if diff := cmp.Diff([]string{"matched", "matched", "failed", "failed"}, states); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 // Who is erased between the claim and the session gets no seat, and the others

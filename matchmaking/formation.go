@@ -42,7 +42,7 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 		}
 		return jobs.Complete(ctx)
 	})
-	if err == nil || isPassing(err) {
+	if err == nil || isPassing(err) && !errors.Is(err, errNoSnapshot) { // that is of one match alone
 		return err
 	}
 	var failed []error
