@@ -131,6 +131,8 @@ func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 		for _, user := range []string{"poor", "rich"} {
 			r.ok(errorOf(r.Enqueue(ctx, "stakes", "", user)))
 		}
+		r.ok(r.RunSweep(ctx, "stakes"))
+		r.ok(r.Clean(ctx)) // while the match forms
 		for range 2 {
 			r.step(5 * time.Second)
 		}

@@ -259,7 +259,7 @@ func (s store) clean(ctx context.Context, now int64) error {
 		{`DELETE FROM matchmaking_invite WHERE id IN (
 			SELECT id FROM matchmaking_invite WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`, now},
 		{`DELETE FROM matchmaking_backfill WHERE session_id IN (
-			SELECT session_id FROM matchmaking_backfill WHERE expires_at <= $1 LIMIT $2)`, now},
+			SELECT session_id FROM matchmaking_backfill WHERE abs(expires_at) <= $1 LIMIT $2)`, now},
 		{`DELETE FROM matchmaking_match WHERE id IN (
 			SELECT id FROM matchmaking_match WHERE created_at <= $1 ORDER BY id LIMIT $2)`, now - matchLifetime.Milliseconds()},
 		{`DELETE FROM matchmaking_ticket WHERE ticket_id IN (

@@ -276,8 +276,8 @@ func (s store) insertMatches(ctx context.Context, game string, matches []found, 
 }
 
 // takeSeats lowers an offer by what a match takes of it; false when it is not
-// that large any more. One that is used up has its expiry below zero, so that
-// what is given back is as it was.
+// that large any more. One that is used up has its expiry below zero until then,
+// so that what is given back is as it was.
 func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, error) {
 	rows, err := s.db.Exec(ctx, `UPDATE matchmaking_backfill SET expires_at = -expires_at
 		WHERE session_id = $1 AND seats = $2 AND expires_at > 0`, sessionID, n)
