@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 )
 
 // blocked is a user whom the exported one blocks.
@@ -84,13 +85,17 @@ func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capa
 		Why:  "the other players read them; they hold the user id and expire",
 	}}}
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
-		matches, err := m.store.lockMatches(ctx, person.ID)
-		if err != nil {
-			return err
-		}
-		for _, matchID := range matches {
-			if err := m.dissolve(ctx, matchID, person.ID); err != nil {
+		// A match is locked before its places; then the places are, so that no sweep
+		// takes one, and looked at once more.
+		for _, lock := range []string{"", database.ForUpdate} {
+			matches, err := m.store.matchesOf(ctx, person.ID, lock)
+			if err != nil {
 				return err
+			}
+			for _, matchID := range matches {
+				if err := m.dissolve(ctx, matchID, person.ID); err != nil {
+					return err
+				}
 			}
 		}
 		out.Removed, err = m.store.erase(ctx, person.ID)

@@ -59,15 +59,15 @@ func (s store) ticketsOf(ctx context.Context, userID string) ([]ticketRecord, er
 		userID, database.List(games))
 }
 
-// lockMatches locks a user's places in queues, so that no sweep takes one, and
-// returns the matches that have.
-func (s store) lockMatches(ctx context.Context, userID string) (matches []string, err error) {
+// matchesOf returns the matches that have taken one of a user's places in queues;
+// lock may be [database.ForUpdate].
+func (s store) matchesOf(ctx context.Context, userID, lock string) (matches []string, err error) {
 	games, err := s.games(ctx)
 	if err != nil {
 		return nil, err
 	}
 	places, err := database.All(ctx, s.db, scanPlayer, `SELECT `+playerColumns+` FROM matchmaking_ticket
-		WHERE user_id = $1 AND game `+database.InList(2)+` ORDER BY game `+database.ForUpdate, userID, database.List(games))
+		WHERE user_id = $1 AND game `+database.InList(2)+` ORDER BY game `+lock, userID, database.List(games))
 	for _, p := range places {
 		if p.state == "matched" {
 			matches = append(matches, p.matchID)
