@@ -123,7 +123,7 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 }
 
 // forever is after any number of a checkpoint or link.
-const forever = 1<<63 - 1
+const forever int64 = 1<<63 - 1
 
 // Rewrap seals the signing keys of checkpoints with the first master key, so
 // that older master keys can be removed, and returns how many it changed. A key
