@@ -12,7 +12,7 @@
 // on nobody who can write to the database, but has no master key, can alter,
 // remove, insert or reorder an event without [Audit.Verify] naming it. What they
 // do to events before the first checkpoint after them can go unseen if they
-// recomputes the chain, and so can a whole database set back to an earlier day.
+// recompute the chain, and so can a whole database set back to an earlier day.
 // Checkpoints are logged: their lines are anchors outside of the database, and
 // Verify names a trail that does not have one it is given. Retention cuts the
 // beginning of the trail off, which is signed and an event itself.

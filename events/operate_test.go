@@ -2,7 +2,6 @@ package events_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -98,90 +97,6 @@ func TestResendDoesNotWaitForTheNextAttempt(t *testing.T) {
 		}
 		if k.RunJobs(); r.calls() != 4 || status(t, k).Pending != 0 {
 			t.Errorf("%d calls, want the fourth", r.calls())
-		}
-	})
-}
-
-// An endpoint that takes seconds for each message has its share of the workers, not all.
-func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
-	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		const messages = 40
-		var k *kittest.Kit
-		var calls atomic.Int64
-		release, all := make(chan struct{}), make(chan struct{})
-		slow := served(t, "slow", func(http.ResponseWriter, *http.Request) {
-			if calls.Add(1) == 1 {
-				k.Clock.Advance(3 * time.Second)
-			} else {
-				<-release
-			}
-		})
-		var quick atomic.Int64
-		other := served(t, "quick", func(http.ResponseWriter, *http.Request) {
-			if quick.Add(1) == messages {
-				close(all)
-			}
-		})
-		k = compose(t, db, events.Config{Endpoints: []events.Endpoint{slow, other}, Timeout: time.Minute})
-		create(t, k, "first")
-		k.RunJobs()
-		for i := range messages - 1 {
-			create(t, k, fmt.Sprint("user", i))
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- k.Run(ctx) }()
-		select {
-		case <-all:
-		case <-time.After(20 * time.Second):
-			t.Errorf("the quick endpoint was told of %d messages, want %d", quick.Load(), messages)
-		}
-		close(release)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// The share is of what slow endpoints take, however many quick ones there are.
-func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
-	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		const atOnce = 8
-		var k *kittest.Kit
-		var calls atomic.Int64
-		release, all := make(chan struct{}), make(chan struct{})
-		list := []events.Endpoint{served(t, "slow", func(http.ResponseWriter, *http.Request) {
-			switch calls.Add(1) {
-			case 1:
-				k.Clock.Advance(3 * time.Second)
-				return
-			case 1 + atOnce:
-				close(all)
-			}
-			<-release
-		})}
-		for i := range atOnce {
-			list = append(list, served(t, fmt.Sprint("quick", i), func(http.ResponseWriter, *http.Request) {}))
-		}
-		k = compose(t, db, events.Config{Endpoints: list, Timeout: time.Minute})
-		create(t, k, "first")
-		k.RunJobs()
-		for i := range atOnce {
-			create(t, k, fmt.Sprint("user", i))
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- k.Run(ctx) }()
-		select {
-		case <-all:
-		case <-time.After(5 * time.Second):
-			t.Errorf("the slow endpoint was sent %d messages at once, want %d", calls.Load()-1, atOnce)
-		}
-		close(release)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

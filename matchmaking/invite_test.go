@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/matchmaking"
 	"github.com/kitbackend/kit/multiplayer"
 )
@@ -215,4 +216,72 @@ func TestInviteLimits(t *testing.T) {
 		r.ok(errorOf(r.SendInvite(ctx, "duel", from, toUser(others[50]))))
 	}
 	r.refuses(matchmaking.ErrLimitReached, errorOf(r.SendInvite(ctx, "duel", "eve", toUser(others[50]))))
+}
+
+// Nobody gets into a session with a user who was disabled after inviting.
+func TestInviteOfADisabledUserIsGone(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob")
+		v, err := r.SendInvite(ctx, "table", "ada", toUser("bob"))
+		r.ok(err)
+		r.ok(r.Auth().DisableUser(ctx, "ada"))
+		r.refuses(matchmaking.ErrInviteNotFound, errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+		r.ok(r.Auth().EnableUser(ctx, "ada"))
+		r.ok(errorOf(r.AcceptInvite(ctx, v.ID, "bob")))
+	})
+}
+
+// However many a game takes, accepting takes no money of the inviter.
+func TestInviterOfSeveralIsAskedForTheStake(t *testing.T) {
+	cfg := append(games(), matchmaking.Game{Key: "trio", Players: 3, Snapshot: &multiplayer.Game{Kind: "duel", Rules: duelRules{10}}})
+	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
+		r.users("ada", "bob", "cid")
+		for _, user := range []string{"ada", "bob", "cid"} {
+			r.ok(errorOf(r.Ledger().Credit(ctx, ledger.Entry{UserID: user, Currency: "coins", Amount: 100, Ref: "gift/" + user})))
+		}
+		var session string
+		for _, user := range []string{"bob", "cid"} {
+			v, err := r.SendInvite(ctx, "trio", "ada", toUser(user))
+			r.ok(err)
+			v, err = r.AcceptInvite(ctx, v.ID, user)
+			r.ok(err)
+			if session != "" && v.SessionID != session {
+				t.Errorf("%s is in another session", user)
+			}
+			session = v.SessionID
+		}
+		b, err := r.Ledger().Balance(ctx, "ada", "coins")
+		r.ok(err)
+		if b.Held != 0 {
+			t.Errorf("of the inviter %d are held", b.Held)
+		}
+		view, err := r.Multiplayer().Join(ctx, session, "ada")
+		r.ok(err)
+		if view.Phase != multiplayer.PhaseActive {
+			t.Errorf("the session is %s with all three", view.Phase)
+		}
+	})
+}
+
+// Two of whom one blocks the other do not meet by the invites of a third.
+func TestInvitesKeepTheBlockedApart(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.users("host", "ada", "bob", "eve")
+		r.ok(r.Block(ctx, "ada", "eve"))
+		accept := func(user string) string {
+			t.Helper()
+			v, err := r.SendInvite(ctx, "four", "host", toUser(user))
+			r.ok(err)
+			v, err = r.AcceptInvite(ctx, v.ID, user)
+			r.ok(err)
+			return v.SessionID
+		}
+		eve, ada, bob := accept("eve"), accept("ada"), accept("bob")
+		if ada == eve {
+			t.Error("ada is in a session with eve, whom she blocks")
+		}
+		if bob != ada {
+			t.Error("bob, whom nobody blocks, is not in the session of the last invite")
+		}
+	})
 }

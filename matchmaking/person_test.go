@@ -3,6 +3,7 @@ package matchmaking_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,6 +65,32 @@ func TestExportAndErase(t *testing.T) {
 			if n > 0 {
 				t.Errorf("%d rows of %s still name the user", n, table)
 			}
+		}
+	})
+}
+
+// Who is erased between the claim and the session gets no seat, and the others
+// wait on with the time they have waited.
+func TestErasedPlayerGetsNoSession(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		for _, user := range []string{"ada", "bob"} {
+			r.ok(errorOf(r.Enqueue(ctx, "table", "eu", user)))
+		}
+		sweep, _, err := r.Lead(ctx, "table")
+		r.ok(err)
+		r.ok(sweep.Claim(ctx))
+		for _, c := range []capability.Capability{r.Matchmaking.Capability(), r.Multiplayer().Capability()} { // in the order of an erasure
+			r.ok(errorOf(c.Erase(ctx, capability.Person{ID: "ada"})))
+		}
+		r.step(5 * time.Second)
+		running, err := r.Multiplayer().ListRunning(ctx, "ada", page())
+		r.ok(err)
+		if len(running.Items) > 0 {
+			t.Errorf("the erased user plays %+v", running.Items)
+		}
+		want := []matchmaking.Queued{{State: "waiting", Region: "eu", WaitedMs: 5000}}
+		if diff := cmp.Diff(want, r.status("table", "bob")); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

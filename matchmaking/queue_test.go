@@ -305,3 +305,47 @@ func TestUncoveredStake(t *testing.T) {
 		}
 	})
 }
+
+// A ticket that was written before the clock went back is as old as one of now:
+// it widens, and expires with a player who has gone.
+func TestQueueAfterClockWentBack(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.rate("strong", 10)
+		for _, user := range []string{"strong", "asks"} {
+			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
+		}
+		r.ok(errorOf(r.Enqueue(ctx, "four", "", "gone")))
+		r.Clock.Advance(-time.Hour)
+		r.ok(r.RunSweep(ctx, "duel"))
+		r.ok(r.RunSweep(ctx, "four"))
+		for range 2 {
+			r.step(5 * time.Second)
+		}
+		r.allMatched("duel", []string{"strong", "asks"})
+		for range 12 {
+			r.step(5 * time.Second)
+		}
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "gone")))
+	})
+}
+
+// A party stays one ticket, whichever of its players was seen by the clock that
+// was ahead.
+func TestPartyAfterClockWentBack(t *testing.T) {
+	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "ada", "bob")))
+		r.Clock.Advance(11 * time.Second)
+		r.status("four", "ada") // bob has not asked since
+		r.Clock.Advance(-15 * time.Second)
+		r.ok(r.RunSweep(ctx, "four"))
+		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "cid", "dan")))
+		for range 2 {
+			r.step(5 * time.Second)
+		}
+		for _, q := range r.status("four", "ada", "bob", "cid", "dan") {
+			if q.State != matchmaking.Matched {
+				t.Errorf("got %+v, want matched", q)
+			}
+		}
+	})
+}

@@ -425,8 +425,8 @@ func (s store) pseudonymize(ctx context.Context, subject Subject, pseudonym stri
 }
 
 // creditedQuery finds the charges that credited a user, also those of purchases
-// that another subject has now. Erasure locks both, in the order of webhooks: one that has read a
-// charge would write the user again.
+// that another subject has now. Erasure locks both, in the order of webhooks: one
+// that has read a charge would write the user again.
 const creditedQuery = `SELECT c.rail, c.charge_id FROM payments_purchase AS p JOIN payments_charge AS c ON p.id = c.purchase_id
 	WHERE $1 = 'user' AND c.user_id = $2 AND c.user_id <> '' AND $3 <> '' LIMIT $4 `
 

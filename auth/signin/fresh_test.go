@@ -283,8 +283,8 @@ func TestOldAddressApprovesAndUndoes(t *testing.T) {
 	})
 }
 
-// An address that is back stays back: whoever changed it, and on from there to another
-// one, cannot undo the second change, whether or not the mail about it was sent by then.
+// An address that is back stays back: a caller that changed it, and on from there to
+// another one, cannot undo the second change, whether or not the mail about it was sent.
 func TestUndoneChangeStaysUndone(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		const eve, last = "eve@example.com", "mallory@example.com"

@@ -148,10 +148,9 @@ func (l *library) withUser(ctx context.Context, userID string, do func(context.C
 	})
 }
 
-// withSession is withUser for a session that changes how its user signs in. One that has
-// ended by then changes nothing: a request that waits for whoever ends it, such as the
-// owner of the account who sets a new password, adds no way back in. Refuses with
-// UNAUTHORIZED.
+// withSession is withUser for a session that changes how its user signs in. A session
+// that has ended changes nothing: a request that waits for the row while the owner of
+// the account sets a new password adds no way back in. Refuses with UNAUTHORIZED.
 func (l *library) withSession(ctx context.Context, session auth.Session, do func(context.Context) error) error {
 	return l.withUser(ctx, session.UserID, func(ctx context.Context) error {
 		if _, err := l.auth.Session(ctx, session.ID); err != nil {
