@@ -182,7 +182,7 @@ func nightly(folder string) func(k *kit.Kit) (capability.Capability, error) {
 		host := k.Host()
 		return capability.Capability{
 			Name: "nightly", Version: "1.0.0", Database: host.DB, NoUserData: "copies are of the whole database",
-			Jobs: []jobs.Binding{{Name: "NIGHTLY_BACKUP", Schedule: "0 3 * * *", Run: func(ctx context.Context, _ jobs.Job) error {
+			Jobs: []jobs.Binding{{Name: "NIGHTLY_BACKUP", Schedule: "0 3 * * *", Timeout: time.Hour, Run: func(ctx context.Context, _ jobs.Job) error {
 				return host.DB.Backup(ctx, filepath.Join(folder, host.Now().UTC().Format("20060102-150405")+".db"))
 			}}},
 		}, nil

@@ -24,7 +24,8 @@ func (k *Kit) checkMasterKeys(ctx context.Context) error {
 
 // MasterKeysFit reports whether the master keys open what was written to the
 // database: false when another node, or a run before, had keys that this one does
-// not have. Keys of one run leave nothing to compare with.
+// not have. Keys that are the first leave a fingerprint, those of one run nothing to
+// compare with.
 func (k *Kit) MasterKeysFit(ctx context.Context) (bool, error) {
 	if k.sealer == nil {
 		return true, nil
