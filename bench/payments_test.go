@@ -18,6 +18,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/processor"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/payments"
@@ -99,7 +100,7 @@ func BenchmarkPaymentsWebhook(b *testing.B) {
 				requests = requests[:b.N]
 				proof := m.proof(b, rail)
 				var next atomic.Int64
-				begun := spent()
+				begun := processor.Spent()
 				b.ResetTimer()
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
@@ -113,7 +114,7 @@ func BenchmarkPaymentsWebhook(b *testing.B) {
 				})
 				b.StopTimer()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "webhooks/s")
-				used := float64(spent()-begun) / float64(b.N)
+				used := float64(processor.Spent()-begun) / float64(b.N)
 				b.ReportMetric(used, "cpu-ns/op")
 				b.ReportMetric(100*float64(proof)/used, "%share")
 			})
@@ -145,7 +146,7 @@ func (m *market) proof(b *testing.B, rail payments.RailID) time.Duration {
 	access := payments.Access{Credentials: other.Credentials()[string(rail)], Environment: payments.EnvironmentSandbox, Now: m.Clock.Now,
 		Version: func(context.Context, string) (int64, error) { return 1, nil },
 		Kind:    func(string) payments.ProductKind { return payments.KindConsumable }}
-	begun := spent()
+	begun := processor.Spent()
 	for i, r := range caught {
 		d, err := of.Verify(b.Context(), access, r.Header, bodies[i])
 		if err == nil {
@@ -155,7 +156,7 @@ func (m *market) proof(b *testing.B, rail payments.RailID) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	return (spent() - begun) / time.Duration(len(caught))
+	return (processor.Spent() - begun) / time.Duration(len(caught))
 }
 
 // own gives ada purchases of the map.
@@ -182,19 +183,19 @@ func BenchmarkPaymentsEntitled(b *testing.B) {
 		}
 	}
 	b.Run("cached", func(b *testing.B) {
-		begun := spent()
+		begun := processor.Spent()
 		for b.Loop() {
 			check(b)
 		}
-		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(processor.Spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 	b.Run("uncached", func(b *testing.B) {
-		begun := spent()
+		begun := processor.Spent()
 		for b.Loop() {
 			m.Clock.Advance(2 * time.Second) // past the cache
 			check(b)
 		}
-		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(processor.Spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 }
 
@@ -203,8 +204,8 @@ func BenchmarkPaymentsEntitlements(b *testing.B) {
 	onBoth(b, func(b *testing.B, db *database.DB) {
 		m := openMarket(b, db, func(*payments.Config) {})
 		m.own(b, db, 1000)
-		begun := spent()
-		defer func() { b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op") }()
+		begun := processor.Spent()
+		defer func() { b.ReportMetric(float64(processor.Spent()-begun)/float64(b.N), "cpu-ns/op") }()
 		for b.Loop() {
 			if e, err := m.Payments().Entitlements(b.Context(), ada()); err != nil || len(e.Entitlements[0].Sources) != 1000 {
 				b.Fatal(err)
@@ -242,7 +243,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 			}
 		}
 		base = live()
-		begun := spent()
+		begun := processor.Spent()
 		b.ResetTimer()
 		run, err := m.Payments().Reconcile(b.Context(), payments.ReconcileRequest{Rail: payments.RailIOSStore})
 		if err != nil || run.Checked != int64(b.N) {
@@ -250,7 +251,7 @@ func BenchmarkPaymentsReconcile(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "purchases/s")
 		b.ReportMetric(float64(peak>>10), "peak-KB")
-		b.ReportMetric(float64(spent()-begun)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(processor.Spent()-begun)/float64(b.N), "cpu-ns/op")
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/processor"
 	"github.com/kitbackend/kit/multiplayer"
 )
 
@@ -109,12 +110,12 @@ func playRooms(b *testing.B, db *database.DB, every time.Duration) {
 		b.Fatal(line, err)
 	}
 	b.ResetTimer()
-	before := spent()
+	before := processor.Spent()
 	var end played
 	if err := json.NewDecoder(out).Decode(&end); err != nil {
 		b.Fatal(err)
 	}
-	used := spent() - before
+	used := processor.Spent() - before
 	b.StopTimer()
 	_ = cmd.Wait()
 	per := 10_000 / float64(end.Moves)
@@ -227,13 +228,13 @@ func playAll(told io.Reader) {
 		p.until(`"view"`)
 	}
 	fmt.Println("ready")
-	start, before := time.Now(), spent()
+	start, before := time.Now(), processor.Spent()
 	var group sync.WaitGroup
 	for _, p := range all {
 		group.Go(p.play)
 	}
 	group.Wait()
-	end := played{Took: time.Since(start), Spent: spent() - before}
+	end := played{Took: time.Since(start), Spent: processor.Spent() - before}
 	var took []time.Duration
 	for _, p := range all {
 		took = append(took, p.took...)

@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/processor"
 	"github.com/kitbackend/kit/internal/processtest"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket"
@@ -67,8 +68,10 @@ func BenchmarkStorageBytes(b *testing.B) {
 	get := func(b *testing.B, h http.Handler, address string) {
 		handler = h
 		b.SetBytes(objectSize)
-		before, n := spent(), 0
-		defer func() { b.ReportMetric(float64((spent()-before).Microseconds())/1000/float64(max(n, 1)), "cpu-ms/op") }()
+		before, n := processor.Spent(), 0
+		defer func() {
+			b.ReportMetric(float64((processor.Spent()-before).Microseconds())/1000/float64(max(n, 1)), "cpu-ms/op")
+		}()
 		for b.Loop() {
 			n++
 			response, err := http.Get(address)

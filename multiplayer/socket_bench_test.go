@@ -20,6 +20,7 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/processor"
 	"github.com/kitbackend/kit/multiplayer"
 )
 
@@ -196,9 +197,9 @@ func BenchmarkSocketsHeld(b *testing.B) {
 	}
 	b.ReportMetric(tables*seats/time.Since(start).Seconds(), "connects/s")
 	b.ReportMetric(float64(resident(b)-before)/tables/seats/1024, "KiB/socket")
-	from, used := time.Now(), processor(b)
+	from, used := time.Now(), processor.Spent()
 	time.Sleep(20 * time.Second) //nolint:forbidigo // how much nothing costs
-	b.ReportMetric(100*(processor(b)-used).Seconds()/time.Since(from).Seconds(), "cpu-%")
+	b.ReportMetric(100*(processor.Spent()-used).Seconds()/time.Since(from).Seconds(), "cpu-%")
 	_, _ = cmd.Process.Signal(os.Interrupt), cmd.Wait()
 }
 
@@ -244,16 +245,4 @@ func resident(b *testing.B) (bytes int64) {
 	var size int64
 	_, _ = fmt.Sscan(string(raw), &size, &bytes)
 	return bytes * int64(os.Getpagesize())
-}
-
-func processor(b *testing.B) time.Duration {
-	b.Helper()
-	raw, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		b.Skip("needs /proc")
-	}
-	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
-	var user, system int64
-	_, _ = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
-	return time.Duration(user+system) * 10 * time.Millisecond
 }

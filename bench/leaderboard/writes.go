@@ -11,6 +11,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/processor"
 	"github.com/kitbackend/kit/leaderboard"
 )
 
@@ -86,7 +87,7 @@ func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err 
 	var calls atomic.Int64
 	var failed atomic.Pointer[error]
 	var group sync.WaitGroup
-	began, used := time.Now(), cpuTime()
+	began, used := time.Now(), processor.Spent()
 	until := began.Add(time.Duration(*seconds * float64(time.Second)))
 	for i := range callers {
 		group.Go(func() {
@@ -105,7 +106,7 @@ func pressure(callers int, call func(*rand.Rand) error) (rate, cpu float64, err 
 		return 0, 0, *err
 	}
 	n := float64(calls.Load())
-	return n / time.Since(began).Seconds(), micros(cpuTime()-used) / n, nil
+	return n / time.Since(began).Seconds(), micros(processor.Spent()-used) / n, nil
 }
 
 // fill gives every player a score on each board, and on the plain table.

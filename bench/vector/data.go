@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"syscall"
-	"time"
 )
 
 // data makes unit vectors and 40 queries of a kind; vector/internal/flat tests
@@ -100,11 +98,4 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// processor is the time that the program has had of processors.
-func processor() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kitbackend/kit/internal/processor"
 )
 
 const dimensions, wanted = 384, 10
@@ -148,7 +150,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // timed calls fn one after another and returns the time of one call, in the
 // middle by the clock, and in the mean by the processor.
 func timed(r rival, fn func(i int) error, least int) (wait, used time.Duration, err error) {
-	began, from := time.Now(), processor()
+	began, from := time.Now(), processor.Spent()
 	var waits []time.Duration
 	for i := 0; i < least || r.quick() && time.Since(began).Seconds() < *seconds; i++ {
 		at := time.Now()
@@ -157,7 +159,7 @@ func timed(r rival, fn func(i int) error, least int) (wait, used time.Duration, 
 		}
 		waits = append(waits, time.Since(at))
 	}
-	used = (processor() - from) / time.Duration(len(waits))
+	used = (processor.Spent() - from) / time.Duration(len(waits))
 	slices.Sort(waits)
 	return waits[len(waits)/2], used, nil
 }

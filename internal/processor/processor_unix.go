@@ -1,15 +1,16 @@
 //go:build unix
 
-package bench
+package processor
 
 import (
 	"syscall"
 	"time"
 )
 
-// spent is the processor time of this process.
 func spent() time.Duration {
 	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package bench
-
-import "time"
-
-// spent is not known here.
-func spent() time.Duration { return 0 }
