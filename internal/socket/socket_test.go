@@ -83,7 +83,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dial connects as a user, or returns the status of the refusal.
+// dial connects as a user, or returns the status of the refusal. The group has
+// the connection by then, so that the first to dial is the oldest.
 func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 	w.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: protocols, NetDialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -99,6 +100,7 @@ func (w *world) dial(user string, protocols ...string) (*websocket.Conn, int) {
 		return nil, response.StatusCode
 	}
 	w.t.Cleanup(func() { _ = ws.Close() })
+	synctest.Wait() // the response comes before
 	return ws, response.StatusCode
 }
 
