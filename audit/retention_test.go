@@ -33,13 +33,7 @@ func TestTwoNodesCutAtOnceAtDifferentCheckpoints(t *testing.T) {
 			return err
 		}
 		go func() { later <- other.setCut(context.Background(), second) }()
-		for waiting := 0; waiting == 0 && len(later) == 0; { // until it waits for the row
-			if err := dbs[0].QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
-				Scan(&waiting); err != nil {
-				return err
-			}
-		}
-		return nil
+		return databasetest.Waits(ctx, dbs[0], later)
 	}); err != nil {
 		t.Fatal(err)
 	}

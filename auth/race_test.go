@@ -151,14 +151,8 @@ func TestResumeDuringRotation(t *testing.T) {
 			}
 			token <- entered.RefreshToken
 		}()
-		for waiting := 0; waiting == 0 && len(token) == 0; { // until it waits for the row
-			if err := dbs[0].QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
-				Scan(&waiting); err != nil {
-				return err
-			}
-		}
 		resumed = token
-		return nil
+		return databasetest.Waits(ctx, dbs[0], token)
 	})
 	if token := <-resumed; err != nil || token != rotated.RefreshToken {
 		t.Error("an old refresh token", err)

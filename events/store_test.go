@@ -40,13 +40,7 @@ func TestMessageThatTwoEndpointsTakeAtOnceIsRemoved(t *testing.T) {
 			return err
 		}
 		go func() { second <- take(t.Context(), other, "b") }()
-		for waiting := 0; waiting == 0 && len(second) == 0; { // until it waits for the row
-			if err := dbs[0].QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
-				Scan(&waiting); err != nil {
-				return err
-			}
-		}
-		return nil
+		return databasetest.Waits(ctx, dbs[0], second)
 	}))
 	ok(<-second)
 	if there, err := one.exists(t.Context(), "msg_1"); there || err != nil {

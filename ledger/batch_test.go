@@ -109,23 +109,14 @@ func TestRefTakenMeanwhile(t *testing.T) {
 // meanwhile runs first in a transaction, which ends when then waits for it.
 func meanwhile(t *testing.T, db *database.DB, first func(context.Context), then func()) {
 	t.Helper()
-	ended := make(chan struct{})
+	ended := make(chan bool, 1)
 	if err := db.InTx(t.Context(), func(ctx context.Context) error {
 		first(ctx)
-		var pid, waiting int
-		if err := db.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
-			return err
-		}
 		go func() {
-			defer close(ended)
 			then()
+			ended <- true
 		}()
-		for waiting == 0 {
-			if err := db.QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid))`, pid).Scan(&waiting); err != nil {
-				return err
-			}
-		}
-		return nil
+		return databasetest.Waits(ctx, db, ended)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -230,13 +230,7 @@ func TestOutcomeMeetsAnErasure(t *testing.T) {
 			result, err = r.Record(t.Context(), "chess", outcome)
 			ended <- err
 		}()
-		for waiting := 0; waiting == 0 && len(ended) == 0; { // until it waits for the row
-			if err := dbs[1].QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks
-				WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
-				return err
-			}
-		}
-		return nil
+		return databasetest.Waits(ctx, dbs[1], ended)
 	}); err != nil {
 		t.Fatal(err)
 	}

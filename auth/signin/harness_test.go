@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/mount"
 	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
@@ -219,14 +219,8 @@ func (a *app) meanwhile(userID string, request func() *response, change func(con
 			return err
 		}
 		go func() { done <- request() }()
-		for waiting := 0; waiting == 0; {
-			if len(done) > 0 {
-				return errors.New("the request did not wait for the user")
-			}
-			if err := a.db.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid = pg_current_xact_id()::xid`).
-				Scan(&waiting); err != nil {
-				return err
-			}
+		if err := databasetest.Waits(ctx, a.db, done); err != nil {
+			return err
 		}
 		change(ctx)
 		return nil
