@@ -153,19 +153,18 @@ func (e *Email) keyOf(a address) string {
 // messageContext binds a sealed message to its job.
 func messageContext(jobID string) string { return "email/message/" + jobID }
 
-// Cancel takes back a message that waits. Refuses with email/job_not_found and,
-// when it is no longer queued, email/job_not_retryable.
+// Cancel takes back a message that waits; it joins the transaction of ctx. Refuses
+// with email/job_not_found and, when it is no longer queued,
+// email/job_not_retryable: the transaction may go on after that.
 func (e *Email) Cancel(ctx context.Context, jobID string) error {
-	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
-		moved, err := e.store.moveJob(ctx, jobID, StateCancelled, StateQueued)
-		if err != nil || moved {
-			return err
-		}
-		if _, err := e.find(ctx, jobID); err != nil {
-			return err
-		}
-		return ErrJobNotRetryable.Saying("Only a queued job can be cancelled.")
-	})
+	moved, err := e.store.moveJob(ctx, jobID, StateCancelled, StateQueued)
+	if err != nil || moved {
+		return err
+	}
+	if _, err := e.find(ctx, jobID); err != nil {
+		return err
+	}
+	return ErrJobNotRetryable.Saying("Only a queued job can be cancelled.")
 }
 
 // Retry queues a failed or bounced message anew: the same bytes under the same

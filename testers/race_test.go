@@ -6,7 +6,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/testers"
 )
@@ -94,4 +98,45 @@ func TestThePassAndVisitsAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// meanwhile does first in a transaction, begins second, which has to wait for it, and
+// commits. It returns the error of second. The database is PostgreSQL.
+func meanwhile(t testing.TB, db *database.DB, first func(context.Context) error, second func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	if err := db.InTx(t.Context(), func(ctx context.Context) error {
+		if err := first(ctx); err != nil {
+			return err
+		}
+		go func() { done <- second() }()
+		for waiting := 0; waiting == 0; {
+			if len(done) > 0 {
+				return fmt.Errorf("did not wait: %w", <-done)
+			}
+			if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
+				WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return <-done
+}
+
+// TestWithdrawalMeetsAMailThatIsTakenUp has somebody leave while a worker takes up the
+// mail to them.
+func TestWithdrawalMeetsAMailThatIsTakenUp(t *testing.T) {
+	db := databasetest.Postgres(t)
+	k := compose(t, testers.Config{}, kit.WithDatabase(db))
+	m := invite(t, k, "ada@example.com")
+	if err := meanwhile(t, db, func(ctx context.Context) error {
+		_, err := db.Exec(ctx, `UPDATE email_job SET state = $1`, string(email.StateSending)) // as the worker does
+		return err
+	}, func() error { return k.Testers().Withdraw(context.Background(), "ada@example.com") }); err != nil {
+		t.Errorf("the withdrawal: %v", err)
+	}
+	want(t, k, m.ID, testers.StateWithdrawn)
 }
