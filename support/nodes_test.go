@@ -2,6 +2,7 @@ package support_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -265,5 +266,56 @@ func fill(t testing.TB, db *database.DB, n int) {
 		if _, err := db.Exec(t.Context(), `ANALYZE support_thread`); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestErasureMeetsAMessage has a thread erased while a mail with a file is written to
+// it, and while it is replied to.
+func TestErasureMeetsAMessage(t *testing.T) {
+	type step func(context.Context) error
+	for name, write := range map[string]func(k *kittest.Kit, db *database.DB, thread string, meanwhile step) error{
+		"a mail": func(k *kittest.Kit, _ *database.DB, _ string, meanwhile step) error {
+			k.Hooks().SupportReceived.In(func(ctx context.Context, _ hooks.SupportReceived) error { return meanwhile(ctx) })
+			raw := "References: <1@customer.example>\n" + multipart("mixed", "Content-Type: image/png; name=p.png\n\nhello")
+			_, err := k.Support().Receive(t.Context(), support.Envelope{From: "a@b.example", To: []string{inbox}}, []byte(raw))
+			return err
+		},
+		"a reply": func(k *kittest.Kit, db *database.DB, thread string, meanwhile step) error {
+			return db.InTx(t.Context(), func(ctx context.Context) error {
+				_, err := k.Support().Reply(ctx, support.Reply{ThreadID: thread, Message: "Dear Ada."})
+				return errors.Join(err, meanwhile(ctx))
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := databasetest.Postgres(t)
+			k := desk(t, support.Config{}, kit.WithDatabase(db), kit.WithStorage(storage.Config{}))
+			first := receive(t, k, "a@b.example", mail("a@b.example", "Help", "Help.", "Message-ID: <1@customer.example>"))
+			erased := make(chan error, 1)
+			if err := write(k, db, first.ThreadID, func(ctx context.Context) error {
+				go func() {
+					_, err := k.Support().Erase(context.Background(), capability.Person{ID: "ada", Emails: []string{"a@b.example"}})
+					erased <- err
+				}()
+				for waiting := 0; waiting == 0 && len(erased) == 0; { // until it waits for the thread
+					if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
+						WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-erased; err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range []string{"support_message", "support_attachment", "storage_object"} {
+				var left int
+				if err := db.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&left); err != nil || left != 0 {
+					t.Errorf("%d rows are left in %s, %v", left, table, err)
+				}
+			}
+		})
 	}
 }

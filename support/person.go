@@ -86,23 +86,34 @@ func (s *Support) Erase(ctx context.Context, person capability.Person) (erasure 
 	return erasure, err
 }
 
+// eraseThread removes a thread. It begins again where a message with files came
+// after its files were removed.
 func (s *Support) eraseThread(ctx context.Context, id string) (n int64, err error) {
-	if s.peers.Files.Remove != nil {
+	if err := s.host.Jobs.CancelAlarm(ctx, classifyBinding, id); err != nil {
+		return 0, err
+	}
+	for {
 		files, err := s.store.attachments(ctx, id, maxMessages*maxAttachments)
 		if err != nil {
 			return 0, err
 		}
-		for _, file := range files {
-			if file.objectID == "" {
-				continue
-			}
-			if err := s.peers.Files.Remove(ctx, file.objectID); err != nil {
-				return 0, err
-			}
+		if err := s.removeFiles(ctx, files); err != nil {
+			return 0, err
+		}
+		if n, gone, err := s.store.deleteThread(ctx, id, len(files)); err != nil || gone {
+			return n, err
 		}
 	}
-	if err := s.host.Jobs.CancelAlarm(ctx, classifyBinding, id); err != nil {
-		return 0, err
+}
+
+func (s *Support) removeFiles(ctx context.Context, files []attachmentRow) error {
+	for _, file := range files {
+		if file.objectID == "" || s.peers.Files.Remove == nil {
+			continue
+		}
+		if err := s.peers.Files.Remove(ctx, file.objectID); err != nil {
+			return err
+		}
 	}
-	return s.store.deleteThread(ctx, id)
+	return nil
 }

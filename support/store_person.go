@@ -33,9 +33,19 @@ func (s store) attachmentsOf(ctx context.Context, messageID string) ([]Attachmen
 	}, `SELECT id, name, type, size FROM support_attachment WHERE thread_id = (SELECT thread_id FROM support_message WHERE id = $1) AND message_id = $1 ORDER BY id`, messageID)
 }
 
-func (s store) deleteThread(ctx context.Context, id string) (n int64, err error) {
+// deleteThread removes a thread unless it has more than some attachments. Its
+// lock keeps messages out that are written at the same time: they come before the
+// removal, or find no thread.
+func (s store) deleteThread(ctx context.Context, id string, attachments int) (n int64, gone bool, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
-		n = 0
+		n, gone = 0, false
+		if _, _, err := s.lockThread(ctx, id); err != nil {
+			return err
+		}
+		var there int
+		if err := s.db.QueryRow(ctx, `SELECT count(*) FROM support_attachment WHERE thread_id = $1`, id).Scan(&there); err != nil || there > attachments {
+			return err
+		}
 		for _, statement := range []string{
 			`DELETE FROM support_attachment WHERE thread_id = $1`, `DELETE FROM support_message WHERE thread_id = $1`,
 			`UPDATE support_thread SET related_id = '' WHERE related_id = $1 AND related_id <> ''`, `DELETE FROM support_thread WHERE id = $1`,
@@ -46,9 +56,10 @@ func (s store) deleteThread(ctx context.Context, id string) (n int64, err error)
 			}
 			n += rows
 		}
+		gone = true
 		return nil
 	})
-	return n, err
+	return n, gone, err
 }
 
 func (s store) unassign(ctx context.Context, userID string) (int64, error) {
