@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability/capabilitytest"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/support"
 )
@@ -19,8 +20,14 @@ import (
 func TestFiles(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		staged, kept := map[string]string{}, map[string]string{}
-		broken, ended := false, false
+		broken, ended, unknown := false, false, false
 		host := capabilitytest.NewHost(t, db)
+		host.Hooks.SupportReceived.In(func(context.Context, hooks.SupportReceived) error {
+			if unknown { // as of a commit whose response is lost
+				return database.ErrUnknownOutcome
+			}
+			return nil
+		})
 		s, err := support.New(host, support.Config{InboundAddresses: []string{inbox}}, support.Peers{Files: support.Files{
 			Keep: func(ctx context.Context, name, kind string, content []byte) (string, error) {
 				if broken {
@@ -77,6 +84,11 @@ func TestFiles(t *testing.T) {
 			t.Errorf("a mail whose file has ended: %v, want one that is sent again", err)
 		}
 		ended = false
+		unknown = true
+		if _, err := s.Receive(t.Context(), envelope, raw); !errors.Is(err, database.ErrUnknownOutcome) || kept["mail/p.png"] == "" {
+			t.Errorf("%v, kept %v: want the file of a mail that may be stored", err, kept)
+		}
+		unknown = false
 		got, err := s.Receive(t.Context(), envelope, raw)
 		if err != nil || got.Outcome != support.OutcomeStored || kept["mail/p.png"] != "image/png hello" {
 			t.Fatalf("%+v, %v, kept %v", got, err, kept)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
@@ -75,7 +76,9 @@ func (s *Support) Receive(ctx context.Context, envelope Envelope, raw []byte) (R
 		return Receipt{}, err
 	}
 	receipt, err := s.put(ctx, in)
-	if err != nil || receipt.Outcome == OutcomeDuplicate {
+	switch {
+	case errors.Is(err, database.ErrUnknownOutcome): // the mail may be stored; files that are not committed end by themselves
+	case err != nil, receipt.Outcome == OutcomeDuplicate:
 		s.dropFiles(ctx, in)
 	}
 	return receipt, err
