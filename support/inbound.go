@@ -150,6 +150,7 @@ type incoming struct {
 	subject   string
 	inbox     string
 	fromKey   string
+	user      string // whose verified address sent it, or ""
 	auth      authenticity
 	refs      []string
 	automated bool
@@ -315,8 +316,7 @@ var errStoredMeanwhile = errors.New("support: another node stored the mail")
 
 // put stores a mail in the thread it belongs to, or in one of its own.
 func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err error) {
-	user, err := s.userOf(ctx, in)
-	if err != nil {
+	if in.user, err = s.userOf(ctx, in); err != nil {
 		return receipt, err
 	}
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
@@ -332,7 +332,7 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 			err = s.store.inbound(ctx, thread, "", !in.automated, in.suspicious(), now)
 		} else {
 			thread = id.New(now)
-			err = s.store.insertThread(ctx, in.thread(thread, related, user), now)
+			err = s.store.insertThread(ctx, in.thread(thread, related), now)
 		}
 		if err != nil {
 			return err
@@ -352,7 +352,7 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 		if in.automated {
 			return nil
 		}
-		return s.received(ctx, hooks.SupportReceived{ThreadID: thread, MessageID: m.ID, UserID: user, Opened: opened}, now)
+		return s.received(ctx, hooks.SupportReceived{ThreadID: thread, MessageID: m.ID, UserID: in.user, Opened: opened}, now)
 	})
 	if errors.Is(err, errStoredMeanwhile) {
 		receipt, _, err = s.before(ctx, in)
@@ -374,13 +374,13 @@ func (s *Support) userOf(ctx context.Context, in *incoming) (userID string, err 
 	return user.ID, nil
 }
 
-func (in *incoming) thread(threadID, related, user string) Thread {
+func (in *incoming) thread(threadID, related string) Thread {
 	t := Thread{
-		ID: threadID, Subject: in.subject, Channel: ChannelEmail, UserID: optionalText(user), FromAddress: in.message.From,
+		ID: threadID, Subject: in.subject, Channel: ChannelEmail, UserID: optionalText(in.user), FromAddress: in.message.From,
 		RelatedThreadID: optionalText(related), fromKey: in.fromKey, inbox: in.inbox, verified: in.auth.aligned, authFailed: in.auth.failed,
 		Flags: Flags{NeedsReply: !in.automated, Suspicious: in.suspicious()},
 	}
-	if user != "" {
+	if in.user != "" {
 		source := LinkEmailAddress
 		t.AccountLinkSource = &source
 	}
@@ -421,10 +421,12 @@ func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related 
 }
 
 // entitled reports whether the sender, whose address is the thread's, may enter
-// it: a thread that began with a proof of the address goes on with one.
+// it: a thread that began with a proof of the address goes on with one, and that of
+// a user who had the address before is not the sender's.
 func (in *incoming) entitled(hit reference) bool {
+	owner := textOrNone(hit.thread.UserID)
 	switch {
-	case in.auth.failed, hit.thread.MessageCount >= maxMessages:
+	case in.auth.failed, hit.thread.MessageCount >= maxMessages, owner != "" && in.user != "" && owner != in.user:
 		return false
 	}
 	return in.auth.aligned || !hit.thread.verified

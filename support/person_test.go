@@ -62,3 +62,25 @@ func TestThreadsFollowTheUserNotTheAddress(t *testing.T) {
 		t.Errorf("the erasure of ada removed bob's thread: %v", err)
 	}
 }
+
+// TestMailOfAnotherUserOpensAThreadOfItsOwn has an address change hands: whoever has
+// proved it now writes into no thread of the user who had it before.
+func TestMailOfAnotherUserOpensAThreadOfItsOwn(t *testing.T) {
+	k := desk(t, support.Config{Authentication: support.Authentication{ServerID: "mx.acme.example"}})
+	address := "team@example.com"
+	proof := "Authentication-Results: mx.acme.example; dkim=pass header.d=example.com"
+	bob := member(t, k, address)
+	first := receive(t, k, address, mail(address, "Help", "Of bob.", proof, "Message-ID: <1@example.com>"))
+	other := "bob@example.com"
+	if _, err := k.Auth().UpdateUser(t.Context(), bob.ID, auth.UserPatch{Email: &other}); err != nil {
+		t.Fatal(err)
+	}
+	ada := member(t, k, address)
+	second := receive(t, k, address, mail(address, "Re: Help", "Of ada.", proof, "In-Reply-To: <1@example.com>"))
+	if second.ThreadID == first.ThreadID {
+		t.Error("bob reads what ada wrote")
+	}
+	if got := thread(t, k, second.ThreadID); got.UserID == nil || *got.UserID != ada.ID {
+		t.Errorf("the thread is of %v, want ada", got.UserID)
+	}
+}
