@@ -201,8 +201,7 @@ func failed(err error) error {
 	return err
 }
 
-// headerOwn marks our replies, so that two inboxes do not take each other's
-// mail for a person's. Its value is the thread's id.
+// headerOwn shows, to whoever traces a mail, the thread that a reply is of.
 const headerOwn = "X-Kit-Support"
 
 // inboxOf is where the person replies to: the address that was written to, or
