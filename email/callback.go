@@ -146,7 +146,7 @@ func (e *Email) unsubscribe(ctx context.Context, t token, scope Scope) error {
 		if err != nil {
 			return err
 		}
-		job, found, err := e.store.job(ctx, t.jobID)
+		job, found, err := e.store.lockJob(ctx, t.jobID)
 		if err != nil {
 			return err
 		}

@@ -169,7 +169,8 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 	}
 	// The acceptance of the server is recorded even when the node stops just now.
 	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		if err := e.store.settle(ctx, d.id, note); err != nil {
+		settled, err := e.store.settle(ctx, d.id, note)
+		if err != nil {
 			return err
 		}
 		if o.failure != nil {
@@ -177,7 +178,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 				return err
 			}
 		}
-		if o.state == StateBounced {
+		if o.state == StateBounced && settled { // an address that was erased is named no more
 			if err := e.suppressAfter(ctx, d.addressKey, ReasonHardBounce, "provider", Job{ID: d.id, UserID: optionalText(d.userID)}, time.Time{}); err != nil {
 				return err
 			}

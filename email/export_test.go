@@ -1,6 +1,9 @@
 package email
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
 // Sign is what an attempt does to a message.
 var Sign = sign
@@ -19,3 +22,12 @@ var SignedHeaders = signedHeaders
 
 // Keep is the transport that keeps mail in e's mailbox.
 func Keep(e *Email) Transport { return keep{e.mailbox} }
+
+// Unsubscribe does what the button behind an unsubscribe link does.
+func Unsubscribe(ctx context.Context, e *Email, text string) error {
+	t, err := e.tokens.read(ctx, unsubscribeToken, text)
+	if err != nil {
+		return err
+	}
+	return e.unsubscribe(ctx, t, ScopeList)
+}

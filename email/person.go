@@ -67,22 +67,13 @@ func (e *Email) export(ctx context.Context, person capability.Person, emit capab
 // go out to the person does not go out.
 func (e *Email) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
 	keys := e.keysOf(person)
-	removed := func(n int64, err error) error {
-		erased.Removed += n
-		return err
-	}
 	written, err := e.store.addressesOf(ctx, person.ID)
 	if err != nil {
 		return erased, err
 	}
-	for _, address := range slices.Concat(keys, written) {
-		if err := removed(e.hashSuppressions(ctx, address)); err != nil {
-			return erased, err
-		}
-	}
-	err = removed(e.removeAll(ctx, func(ctx context.Context) ([]string, error) {
+	erased.Removed, err = e.removeAll(ctx, slices.Concat(keys, written), func(ctx context.Context) ([]string, error) {
 		return e.store.jobsOf(ctx, person.ID, keys, "", eraseChunk)
-	}))
+	})
 	if err != nil {
 		return erased, err
 	}
@@ -103,36 +94,48 @@ func (e *Email) Forget(ctx context.Context, userID, text, quota string) (removed
 	if err != nil {
 		return 0, err
 	}
-	hashed, err := e.hashSuppressions(ctx, e.keyOf(a))
-	if err != nil {
-		return hashed, err
-	}
-	removed, err = e.removeAll(ctx, func(ctx context.Context) ([]string, error) {
-		return e.store.jobsTo(ctx, userID, e.keyOf(a), quota, eraseChunk)
+	key := e.keyOf(a)
+	return e.removeAll(ctx, []string{key}, func(ctx context.Context) ([]string, error) {
+		return e.store.jobsTo(ctx, userID, key, quota, eraseChunk)
 	})
-	return hashed + removed, err
 }
 
-func (e *Email) hashSuppressions(ctx context.Context, addressKey string) (int64, error) {
-	key, err := e.subject(ctx, addressKey)
-	if err != nil {
-		return 0, err
+// removeAll removes jobs until next lists less than a chunk of them, and leaves the
+// keyed hashes of addresses in suppressions: before, as a killed run does not find
+// the addresses again, and after, for what was reported of the jobs meanwhile.
+func (e *Email) removeAll(ctx context.Context, addressKeys []string, next func(context.Context) ([]string, error)) (removed int64, err error) {
+	if removed, err = e.hashSuppressions(ctx, addressKeys); err != nil {
+		return removed, err
 	}
-	return e.store.forgetAddress(ctx, key)
-}
-
-// removeAll removes jobs until next lists less than a chunk of them.
-func (e *Email) removeAll(ctx context.Context, next func(context.Context) ([]string, error)) (removed int64, err error) {
 	for {
 		jobs, err := next(ctx)
 		if err != nil {
 			return removed, err
 		}
 		n, err := e.store.removeJobs(ctx, jobs)
-		if removed += n; err != nil || len(jobs) < eraseChunk {
+		if removed += n; err != nil {
 			return removed, err
 		}
+		if len(jobs) < eraseChunk {
+			break
+		}
 	}
+	n, err := e.hashSuppressions(ctx, addressKeys)
+	return removed + n, err
+}
+
+func (e *Email) hashSuppressions(ctx context.Context, addressKeys []string) (hashed int64, err error) {
+	for _, addressKey := range addressKeys {
+		key, err := e.subject(ctx, addressKey)
+		if err != nil {
+			return hashed, err
+		}
+		n, err := e.store.forgetAddress(ctx, key)
+		if hashed += n; err != nil {
+			return hashed, err
+		}
+	}
+	return hashed, nil
 }
 
 // keysOf returns what the person's addresses are known by.

@@ -130,9 +130,9 @@ type outcomeNote struct {
 	lastError       string
 }
 
-// settle records an outcome. Later outcomes of a sent message, such as its
-// delivery, are not overwritten.
-func (s store) settle(ctx context.Context, jobID string, o outcomeNote) error {
+// settle records an outcome; false when the job was erased meanwhile. Later outcomes
+// of a sent message, such as its delivery, are not overwritten.
+func (s store) settle(ctx context.Context, jobID string, o outcomeNote) (settled bool, err error) {
 	sentAt, next := int64(0), int64(0)
 	if o.state == StateSent {
 		sentAt = o.at.UnixMilli()
@@ -140,11 +140,11 @@ func (s store) settle(ctx context.Context, jobID string, o outcomeNote) error {
 	if o.state == StateQueued {
 		next = o.nextAttempt.UnixMilli()
 	}
-	_, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2, provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6,
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2, provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6,
 			next_attempt_at = $7, last_error = $8
 		WHERE id = $1 AND state IN ('queued', 'sending')`,
 		jobID, string(o.state), o.provider, o.providerID, o.pinned, sentAt, next, o.lastError)
-	return err
+	return n == 1, err
 }
 
 // useWarmup takes one of a day's messages, if there is one left.
@@ -183,6 +183,11 @@ func (s store) job(ctx context.Context, jobID string) (Job, bool, error) {
 	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job WHERE id = $1`, jobID)
 }
 
+// lockJob keeps an erasure of the job waiting until the transaction ends.
+func (s store) lockJob(ctx context.Context, jobID string) (Job, bool, error) {
+	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job WHERE id = $1 `+database.ForUpdate, jobID)
+}
+
 // jobs reads newest first, after an id.
 func (s store) jobs(ctx context.Context, f JobFilter, after jobKey, limit int) ([]Job, error) {
 	where := new(database.Conditions)
@@ -208,10 +213,10 @@ type jobKey struct {
 	id      string
 }
 
-// reported finds the job a provider or a bounce speaks of.
+// reported finds and locks the job a provider or a bounce speaks of.
 func (s store) reported(ctx context.Context, messageID, providerID string) (Job, bool, error) {
 	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job
-		WHERE (message_id = $1 AND $1 <> '') OR (provider_message_id = $2 AND provider_message_id <> '') ORDER BY id DESC LIMIT 1`,
+		WHERE (message_id = $1 AND $1 <> '') OR (provider_message_id = $2 AND provider_message_id <> '') ORDER BY id DESC LIMIT 1 `+database.ForUpdate,
 		messageID, providerID)
 }
 

@@ -349,6 +349,88 @@ func TestErasureMeetsAnAttempt(t *testing.T) {
 	})
 }
 
+// TestErasureMeetsARefusal: a mail that is refused for good while its user is erased
+// leaves the address in no suppression, and nobody is told of it.
+func TestErasureMeetsARefusal(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var s *setup
+		s = open(t, db, email.Config{Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
+			if _, err := s.Capability().Erase(t.Context(), capability.Person{ID: "ada", Emails: []string{"ada@example.com"}}); err != nil {
+				t.Error(err)
+			}
+			return "", &email.Failure{Kind: email.FailurePermanent, Code: 550, Enhanced: "5.1.1", Message: "no such user"}
+		})}}})
+		s.hooks.MailSuppressed.In(func(_ context.Context, e hooks.MailSuppressed) error {
+			t.Errorf("told of %s", e.Address)
+			return nil
+		})
+		m := hello("ada@example.com")
+		m.UserID = "ada"
+		s.send(m)
+		s.runJobs()
+		wantErased(t, db)
+	})
+}
+
+// TestErasureMeetsABounce: a bounce or an unsubscription that is noted while the
+// messages of a user are removed leaves the address in no suppression.
+func TestErasureMeetsABounce(t *testing.T) {
+	type step func(ctx context.Context, s *setup, mail email.Kept) error
+	bounce := func(ctx context.Context, s *setup, mail email.Kept) error {
+		_, err := s.Ingest(ctx, []email.Report{{Kind: email.ReportHardBounce, MessageID: mail.Header("Message-Id")}})
+		return err
+	}
+	leave := func(ctx context.Context, s *setup, mail email.Kept) error {
+		link := strings.Trim(mail.Header("List-Unsubscribe"), "<>")
+		return email.Unsubscribe(ctx, s.Email, link[strings.LastIndexByte(link, '/')+1:])
+	}
+	erase := func(ctx context.Context, s *setup, _ email.Kept) error {
+		_, err := s.Capability().Erase(ctx, capability.Person{ID: "ada", Emails: []string{"ada@example.com"}})
+		return err
+	}
+	for name, steps := range map[string][2]step{
+		"a bounce before": {bounce, erase}, "a bounce after": {erase, bounce}, "an unsubscription": {leave, erase},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := databasetest.Postgres(t)
+			s := open(t, db, email.Config{})
+			m := newsTo("ada@example.com")
+			m.UserID = "ada"
+			s.send(m)
+			s.runJobs()
+			mail := s.lastMail("ada@example.com")
+			ended := make(chan error, 1)
+			if err := db.InTx(t.Context(), func(ctx context.Context) error {
+				if err := steps[0](ctx, s, mail); err != nil {
+					return err
+				}
+				go func() { ended <- steps[1](context.Background(), s, mail) }()
+				for waiting := 0; waiting == 0 && len(ended) == 0; { // until it waits for the message
+					if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
+						WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			wantErased(t, db)
+		})
+	}
+}
+
+func wantErased(t testing.TB, db *database.DB) {
+	t.Helper()
+	var n int
+	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM email_suppression WHERE address_key LIKE '%@%'`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d suppressions name the address, %v", n, err)
+	}
+}
+
 // TestUnsubscribeOfTheSender: the sender's own link stands in the headers, in the
 // template, and is never rewritten.
 func TestUnsubscribeOfTheSender(t *testing.T) {
