@@ -287,8 +287,8 @@ func (s *Secrets) test(ctx context.Context, secret Secret, r Rotation) error {
 	return s.advance(ctx, r, stepPromote, 0)
 }
 
-// promote makes the next version current. Repeated after a crash it finds that
-// it is.
+// promote makes the next version current. Repeated after a crash, or overtaken by
+// another run of the rotation, it finds that it is.
 func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error {
 	next, err := s.mustPending(ctx, r)
 	if err != nil {
@@ -298,18 +298,19 @@ func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error 
 	if err != nil {
 		return err
 	}
-	version := newest.Version
-	switch {
-	case version == r.FromVersion:
+	version, written := newest.Version, false
+	if version == r.FromVersion {
 		version, err = s.provider.Write(ctx, secret.Name, r.FromVersion, next.encode(""))
-	case version != r.FromVersion+1 || !current.equal(next):
-		err = ErrVersionConflict
+		if written = err == nil; errors.Is(err, ErrVersionConflict) { // another run may have been faster
+			newest, current, err = s.current(ctx, secret.Name)
+			version = newest.Version
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if errors.Is(err, ErrVersionConflict) {
+	if !written && (version != r.FromVersion+1 || !current.equal(next)) {
 		return &failure{ErrVersionConflict}
-	}
-	if err != nil {
-		return err
 	}
 	s.changed(ctx, secret.Name)
 	if secret.Rotator == nil {

@@ -320,6 +320,47 @@ func TestRotationSurvivesLostWrites(t *testing.T) {
 	})
 }
 
+// overtaken is a provider whose n-th write another run of the same rotation does first.
+type overtaken struct {
+	secrets.Provider
+	at, writes int
+}
+
+func (o *overtaken) Write(ctx context.Context, name string, after int64, payload secrets.Value) (int64, error) {
+	if o.writes++; o.writes == o.at {
+		if _, err := o.Provider.Write(ctx, name, after, payload); err != nil {
+			return 0, err
+		}
+	}
+	return o.Provider.Write(ctx, name, after, payload)
+}
+
+// Of two runs at once, such as after a node has stood still, both find that the next
+// version is current.
+func TestRotationIsOvertakenByItself(t *testing.T) {
+	const promotion = 2
+	t.Run("manual", func(t *testing.T) {
+		p := &overtaken{Provider: secrets.NewMemory(time.Now), at: promotion}
+		n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
+		if r := n.rotate(payments.Name, blocks("paddle", "apiKey", "p1")); r.Status != secrets.StatusSucceeded || r.ToVersion != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("automatic", func(t *testing.T) {
+		sys := newTarget()
+		p := &overtaken{Provider: secrets.NewMemory(time.Now), at: promotion}
+		n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{sys.secret("database-password")}})
+		n.rotate("database-password", nil)
+		for range 3 {
+			n.advance(70 * time.Second)
+			n.runJobs()
+		}
+		if r := n.rotations("database-password")[0]; r.Status != secrets.StatusSucceeded || r.ToVersion != 1 {
+			t.Errorf("%+v after %v", r, sys.calls)
+		}
+	})
+}
+
 func TestScheduledRotation(t *testing.T) {
 	sys := newTarget()
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{sys.secret("database-password")}})
