@@ -160,6 +160,7 @@ func ReadExif(data []byte) Exif {
 		return out
 	}
 	stamp, zone := "", ""
+	var place, details bool // each is read once, however many entries point to one
 	for _, e := range b.directory(first) {
 		switch e.tag {
 		case tagOrientation:
@@ -171,8 +172,14 @@ func ReadExif(data []byte) Exif {
 				stamp = text(e)
 			}
 		case tagGPS:
-			out.Location = b.place(b.number(e))
+			if !place {
+				place, out.Location = true, b.place(b.number(e))
+			}
 		case tagExif:
+			if details {
+				continue
+			}
+			details = true
 			for _, e := range b.directory(b.number(e)) {
 				switch e.tag {
 				case tagOriginalTime:
@@ -243,26 +250,40 @@ func withoutPlace(data []byte) (out []byte, ok bool) {
 	if list == nil {
 		return nil, false
 	}
+	found := false
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].tag == tagGPS {
-			b.blank(b.number(list[i]), first)
-			b.cut(first, list[i].at)
+		if list[i].tag != tagGPS {
+			continue
 		}
+		if found || !b.blank(b.number(list[i]), first) {
+			return nil, false
+		}
+		found = true
+		b.cut(first, list[i].at)
 	}
 	return out, true
 }
 
 // blank fills the values of a directory with zeros, but for what overlaps the
-// directory at first, then its entries.
-func (b block) blank(at, first int) {
+// directory at first, then its entries; ok is false when they are longer together
+// than the block, so that they overlap.
+func (b block) blank(at, first int) (ok bool) {
 	end := first + 2 + int(b.order.Uint16(b.data[first:]))*entrySize + 4
+	left := len(b.data)
 	for _, e := range b.directory(at) {
 		for _, span := range [][2]int{{e.outside, e.outside + len(e.value)}, {e.at, e.at + entrySize}} {
-			if span[0] >= end || span[0] > 0 && span[1] <= first {
+			if span[0] == 0 { // a value inside its entry
+				continue
+			}
+			if left -= span[1] - span[0]; left < 0 {
+				return false
+			}
+			if span[0] >= end || span[1] <= first {
 				clear(b.data[span[0]:span[1]])
 			}
 		}
 	}
+	return true
 }
 
 // cut removes one entry of the directory at an offset.

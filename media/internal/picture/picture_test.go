@@ -456,7 +456,49 @@ func TestHashesTellPicturesApart(t *testing.T) {
 	}
 }
 
+// greedy is an EXIF block of a size whose first directory is that of the place
+// too. Some of its entries point to it, the others are as long as the block.
+func greedy(size, pointers, long int) []byte {
+	order, n := binary.BigEndian, pointers+long
+	b := order.AppendUint16([]byte("MM\x00*\x00\x00\x00\x08"), uint16(n))
+	entry := func(tag, kind uint16, count, value int) {
+		b = order.AppendUint16(order.AppendUint16(b, tag), kind)
+		b = order.AppendUint32(order.AppendUint32(b, uint32(count)), uint32(value))
+	}
+	for range pointers {
+		entry(tagGPS, kindLong, 1, 8)
+	}
+	end := 8 + 2 + n*entrySize + 4
+	for range long {
+		entry(1, 1, size-end, end)
+	}
+	return append(b, make([]byte, size-len(b))...)
+}
+
+func TestDirectoriesAreReadAndBlankedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		pointers, long int
+		ok             bool
+	}{"one place": {1, 1, true}, "two pointers to it": {2, 1, false}, "values that overlap": {1, 2, false}} {
+		block := greedy(60_000, c.pointers, c.long)
+		if _, ok := withoutPlace(block); ok != c.ok {
+			t.Errorf("%s: %v, want %v", name, ok, c.ok)
+		}
+		file := jpegWith(jpegOf(drawn(8, 8, 1), 80), block)
+		if clean, ok := Clean("image/jpeg", file, StripGPS); !ok || (len(clean) == len(file)) != c.ok {
+			t.Errorf("%s: %d bytes of %d are left", name, len(clean), len(file))
+		}
+	}
+	file := tagged(binary.BigEndian, 1)
+	const entries = 10
+	copy(file[entries:], greedy(200, 2, 0)[entries:entries+entrySize]) // before the one to the place
+	if got := ReadExif(file); got.Location != nil {
+		t.Errorf("the place of a second pointer was read: %+v", got)
+	}
+}
+
 func FuzzExif(f *testing.F) {
+	f.Add(greedy(4096, 100, 100))
 	f.Add(tagged(binary.BigEndian, 3))
 	f.Add(tagged(binary.LittleEndian, 3))
 	f.Fuzz(func(t *testing.T, data []byte) {
