@@ -116,6 +116,7 @@ func (s *Storage) sign(ctx context.Context, o Object, opts SignOptions) (Link, e
 // kit/invalid_request.
 func (p Space) List(ctx context.Context, f Filter, page capability.Page) (Listing, error) {
 	none := Listing{Items: []Object{}, Prefixes: []string{}}
+	page = page.Bounded()
 	prefix, err := checkPrefix(f.Prefix)
 	if err != nil {
 		return none, err

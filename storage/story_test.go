@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/storage"
 )
 
@@ -333,6 +334,12 @@ func TestListByPrefix(t *testing.T) {
 			}
 			if got := list(query, 200); len(got) != len(want) {
 				t.Errorf("%q at once: %q, want %q", query, got, want)
+			}
+		}
+		for _, delimiter := range []string{"", "/"} {
+			page, err := r.s.List(context.Background(), storage.Filter{OwnerID: "ada", Delimiter: delimiter}, capability.Page{})
+			if want := len(list("delimiter="+delimiter, 200)); err != nil || len(page.Items)+len(page.Prefixes) != want {
+				t.Errorf("the zero page with delimiter %q: %d of %d: %v", delimiter, len(page.Items)+len(page.Prefixes), want, err)
 			}
 		}
 		r.do("ada", "GET", "/storage?delimiter=x", nil).want(400, "kit/invalid_request")

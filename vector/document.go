@@ -467,6 +467,7 @@ func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(c
 // Scroll lists the documents of a space by id, without their vectors. Refuses
 // with vector/index_not_found.
 func (v *Vector) Scroll(ctx context.Context, space Space, page capability.Page) (items capability.Items[Stored], err error) {
+	page = page.Bounded()
 	if _, err := v.index(space); err != nil {
 		return items, err
 	}

@@ -420,6 +420,7 @@ func TestInGo(t *testing.T) {
 		if len(seen) != 601 || !slices.IsSorted(seen) {
 			t.Errorf("scrolled %d", len(seen))
 		}
+		equal(t, len(must(n.Scroll(ctx, notes, capability.Page{}))(t).Items), capability.DefaultLimit)
 	})
 }
 
