@@ -219,11 +219,17 @@ func TestMemoryLimit(t *testing.T) {
 type fake struct {
 	model string
 	err   error
+	// during is called by the next Embed, if not nil.
+	during func()
 }
 
 func (f *fake) Model() string   { return f.model }
 func (f *fake) Dimensions() int { return 8 }
 func (f *fake) Embed(_ context.Context, texts []string) ([][]float32, int64, error) {
+	if during := f.during; during != nil {
+		f.during = nil
+		during()
+	}
 	vectors := make([][]float32, len(texts))
 	for i, text := range texts {
 		vectors[i] = []float32{1, float32(len(f.model)), float32(len(text)), 0, 0, 0, 0, 0}
@@ -231,14 +237,17 @@ func (f *fake) Embed(_ context.Context, texts []string) ([][]float32, int64, err
 	return vectors, int64(len(texts)), f.err
 }
 
+// embedder opens a node whose index x is embedded by a model.
+func embedder(t *testing.T, db *database.DB, f *fake) *node {
+	t.Helper()
+	return open(t, db, vector.Config{Indexes: []vector.Index{{Name: "x", Embedder: f}}}, vector.Peers{})
+}
+
 // TestReembed: a new model is refused until the job has embedded all texts anew.
 func TestReembed(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, ada, bob := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}, vector.Space{Index: "x", OwnerID: "bob"}
-		with := func(f *fake) *node {
-			return open(t, db, vector.Config{Indexes: []vector.Index{{Name: "x", Embedder: f}}}, vector.Peers{})
-		}
-		old := with(&fake{model: "old"})
+		old := embedder(t, db, &fake{model: "old"})
 		for batch := range 2 {
 			var list []vector.Document
 			for i := range 80 {
@@ -248,7 +257,7 @@ func TestReembed(t *testing.T) {
 		}
 		must(old.Upsert(ctx, bob, vector.Document{ID: "no-text", Model: "old", Vector: []float32{1, 1, 1, 1, 1, 1, 1, 1}}))(t)
 		f := &fake{model: "newer"}
-		n := with(f)
+		n := embedder(t, db, f)
 		_, err := n.Query(ctx, ada, vector.Query{Text: "text"})
 		want(t, err, vector.ErrModelMismatch)
 		_, err = n.Upsert(ctx, ada, vector.Document{Text: "text"})
@@ -292,5 +301,42 @@ func TestReembed(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestReembedKeepsNothingOfADocumentThatIsDeletedMeanwhile(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, ada := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}
+		old := embedder(t, db, &fake{model: "old"})
+		for i := range 64 { // what is embedded at once
+			must(old.Upsert(ctx, ada, vector.Document{ID: fmt.Sprintf("a%02d", i), Text: "text"}))(t)
+		}
+		must(old.Upsert(ctx, ada, vector.Document{ID: "no-text", Model: "old", Vector: []float32{1, 1, 1, 1, 1, 1, 1, 1}}))(t)
+		f := &fake{model: "newer"}
+		n := embedder(t, db, f)
+		f.during = func() {
+			if err := n.Delete(ctx, ada, "a00"); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := n.Reembed(ctx, "x"); err != nil {
+			t.Fatal(err)
+		}
+		must(n.queue.RunDue(ctx))(t)
+		rows := func(of string) (count int64) {
+			if err := n.db.QueryRow(ctx, `SELECT count(*) FROM vector_embedding`+of).Scan(&count); err != nil {
+				t.Fatal(err)
+			}
+			return count
+		}
+		equal(t, rows(``), int64(63))
+		equal(t, rows(` WHERE id = 'a00'`), int64(0))
+		if _, err := n.db.Exec(ctx, `UPDATE vector_embedding SET id = 'gone' WHERE id = 'a01'`); err != nil { // as versions before left them
+			t.Fatal(err)
+		}
+		if _, err := n.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, rows(``), int64(0))
 	})
 }

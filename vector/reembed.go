@@ -95,6 +95,10 @@ func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition
 			return err
 		}
 		if err := v.inTx(ctx, func(ctx context.Context) error {
+			// Nobody deletes or erases between the look for a document and its vector.
+			if now, ok, err := v.store.locked(ctx, space); err != nil || !ok || now.id != p.id {
+				return err
+			}
 			for i, row := range rows {
 				if err := v.store.embedded(ctx, p.id, row, x.model(), vectors[i]); err != nil {
 					return err

@@ -299,8 +299,13 @@ func (s store) erase(ctx context.Context, space Space, limit int) (removed int64
 		p.documents -= removed
 		return removed, true, s.save(ctx, p)
 	}
-	if _, err := s.db.Exec(ctx, `DELETE FROM vector_removal WHERE partition_id = $1`, p.id); err != nil {
-		return 0, false, err
+	for _, statement := range []string{
+		`DELETE FROM vector_removal WHERE partition_id = $1`,
+		`DELETE FROM vector_embedding WHERE partition_id = $1`, // of documents that went while they were embedded anew
+	} {
+		if _, err := s.db.Exec(ctx, statement, p.id); err != nil {
+			return 0, false, err
+		}
 	}
 	_, err = s.db.Exec(ctx, `DELETE FROM vector_partition WHERE id = $1`, p.id)
 	return removed, false, err
@@ -359,9 +364,12 @@ func (s store) toEmbed(ctx context.Context, partition, model string, limit int) 
 		ORDER BY d.id LIMIT $3`, partition, model, limit)
 }
 
+// embedded keeps a new vector for a document of a locked partition, unless it was
+// changed or removed meanwhile.
 func (s store) embedded(ctx context.Context, partition string, d stored, model string, vector []float32) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO vector_embedding (partition_id, id, index_name, revision, model, vector)
-		SELECT id, $2, index_name, $3, $4, $5 FROM vector_partition WHERE id = $1
+		SELECT p.id, d.id, p.index_name, d.revision, $4, $5 FROM vector_partition p JOIN vector_document d ON d.partition_id = p.id
+		WHERE p.id = $1 AND d.id = $2 AND d.revision = $3
 		ON CONFLICT (partition_id, id) DO UPDATE SET revision = excluded.revision, model = excluded.model, vector = excluded.vector`,
 		partition, d.ID, d.revision, model, encodeVector(vector))
 	return err
