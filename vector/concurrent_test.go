@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
@@ -338,5 +339,27 @@ func TestReembedKeepsNothingOfADocumentThatIsDeletedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, rows(``), int64(0))
+	})
+}
+
+func TestReembedWaitsForANodeOfItsModel(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, ada := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}
+		old := embedder(t, db, &fake{model: "old"})
+		must(old.Upsert(ctx, ada, vector.Document{ID: "a", Text: "text"}))(t)
+		newer, newest := embedder(t, db, &fake{model: "newer"}), embedder(t, db, &fake{model: "newest"})
+		run := func(n *node, after time.Duration, model string) {
+			t.Helper()
+			n.advance(after)
+			must(n.queue.RunDue(ctx))(t)
+			equal(t, must(n.Get(ctx, ada, "a"))(t).Model, model)
+		}
+		for _, n := range []*node{newer, newest} { // the second one before the first was done
+			if err := n.Reembed(ctx, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(old, time.Minute, "old")
+		run(newest, time.Hour, "newest")
 	})
 }

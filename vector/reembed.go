@@ -3,6 +3,7 @@ package vector
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/kitbackend/kit/audit"
@@ -25,7 +26,8 @@ type reembedIndex struct {
 // old vectors until all the new ones are made, and changes to them at once; until
 // then it refuses texts with vector/model_mismatch. A partition that holds a
 // document without a text stays as it is, as does one whose vectors callers have
-// brought. Refuses with vector/index_not_found and vector/embedder_not_configured.
+// brought. The job waits for a node that is configured with the model of this one.
+// Refuses with vector/index_not_found and vector/embedder_not_configured.
 func (v *Vector) Reembed(ctx context.Context, index string) error {
 	x, ok := v.indexes[index]
 	switch {
@@ -36,7 +38,7 @@ func (v *Vector) Reembed(ctx context.Context, index string) error {
 	}
 	work := reembedIndex{index, x.model()}
 	return v.inTx(ctx, func(ctx context.Context) error {
-		if _, err := v.jobs.Enqueue(ctx, reembedding, work, jobs.Key(index)); err != nil {
+		if _, err := v.jobs.Enqueue(ctx, reembedding, work, jobs.Key(index+"/"+work.Model)); err != nil {
 			return err
 		}
 		return v.audit.Record(ctx, audit.Event{Action: "vector/reembedding_started",
@@ -50,8 +52,11 @@ func (v *Vector) runReembedding(ctx context.Context, job jobs.Job) error {
 		return jobs.Permanent(err)
 	}
 	x, ok := v.indexes[work.Index]
-	if !ok || x.Embedder == nil {
+	switch {
+	case !ok || x.Embedder == nil:
 		return jobs.Cancel(ErrIndexNotFound)
+	case x.model() != work.Model: // while a release is rolled out: it is another node's to do
+		return fmt.Errorf("vector: this node embeds the index %s with %s, and not with %s", x.Name, x.model(), work.Model)
 	}
 	for after := ""; ; {
 		space, p, ok, err := v.store.nextOutdated(ctx, x.Name, x.model(), after)
