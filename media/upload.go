@@ -182,15 +182,14 @@ func (m *Media) Finalize(ctx context.Context, ownerID, id string, parts []storag
 		return Item{}, failure(i.failure)
 	}
 	object, err := m.space.Complete(ctx, storage.ByID(i.ObjectID), parts)
-	switch {
-	case errors.Is(err, storage.ErrUploadIncomplete):
-		return Item{}, ErrNotUploaded
-	case errors.Is(err, storage.ErrNotFound):
-		return Item{}, ErrNotUploaded.Saying("The time of this upload is over. Create the item again.")
-	case err != nil:
-		return Item{}, err
+	var contentType string
+	var kind Kind
+	if err == nil {
+		contentType, kind, err = m.inspect(ctx, i, object)
 	}
-	contentType, kind, err := m.inspect(ctx, i, object)
+	if errors.Is(err, storage.ErrUploadIncomplete) || errors.Is(err, storage.ErrNotFound) {
+		return m.absent(ctx, i, parts, err)
+	}
 	if refused, ok := refusal(err); ok {
 		if err := m.fail(ctx, i, refused, false); err != nil {
 			return Item{}, err
@@ -201,6 +200,22 @@ func (m *Media) Finalize(ctx context.Context, ownerID, id string, parts []storag
 		return Item{}, err
 	}
 	return m.begin(ctx, i, contentType, kind)
+}
+
+// absent is Finalize of an item whose bytes are not there: another call may have
+// come first, and its job have put others in their place.
+func (m *Media) absent(ctx context.Context, i Item, parts []storage.PartTag, why error) (Item, error) {
+	now, err := m.own(ctx, i.OwnerID, i.ID)
+	switch {
+	case err != nil:
+		return Item{}, err
+	case now.Status != i.Status || now.failure != i.failure:
+		return m.Finalize(ctx, i.OwnerID, i.ID, parts)
+	case errors.Is(why, storage.ErrUploadIncomplete):
+		return Item{}, ErrNotUploaded
+	default:
+		return Item{}, ErrNotUploaded.Saying("The time of this upload is over. Create the item again.")
+	}
 }
 
 // begin enqueues the job of an item whose bytes were looked at.
