@@ -52,8 +52,7 @@ func (m *Media) tidy(ctx context.Context) error {
 		o, err := m.space.Get(ctx, storage.ByID(i.ObjectID))
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			_, err = m.store.remove(ctx, i.ID)
-			return err
+			return m.store.removePending(ctx, i.ID)
 		case err != nil || o.State != storage.StateReady:
 			return err
 		}
@@ -66,17 +65,19 @@ func (m *Media) tidy(ctx context.Context) error {
 	})
 }
 
-// walk calls fn for the items of a status that did not change for some time.
+// walk calls fn for the items of a status that did not change for some time. One
+// that fails does not keep the others from it.
 func (m *Media) walk(ctx context.Context, status Status, since time.Duration, fn func(context.Context, Item) error) error {
 	before := m.host.Now().Add(-since).UnixMilli()
+	var failed error
 	for after := ""; ; {
 		items, err := m.store.unfinished(ctx, status, before, after, chunk)
 		if err != nil || len(items) == 0 {
-			return err
+			return errors.Join(failed, err)
 		}
 		for _, i := range items {
 			if err := fn(ctx, i); err != nil {
-				return err
+				failed = err
 			}
 			after = i.ID
 		}

@@ -129,6 +129,13 @@ func (s store) remove(ctx context.Context, id string) (bool, error) {
 	return n == 1, err
 }
 
+// removePending is remove for an item whose upload was given up, unless it was
+// finalized meanwhile.
+func (s store) removePending(ctx context.Context, id string) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM media_item WHERE id = $1 AND status = 'pending'`, id)
+	return err
+}
+
 // bySum finds the oldest processed or processing item of an owner with a checksum.
 func (s store) bySum(ctx context.Context, owner, sum string) (Item, bool, error) {
 	list, err := s.allBySum(ctx, owner, sum, "", 1)
