@@ -112,6 +112,24 @@ type during func()
 
 func (d during) Read([]byte) (int, error) { d(); return 0, io.EOF }
 
+// TestASweepLeavesWhatIsBeingPut: large objects go to S3 in parts of its client's own.
+func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
+	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), storage.Config{})
+	ctx := context.Background()
+	for _, size := range []int64{-1, 40 * mib} {
+		sweep := during(func() {
+			r.later(2 * time.Hour)
+			if _, err := r.s.Sweep(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		stream := io.MultiReader(io.LimitReader(zeros{}, 36*mib), sweep, io.LimitReader(zeros{}, 4*mib))
+		if o, err := r.s.Put(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: size}, stream); err != nil || o.Size != 40*mib {
+			t.Errorf("of size %d: %d bytes, %v", size, o.Size, err)
+		}
+	}
+}
+
 // TestCallersTransaction commits and deletes together with rows of the caller's.
 func TestCallersTransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {

@@ -257,7 +257,8 @@ func (s *Storage) sweepUploads(ctx context.Context, started time.Time, swept *Sw
 			if err != nil {
 				return err
 			}
-			if found && o.State == StatePending && o.uploadID == u.ID {
+			// A row that names none is of bytes that the kit itself is moving.
+			if found && o.State == StatePending && (o.uploadID == u.ID || o.uploadID == "") {
 				continue
 			}
 			if err := s.bucket.Abort(ctx, u.Key, u.ID); err != nil {
