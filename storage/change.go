@@ -109,16 +109,17 @@ func (p Space) Copy(ctx context.Context, ref Ref, to CopyTo) (Object, error) {
 	if err := p.reserve(ctx, &o, u.PendingTTL); err != nil {
 		return o, err
 	}
+	var ready Object
 	_, err = s.bucket.Copy(ctx, from.key, o.key, storedType(o.ContentType))
 	if err == nil {
-		o, err = p.commit(ctx, ByID(o.ID), true)
+		ready, err = p.commit(ctx, ByID(o.ID), true)
 	} else {
 		err = s.unread(ctx, from, err)
 	}
 	if err != nil {
-		return Object{}, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o.ID))
+		return Object{}, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o))
 	}
-	return o, nil
+	return ready, nil
 }
 
 // Delete removes an object, its shares and, after the commit, its bytes, in the

@@ -112,6 +112,49 @@ type during func()
 
 func (d during) Read([]byte) (int, error) { d(); return 0, io.EOF }
 
+// copying is a bucket that calls a function before a copy is made of what is open.
+type copying struct {
+	bucket.Served
+	begun func()
+}
+
+func (b copying) Copy(ctx context.Context, from, to, contentType string) (bucket.Info, error) {
+	source, err := b.Open(ctx, from, 0, -1)
+	if err != nil {
+		return bucket.Info{}, err
+	}
+	defer source.Close()
+	b.begun()
+	return b.Put(ctx, to, source, -1, contentType)
+}
+
+func TestBytesThatComeBehindAnErasureAreRemoved(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := context.Background()
+		var r *rig
+		erase := func() {
+			if _, err := r.s.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
+				t.Error(err)
+			}
+		}
+		r = newRig(t, db, copying{file.New(t.TempDir()), erase}, storage.Config{})
+		left := func(what string, err error) {
+			if !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if list, err := r.bucket.List(ctx, "", 10); err != nil || len(list) > 0 {
+				t.Errorf("%s: left are %v, %v", what, list, err)
+			}
+			r.wantUsage("ada", 0, 0)
+		}
+		_, err := r.s.Put(ctx, storage.Upload{OwnerID: "ada", Path: "a", Size: 5}, io.MultiReader(strings.NewReader("he"), during(erase), strings.NewReader("llo")))
+		left("put", err)
+		o := r.put("ada", "a", []byte("hello"))
+		_, err = r.s.Copy(ctx, storage.ByID(o.ID), storage.CopyTo{Path: "b"})
+		left("copy", err)
+	})
+}
+
 // TestASweepLeavesWhatIsBeingPut: large objects go to S3 in parts of its client's own.
 func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), storage.Config{})

@@ -57,7 +57,7 @@ func (p Space) Stage(ctx context.Context, u Upload, r io.Reader) (Object, error)
 		err = s.staged(ctx, o, in.n, sha)
 	}
 	if err != nil {
-		return Object{}, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o.ID))
+		return Object{}, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o))
 	}
 	o.Size, o.SHA256, o.stored = in.n, &sha, true
 	return o, nil

@@ -51,7 +51,7 @@ func (p Space) Start(ctx context.Context, u Upload) (Started, error) {
 	}
 	plan, err := p.s.begin(ctx, &o)
 	if err != nil {
-		return none, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o.ID))
+		return none, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o))
 	}
 	return Started{Object: o, Upload: plan}, nil
 }
@@ -546,20 +546,20 @@ func (p Space) Abort(ctx context.Context, ref Ref) error {
 	})
 }
 
-// abandon takes back an upload that could not begin.
-func (p Space) abandon(ctx context.Context, id string) error {
+// abandon takes back an upload that failed.
+func (p Space) abandon(ctx context.Context, o Object) error {
 	return p.s.db.InTx(ctx, func(ctx context.Context) error {
-		o, err := p.lockOwned(ctx, ByID(id))
-		if errors.Is(err, ErrNotFound) || err == nil && o.State != StatePending {
-			return nil
-		}
-		if err != nil {
+		now, err := p.lockOwned(ctx, ByID(o.ID))
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return p.s.discard(ctx, o) // who ended it may have come before its bytes
+		case err != nil || now.State != StatePending:
 			return err
 		}
-		if err := p.s.eraseOne(ctx, o); err != nil {
+		if err := p.s.eraseOne(ctx, now); err != nil {
 			return err
 		}
-		return p.s.store.removeUsage(ctx, o.OwnerID)
+		return p.s.store.removeUsage(ctx, now.OwnerID)
 	})
 }
 
