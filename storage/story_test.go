@@ -3,6 +3,7 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"net/url"
 	"strings"
 	"testing"
@@ -101,6 +102,9 @@ func TestMultipartUploadResumes(t *testing.T) {
 		if len(progress.Stored) != 0 || len(progress.Missing) != 1 || progress.Missing[0].PartNumber != 3 || progress.NextCursor != nil {
 			t.Fatalf("the rest: %+v", progress)
 		}
+		for _, cursor := range []string{"[9223372036854775807]", "[-9223372036854775808]", "[-1]", "[4]"} {
+			r.do("ada", "GET", at+"/parts?cursor="+base64.RawURLEncoding.EncodeToString([]byte(cursor)), nil).want(400, "kit/invalid_request")
+		}
 		r.do("ada", "GET", at+"/parts", nil).want(200, "").json(&progress)
 		if len(progress.Stored) != 1 || progress.Stored[0].ETag != second || len(progress.Missing) != 2 || progress.NextCursor != nil {
 			t.Fatalf("got %+v", progress)
@@ -129,6 +133,41 @@ func TestMultipartUploadResumes(t *testing.T) {
 		}
 		r.do("ada", "GET", at+"/parts", nil).want(404, "storage/not_found")
 		r.do("ada", "POST", at+"/abort", nil).want(404, "storage/not_found")
+	})
+}
+
+// TestAnUploadThatWasMadeWholeIsStored: a node was killed between the bucket's
+// complete and its own, and the client asks where to go on.
+func TestAnUploadThatWasMadeWholeIsStored(t *testing.T) {
+	t.Parallel()
+	rigs(t, small, func(t *testing.T, r *rig) {
+		ctx, body := context.Background(), bytesOf(12*mib)
+		s := r.start("ada", upload{"path": "film.mp4", "size": len(body)})
+		for _, part := range s.Upload.Parts {
+			at := int64(part.PartNumber-1) * s.Upload.PartSize
+			r.send(part.URL, part.Headers, body[at:at+part.Size]).want(200, "")
+		}
+		var key string
+		if err := r.k.Database().QueryRow(ctx, `SELECT object_key FROM storage_object WHERE id = $1`, s.Object.ID).Scan(&key); err != nil {
+			t.Fatal(err)
+		}
+		parts, err := r.bucket.Parts(ctx, key, s.Upload.UploadID, 0, 10)
+		if err == nil {
+			_, err = r.bucket.Complete(ctx, key, s.Upload.UploadID, parts)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var progress storage.Progress
+		r.do("ada", "GET", "/storage/"+s.Object.ID+"/parts", nil).want(200, "").json(&progress)
+		if len(progress.Stored) != 3 || len(progress.Missing) != 0 || progress.Stored[2].Size != 2*mib {
+			t.Fatalf("%+v", progress)
+		}
+		var tags []upload
+		for _, p := range progress.Stored {
+			tags = append(tags, upload{"partNumber": p.Number, "etag": p.ETag})
+		}
+		r.do("ada", "POST", "/storage/"+s.Object.ID+"/complete", upload{"parts": tags}).want(200, "")
 	})
 }
 

@@ -283,9 +283,12 @@ func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Pro
 		page.Limit = pageOfParts
 	}
 	count := o.plan().Parts()
+	if after < 0 || after > int64(count) {
+		return none, capability.ErrInvalidRequest.Saying("The cursor is not one of this list.")
+	}
 	stored, err := p.s.bucket.Parts(ctx, o.key, o.uploadID, int(after), page.Limit)
 	if errors.Is(err, bucket.ErrNoUpload) {
-		stored, err = nil, nil // made into the object already, and not committed
+		stored, err = p.s.assembled(ctx, o, int(after))
 	}
 	if err != nil {
 		return none, unavailable(err)
@@ -310,6 +313,21 @@ func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Pro
 		progress.Missing = append(progress.Missing, part)
 	}
 	return progress, nil
+}
+
+// assembled lists the parts after a number of an upload that the bucket does not
+// know: all, where it was made into the object and not committed, else none.
+func (s *Storage) assembled(ctx context.Context, o Object, after int) (parts []bucket.Part, err error) {
+	switch err := s.arrived(ctx, o); {
+	case errors.Is(err, ErrUploadIncomplete):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	for n := after + 1; n <= o.plan().Parts(); n++ {
+		parts = append(parts, bucket.Part{Number: n, Size: o.plan().Part(n), ETag: o.ETag})
+	}
+	return parts, nil
 }
 
 func (s *Storage) singleProgress(ctx context.Context, o Object) (Progress, error) {
