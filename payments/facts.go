@@ -144,8 +144,15 @@ func (c ChargeFacts) arrived() bool {
 }
 
 // gone returns how much of the charge went back, in parts of 10,000, and whether
-// the payer's bank took it.
+// the payer's bank took it. Amounts are added up before they are rounded, so that
+// all parts together are the whole.
 func (c ChargeFacts) gone() (basisPoints int64, chargeback bool) {
+	var paid Charge
+	if c.Charge.Value != nil {
+		paid = *c.Charge.Value
+		paid.Quantity, paid.AmountMinor = max(paid.Quantity, 1), max(paid.AmountMinor, 0)
+	}
+	var amount, quantity int64
 	for _, r := range c.Refunds {
 		refund := r.Value
 		if refund.Reversed {
@@ -154,32 +161,33 @@ func (c ChargeFacts) gone() (basisPoints int64, chargeback bool) {
 		if refund.Chargeback {
 			chargeback = true
 		}
-		basisPoints += c.part(*refund)
+		switch {
+		case refund.Full:
+			basisPoints = whole
+		case refund.BasisPoints > 0:
+			basisPoints = add(basisPoints, refund.BasisPoints, whole)
+		case refund.Quantity > 0:
+			quantity = add(quantity, refund.Quantity, paid.Quantity)
+		case refund.AmountMinor > 0:
+			amount = add(amount, refund.AmountMinor, paid.AmountMinor)
+		}
 	}
-	return min(basisPoints, whole), chargeback
+	basisPoints = add(basisPoints, proportion(quantity, paid.Quantity), whole)
+	return add(basisPoints, proportion(amount, paid.AmountMinor), whole), chargeback
 }
 
 // whole is everything, in basis points.
 const whole = 10_000
 
-func (c ChargeFacts) part(r Refund) int64 {
-	charge := c.Charge.Value
-	switch {
-	case r.Full:
-		return whole
-	case r.BasisPoints > 0:
-		return min(r.BasisPoints, whole)
-	case r.Quantity > 0 && charge != nil:
-		return proportion(r.Quantity, max(charge.Quantity, 1))
-	case r.AmountMinor > 0 && charge != nil && charge.AmountMinor > 0:
-		return proportion(r.AmountMinor, charge.AmountMinor)
-	}
-	return 0
-}
+// add returns the sum of two parts, at most all of it.
+func add(a, b, all int64) int64 { return a + min(b, all-a) }
 
 // proportion returns part of all in basis points; only all of it is whole.
 func proportion(part, all int64) int64 {
-	if part >= all {
+	switch part {
+	case 0:
+		return 0
+	case all:
 		return whole
 	}
 	return int64(float64(part) / float64(all) * whole)
