@@ -194,19 +194,22 @@ func proportion(part, all int64) int64 {
 }
 
 // latest returns the charge that decides whether the purchase was refunded: the
-// newest one by which money arrived.
+// newest one by which money arrived, before any that is for a change within a
+// period.
 func (f Facts) latest() (id string, ok bool) {
 	var at Instant
+	var change bool
 	for each, c := range f.Charges {
 		if !c.arrived() {
 			continue
 		}
-		var when Instant
+		var paid Charge
 		if c.Charge.Value != nil {
-			when = c.Charge.Value.At
+			paid = *c.Charge.Value
 		}
-		if !ok || when > at || when == at && each > id {
-			id, at, ok = each, when, true
+		newer := paid.At > at || paid.At == at && each > id
+		if !ok || paid.Proration == change && newer || change && !paid.Proration {
+			id, at, change, ok = each, paid.At, paid.Proration, true
 		}
 	}
 	return id, ok

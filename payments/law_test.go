@@ -29,7 +29,7 @@ func drawObservation(t *rapid.T) Observation {
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "charges") {
 		o.Charges = append(o.Charges, Charge{ID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "charge")), At: drawInstant(t, "at"), AmountMinor: int64(i),
-			Settled: rapid.Bool().Draw(t, "settled"), Trial: rapid.Bool().Draw(t, "trial"), PeriodEnd: drawInstant(t, "end")})
+			Settled: rapid.Bool().Draw(t, "settled"), Trial: rapid.Bool().Draw(t, "trial"), Proration: rapid.Bool().Draw(t, "proration"), PeriodEnd: drawInstant(t, "end")})
 	}
 	if rapid.Bool().Draw(t, "refund") {
 		o.Refunds = []Refund{{ID: rapid.SampledFrom([]string{"r", "s"}).Draw(t, "refundId"), ChargeID: fmt.Sprint("c", rapid.IntRange(0, 1).Draw(t, "of")),
@@ -149,6 +149,7 @@ func TestPrecedence(t *testing.T) {
 	paid := func(id string, at Instant) Charge { return Charge{ID: id, At: at, Settled: true} }
 	active := &Lifecycle{ProductID: "a", State: StateActive, WillRenew: true, AccessUntil: 10_000}
 	terms := Terms{Kind: KindSubscription}
+	changed := []Charge{paid("a", 1), {ID: "b", At: 2, Settled: true, Proration: true}}
 	for name, c := range map[string]struct {
 		list []Observation
 		want Status
@@ -168,7 +169,13 @@ func TestPrecedence(t *testing.T) {
 			Refunds: []Refund{{ID: "r", ChargeID: "a", Quantity: 1}, {ID: "s", ChargeID: "a", Quantity: 1}, {ID: "t", ChargeID: "a", Quantity: 1}}}}, StatusRefunded},
 		"refund of nothing paid": {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: -5}},
 			Refunds: []Refund{{ID: "r", ChargeID: "a", AmountMinor: 5}}}}, StatusActive},
-		"a part refunded":      {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 10}}, Refunds: []Refund{{ID: "r", ChargeID: "a", AmountMinor: 9}}}}, StatusActive},
+		"a part refunded": {[]Observation{{Version: 1, Lifecycle: active, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 10}}, Refunds: []Refund{{ID: "r", ChargeID: "a", AmountMinor: 9}}}}, StatusActive},
+		"period refunded behind a change of plan": {[]Observation{{Version: 1, Lifecycle: active, Charges: changed,
+			Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
+		"change of plan refunded": {[]Observation{{Version: 1, Lifecycle: active, Charges: changed,
+			Refunds: []Refund{{ID: "r", ChargeID: "b", Full: true}}}}, StatusActive},
+		"change of plan refunded, and nothing else paid": {[]Observation{{Version: 1, Lifecycle: active, Charges: changed[1:],
+			Refunds: []Refund{{ID: "r", ChargeID: "b", Full: true}}}}, StatusRefunded},
 		"refund first":         {[]Observation{{Version: 1, Refunds: []Refund{{ID: "r", ChargeID: "a", Full: true}}}}, StatusRefunded},
 		"revoked":              {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}}, StatusRevoked},
 		"revoked and back":     {[]Observation{{Version: 1, Lifecycle: active, Revoke: &Revoke{At: 1}}, {Version: 2, Revoke: &Revoke{Reversed: true}}}, StatusActive},
