@@ -45,10 +45,10 @@ func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) (failed error
 	return failed
 }
 
-// unwritten logs that what changed by time alone could not be written down.
+// unwritten logs that what changed could not be written down.
 func (p *Payments) unwritten(ctx context.Context, id string, err error) {
 	if ctx.Err() == nil { // otherwise the caller has gone
-		p.host.Log.WarnContext(ctx, "payments: what lapsed could not be written", slog.String("id", shorten(id)), slog.Any("error", err))
+		p.host.Log.WarnContext(ctx, "payments: a change could not be written", slog.String("id", shorten(id)), slog.Any("error", err))
 	}
 }
 

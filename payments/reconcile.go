@@ -289,9 +289,7 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) {
 	c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
 	if err != nil {
-		w.run.failed++
-		part.Failed++
-		w.p.unwritten(ctx, transactionID, err)
+		w.unwritten(ctx, part, transactionID, err)
 		return
 	}
 	w.count(part, c, transactionID)
@@ -320,7 +318,7 @@ func (w *walk) failedDeliveries(ctx context.Context, r *railWalk) error {
 				continue
 			}
 			if _, err := w.p.deliver(ctx, r.rail, d.Delivery, callBudget); err != nil {
-				if err := w.failed(r, err); err != nil {
+				if err := w.undelivered(ctx, r, d.Delivery, err); err != nil {
 					return err
 				}
 				continue
@@ -339,6 +337,26 @@ func (w *walk) failedDeliveries(ctx context.Context, r *railWalk) error {
 func (w *walk) failed(r *railWalk, err error) error {
 	w.run.failed++
 	return r.failed(err)
+}
+
+// undelivered counts a delivery that failed. One that the rail has no part in,
+// such as what a hook refuses, waits in the inbox and keeps no others from it.
+func (w *walk) undelivered(ctx context.Context, r *railWalk, d Delivery, err error) error {
+	if errors.Is(err, ErrRailUnavailable) {
+		return w.failed(r, err)
+	}
+	if _, kept, failed := w.p.store.outcomeOf(ctx, r.rail.ID, d.ID); failed != nil || !kept {
+		return errors.Join(err, failed)
+	}
+	w.unwritten(ctx, r.part, d.ID, err)
+	return nil
+}
+
+// unwritten counts what the rail has no part in that it failed.
+func (w *walk) unwritten(ctx context.Context, part *RailRun, id string, err error) {
+	w.run.failed++
+	part.Failed++
+	w.p.unwritten(ctx, id, err)
 }
 
 func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
@@ -369,7 +387,8 @@ func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
 }
 
 // history reads what the rail says happened since the last run, a page at a
-// time; how far it got is kept after each page.
+// time; how far it got is kept after each page, up to one that could not be
+// written.
 func (w *walk) history(ctx context.Context, r *railWalk) error {
 	if r.rail.History == nil {
 		return nil
@@ -386,7 +405,7 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 		// A clock that was set back has nothing to read beyond now.
 		at = historyRow{since: min(at.until, At(now)) - Instant(historyOverlap.Milliseconds()), until: At(now)}
 	}
-	again := false
+	again, left := false, false
 	for range maxPages {
 		access, err := w.p.access(ctx, r.rail)
 		if err != nil {
@@ -408,12 +427,19 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 			r.part.Failed++
 			return err
 		}
-		if err := w.historyPage(ctx, r, page); err != nil {
+		unwritten, err := w.historyPage(ctx, r, page)
+		if err != nil {
 			return err
 		}
+		left = left || unwritten
 		at.cursor = page.Next
-		if err := w.p.store.setHistory(ctx, r.rail.ID, at); err != nil {
-			return err
+		if left && page.Next == "" { // the next run reads the window again, as long as webhooks are kept
+			at.until = max(at.since, At(now)-deliveryAge) + Instant(historyOverlap.Milliseconds())
+		}
+		if !left || page.Next == "" {
+			if err := w.p.store.setHistory(ctx, r.rail.ID, at); err != nil {
+				return err
+			}
 		}
 		if ok, err := w.beat(ctx, r.part); err != nil || !ok || page.Next == "" {
 			return err
@@ -423,12 +449,14 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 	return nil
 }
 
-func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) error {
+// historyPage writes a page. Deliveries that fail are in the inbox; unwritten says
+// that an observation, which has none, has to be read again.
+func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) (unwritten bool, err error) {
 	for _, d := range page.Deliveries {
 		received, err := w.p.deliver(ctx, r.rail, d, callBudget)
 		if err != nil {
-			if err := w.failed(r, err); err != nil {
-				return err
+			if err := w.undelivered(ctx, r, d, err); err != nil {
+				return false, err
 			}
 			continue
 		}
@@ -437,26 +465,25 @@ func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) e
 			r.part.Recovered++
 		}
 	}
-	if len(page.Observations) == 0 {
-		return nil
-	}
 	for _, each := range page.Observations {
 		checked, err := w.p.checkObservations(r.rail, []Observation{each})
 		if errors.Is(err, ErrEnvironmentMismatch) {
 			continue // a tester's purchase in the history of all
 		}
 		if err != nil {
-			return err
+			return unwritten, err
 		}
 		o := checked[0]
 		c := &change{rail: r.rail, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
 		if err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, []Observation{o}) }); err != nil {
-			return err
+			unwritten = true
+			w.unwritten(ctx, r.part, o.TransactionID, err)
+			continue
 		}
 		w.p.afterApply(ctx, c)
 		w.count(r.part, c, o.TransactionID)
 	}
-	return nil
+	return unwritten, nil
 }
 
 // unchecked asks the rail for what was not looked at for a day.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/payments"
 )
 
@@ -109,6 +110,91 @@ func TestHistoryWhoseCursorIsForgotten(t *testing.T) {
 	if last := asked[len(asked)-1]; len(asked) != len(replies) || last.Cursor != "" || last.Since != since || last.Until != s.in(0) {
 		t.Errorf("asked %d times, at last for %s to %s at %q", len(asked), last.Since.Time(), last.Until.Time(), last.Cursor)
 	}
+}
+
+// breakFor lets a hook refuse what changes for a user until it is mended.
+func (s *shop) breakFor(user string) (mend func()) {
+	broken := true
+	s.Hooks().EntitlementsChanged.In(func(_ context.Context, e hooks.EntitlementsChanged) error {
+		if broken && e.SubjectID == user {
+			return errDown
+		}
+		return nil
+	})
+	return func() { broken = false }
+}
+
+// TestWebhookThatCannotBeWrittenWaitsInTheInbox: what a hook refuses is tried
+// again, and keeps no others from it.
+func TestWebhookThatCannotBeWrittenWaitsInTheInbox(t *testing.T) {
+	s := open(t)
+	mend := s.breakFor("ada")
+	for _, id := range []string{"d1", "d2", "d3", "d4"} {
+		s.set(s.pro(android, id, "ada"))
+		s.post(android, message{ID: id, Observations: s.state[id]}).Want(500, "kit/internal")
+	}
+	s.set(s.pro(android, "t5", "bob"))
+	s.fail = payments.Transient(errDown, 0)
+	s.post(android, message{ID: "d5", Observations: s.state["t5"]}).Want(503, "payments/rail_unavailable")
+	s.fail = nil
+	if n := s.health("failedWebhooks"); n != int64(5) {
+		t.Fatalf("%v webhooks wait, want all five", n)
+	}
+	reconcile := func(status payments.RunStatus, recovered int64) {
+		t.Helper()
+		s.Clock.Advance(day)
+		run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: android})
+		if err != nil || run.Status != status || run.Rails[0].Recovered != recovered {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+	reconcile(payments.RunPartial, 1)
+	s.wantEntitled("bob", "pro", true)
+	mend()
+	reconcile(payments.RunSucceeded, 4)
+	s.wantEntitled("ada", "pro", true)
+	if n := s.health("failedWebhooks"); n != int64(0) {
+		t.Errorf("%v webhooks wait after all", n)
+	}
+}
+
+// TestHistoryThatCannotBeWrittenIsReadAgain: what a hook refuses keeps nothing
+// else in the history from being read, and is read again by the next run.
+func TestHistoryThatCannotBeWrittenIsReadAgain(t *testing.T) {
+	pages := make(map[string]payments.HistoryPage)
+	var asked []payments.Window
+	s := openWith(t, func(c *payments.Config) {
+		c.Rails[0].History = func(_ context.Context, _ payments.Access, w payments.Window) (payments.HistoryPage, error) {
+			asked = append(asked, w)
+			return pages[w.Cursor], nil
+		}
+	})
+	mend := s.breakFor("ada")
+	pages[""] = payments.HistoryPage{Observations: []payments.Observation{s.pro(ios, "t1", "ada"), s.pro(ios, "t2", "bob")}, Next: "more"}
+	for _, o := range pages[""].Observations {
+		s.set(o)
+	}
+	s.set(s.pro(ios, "t3", "eve"))
+	pages["more"] = payments.HistoryPage{Observations: s.state["t3"]}
+	for _, want := range []struct {
+		status payments.RunStatus
+		since  payments.Instant
+	}{
+		{payments.RunPartial, s.in(day - 72*hour)}, {payments.RunPartial, s.in(day - 72*hour)},
+		{payments.RunSucceeded, s.in(day - 72*hour)}, {payments.RunSucceeded, s.in(3*day - hour)},
+	} {
+		if len(asked) == 4 {
+			mend()
+		}
+		s.Clock.Advance(day)
+		run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
+		if first := asked[len(asked)-2]; err != nil || run.Status != want.status || first.Since != want.since || first.Until != s.in(0) {
+			t.Errorf("%s for %s to %s, %v", run.Status, first.Since.Time(), first.Until.Time(), err)
+		}
+		s.wantEntitled("bob", "pro", true)
+		s.wantEntitled("eve", "pro", true)
+	}
+	s.wantEntitled("ada", "pro", true)
 }
 
 // seedPurchases inserts subscriptions that nobody has looked at.

@@ -117,9 +117,7 @@ func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget t
 	case errors.As(err, &refusal) && !IsTransient(err) && refusal.Status < http.StatusInternalServerError:
 		return p.refuse(ctx, rail, d, refusal)
 	case err != nil:
-		failed := delivered{rail: rail.ID, Delivery: d, outcome: OutcomeFailed, code: ErrRailUnavailable.Code,
-			retryAt: At(p.host.Now().Add(failedRetry))}
-		if kept := p.store.record(ctx, failed); kept != nil {
+		if kept := p.keep(ctx, rail, d, ErrRailUnavailable); kept != nil {
 			return Received{}, errors.Join(err, kept)
 		}
 		return Received{}, p.unavailable(ctx, rail, err)
@@ -136,10 +134,15 @@ func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget t
 		return p.apply(ctx, change, observations)
 	})
 	if err != nil {
-		return Received{}, err
+		return Received{}, errors.Join(err, p.keep(ctx, rail, d, capability.AsError(err)))
 	}
 	p.afterApply(ctx, change)
 	return Received{true, done.outcome, ""}, nil
+}
+
+// keep puts a delivery that failed into the inbox.
+func (p *Payments) keep(ctx context.Context, rail *rail, d Delivery, why *capability.Error) error {
+	return p.store.record(ctx, delivered{rail: rail.ID, Delivery: d, outcome: OutcomeFailed, code: why.Code, retryAt: At(p.host.Now().Add(failedRetry))})
 }
 
 // expand lets the rail read a delivery, and bounds how long.
