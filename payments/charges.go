@@ -92,7 +92,7 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
 	paid := c.facts.Charge.Value
 	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || paid.Proration || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
-		strings.HasPrefix(r.subject.ID, pseudonymPrefix) {
+		r.subject.erased() {
 		return 0, nil
 	}
 	product := p.catalog.byKey[r.productKey]

@@ -430,7 +430,7 @@ func (p *Payments) checkSubject(s Subject) error {
 	if s.Type != p.cfg.BillingSubject {
 		return ErrSubjectKind
 	}
-	if strings.HasPrefix(s.ID, pseudonymPrefix) {
+	if s.erased() {
 		return capability.ErrInvalidRequest.Saying("subjectId is taken by what is left of somebody who was erased.")
 	}
 	return capability.CheckText("subjectId", s.ID, 1, capability.MaxUserID)

@@ -3,6 +3,7 @@ package payments
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
@@ -11,6 +12,9 @@ import (
 // pseudonymPrefix begins the subject id of what is left of somebody who was
 // erased. No subject is called so.
 const pseudonymPrefix = "erased:"
+
+// erased reports whether a subject is what is left of somebody.
+func (s Subject) erased() bool { return strings.HasPrefix(s.ID, pseudonymPrefix) }
 
 // exported is a purchase with its charges.
 type exported struct {

@@ -411,14 +411,15 @@ func target(s Subject) audit.Target { return audit.Target{Type: string(s.Type), 
 func shorten(text string) string { return text[:min(len(text), 64)] }
 
 // announce counts the change of every subject concerned, tells the hooks which
-// keys were gained and lost, and lets caches forget.
+// keys were gained and lost, and lets caches forget. Of somebody who was erased
+// there is nothing to tell.
 func (p *Payments) announce(ctx context.Context, c *change) error {
 	touched := make(map[Subject]bool)
 	for transactionID, r := range c.rows {
 		before := c.before[transactionID]
 		same := before.subject == r.subject && before.product == r.productKey && before.grants == r.p.Grants && before.until == r.p.AccessUntil
 		for _, subject := range []Subject{before.subject, r.subject} {
-			if subject != (Subject{}) && !same {
+			if subject != (Subject{}) && !subject.erased() && !same {
 				touched[subject] = true
 			}
 		}

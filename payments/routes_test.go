@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -498,6 +499,37 @@ func TestEraseAndExport(t *testing.T) {
 	raw := s.Machine("payments:purchases:read").Get("/payments/admin/purchases")
 	if strings.Contains(string(raw.Body), `"ada"`) {
 		t.Error("the user id still stands in a purchase")
+	}
+}
+
+// TestErasedSubjectsAreNotToldOf: a purchase that goes on although its user was
+// erased entitles nobody: hooks hear nothing, and no list has it, also where a user
+// had more than one batch of an erasure.
+func TestErasedSubjectsAreNotToldOf(t *testing.T) {
+	const purchases = 210
+	s := open(t)
+	c := s.Payments().Capability()
+	seedPurchases(t, c.Database, purchases)
+	if _, err := c.Database.Exec(t.Context(), `UPDATE payments_purchase SET subject_id = 'ada'`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Erase(t.Context(), capability.Person{ID: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	var told []hooks.EntitlementsChanged
+	s.Hooks().EntitlementsChanged.After(func(_ context.Context, e hooks.EntitlementsChanged) { told = append(told, e) })
+	for i := range purchases {
+		o := s.pro(ios, fmt.Sprint("t", i), "")
+		s.deliver(ios, message{ID: o.TransactionID, Observations: []payments.Observation{o}})
+	}
+	s.Clock.Advance(40 * day)
+	if err := s.Payments().Lapse(); err != nil || len(told) != 0 {
+		t.Errorf("told of %+v, %v", told, err)
+	}
+	var list capability.Items[payments.Entitlements]
+	s.Machine("payments:entitlements:read").Get("/payments/admin/entitlements").Want(200, "").JSON(&list)
+	if len(list.Items) != 0 {
+		t.Errorf("%d subjects are listed, the first is %s", len(list.Items), list.Items[0].Subject.ID)
 	}
 }
 
