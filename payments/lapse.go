@@ -4,36 +4,88 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"time"
 
 	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/capability"
 )
 
 // sweepBinding is the job that removes what is old and writes down what lapsed.
 const sweepBinding = "PAYMENTS_SWEEP"
 
-// maxLapsed bounds how many batches of each kind one pass of lapse takes.
-const maxLapsed = 100
+const (
+	// maxLapsed bounds how many batches of each kind one pass of lapse takes, and
+	// lapseAsks for how long it asks rails.
+	maxLapsed = 100
+	lapseAsks = 2 * time.Minute
+	// maxUnasked is how long the end of a purchase waits for a rail that cannot be
+	// asked.
+	maxUnasked = 72 * time.Hour
+)
 
 // lapse writes down what ended by time alone and tells the hooks of it. Reads
 // are right without it. What cannot be written keeps nothing else from it; the
 // error is for the job, which tries again.
 func (p *Payments) lapse(ctx context.Context) error {
 	var failed []error
+	end := time.Now().Add(lapseAsks)
 	for _, railID := range sorted(p.rails) {
-		failed = append(failed, p.lapsePurchases(ctx, p.rails[railID]))
+		failed = append(failed, p.lapsePurchases(ctx, &lapsing{p: p, rail: p.rails[railID], job: sweepBinding, end: end}))
 	}
 	return errors.Join(append(failed, p.lapseGrants(ctx))...)
 }
 
-func (p *Payments) lapsePurchases(ctx context.Context, rail *rail) (failed error) {
+// lapsing writes down what purchases of a rail became by time alone.
+type lapsing struct {
+	p    *Payments
+	rail *rail
+	job  string
+	// end is when the rail is asked no more, as it is after failures in a row.
+	end      time.Time
+	failures int
+}
+
+// write writes down what a purchase became. Of one that was to be renewed the rail
+// is asked first: once it is written as over nobody asks again, and the word of
+// its renewal may be lost. The change is nil for one that is left to the next pass.
+func (l *lapsing) write(ctx context.Context, r *row) (*change, error) {
+	if l.rail.Fetch == nil || !r.p.WillRenew || r.p.Then.mayRenew() || l.p.host.Now().Sub(r.p.ChangesAt.Time()) >= maxUnasked {
+		return l.p.projectAgain(ctx, l.rail, r.transactionID, l.job)
+	}
+	if l.failures >= maxFailures || time.Now().After(l.end) {
+		return nil, nil
+	}
+	observations, err := l.p.ask(ctx, l.rail, func(ctx context.Context, a Access) ([]Observation, error) { return l.rail.Fetch(ctx, a, r.ref()) })
+	var refusal *capability.Error
+	switch {
+	case errors.As(err, &refusal) && (refusal.Status < http.StatusInternalServerError || errors.Is(err, ErrRailNotConfigured)):
+		return l.p.projectAgain(ctx, l.rail, r.transactionID, l.job)
+	case err != nil:
+		l.failures++
+		return nil, err
+	}
+	l.failures = 0
+	c := &change{rail: l.rail, checked: true, actor: audit.Actor{Kind: audit.ActorJob, ID: l.job}}
+	if err := l.p.host.DB.InTx(ctx, func(ctx context.Context) error { return l.p.apply(ctx, c, observations) }); err != nil {
+		return nil, err
+	}
+	l.p.afterApply(ctx, c)
+	if c.rows[r.transactionID] == nil { // the rail speaks of another purchase
+		return l.p.projectAgain(ctx, l.rail, r.transactionID, l.job)
+	}
+	return c, nil
+}
+
+func (p *Payments) lapsePurchases(ctx context.Context, l *lapsing) (failed error) {
 	last := &row{}
 	for range maxLapsed {
-		due, err := p.store.due(ctx, rail.ID, At(p.host.Now()), last, batchSize)
+		due, err := p.store.due(ctx, l.rail.ID, At(p.host.Now()), last, batchSize)
 		if err != nil {
 			return err
 		}
 		for _, last = range due {
-			if _, err := p.projectAgain(ctx, rail, last.transactionID, sweepBinding); err != nil {
+			if _, err := l.write(ctx, last); err != nil {
 				failed = err
 				p.unwritten(ctx, last.id, err)
 			}

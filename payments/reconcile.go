@@ -255,16 +255,18 @@ func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 }
 
 // overdue writes down what changed by time alone, and asks the ledger again for
-// what is owed. No rail is asked.
+// what is owed.
 func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 	last := &row{}
+	l := &lapsing{p: w.p, rail: rail, job: ReconcileBinding, end: w.end}
 	for rows := 0; rows < maxRows; {
 		due, err := w.p.store.due(ctx, rail.ID, At(w.p.host.Now()), last, batchSize)
 		if err != nil {
 			return err
 		}
 		for _, last = range due {
-			w.project(ctx, rail, part, last.transactionID)
+			c, err := l.write(ctx, last)
+			w.written(ctx, part, last.transactionID, c, err)
 		}
 		rows += len(due)
 		if ok, err := w.beat(ctx, part); err != nil || !ok {
@@ -279,20 +281,21 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 		return err
 	}
 	for _, transactionID := range owed {
-		w.project(ctx, rail, part, transactionID)
+		c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
+		w.written(ctx, part, transactionID, c, err)
 	}
 	return nil
 }
 
-// project projects a purchase again without anything new from its rail. One that
-// cannot be written keeps no others from it.
-func (w *walk) project(ctx context.Context, rail *rail, part *RailRun, transactionID string) {
-	c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
-	if err != nil {
+// written counts what became of a purchase. One that cannot be written keeps no
+// others from it; one that is left, whose change is nil, does not count.
+func (w *walk) written(ctx context.Context, part *RailRun, transactionID string, c *change, err error) {
+	switch {
+	case err != nil:
 		w.unwritten(ctx, part, transactionID, err)
-		return
+	case c != nil:
+		w.count(part, c, transactionID)
 	}
-	w.count(part, c, transactionID)
 }
 
 func (w *walk) count(part *RailRun, c *change, transactionID string) {

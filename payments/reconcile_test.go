@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -195,6 +196,53 @@ func TestHistoryThatCannotBeWrittenIsReadAgain(t *testing.T) {
 		s.wantEntitled("eve", "pro", true)
 	}
 	s.wantEntitled("ada", "pro", true)
+}
+
+// TestRenewalWhoseWebhookWasLost: before a purchase that was to be renewed is
+// written as over, its rail is asked; one that is down for long keeps no end from
+// being told.
+func TestRenewalWhoseWebhookWasLost(t *testing.T) {
+	for name, look := range map[string]func(*shop) error{
+		"lapse": func(s *shop) error { return s.Payments().Lapse() },
+		"reconcile": func(s *shop) error {
+			_, err := s.Payments().Reconcile(s.t.Context(), payments.ReconcileRequest{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			var told []string
+			s.Hooks().EntitlementsChanged.After(func(_ context.Context, e hooks.EntitlementsChanged) {
+				if len(e.Revoked) > 0 {
+					told = append(told, e.SubjectID)
+				}
+			})
+			for _, user := range []string{"ada", "bob", "eve"} {
+				s.deliver(ios, message{ID: user, Observations: []payments.Observation{s.pro(ios, user, user)}})
+			}
+			renewed := s.pro(ios, "ada", "ada")
+			renewed.Version, renewed.Lifecycle.AccessUntil = 2, s.in(60*day)
+			s.set(renewed)
+			s.set(s.pro(ios, "bob", "bob")) // nothing new, and of eve's the rail knows nothing
+			s.Clock.Advance(31 * day)
+			s.fail = payments.Transient(errDown, 0)
+			_ = look(s)
+			if s.wantStatus(ios, "ada", payments.StatusExpired); len(told) > 0 {
+				t.Errorf("told of %v while the rail is down", told)
+			}
+			s.fail = nil
+			if err := look(s); err != nil || !slices.Equal(told, []string{"bob", "eve"}) {
+				t.Errorf("told of %v, %v", told, err)
+			}
+			s.wantEntitled("ada", "pro", true)
+			s.wantStatus(ios, "ada", payments.StatusActive)
+			s.fail = payments.Transient(errDown, 0)
+			s.Clock.Advance(33 * day)
+			if _ = look(s); !slices.Contains(told, "ada") {
+				t.Errorf("told of %v once the rail is down for three days", told)
+			}
+		})
+	}
 }
 
 // seedPurchases inserts subscriptions that nobody has looked at.
