@@ -3,7 +3,9 @@ package payments
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/kitbackend/kit/ledger"
 )
@@ -54,6 +56,14 @@ func (c catalog) add(name storeName, key string) {
 	if _, taken := c.byName[name]; !taken {
 		c.byName[name] = key
 	}
+}
+
+// lasts is how long a quantity grants, at most what a time.Duration can say.
+func (p Product) lasts(quantity int64) time.Duration {
+	if p.Duration > 0 && quantity > int64(math.MaxInt64/p.Duration) {
+		return math.MaxInt64
+	}
+	return p.Duration * time.Duration(quantity)
 }
 
 // find returns the product of what a rail named.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -297,7 +296,7 @@ func (p *Payments) project(rail *rail, r *row, now Instant) {
 
 func (p *Payments) terms(rail *rail, product Product, r *row) Terms {
 	return Terms{
-		Kind: r.kind, Duration: product.Duration * time.Duration(r.quantity), Start: r.startsAt, Grace: !p.cfg.NoGraceAccess,
+		Kind: r.kind, Duration: product.lasts(r.quantity), Start: r.startsAt, Grace: !p.cfg.NoGraceAccess,
 		ReportsCompleted: rail.ReportsCompleted, NeverUnpaid: rail.ID == RailIOSStore, Leeway: rail.RenewalLeeway,
 	}
 }
@@ -344,7 +343,7 @@ func (p *Payments) stackOf(ctx context.Context, c *change, product Product, subj
 	for _, r := range list {
 		start := max(bought(r), end)
 		if r.p.Status == StatusActive || r.p.Status == StatusExpired {
-			end = start + Instant(product.Duration.Milliseconds()*r.quantity)
+			end = start + Instant(product.lasts(r.quantity).Milliseconds())
 		}
 		rail := p.rails[r.rail]
 		if r.startsAt == start || rail == nil {

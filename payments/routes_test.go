@@ -583,6 +583,22 @@ func TestStacking(t *testing.T) {
 	s.wantEntitled("ada", "pass", false)
 }
 
+// TestManyPassesAtOnceEnd: as many as may be bought at once grant neither for good
+// nor for less.
+func TestManyPassesAtOnceEnd(t *testing.T) {
+	s := openWith(t, func(c *payments.Config) { c.Products[2].Duration = 365 * day })
+	for _, quantity := range []int64{300, 600, payments.MaxQuantity} {
+		tx := fmt.Sprint("p", quantity)
+		o := sub(tx, 1, payments.Lifecycle{ProductID: "com.pass", State: payments.StateActive, PurchasedAt: s.in(0), Quantity: quantity})
+		o.AccountToken = s.token(tx)
+		o.Charges = []payments.Charge{{ID: tx, At: s.in(0), Quantity: quantity, Settled: true}}
+		s.deliver(ios, message{ID: tx, Observations: []payments.Observation{o}})
+		if end := s.purchase(ios, tx).AccessUntil; end == nil || end.Year() < s.Clock.Now().Year()+290 {
+			t.Errorf("%d years end at %v", quantity, end)
+		}
+	}
+}
+
 // TestMovedPassesTakeTheirTimeAlong: a pass that follows those that a restore
 // took away begins earlier, so that the three grant what was bought.
 func TestMovedPassesTakeTheirTimeAlong(t *testing.T) {
