@@ -276,13 +276,27 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 			break
 		}
 	}
-	owed, err := w.p.store.owed(ctx, rail.ID, At(w.p.host.Now()), batchSize)
-	if err != nil {
-		return err
-	}
-	for _, transactionID := range owed {
-		c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
-		w.written(ctx, part, transactionID, c, err)
+	return w.owed(ctx, rail, part)
+}
+
+// owed asks the ledger again. What it could not take back has a later time than
+// before; a batch that could not be written at all is left to the next run.
+func (w *walk) owed(ctx context.Context, rail *rail, part *RailRun) error {
+	for rows := 0; rows < maxRows; {
+		owed, err := w.p.store.owed(ctx, rail.ID, At(w.p.host.Now()), batchSize)
+		if err != nil {
+			return err
+		}
+		written := false
+		for _, transactionID := range owed {
+			c, err := w.p.projectAgain(ctx, rail, transactionID, ReconcileBinding)
+			w.written(ctx, part, transactionID, c, err)
+			written = written || err == nil
+		}
+		rows += len(owed)
+		if ok, err := w.beat(ctx, part); err != nil || !ok || !written || len(owed) < batchSize {
+			return err
+		}
 	}
 	return nil
 }

@@ -705,6 +705,32 @@ func TestClawback(t *testing.T) {
 	}
 }
 
+// TestRunAsksForAllThatIsOwed: a run takes back what it can of every refund, not of
+// the first batch alone.
+func TestRunAsksForAllThatIsOwed(t *testing.T) {
+	const purchases = 410
+	s := open(t)
+	var bought, refunded []payments.Observation
+	for i := range purchases {
+		tx := fmt.Sprint("k", i)
+		o := sub(tx, 1, payments.Lifecycle{ProductID: "com.coins", State: payments.StateActive})
+		o.AccountToken, o.Charges = s.token("ada"), []payments.Charge{{ID: tx, AmountMinor: 1, Settled: true}}
+		bought = append(bought, o)
+		refunded = append(refunded, payments.Observation{TransactionID: tx, Version: 2, Refunds: []payments.Refund{{ID: "r", ChargeID: tx, Full: true}}})
+	}
+	s.deliver(ios, message{ID: "d1", Observations: bought})
+	s.spend("ada", purchases*100)
+	s.deliver(ios, message{ID: "d2", Observations: refunded})
+	s.earn("ada", purchases*100)
+	s.Clock.Advance(7 * hour)
+	if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil {
+		t.Fatal(err)
+	}
+	if owed := s.health("owedClawbacks"); owed != int64(0) || s.coins("ada") != 0 {
+		t.Errorf("%v are owed still and ada has %d coins", owed, s.coins("ada"))
+	}
+}
+
 // TestChargesShareNoRef: a charge may be called as if it were a movement of
 // another one.
 func TestChargesShareNoRef(t *testing.T) {
