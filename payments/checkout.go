@@ -41,7 +41,8 @@ type Bought struct {
 // before the rail says that it was paid. Refuses with
 // payments/product_not_found, product_unavailable, checkout_unsupported,
 // already_subscribed, rail_not_enabled, rail_not_configured, rail_unavailable
-// and billing_denied.
+// and billing_denied, and with auth/unauthenticated where the user is erased
+// meanwhile.
 func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (Bought, error) {
 	var none Bought
 	subject, err := p.manager(ctx, userID)
@@ -91,7 +92,7 @@ func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (B
 	if err != nil {
 		return none, err
 	}
-	return p.keepCheckout(ctx, rail, subject, product, made)
+	return p.keepCheckout(ctx, rail, subject, request.AccountToken, product, made)
 }
 
 func (p *Payments) makeCheckout(ctx context.Context, rail *rail, request CheckoutRequest) (Checkout, error) {
@@ -109,9 +110,12 @@ func (p *Payments) makeCheckout(ctx context.Context, rail *rail, request Checkou
 }
 
 // keepCheckout notes for whom a session is, and who the customer is.
-func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject, product Product, made Checkout) (Bought, error) {
+func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject, token string, product Product, made Checkout) (Bought, error) {
 	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional(made.ExpiresAt)}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if err := p.stillThere(ctx, subject, token); err != nil {
+			return err
+		}
 		bought.CheckoutID = id.New(p.host.DB.Now(ctx))
 		if made.CustomerID != "" && !rail.CustomersByEmail {
 			if err := p.store.addCustomer(ctx, rail.ID, made.CustomerID, subject); err != nil {
@@ -187,13 +191,13 @@ func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened
 	if request.CustomerID, err = p.customerOf(ctx, rail, subject); err != nil {
 		return Opened{}, err
 	}
-	if rail.CustomersByEmail {
-		if err := p.checkCustomer(ctx, rail, subject, request.CustomerID); err != nil {
-			return Opened{}, err
-		}
-	}
 	if request.AccountToken, err = p.AccountToken(ctx, subject); err != nil {
 		return Opened{}, err
+	}
+	if rail.CustomersByEmail {
+		if err := p.checkCustomer(ctx, rail, subject, request); err != nil {
+			return Opened{}, err
+		}
 	}
 	access, err := p.access(ctx, rail)
 	if err != nil {
@@ -210,12 +214,12 @@ func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened
 
 // checkCustomer refuses a customer that has purchases which are not the subject's,
 // also such as nobody has told of yet: a portal shows and changes all of them.
-func (p *Payments) checkCustomer(ctx context.Context, rail *rail, subject Subject, customer string) error {
-	if customer == "" {
+func (p *Payments) checkCustomer(ctx context.Context, rail *rail, subject Subject, r PortalRequest) error {
+	if r.CustomerID == "" {
 		return ErrCustomerNotFound
 	}
 	var found Restored
-	err := p.restoreOfCustomer(ctx, rail, subject, customer, &found)
+	err := p.restoreOfCustomer(ctx, rail, subject, r.AccountToken, r.CustomerID, &found)
 	if err == nil && len(found.Skipped) > 0 {
 		err = ErrCustomerNotFound
 	}

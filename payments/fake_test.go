@@ -230,7 +230,7 @@ func TestOnPostgres(t *testing.T) {
 	for name, story := range map[string]func(*testing.T){
 		"subscription": TestSubscriptionLife, "consumable": TestConsumableCreditsOnce, "submit": TestSubmitRefusals, "checkout": TestCheckoutPortalPricing,
 		"discounts": TestDiscounts, "grants": TestGrantAndRevoke, "webhooks": TestWebhookRefusals, "restore": TestRestore, "customer": TestRestoreOfCustomer, "address": TestAddressProvesNoCustomer,
-		"erase": TestEraseAndExport, "stacking": TestStacking, "upgrade": TestUpgrade, "clawback": TestClawback, "retention": TestRetention,
+		"erase": TestEraseAndExport, "behind": TestNothingIsWrittenBehindAnErasure, "stacking": TestStacking, "upgrade": TestUpgrade, "clawback": TestClawback, "retention": TestRetention,
 		"reconcile": TestReconcileKeepsRailsApart,
 	} {
 		t.Run(name, story)

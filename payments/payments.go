@@ -266,6 +266,17 @@ func (p *Payments) manager(ctx context.Context, userID string) (Subject, error) 
 	return subject, err
 }
 
+// stillThere refuses a subject that has another token than before, or none: it was
+// erased while a rail was asked, and nothing may be written of it behind that. No
+// erasure begins before the transaction ends. Refuses with auth/unauthenticated.
+func (p *Payments) stillThere(ctx context.Context, subject Subject, token string) error {
+	there, err := p.store.holdSubject(ctx, subject, token)
+	if err == nil && !there {
+		err = capability.ErrUnauthenticated
+	}
+	return err
+}
+
 // AccountToken returns the UUID that stands for a subject at the rails: an app
 // gives it to its store with a purchase, so that the purchase finds its subject.
 func (p *Payments) AccountToken(ctx context.Context, subject Subject) (string, error) {

@@ -35,6 +35,9 @@ type change struct {
 	rail *rail
 	// claimed is whom every row without a subject is given to; zero for nobody.
 	claimed Subject
+	// token is that of claimed from before the rail was asked, "" where nobody waits
+	// for the rail.
+	token string
 	// move reports whether a row of another subject is given to claimed too; nil
 	// moves none.
 	move func(*row, Instant) bool
@@ -91,6 +94,11 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 	}
 	if err := p.lockHeirs(ctx, c); err != nil {
 		return err
+	}
+	if c.token != "" {
+		if err := p.stillThere(ctx, c.claimed, c.token); err != nil {
+			return err
+		}
 	}
 	bound := make(map[string]bool)
 	for _, transactionID := range sorted(c.rows) {

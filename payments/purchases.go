@@ -120,7 +120,8 @@ func (s Submitted) Repeated() bool { return !s.Created }
 // or an earlier proof gave to the subject. Refuses with
 // payments/rail_not_enabled, rail_not_configured, rail_unavailable,
 // invalid_receipt, app_mismatch, environment_mismatch, product_not_found,
-// purchase_pending, purchase_claimed, purchase_not_found and billing_denied.
+// purchase_pending, purchase_claimed, purchase_not_found and billing_denied, and
+// with auth/unauthenticated where the user is erased meanwhile.
 func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (Submitted, error) {
 	var none Submitted
 	subject, err := p.manager(ctx, userID)
@@ -134,15 +135,20 @@ func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (
 	if _, ok := p.catalog.byKey[s.ProductKey]; s.ProductKey != "" && !ok {
 		return none, ErrProductNotFound
 	}
+	token, err := p.AccountToken(ctx, subject)
+	if err != nil {
+		return none, err
+	}
 	observations, err := p.redeem(ctx, rail, s.Submission)
 	if err != nil {
 		return none, err
 	}
-	claimed, err := p.claimant(ctx, rail, subject, s.Submission)
-	if err != nil {
+	c := &change{rail: rail}
+	if claims, err := p.claims(ctx, rail, subject, s.Submission); err != nil {
 		return none, err
+	} else if claims {
+		c.claimed, c.token = subject, token
 	}
-	c := &change{rail: rail, claimed: claimed}
 	first := observations[0].TransactionID
 	err = p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := p.apply(ctx, c, observations); err != nil {
@@ -172,21 +178,15 @@ func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (
 	return Submitted{p.wire(r, At(p.host.Now()), false), resolved.Entitlements, c.before[first].subject == (Subject{})}, err
 }
 
-// claimant returns the subject that a submission gives an unclaimed purchase to:
+// claims reports whether a submission gives an unclaimed purchase to the subject:
 // what a store signed, or its purchase token, is in the buyer's hands; the id of a
 // transaction or session can be in anybody's.
-func (p *Payments) claimant(ctx context.Context, rail *rail, subject Subject, s Submission) (Subject, error) {
+func (p *Payments) claims(ctx context.Context, rail *rail, subject Subject, s Submission) (bool, error) {
 	if rail.Checkout == nil {
-		if s.possessed() {
-			return subject, nil
-		}
-		return Subject{}, nil
+		return s.possessed(), nil
 	}
 	owner, ok, err := p.store.checkoutSubject(ctx, rail.ID, s.SessionID)
-	if err != nil || !ok || owner != subject {
-		return Subject{}, err
-	}
-	return subject, nil
+	return ok && owner == subject, err
 }
 
 // redeem lets a rail verify a submission; at least one observation comes back.
@@ -263,7 +263,7 @@ type Skipped struct {
 // Purchases of another subject are moved, by the policy of Config.Restore, in one
 // transaction each; consumables stay where they were used. Refuses with
 // payments/rail_not_enabled, rail_not_configured, rail_unavailable and
-// billing_denied.
+// billing_denied, and with auth/unauthenticated where the user is erased meanwhile.
 func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest) (Restored, error) {
 	out := Restored{Restored: []Purchase{}, Skipped: []Skipped{}}
 	subject, err := p.manager(ctx, userID)
@@ -277,13 +277,17 @@ func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest)
 	if len(q.Items) > MaxRestore {
 		return out, capability.ErrInvalidRequest.Saying("At most %d items at once.", MaxRestore)
 	}
+	token, err := p.AccountToken(ctx, subject)
+	if err != nil {
+		return out, err
+	}
 	if rail.Checkout != nil {
 		var customer string
 		if customer, err = p.customerOf(ctx, rail, subject); err == nil && customer != "" {
-			err = p.restoreOfCustomer(ctx, rail, subject, customer, &out)
+			err = p.restoreOfCustomer(ctx, rail, subject, token, customer, &out)
 		}
 	} else {
-		err = p.restoreItems(ctx, rail, subject, q.Items, &out)
+		err = p.restoreItems(ctx, rail, subject, token, q.Items, &out)
 	}
 	if err != nil {
 		return out, err
@@ -293,7 +297,7 @@ func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest)
 	return out, err
 }
 
-func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject, items []Submission, out *Restored) error {
+func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject, token string, items []Submission, out *Restored) error {
 	for i, item := range items {
 		observations, err := p.redeem(ctx, rail, item)
 		var refusal *capability.Error
@@ -306,7 +310,7 @@ func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject
 		}
 		c := &change{rail: rail}
 		if item.possessed() {
-			c.claimed, c.move = subject, p.movable
+			c.claimed, c.token, c.move = subject, token, p.movable
 		}
 		if err := p.restoreOne(ctx, c, subject, observations, i, out); err != nil {
 			return err
@@ -316,7 +320,7 @@ func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject
 }
 
 // restoreOfCustomer reads what the subject bought as a customer of the rail.
-func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, customer string, out *Restored) error {
+func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, token, customer string, out *Restored) error {
 	if rail.OfCustomer == nil {
 		return nil
 	}
@@ -336,7 +340,7 @@ func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Su
 	for i, transactionID := range sorted(byPurchase) {
 		c := &change{rail: rail}
 		if !rail.CustomersByEmail {
-			c.claimed = subject
+			c.claimed, c.token = subject, token
 		}
 		if err := p.restoreOne(ctx, c, subject, byPurchase[transactionID], i, out); err != nil {
 			return err

@@ -533,6 +533,50 @@ func TestErasedSubjectsAreNotToldOf(t *testing.T) {
 	}
 }
 
+// TestNothingIsWrittenBehindAnErasure: who is erased while a rail is asked for them
+// gets nothing from what it says.
+func TestNothingIsWrittenBehindAnErasure(t *testing.T) {
+	var s *shop
+	erase := func() {
+		if _, err := s.Payments().Capability().Erase(t.Context(), capability.Person{ID: "ada"}); err != nil {
+			t.Error(err)
+		}
+	}
+	s = openWith(t, func(c *payments.Config) {
+		redeem, ofCustomer, checkout := c.Rails[0].Redeem, c.Rails[2].OfCustomer, c.Rails[2].Checkout
+		c.Rails[0].Redeem = func(ctx context.Context, a payments.Access, q payments.Submission) ([]payments.Observation, error) {
+			erase()
+			return redeem(ctx, a, q)
+		}
+		c.Rails[2].OfCustomer = func(ctx context.Context, a payments.Access, customer string) ([]payments.Observation, error) {
+			erase()
+			return ofCustomer(ctx, a, customer)
+		}
+		c.Rails[2].Checkout = func(ctx context.Context, a payments.Access, q payments.CheckoutRequest) (payments.Checkout, error) {
+			erase()
+			return checkout(ctx, a, q)
+		}
+	})
+	s.set(s.pro(ios, "t1", ""))
+	bought := s.pro(card, "t2", "ada")
+	bought.CustomerID = "cus"
+	s.deliver(card, message{ID: "d1", Observations: []payments.Observation{bought}})
+	other := s.pro(card, "t3", "")
+	other.TransactionID = "cus" // the fake finds a customer by its id
+	s.set(other)
+	ada := s.User("ada")
+	ada.Post("/payments/restore", object{"rail": "card_processor"}).Want(401, "auth/unauthenticated")
+	ada.Post("/payments/purchases", object{"rail": "ios_store", "signedTransaction": "t1"}).Want(401, "auth/unauthenticated")
+	ada.Post("/payments/restore", object{"rail": "ios_store", "signedTransactions": []string{"t1"}}).Want(401, "auth/unauthenticated")
+	ada.Post("/payments/checkout", object{"rail": "card_processor", "productKey": "map"}).Want(401, "auth/unauthenticated")
+	for _, table := range []string{"subject", "purchase", "checkout", "customer"} {
+		var left int
+		if err := s.Payments().Capability().Database.QueryRow(t.Context(), `SELECT COUNT(*) FROM payments_`+table+` WHERE subject_id = 'ada'`).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d rows of %s name the user who was erased, %v", left, table, err)
+		}
+	}
+}
+
 // TestEraseReachesChargesOfMovedPurchases: who paid is forgotten although somebody
 // else has the purchase now, whose own charges stay what they are.
 func TestEraseReachesChargesOfMovedPurchases(t *testing.T) {

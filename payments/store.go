@@ -232,6 +232,14 @@ func (s store) subject(ctx context.Context, subject Subject) (subjectRow, bool, 
 		WHERE subject_type = $1 AND subject_id = $2`, string(subject.Type), subject.ID)
 }
 
+// holdSubject keeps a subject from being erased for the rest of the transaction;
+// ok is false when there is none with the token.
+func (s store) holdSubject(ctx context.Context, subject Subject, token string) (ok bool, err error) {
+	_, ok, err = database.Get(ctx, s.db, scanText, `SELECT subject_id FROM payments_subject
+		WHERE subject_type = $1 AND subject_id = $2 AND account_token = $3 /*pg FOR KEY SHARE */`, string(subject.Type), subject.ID, token)
+	return ok, err
+}
+
 func (s store) subjectOfToken(ctx context.Context, token string) (subjectRow, bool, error) {
 	return database.Get(ctx, s.db, scanSubject, `SELECT `+subjectColumns+` FROM payments_subject WHERE account_token = $1`, token)
 }
