@@ -33,9 +33,13 @@ type tokens struct {
 }
 
 type accessToken struct {
-	text  string
-	until time.Time
+	text        string
+	made, until time.Time
 }
+
+// good reports whether a token is to be used; one of a later time is of a clock that
+// was set back since.
+func (t accessToken) good(now time.Time) bool { return !now.Before(t.made) && now.Before(t.until) }
 
 // token returns an access token of the service account.
 func (r *rail) token(ctx context.Context, a payments.Access) (string, error) {
@@ -44,7 +48,7 @@ func (r *rail) token(ctx context.Context, a payments.Access) (string, error) {
 	r.tokens.mu.Lock()
 	known := r.tokens.known[name]
 	r.tokens.mu.Unlock()
-	if a.Now().Before(known.until) {
+	if known.good(a.Now()) {
 		return known.text, nil
 	}
 	made, err := r.exchange(ctx, a)
@@ -88,7 +92,7 @@ func (r *rail) exchange(ctx context.Context, a payments.Access) (accessToken, er
 		err = r.client.Unexpected(response)
 	}
 	life := time.Duration(min(max(made.ExpiresIn, 0), 3600)) * time.Second
-	return accessToken{made.Token, now.Add(life - tokenMargin)}, err
+	return accessToken{made.Token, now, now.Add(life - tokenMargin)}, err
 }
 
 // call sends a request about the application; found is false when there is no

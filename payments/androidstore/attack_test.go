@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore"
 	"github.com/kitbackend/kit/payments/androidstore/androidstoretest"
 	"github.com/kitbackend/kit/payments/railtest"
 	"github.com/kitbackend/kit/payments/railtest/script"
@@ -135,6 +136,35 @@ func TestKeysRotate(t *testing.T) {
 	clock.Advance(2 * time.Minute)
 	if err := verify(); err != nil {
 		t.Errorf("the key server is up again: %v", err)
+	}
+}
+
+// TestWhatIsKeptAfterTheClockWasSetBack: neither the issuer's keys nor the access
+// token are kept until the time that was not comes again.
+func TestWhatIsKeptAfterTheClockWasSetBack(t *testing.T) {
+	clock, store, access := world()
+	asked := make(map[string]int)
+	rail := androidstore.New(androidstore.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked[r.URL.Path]++
+		store.ServeHTTP(w, r)
+	}))})
+	token, _ := store.Subscribe(pro)
+	use := func() {
+		t.Helper()
+		d := store.Push([]byte(test), sign.Claims(androidstoretest.Audience, androidstoretest.Account, clock.Now()))
+		if _, err := rail.Verify(t.Context(), access, d.Header, d.Body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rail.Fetch(t.Context(), access, payments.Ref{RawRef: token, Kind: payments.KindSubscription}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use()
+	use()
+	clock.Advance(-24 * time.Hour)
+	use()
+	if keys, tokens := asked["/oauth2/v3/certs"], asked["/token"]; keys != 2 || tokens != 2 {
+		t.Errorf("asked %d times for keys and %d times for a token, want each before and after", keys, tokens)
 	}
 }
 

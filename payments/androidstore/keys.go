@@ -47,7 +47,7 @@ func (k *keys) key(ctx context.Context, now func() time.Time, id string) (*rsa.P
 	defer k.mu.Unlock()
 	at := now()
 	known, ok := k.known[id]
-	if ok && at.Before(k.until) {
+	if ok && at.Before(k.until) && !at.Before(k.fetched) {
 		return known, nil
 	}
 	if k.fetched.IsZero() || at.Sub(k.fetched) >= minRefetch || at.Before(k.fetched) {

@@ -26,14 +26,15 @@ type breaker struct {
 	until    time.Time
 }
 
-// enter reports how long calls are still refused; 0 lets this one through.
+// enter reports how long calls are still refused; 0 lets this one through. More
+// than a pause is left only where the clock was set back.
 func (b *breaker) enter(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failures < failuresToOpen {
 		return 0
 	}
-	if left := b.until.Sub(now); left > 0 {
+	if left := b.until.Sub(now); left > 0 && left <= b.pause {
 		return left
 	}
 	b.until = now.Add(b.pause) // this call is the probe

@@ -220,3 +220,21 @@ func TestBase(t *testing.T) {
 		}
 	}
 }
+
+// TestBreakerAfterTheClockWasSetBack: it does not stay open until the time that was
+// not comes again.
+func TestBreakerAfterTheClockWasSetBack(t *testing.T) {
+	ill := true
+	x := newWorld(func(w http.ResponseWriter, _ *http.Request, _ int) {
+		if ill {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	for range 5 {
+		_, _ = x.do(t.Context(), false) // what fails is counted
+	}
+	ill, x.now = false, x.now.Add(-24*time.Hour)
+	if _, err := x.do(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+}
