@@ -245,6 +245,39 @@ func TestAddressThatChangedHandsIsNotErased(t *testing.T) {
 	}
 }
 
+// TestNewAccountOfADeletedOnesAddressIsNotErased: who deletes the account and signs up
+// again before the erasure runs can prove the address by the mail of the new one.
+func TestNewAccountOfADeletedOnesAddressIsNotErased(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := lived(t, db, new(syncBuffer))
+		ctx := t.Context()
+		if err := k.EraseUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Auth().DeleteUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		origin := k.Host().BaseURL.String()
+		k.Anonymous().With("Origin", origin).Post("/auth/sign-up/email",
+			map[string]any{"email": canaryAddress, "password": "correct horse battery", "name": "again"}).Want(200, "")
+		k.RunJobs()
+		mail, ok, err := k.Email().LastMail(ctx, canaryAddress)
+		if err != nil || !ok || len(mail.Links) == 0 {
+			t.Fatalf("no link came: %+v %v", mail, err)
+		}
+		link, err := url.Parse(mail.Links[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := k.Anonymous().With("Origin", origin).Post(link.RequestURI(), nil).Status; status >= 400 {
+			t.Errorf("status %d of the link", status)
+		}
+		if user, _, err := k.Auth().UserByEmail(ctx, canaryAddress); err != nil || !user.EmailVerified {
+			t.Errorf("%+v %v, want the address proved", user, err)
+		}
+	})
+}
+
 func TestErasureGoesOnAfterAFailure(t *testing.T) {
 	db := databasetest.Memory(t)
 	k := lived(t, db, new(syncBuffer))

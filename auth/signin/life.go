@@ -125,14 +125,25 @@ func (l *library) erase(ctx context.Context, person capability.Person) (erased c
 }
 
 // addresses lists those whose links and codes are the user's: an address that
-// was not proved is nobody else's account either.
-func (l *library) addresses(ctx context.Context, person capability.Person) ([]string, error) {
+// was not proved is nobody else's account either. One that somebody has signed up with
+// since the account ended is theirs.
+func (l *library) addresses(ctx context.Context, person capability.Person) (own []string, err error) {
 	user, err := l.auth.User(ctx, person.ID)
-	if errors.Is(err, auth.ErrUserNotFound) {
-		return person.Emails, nil
+	if err != nil && !errors.Is(err, auth.ErrUserNotFound) {
+		return nil, err
 	}
-	if err != nil || user.Email == "" || slices.Contains(person.Emails, user.Email) {
-		return person.Emails, err
+	all := person.Emails
+	if user.Email != "" && !slices.Contains(all, user.Email) {
+		all = append(slices.Clip(all), user.Email)
 	}
-	return append(slices.Clip(person.Emails), user.Email), nil
+	for _, address := range all {
+		owner, found, err := l.auth.UserByEmail(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		if !found || owner.ID == person.ID {
+			own = append(own, address)
+		}
+	}
+	return own, nil
 }
