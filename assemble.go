@@ -293,6 +293,11 @@ func (a *assembly) finish() error {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
+	for _, b := range k.bindings[1:] {
+		if err := b.queue.Register(k.left(b)); err != nil {
+			return err
+		}
+	}
 	k.owned = mount.NewOwned(k.baseURL.Path, paths(k.table))
 	k.mount = mount.New(mount.Config{
 		Entries: k.table, Users: k.users, Machines: k.machines, Record: k.record,

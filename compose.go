@@ -135,7 +135,7 @@ func WithAuth(cfg auth.Config) Option {
 		if cfg.Library == nil {
 			cfg.Library = signin.New(signin.Config{})
 		}
-		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Mailer: a.kit.mailer, Erase: a.kit.requestErasure})
+		a.kit.auth, err = auth.New(host, cfg, auth.Peers{Audit: a.kit.audit, Mailer: a.kit.mailer, Erase: a.kit.leaving(host)})
 		if err == nil {
 			users := a.kit.auth.Users()
 			a.kit.users = &users

@@ -21,6 +21,10 @@ import (
 // eraseBinding is the durable job that erases a user.
 const eraseBinding = "KIT_ERASE_USER"
 
+// leftBinding is the job that asks for the erasure of a user whose account was in
+// another database than the kit's.
+const leftBinding = "KIT_USER_LEFT"
+
 // eraseTimeout bounds one run over all capabilities.
 const eraseTimeout = 30 * time.Minute
 
@@ -125,20 +129,8 @@ func (k *Kit) requestErasure(ctx context.Context, person capability.Person) erro
 		if err != nil {
 			return err
 		}
-		before, err := k.erasedAddresses(ctx, person.ID)
-		if err != nil {
-			return err
-		}
-		addresses, err := json.Marshal(union(person.Emails, now.Emails, before))
-		if err != nil {
-			return err
-		}
-		_, err = db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report, addresses) VALUES ($1, $2, '', $3)
-			ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', addresses = excluded.addresses, requested_at = CASE
-				WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
-				ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
-			person.ID, db.Now(ctx).UnixMilli(), string(addresses))
-		if err != nil {
+		person.Emails = union(person.Emails, now.Emails)
+		if err := insertErasure(ctx, db, person); err != nil {
 			return err
 		}
 		// A run under way may be past what is there now, so that a new one takes its place.
@@ -146,10 +138,64 @@ func (k *Kit) requestErasure(ctx context.Context, person capability.Person) erro
 	})
 }
 
+// leaving returns what asks for the erasure of users whose account ends in a
+// transaction of a host. Where that is none of the kit's database the request waits
+// beside the account until a job hands it on: who is erased is locked out in a
+// transaction of the kit's, and the two would wait for each other.
+func (k *Kit) leaving(host capability.Host) func(context.Context, capability.Person) error {
+	if host.DB == k.Database() {
+		return k.requestErasure
+	}
+	return func(ctx context.Context, person capability.Person) error {
+		if err := insertErasure(ctx, host.DB, person); err != nil {
+			return err
+		}
+		return host.Jobs.SetAlarm(ctx, leftBinding, person.ID, host.DB.Now(ctx), person.ID)
+	}
+}
+
+// left hands on the requests that wait in another database than the kit's.
+func (k *Kit) left(b *binding) jobs.Binding {
+	return jobs.Binding{Name: leftBinding, MaxAttempts: 100, Run: func(ctx context.Context, job jobs.Job) error {
+		var person capability.Person
+		if err := json.Unmarshal(job.Payload, &person.ID); err != nil {
+			return err
+		}
+		var err error
+		if person.Emails, err = erasedAddresses(ctx, b.db, person.ID); err != nil {
+			return err
+		}
+		if err := k.requestErasure(ctx, person); err != nil {
+			return err
+		}
+		_, err = b.db.Exec(ctx, `DELETE FROM kit_erasure WHERE user_id = $1`, person.ID)
+		return err
+	}}
+}
+
+// insertErasure keeps in a transaction that a person is to be erased, and the
+// addresses with those of a request before that is not done.
+func insertErasure(ctx context.Context, db *database.DB, person capability.Person) error {
+	before, err := erasedAddresses(ctx, db, person.ID)
+	if err != nil {
+		return err
+	}
+	addresses, err := json.Marshal(union(person.Emails, before))
+	if err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, `INSERT INTO kit_erasure (user_id, requested_at, report, addresses) VALUES ($1, $2, '', $3)
+		ON CONFLICT (user_id) DO UPDATE SET finished_at = NULL, report = '', addresses = excluded.addresses, requested_at = CASE
+			WHEN excluded.requested_at > kit_erasure.requested_at THEN excluded.requested_at
+			ELSE kit_erasure.requested_at + 1 END`, // each request has a time of its own
+		person.ID, db.Now(ctx).UnixMilli(), string(addresses))
+	return err
+}
+
 // erasedAddresses reads the addresses that an erasure was asked for with and is
 // not done by.
-func (k *Kit) erasedAddresses(ctx context.Context, userID string) (addresses []string, err error) {
-	text, ok, err := database.Get(ctx, k.Database(), func(row database.Scanner) (text string, err error) {
+func erasedAddresses(ctx context.Context, db *database.DB, userID string) (addresses []string, err error) {
+	text, ok, err := database.Get(ctx, db, func(row database.Scanner) (text string, err error) {
 		return text, row.Scan(&text)
 	}, `SELECT addresses FROM kit_erasure WHERE user_id = $1 `+database.ForUpdate, userID)
 	if err != nil || !ok || text == "" {
@@ -247,7 +293,7 @@ func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, err
 	if err != nil || k.auth == nil {
 		return person, err
 	}
-	addresses, err := k.erasedAddresses(ctx, userID)
+	addresses, err := erasedAddresses(ctx, k.Database(), userID)
 	if err != nil {
 		return person, err
 	}

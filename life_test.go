@@ -11,6 +11,7 @@ import (
 	"image/png"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -368,6 +369,75 @@ func TestErasureThatAnOlderNodeIsAskedForWhileOneRunsIsDoneAnew(t *testing.T) {
 			t.Errorf("%+v %v after %d runs, want it finished by the second", e, err, runs)
 		}
 	})
+}
+
+// TestErasureWithUsersInAnotherDatabase: users delete their accounts while others are
+// erased. Neither waits for the other in a circle, and all are erased.
+func TestErasureWithUsersInAnotherDatabase(t *testing.T) {
+	const each = 20
+	erased := make(chan capability.Person, 4*each)
+	notes := capability.Capability{
+		Name: "notes", Version: "1.0.0",
+		Export: func(context.Context, capability.Person, capability.Emit) error { return nil },
+		Erase: func(_ context.Context, person capability.Person) (capability.Erasure, error) {
+			erased <- person
+			return capability.Erasure{}, nil
+		},
+	}
+	k := kittest.New(t, kit.WithNamedDatabase("USERS", databasetest.Memory(t)), kit.WithAuth(auth.Config{Database: "USERS", RateLimits: map[string]auth.RateLimit{"auth-send": {Events: -1}}}),
+		kit.WithCapability(func(*kit.Kit) (capability.Capability, error) { return notes, nil }))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	origin := k.Host().BaseURL.String()
+	k.Anonymous().With("Origin", origin).Post("/auth/sign-up/email",
+		map[string]any{"email": canaryAddress, "password": "correct horse battery", "name": "ada"}).Want(200, "")
+	ada, _, err := k.Auth().UserByEmail(ctx, canaryAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proved := true
+	if _, err := k.Auth().UpdateUser(ctx, ada.ID, auth.UserPatch{EmailVerified: &proved}); err != nil {
+		t.Fatal(err)
+	}
+	k.Browser(ada.ID).With("Origin", origin).Post("/auth/delete-user", `{"password":"correct horse battery"}`).Want(200, "")
+
+	want := map[string]bool{ada.ID: true}
+	var all sync.WaitGroup
+	for n := range each {
+		leaves, loses := fmt.Sprintf("leaves%d", n), fmt.Sprintf("loses%d", n)
+		want[leaves], want[loses] = true, true
+		browser := k.Browser(leaves).With("Origin", origin)
+		if err := k.Auth().EnsureUser(ctx, loses); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if r := browser.Post("/auth/delete-user", `{}`); r.Status != 200 {
+				t.Errorf("status %d", r.Status)
+			}
+		})
+		all.Go(func() {
+			if err := k.EraseUser(ctx, loses); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	for len(want) > 0 {
+		person := <-erased
+		if person.ID == ada.ID && !slices.Contains(person.Emails, canaryAddress) {
+			t.Errorf("%v, want the address of the account", person.Emails)
+		}
+		delete(want, person.ID)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // around is the part of a text where the canary is.
