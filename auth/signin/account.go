@@ -182,7 +182,7 @@ func (l *library) deleteUser(c *call) (any, error) {
 	}
 	switch {
 	case in.Token != "":
-		return userDeleted, l.deleteByToken(c, user, in.Token)
+		return userDeleted, l.deleteByToken(c, session, in.Token)
 	case in.Password != "":
 		if err := c.freshOr(user, session, in.Password); err != nil {
 			return nil, err
@@ -194,17 +194,17 @@ func (l *library) deleteUser(c *call) (any, error) {
 	case !c.isFresh(session):
 		return nil, errSessionExpired
 	}
-	return userDeleted, l.removeUser(c, user, func(context.Context) error { return nil })
+	return userDeleted, l.removeUser(c, session, func(context.Context) error { return nil })
 }
 
-// removeUser deletes a user with what belongs to the account and clears the
-// cookies; first runs in the same transaction.
-func (l *library) removeUser(c *call, user auth.User, first func(context.Context) error) error {
-	err := l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+// removeUser deletes the user of a session with what belongs to the account and clears
+// the cookies; first runs in the same transaction.
+func (l *library) removeUser(c *call, session auth.Session, first func(context.Context) error) error {
+	err := l.withSession(c.Context(), session, func(ctx context.Context) error {
 		if err := first(ctx); err != nil {
 			return err
 		}
-		return l.auth.DeleteAccount(ctx, user.ID)
+		return l.auth.DeleteAccount(ctx, session.UserID)
 	})
 	if err != nil {
 		return err
@@ -212,16 +212,16 @@ func (l *library) removeUser(c *call, user auth.User, first func(context.Context
 	return l.auth.Leave(c.w, c.r)
 }
 
-func (l *library) deleteByToken(c *call, user auth.User, token string) error {
-	return l.removeUser(c, user, func(ctx context.Context) error {
+func (l *library) deleteByToken(c *call, session auth.Session, token string) error {
+	return l.removeUser(c, session, func(ctx context.Context) error {
 		k, err := l.take(ctx, token, kindDelete)
-		if err == nil && k.userID != user.ID {
+		if err == nil && k.userID != session.UserID {
 			err = errInvalidToken
 		}
 		if err != nil {
 			return err
 		}
-		return l.settle(ctx, used{hash: opaque.Hash(token), kind: kindDelete, browser: opaque.Hash(user.ID)})
+		return l.settle(ctx, used{hash: opaque.Hash(token), kind: kindDelete, browser: opaque.Hash(session.UserID)})
 	})
 }
 
@@ -254,9 +254,9 @@ func (l *library) postDeleteCallback(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, _, err := c.user()
+	user, session, err := c.user()
 	if err == nil {
-		err = l.deleteByToken(c, user, c.query("token"))
+		err = l.deleteByToken(c, session, c.query("token"))
 	}
 	if isOwn(err) { // the second of two calls is signed out by the first
 		done, deleted, failed := l.justUsed(c.Context(), c.query("token"), kindDelete)

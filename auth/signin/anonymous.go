@@ -57,7 +57,7 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	case session.Proof == auth.ProofAccessToken && !c.isFresh(session):
 		return nil, errSessionNotFresh
 	}
-	return success, l.removeUser(c, user, func(context.Context) error { return nil })
+	return success, l.removeUser(c, session, func(context.Context) error { return nil })
 }
 
 // anonymous returns the caller if that is an anonymous user.

@@ -131,6 +131,35 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 	}
 }
 
+// A request to delete the account that waits while all sessions end deletes nothing.
+func TestEndedSessionDeletesNoAccount(t *testing.T) {
+	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{})
+	a.signedUp(ada)
+	a.verify(ada)
+	for name, prepare := range map[string]func(b *browser) func() *response{
+		"password": func(b *browser) func() *response {
+			return func() *response { return b.post("/delete-user", object{"password": password}) }
+		},
+		"link": func(b *browser) func() *response {
+			b.post("/delete-user", nil).ok()
+			link := a.deliver(ada).Link
+			return func() *response { return b.do("POST", link, nil) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := a.browser().ownPage()
+			b.signIn()
+			a.meanwhile(a.userID(), prepare(b), func(ctx context.Context) {
+				_, err := a.RevokeUser(ctx, a.userID())
+				must(t, err)
+			}).want(401, "UNAUTHORIZED")
+			if _, found, err := a.UserByEmail(ctx, ada); err != nil || !found {
+				t.Fatalf("the account is gone: %v", err)
+			}
+		})
+	}
+}
+
 // A proof makes fresh again: the password, or the second factor where one is on.
 func TestProofsMakeFresh(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
