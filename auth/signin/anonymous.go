@@ -57,7 +57,13 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	case session.Proof == auth.ProofAccessToken && !c.isFresh(session):
 		return nil, errSessionNotFresh
 	}
-	return success, l.removeUser(c, session, func(context.Context) error { return nil })
+	return success, l.removeUser(c, session, func(ctx context.Context) error {
+		_, still, err := l.stillAnonymous(ctx, user.ID)
+		if err == nil && !still {
+			err = errNotAnonymous
+		}
+		return err
+	})
 }
 
 // anonymous returns the caller if that is an anonymous user.

@@ -115,6 +115,14 @@ func TestAnonymousUserBecomesOnePerson(t *testing.T) {
 	}
 
 	page, id = visit()
+	address = "erin@example.com"
+	remove := func() *response { return page.post("/delete-anonymous-user", nil) }
+	a.meanwhile(id, remove, become).want(403, "USER_IS_NOT_ANONYMOUS")
+	if erin, err := a.User(ctx, id); err != nil || erin.Email != address {
+		t.Errorf("who signed up meanwhile is %+v, %v", erin, err)
+	}
+
+	page, id = visit()
 	a.meanwhile(id, signIn(page), func(ctx context.Context) { must(t, a.DeleteUser(ctx, id)) }).ok()
 	if told != 0 {
 		t.Errorf("the application was told %d times", told)
