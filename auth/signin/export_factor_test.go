@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/kitbackend/kit/auth/signin/passkey"
@@ -21,6 +22,28 @@ func TOTPCode(secret []byte, at time.Time) string {
 
 // MaxPasskeys is how many a user may have.
 const MaxPasskeys = passkey.MaxPerUser
+
+// WhileHashing has a request wait for its turn to hash, and changes something before it
+// goes on.
+func (l *TestLibrary) WhileHashing(request, change func()) {
+	h := l.hasher
+	h.mu.Lock()
+	free := h.free
+	h.free = 0
+	h.mu.Unlock()
+	done := make(chan struct{})
+	go func() { defer close(done); request() }()
+	for waiting := 0; waiting == 0; runtime.Gosched() {
+		h.mu.Lock()
+		waiting = h.waiting
+		h.mu.Unlock()
+	}
+	change()
+	for range free {
+		h.release()
+	}
+	<-done
+}
 
 // Paused has guesses slowed down by the test's leave, and returns by how much.
 func (l *TestLibrary) Paused() *[]time.Duration {

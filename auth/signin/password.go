@@ -221,7 +221,7 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if known {
 		c = c.in(knownClient(c.Context()))
 	}
-	ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
+	_, ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
 	switch {
 	case err != nil:
 		return nil, err
@@ -247,29 +247,32 @@ func (l *library) resendVerification(c *call, user auth.User, target string) err
 	return errEmailNotVerified
 }
 
-// checkPassword compares a password with that of a user. A user without one, or
-// no user, costs the same. A hash of another kind or cost is made anew.
-func (l *library) checkPassword(ctx context.Context, userID, password string) (ok bool, err error) {
+// checkPassword compares a password with that of a user and returns its hash. A user
+// without one, or no user, costs the same. A hash of another kind or cost is made anew.
+func (l *library) checkPassword(ctx context.Context, userID, password string) (hash string, ok bool, err error) {
 	encoded, found, err := l.store.password(ctx, userID)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if len(password) > 4*MaxPasswordLength {
 		password = ""
 	}
 	if !found {
-		return false, l.hasher.dummy(ctx, password)
+		return "", false, l.hasher.dummy(ctx, password)
 	}
 	ok, rehash, err := l.hasher.verify(ctx, encoded, password)
 	if err != nil || !ok || !rehash {
-		return ok, err
+		return encoded, ok, err
 	}
 	fresh, err := l.hasher.hash(ctx, password)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	_, err = l.store.replacePassword(ctx, userID, encoded, fresh, l.host.DB.Now(ctx))
-	return true, err
+	replaced, err := l.store.replacePassword(ctx, userID, encoded, fresh, l.host.DB.Now(ctx))
+	if err == nil && !replaced { // by another sign-in, or with another password
+		return l.checkPassword(ctx, userID, password)
+	}
+	return fresh, err == nil, err
 }
 
 // newPassword checks a new password and hashes it. Refuses with
@@ -390,12 +393,11 @@ func (l *library) provePassword(c *call, user auth.User, password string) (hash 
 	if _, found, err := l.store.password(c.Context(), user.ID); err != nil || !found {
 		return "", errOr(err, errCredentialNotFound)
 	}
-	ok, err := l.checkPassword(knownClient(c.Context()), user.ID, password)
+	hash, ok, err := l.checkPassword(knownClient(c.Context()), user.ID, password)
 	if err != nil || !ok {
 		return "", errOr(err, errInvalidPassword)
 	}
-	hash, _, err = l.store.password(c.Context(), user.ID) // it may have been made anew
-	return hash, err
+	return hash, nil
 }
 
 func errOr(err, otherwise error) error {

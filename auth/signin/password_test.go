@@ -242,3 +242,25 @@ func TestSignUpRace(t *testing.T) {
 		}
 	})
 }
+
+// TestOldPasswordChangesNoNewOne: who knew the password of before, and had it looked at
+// while the owner set a new one, does not change that.
+func TestOldPasswordChangesNoNewOne(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var lib *signin.TestLibrary
+		a := openAuth(t, db, auth.Config{Library: signin.NewForTest(signin.Config{}, &lib), RateLimits: unlimited})
+		const owned = "set by the owner meanwhile"
+		thief := a.signedUp(ada)
+		a.browser().post("/sign-up/email", object{"email": "bob@example.com", "password": owned}).ok()
+		var r *response
+		lib.WhileHashing(func() {
+			r = thief.post("/change-password", object{"currentPassword": password, "newPassword": "set by the thief"})
+		}, func() {
+			_, err := db.Exec(ctx, `UPDATE signin_account SET password_hash = (SELECT o.password_hash FROM signin_account AS o
+				WHERE o.user_id <> $1) WHERE user_id = $1`, a.userID())
+			must(t, err)
+		})
+		r.want(400, "INVALID_PASSWORD")
+		a.browser().post("/sign-in/email", object{"email": ada, "password": owned}).ok()
+	})
+}
