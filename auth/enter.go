@@ -33,6 +33,7 @@ func (a *Auth) enter(w http.ResponseWriter, r *http.Request, e Entry, scopes []s
 	err = a.host.DB.InTx(r.Context(), func(ctx context.Context) error {
 		session, err = a.createSession(ctx, newSession{
 			user: e.UserID, device: device, deviceName: e.DeviceName, methods: splitMethods(e.Method), remember: e.Remember, factor: e.Factor,
+			still: e.Still,
 		})
 		if err != nil {
 			return err

@@ -39,6 +39,7 @@ type newSession struct {
 	user, device, deviceName string
 	methods                  []string
 	remember, factor         bool
+	still                    func(context.Context) error
 }
 
 // CreateSession signs a user in without a request: hand the client the
@@ -63,6 +64,11 @@ func (a *Auth) createSession(ctx context.Context, n newSession) (Session, error)
 		return Session{}, ErrUserNotFound
 	case !user.DisabledAt.IsZero():
 		return Session{}, ErrUserDisabled
+	}
+	if n.still != nil {
+		if err := n.still(ctx); err != nil {
+			return Session{}, err
+		}
 	}
 	now, from := a.host.DB.Now(ctx), originOf(ctx)
 	if err := a.store.deleteExpiredSessions(ctx, n.user, now); err != nil {

@@ -1,6 +1,9 @@
 package auth
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // User is an end user. Times are UTC with milliseconds.
 type User struct {
@@ -113,6 +116,10 @@ type Entry struct {
 	Factor bool
 	// DeviceName is what the application calls the device, at most 256 bytes.
 	DeviceName string
+	// Still, optional, is asked in the transaction that makes the session, when nobody
+	// else changes the user, and refuses by its error: what proved the user may have
+	// gone since it was looked at.
+	Still func(ctx context.Context) error
 }
 
 // Entered is what the client of a fresh session gets.

@@ -40,7 +40,7 @@ func (l *library) signInAnonymous(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := l.enter(c, user, "anon", true)
+	e, err := l.enter(c, user, "anon", true, nil)
 	if err != nil {
 		return nil, err
 	}

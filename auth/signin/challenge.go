@@ -220,7 +220,7 @@ func (l *library) proved(c *call, p prover, method factor.Method, trust bool) (a
 			return nil, err
 		}
 	}
-	e, err := l.admit(c, p.user, p.waiting.Method+" "+string(method), p.waiting.Remembered, true)
+	e, err := l.admit(c, p.user, p.waiting.Method+" "+string(method), p.waiting.Remembered, true, nil)
 	if err != nil {
 		return nil, err
 	}

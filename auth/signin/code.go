@@ -224,7 +224,7 @@ func (l *library) signInByCode(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := l.enter(c, user, "otp", in.RememberMe == nil || *in.RememberMe)
+	e, err := l.enter(c, user, "otp", in.RememberMe == nil || *in.RememberMe, l.stillAt(user))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 
@@ -16,21 +17,40 @@ type entry struct {
 	native    bool
 }
 
+// still refuses when what proved a user is gone, with the user locked: who is put out
+// of an account while signing in, as by its owner who sets a new password, does not
+// come in behind that. Of a user who was made just now it is nil.
+type still func(context.Context) error
+
 // enter signs in the user who was proved by a method (pwd, otp, magic,
 // oauth:<provider>, passkey, anon), unless the account asks for a second
 // factor; a passkey is two already. The cookies go with the response, so it is
 // called outside of transactions and before anything is written.
-func (l *library) enter(c *call, user auth.User, method string, remember bool) (entry, error) {
+func (l *library) enter(c *call, user auth.User, method string, remember bool, proved still) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
 	}
 	if method != "passkey" && method != "anon" {
 		challenge, challenged, err := l.challenge(c, user, method, remember)
+		if err == nil && challenged && proved != nil {
+			err = l.withUser(c.Context(), user.ID, proved)
+		}
 		if err != nil || challenged {
 			return entry{user: user, challenge: challenge}, err
 		}
 	}
-	return l.admit(c, user, method, remember, method == "passkey")
+	return l.admit(c, user, method, remember, method == "passkey", proved)
+}
+
+// stillAt is of a user who has proved the address.
+func (l *library) stillAt(user auth.User) still {
+	return func(ctx context.Context) error {
+		now, err := l.auth.User(ctx, user.ID)
+		if err == nil && now.Email != user.Email {
+			err = errUnauthorized
+		}
+		return err
+	}
 }
 
 // mayEnter refuses with BANNED_USER and EMAIL_NOT_VERIFIED, whatever was proved.
@@ -47,14 +67,14 @@ func (l *library) mayEnter(user auth.User) error {
 
 // admit makes the session, all factors proven; factor says that a second one or
 // a passkey was among them.
-func (l *library) admit(c *call, user auth.User, method string, remember, factor bool) (entry, error) {
+func (l *library) admit(c *call, user auth.User, method string, remember, factor bool, proved still) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
 	}
 	if err := l.upgrade(c, user); err != nil {
 		return entry{}, err
 	}
-	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor})
+	in, err := l.auth.Enter(c.w, c.r, auth.Entry{UserID: user.ID, Method: method, Remember: remember, Factor: factor, Still: proved})
 	if err != nil {
 		return entry{}, err
 	}

@@ -131,6 +131,87 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 	}
 }
 
+// Who signs in by what is taken away before there is a session gets none: it would
+// outlive the new password, or the address that is back, of whoever put them out.
+func TestSignInDoesNotOutliveItsProof(t *testing.T) {
+	p := newIDP(t)
+	w := openSocial(t, databasetest.Shared(t, 1)[0], signin.Config{OneTimeTokens: true, Providers: []oauth.Provider{p.provider("acme")}}, p)
+	w.signedUp(ada)
+	w.verify(ada)
+	user := w.userID()
+	p.claims["email"] = ada
+	execute := func(statement string) func(context.Context) {
+		return func(ctx context.Context) {
+			_, err := w.db.Exec(ctx, statement, user)
+			must(t, err)
+		}
+	}
+	moved, home, proved := "moved@example.com", ada, true
+	move := func(ctx context.Context) {
+		_, err := w.UpdateUser(ctx, user, auth.UserPatch{Email: &moved, EmailVerified: &proved})
+		must(t, err)
+	}
+	for _, c := range []struct {
+		name    string
+		prepare func(b *browser) func() *response
+		lose    func(context.Context)
+		code    string
+	}{
+		{"link", func(b *browser) func() *response {
+			b.post("/sign-in/magic-link", object{"email": ada}).ok()
+			link := w.deliver(ada).Link
+			return func() *response { return b.get(link) }
+		}, move, "UNAUTHORIZED"},
+		{"code", func(b *browser) func() *response {
+			b.post("/email-otp/send-verification-otp", object{"email": ada, "type": "sign-in"}).ok()
+			code := w.deliver(ada).Code
+			return func() *response { return b.post("/sign-in/email-otp", object{"email": ada, "otp": code}) }
+		}, move, "UNAUTHORIZED"},
+		{"one-time token", func(b *browser) func() *response {
+			b.signIn()
+			token := decoded[object](b.get("/one-time-token/generate").ok())["token"]
+			return func() *response { return w.browser().post("/one-time-token/verify", object{"token": token}) }
+		}, func(ctx context.Context) {
+			_, err := w.RevokeUser(ctx, user)
+			must(t, err)
+		}, "UNAUTHORIZED"},
+		{"passkey", func(b *browser) func() *response {
+			b.signIn()
+			key, other := newEd25519(t), w.browser().ownPage()
+			b.ownPage().register(key)
+			assertion := key.get(other.signInOptions())
+			return func() *response { return other.post("/passkey/verify-authentication", assertion) }
+		}, execute(`DELETE FROM signin_passkey WHERE user_id = $1`), "PASSKEY_NOT_FOUND"},
+		{"account", func(b *browser) func() *response {
+			token := object{"token": p.idToken(nil)}
+			b.post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": p.idToken(object{"jti": "before"})}}).ok()
+			return func() *response { return b.post("/sign-in/social", object{"provider": "acme", "idToken": token}) }
+		}, execute(`DELETE FROM signin_account WHERE user_id = $1 AND provider = 'acme'`), "UNAUTHORIZED"},
+		{"password", func(b *browser) func() *response {
+			return func() *response { return b.post("/sign-in/email", object{"email": ada, "password": password}) }
+		}, execute(`DELETE FROM signin_account WHERE user_id = $1`), "INVALID_EMAIL_OR_PASSWORD"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			request := c.prepare(w.browser())
+			var before int
+			r := w.meanwhile(user, request, func(ctx context.Context) {
+				c.lose(ctx)
+				must(t, w.db.QueryRow(ctx, `SELECT count(*) FROM auth_session`).Scan(&before))
+			})
+			if got := r.code(); got != c.code {
+				t.Errorf("got %s, want %s", got, c.code)
+			}
+			var after int
+			must(t, w.db.QueryRow(ctx, `SELECT count(*) FROM auth_session`).Scan(&after))
+			if after != before {
+				t.Errorf("%d sessions, want %d", after, before)
+			}
+			_, err := w.UpdateUser(ctx, user, auth.UserPatch{Email: &home, EmailVerified: &proved})
+			must(t, err)
+		})
+	}
+}
+
 // A request to delete the account that waits while all sessions end deletes nothing.
 func TestEndedSessionDeletesNoAccount(t *testing.T) {
 	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{})
@@ -409,4 +490,16 @@ func TestBearerTokenLivesAsLongAsTheSession(t *testing.T) {
 func (a *app) device(token string) int {
 	a.t.Helper()
 	return a.native().with("Authorization", "Bearer "+token).get("/devices").Status
+}
+
+// Nor does the first half of a sign-in with two factors.
+func TestChallengeDoesNotOutliveThePassword(t *testing.T) {
+	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{})
+	a.signedUp(ada).enableTOTP()
+	b := a.browser()
+	a.meanwhile(a.userID(), func() *response { return b.post("/sign-in/email", object{"email": ada, "password": password}) },
+		func(ctx context.Context) {
+			_, err := a.db.Exec(ctx, `DELETE FROM signin_account WHERE user_id = $1`, a.userID())
+			must(t, err)
+		}).want(401, "INVALID_EMAIL_OR_PASSWORD")
 }

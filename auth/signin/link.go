@@ -159,7 +159,7 @@ func (l *library) useMagicLink(c *call, after targets) (any, error) {
 		return l.magicAgain(c, after, err)
 	}
 	c.setCookie(askedCookie, "", 0)
-	e, err := l.enter(c, user, "magic", true)
+	e, err := l.enter(c, user, "magic", true, l.stillAt(user))
 	if err != nil {
 		return c.fail(l.unsettled(c, token, err), after.onError())
 	}

@@ -153,14 +153,22 @@ func (l *library) withUser(ctx context.Context, userID string, do func(context.C
 // the account sets a new password adds no way back in. Refuses with UNAUTHORIZED.
 func (l *library) withSession(ctx context.Context, session auth.Session, do func(context.Context) error) error {
 	return l.withUser(ctx, session.UserID, func(ctx context.Context) error {
-		if _, err := l.auth.Session(ctx, session.ID); err != nil {
-			if errors.Is(err, auth.ErrSessionNotFound) {
-				err = errUnauthorized
-			}
+		if err := l.stillIn(session)(ctx); err != nil {
 			return err
 		}
 		return do(ctx)
 	})
+}
+
+// stillIn is of a session.
+func (l *library) stillIn(session auth.Session) still {
+	return func(ctx context.Context) error {
+		_, err := l.auth.Session(ctx, session.ID)
+		if errors.Is(err, auth.ErrSessionNotFound) {
+			err = errUnauthorized
+		}
+		return err
+	}
 }
 
 // lockedUser reads a user and has what else changes that user wait.

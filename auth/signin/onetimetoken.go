@@ -83,7 +83,7 @@ func (l *library) verifyOneTime(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true, !from.FactorAt.IsZero())
+	e, err := l.admit(c, user, strings.Join(append(from.Methods, methodOneTime), " "), true, !from.FactorAt.IsZero(), l.stillIn(from))
 	if err != nil {
 		return nil, l.unsettled(c, in.Token, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -208,7 +209,13 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 	if err := l.keepUse(c.Context(), used); err != nil {
 		return nil, err
 	}
-	e, err := l.enter(c, user, "passkey", true)
+	e, err := l.enter(c, user, "passkey", true, func(ctx context.Context) error {
+		has, err := l.passkeys.List(ctx, user.ID)
+		if err == nil && !slices.ContainsFunc(has, func(p passkey.Passkey) bool { return p.ID == used.Passkey.ID }) {
+			err = passkey.ErrUnknown
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (l *library) signUp(c *call) (any, error) {
 	if l.cfg.RequireVerification {
 		return l.unverified(c, user)
 	}
-	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe)
+	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	if known {
 		c = c.in(knownClient(c.Context()))
 	}
-	_, ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
+	hash, ok, err := l.checkPassword(c.Context(), user.ID, in.Password)
 	switch {
 	case err != nil:
 		return nil, err
@@ -230,7 +230,13 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	case l.cfg.RequireVerification && !user.EmailVerified:
 		return nil, l.resendVerification(c, user, target)
 	}
-	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe)
+	e, err := l.enter(c, user, "pwd", in.RememberMe == nil || *in.RememberMe, func(ctx context.Context) error {
+		now, _, err := l.store.password(ctx, user.ID)
+		if err == nil && now != hash {
+			err = refusal
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -367,7 +367,7 @@ func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error)
 	if err != nil {
 		return l.failed(c, pass.Error, "", err)
 	}
-	e, err := l.enter(c, user, "oauth:"+who.client.ID, true)
+	e, err := l.enter(c, user, "oauth:"+who.client.ID, true, l.stillLinked(user, who))
 	if err != nil {
 		return l.failed(c, pass.Error, "", err)
 	}
@@ -516,7 +516,18 @@ func (l *library) enterNative(c *call, who identity) (entry, error) {
 	if err != nil {
 		return entry{}, asReply(err, false)
 	}
-	return l.enter(c, user, "oauth:"+who.client.ID, true)
+	return l.enter(c, user, "oauth:"+who.client.ID, true, l.stillLinked(user, who))
+}
+
+// stillLinked is of a user whom a provider's account signs in.
+func (l *library) stillLinked(user auth.User, who identity) still {
+	return func(ctx context.Context) error {
+		linked, _, err := l.store.accountOf(ctx, who.client.ID, who.issuer(), who.profile.Subject)
+		if err == nil && linked.userID != user.ID {
+			err = errUnauthorized
+		}
+		return err
+	}
 }
 
 // oneTap signs in by the ID token of Google One Tap.
