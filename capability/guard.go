@@ -82,6 +82,8 @@ func Public(why string) Guard { return Guard{strategy: StrategyPublic, note: why
 func (g Guard) WithCSRF() Guard { g.csrf = true; return g }
 
 // Identifying resolves a caller on a public route when a valid proof is presented.
+// Where the handler refuses with 401, 403 or 404 a request whose access token was
+// not good, the response says that of the token instead.
 func (g Guard) Identifying() Guard { g.identifying = true; return g }
 
 // Conditional notes that the handler decides about a scope, per board or game.

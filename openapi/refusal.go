@@ -59,10 +59,14 @@ func guardRefusals(r capability.Route) []*capability.Error {
 	case capability.StrategySignedWebhook:
 		return []*capability.Error{capability.ErrInvalidSignature}
 	case capability.StrategyPublic:
-		if g.CSRF() {
-			return []*capability.Error{capability.ErrCSRF}
+		var list []*capability.Error
+		if g.Identifies() && r.Handle.Valid() { // a token that is over
+			list = append(list, capability.ErrUnauthenticated)
 		}
-		return nil
+		if g.CSRF() {
+			list = append(list, capability.ErrCSRF)
+		}
+		return list
 	default:
 		return nil
 	}

@@ -84,6 +84,9 @@ type exchange struct {
 	refusal *capability.Error
 	// recorded is true once the trail has this call, or was tried for it.
 	recorded bool
+	// disproved is why the access token was not believed that an identifying row
+	// was sent.
+	disproved error
 }
 
 func newExchange(m *Mount, row *row, c echo.Context) *exchange {
@@ -125,7 +128,7 @@ func (x *exchange) run() error {
 			return x.refused(err)
 		}
 	}
-	return x.handle(call)
+	return x.forWantOfProof(x.handle(call))
 }
 
 // checkAddress refuses paths and queries that no row means: the router matches

@@ -184,7 +184,8 @@ func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
 }
 
 // anybody passes everyone; an identifying row learns who calls when the
-// presented proof is good.
+// presented proof is good. While no proof can be looked at, those who present one
+// are not taken for nobody.
 func (x *exchange) anybody(g capability.Guard) (capability.Caller, error) {
 	public := capability.Caller{Strategy: capability.StrategyPublic}
 	if g.CSRF() {
@@ -195,10 +196,30 @@ func (x *exchange) anybody(g capability.Guard) (capability.Caller, error) {
 	if !g.Identifies() {
 		return public, nil
 	}
-	if caller, err := x.user(capability.User()); err == nil {
+	caller, err := x.user(capability.User())
+	if err == nil {
 		return caller, nil
 	}
+	if capability.AsError(err).Status >= http.StatusInternalServerError {
+		return public, err
+	}
+	if _, sent, malformed := x.bearer(); sent || malformed != nil {
+		x.disproved = err
+	}
 	return public, nil
+}
+
+// forWantOfProof returns why the access token was not believed in place of a
+// refusal that may follow from it: a client whose token has ended has to know.
+func (x *exchange) forWantOfProof(err error) error {
+	if err == nil || x.disproved == nil {
+		return err
+	}
+	switch capability.AsError(err).Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return x.disproved
+	}
+	return err
 }
 
 func (x *exchange) webhook(g capability.Guard, call *capability.Call) (capability.Caller, error) {

@@ -47,6 +47,12 @@ func routes() []capability.Route {
 		capability.Route{Method: get, Path: "/bearer", Guard: capability.Bearer(), Handle: capability.JSON(200, who)},
 		capability.Route{Method: get, Path: "/session", Guard: capability.Session(), Handle: capability.JSON(200, who)},
 		capability.Route{Method: get, Path: "/maybe", Guard: capability.Public("anybody may look").Identifying(), Handle: capability.JSON(200, who)},
+		capability.Route{Method: get, Path: "/own", Guard: capability.Public("the handler refuses strangers").Identifying(), Handle: capability.JSON(200, func(c *capability.Call, _ capability.None) (string, error) {
+			if c.Caller.UserID == "" {
+				return "", capability.ErrNotFound
+			}
+			return c.Caller.UserID, nil
+		})},
 		capability.Route{Method: post, Path: "/text", Guard: capability.User(), MaxBody: 1000, Handle: capability.JSON(201, text)},
 		capability.Route{Method: post, Path: "/open", Guard: capability.Public("anybody may echo"), Handle: capability.JSON(201, text)},
 		capability.Route{Method: post, Path: "/admin", Guard: capability.UserWithScope("things:admin"), Handle: capability.JSON(201, text)},
@@ -130,6 +136,9 @@ func newWorld(t testing.TB, change func(*mount.Config)) *world {
 		Users: &capability.Users{
 			Bearer: func(_ context.Context, token string) (capability.Caller, error) {
 				name, scope, _ := strings.Cut(token, "-")
+				if name == "down" {
+					return capability.Caller{}, capability.ErrUnavailable
+				}
 				if name != "ada" {
 					return capability.Caller{}, capability.ErrUnauthenticated
 				}
@@ -263,6 +272,11 @@ func TestGuards(t *testing.T) {
 		"safe with csrf, token":       {"GET /things/csrf", "", []string{cookie, ada, "X-CSRF-Token", "token-of-ada"}, 200, ""},
 		"identifying, nobody":         {"GET /things/maybe", "", nil, 200, ""},
 		"identifying, bad proof":      {"GET /things/maybe", "", []string{auth, "Bearer eve"}, 200, ""},
+		"identifying, no verifier":    {"GET /things/maybe", "", []string{auth, "Bearer down"}, 503, "kit/unavailable"},
+		"identifying, refused":        {"GET /things/own", "", nil, 404, "kit/not_found"},
+		"identifying, token is over":  {"GET /things/own", "", []string{auth, "Bearer eve"}, 401, "auth/unauthenticated"},
+		"identifying, another scheme": {"GET /things/own", "", []string{auth, "Basic eA=="}, 404, "kit/not_found"},
+		"identifying, bad cookie":     {"GET /things/own", "", []string{cookie, "session=eve"}, 404, "kit/not_found"},
 		"socket, cookie, no origin":   {"GET /things/socket", "", []string{cookie, ada}, 403, "auth/csrf"},
 		"socket, cookie, foreign":     {"GET /things/socket", "", []string{cookie, ada, "Origin", "https://evil.example"}, 403, "auth/csrf"},
 		"socket, cookie, own":         {"GET /things/socket", "", []string{cookie, ada, "Origin", "https://example.com"}, 200, ""},

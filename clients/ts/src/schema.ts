@@ -12566,6 +12566,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
+            401: components["responses"]["Refused401-AuthUnauthenticated"];
             404: components["responses"]["Refused404-KitNotFound-StorageNotFound"];
             409: components["responses"]["Refused409-StorageUploadIncomplete"];
             429: components["responses"]["Refused429-KitRateLimited"];
@@ -13284,6 +13285,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
+            401: components["responses"]["Refused401-AuthUnauthenticated"];
             404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
             409: components["responses"]["Refused409-TestersCohortClosed-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
@@ -13380,6 +13382,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             400: components["responses"]["Refused400-KitInvalidRequest"];
+            401: components["responses"]["Refused401-AuthUnauthenticated"];
             404: components["responses"]["Refused404-KitNotFound-TestersInvalidToken-Page"];
             409: components["responses"]["Refused409-TestersCohortClosed-Page"];
             429: components["responses"]["Refused429-KitRateLimited"];
