@@ -1,5 +1,8 @@
 import { pause } from "./client.js";
 import { KitError } from "./error.js";
+// over says that the address of a part has ended: a large file may take longer
+// than addresses live, and the server has fresh ones.
+const over = ({ code, status }) => code === "storage/part_refused" && (status === 401 || status === 403);
 /**
  * An upload that goes on after the line broke, and can be paused, left and taken
  * up again. What is stored is asked of the server each time, so its id is all
@@ -82,7 +85,7 @@ export class Upload {
             }
             catch (failure) {
                 signal.throwIfAborted();
-                if (!(failure instanceof KitError) || !failure.temporary)
+                if (!(failure instanceof KitError) || !failure.temporary && !over(failure))
                     throw failure;
                 failures = this.stored > before ? 1 : failures + 1;
                 if (failures >= (this.options.retries ?? 6))

@@ -24,6 +24,10 @@ export interface UploadOptions {
 
 export type UploadState = "paused" | "running" | "done" | "failed"
 
+// over says that the address of a part has ended: a large file may take longer
+// than addresses live, and the server has fresh ones.
+const over = ({ code, status }: KitError) => code === "storage/part_refused" && (status === 401 || status === 403)
+
 /**
  * An upload that goes on after the line broke, and can be paused, left and taken
  * up again. What is stored is asked of the server each time, so its id is all
@@ -100,7 +104,7 @@ export class Upload {
         await this.sendParts(missing, partSize, signal)
       } catch (failure) {
         signal.throwIfAborted()
-        if (!(failure instanceof KitError) || !failure.temporary) throw failure
+        if (!(failure instanceof KitError) || !failure.temporary && !over(failure)) throw failure
         failures = this.stored > before ? 1 : failures + 1
         if (failures >= (this.options.retries ?? 6)) throw failure
         await pause(failure.retryAfterMs ?? 200 * 2 ** failures * (0.5 + Math.random()), signal)

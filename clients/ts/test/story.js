@@ -220,6 +220,28 @@ export async function completion({ createClient }) {
   must((await client.upload(new Blob(["a"]), { id: "2" }).run().catch((error) => error)).code === "storage/not_found", "no upload was taken up")
 }
 
+/** An upload that takes longer than the addresses of its parts live gets fresh ones. */
+export async function addresses({ createClient, KitError }) {
+  if (globalThis.XMLHttpRequest) return // by which pages send parts
+  for (const status of [401, 403]) {
+    let lists = 0, stored = 0
+    const part = (partNumber, at = lists) => ({ partNumber, size: 1, url: "http://nowhere/stored/" + at })
+    const answers = {
+      "POST /storage": () => [201, { object: { id: "1" } }],
+      "/parts": () => (lists++, [200, { missing: stored ? [part(2)] : [part(1), part(2)], stored: [], partSize: 1, nextCursor: null }]),
+      "/stored/1": () => stored++ ? [status, {}] : [200, {}],
+      "/stored/2": () => (answers["/parts"] = () => [200, { missing: [], stored: [], partSize: 1, nextCursor: null }], [200, {}]),
+      "/stored/never": () => [status, {}],
+      "/complete": () => [200, { id: "1", state: "ready" }],
+    }
+    const client = createClient({ baseUrl: "http://nowhere", credentials: { accessToken: "x" }, fetch: scripted(answers) })
+    must((await client.upload(new Blob(["ab"]), { atOnce: 1 }).run().catch((error) => error)).state === "ready", `an address that was over, by a ${status}, ended the upload`)
+    answers["/parts"] = () => [200, { missing: [part(1, "never")], stored: [], partSize: 1, nextCursor: null }]
+    const refusal = await client.upload(new Blob(["ab"]), { id: "1", retries: 2 }).run().catch((error) => error)
+    must(refusal instanceof KitError && refusal.status === status, "a store that takes no part was asked for good")
+  }
+}
+
 /** A session that is over says so to who acts, and one that is not there ends. */
 export async function ends({ createClient }) {
   const made = []
@@ -259,4 +281,4 @@ export async function ends({ createClient }) {
   woken.stop()
 }
 
-export const stories = { calls, play, buy, upload, lines, proofs, secrecy, paths, completion, ends }
+export const stories = { calls, play, buy, upload, lines, proofs, secrecy, paths, completion, addresses, ends }
