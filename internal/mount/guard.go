@@ -259,13 +259,14 @@ func (x *exchange) machine(g capability.Guard, call *capability.Call) (capabilit
 }
 
 // record writes the decision about a verified machine before the response leaves,
-// unless the operation has put its own event on the trail.
+// also when nobody waits for that any more, unless the operation has put its own
+// event on the trail.
 func (x *exchange) record(refusal *capability.Error) error {
 	if x.m.Record == nil || x.recorded || refusal == nil && x.origin.Recorded() {
 		return nil
 	}
 	x.recorded = true
-	err := x.m.Record(x.r, Decision{Action: x.row.action, Params: x.params(), Refusal: refusal})
+	err := x.m.Record(x.r.WithContext(context.WithoutCancel(x.r.Context())), Decision{Action: x.row.action, Params: x.params(), Refusal: refusal})
 	if err != nil {
 		return capability.ErrUnavailable.Because(err)
 	}

@@ -701,6 +701,42 @@ func TestPanicsOfMachineRowsAreOnTheTrail(t *testing.T) {
 	}
 }
 
+// leaving is a request whose client goes away before the handler returns: the rest
+// of its way has a context that has ended.
+func (w *world) leaving(line, bearer string) *httptest.ResponseRecorder {
+	method, target, _ := strings.Cut(line, " ")
+	ctx, leave := context.WithCancel(context.Background())
+	r := httptest.NewRequestWithContext(context.WithValue(ctx, leaveKey{}, leave), method, "https://example.com"+target, nil)
+	r.Header.Set(auth, "Bearer "+bearer)
+	rec := httptest.NewRecorder()
+	w.ServeHTTP(rec, r)
+	return rec
+}
+
+type leaveKey struct{}
+
+// left is a row whose client goes away while it is served.
+func left(method, path string, guard capability.Guard, err func(context.Context) error) func(*mount.Config) {
+	return func(c *mount.Config) {
+		c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: method, Path: path,
+			Guard: guard, Summary: "Left.", Handle: capability.JSON(200, func(c *capability.Call, _ capability.None) (int, error) {
+				c.Context().Value(leaveKey{}).(context.CancelFunc)()
+				return 1, err(c.Context())
+			})}})
+	}
+}
+
+func TestMachinesThatLeaveAreOnTheTrail(t *testing.T) {
+	w := newWorld(t, func(c *mount.Config) {
+		left("POST", "/things/left", capability.ControlPlane("things:write"), func(context.Context) error { return nil })(c)
+		record := c.Record
+		c.Record = func(r *http.Request, d mount.Decision) error { return errors.Join(r.Context().Err(), record(r, d)) }
+	})
+	if rec := w.leaving("POST /things/left", "machine things:write"); rec.Code != 200 || len(w.decisions) != 1 {
+		t.Errorf("status %d with decisions %+v, want the call recorded though nobody waits for it", rec.Code, w.decisions)
+	}
+}
+
 func TestAnOperationsEventTakesThePlaceOfTheGuards(t *testing.T) {
 	w := newWorld(t, func(c *mount.Config) {
 		c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: "POST", Path: "/things/done",
