@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -734,6 +735,34 @@ func TestMachinesThatLeaveAreOnTheTrail(t *testing.T) {
 	})
 	if rec := w.leaving("POST /things/left", "machine things:write"); rec.Code != 200 || len(w.decisions) != 1 {
 		t.Errorf("status %d with decisions %+v, want the call recorded though nobody waits for it", rec.Code, w.decisions)
+	}
+}
+
+// TestClientsThatLeaveAreNoFailures: what a client breaks off is told apart from what
+// fails here.
+func TestClientsThatLeaveAreNoFailures(t *testing.T) {
+	public := capability.Public("tests")
+	w := newWorld(t, func(c *mount.Config) {
+		left("POST", "/things/left", public, func(ctx context.Context) error { return fmt.Errorf("a statement: %w", ctx.Err()) })(c)
+		left("POST", "/things/unread", public, func(ctx context.Context) error { return capability.ErrUnavailable.Because(ctx.Err()) })(c)
+		left("POST", "/things/failed", public, func(context.Context) error { return errors.New("the disk fails") })(c)
+	})
+	for _, path := range []string{"left", "unread", "failed"} {
+		if rec := w.leaving("POST /things/"+path, ""); rec.Code < 500 {
+			t.Errorf("%s: status %d, want none that says it was done", path, rec.Code)
+		}
+	}
+	rows, refusals := w.Counts()
+	for _, row := range rows {
+		if want := strings.Count(row.Path, "failed"); row.Requests != 1 || row.Failures != int64(want) {
+			t.Errorf("%s: %d failures of %d, want %d of 1", row.Path, row.Failures, row.Requests, want)
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"kit/internal": 1}, refusals); diff != "" {
+		t.Error(diff)
+	}
+	if n := strings.Count(w.log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d errors in the log, want the one that failed:\n%s", n, w.log.String())
 	}
 }
 

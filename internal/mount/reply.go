@@ -2,6 +2,7 @@ package mount
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -105,21 +106,32 @@ type refusalFields struct {
 	Details   any    `json:"details,omitempty"`
 }
 
+// statusLeft stands in the log and the figures, as nginx has it, where the client
+// went away before the response and what was under way ended for that.
+const statusLeft = 499
+
 // refuse returns an error. An error that is not a refusal is logged and
 // returned as kit/internal: nothing about it leaves the process.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)
 	x.refusal = refusal
+	left := errors.Is(err, context.Canceled) && x.r.Context().Err() != nil
 	switch {
 	case errors.Is(err, errPanicked): // logged with its stack
-	case refusal.Status >= http.StatusInternalServerError:
+	case refusal.Status >= http.StatusInternalServerError && !left:
 		x.log(levelError, "failed", attr("code", refusal.Code), attr("error", err.Error()))
 	default:
 		x.log(levelDebug, "refused", attr("code", refusal.Code), attr("error", err.Error()))
 	}
-	if x.w.Committed {
-		return
+	if !x.w.Committed {
+		x.writeRefusal(refusal)
 	}
+	if left { // no failure of ours, and nobody has read it
+		x.w.Status, x.refusal = statusLeft, nil
+	}
+}
+
+func (x *exchange) writeRefusal(refusal *capability.Error) {
 	h := x.w.Header()
 	switch refusal.Status {
 	case http.StatusUnauthorized:
