@@ -35,9 +35,8 @@ func (m *Mount) clientIP(r *http.Request) string {
 	}
 	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
-		hop := strings.TrimSpace(hops[i])
-		addr, err := netip.ParseAddr(hop)
-		if err != nil {
+		addr, ok := hopAddress(strings.TrimSpace(hops[i]))
+		if !ok {
 			break
 		}
 		host = addr.Unmap().String()
@@ -46,6 +45,16 @@ func (m *Mount) clientIP(r *http.Request) string {
 		}
 	}
 	return host
+}
+
+// hopAddress reads an address of X-Forwarded-For, to which some proxies add the port.
+func hopAddress(hop string) (netip.Addr, bool) {
+	if to, err := netip.ParseAddrPort(hop); err == nil {
+		return to.Addr(), true
+	}
+	hop = strings.TrimSuffix(strings.TrimPrefix(hop, "["), "]")
+	addr, err := netip.ParseAddr(hop)
+	return addr, err == nil
 }
 
 // peer is the address of the connection.

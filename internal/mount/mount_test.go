@@ -663,6 +663,16 @@ func TestRateClasses(t *testing.T) {
 	if got := open("2001:db8:0:1::1"); got != 201 {
 		t.Errorf("another /64 is another: %d", got)
 	}
+	open("198.51.100.1:4711") // as some proxies tell it
+	open("198.51.100.1:4712")
+	if got := open("198.51.100.1"); got != 429 {
+		t.Errorf("a client is one whatever its port: %d", got)
+	}
+	open("[2001:db8:1::1]:4711")
+	open("[2001:db8:1::1]")
+	if got := open("2001:db8:1::1"); got != 429 {
+		t.Errorf("a client is one however it is written: %d", got)
+	}
 }
 
 func TestOwned(t *testing.T) {
