@@ -187,7 +187,8 @@ func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
 }
 
 // Raw lets f read the request and write the response itself. An error returned
-// before anything was written is returned as a refusal.
+// before anything was written is returned as a refusal; one behind a part of the
+// body cuts the response off, so that it does not look whole.
 func Raw(f func(*Call) error) Handler { return Handler{raw: f} }
 
 // Socket is Raw for a WebSocket upgrade; the kit has checked the Origin of a

@@ -2,6 +2,7 @@ package mount_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/mount"
 )
 
@@ -100,5 +102,39 @@ func TestHostDeadlinesSurviveABody(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	if w.ServeHTTP(d, r); d.Code != 201 || d.set != 0 {
 		t.Errorf("status %d with %d deadlines set, want 201 with none", d.Code, d.set)
+	}
+}
+
+// TestTornResponsesAreCut: what a handler began and did not end never looks whole,
+// and is in the log like any other.
+func TestTornResponsesAreCut(t *testing.T) {
+	torn := map[string]func() error{
+		"error": func() error { return errors.New("the rows ended early") },
+		"panic": func() error { panic("the rows ended early") },
+		"abort": func() error { panic(http.ErrAbortHandler) },
+	}
+	w := newWorld(t, func(c *mount.Config) {
+		for name, end := range torn {
+			c.Entries = append(c.Entries, mount.Entry{Domain: "things", Route: capability.Route{Method: "GET", Path: "/things/torn/" + name,
+				Guard: capability.Public("tests"), Handle: capability.Raw(func(c *capability.Call) error {
+					_, _ = io.WriteString(c.Writer(), "half of a list")
+					return end()
+				})}})
+		}
+	})
+	server := httptest.NewServer(w.Mount)
+	t.Cleanup(server.Close)
+	for name := range torn {
+		response, err := http.Get(server.URL + "/things/torn/" + name)
+		if err == nil {
+			_, err = io.ReadAll(response.Body)
+			_ = response.Body.Close()
+		}
+		if err == nil {
+			t.Errorf("%s: the response looks whole", name)
+		}
+		if strings.Count(w.log.String(), "route=/things/torn/"+name+" method=GET") != 1 {
+			t.Errorf("%s: the request is not in the log:\n%s", name, w.log.String())
+		}
 	}
 }

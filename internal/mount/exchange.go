@@ -87,6 +87,8 @@ type exchange struct {
 	// disproved is why the access token was not believed that an identifying row
 	// was sent.
 	disproved error
+	// torn is true where a failure came behind a part of the response.
+	torn bool
 }
 
 func newExchange(m *Mount, row *row, c echo.Context) *exchange {
@@ -192,17 +194,19 @@ func (x *exchange) params() map[string]string {
 	return params
 }
 
-// finish turns a panic into a response, then accounts for the request.
+// finish turns a panic into a response, then accounts for the request. A response
+// that has begun and cannot end is cut off, or it would look whole.
 func (x *exchange) finish() {
-	if p := recover(); p != nil {
-		if p == http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
-			panic(p)
-		}
+	p := recover()
+	if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
 		x.m.Log.LogAttrs(x.r.Context(), levelError, "panic", attr("requestId", x.origin.RequestID),
 			attr("route", x.origin.Route), attrAny("panic", p), attr("stack", string(debug.Stack())))
 		x.refuse(x.refused(errPanicked))
 	}
 	x.observe()
+	if x.torn || p == http.ErrAbortHandler { //nolint:errorlint // as above
+		panic(http.ErrAbortHandler)
+	}
 }
 
 var errPanicked = errors.New("the handler panicked")

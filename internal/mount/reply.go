@@ -123,7 +123,9 @@ func (x *exchange) refuse(err error) {
 	default:
 		x.log(levelDebug, "refused", attr("code", refusal.Code), attr("error", err.Error()))
 	}
-	if !x.w.Committed {
+	if x.w.Committed {
+		x.torn = x.w.Size > 0
+	} else {
 		x.writeRefusal(refusal)
 	}
 	if left { // no failure of ours, and nobody has read it
