@@ -405,13 +405,7 @@ func TestErasureMeetsABounce(t *testing.T) {
 					return err
 				}
 				go func() { ended <- steps[1](context.Background(), s, mail) }()
-				for waiting := 0; waiting == 0 && len(ended) == 0; { // until it waits for the message
-					if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
-						WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
-						return err
-					}
-				}
-				return nil
+				return databasetest.Waits(ctx, db, ended)
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -236,7 +236,7 @@ func (s store) subject(ctx context.Context, subject Subject) (subjectRow, bool, 
 // ok is false when there is none with the token.
 func (s store) holdSubject(ctx context.Context, subject Subject, token string) (ok bool, err error) {
 	_, ok, err = database.Get(ctx, s.db, scanText, `SELECT subject_id FROM payments_subject
-		WHERE subject_type = $1 AND subject_id = $2 AND account_token = $3 /*pg FOR KEY SHARE */`, string(subject.Type), subject.ID, token)
+		WHERE subject_type = $1 AND subject_id = $2 AND account_token = $3 `+database.Text("", "FOR KEY SHARE"), string(subject.Type), subject.ID, token)
 	return ok, err
 }
 

@@ -297,13 +297,7 @@ func TestErasureMeetsAMessage(t *testing.T) {
 					_, err := k.Support().Erase(context.Background(), capability.Person{ID: "ada", Emails: []string{"a@b.example"}})
 					erased <- err
 				}()
-				for waiting := 0; waiting == 0 && len(erased) == 0; { // until it waits for the thread
-					if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
-						WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
-						return err
-					}
-				}
-				return nil
+				return databasetest.Waits(ctx, db, erased)
 			}); err != nil {
 				t.Fatal(err)
 			}

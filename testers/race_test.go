@@ -101,7 +101,7 @@ func TestThePassAndVisitsAtOnce(t *testing.T) {
 }
 
 // meanwhile does first in a transaction, begins second, which has to wait for it, and
-// commits. It returns the error of second. The database is PostgreSQL.
+// commits. It returns the error of second.
 func meanwhile(t testing.TB, db *database.DB, first func(context.Context) error, second func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -110,16 +110,7 @@ func meanwhile(t testing.TB, db *database.DB, first func(context.Context) error,
 			return err
 		}
 		go func() { done <- second() }()
-		for waiting := 0; waiting == 0; {
-			if len(done) > 0 {
-				return fmt.Errorf("did not wait: %w", <-done)
-			}
-			if err := db.QueryRow(ctx, `SELECT count(*) FROM pg_locks
-				WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))`).Scan(&waiting); err != nil {
-				return err
-			}
-		}
-		return nil
+		return databasetest.Waits(ctx, db, done)
 	}); err != nil {
 		t.Fatal(err)
 	}
