@@ -298,7 +298,7 @@ func (a *assembly) finish() error {
 			return err
 		}
 	}
-	k.owned = mount.NewOwned(k.baseURL.Path, paths(k.table))
+	k.owned = mount.NewOwned(k.baseURL.Path, k.table)
 	k.mount = mount.New(mount.Config{
 		Entries: k.table, Users: k.users, Machines: k.machines, Record: k.record,
 		DB: k.bindings[0].db, Log: k.log, Now: a.o.clock, BaseURL: k.baseURL,
@@ -342,14 +342,6 @@ func (k *Kit) queueOf(c capability.Capability) *jobs.Queue {
 		}
 	}
 	return k.bindings[0].queue
-}
-
-func paths(table []mount.Entry) []string {
-	list := make([]string, len(table))
-	for i, e := range table {
-		list[i] = e.Route.Path
-	}
-	return list
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -39,7 +39,7 @@ func (d *DB) SQL(ctx context.Context) (*sql.Tx, error) {
 	if lent != nil {
 		return lent.tx, nil
 	}
-	lent = &lending{t: t, ctx: &transactionContext{context.WithoutCancel(ctx), t}}
+	lent = &lending{t: t}
 	lent.db = sql.OpenDB(lent)
 	tx, err := lent.db.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
@@ -54,15 +54,14 @@ func (d *DB) SQL(ctx context.Context) (*sql.Tx, error) {
 
 // lending is a transaction as a driver of database/sql: its connector, its one connection, and its transaction.
 type lending struct {
-	t   *transaction
-	ctx context.Context // carries t
-	db  *sql.DB
-	tx  *sql.Tx
+	t  *transaction
+	db *sql.DB
+	tx *sql.Tx
 	// over is true once the callback has returned, guarded by t.mu.
 	over bool
 }
 
-// end takes the transaction back; rows that were left open are closed.
+// endLending takes the transaction back; rows that were left open are closed.
 func (t *transaction) endLending() {
 	t.mu.Lock()
 	lent := t.lent

@@ -109,7 +109,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 		host.Log.Info("email has no provider: mail is kept in the mailbox, nothing is sent")
 		providers = []Provider{{Name: mailboxName, Transport: keep{e.mailbox}, PerSecond: -1, Burst: 1}}
 	}
-	e.chain = newChain(providers, cfg.Failover, host.Now)
+	e.chain = newChain(providers, host.Now)
 	return e, nil
 }
 

@@ -158,17 +158,16 @@ func (s store) useWarmup(ctx context.Context, provider string, day, allowance in
 }
 
 const jobColumns = `id, state, category, address_key, address, subject, template, message_id, idempotency_key, provider,
-	provider_message_id, pinned, attempts, max_attempts, next_attempt_at, round_began_at, last_error, user_id, created_at, sent_at, delivered_at`
+	provider_message_id, pinned, attempts, max_attempts, next_attempt_at, last_error, user_id, created_at, sent_at, delivered_at`
 
 func scanJob(row database.Scanner) (j Job, err error) {
 	var template, key, provider, providerID, lastError, userID string
-	var next, began, created, sent, delivered int64
+	var next, created, sent, delivered int64
 	err = row.Scan(&j.ID, &j.State, &j.Category, &j.addressKey, &j.To, &j.Subject, &template, &j.MessageID, &key, &provider,
-		&providerID, &j.pinned, &j.Attempts, &j.MaxAttempts, &next, &began, &lastError, &userID, &created, &sent, &delivered)
+		&providerID, &j.pinned, &j.Attempts, &j.MaxAttempts, &next, &lastError, &userID, &created, &sent, &delivered)
 	j.Template, j.IdempotencyKey, j.Provider = optionalText(template), optionalText(key), optionalText(provider)
 	j.ProviderMessageID, j.UserID = optionalText(providerID), optionalText(userID)
 	j.CreatedAt, j.SentAt, j.DeliveredAt = capability.Millis(created), optionalTime(sent), optionalTime(delivered)
-	j.roundBeganAt = time.UnixMilli(began)
 	if j.State == StateQueued || j.State == StateSending {
 		j.NextAttemptAt = optionalTime(next)
 	}

@@ -55,9 +55,8 @@ func badRecipient(code int, enhanced, text string) bool {
 
 // chain is the providers in order.
 type chain struct {
-	links    []*link
-	failover Failover
-	now      func() time.Time
+	links []*link
+	now   func() time.Time
 }
 
 // link is one provider with its breaker and pace, both of this node.
@@ -71,8 +70,8 @@ type link struct {
 	probing   bool
 }
 
-func newChain(providers []Provider, failover Failover, now func() time.Time) chain {
-	c := chain{failover: failover, now: now}
+func newChain(providers []Provider, now func() time.Time) chain {
+	c := chain{now: now}
 	for _, p := range providers {
 		l := &link{Provider: p}
 		if p.PerSecond > 0 {
@@ -119,7 +118,8 @@ func (c chain) admit(candidates []*link) (first int, wait time.Duration) {
 	return 0, max(wait, time.Second)
 }
 
-// admit reports whether the breaker is closed, or lets this one message probe.
+// admit lets a message through while the breaker is closed, or this one as a probe;
+// otherwise wait says when it may.
 func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

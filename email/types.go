@@ -55,9 +55,8 @@ type Job struct {
 	// LastError is that of the last attempt that failed.
 	LastError json.RawMessage `json:"lastError"`
 
-	addressKey   string
-	pinned       bool
-	roundBeganAt time.Time
+	addressKey string
+	pinned     bool
 }
 
 // JobDetail is a job with what happened to it.

@@ -281,7 +281,7 @@ var errDeposed = errors.New("matchmaking: another node leads this game by now")
 // claim takes the matched tickets out of the queue, and enqueues the jobs that
 // make sessions of them, while the lease is still that of the sweep.
 func (m *Matchmaking) claim(ctx context.Context, g *Game, epoch int64, q queue, matches [][]int) error {
-	drawn := m.draw(g, q, matches)
+	drawn := m.draw(q, matches)
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := m.now(ctx)
 		ours, err := m.store.holds(ctx, g.Key, epoch)
@@ -313,7 +313,7 @@ type draft struct {
 }
 
 // draw gives matches their ids, and their players an order by lot.
-func (m *Matchmaking) draw(g *Game, q queue, matches [][]int) []draft {
+func (m *Matchmaking) draw(q queue, matches [][]int) []draft {
 	now := time.UnixMilli(q.at)
 	list := make([]draft, len(matches))
 	for i, match := range matches {

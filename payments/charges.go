@@ -18,7 +18,7 @@ const clawbackRetry = 6 * time.Hour
 
 // settle brings the register of charges to what the facts of a purchase say, and
 // the ledger with it: in this transaction, once for each settled charge.
-func (p *Payments) settle(ctx context.Context, rail *rail, r *row) error {
+func (p *Payments) settle(ctx context.Context, r *row) error {
 	for _, chargeID := range sorted(r.facts.Charges) {
 		facts := r.facts.Charges[chargeID]
 		c := r.charges[chargeID]

@@ -270,7 +270,7 @@ func (p *Payments) settleRows(ctx context.Context, c *change) error {
 		if err := p.store.save(ctx, r); err != nil {
 			return err
 		}
-		if err := p.settle(ctx, c.rail, r); err != nil {
+		if err := p.settle(ctx, r); err != nil {
 			return err
 		}
 	}

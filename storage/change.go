@@ -19,7 +19,7 @@ import (
 // storage/upload_incomplete and kit/invalid_request.
 func (p Space) Update(ctx context.Context, ref Ref, c Change) (o Object, err error) {
 	if c.Path != nil {
-		path, err := checkPath("path", *c.Path)
+		path, err := checkPath(*c.Path)
 		if err != nil {
 			return o, err
 		}
@@ -201,7 +201,7 @@ func (p Space) Move(ctx context.Context, ownerID, from, to string) (moved int, m
 		}
 		more = len(objects) > MaxBatch
 		for _, o := range objects[:min(len(objects), MaxBatch)] {
-			path, err := checkPath("path", to+strings.TrimPrefix(o.Path, from))
+			path, err := checkPath(to + strings.TrimPrefix(o.Path, from))
 			if err != nil {
 				return err
 			}

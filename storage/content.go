@@ -111,21 +111,21 @@ func filename(logical string) string {
 
 // checkPath returns a logical path in its normal form. It is data: nothing is
 // ever stored under it.
-func checkPath(field, logical string) (string, error) {
-	if err := capability.CheckText(field, logical, 1, MaxPath); err != nil {
+func checkPath(logical string) (string, error) {
+	if err := capability.CheckText("path", logical, 1, MaxPath); err != nil {
 		return "", err
 	}
 	logical = norm.NFC.String(logical)
-	if err := capability.CheckText(field, logical, 1, MaxPath); err != nil {
+	if err := capability.CheckText("path", logical, 1, MaxPath); err != nil {
 		return "", err
 	}
 	for segment := range strings.SplitSeq(logical, "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			return "", capability.ErrInvalidRequest.Saying("%s has segments separated by single slashes, and none is empty, . or ..", field)
+			return "", capability.ErrInvalidRequest.Saying("path has segments separated by single slashes, and none is empty, . or ..")
 		}
 	}
 	if strings.ContainsFunc(logical, func(r rune) bool { return unicode.IsControl(r) || r&0xfffe == 0xfffe }) {
-		return "", capability.ErrInvalidRequest.Saying("%s holds a control character.", field)
+		return "", capability.ErrInvalidRequest.Saying("path holds a control character.")
 	}
 	return logical, nil
 }

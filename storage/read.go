@@ -16,7 +16,7 @@ func (p Space) Get(ctx context.Context, ref Ref) (Object, error) { return p.owne
 // At returns the complete object at a path of an owner. Refuses with
 // storage/not_found.
 func (p Space) At(ctx context.Context, ownerID, path string) (Object, error) {
-	path, err := checkPath("path", path)
+	path, err := checkPath(path)
 	if err != nil {
 		return Object{}, err
 	}

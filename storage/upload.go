@@ -63,7 +63,7 @@ func (p Space) draft(u Upload) (o Object, err error) {
 			return o, err
 		}
 	}
-	if u.Path, err = checkPath("path", u.Path); err != nil {
+	if u.Path, err = checkPath(u.Path); err != nil {
 		return o, err
 	}
 	if u.ContentType, err = checkType(u.ContentType); err != nil {
@@ -581,7 +581,7 @@ func (p Space) abandon(ctx context.Context, o Object) error {
 	})
 }
 
-// release returns the reservation of an upload and discards its bytes.
+// release gives back the reservation of an upload and discards its bytes.
 func (s *Storage) release(ctx context.Context, o Object) error {
 	if err := s.store.account(ctx, o.OwnerID, 0, -o.Size); err != nil {
 		return err

@@ -27,7 +27,7 @@ type preflights struct {
 	machines, pages []string
 }
 
-// addPreflights returns OPTIONS for every path that pages of other origins may
+// addPreflights serves OPTIONS for every path that pages of other origins may
 // call: those of the control plane, wherever they are mounted, and, for the
 // trusted origins, those of users.
 func (m *Mount) addPreflights() {

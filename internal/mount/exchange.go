@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -199,8 +200,8 @@ func (x *exchange) params() map[string]string {
 func (x *exchange) finish() {
 	p := recover()
 	if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
-		x.m.Log.LogAttrs(x.r.Context(), levelError, "panic", attr("requestId", x.origin.RequestID),
-			attr("route", x.origin.Route), attrAny("panic", p), attr("stack", string(debug.Stack())))
+		x.m.Log.LogAttrs(x.r.Context(), slog.LevelError, "panic", slog.String("requestId", x.origin.RequestID),
+			slog.String("route", x.origin.Route), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		x.refuse(x.refused(errPanicked))
 	}
 	x.observe()

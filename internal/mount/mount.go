@@ -107,7 +107,7 @@ func New(cfg Config) *Mount {
 	for class, limit := range cfg.Limits {
 		m.limiters[class] = rate.New(limit, cfg.Now)
 	}
-	m.paths = NewOwned("", paths(cfg.Entries))
+	m.paths = NewOwned("", cfg.Entries)
 	m.instrument()
 	m.echo.HTTPErrorHandler = m.unrouted
 	for _, e := range cfg.Entries {
@@ -164,7 +164,7 @@ func under(prefix, path string) (rest string, ok bool) {
 	}
 }
 
-// unrouted returns what matched no row: 404, or 405 with Allow.
+// unrouted refuses what matched no row: 404, or 405 with Allow.
 func (m *Mount) unrouted(err error, c echo.Context) {
 	x := newExchange(m, nil, c)
 	defer x.finish()

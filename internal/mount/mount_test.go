@@ -676,7 +676,11 @@ func TestRateClasses(t *testing.T) {
 }
 
 func TestOwned(t *testing.T) {
-	o := mount.NewOwned("/api", []string{"/ledger/:currency", "/ledger/:currency/transactions", "/auth/*", "/health", "/:any/top"})
+	var entries []mount.Entry
+	for _, path := range []string{"/ledger/:currency", "/ledger/:currency/transactions", "/auth/*", "/health", "/:any/top"} {
+		entries = append(entries, mount.Entry{Route: capability.Route{Path: path}})
+	}
+	o := mount.NewOwned("/api", entries)
 	for path, want := range map[string]bool{
 		"/api/health": true, "/api/ledger/coins": true, "/api/ledger/coins/transactions": true, "/api/auth/x/y": true, "/api/b/top": true,
 		"/api/health/": false, "/api/ledger": false, "/api/ledger/": false, "/api/ledger//transactions": false, "/api/ledger/coins/other": false,

@@ -13,15 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-const (
-	levelDebug = slog.LevelDebug
-	levelInfo  = slog.LevelInfo
-	levelError = slog.LevelError
-)
-
-func attr(key, value string) slog.Attr        { return slog.String(key, value) }
-func attrAny(key string, value any) slog.Attr { return slog.Any(key, value) }
-
 // scope is the instrumentation name of the kit's spans and metrics.
 const scope = "github.com/kitbackend/kit"
 
@@ -77,7 +68,7 @@ func (x *exchange) observe() {
 	if code != "" && x.m.refusals.Enabled(ctx) {
 		x.m.refusals.Add(ctx, 1, metric.WithAttributes(attribute.String("code", code)))
 	}
-	x.log(levelInfo, "request", slog.String("method", x.origin.Method), slog.Int("status", x.w.Status),
+	x.log(slog.LevelInfo, "request", slog.String("method", x.origin.Method), slog.Int("status", x.w.Status),
 		slog.Int64("bytes", x.w.Size), slog.Duration("took", took), slog.String("code", code))
 }
 

@@ -2,7 +2,7 @@ package mount
 
 import "strings"
 
-// Owned returns whether a path is one of the table's, by its patterns.
+// Owned tells the paths of the table from all others, by their patterns.
 type Owned struct {
 	prefix string
 	// byHead keeps patterns by their first literal segment; "" holds those
@@ -10,11 +10,11 @@ type Owned struct {
 	byHead map[string][][]string
 }
 
-// NewOwned computes the set from the table's paths, mounted under a prefix.
-func NewOwned(prefix string, paths []string) *Owned {
+// NewOwned computes the set from the rows of the table, mounted under a prefix.
+func NewOwned(prefix string, entries []Entry) *Owned {
 	o := &Owned{prefix: strings.TrimSuffix(prefix, "/"), byHead: make(map[string][][]string)}
-	for _, path := range paths {
-		pattern := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for _, e := range entries {
+		pattern := strings.Split(strings.TrimPrefix(e.Route.Path, "/"), "/")
 		head := pattern[0]
 		if isParam(head) {
 			head = ""
@@ -25,7 +25,7 @@ func NewOwned(prefix string, paths []string) *Owned {
 }
 
 // Has reports whether the kit serves this path, whatever the method. The path
-// is as the application's router sees it, with or without the mount path.
+// is as the application's router sees it, the mount path included.
 func (o *Owned) Has(path string) bool {
 	if inner, ok := under(o.prefix, path); ok {
 		path = inner

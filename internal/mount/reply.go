@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
@@ -110,8 +111,8 @@ type refusalFields struct {
 // went away before the response and what was under way ended for that.
 const statusLeft = 499
 
-// refuse returns an error. An error that is not a refusal is logged and
-// returned as kit/internal: nothing about it leaves the process.
+// refuse responds with an error. One that is not a refusal is logged, and leaves
+// as kit/internal: nothing about it is told.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)
 	x.refusal = refusal
@@ -119,9 +120,9 @@ func (x *exchange) refuse(err error) {
 	switch {
 	case errors.Is(err, errPanicked): // logged with its stack
 	case refusal.Status >= http.StatusInternalServerError && !left:
-		x.log(levelError, "failed", attr("code", refusal.Code), attr("error", err.Error()))
+		x.log(slog.LevelError, "failed", slog.String("code", refusal.Code), slog.String("error", err.Error()))
 	default:
-		x.log(levelDebug, "refused", attr("code", refusal.Code), attr("error", err.Error()))
+		x.log(slog.LevelDebug, "refused", slog.String("code", refusal.Code), slog.String("error", err.Error()))
 	}
 	if x.w.Committed {
 		x.torn = x.w.Size > 0

@@ -34,11 +34,3 @@ func (m *Mount) warnMisplaced(path string) {
 		return
 	}
 }
-
-func paths(entries []Entry) []string {
-	list := make([]string, len(entries))
-	for i, e := range entries {
-		list[i] = e.Route.Path
-	}
-	return list
-}

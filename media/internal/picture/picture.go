@@ -109,7 +109,7 @@ func perPixel(contentType string, head []byte) int64 {
 // progressive reports whether a JPEG's frame is anything but baseline.
 func progressive(head []byte) bool {
 	found := false
-	_ = segments(head, func(marker byte, _ []byte) bool {
+	segments(head, func(marker byte, _ []byte) bool {
 		if marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc {
 			found = marker != 0xc0 && marker != 0xc1
 			return false

@@ -24,7 +24,7 @@ func Metadata(contentType string, data []byte) []byte {
 	var found []byte
 	switch contentType {
 	case "image/jpeg":
-		_ = segments(data, func(marker byte, body []byte) bool {
+		segments(data, func(marker byte, body []byte) bool {
 			if marker == 0xe1 && bytes.HasPrefix(body, []byte(exifName)) {
 				found = body[len(exifName):]
 			}
@@ -90,16 +90,15 @@ func cleanBlock(body []byte, strip Strip) []byte {
 
 // segments calls fn for every segment of a JPEG up to the end of its picture,
 // until fn returns false. Data of a scan comes as marker 0 and the end as 0xd9.
-// It returns what follows the end, nil when there is no end.
-func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
+func segments(data []byte, fn func(marker byte, body []byte) bool) {
 	if len(data) < 4 || data[0] != 0xff || data[1] != 0xd8 {
-		return nil
+		return
 	}
 	for at := 2; at+2 <= len(data); {
 		if data[at] != 0xff { // decoders skip what stands before a marker
 			next := bytes.IndexByte(data[at:], 0xff)
 			if next < 0 {
-				return nil
+				return
 			}
 			at += next
 			continue
@@ -111,20 +110,20 @@ func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
 			continue
 		case marker == 0xd9:
 			fn(marker, nil)
-			return data[at+2:]
+			return
 		case marker <= 0x01 || marker >= 0xd0 && marker <= 0xd7:
 			at += 2
 			continue
 		}
 		if at+4 > len(data) {
-			return nil
+			return
 		}
 		length := int(binary.BigEndian.Uint16(data[at+2:]))
 		if length < 2 || at+2+length > len(data) {
-			return nil
+			return
 		}
 		if !fn(marker, data[at+4:at+2+length]) {
-			return nil
+			return
 		}
 		at += 2 + length
 		if marker != 0xda {
@@ -135,11 +134,10 @@ func segments(data []byte, fn func(marker byte, body []byte) bool) []byte {
 			end++
 		}
 		if end+1 >= len(data) || !fn(0, data[at:end]) {
-			return nil
+			return
 		}
 		at = end
 	}
-	return nil
 }
 
 func cleanJPEG(data []byte, strip Strip) ([]byte, bool) {

@@ -26,7 +26,7 @@ type breaker struct {
 	until    time.Time
 }
 
-// enter reports how long calls are still refused; 0 lets this one through. More
+// enter returns how long calls are still refused; 0 lets this one through. More
 // than a pause is left only where the clock was set back.
 func (b *breaker) enter(now time.Time) time.Duration {
 	b.mu.Lock()

@@ -60,9 +60,6 @@ func New(rail payments.RailID, over *http.Client) *Client {
 	return &Client{rail: rail, http: &client, wait: sleep, slots: make(chan struct{}, MaxUnderWay)}
 }
 
-// Waiting replaces real time between tries, for tests.
-func (c *Client) Waiting(wait func(context.Context, time.Duration) error) { c.wait = wait }
-
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -80,7 +77,7 @@ type Problem string
 
 func (p Problem) Error() string { return string(p) }
 
-// CheckBase reports what is wrong with an address of a rail, which is https, or
+// CheckBase returns what is wrong with an address of a rail, which is https, or
 // http on loopback, without user, query and fragment.
 func CheckBase(text string) error {
 	base, err := url.Parse(text)
