@@ -195,8 +195,9 @@ func (k *Kit) Migrate(ctx context.Context) error {
 }
 
 // PendingMigrations lists what [Kit.Migrate] would apply, such as
-// "DB ledger/0003_sequence". It changes nothing. Its error says also when a
-// database is that of a newer version, or a migration has changed.
+// "DB ledger/0003_sequence". It changes nothing, and refuses what [Kit.Migrate]
+// refuses: a migration that has changed, or one of a newer version that needs more
+// than this one has.
 func (k *Kit) PendingMigrations(ctx context.Context) ([]string, error) {
 	var list []string
 	for _, b := range k.bindings {

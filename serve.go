@@ -59,7 +59,7 @@ func (k *Kit) getHealth(*capability.Call, capability.None) (Health, error) {
 	return Health{Status: "ok", Version: k.version}, nil
 }
 
-// ServeHTTP returns a request of the root or of the mount path.
+// ServeHTTP serves a request of the root or of the mount path.
 func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeHTTP(w, r) }
 
 // Owns reports whether the kit serves this path, whatever the method. It is
@@ -176,7 +176,7 @@ func (b *binding) lag(ctx context.Context) (any, error) {
 	return nil, err
 }
 
-// Ready reports whether the kit can serve: every database took a write within the
+// Ready returns nil while the kit can serve: every database took a write within the
 // last 30 seconds (see [database.DB.Check]), every health aggregate
 // could be read in that time, and no job has been due for over a minute, which
 // is so where nobody calls [Kit.Run]. It is for the

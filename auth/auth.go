@@ -2,7 +2,7 @@
 // signed in, and the tokens and cookies that prove it.
 //
 // It never learns how users prove who they are. That is the library's part, see
-// [Library]: it returns everything under the base path that auth has no row for,
+// [Library]: it serves everything under the base path that auth has no row for,
 // and calls [LibraryHost.Enter] for a user it has proven. Another library can take the
 // place of the default one.
 //

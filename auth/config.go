@@ -37,7 +37,7 @@ type Config struct {
 	// used: at least SessionIdle, at most 400 days; by default 180 days.
 	SessionAbsolute time.Duration
 	// ReuseGrace is how long a refresh token that was just rotated still returns
-	// its successor, for tabs that race and returns that got lost; at most 5
+	// its successor, for tabs that race and responses that got lost; at most 5
 	// minutes, by default 10 seconds. Negative means none: any reuse ends the
 	// session.
 	ReuseGrace time.Duration

@@ -73,8 +73,8 @@ type LibraryRoute struct {
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string
-	// Pages marks a row that people open in browsers, for documents: it returns
-	// pages and redirects, to a script JSON.
+	// Pages marks a row that people open in browsers, for documents: its
+	// responses are pages and redirects, to a script JSON.
 	Pages bool
 	// Handle serves a request of the row: r.PathValue returns a parameter, r.Pattern
 	// is Path, the body is read and limited to 64 KiB, and [capability.RequestInfoOf]

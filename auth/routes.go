@@ -185,7 +185,7 @@ type deviceRevocation struct {
 	DeviceID string `json:"deviceId"`
 }
 
-// revokedBody returns how many sessions ended.
+// revokedBody says how many sessions ended.
 type revokedBody struct {
 	Sessions int `json:"sessions"`
 }

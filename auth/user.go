@@ -198,8 +198,8 @@ func (a *Auth) takenByOther(ctx context.Context, user User) error {
 	return ErrUsernameTaken
 }
 
-// uniqueUser returns a race for one address or name, which only the index
-// decided, in the words of the refusals.
+// uniqueUser turns the violation of an index, which alone decides a race for one
+// address or name, into the refusal.
 func uniqueUser(err error) error {
 	var violation *database.ConstraintError
 	if !errors.As(err, &violation) || violation.Kind != database.Unique {

@@ -256,7 +256,7 @@ func (d *DB) Ping(ctx context.Context) error {
 // faultFor is how long [DB.Check] reports a write that the disk did not take: a small one may pass where others do not.
 const faultFor = 30 * time.Second
 
-// Check reports whether the database takes writes: it commits one that changes nothing. It fails where the disk was
+// Check has the database take a write: it commits one that changes nothing. It fails where the disk was
 // full or failing within the last 30 seconds, where a PostgreSQL server only reads, and where a SQLite file is damaged, as far as a
 // look of 100 milliseconds or a statement so far has shown. It costs a commit: ask no more than a few times a minute.
 func (d *DB) Check(ctx context.Context) error {

@@ -7,13 +7,13 @@ import "github.com/kitbackend/kit/capability"
 // kit/rate_limited with a [Pause] in its details.
 var (
 	ErrGameNotFound = capability.NewError(404, "matchmaking/game_not_found", "There is no such game.")
-	// ErrRoomNotFound returns a good code whose session has ended.
+	// ErrRoomNotFound refuses a good code whose session has ended.
 	ErrRoomNotFound = capability.NewError(404, "matchmaking/room_not_found", "This room is closed.")
 	ErrRoomFull     = capability.NewError(409, "matchmaking/room_full", "Every seat of this room is taken.")
 	// ErrInvalidCode does not tell unknown, expired and used-up codes apart.
 	ErrInvalidCode    = capability.NewError(400, "matchmaking/invalid_code", "This room code is not valid.")
 	ErrInviteNotFound = capability.NewError(404, "matchmaking/invite_not_found", "There is no such invite, or it has expired.")
-	// ErrInviteForbidden returns an invite to somebody else, and inviting a user
+	// ErrInviteForbidden refuses an invite to somebody else, and inviting a user
 	// whom the caller blocks.
 	ErrInviteForbidden       = capability.NewError(403, "matchmaking/invite_forbidden", "This invite is not yours.")
 	ErrAlreadyFriends        = capability.NewError(409, "matchmaking/already_friends", "You are friends already.")
@@ -25,7 +25,7 @@ var (
 	ErrAlreadyQueued = capability.NewError(409, "matchmaking/already_queued", "A player of the party is in the queue of this game already.")
 	// ErrLimitReached carries a [Limit] in its details.
 	ErrLimitReached = capability.NewError(409, "matchmaking/limit_reached", "There are too many of these already.")
-	// ErrNoSessions returns what needs a game session where none can be created:
+	// ErrNoSessions refuses what needs a game session where none can be created:
 	// multiplayer is not composed, or the game has no snapshot.
 	ErrNoSessions = capability.NewError(501, "matchmaking/no_sessions", "This game has no sessions here.")
 )

@@ -174,7 +174,7 @@ func (m *Matchmaking) tellOnline(ctx context.Context, b *bond, online bool) erro
 	return nil
 }
 
-// DeclineFriend returns no to a user who has asked. Refuses with
+// DeclineFriend declines the request of a user. Refuses with
 // matchmaking/friend_request_not_found.
 func (m *Matchmaking) DeclineFriend(ctx context.Context, userID, other string) error {
 	_, err := m.change(ctx, userID, other, func(ctx context.Context, b *bond) error {

@@ -13,10 +13,10 @@ import (
 var (
 	ErrGameNotFound = capability.NewError(404, "rating/game_not_found", "There is no such game.")
 	ErrPoolNotFound = capability.NewError(404, "rating/pool_not_found", "There is no such pool.")
-	// ErrRecordForbidden returns callers over HTTP without Config.RecordScope.
+	// ErrRecordForbidden refuses callers over HTTP without Config.RecordScope.
 	ErrRecordForbidden  = capability.NewError(403, "rating/record_forbidden", "You may not record this outcome.")
 	ErrUnknownAlgorithm = capability.NewError(422, "rating/unknown_algorithm", "No algorithm of this name is registered.")
-	// ErrUnsupportedPlayerCount returns an outcome with more or fewer players
+	// ErrUnsupportedPlayerCount refuses an outcome with more or fewer players
 	// than the game takes, and is a fault of a game whose algorithm cannot rate
 	// as many.
 	ErrUnsupportedPlayerCount = capability.NewError(422, "rating/unsupported_player_count", "This number of players cannot be rated.")

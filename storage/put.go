@@ -145,7 +145,7 @@ func (m *metered) grow() error {
 			}
 			size = max(m.n, min(size, o.Size+quota-u.Used-u.Reserved))
 		}
-		// Its reservation may have ended meanwhile: nobody would return what is added.
+		// Its reservation may have ended meanwhile: nobody would give back what is added.
 		pending, err := s.store.setSize(ctx, o.ID, size)
 		if err != nil || !pending {
 			return cmp.Or(err, error(ErrNotFound))

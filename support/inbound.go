@@ -257,7 +257,7 @@ func (in *incoming) suspicious() bool {
 	return slices.ContainsFunc(in.message.Warnings, func(w string) bool { return suspicions[w] })
 }
 
-// before reports whether a mail was stored before.
+// before returns the receipt of a mail that was stored before.
 func (s *Support) before(ctx context.Context, in *incoming) (Receipt, bool, error) {
 	messageID, threadID, found, err := s.store.stored(ctx, in.message.dedupe)
 	return Receipt{Outcome: OutcomeDuplicate, ThreadID: threadID, MessageID: messageID}, found, err

@@ -248,7 +248,7 @@ func (s store) attachments(ctx context.Context, threadID string, limit int) ([]a
 		WHERE thread_id = $1 ORDER BY message_id DESC, id DESC LIMIT $2`, threadID, limit)
 }
 
-// stored reports where a mail was stored before.
+// stored finds where a mail was stored before.
 func (s store) stored(ctx context.Context, dedupe string) (messageID, threadID string, found bool, err error) {
 	type ids [2]string
 	pair, found, err := database.Get(ctx, s.db, func(row database.Scanner) (p ids, err error) {

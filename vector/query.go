@@ -246,7 +246,7 @@ func (v *Vector) withWords(ctx context.Context, p partition, q *question, list [
 	return list[:min(len(list), q.TopK)], exact, nil
 }
 
-// keeper returns which of the ids a filter keeps, in their order.
+// keeper finds which of the ids a filter keeps, in their order.
 type keeper func(ctx context.Context, ids []string) ([]string, error)
 
 // named lists the documents that have the query's words.

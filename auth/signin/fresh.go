@@ -56,8 +56,8 @@ func (c *call) freshOr(user auth.User, session auth.Session, password string) er
 	return c.passwordSuffices(user, session)
 }
 
-// passwordSuffices reports whether a right password may change how the user of a
-// session signs in: where a second factor is on, the session must be fresh too.
+// passwordSuffices lets a right password change how the user of a session signs in:
+// where a second factor is on, the session must be fresh too.
 // Refuses with SESSION_NOT_FRESH.
 func (c *call) passwordSuffices(user auth.User, session auth.Session) error {
 	enabled, err := c.l.twoFactorEnabled(c.Context(), user.ID)

@@ -214,7 +214,7 @@ func (c *call) user() (auth.User, auth.Session, error) {
 	return user, session, err
 }
 
-// write returns a value as JSON.
+// write responds with a value as JSON.
 func (c *call) write(status int, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {

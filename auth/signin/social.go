@@ -550,7 +550,7 @@ func (l *library) oneTap(c *call) (any, error) {
 	return l.signInNative(c, p, nativeToken{Token: in.IDToken}, false, to)
 }
 
-// asReply returns why an account was not taken to a request that is no redirect.
+// asReply is the refusal of a request that is no redirect, whose account was not taken.
 func asReply(err error, linking bool) error {
 	var refusal linkRefusal
 	if errors.As(err, &refusal) {

@@ -139,7 +139,7 @@ func (w *World) Client(i client.Identity) *client.Client {
 	return c
 }
 
-// transport returns requests by a handler.
+// transport has a handler serve requests.
 type transport struct{ handler http.Handler }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {

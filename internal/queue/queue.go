@@ -25,9 +25,9 @@ const (
 )
 
 var (
-	// ErrFull returns a caller who finds MaxWaiting others.
+	// ErrFull refuses a caller who finds MaxWaiting others.
 	ErrFull = errors.New("queue: too many callers wait")
-	// ErrAbandoned returns those whose leader panicked.
+	// ErrAbandoned is the error of those whose leader panicked.
 	ErrAbandoned = errors.New("queue: the shared work was abandoned")
 )
 

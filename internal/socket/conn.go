@@ -145,8 +145,8 @@ type refusal struct {
 // retryLater is when a peer may try again what was refused for the moment.
 const retryLater = time.Second
 
-// Refuse returns the frame of this id with an error; what is no refusal is
-// logged and returned as kit/internal.
+// Refuse replies to the frame of this id with an error; what is no refusal is
+// logged and sent as kit/internal.
 func (c *Conn) Refuse(frameID string, err error) {
 	c.Send(c.refusal(frameID, err))
 }

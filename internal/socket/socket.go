@@ -30,7 +30,7 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// Protocol is the subprotocol that the kit returns to a client that offers
+// Protocol is the subprotocol that the kit selects for a client that offers
 // any. A browser, which cannot set headers, offers it next to its access token.
 const Protocol = "kit.v1"
 

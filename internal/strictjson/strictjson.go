@@ -39,7 +39,7 @@ func Decode(data []byte, into any) error {
 	return nil
 }
 
-// Valid reports what is wrong with data as JSON of any shape.
+// Valid returns what is wrong with data as JSON of any shape.
 func Valid(data []byte) error { return check(data, nil) }
 
 // Member is one of the members of an object.

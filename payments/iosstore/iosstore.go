@@ -168,8 +168,8 @@ func environment(name string) (e payments.StoreEnvironment, ok bool) {
 // errApp is for what is signed for another application or environment.
 var errApp = errors.New("iosstore: signed for another application")
 
-// check reports whether something is of the application of the credentials. The
-// sandbox does not know the number of an app.
+// check returns the environment of what is of the application of the credentials,
+// errApp for anything else. The sandbox does not know the number of an app.
 func (p app) check(fields secrets.Fields) (payments.StoreEnvironment, error) {
 	e, ok := environment(p.Environment)
 	if !ok || p.BundleID == "" || p.BundleID != fields["bundleId"].Reveal() {

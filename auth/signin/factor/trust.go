@@ -22,8 +22,8 @@ func (f *Factors) Trust(ctx context.Context, userID string) (token string, err e
 	return token, f.store.insertTrusted(ctx, opaque.Hash(token), userID, now, now.Add(TrustTTL), maxTrusted)
 }
 
-// RenewTrust reports whether a user trusts the browser of a token, which is used up by
-// it, and returns the next one. Of two sign-ins at once one is trusted; neither ends
+// RenewTrust uses up the token of a browser that a user trusts, and returns the next
+// one; trusted is false where they do not. Of two sign-ins at once one is trusted; neither ends
 // the trust.
 func (f *Factors) RenewTrust(ctx context.Context, userID, token string) (renewed string, trusted bool, err error) {
 	trusted, err = f.store.takeTrusted(ctx, opaque.Hash(token), userID, f.store.db.Now(ctx))

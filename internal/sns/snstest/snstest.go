@@ -22,7 +22,7 @@ import (
 // Topic is the one whose messages Amazon signs.
 const Topic = "arn:aws:sns:eu-west-1:123456789012:mail"
 
-// Amazon returns as the host of SNS does and signs with the key of its certificate.
+// Amazon responds as the host of SNS does and signs with the key of its certificate.
 type Amazon struct {
 	t   testing.TB
 	key *rsa.PrivateKey

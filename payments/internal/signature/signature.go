@@ -36,8 +36,8 @@ type Header struct {
 	Time, Signature, Joint string
 }
 
-// Verify reports whether one of the signatures was made with one of the keys at
-// most tolerance before or after now. Keys that are empty never match.
+// Verify returns ErrProof unless one of the signatures was made with one of the
+// keys at most tolerance before or after now. Keys that are empty never match.
 func (f Header) Verify(h http.Header, body []byte, keys [][]byte, now time.Time, tolerance time.Duration) error {
 	values := h.Values(f.Name)
 	if len(values) != 1 || len(values[0]) > maxHeader {
@@ -79,9 +79,9 @@ const (
 	StandardSignature = "Webhook-Signature"
 )
 
-// Standard reports whether a delivery is signed as Standard Webhooks has it,
-// with one of the keys at most tolerance before or after now. The id is part of
-// what is signed.
+// Standard returns the id of a delivery, which is part of what is signed, or
+// ErrProof unless it is signed as Standard Webhooks has it, with one of the keys
+// at most tolerance before or after now.
 func Standard(h http.Header, body []byte, keys [][]byte, now time.Time, tolerance time.Duration) (id string, err error) {
 	id, stamp, signatures := one(h, StandardID), one(h, StandardTimestamp), one(h, StandardSignature)
 	if id == "" || strings.Contains(id, ".") || !fresh(stamp, now, tolerance) {
