@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -115,12 +116,5 @@ func (l *Leaderboard) jobs() []jobs.Binding {
 // pace waits, between two chunks of a long job, as long as the one took that
 // began at the instant, so that it takes at most half of the database's time.
 func (l *Leaderboard) pace(ctx context.Context, began time.Time) error {
-	timer := time.NewTimer(l.host.Now().Sub(began))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return wait.For(ctx, l.host.Now().Sub(began))
 }

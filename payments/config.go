@@ -3,7 +3,6 @@ package payments
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/local"
 	"github.com/kitbackend/kit/ledger"
 )
 
@@ -234,11 +234,7 @@ func returnURL(raw string, production bool) bool {
 	if err != nil || u.Host == "" || u.User != nil {
 		return false
 	}
-	loopback := u.Hostname() == "localhost"
-	if ip := net.ParseIP(u.Hostname()); ip != nil {
-		loopback = ip.IsLoopback()
-	}
-	return u.Scheme == "https" || u.Scheme == "http" && loopback && !production
+	return u.Scheme == "https" || u.Scheme == "http" && local.Host(u.Hostname()) && !production
 }
 
 // validateProducts returns the entitlements that products sell.

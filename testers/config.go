@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"net"
 	"net/url"
 	"regexp"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/local"
 )
 
 // Config adjusts testers; the zero value has one cohort, "default", without an
@@ -224,17 +224,13 @@ func (c CohortConfig) fault() (field, reason, fix string) {
 	return "", "", ""
 }
 
+// isStore takes plain http on this machine, where a store is played.
 func isStore(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || len(text) > 1000 {
 		return false
 	}
-	return u.Scheme == "https" || (u.Scheme == "http" && loopback(u.Hostname()))
-}
-
-// loopback is where a store that is played stands.
-func loopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
+	return u.Scheme == "https" || (u.Scheme == "http" && local.Host(u.Hostname()))
 }
 
 func (c Config) validate() error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/secrets"
 )
 
@@ -61,7 +62,7 @@ func Remote(cfg RemoteConfig) Embedder {
 		client = *cfg.Client
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &remote{cfg: cfg, client: &client, wait: wait, calls: make(chan struct{}, remoteCalls)}
+	return &remote{cfg: cfg, client: &client, wait: wait.For, calls: make(chan struct{}, remoteCalls)}
 }
 
 type remote struct {
@@ -74,17 +75,6 @@ type remote struct {
 
 func (r *remote) Model() string   { return r.cfg.Model }
 func (r *remote) Dimensions() int { return r.cfg.Dimensions }
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // bindRemotes gives remote embedders their secret.
 func bindRemotes(cfg Config, s *secrets.Secrets) error {

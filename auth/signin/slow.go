@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // Bounds of the guesses that wait: beyond the budget of strangers, a guess at an
@@ -26,7 +28,7 @@ type slowLane struct {
 }
 
 func newSlowLane() *slowLane {
-	return &slowLane{pause: pause, accounts: make(map[string]int), places: make(map[string]bool)}
+	return &slowLane{pause: wait.For, accounts: make(map[string]int), places: make(map[string]bool)}
 }
 
 // wait slows a guess down, the more of them there are at the account; false: the
@@ -52,15 +54,4 @@ func (s *slowLane) wait(ctx context.Context, account, network string) (ok bool, 
 	}
 	s.waiting--
 	return err == nil, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

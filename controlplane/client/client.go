@@ -15,11 +15,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
 	"github.com/kitbackend/kit/controlplane/internal/wire"
+	"github.com/kitbackend/kit/internal/local"
 )
 
 // maxResponse bounds what is read of a response, in bytes.
@@ -45,7 +45,7 @@ func WithClock(now func() time.Time) Option { return func(to *Client) { to.now =
 // New makes a client. The address must be https, or http on this machine.
 func New(identity Identity, opts ...Option) (*Client, error) {
 	u, err := url.Parse(identity.Address)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname()))) {
+	if err != nil || u.Host == "" || (u.Scheme != "https" && !(u.Scheme == "http" && local.Host(u.Hostname()))) {
 		return nil, fmt.Errorf("client: %q is neither https nor http on this machine", identity.Address)
 	}
 	c := &Client{identity: identity, service: &url.URL{Scheme: u.Scheme, Host: u.Host}, now: time.Now,
@@ -64,11 +64,6 @@ func (c *Client) String() string { return "client of " + c.identity.String() }
 
 // GoString leaves the private key out.
 func (c *Client) GoString() string { return c.String() }
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
-}
 
 // Error is a refusal of the service.
 type Error struct {

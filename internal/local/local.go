@@ -1,5 +1,5 @@
-// Package local tells requests of a developer at this machine from all others.
-// Routes that exist only in development serve nobody else.
+// Package local tells this machine from all others, and requests of a developer at
+// it: routes that exist only in development serve nobody else.
 package local
 
 import (
@@ -31,6 +31,13 @@ func FromThisMachine(r *http.Request) bool {
 	default:
 		return false
 	}
+}
+
+// Host reports whether the host of an address is this machine, where plain http is
+// as good as https.
+func Host(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // proxyHeaders are what proxies, balancers and tunnels are known to add, in

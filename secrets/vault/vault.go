@@ -19,13 +19,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/local"
 	"github.com/kitbackend/kit/secrets"
 )
 
@@ -75,7 +75,7 @@ func New(cfg Config) (*Vault, error) {
 	switch {
 	case err != nil || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
 		faults.Add("vault.address", nil, "is not an address without user and query", "write it like https://vault.example.com:8200")
-	case base.Scheme != "https" && !(base.Scheme == "http" && loopback(base.Hostname())):
+	case base.Scheme != "https" && !(base.Scheme == "http" && local.Host(base.Hostname())):
 		faults.Add("vault.address", cfg.Address, "is not https", "use https; plain http is for loopback addresses")
 	}
 	if cfg.Token.Empty() {
@@ -90,11 +90,6 @@ func New(cfg Config) (*Vault, error) {
 	}}
 	v.token = &renewer{vault: v}
 	return v, nil
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Close ends the renewal of the token.

@@ -3,7 +3,6 @@ package oauth
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/local"
 )
 
 var (
@@ -102,15 +102,10 @@ const tenantPart = "{tenantid}"
 
 // endpoint reports whether an address may be asked: https, or http on this
 // machine where that is allowed.
-func endpoint(address string, local bool) bool {
+func endpoint(address string, plain bool) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return false
 	}
-	return u.Scheme == "https" || u.Scheme == "http" && local && loopback(u.Hostname())
-}
-
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return u.Scheme == "https" || u.Scheme == "http" && plain && local.Host(u.Hostname())
 }

@@ -14,12 +14,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/internal/local"
+	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/payments"
 )
 
@@ -57,18 +58,7 @@ func New(rail payments.RailID, over *http.Client) *Client {
 		client = *over
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{rail: rail, http: &client, wait: sleep, slots: make(chan struct{}, MaxUnderWay)}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return &Client{rail: rail, http: &client, wait: wait.For, slots: make(chan struct{}, MaxUnderWay)}
 }
 
 // Problem is a sentence about credentials, for the person who writes them. It quotes no
@@ -84,7 +74,7 @@ func CheckBase(text string) error {
 	if err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return errors.New("is not an address like https://api.example.com")
 	}
-	if base.Scheme != "https" && (base.Scheme != "http" || !Loopback(base.Hostname())) {
+	if base.Scheme != "https" && (base.Scheme != "http" || !local.Host(base.Hostname())) {
 		return errors.New("is not https")
 	}
 	return nil
@@ -100,12 +90,6 @@ func MustBase(rail payments.RailID, option, standard string) string {
 		panic(string(rail) + ": the base address " + err.Error())
 	}
 	return strings.TrimSuffix(option, "/")
-}
-
-// Loopback reports whether a host is this machine.
-func Loopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // Request is one call.

@@ -1,0 +1,19 @@
+// Package wait lets time pass that the end of a context cuts short.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d, or returns the error of the context when that ends first.
+func For(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
