@@ -5,14 +5,12 @@ import (
 	"cmp"
 	"context"
 	"html/template"
-	"mime"
-	"mime/multipart"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/form"
 	"github.com/kitbackend/kit/internal/lazy"
 	"github.com/kitbackend/kit/internal/plainpage"
 	"github.com/kitbackend/kit/internal/rate"
@@ -102,27 +100,27 @@ func (e *Email) postUnsubscribe(c *capability.Call) error {
 	if err != nil {
 		return e.refuse(c, err)
 	}
-	form, err := readForm(c)
+	values, err := form.Read(c)
 	if err != nil {
 		return err
 	}
 	switch {
-	case form.Get("List-Unsubscribe") == "One-Click":
+	case values.Get("List-Unsubscribe") == "One-Click":
 		if err := e.unsubscribe(c.Context(), t, ScopeList); err != nil {
 			return err
 		}
 		c.Writer().WriteHeader(http.StatusOK)
 		return nil
-	case form.Get("do") == "unsubscribe", form.Get("do") == "unsubscribe-all":
+	case values.Get("do") == "unsubscribe", values.Get("do") == "unsubscribe-all":
 		scope := ScopeList
-		if form.Get("do") == "unsubscribe-all" {
+		if values.Get("do") == "unsubscribe-all" {
 			scope = ScopeAll
 		}
 		if err := e.unsubscribe(c.Context(), t, scope); err != nil {
 			return err
 		}
 		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: scope == ScopeAll})
-	case form.Get("do") == "resubscribe":
+	case values.Get("do") == "resubscribe":
 		return e.resubscribe(c, t)
 	}
 	return e.show(c, http.StatusOK, view{Page: "confirm", Address: t.payload})
@@ -182,31 +180,6 @@ func (e *Email) resubscribe(c *capability.Call, t token) error {
 		return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload, All: held[0].Scope == ScopeAll})
 	}
 	return e.show(c, http.StatusOK, view{Page: "back", Address: t.payload})
-}
-
-// readForm reads either form encoding: RFC 8058 leaves the choice to senders.
-func readForm(c *capability.Call) (url.Values, error) {
-	body, err := c.Body()
-	if err != nil {
-		return nil, err
-	}
-	form, err := parseForm(c.Request().Header.Get("Content-Type"), body)
-	if err != nil {
-		return nil, capability.ErrInvalidRequest.Because(err)
-	}
-	return form, nil
-}
-
-func parseForm(contentType string, body []byte) (url.Values, error) {
-	kind, params, _ := mime.ParseMediaType(contentType)
-	if kind == "multipart/form-data" {
-		form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(maxForm)
-		if err != nil {
-			return nil, err
-		}
-		return form.Value, nil
-	}
-	return url.ParseQuery(string(body))
 }
 
 // view is what the pages are given.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/kitbackend/kit/internal/optional"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -179,7 +180,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 			}
 		}
 		if o.state == StateBounced && settled { // an address that was erased is named no more
-			if err := e.suppressAfter(ctx, d.addressKey, ReasonHardBounce, "provider", Job{ID: d.id, UserID: optionalText(d.userID)}, time.Time{}); err != nil {
+			if err := e.suppressAfter(ctx, d.addressKey, ReasonHardBounce, "provider", Job{ID: d.id, UserID: optional.Text(d.userID)}, time.Time{}); err != nil {
 				return err
 			}
 		}

@@ -14,9 +14,6 @@ var Redirectable = redirectable
 // ReachSNS makes e ask SNS through another transport.
 func ReachSNS(e *Email, transport http.RoundTripper) { e.ses.Client.Transport = transport }
 
-// ParseForm reads the form of an unsubscribe link.
-var ParseForm = parseForm
-
 // SignedHeaders are covered by DKIM.
 var SignedHeaders = signedHeaders
 

@@ -34,25 +34,3 @@ func FuzzWebhook(f *testing.F) {
 		})
 	})
 }
-
-// FuzzForm reads what mail programs and the page's buttons send to an unsubscribe
-// link, in either encoding.
-func FuzzForm(f *testing.F) {
-	const multi = "multipart/form-data; boundary=b"
-	f.Add("application/x-www-form-urlencoded", "List-Unsubscribe=One-Click")
-	f.Add(multi, "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n")
-	f.Add(multi, "--b\r\nContent-Disposition: form-data; name=f; filename=x\r\n\r\nfile\r\n--b--\r\n")
-	f.Add(multi, "--b\r\n"+strings.Repeat("X-Y: z\r\n", 2000))
-	f.Add("multipart/form-data; boundary*0=b; boundary*1*=utf-8''%62", "--bb\r\n")
-	f.Fuzz(func(t *testing.T, contentType, body string) {
-		if len(body) > 16<<10 || len(contentType) > 4<<10 {
-			return
-		}
-		budget.Hold(t, len(body)+len(contentType), func() {
-			form, err := email.ParseForm(contentType, []byte(body))
-			if err == nil && len(form) > len(body) {
-				t.Errorf("%d values of %d bytes", len(form), len(body))
-			}
-		})
-	})
-}

@@ -6,8 +6,6 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-
-	"github.com/kitbackend/kit/capability"
 )
 
 // headersOf reads the head of a message, sorted by name.
@@ -26,19 +24,4 @@ func headersOf(message []byte) []Header {
 	}
 	slices.SortStableFunc(headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return headers
-}
-
-func optionalText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func optionalTime(ms int64) *capability.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := capability.Millis(ms)
-	return &t
 }

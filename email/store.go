@@ -8,6 +8,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 type store struct{ db *database.DB }
@@ -165,11 +166,11 @@ func scanJob(row database.Scanner) (j Job, err error) {
 	var next, created, sent, delivered int64
 	err = row.Scan(&j.ID, &j.State, &j.Category, &j.addressKey, &j.To, &j.Subject, &template, &j.MessageID, &key, &provider,
 		&providerID, &j.pinned, &j.Attempts, &j.MaxAttempts, &next, &lastError, &userID, &created, &sent, &delivered)
-	j.Template, j.IdempotencyKey, j.Provider = optionalText(template), optionalText(key), optionalText(provider)
-	j.ProviderMessageID, j.UserID = optionalText(providerID), optionalText(userID)
-	j.CreatedAt, j.SentAt, j.DeliveredAt = capability.Millis(created), optionalTime(sent), optionalTime(delivered)
+	j.Template, j.IdempotencyKey, j.Provider = optional.Text(template), optional.Text(key), optional.Text(provider)
+	j.ProviderMessageID, j.UserID = optional.Text(providerID), optional.Text(userID)
+	j.CreatedAt, j.SentAt, j.DeliveredAt = capability.Millis(created), optional.Time(sent), optional.Time(delivered)
 	if j.State == StateQueued || j.State == StateSending {
-		j.NextAttemptAt = optionalTime(next)
+		j.NextAttemptAt = optional.Time(next)
 	}
 	j.LastError = []byte("null")
 	if lastError != "" {

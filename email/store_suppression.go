@@ -7,6 +7,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // suppressionRow is a row of email_suppression to be.
@@ -62,8 +63,8 @@ func scanSuppression(row database.Scanner) (s Suppression, err error) {
 	var jobID, note string
 	var created, expires int64
 	err = row.Scan(&s.Address, &s.Scope, &s.Reason, &s.Source, &jobID, &note, &created, &expires)
-	s.JobID, s.Note = optionalText(jobID), optionalText(note)
-	s.CreatedAt, s.ExpiresAt = capability.Millis(created), optionalTime(expires)
+	s.JobID, s.Note = optional.Text(jobID), optional.Text(note)
+	s.CreatedAt, s.ExpiresAt = capability.Millis(created), optional.Time(expires)
 	return s, err
 }
 

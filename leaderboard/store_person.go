@@ -5,6 +5,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 func scanString(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
@@ -23,10 +24,7 @@ func (s store) entriesOfUser(ctx context.Context, board, userID string) ([]recor
 		if openedAt != 0 {
 			r.Window = windowKey(openedAt)
 		}
-		if active != 0 {
-			at := capability.Millis(active)
-			r.LastActiveAt = &at
-		}
+		r.LastActiveAt = optional.Time(active)
 		return r, err
 	}, `SELECT w.opened_at, w.sign, e.key, e.achieved_at, e.hidden, e.attempts, e.last_active_at FROM leaderboard_window w
 		JOIN leaderboard_entry e ON e.window_id = w.id AND e.user_id = $2 WHERE w.board = $1 ORDER BY w.id`, board, userID)

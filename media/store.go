@@ -7,6 +7,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // store is the SQL of media.
@@ -39,27 +40,17 @@ func scanItem(row database.Scanner) (i Item, err error) {
 		return i, err
 	}
 	i.phash = uint64(phash)
-	i.SHA256, i.SourceSHA256, i.PHash = optional(i.sum), optional(i.source), nil
+	i.SHA256, i.SourceSHA256, i.PHash = optional.Text(i.sum), optional.Text(i.source), nil
 	if i.phash != 0 {
-		i.PHash = optional(fmt.Sprintf("%016x", i.phash))
+		i.PHash = optional.Text(fmt.Sprintf("%016x", i.phash))
 	}
 	if i.failure != "" {
 		i.Error = &Failure{i.failure, failure(i.failure).Message}
 	}
 	i.Derivatives = []Derivative{}
 	i.CreatedAt, i.UpdatedAt = capability.Millis(created), capability.Millis(updated)
-	if ready != 0 {
-		at := capability.Millis(ready)
-		i.ReadyAt = &at
-	}
+	i.ReadyAt = optional.Time(ready)
 	return i, nil
-}
-
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }
 
 func (i Item) encoded() (metadata, facts string, err error) {

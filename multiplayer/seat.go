@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // seat writes who has a seat after a batch, and refuses a player who joins with
@@ -103,9 +104,8 @@ func (m *Multiplayer) ListRunning(ctx context.Context, userID string, page capab
 // summary is what everybody who is in a session may know of it.
 func (s *session) summary() Session {
 	out := Session{ID: s.id, Game: s.game.Key, Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players}
-	if s.phase == PhaseActive && s.deadline != 0 {
-		deadline := capability.Millis(s.deadline)
-		out.TurnDeadline = &deadline
+	if s.phase == PhaseActive {
+		out.TurnDeadline = optional.Time(s.deadline)
 	}
 	return out
 }

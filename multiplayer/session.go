@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // session is everything about a session at one version. It is never changed
@@ -319,9 +320,8 @@ func (s *session) view(model Model, userID string) (View, error) {
 		Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players, You: userID,
 		Fairness: s.fairness(), Result: s.result,
 	}
-	if s.phase == PhaseActive && s.deadline != 0 {
-		deadline := capability.Millis(s.deadline)
-		v.TurnDeadline = &deadline
+	if s.phase == PhaseActive {
+		v.TurnDeadline = optional.Time(s.deadline)
 	}
 	if s.state == nil {
 		return v, nil

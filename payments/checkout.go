@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // BuyRequest is what a user wants to buy.
@@ -111,7 +112,7 @@ func (p *Payments) makeCheckout(ctx context.Context, rail *rail, request Checkou
 
 // keepCheckout notes for whom a session is, and who the customer is.
 func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject, token string, product Product, made Checkout) (Bought, error) {
-	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional(made.ExpiresAt)}
+	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional.Time(made.ExpiresAt)}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := p.stillThere(ctx, subject, token); err != nil {
 			return err
@@ -309,7 +310,7 @@ func (p *Payments) priceNow(ctx context.Context, r *row) *Price {
 
 func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscription {
 	s := r.at(now, !p.cfg.NoGraceAccess)
-	out := Subscription{PurchaseID: r.id, Rail: r.rail, ProductKey: r.productKey, Status: s.Status, CurrentPeriodEnd: optional(s.AccessUntil), Renews: s.WillRenew}
+	out := Subscription{PurchaseID: r.id, Rail: r.rail, ProductKey: r.productKey, Status: s.Status, CurrentPeriodEnd: optional.Time(s.AccessUntil), Renews: s.WillRenew}
 	if admin && r.subject != (Subject{}) {
 		out.Subject = &r.subject
 	}
@@ -321,7 +322,7 @@ func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscri
 		out.Discount = &price.Discount
 	}
 	if n := price.Next; n != nil {
-		out.Next = &NextTerms{AmountMinor: n.AmountMinor, Currency: n.Currency, ProductKey: r.productKey, EffectiveAt: optional(n.At),
+		out.Next = &NextTerms{AmountMinor: n.AmountMinor, Currency: n.Currency, ProductKey: r.productKey, EffectiveAt: optional.Time(n.At),
 			RequiresConsent: n.RequiresConsent, ConsentState: n.ConsentState}
 		if product, ok := p.catalog.find(r.rail, n.ProductID, "", n.ProductID); ok {
 			out.Next.ProductKey = product.Key

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // Entitlement is one key that a subject has, and what it comes from.
@@ -101,13 +102,13 @@ func (p *Payments) collect(rows []*row, grants []grantRow, masked map[mask]bool,
 		for _, key := range p.catalog.byKey[r.productKey].Entitlements {
 			if !masked[mask{r.id, key}] {
 				found[key] = append(found[key], Source{Type: "purchase", ID: r.id, Rail: r.rail, ProductKey: r.productKey, Status: r.p.Status,
-					ExpiresAt: optional(end), PeriodType: r.p.PeriodType, WillRenew: r.p.WillRenew,
-					BillingIssueSince: optional(r.p.BillingIssueSince), until: r.p.ChangesAt})
+					ExpiresAt: optional.Time(end), PeriodType: r.p.PeriodType, WillRenew: r.p.WillRenew,
+					BillingIssueSince: optional.Time(r.p.BillingIssueSince), until: r.p.ChangesAt})
 			}
 		}
 	}
 	for _, g := range grants {
-		found[g.entitlement] = append(found[g.entitlement], Source{Type: "grant", ID: g.id, ExpiresAt: optional(g.expiresAt), until: g.expiresAt})
+		found[g.entitlement] = append(found[g.entitlement], Source{Type: "grant", ID: g.id, ExpiresAt: optional.Time(g.expiresAt), until: g.expiresAt})
 	}
 	return found
 }
@@ -434,12 +435,4 @@ func (p *Payments) checkSubject(s Subject) error {
 		return capability.ErrInvalidRequest.Saying("subjectId is taken by what is left of somebody who was erased.")
 	}
 	return capability.CheckText("subjectId", s.ID, 1, capability.MaxUserID)
-}
-
-func optional(i Instant) *capability.Time {
-	if i == 0 {
-		return nil
-	}
-	t := capability.Millis(int64(i))
-	return &t
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // mask is what of a purchase was taken away by hand.
@@ -32,7 +33,7 @@ type Grant struct {
 }
 
 func (g grantRow) wire() Grant {
-	return Grant{g.id, g.subject, g.entitlement, g.reason, capability.Millis(int64(g.grantedAt)), optional(g.expiresAt)}
+	return Grant{g.id, g.subject, g.entitlement, g.reason, capability.Millis(int64(g.grantedAt)), optional.Time(g.expiresAt)}
 }
 
 // GrantRequest gives an entitlement by hand.

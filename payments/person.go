@@ -7,6 +7,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // pseudonymPrefix begins the subject id of what is left of somebody who was
@@ -86,7 +87,7 @@ func (p *Payments) exportPurchase(ctx context.Context, r *row, emit capability.E
 	for _, c := range list {
 		out := exportedCharge{ID: c.id, Refunds: []Refund{}}
 		if paid := c.facts.Charge.Value; paid != nil {
-			out.AmountMinor, out.Currency, out.Settled, out.At = paid.AmountMinor, paid.Currency, paid.Settled, optional(paid.At)
+			out.AmountMinor, out.Currency, out.Settled, out.At = paid.AmountMinor, paid.Currency, paid.Settled, optional.Time(paid.At)
 		}
 		for _, key := range sorted(c.facts.Refunds) {
 			out.Refunds = append(out.Refunds, *c.facts.Refunds[key].Value)

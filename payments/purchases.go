@@ -9,6 +9,7 @@ import (
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // Purchase is one purchase as it stands now.
@@ -81,8 +82,8 @@ func (p *Payments) wire(r *row, now Instant, admin bool) Purchase {
 	s := r.at(now, !p.cfg.NoGraceAccess)
 	purchase := Purchase{
 		ID: r.id, Rail: r.rail, TransactionID: r.transactionID, ProductKey: r.productKey, Kind: r.kind, Status: s.Status, Grants: s.Grants,
-		MoneyArrived: s.MoneyArrived, StoreEnvironment: r.environment, AccessUntil: optional(s.AccessUntil), GraceUntil: optional(s.GraceUntil),
-		PeriodType: s.PeriodType, WillRenew: s.WillRenew, BillingIssueSince: optional(s.BillingIssueSince), Ownership: r.ownership,
+		MoneyArrived: s.MoneyArrived, StoreEnvironment: r.environment, AccessUntil: optional.Time(s.AccessUntil), GraceUntil: optional.Time(s.GraceUntil),
+		PeriodType: s.PeriodType, WillRenew: s.WillRenew, BillingIssueSince: optional.Time(s.BillingIssueSince), Ownership: r.ownership,
 		Quantity: r.quantity, CreatedAt: capability.Millis(int64(r.createdAt)), UpdatedAt: capability.Millis(int64(r.updatedAt)),
 	}
 	if s.Status == StatusPaused {

@@ -10,6 +10,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -71,7 +72,7 @@ type runRow struct {
 }
 
 func (r runRow) wire() Run {
-	run := Run{ID: r.id, Trigger: r.startedBy, Status: r.status, StartedAt: capability.Millis(int64(r.startedAt)), FinishedAt: optional(r.finishedAt),
+	run := Run{ID: r.id, Trigger: r.startedBy, Status: r.status, StartedAt: capability.Millis(int64(r.startedAt)), FinishedAt: optional.Time(r.finishedAt),
 		Checked: r.checked, Changed: r.changed, Failed: r.failed, Rails: []RailRun{}}
 	_ = json.Unmarshal([]byte(r.rails), &run.Rails) // written by reconcile
 	return run

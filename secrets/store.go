@@ -6,6 +6,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 type store struct{ db *database.DB }
@@ -18,10 +19,7 @@ func scanRotation(row database.Scanner) (r Rotation, err error) {
 	err = row.Scan(&r.ID, &r.Name, &r.StartedBy, &r.step, &r.Status, &r.Code, &r.FromVersion, &r.ToVersion,
 		&startedAt, &steppedAt, &finishedAt)
 	r.StartedAt, r.steppedAt = capability.Millis(startedAt), time.UnixMilli(steppedAt)
-	if finishedAt != 0 {
-		at := capability.Millis(finishedAt)
-		r.FinishedAt = &at
-	}
+	r.FinishedAt = optional.Time(finishedAt)
 	return r, err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
@@ -27,17 +28,10 @@ func scanObject(row database.Scanner) (o Object, err error) {
 		return o, err
 	}
 	o.ETag = file.ETag(o.key)
-	if sha != "" {
-		o.SHA256 = &sha
-	}
-	o.CreatedAt, o.UpdatedAt = capability.Millis(created), capability.Millis(updated)
-	if completed != 0 {
-		at := capability.Millis(completed)
-		o.CompletedAt = &at
-	}
+	o.SHA256 = optional.Text(sha)
+	o.CreatedAt, o.UpdatedAt, o.CompletedAt = capability.Millis(created), capability.Millis(updated), optional.Time(completed)
 	if o.State == StatePending {
-		at := capability.Millis(o.expires)
-		o.ExpiresAt = &at
+		o.ExpiresAt = optional.Time(o.expires)
 	}
 	return o, nil
 }

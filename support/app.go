@@ -9,6 +9,7 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // The bounds of what users send, in bytes but for the counts.
@@ -87,8 +88,8 @@ func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, 
 func (s *Support) openFromApp(ctx context.Context, threadID string, f Feedback, from, key string, now time.Time) error {
 	source := LinkSession
 	return s.store.insertThread(ctx, Thread{
-		ID: threadID, Subject: f.Subject, Channel: ChannelApp, UserID: &f.UserID, FromAddress: optionalText(from), fromKey: key,
-		AccountLinkSource: &source, DeclaredCategory: optionalText(f.DeclaredCategory), Flags: Flags{NeedsReply: true},
+		ID: threadID, Subject: f.Subject, Channel: ChannelApp, UserID: &f.UserID, FromAddress: optional.Text(from), fromKey: key,
+		AccountLinkSource: &source, DeclaredCategory: optional.Text(f.DeclaredCategory), Flags: Flags{NeedsReply: true},
 	}, now)
 }
 
@@ -97,7 +98,7 @@ func (s *Support) appendFromApp(ctx context.Context, f Feedback, now time.Time) 
 	if err != nil {
 		return err
 	}
-	if !found || textOrNone(thread.UserID) != f.UserID {
+	if !found || optional.TextOf(thread.UserID) != f.UserID {
 		return ErrNotFound
 	}
 	if thread.MessageCount >= maxMessages {
@@ -198,7 +199,7 @@ func (s *Support) Ticket(ctx context.Context, userID, threadID string) (TicketDe
 	if err != nil {
 		return TicketDetail{}, err
 	}
-	if userID == "" || textOrNone(thread.UserID) != userID {
+	if userID == "" || optional.TextOf(thread.UserID) != userID {
 		return TicketDetail{}, ErrNotFound
 	}
 	detail := TicketDetail{Ticket: thread.ticket(), Messages: make([]TicketMessage, len(thread.Messages))}

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // linkLifetime is how long the link to an attachment works.
@@ -83,7 +84,7 @@ func (s *Support) link(ctx context.Context, files []attachmentRow) {
 		s.host.Log.Warn("support: attachments cannot be linked", "error", err)
 	}
 	for i, a := range files {
-		files[i].URL = optionalText(urls[a.objectID])
+		files[i].URL = optional.Text(urls[a.objectID])
 	}
 }
 

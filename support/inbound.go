@@ -18,6 +18,7 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // Envelope is who a mail was handed over by and for.
@@ -197,8 +198,8 @@ func (s *Support) understand(envelope Envelope, inbox string, p *parsed, raw []b
 		messageID = ""
 	}
 	in.message = newMessage{Message: Message{
-		Direction: DirectionInbound, Channel: ChannelEmail, From: optionalText(address), Text: p.text, StrippedText: stripped(p.text),
-		MessageID: optionalText(messageID), Automated: in.automated, Warnings: append([]string{}, p.warnings...),
+		Direction: DirectionInbound, Channel: ChannelEmail, From: optional.Text(address), Text: p.text, StrippedText: stripped(p.text),
+		MessageID: optional.Text(messageID), Automated: in.automated, Warnings: append([]string{}, p.warnings...),
 		Metadata: map[string]string{},
 	}, recipient: inbox, refs: append([]string{}, in.refs...), dedupe: dedupe(messageID, inbox, fromKey, raw)}
 	if len(in.refs) > 0 {
@@ -376,8 +377,8 @@ func (s *Support) userOf(ctx context.Context, in *incoming) (userID string, err 
 
 func (in *incoming) thread(threadID, related string) Thread {
 	t := Thread{
-		ID: threadID, Subject: in.subject, Channel: ChannelEmail, UserID: optionalText(in.user), FromAddress: in.message.From,
-		RelatedThreadID: optionalText(related), fromKey: in.fromKey, inbox: in.inbox, verified: in.auth.aligned, authFailed: in.auth.failed,
+		ID: threadID, Subject: in.subject, Channel: ChannelEmail, UserID: optional.Text(in.user), FromAddress: in.message.From,
+		RelatedThreadID: optional.Text(related), fromKey: in.fromKey, inbox: in.inbox, verified: in.auth.aligned, authFailed: in.auth.failed,
 		Flags: Flags{NeedsReply: !in.automated, Suspicious: in.suspicious()},
 	}
 	if in.user != "" {
@@ -424,7 +425,7 @@ func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related 
 // it: a thread that began with a proof of the address goes on with one, and that of
 // a user who had the address before is not the sender's.
 func (in *incoming) entitled(hit reference) bool {
-	owner := textOrNone(hit.thread.UserID)
+	owner := optional.TextOf(hit.thread.UserID)
 	switch {
 	case in.auth.failed, hit.thread.MessageCount >= maxMessages, owner != "" && in.user != "" && owner != in.user:
 		return false

@@ -13,6 +13,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // The bounds of a reply in bytes, and of what it refers to.
@@ -83,7 +84,7 @@ func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 		if err != nil {
 			return none, err
 		}
-		if found && (first.Text != storable(a.Message) || textOrNone(first.HTML) != a.HTML) {
+		if found && (first.Text != storable(a.Message) || optional.TextOf(first.HTML) != a.HTML) {
 			return none, capability.ErrIdempotencyConflict
 		}
 		if found {
@@ -98,8 +99,8 @@ func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 	}
 	m := newMessage{Message: Message{
 		ID: id.New(now), ThreadID: thread.ID, Direction: DirectionOutbound, Channel: thread.Channel,
-		Text: storable(a.Message), StrippedText: storable(a.Message), HTML: optionalText(a.HTML), Automated: a.Automatic,
-		Warnings: []string{}, Metadata: map[string]string{}, Attachments: []Attachment{}, Actor: optionalText(a.Actor),
+		Text: storable(a.Message), StrippedText: storable(a.Message), HTML: optional.Text(a.HTML), Automated: a.Automatic,
+		Warnings: []string{}, Metadata: map[string]string{}, Attachments: []Attachment{}, Actor: optional.Text(a.Actor),
 		CreatedAt: capability.Millis(now.UnixMilli()),
 	}, refs: []string{}, dedupe: dedupe}
 	address, key, err := s.destination(ctx, thread)
@@ -139,7 +140,7 @@ func (s *Support) destination(ctx context.Context, t Thread) (address, key strin
 	if s.peers.Email == nil {
 		return "", "", nil
 	}
-	return s.addressOf(ctx, textOrNone(t.UserID))
+	return s.addressOf(ctx, optional.TextOf(t.UserID))
 }
 
 // newMailID draws a message id for a message of a thread.
@@ -162,7 +163,7 @@ func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m
 	m.MessageID, m.refs = &own, refs
 	message := email.Message{
 		To: address, Subject: replySubject(t.Subject), Text: m.Text, HTML: a.HTML, MessageID: own, References: refs,
-		InReplyTo: textOrNone(m.InReplyTo), ReplyTo: s.inboxOf(t), UserID: textOrNone(t.UserID),
+		InReplyTo: optional.TextOf(m.InReplyTo), ReplyTo: s.inboxOf(t), UserID: optional.TextOf(t.UserID),
 		Headers: map[string]string{"Auto-Submitted": "no", headerOwn: t.ID},
 	}
 	if a.Automatic {

@@ -9,6 +9,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 const (
@@ -50,7 +51,7 @@ func matching(rows []Thread, query string, page capability.Page, keys func(Threa
 	for looked < min(len(rows), queryWindow) && len(matches) < page.Limit {
 		t := rows[looked]
 		looked++
-		text := t.Subject + "\n" + textOrNone(t.FromAddress) + "\n" + t.Summary
+		text := t.Subject + "\n" + optional.TextOf(t.FromAddress) + "\n" + t.Summary
 		if strings.Contains(strings.ToLower(text), query) {
 			matches = append(matches, t)
 		}
@@ -155,7 +156,7 @@ func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 	}
 	for i, m := range messages {
 		if m.EmailJobID != nil {
-			messages[i].Delivery = optionalText(string(states[*m.EmailJobID]))
+			messages[i].Delivery = optional.Text(string(states[*m.EmailJobID]))
 		}
 	}
 	return nil
@@ -241,7 +242,7 @@ func (s *Support) SetFlags(ctx context.Context, threadID string, c FlagChange) (
 		set(&flags.Spam, c.Spam)
 		set(&flags.Suspicious, c.Suspicious)
 		if c.Assignee != nil {
-			flags.Assignee = optionalText(*c.Assignee)
+			flags.Assignee = optional.Text(*c.Assignee)
 		}
 		if c.SnoozedUntil != nil {
 			flags.SnoozedUntil = until

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // store is all the SQL of support.
@@ -26,38 +27,16 @@ func scanThread(row database.Scanner) (t Thread, err error) {
 		&t.inbox, &related, &declared, &t.Category, &t.Priority, &t.Sentiment, &t.Summary, &t.Confidence, &t.By,
 		&classified, &t.classifiedOfCount, &t.authFailed, &t.Flags.Starred, &t.Flags.NeedsReply, &t.Flags.Spam,
 		&t.Flags.Suspicious, &assignee, &snoozed, &t.MessageCount, &replied, &inbound, &outbound, &t.lastAt, &created, &archived)
-	t.UserID, t.FromAddress, t.RelatedThreadID = optionalText(user), optionalText(from), optionalText(related)
-	t.DeclaredCategory, t.Flags.Assignee = optionalText(declared), optionalText(assignee)
+	t.UserID, t.FromAddress, t.RelatedThreadID = optional.Text(user), optional.Text(from), optional.Text(related)
+	t.DeclaredCategory, t.Flags.Assignee = optional.Text(declared), optional.Text(assignee)
 	if link != "" {
 		source := LinkSource(link)
 		t.AccountLinkSource = &source
 	}
-	t.ClassifiedAt, t.Flags.SnoozedUntil, t.FirstRepliedAt = optionalTime(classified), optionalTime(snoozed), optionalTime(replied)
-	t.LastInboundAt, t.LastOutboundAt, t.ArchivedAt = optionalTime(inbound), optionalTime(outbound), optionalTime(archived)
+	t.ClassifiedAt, t.Flags.SnoozedUntil, t.FirstRepliedAt = optional.Time(classified), optional.Time(snoozed), optional.Time(replied)
+	t.LastInboundAt, t.LastOutboundAt, t.ArchivedAt = optional.Time(inbound), optional.Time(outbound), optional.Time(archived)
 	t.CreatedAt = capability.Millis(created)
 	return t, err
-}
-
-func optionalText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func optionalTime(ms int64) *capability.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := capability.Millis(ms)
-	return &t
-}
-
-func textOrNone(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 func (s store) thread(ctx context.Context, id string) (Thread, bool, error) {
@@ -81,8 +60,8 @@ func (s store) insertThread(ctx context.Context, t Thread, now time.Time) error 
 		snoozed_until, message_count, first_replied_at, last_inbound_at, last_outbound_at, last_at, created_at, archived_at)
 		VALUES ($1, $2, 'open', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'normal', 'neutral', '', 0, 'none', 0, 0, $13, $14,
 			$15, $14, $16, '', 0, 1, 0, $17, 0, $17, $17, 0)`,
-		t.ID, string(t.Channel), t.Subject, textOrNone(t.UserID), textOrNone(t.FromAddress), t.fromKey, link, t.verified,
-		t.inbox, textOrNone(t.RelatedThreadID), textOrNone(t.DeclaredCategory), CategoryUncategorized, t.authFailed, false,
+		t.ID, string(t.Channel), t.Subject, optional.TextOf(t.UserID), optional.TextOf(t.FromAddress), t.fromKey, link, t.verified,
+		t.inbox, optional.TextOf(t.RelatedThreadID), optional.TextOf(t.DeclaredCategory), CategoryUncategorized, t.authFailed, false,
 		t.Flags.NeedsReply, t.Flags.Suspicious, now.UnixMilli())
 	return err
 }
@@ -120,7 +99,7 @@ func (s store) setFlags(ctx context.Context, id string, f Flags) error {
 		snoozed = f.SnoozedUntil.UnixMilli()
 	}
 	_, err := s.db.Exec(ctx, `UPDATE support_thread SET starred = $2, needs_reply = $3, spam = $4, suspicious = $5, assignee = $6,
-		snoozed_until = $7 WHERE id = $1`, id, f.Starred, f.NeedsReply, f.Spam, f.Suspicious, textOrNone(f.Assignee), snoozed)
+		snoozed_until = $7 WHERE id = $1`, id, f.Starred, f.NeedsReply, f.Spam, f.Suspicious, optional.TextOf(f.Assignee), snoozed)
 	return err
 }
 
@@ -152,9 +131,9 @@ func (s store) insertMessage(ctx context.Context, m newMessage) (added bool, err
 	n, err := s.db.Exec(ctx, `INSERT INTO support_message (id, thread_id, direction, channel, from_address, text, stripped, html,
 		message_id, in_reply_to, refs, recipient, automated, warnings, metadata, email_job_id, actor, dedupe, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) ON CONFLICT DO NOTHING`,
-		m.ID, m.ThreadID, string(m.Direction), string(m.Channel), textOrNone(m.From), m.Text, m.StrippedText, textOrNone(m.HTML),
-		textOrNone(m.MessageID), textOrNone(m.InReplyTo), jsonText(m.refs), m.recipient, m.Automated, jsonText(m.Warnings),
-		jsonText(m.Metadata), textOrNone(m.EmailJobID), textOrNone(m.Actor), m.dedupe, m.CreatedAt.UnixMilli())
+		m.ID, m.ThreadID, string(m.Direction), string(m.Channel), optional.TextOf(m.From), m.Text, m.StrippedText, optional.TextOf(m.HTML),
+		optional.TextOf(m.MessageID), optional.TextOf(m.InReplyTo), jsonText(m.refs), m.recipient, m.Automated, jsonText(m.Warnings),
+		jsonText(m.Metadata), optional.TextOf(m.EmailJobID), optional.TextOf(m.Actor), m.dedupe, m.CreatedAt.UnixMilli())
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -185,8 +164,8 @@ func scanMessage(row database.Scanner) (m Message, err error) {
 		&inReplyTo, &m.Automated, &warnings, &metadata, &job, &actor, &created); err != nil {
 		return m, err
 	}
-	m.From, m.HTML, m.MessageID, m.InReplyTo = optionalText(from), optionalText(html), optionalText(messageID), optionalText(inReplyTo)
-	m.EmailJobID, m.Actor, m.CreatedAt = optionalText(job), optionalText(actor), capability.Millis(created)
+	m.From, m.HTML, m.MessageID, m.InReplyTo = optional.Text(from), optional.Text(html), optional.Text(messageID), optional.Text(inReplyTo)
+	m.EmailJobID, m.Actor, m.CreatedAt = optional.Text(job), optional.Text(actor), capability.Millis(created)
 	m.Warnings, m.Metadata, m.Attachments = []string{}, map[string]string{}, []Attachment{}
 	if err := json.Unmarshal([]byte(warnings), &m.Warnings); err != nil {
 		return m, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // SetCohort makes a cohort or changes its name, store address and sizes. A
@@ -217,14 +218,10 @@ func (t *Testers) describe(m *Member, reach float64, window int, now time.Time) 
 		m.Activity = PresenceInactive
 	}
 	m.StreakDays = t.streak(*m, today)
-	m.UserID, m.LapseReason = optionalText(m.user), optionalText(m.lapse)
+	m.UserID, m.LapseReason = optional.Text(m.user), optional.Text(m.lapse)
 	m.OptedInOn, m.LastSeenOn = optionalDate(m.optedOn), optionalDate(m.seen)
 	m.StateSince = capability.Millis(m.stateAt)
-	m.ConsentAt, m.LastNudge, m.Health = nil, nil, nil
-	if m.consent > 0 {
-		at := capability.Millis(m.consent)
-		m.ConsentAt = &at
-	}
+	m.ConsentAt, m.LastNudge, m.Health = optional.Time(m.consent), nil, nil
 	if m.nudgeAt > 0 {
 		m.LastNudge = &Nudged{m.nudgeKind, capability.Millis(m.nudgeAt)}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // staleAfter is when what the last daily pass saw is too old to estimate from.
@@ -115,7 +116,7 @@ func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Ti
 	at, p := best(curve)
 	p6 := round(p)
 	e.SuccessProbability = &p6
-	e.BestDate = optionalText(dateOf(today + int64(at)))
+	e.BestDate = optional.Text(dateOf(today + int64(at)))
 	expected := 0.0
 	for _, one := range chances {
 		expected += one.present[at]
@@ -124,12 +125,12 @@ func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Ti
 	e.ExpectedOptedInAtBest = &expected
 	for h, q := range curve {
 		if q >= 0.5 && e.CompletionDate == nil {
-			e.CompletionDate = optionalText(dateOf(today + int64(h)))
+			e.CompletionDate = optional.Text(dateOf(today + int64(h)))
 		}
 		e.Curve = append(e.Curve, CurvePoint{dateOf(today + int64(h)), round(q)})
 	}
 	if len(roster) < c.TargetSize {
-		e.Binding = optionalText("roster_below_target")
+		e.Binding = optional.Text("roster_below_target")
 	}
 	e.Members = append(e.Members, t.memberEstimates(roster, chances, at, p, c, now)...)
 	fresh := pending(0, c.WindowDays, f.Join.Accepted.Ever, f.Join.Accepted.Daily, f.Hazard.PostJoin, f.HorizonDays)

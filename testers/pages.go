@@ -3,14 +3,12 @@ package testers
 import (
 	"bytes"
 	"html/template"
-	"mime"
-	"mime/multipart"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/form"
 	"github.com/kitbackend/kit/internal/lazy"
 )
 
@@ -104,42 +102,17 @@ func (t *Testers) postOptOut(c *capability.Call) error {
 	if err != nil {
 		return t.refuse(c, err)
 	}
-	form, err := readForm(c)
+	values, err := form.Read(c)
 	if err != nil {
 		return err
 	}
-	if form.Get("List-Unsubscribe") != "One-Click" && form.Get("do") != "opt-out" {
+	if values.Get("List-Unsubscribe") != "One-Click" && values.Get("do") != "opt-out" {
 		return t.show(c, http.StatusOK, Page{Page: "opt-out"})
 	}
 	if err := t.withdraw(c.Context(), l.hash); err != nil {
 		return err
 	}
 	return t.show(c, http.StatusOK, Page{Page: "opted-out"})
-}
-
-// readForm reads either form encoding: RFC 8058 leaves the choice to senders.
-func readForm(c *capability.Call) (url.Values, error) {
-	body, err := c.Body()
-	if err != nil {
-		return nil, err
-	}
-	form, err := parseForm(c.Request().Header.Get("Content-Type"), body)
-	if err != nil {
-		return nil, capability.ErrInvalidRequest.Because(err)
-	}
-	return form, nil
-}
-
-func parseForm(contentType string, body []byte) (url.Values, error) {
-	kind, params, _ := mime.ParseMediaType(contentType)
-	if kind != "multipart/form-data" {
-		return url.ParseQuery(string(body))
-	}
-	form, err := multipart.NewReader(bytes.NewReader(body), params["boundary"]).ReadForm(int64(maxForm))
-	if err != nil {
-		return nil, err
-	}
-	return form.Value, nil
 }
 
 // refuse shows what people can meet as a page, because they follow these links.

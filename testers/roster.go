@@ -13,6 +13,7 @@ import (
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 const (
@@ -36,7 +37,7 @@ func optionalDate(d int64) *string {
 	if d == 0 {
 		return nil
 	}
-	return optionalText(dateOf(d))
+	return optional.Text(dateOf(d))
 }
 
 // plain reports whether text has no control characters and none that reorder

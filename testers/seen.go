@@ -8,6 +8,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 const maxVisit = 128
@@ -67,7 +68,7 @@ func (t *Testers) linkUser(ctx context.Context, userID string) error {
 
 // noteworthy reports whether a visit changes a member's row.
 func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
-	return m.State.onRoster() && (m.seen < today || m.comesBack() || (v.AppVersion != "" && v.AppVersion != textOrNone(m.AppVersion)))
+	return m.State.onRoster() && (m.seen < today || m.comesBack() || (v.AppVersion != "" && v.AppVersion != optional.TextOf(m.AppVersion)))
 }
 
 // comesBack reports whether use of the app shows that a lapse was presumed

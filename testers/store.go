@@ -7,6 +7,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/optional"
 )
 
 // store is all the SQL of testers.
@@ -78,22 +79,8 @@ func scanMember(row database.Scanner) (m Member, err error) {
 	var session, version string
 	err = row.Scan(&m.ID, &m.CohortID, &m.key, &m.hash, &m.Email, &m.Name, &m.State, &m.stateAt, &m.lapse, &m.user, &m.consent,
 		&m.optedOn, &m.total, &m.seen, &session, &version, &m.noMail, &m.generation, &m.nudgeKind, &m.nudgeAt, &m.mailJob)
-	m.LastSession, m.AppVersion = optionalText(session), optionalText(version)
+	m.LastSession, m.AppVersion = optional.Text(session), optional.Text(version)
 	return m, err
-}
-
-func optionalText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func textOrNone(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 func (s store) member(ctx context.Context, id string) (Member, bool, error) {
@@ -175,8 +162,8 @@ func (s store) update(ctx context.Context, m Member) error {
 			consent_at = $7, opted_in_on = $8, days_total = $9, last_seen_on = $10, last_session = $11, app_version = $12,
 			unreachable_on = $13, generation = $14, nudge_kind = $15, nudge_at = $16,
 			mail_job = $17 WHERE id = $1 AND (state <> 'withdrawn' OR CAST($3 AS TEXT) = 'withdrawn')`,
-		m.ID, m.Name, string(m.State), m.stateAt, m.lapse, m.user, m.consent, m.optedOn, m.total, m.seen, textOrNone(m.LastSession),
-		textOrNone(m.AppVersion), m.noMail, m.generation, string(m.nudgeKind), m.nudgeAt, m.mailJob)
+		m.ID, m.Name, string(m.State), m.stateAt, m.lapse, m.user, m.consent, m.optedOn, m.total, m.seen, optional.TextOf(m.LastSession),
+		optional.TextOf(m.AppVersion), m.noMail, m.generation, string(m.nudgeKind), m.nudgeAt, m.mailJob)
 	if err == nil && n == 0 {
 		return ErrWithdrawn
 	}
