@@ -15,7 +15,7 @@ import (
 // reach the kit through it get their own.
 func (k *Kit) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if capability.RequestInfoOf(r.Context()) != nil || k.Owns(r.URL.Path) {
+		if capability.RequestInfoOf(r.Context()) != nil || k.serves(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

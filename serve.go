@@ -67,11 +67,15 @@ func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeH
 // it, the mount path of WithBaseURL included.
 func (k *Kit) Owns(path string) bool { return k.owned.Has(path) }
 
+// serves is [Kit.Owns] of the path by which the router finds the row, which is the
+// escaped one where that says more.
+func (k *Kit) serves(r *http.Request) bool { return k.Owns(cmp.Or(r.URL.RawPath, r.URL.Path)) }
+
 // Before serves owned paths itself and hands every other request to next, such
 // as a handler of static assets.
 func (k *Kit) Before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if k.Owns(cmp.Or(r.URL.RawPath, r.URL.Path)) { // as the router sees it
+		if k.serves(r) {
 			k.ServeHTTP(w, r)
 			return
 		}

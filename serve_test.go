@@ -325,3 +325,14 @@ func TestTwoKitsOnOneDatabase(t *testing.T) {
 		t.Errorf("replays differ:\n%s\n%s", tx, again)
 	}
 }
+
+func TestOwnRouteWithAnEscapedSlashIsIdentified(t *testing.T) {
+	k := kittest.New(t, kit.WithAuth(auth.Config{}))
+	mux := http.NewServeMux()
+	var info *capability.RequestInfo
+	mux.HandleFunc("GET /{name}", func(_ http.ResponseWriter, r *http.Request) { info = capability.RequestInfoOf(r.Context()) })
+	k.Before(k.Identify(mux)).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/auth%2Fnotes", nil))
+	if info == nil || info.RequestID == "" {
+		t.Errorf("the path is not the kit's, and is not identified: %+v", info)
+	}
+}
