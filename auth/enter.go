@@ -9,6 +9,7 @@ import (
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/bearer"
 )
 
 // Enter makes the session of a proven sign-in, on the device of the session that
@@ -178,7 +179,7 @@ func (a *Auth) Current(r *http.Request) (session Session, found bool, err error)
 
 // prove returns the session of the request's token, or else of its cookie.
 func (a *Auth) prove(r *http.Request) (session Session, found bool, err error) {
-	token, given, err := bearerOf(r)
+	token, given, err := bearer.Token(r)
 	if err != nil {
 		return Session{}, false, err
 	}
@@ -199,19 +200,6 @@ func (a *Auth) prove(r *http.Request) (session Session, found bool, err error) {
 	}
 	session.Proof = ProofAccessToken
 	return session, found, nil
-}
-
-// bearerOf reads the one Authorization header; another scheme is not ours.
-func bearerOf(r *http.Request) (token string, given bool, err error) {
-	headers := r.Header["Authorization"]
-	if len(headers) > 1 {
-		return "", false, capability.ErrUnauthenticated.Saying("Send one Authorization header.")
-	}
-	if len(headers) == 0 {
-		return "", false, nil
-	}
-	scheme, token, _ := strings.Cut(headers[0], " ")
-	return token, strings.EqualFold(scheme, "Bearer"), nil
 }
 
 func isSafe(method string) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/bearer"
 	"github.com/kitbackend/kit/internal/optional"
 )
 
@@ -360,7 +361,7 @@ func (p *Payments) RequireEntitlement(key string) func(http.Handler) http.Handle
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := p.admit(r, key); err != nil {
-				writeRefusal(w, err)
+				writeRefusal(w, r, err)
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -391,7 +392,9 @@ func (p *Payments) admit(r *http.Request, key string) error {
 		return capability.ErrUnauthenticated
 	}
 	users := p.users
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+	if token, given, err := bearer.Token(r); err != nil {
+		return err
+	} else if given {
 		caller, err := users.Bearer(r.Context(), token)
 		if err != nil {
 			return err

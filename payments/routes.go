@@ -303,11 +303,20 @@ func (p *Payments) postRevoke(c *capability.Call, b revokeBody) (Entitlements, e
 
 // writeRefusal refuses a request of the application's own routes as the kit
 // would.
-func writeRefusal(w http.ResponseWriter, err error) {
+func writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	refusal := capability.AsError(err)
 	body := map[string]any{"code": refusal.Code, "message": refusal.Message}
+	if info := capability.RequestInfoOf(r.Context()); info != nil {
+		body["requestId"] = info.RequestID
+	}
 	if refusal.Details != nil {
 		body["details"] = refusal.Details
+	}
+	switch refusal.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

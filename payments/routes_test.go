@@ -463,6 +463,38 @@ func TestRequireEntitlement(t *testing.T) {
 	}
 }
 
+func TestRequireEntitlementRefusesAsTheKitDoes(t *testing.T) {
+	s := open(t)
+	page := s.Identify(s.Payments().RequireEntitlement("pro")(http.NotFoundHandler()))
+	token, err := s.accessToken("ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, tokens := range map[string][]string{"none": nil, "two": {"Bearer " + token, "Bearer " + token}} {
+		own, kits := httptest.NewRecorder(), httptest.NewRecorder()
+		for to, h := range map[*httptest.ResponseRecorder]http.Handler{own: page, kits: s} {
+			r := httptest.NewRequest("GET", "/members", nil)
+			if to == kits {
+				r.URL.Path = "/payments/entitlements"
+			}
+			r.Header["Authorization"] = tokens
+			h.ServeHTTP(to, r)
+		}
+		var refused struct {
+			Error struct{ Code, Message, RequestID string }
+		}
+		if err := json.Unmarshal(own.Body.Bytes(), &refused); err != nil {
+			t.Fatal(err)
+		}
+		if own.Code != kits.Code || own.Header().Get("WWW-Authenticate") != kits.Header().Get("WWW-Authenticate") {
+			t.Errorf("%s: %d %q, the kit refuses with %d %q", what, own.Code, own.Header().Get("WWW-Authenticate"), kits.Code, kits.Header().Get("WWW-Authenticate"))
+		}
+		if id := own.Header().Get("X-Request-Id"); id == "" || refused.Error.RequestID != id {
+			t.Errorf("%s: the request %q is refused as %q", what, id, refused.Error.RequestID)
+		}
+	}
+}
+
 // TestEraseAndExport: what is left names nobody and grants nothing, and later
 // webhooks land there.
 func TestEraseAndExport(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/bearer"
 )
 
 // checkOrigin is the defence against pages of others. A request that changes
@@ -40,8 +41,8 @@ func (c *call) checkOrigin() error {
 
 // bearing reports whether the request is proved by a token.
 func (c *call) bearing() bool {
-	scheme, _, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer")
+	_, given, _ := bearer.Token(c.r)
+	return given
 }
 
 // crossSitePost reports whether a provider's page posts the browser back here:

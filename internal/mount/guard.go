@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/bearer"
 )
 
 // guard establishes the caller of the row or refuses.
@@ -118,21 +119,12 @@ func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// bearer reads the one Authorization header; another scheme is not ours to
-// read. A socket takes the token among its subprotocols too, since a page can
-// set no header there.
+// bearer reads the token of the request. A socket takes it among its subprotocols
+// too, since a page can set no header there.
 func (x *exchange) bearer() (token string, ok bool, err error) {
-	headers := x.r.Header["Authorization"]
-	if len(headers) > 1 {
-		return "", false, capability.ErrUnauthenticated.Saying("Send one Authorization header.")
-	}
-	if len(headers) == 1 {
-		var scheme string
-		scheme, token, _ = strings.Cut(headers[0], " ")
-		ok = strings.EqualFold(scheme, "Bearer")
-	}
-	if !x.row.entry.Route.Handle.IsSocket() {
-		return token, ok, nil
+	token, ok, err = bearer.Token(x.r)
+	if err != nil || !x.row.entry.Route.Handle.IsSocket() {
+		return token, ok, err
 	}
 	switch tokens := offered(x.r); {
 	case len(tokens) == 0:

@@ -1,0 +1,23 @@
+// Package bearer reads the token of a request.
+package bearer
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/kitbackend/kit/capability"
+)
+
+// Token reads the one Authorization header; another scheme is not ours to read.
+// Refuses with auth/unauthenticated where there are two.
+func Token(r *http.Request) (token string, given bool, err error) {
+	headers := r.Header["Authorization"]
+	if len(headers) > 1 {
+		return "", false, capability.ErrUnauthenticated.Saying("Send one Authorization header.")
+	}
+	if len(headers) == 0 {
+		return "", false, nil
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	return token, strings.EqualFold(scheme, "Bearer"), nil
+}
