@@ -16,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/local"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/payments"
 )
@@ -122,13 +123,12 @@ func (e *examination) environment() {
 		e.fail("environment", err.Error(), "give WithBaseURL the address that clients use")
 		return
 	}
-	host := base.Hostname()
-	local := host == "localhost" || host == "127.0.0.1" || host == "::1"
-	if e.kit.Environment() == capability.Sandbox && !local {
+	here := local.Host(base.Hostname())
+	if e.kit.Environment() == capability.Sandbox && !here {
 		e.warn("environment", "it is "+capability.Sandbox+" at "+e.kit.BaseURL(), "set KIT_ENVIRONMENT=production where real users are")
 		return
 	}
-	if e.production() && local {
+	if e.production() && here {
 		e.fail("environment", "it is production at "+e.kit.BaseURL()+", where no client reaches it", "give WithBaseURL the address that clients use")
 		return
 	}

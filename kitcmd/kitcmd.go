@@ -10,7 +10,7 @@
 //	}
 //
 // The commands are serve, routes, errors, openapi, manifest, migrate, doctor,
-// backup, verify and rewrap; each takes -json and prints one JSON value then.
+// backup, verify, rewrap and operate; each takes -json and prints one JSON value then.
 // They act as who runs the process: nothing is asked of a network. A SQLite file is
 // of one process, so while the application serves, others of its commands are
 // refused; on PostgreSQL they run next to it. Commands of the application's own

@@ -2,7 +2,8 @@ package payments
 
 import "github.com/kitbackend/kit/capability"
 
-// The refusals of payments.
+// The refusals of payments. An id, a reason or terms that break their bounds are
+// kit/invalid_request.
 var (
 	// ErrInvalidSignature is the same for every way in which a proof can fail.
 	ErrInvalidSignature    = capability.NewError(401, "payments/invalid_signature", "The proof of this delivery does not verify.")
