@@ -97,10 +97,10 @@ func (p *Payments) lapsePurchases(ctx context.Context, l *lapsing) (failed error
 	return failed
 }
 
-// unwritten logs that what changed could not be written down.
+// unwritten logs that something of a purchase was not done.
 func (p *Payments) unwritten(ctx context.Context, id string, err error) {
 	if ctx.Err() == nil { // otherwise the caller has gone
-		p.host.Log.WarnContext(ctx, "payments: a change could not be written", slog.String("id", shorten(id)), slog.Any("error", err))
+		p.host.Log.WarnContext(ctx, "payments: a purchase is left for later", slog.String("id", shorten(id)), slog.Any("error", err))
 	}
 }
 

@@ -377,6 +377,8 @@ func (w *walk) unwritten(ctx context.Context, part *RailRun, id string, err erro
 	w.p.unwritten(ctx, id, err)
 }
 
+// acknowledgements tells the rail of purchases that it waits for. One that it does
+// not take keeps no others from it, unless it takes none of a batch.
 func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
 	if r.rail.Acknowledge == nil {
 		return nil
@@ -387,19 +389,30 @@ func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
 		if err != nil {
 			return err
 		}
+		var refused error
+		taken := false
 		for _, row := range list {
 			after = row.id
 			if row.subject == (Subject{}) {
 				continue
 			}
-			if err := w.p.acknowledge(ctx, r.rail, row); err != nil {
+			switch err := w.p.acknowledge(ctx, r.rail, row); {
+			case err == nil:
+				r.failures, taken = 0, true
+			case IsTransient(err):
 				if err := w.failed(r, err); err != nil {
 					return err
 				}
+			default:
+				refused = err
+				w.unwritten(ctx, r.part, row.id, err)
 			}
 		}
 		if ok, err := w.beat(ctx, r.part); err != nil || !ok || len(list) < batchSize {
 			return err
+		}
+		if refused != nil && !taken {
+			return refused
 		}
 	}
 }

@@ -198,6 +198,35 @@ func TestHistoryThatCannotBeWrittenIsReadAgain(t *testing.T) {
 	s.wantEntitled("ada", "pro", true)
 }
 
+// TestAcknowledgementsThatFailKeepNoOthers: what a store does not take for one
+// purchase it takes for others, which it would refund without.
+func TestAcknowledgementsThatFailKeepNoOthers(t *testing.T) {
+	acked := make(map[string]bool)
+	down := true
+	s := openWith(t, func(c *payments.Config) {
+		c.Rails[0].Acknowledge = func(_ context.Context, _ payments.Access, ref payments.Ref) error {
+			if down || ref.TransactionID[0] == 'x' {
+				return errors.New("400")
+			}
+			acked[ref.TransactionID] = true
+			return nil
+		}
+	})
+	for _, tx := range []string{"x1", "x2", "a1", "x3", "x4", "x5", "a2"} {
+		o := sub(tx, 1, payments.Lifecycle{ProductID: "com.map", State: payments.StateActive})
+		o.AccountToken, o.NeedsAcknowledge = s.token("ada"), true
+		s.deliver(ios, message{ID: tx, Observations: []payments.Observation{o}})
+	}
+	down = false
+	run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
+	if err != nil || run.Status != payments.RunPartial || run.Failed != 5 || !acked["a1"] || !acked["a2"] {
+		t.Errorf("%+v, %v, acknowledged %v", run, err, acked)
+	}
+	if left := s.health("unacknowledged"); left != int64(5) {
+		t.Errorf("%v are not acknowledged, want 5", left)
+	}
+}
+
 // TestRenewalWhoseWebhookWasLost: before a purchase that was to be renewed is
 // written as over, its rail is asked; one that is down for long keeps no end from
 // being told.
