@@ -546,18 +546,9 @@ func (w *walk) unchecked(ctx context.Context, r *railWalk) error {
 // next run.
 func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 	observations, err := w.p.ask(ctx, r.rail, func(ctx context.Context, a Access) ([]Observation, error) { return r.rail.Fetch(ctx, a, row.ref()) })
-	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
-	if err == nil {
-		err = w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, observations) })
-	}
 	if err == nil {
 		r.failures = 0
-		w.p.afterApply(ctx, c)
-		w.count(r.part, c, row.transactionID)
-		if c.rows[row.transactionID] == nil {
-			return w.p.store.setChecked(ctx, row.id, At(w.p.host.Now()))
-		}
-		return nil
+		return w.fetched(ctx, r, row, observations)
 	}
 	if err := w.p.store.setChecked(ctx, row.id, At(w.p.host.Now())); err != nil {
 		return err
@@ -569,6 +560,22 @@ func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 		return nil
 	}
 	return w.failed(r, err)
+}
+
+// fetched writes what a rail says of one purchase, and that it was asked.
+func (w *walk) fetched(ctx context.Context, r *railWalk, row *row, observations []Observation) error {
+	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
+	err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, observations) })
+	if err == nil {
+		w.p.afterApply(ctx, c)
+		w.count(r.part, c, row.transactionID)
+	} else {
+		w.unwritten(ctx, r.part, row.transactionID, err)
+	}
+	if err != nil || c.rows[row.transactionID] == nil {
+		return w.p.store.setChecked(ctx, row.id, At(w.p.host.Now()))
+	}
+	return nil
 }
 
 // ListRuns lists the reconcile runs of the last ninety days, newest first.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -113,11 +114,12 @@ func TestHistoryWhoseCursorIsForgotten(t *testing.T) {
 	}
 }
 
-// breakFor lets a hook refuse what changes for a user until it is mended.
-func (s *shop) breakFor(user string) (mend func()) {
+// breakFor lets a hook refuse what changes for users whose ids begin alike, until it
+// is mended.
+func (s *shop) breakFor(users string) (mend func()) {
 	broken := true
 	s.Hooks().EntitlementsChanged.In(func(_ context.Context, e hooks.EntitlementsChanged) error {
-		if broken && e.SubjectID == user {
+		if broken && strings.HasPrefix(e.SubjectID, users) {
 			return errDown
 		}
 		return nil
@@ -225,6 +227,25 @@ func TestAcknowledgementsThatFailKeepNoOthers(t *testing.T) {
 	if left := s.health("unacknowledged"); left != int64(5) {
 		t.Errorf("%v are not acknowledged, want 5", left)
 	}
+}
+
+// TestPurchasesThatCannotBeWrittenKeepNoOthersUnchecked: what a hook refuses of
+// some says nothing about the rail.
+func TestPurchasesThatCannotBeWrittenKeepNoOthersUnchecked(t *testing.T) {
+	s := open(t)
+	for _, user := range []string{"ada1", "ada2", "ada3", "ada4", "bob"} {
+		o := s.pro(ios, user, user)
+		s.deliver(ios, message{ID: user, Observations: []payments.Observation{o}})
+		o.Version, o.Lifecycle = 2, &payments.Lifecycle{ProductID: "com.pro", State: payments.StateHold}
+		s.set(o)
+	}
+	s.breakFor("ada")
+	s.Clock.Advance(day)
+	run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
+	if err != nil || run.Status != payments.RunPartial || run.Failed != 4 || run.Rails[0].Code != "" {
+		t.Errorf("%+v, %v", run, err)
+	}
+	s.wantStatus(ios, "bob", payments.StatusOnHold)
 }
 
 // TestRenewalWhoseWebhookWasLost: before a purchase that was to be renewed is
