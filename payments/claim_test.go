@@ -358,6 +358,10 @@ func TestReadsSeek(t *testing.T) {
 				t.Errorf("the plan does not use %s:\n%s", index, plan)
 			}
 		}
+		for _, query := range payments.RecallQueries {
+			_, find, _ := strings.Cut(query, " IN\n\t\t(")
+			databasetest.Seeks(t, db, "", strings.TrimSuffix(find, ")"), "ios_store", 1000, 200)
+		}
 		databasetest.Seeks(t, db, "", payments.LapsedQuery, 1000, 200, 1, "g")
 		databasetest.Seeks(t, db, "", payments.CreditedQuery, "user", "u7", "erased:x", 200)
 	})

@@ -13,6 +13,9 @@ const (
 	LapsedQuery = lapsedQuery
 )
 
+// RecallQueries are the statements that make due what a clock put off.
+var RecallQueries = recallQueries
+
 // OwnCustomerQuery is the statement that finds a subject's customer.
 var OwnCustomerQuery = ownCustomerQuery
 

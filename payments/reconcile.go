@@ -192,7 +192,11 @@ type walk struct {
 // rail does a rail's part of a run.
 func (w *walk) rail(ctx context.Context, rail *rail) (part RailRun) {
 	part.Rail = rail.ID
-	if err := w.overdue(ctx, rail, &part); err != nil {
+	err := w.recall(ctx, rail, &part)
+	if err == nil {
+		err = w.overdue(ctx, rail, &part)
+	}
+	if err != nil {
 		w.stop(ctx, &part, err)
 	}
 	if part.More || ctx.Err() != nil {
@@ -253,6 +257,21 @@ func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 		err = ErrRunning
 	}
 	return ok, err
+}
+
+// recall makes due what was put off, or looked at, in a time that was not: nothing
+// waits for longer than the ledger.
+func (w *walk) recall(ctx context.Context, rail *rail, part *RailRun) error {
+	for rows := 0; rows < maxRows; rows += batchSize {
+		found, err := w.p.store.recall(ctx, rail.ID, At(w.p.host.Now().Add(clawbackRetry+runStale)), batchSize)
+		if err != nil {
+			return err
+		}
+		if ok, err := w.beat(ctx, part); err != nil || !ok || found < batchSize {
+			return err
+		}
+	}
+	return nil
 }
 
 // overdue writes down what changed by time alone, and asks the ledger again for

@@ -81,6 +81,36 @@ func TestReconcileAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
+// TestWhatWaitsAfterTheClockWasSetBack: what was put off, or looked at, in a time that
+// was not is the next run's.
+func TestWhatWaitsAfterTheClockWasSetBack(t *testing.T) {
+	s := open(t)
+	year := 365 * day
+	o := s.pro(ios, "t1", "ada")
+	o.Lifecycle.AccessUntil = s.in(3 * year)
+	coins := sub("k1", 1, payments.Lifecycle{ProductID: "com.coins", State: payments.StateActive})
+	coins.AccountToken, coins.Charges = s.token("ada"), []payments.Charge{{ID: "k1", AmountMinor: 1, Settled: true}}
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{o, coins}})
+	s.spend("ada", 100)
+	s.Clock.Advance(year)
+	s.set(o)
+	if _, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios}); err != nil {
+		t.Fatal(err)
+	}
+	coins.Version, coins.Refunds = 2, []payments.Refund{{ID: "r", ChargeID: "k1", Full: true}}
+	s.deliver(ios, message{ID: "d2", Observations: []payments.Observation{coins}})
+	s.fail = payments.Transient(errDown, 0)
+	late := message{ID: "d3", Observations: []payments.Observation{s.pro(ios, "t2", "bob")}}
+	s.post(ios, late).Want(503, "payments/rail_unavailable")
+	s.fail = nil
+	s.Clock.Advance(-year)
+	s.earn("ada", 100)
+	run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
+	if err != nil || run.Rails[0].Recovered != 1 || run.Checked != 2 || s.coins("ada") != 0 {
+		t.Errorf("%+v, %v, %d coins are left of what is owed", run, err, s.coins("ada"))
+	}
+}
+
 // TestHistoryWhoseCursorIsForgotten: a rail that no longer takes the cursor of
 // an unfinished window is asked for all of it, until now.
 func TestHistoryWhoseCursorIsForgotten(t *testing.T) {

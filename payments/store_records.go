@@ -330,6 +330,29 @@ func (s store) unchecked(ctx context.Context, rail RailID, since Instant, limit 
 		ORDER BY checked_at, id LIMIT $3`, string(rail), int64(since), limit)
 }
 
+// recall makes due what was put off, or looked at, beyond an instant, and returns how
+// many rows of each kind at most were found.
+func (s store) recall(ctx context.Context, rail RailID, beyond Instant, limit int) (most int64, err error) {
+	for _, query := range recallQueries {
+		n, err := s.db.Exec(ctx, query, string(rail), int64(beyond), limit)
+		if err != nil {
+			return most, err
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}
+
+var recallQueries = []string{
+	`UPDATE payments_delivery SET retry_at = 0 WHERE (rail, delivery_id) IN
+		(SELECT rail, delivery_id FROM payments_delivery WHERE rail = $1 AND retry_at > $2 ORDER BY retry_at LIMIT $3)`,
+	`UPDATE payments_charge SET retry_at = 0 WHERE (rail, charge_id) IN
+		(SELECT rail, charge_id FROM payments_charge WHERE rail = $1 AND retry_at > $2 ORDER BY retry_at LIMIT $3)`,
+	`UPDATE payments_purchase SET checked_at = 0 WHERE id IN
+		(SELECT id FROM payments_purchase WHERE rail = $1 AND checked_at > $2 AND kind = 'subscription'
+			AND status IN ('active', 'in_grace', 'on_hold', 'canceled', 'paused') ORDER BY checked_at LIMIT $3)`,
+}
+
 func (s store) unacknowledged(ctx context.Context, rail RailID, after string, limit int) ([]*row, error) {
 	return database.All(ctx, s.db, scanRow, `SELECT `+purchaseColumns+` FROM payments_purchase
 		WHERE rail = $1 AND acknowledged = 'pending' AND id > $2 ORDER BY id LIMIT $3`, string(rail), after, limit)
