@@ -127,7 +127,7 @@ func current(s subscription) *payments.Price {
 }
 
 // session fetches a session, and the subscription that it made. One that nothing
-// came of is nothing.
+// came of yet is nothing.
 func (r *rail) session(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
 	version, err := a.Version(ctx, id)
 	if err != nil {
@@ -139,6 +139,9 @@ func (r *rail) session(ctx context.Context, a payments.Access, id string) ([]pay
 	}
 	if s.Mode == "subscription" && s.Subscription != "" {
 		return r.subscription(ctx, a, string(s.Subscription), accountOf(s))
+	}
+	if s.Status == "expired" {
+		return nil, payments.ErrInvalidReceipt
 	}
 	if s.Mode != "payment" || s.Status != "complete" {
 		return nil, nil

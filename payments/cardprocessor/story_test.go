@@ -2,11 +2,13 @@ package cardprocessor_test
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/cardprocessor"
 	"github.com/kitbackend/kit/payments/cardprocessor/cardprocessortest"
 	"github.com/kitbackend/kit/payments/railtest"
 	"github.com/kitbackend/kit/payments/railtest/script"
@@ -217,5 +219,18 @@ func TestUnknownObjectsAreNothing(t *testing.T) {
 	}
 	if _, err := rail.Fetch(t.Context(), book.Access, payments.Ref{TransactionID: "sub_9"}); !errors.Is(err, payments.ErrPurchaseNotFound) {
 		t.Errorf("got %v, want payments/purchase_not_found", err)
+	}
+}
+
+// TestSessionThatExpired: nobody waits for the money of a page that is closed.
+func TestSessionThatExpired(t *testing.T) {
+	_, _, _, book := world(t)
+	rail := cardprocessor.New(cardprocessor.Options{HTTP: script.Client(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		script.Reply(w, http.StatusOK, script.Object{
+			"id": "cs_1", "object": "checkout.session", "mode": "payment", "status": "expired", "payment_status": "unpaid", "livemode": true,
+		})
+	}))})
+	if _, err := rail.Redeem(t.Context(), book.Access, payments.Submission{SessionID: "cs_1"}); !errors.Is(err, payments.ErrInvalidReceipt) {
+		t.Errorf("got %v, want payments/invalid_receipt", err)
 	}
 }
