@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
@@ -11,7 +12,8 @@ import (
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200
-	maxCursor    = 2048
+	// maxCursor is enough for a text of 1 KiB all of whose characters JSON escapes.
+	maxCursor = 4096
 )
 
 // Page is what a list is asked for: at most Limit items after a cursor.
@@ -85,11 +87,13 @@ func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 // Continued is a page whose list goes on after the keys, as After reads them,
 // however few items the page has.
 func Continued[T any](rows []T, keys ...any) Items[T] {
-	raw, err := json.Marshal(keys)
-	if err != nil {
+	var raw bytes.Buffer
+	encoder := json.NewEncoder(&raw)
+	encoder.SetEscapeHTML(false) // which makes six characters of one
+	if err := encoder.Encode(keys); err != nil {
 		panic("capability: a list's keys are strings and integers: " + err.Error())
 	}
-	next := base64.RawURLEncoding.EncodeToString(raw)
+	next := base64.RawURLEncoding.EncodeToString(bytes.TrimSuffix(raw.Bytes(), []byte("\n")))
 	return Items[T]{Items: rows, NextCursor: &next}
 }
 

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
 const mib = 1 << 20
@@ -385,4 +387,21 @@ func TestListByPrefix(t *testing.T) {
 		r.do("ada", "GET", "/storage?cursor=!", nil).want(400, "kit/invalid_request")
 		r.do("ada", "GET", "/storage?limit=201", nil).want(400, "kit/invalid_request")
 	})
+}
+
+func TestListsGoOnBehindTheLongestPaths(t *testing.T) {
+	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
+	for _, letter := range []string{"a", "&", `"`, "\u2028"} { // of which JSON escapes some
+		long := strings.Repeat(letter, (storage.MaxPath-1)/len(letter))
+		for _, name := range []string{"1", "2"} {
+			r.put("ada", long+name, []byte("x"))
+		}
+		var page storage.Listing
+		at := "/storage?limit=1&prefix=" + url.QueryEscape(long)
+		r.do("ada", "GET", at, nil).want(200, "").json(&page)
+		r.do("ada", "GET", at+"&cursor="+*page.NextCursor, nil).want(200, "").json(&page)
+		if len(page.Items) != 1 || page.Items[0].Path != long+"2" {
+			t.Errorf("%q: %+v", letter, page)
+		}
+	}
 }
