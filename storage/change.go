@@ -223,12 +223,21 @@ func (s *Storage) discard(ctx context.Context, o Object) error {
 	if err := s.store.addGarbage(ctx, g); err != nil {
 		return err
 	}
-	database.AfterCommit(ctx, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), disposeTimeout)
-		defer cancel()
-		_ = s.dispose(ctx, g) // the job STORAGE_TIDY tries again
-	})
+	database.AfterCommit(ctx, func() { s.disposeSoon(g) })
 	return nil
+}
+
+// disposeSoon removes bytes behind a commit. A caller may have many to remove, so a
+// bucket that fails is left alone for a while; the job STORAGE_TIDY tries again.
+func (s *Storage) disposeSoon(g garbage) {
+	if s.host.Now().UnixMilli() < s.failing.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), disposeTimeout)
+	defer cancel()
+	if s.dispose(ctx, g) != nil {
+		s.failing.Store(s.host.Now().Add(disposePause).UnixMilli())
+	}
 }
 
 // dispose removes bytes and then what remembers them.

@@ -155,6 +155,45 @@ func TestBytesThatComeBehindAnErasureAreRemoved(t *testing.T) {
 	})
 }
 
+// stubborn is a bucket that removes nothing while it is down.
+type stubborn struct {
+	bucket.Served
+	down  bool
+	asked int
+}
+
+func (b *stubborn) Delete(ctx context.Context, keys ...string) error {
+	if b.asked++; b.down {
+		return errBroken
+	}
+	return b.Served.Delete(ctx, keys...)
+}
+
+func TestABucketThatFailsIsWaitedForOnceBehindACommit(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, b := context.Background(), &stubborn{Served: file.New(t.TempDir())}
+		r := newRig(t, db, b, storage.Config{})
+		var ids []string
+		for i := range 5 {
+			ids = append(ids, r.put("ada", fmt.Sprint(i), []byte("x")).ID)
+		}
+		b.down = true
+		if n, err := r.s.DeleteAll(ctx, ids[:3]); err != nil || n != 3 || b.asked != 1 {
+			t.Errorf("%d removed, the bucket was asked %d times: %v", n, b.asked, err)
+		}
+		b.down = false
+		r.k.Clock.Advance(2 * time.Minute)
+		if _, err := r.s.DeleteAll(ctx, ids[3:]); err != nil || b.asked != 3 {
+			t.Errorf("once it works again it was asked %d times: %v", b.asked, err)
+		}
+		r.k.Clock.Advance(20 * time.Minute)
+		r.k.RunJobs()
+		if list, err := b.List(ctx, "", 10); err != nil || len(list) > 0 {
+			t.Errorf("left are %v, %v", list, err)
+		}
+	})
+}
+
 // TestASweepLeavesWhatIsBeingPut: large objects go to S3 in parts of its client's own.
 func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), storage.Config{})

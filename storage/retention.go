@@ -16,6 +16,7 @@ import (
 // How the jobs work.
 const (
 	disposeTimeout = 30 * time.Second
+	disposePause   = time.Minute
 	sweepTimeout   = 6 * time.Hour
 	// grace is how old bytes without a row must be: others are on their way to one.
 	grace = time.Hour

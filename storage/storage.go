@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -76,6 +77,8 @@ type Storage struct {
 	keys   *signingKeys
 	audit  *audit.Audit
 	base   string // where clients reach the kit
+	// failing is until when the bucket is left alone behind commits, in milliseconds.
+	failing atomic.Int64
 }
 
 // Space is the objects of one namespace. That of [Storage] itself is the users'.
