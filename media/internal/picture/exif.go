@@ -42,6 +42,7 @@ const (
 	kindShort        = 3
 	kindLong         = 4
 	kindRational     = 5
+	kindIFD          = 13 // as kindLong: where a directory is
 	stampForm        = "2006:01:02 15:04:05"
 	stampFormZone    = stampForm + "-07:00"
 	maxPlausibleYear = 9999
@@ -113,13 +114,13 @@ func (b block) directory(at int) []entry {
 }
 
 // widths are the bytes of one value, by kind.
-var widths = [...]int64{0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8}
+var widths = [...]int64{0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4}
 
 func (b block) number(e entry) int {
 	switch {
 	case e.kind == kindShort && len(e.value) >= 2:
 		return int(b.order.Uint16(e.value))
-	case e.kind == kindLong && len(e.value) >= 4:
+	case (e.kind == kindLong || e.kind == kindIFD) && len(e.value) >= 4:
 		return int(b.order.Uint32(e.value))
 	default:
 		return 0

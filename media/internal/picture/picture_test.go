@@ -90,6 +90,11 @@ func decoded(t testing.TB, data []byte) image.Image {
 
 // tagged is an EXIF block with an orientation and a place, in both byte orders.
 func tagged(order binary.AppendByteOrder, orientation int) []byte {
+	return taggedAs(kindLong, order, orientation)
+}
+
+// taggedAs is tagged with a kind of entry that leads to the place.
+func taggedAs(pointer uint16, order binary.AppendByteOrder, orientation int) []byte {
 	name := "II*\x00"
 	if order.AppendUint16(nil, 1)[1] == 1 {
 		name = "MM\x00*"
@@ -103,7 +108,7 @@ func tagged(order binary.AppendByteOrder, orientation int) []byte {
 	b = order.AppendUint16(b, 3)
 	entry(tagOrientation, kindShort, 1, order.AppendUint16(nil, uint16(orientation)))
 	entry(tagDateTime, kindASCII, 20, long(50))
-	entry(tagGPS, kindLong, 1, long(70))
+	entry(tagGPS, pointer, 1, long(70))
 	b = order.AppendUint32(b, 0)
 	b = append(b, "2020:02:03 04:05:06\x00"...)
 	b = order.AppendUint16(b, 4)
@@ -133,6 +138,9 @@ func pngWith(data, block []byte) []byte {
 
 func TestReadsTimeAndPlaceInBothByteOrders(t *testing.T) {
 	for _, order := range []binary.AppendByteOrder{binary.BigEndian, binary.LittleEndian} {
+		if got := ReadExif(taggedAs(kindIFD, order, 6)).Location; got == nil || *got != (Location{-33.5, 151.25}) {
+			t.Errorf("%v, by an entry that is a directory: %v", order, got)
+		}
 		got := ReadExif(tagged(order, 6))
 		if got.Orientation != 6 || got.TakenAt != time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC) || got.Location == nil || *got.Location != (Location{-33.5, 151.25}) {
 			t.Errorf("%v: %+v", order, got)
@@ -173,8 +181,10 @@ func TestCleaningTouchesNoPixel(t *testing.T) {
 		t.Error("want the place removed")
 	}
 	place := []byte{0, 0, 0, 151}
-	if out, _ := withoutPlace(tagged(binary.BigEndian, 1)); bytes.Contains(out, place) {
-		t.Error("the numbers of the place are still in the block")
+	for _, kind := range []uint16{kindLong, kindIFD} {
+		if out, _ := withoutPlace(taggedAs(kind, binary.BigEndian, 1)); bytes.Contains(out, place) {
+			t.Errorf("by an entry of kind %d: the numbers of the place are still in the block", kind)
+		}
 	}
 }
 
