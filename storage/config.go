@@ -97,8 +97,14 @@ func (c Config) validate(faults *capability.Faults, host capability.Host) {
 			faults.Add(fmt.Sprintf("allowedTypes[%d]", i), pattern, "is not a media type", "write it like image/png or image/*")
 		}
 	}
-	if c.Bucket == nil && host.Production() {
-		faults.Add("bucket", nil, "is missing in production: objects would be gone with the process", "give file.New(dir) or s3.New(config)")
+	temporary, ok := c.Bucket.(interface{ Temporary() bool })
+	if host.Production() && (c.Bucket == nil || ok && temporary.Temporary()) {
+		faults.Add("bucket", nil, "is no directory in production: objects would be gone with the process", "give file.New(dir) or s3.New(config)")
+	}
+	if credentialed, ok := c.Bucket.(bucket.Credentialed); ok {
+		if err := credentialed.CheckCredentials(); err != nil {
+			faults.Add("bucket", c.Bucket.Name(), err.Error(), "give both halves of the key pair, or neither and the secret "+CredentialsSecret)
+		}
 	}
 }
 

@@ -498,6 +498,8 @@ func TestConfigFaults(t *testing.T) {
 		"visibility": {storage.Config{DefaultVisibility: "secret"}, "defaultVisibility"},
 		"type":       {storage.Config{AllowedTypes: []string{"image/png", "image"}}, "allowedTypes[1]"},
 		"secrets":    {storage.Config{Bucket: s3.New(s3.Config{})}, "peers"},
+		"no secret":  {storage.Config{Bucket: s3.New(s3.Config{Bucket: "b", AccessKeyID: "a"})}, "bucket"},
+		"no key":     {storage.Config{Bucket: s3.New(s3.Config{Bucket: "b", SecretAccessKey: "s"})}, "bucket"},
 	} {
 		_, err := storage.New(newHost(t), c.cfg, storage.Peers{})
 		var fault *capability.Fault
@@ -507,8 +509,11 @@ func TestConfigFaults(t *testing.T) {
 	}
 	production := newHost(t)
 	production.Environment = capability.Production
-	if _, err := storage.New(production, storage.Config{}, storage.Peers{}); err == nil {
-		t.Error("production takes a temporary directory")
+	for _, cfg := range []storage.Config{{}, {Bucket: file.New("")}} { // such as of a variable that is not set
+		var fault *capability.Fault
+		if _, err := storage.New(production, cfg, storage.Peers{}); !errors.As(err, &fault) || fault.Key != "bucket" {
+			t.Errorf("production takes a temporary directory: %v", err)
+		}
 	}
 	if _, err := storage.New(production, storage.Config{Bucket: file.New(t.TempDir())}, storage.Peers{}); err != nil {
 		t.Error(err)

@@ -125,6 +125,8 @@ type Filed interface {
 
 // Credentialed is a Bucket that needs credentials from outside.
 type Credentialed interface {
+	// CheckCredentials says what is wrong with those it was given.
+	CheckCredentials() error
 	// NeedsCredentials reports whether it was given none of its own.
 	NeedsCredentials() bool
 	// UseCredentials gives it a source, which it calls for every use.

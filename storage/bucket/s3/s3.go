@@ -97,6 +97,14 @@ func Parse(address string) (Config, error) {
 // Name returns "s3".
 func (b *Bucket) Name() string { return "s3" }
 
+// CheckCredentials implements [bucket.Credentialed].
+func (b *Bucket) CheckCredentials() error {
+	if (b.cfg.AccessKeyID == "") != (b.cfg.SecretAccessKey == "") {
+		return errors.New("has one half of a key pair")
+	}
+	return nil
+}
+
 // NeedsCredentials implements [bucket.Credentialed].
 func (b *Bucket) NeedsCredentials() bool { return b.cfg.AccessKeyID == "" }
 
