@@ -2,11 +2,13 @@ package secrets
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/pubsub"
 )
@@ -15,8 +17,8 @@ const (
 	// CacheFor bounds how long a node works with a version after another node
 	// has replaced it; a hint usually makes it much shorter.
 	CacheFor = 30 * time.Second
-	// retryAfter is how long the last good version is returned before a provider
-	// that failed is asked again.
+	// retryAfter is how long the last good version, or its failure where there is
+	// none, is returned before a provider that failed is asked again.
 	retryAfter = 5 * time.Second
 	// readWithin bounds one refresh, however patient the caller is.
 	readWithin = 10 * time.Second
@@ -49,10 +51,11 @@ type Handle struct {
 	reading sync.Mutex
 }
 
-// known is what a node has read, when.
+// known is what a node has read, when; err is set while it has read nothing.
 type known struct {
 	current, previous Data
 	at                time.Time
+	err               error
 }
 
 // Get returns the current version, at most [CacheFor] old; while the provider
@@ -88,23 +91,23 @@ func (h *Handle) Previous(ctx context.Context) (data Data, ok bool, err error) {
 func (h *Handle) load(ctx context.Context) (*known, error) {
 	k := h.known.Load()
 	if h.fresh(k) {
-		return k, nil
+		return k, k.err
 	}
 	if k == nil {
 		h.reading.Lock()
 	} else if !h.reading.TryLock() {
-		return k, nil // somebody is asking already
+		return k, k.err // somebody is asking already
 	}
 	defer h.reading.Unlock()
 	if k = h.known.Load(); h.fresh(k) {
-		return k, nil
+		return k, k.err
 	}
 	h.secrets.news.listen()
 	hinted := h.hinted.Swap(false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
 	defer cancel()
-	now := h.secrets.host.Now()
-	fresh, err := h.read(ctx, now)
+	fresh, err := h.read(ctx, h.secrets.host.Now())
+	again := h.secrets.host.Now().Add(retryAfter - CacheFor) // a failure may have taken long
 	switch {
 	case err == nil && h.secrets.host.DB.InTransaction(ctx):
 		if hinted { // what was read is not kept: it may never be committed
@@ -114,13 +117,17 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 	case err == nil:
 		h.known.Store(fresh)
 		return fresh, nil
-	case k == nil:
-		return nil, unavailable(err)
+	case k == nil || k.err != nil:
+		err = unavailable(err)
+		if errors.Is(err, capability.ErrUnavailable) && !h.secrets.host.DB.InTransaction(ctx) { // which may be what failed
+			h.known.Store(&known{at: again, err: err})
+		}
+		return nil, err
 	}
 	h.secrets.host.Log.WarnContext(ctx, "secrets: working with the last version read",
 		slog.String("secret", h.secret.Name), slog.Int64("version", k.current.version), slog.Any("error", err))
 	last := *k
-	last.at = now.Add(retryAfter - CacheFor)
+	last.at = again
 	h.known.Store(&last)
 	return &last, nil
 }

@@ -77,6 +77,40 @@ func TestHandles(t *testing.T) {
 	}
 }
 
+// Callers that wait for a provider which has never been read do not each wait for it
+// anew once it has failed.
+func TestProviderThatFailedIsAskedOnceForAll(t *testing.T) {
+	p := &flaky{Provider: secrets.NewMemory(time.Now), err: errors.New("no response in time")}
+	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
+	h, ctx := n.handle(payments.Name), context.Background()
+	p.wait = func() { n.advance(10 * time.Second) }
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := h.Get(ctx); !errors.Is(err, capability.ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if p.reads != 1 {
+		t.Errorf("%d reads of a provider that fails, want 1", p.reads)
+	}
+	p.err = nil
+	n.advance(5 * time.Second)
+	if _, err := h.Get(ctx); !errors.Is(err, secrets.ErrNotFound) {
+		t.Errorf("after the provider came back: %v", err)
+	}
+	p.err, p.reads = errors.New("no response in time"), 0
+	n.advance(secrets.CacheFor)
+	for range 8 {
+		_, _ = h.Get(ctx)
+	}
+	if p.reads != 1 {
+		t.Errorf("%d reads of a provider that fails again, want 1", p.reads)
+	}
+}
+
 func TestPreviousEndsWithTheOverlap(t *testing.T) {
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{payments}})
 	n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
@@ -98,6 +132,7 @@ type flaky struct {
 	mu    sync.Mutex
 	reads int
 	err   error
+	wait  func() // how long a failure takes
 }
 
 func (f *flaky) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
@@ -105,6 +140,9 @@ func (f *flaky) Read(ctx context.Context, name string, version int64) (secrets.S
 	defer f.mu.Unlock()
 	f.reads++
 	if f.err != nil {
+		if f.wait != nil {
+			f.wait()
+		}
 		return secrets.Stored{}, f.err
 	}
 	return f.Provider.Read(ctx, name, version)
