@@ -131,3 +131,25 @@ func TestWithdrawalMeetsAMailThatIsTakenUp(t *testing.T) {
 	}
 	want(t, k, m.ID, testers.StateWithdrawn)
 }
+
+// TestWithdrawalMeetsAnInvitation has somebody withdraw while staff invites them.
+func TestWithdrawalMeetsAnInvitation(t *testing.T) {
+	db := databasetest.Postgres(t)
+	k := compose(t, testers.Config{}, kit.WithDatabase(db))
+	other := invite(t, k, "bob@example.com")
+	if err := meanwhile(t, db, func(ctx context.Context) error {
+		_, err := k.Testers().Invite(ctx, "", []testers.Tester{{Email: "ada@example.com"}})
+		return err
+	}, func() error { return k.Testers().Withdraw(context.Background(), "ada@example.com") }); err != nil {
+		t.Fatal(err)
+	}
+	k.RunJobs()
+	if mail, ok, err := k.Email().LastMail(t.Context(), "ada@example.com"); err != nil || ok {
+		t.Errorf("mailed after withdrawing: %s, %v", mail.Subject, err)
+	}
+	for _, m := range cohort(t, k).Members {
+		if m.ID != other.ID && m.State != testers.StateWithdrawn {
+			t.Errorf("%s is %s", m.Email, m.State)
+		}
+	}
+}

@@ -166,6 +166,11 @@ func (t *Testers) invite(ctx context.Context, cohortID string, p Tester) (m Memb
 		if err != nil {
 			return err
 		}
+		for _, hash := range hashes {
+			if err := t.store.lockAddress(ctx, hash); err != nil {
+				return err
+			}
+		}
 		if gone, err := t.store.buried(ctx, hashes); err != nil || gone {
 			return cmp.Or(err, error(ErrWithdrawn))
 		}
@@ -411,6 +416,9 @@ func (t *Testers) Withdraw(ctx context.Context, address string) error {
 func (t *Testers) withdraw(ctx context.Context, hash string) error {
 	return t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
+		if err := t.store.lockAddress(ctx, hash); err != nil {
+			return err
+		}
 		if err := t.store.bury(ctx, hash, now); err != nil {
 			return err
 		}

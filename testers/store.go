@@ -250,6 +250,18 @@ func (s store) feedbackCounts(ctx context.Context, memberIDs []string) (map[stri
 	return counts, err
 }
 
+// lockAddress makes invitations and withdrawals of an address wait for each other
+// until the transaction ends: the one to come sees what the other wrote. SQLite has
+// one writer.
+func (s store) lockAddress(ctx context.Context, hash string) error {
+	if s.db.Dialect() == database.SQLite {
+		return nil
+	}
+	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "testers "+hash)
+	return err
+}
+
+// bury notes that an address is never mailed again.
 func (s store) bury(ctx context.Context, hash string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_tombstone (address_hash, at) VALUES ($1, $2) ON CONFLICT DO NOTHING`, hash, now.UnixMilli())
 	return err
