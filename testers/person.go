@@ -92,11 +92,7 @@ func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure 
 		}
 		for _, m := range members {
 			withdrawn = withdrawn || m.State == StateWithdrawn
-			mails, err := t.peers.Email.Forget(ctx, person.ID, m.Email, Name) // also those from before the member was known as a user
-			if erasure.Removed += mails; err != nil {
-				return erasure, err
-			}
-			n, err := t.store.deleteMember(ctx, m.ID)
+			n, err := t.eraseMember(ctx, person.ID, m)
 			if erasure.Removed += n; err != nil {
 				return erasure, err
 			}
@@ -106,4 +102,22 @@ func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure 
 		erasure.Kept = append(erasure.Kept, capability.Kept{What: "that the address withdrew, as a keyed hash", Why: "so that it is never mailed again"})
 	}
 	return erasure, nil
+}
+
+// eraseMember removes a member and what was mailed to them, also from before they were
+// known as a user. The lock of the row keeps further mails out.
+func (t *Testers) eraseMember(ctx context.Context, userID string, m Member) (n int64, err error) {
+	err = t.db.InTx(ctx, func(ctx context.Context) error {
+		if _, _, err := t.store.lockMember(ctx, m.ID); err != nil {
+			return err
+		}
+		mails, err := t.peers.Email.Forget(ctx, userID, m.Email, Name)
+		if err != nil {
+			return err
+		}
+		rows, err := t.store.deleteMember(ctx, m.ID)
+		n = mails + rows
+		return err
+	})
+	return n, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
@@ -150,6 +151,31 @@ func TestWithdrawalMeetsAnInvitation(t *testing.T) {
 	for _, m := range cohort(t, k).Members {
 		if m.ID != other.ID && m.State != testers.StateWithdrawn {
 			t.Errorf("%s is %s", m.Email, m.State)
+		}
+	}
+}
+
+// TestErasureMeetsAMail has a tester erased while staff mails them, at an address that
+// is not the account's.
+func TestErasureMeetsAMail(t *testing.T) {
+	db := databasetest.Postgres(t)
+	k := compose(t, testers.Config{}, kit.WithDatabase(db))
+	invite(t, k, "ada@work.example")
+	confirm, _ := links(t, k, "ada@work.example")
+	k.User("ada").Get(confirm+"?go=1").Want(200, "")
+	if err := meanwhile(t, db, func(ctx context.Context) error {
+		_, err := k.Testers().Resend(ctx, testers.Ref{Email: "ada@work.example"})
+		return err
+	}, func() error {
+		_, err := k.Testers().Erase(context.Background(), capability.Person{ID: "ada"})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"email_job", "testers_member", "testers_event"} {
+		var left int
+		if err := db.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d rows are left in %s, %v", left, table, err)
 		}
 	}
 }

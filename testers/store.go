@@ -301,18 +301,15 @@ func (s store) membersOfPerson(ctx context.Context, userID string, keys []string
 		after, userID, database.List(keys), limit)
 }
 
+// deleteMember removes a member whose row is locked.
 func (s store) deleteMember(ctx context.Context, id string) (n int64, err error) {
-	err = s.db.InTx(ctx, func(ctx context.Context) error {
-		n = 0
-		for _, statement := range []string{`DELETE FROM testers_event WHERE member_id = $1`,
-			`DELETE FROM testers_feedback WHERE member_id = $1`, `DELETE FROM testers_member WHERE id = $1`} {
-			rows, err := s.db.Exec(ctx, statement, id)
-			if err != nil {
-				return err
-			}
-			n += rows
+	for _, statement := range []string{`DELETE FROM testers_event WHERE member_id = $1`,
+		`DELETE FROM testers_feedback WHERE member_id = $1`, `DELETE FROM testers_member WHERE id = $1`} {
+		rows, err := s.db.Exec(ctx, statement, id)
+		if err != nil {
+			return n, err
 		}
-		return nil
-	})
-	return n, err
+		n += rows
+	}
+	return n, nil
 }
