@@ -2,6 +2,8 @@ package testers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -13,25 +15,28 @@ const passAt = 5 * time.Minute
 
 // Daily runs the pass of the day over all cohorts: members presumed gone lapse,
 // the day's count is noted, days that were missed are counted from the events,
-// and where nudges are automatic they are sent. It may run any number of times a
-// day, on several nodes at once: a day counts once.
+// and where nudges are automatic they are sent. A cohort that fails keeps no other from
+// its pass. It may run any number of times a day, on several nodes at once: a day
+// counts once.
 func (t *Testers) Daily(ctx context.Context) error {
 	after := ""
+	var failures []error
 	for {
 		cohorts, err := t.store.cohorts(ctx, after, 50)
 		if err != nil || len(cohorts) == 0 {
-			return err
+			return errors.Join(append(failures, err)...)
 		}
 		for _, c := range cohorts {
 			after = c.ID
 			if c.Status == StatusClosed {
 				continue
 			}
-			if err := t.pass(ctx, c.ID); err != nil {
-				return err
+			err := t.pass(ctx, c.ID)
+			if err == nil {
+				err = t.nudgeByItself(ctx, c.ID)
 			}
-			if err := t.nudgeByItself(ctx, c.ID); err != nil {
-				return err
+			if err != nil {
+				failures = append(failures, fmt.Errorf("cohort %s: %w", c.ID, err))
 			}
 		}
 	}

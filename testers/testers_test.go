@@ -553,6 +553,30 @@ func TestMissedPassesAreMadeUpFor(t *testing.T) {
 }
 
 // TestChangedConstantsNeedAVersion starts kits one after another on a database.
+// TestAPassGoesOnBehindACohortThatFails has the mails of one cohort fail.
+func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
+	k := compose(t, testers.Config{
+		Cohorts: []testers.CohortConfig{{ID: "a"}, {ID: "b"}}, Nudges: testers.Nudges{Auto: true},
+		MailTemplate: func(kind testers.MailKind, _ testers.Member) string {
+			if kind == testers.MailConfirm {
+				return "gone"
+			}
+			return ""
+		},
+	})
+	if _, err := k.Testers().Invite(t.Context(), "a", []testers.Tester{{Email: "ada@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	k.Clock.Advance(7 * day)
+	if err := k.Testers().Daily(t.Context()); code(err) != "email/template_not_found" {
+		t.Errorf("the pass: %v, want what failed", err)
+	}
+	b, err := k.Testers().Cohort(t.Context(), "b", testers.Include{Forecast: true})
+	if err != nil || len(b.Forecast.Observed.Snapshots) != 1 {
+		t.Errorf("the cohort behind it was not passed: %+v, %v", b.Forecast.Observed, err)
+	}
+}
+
 func TestChangedConstantsNeedAVersion(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		start := func(f testers.Forecast) error {
