@@ -131,7 +131,7 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 				continue
 			}
 		}
-		providerID, err := l.Transport.Deliver(ctx, envelope)
+		providerID, err := l.deliver(ctx, envelope)
 		if err == nil {
 			l.report(nil, e.cfg.Failover, e.host.Now())
 			return outcome{state: StateSent, provider: l.Name, providerID: clip(providerID, maxKey)}

@@ -556,6 +556,30 @@ func TestGivesUpBehindAnOpenBreaker(t *testing.T) {
 	}
 }
 
+// TestProbeThatPanicsIsNotTheLast: a transport that panics on the message which tries a
+// provider again is tried again.
+func TestProbeThatPanicsIsNotTheLast(t *testing.T) {
+	calls := 0
+	s := open(t, databasetest.Memory(t), email.Config{
+		Failover: email.Failover{UnhealthyAfter: 1, Cooldown: time.Minute},
+		Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: transportFunc(func(context.Context, email.Envelope) (string, error) {
+			switch calls++; calls {
+			case 1:
+				return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
+			case 2:
+				panic("of the application")
+			}
+			return "", nil
+		})}},
+	})
+	id := s.send(hello("ada@example.com"))
+	for range 10 {
+		s.runJobs()
+		s.clock.Advance(10 * time.Minute)
+	}
+	s.wantState(id, email.StateSent)
+}
+
 // TestWarmUpOutlastsGivingUp: a message that waited for its share of a warm-up
 // longer than messages are repeated still goes out behind a provider that was down.
 func TestWarmUpOutlastsGivingUp(t *testing.T) {

@@ -135,6 +135,12 @@ func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
+// deliver hands a message over. A transport that panics gives its admission back.
+func (l *link) deliver(ctx context.Context, m Envelope) (providerID string, err error) {
+	defer l.release()
+	return l.Transport.Deliver(ctx, m)
+}
+
 // report tells the breaker how it went.
 func (l *link) report(f *Failure, failover Failover, now time.Time) {
 	l.mu.Lock()
