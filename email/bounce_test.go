@@ -1,6 +1,7 @@
 package email_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -185,5 +186,38 @@ func TestIngestMail(t *testing.T) {
 		id = deliver("sam@example.com")
 		ingest(status("sam@example.com", "delayed", "4.4.1", "timeout", "message/rfc822"), s.job(id).MessageID)
 		s.wantState(id, email.StateSent)
+	})
+}
+
+// TestReportsFasterThanTheNote: what is reported of a message before its acceptance was
+// noted counts, and a message that was delivered is not sent again.
+func TestReportsFasterThanTheNote(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var s *setup
+		var fails *email.Failure
+		kind, calls := email.ReportDelivered, 0
+		s = open(t, db, email.Config{Providers: []email.Provider{{Name: "p", PerSecond: -1, Transport: transportFunc(func(_ context.Context, m email.Envelope) (string, error) {
+			calls++
+			if n, err := s.Ingest(t.Context(), []email.Report{{Kind: kind, MessageID: s.job(m.JobID).MessageID}}); err != nil || n != 1 {
+				t.Errorf("%d reports applied, %v", n, err)
+			}
+			if fails != nil {
+				return "", fails
+			}
+			return "7", nil
+		})}}})
+		job := s.send(hello("ada@example.com"))
+		s.runJobs()
+		if got := s.wantState(job, email.StateDelivered); got.SentAt == nil || got.ProviderMessageID == nil || len(got.Events) != 1 {
+			t.Errorf("%+v", got)
+		}
+		kind, calls, fails = email.ReportSoftBounce, 0, &email.Failure{Kind: email.FailureUnclear, Message: "no response"}
+		job = s.send(hello("ada@example.com"))
+		s.runJobs()
+		s.clock.Advance(time.Hour)
+		s.runJobs()
+		if s.wantState(job, email.StateBounced); calls != 1 {
+			t.Errorf("handed over %d times, want once", calls)
+		}
 	})
 }

@@ -169,9 +169,9 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", o.failure.Error()))
 	}
 	// The acceptance of the server is recorded even when the node stops just now.
-	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		settled, err := e.store.settle(ctx, d.id, note)
-		if err != nil {
+	var settled bool
+	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		if settled, err = e.store.settle(ctx, d.id, note); err != nil {
 			return err
 		}
 		if o.failure != nil {
@@ -184,12 +184,12 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 				return err
 			}
 		}
-		if o.state == StateQueued {
+		if o.state == StateQueued && settled {
 			return nil
 		}
 		return jobs.Complete(ctx)
 	})
-	if err != nil || o.state != StateQueued {
+	if err != nil || o.state != StateQueued || !settled {
 		return err
 	}
 	return jobs.Snooze(pause)

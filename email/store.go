@@ -131,8 +131,9 @@ type outcomeNote struct {
 	lastError       string
 }
 
-// settle records an outcome; false when the job was erased meanwhile. Later outcomes
-// of a sent message, such as its delivery, are not overwritten.
+// settle records an outcome; false when the job was erased meanwhile, or what became of
+// the message was reported before an attempt whose outcome is not that it was sent.
+// Later outcomes of a sent message, such as its delivery, are not overwritten.
 func (s store) settle(ctx context.Context, jobID string, o outcomeNote) (settled bool, err error) {
 	sentAt, next := int64(0), int64(0)
 	if o.state == StateSent {
@@ -141,9 +142,10 @@ func (s store) settle(ctx context.Context, jobID string, o outcomeNote) (settled
 	if o.state == StateQueued {
 		next = o.nextAttempt.UnixMilli()
 	}
-	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2, provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6,
-			next_attempt_at = $7, last_error = $8
-		WHERE id = $1 AND state IN ('queued', 'sending')`,
+	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = CASE WHEN state IN ('queued', 'sending') THEN $2 ELSE state END,
+			provider = $3, provider_message_id = $4, pinned = $5, sent_at = $6, next_attempt_at = $7, last_error = $8
+		WHERE id = $1 AND (state IN ('queued', 'sending') OR
+			($2 = 'sent' AND sent_at = 0 AND state IN ('delivered', 'bounced', 'complained')))`,
 		jobID, string(o.state), o.provider, o.providerID, o.pinned, sentAt, next, o.lastError)
 	return n == 1, err
 }
@@ -265,12 +267,13 @@ func (s store) removeJobs(ctx context.Context, jobIDs []string) (n int64, err er
 	return n, err
 }
 
-// report moves a job that was sent to what is reported of it: a later and worse
-// report wins, an earlier one that comes late changes nothing.
+// report moves a job that was sent, or whose sending is still to be noted, to what is
+// reported of it: a later and worse report wins, an earlier one that comes late changes
+// nothing.
 func (s store) report(ctx context.Context, jobID string, to State, now time.Time) (moved bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2,
 			delivered_at = CASE WHEN $2 = 'delivered' THEN CAST($3 AS BIGINT) ELSE delivered_at END
-		WHERE id = $1 AND (state = 'sent' OR (state = 'delivered' AND $2 IN ('bounced', 'complained'))
+		WHERE id = $1 AND (state IN ('sending', 'sent') OR (state = 'delivered' AND $2 IN ('bounced', 'complained'))
 			OR (state = 'bounced' AND $2 = 'complained'))`, jobID, string(to), now.UnixMilli())
 	return n == 1, err
 }
