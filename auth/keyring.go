@@ -73,7 +73,8 @@ func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key si
 	}
 	if since := now.Sub(k.lastLoad()); 0 <= since && since < lookEvery { // else everybody waits for the rows
 		if _, ok := k.limiter.Allow(""); !ok {
-			return signingKey{}, false, nil
+			key, _, live := k.held().find(keyID, now) // it may have come while this caller looked
+			return key, live, nil
 		}
 	}
 	all, err := k.shared(ctx)
@@ -185,11 +186,6 @@ func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) 
 		return nil, 0, err
 	}
 	loadedAt := k.host.Now()
-	database.AfterCommit(ctx, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.loadedAt = loadedAt
-	})
 	all = k.held()
 	for _, row := range rows {
 		seed, err := k.seal.Open(sealContext(row.id), row.sealed)
@@ -201,6 +197,11 @@ func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) 
 		all = all.with(key)
 		database.AfterCommit(ctx, func() { k.add(key) })
 	}
+	database.AfterCommit(ctx, func() { // last: who sees that rows were read finds their keys
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.loadedAt = loadedAt
+	})
 	return all, unopened, nil
 }
 

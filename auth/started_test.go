@@ -12,6 +12,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/internal/rate"
 )
 
 // A node that has just started takes all valid tokens that come at once: they
@@ -48,6 +49,62 @@ func TestStartedNodeWaitsForItsKeys(t *testing.T) {
 			t.Errorf("valid tokens counted as forged: wait %s", wait)
 		}
 	})
+}
+
+// opening has something happen when a sealed key is opened.
+type opening struct {
+	capability.Sealer
+	then func()
+}
+
+func (o opening) Open(context string, sealed []byte) ([]byte, error) {
+	o.then()
+	return o.Sealer.Open(context, sealed)
+}
+
+// Nor does one that looks while the keys are being read, or when they just were, and
+// finds that unknown keys make a node read no more for now.
+func TestTokensThatMeetTheReadingOfKeysAreGood(t *testing.T) {
+	db, err := database.OpenMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	clock := &keyClock{time.Unix(1_800_000_000, 0)}
+	keys := sealKeys(t, masterKey("k1", 1))
+	key, err := openSealed(t, db, clock, keys).keys.signer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	started := openSealed(t, db, clock, keys).keys
+	for range reloads.Events {
+		started.limiter.Allow("")
+	}
+	looked := false
+	started.seal = opening{keys, func() {
+		looked = true
+		if _, found, err := started.find(gone, key.id, clock.Now()); err == nil && !found {
+			t.Error("unknown while the keys are being read")
+		}
+	}}
+	if _, _, err := started.load(t.Context()); err != nil || !looked {
+		t.Fatal(looked, err)
+	}
+
+	started.keys, started.seal = nil, keys
+	started.limiter = rate.New(rate.Limit{Events: 1, Per: time.Hour}, func() time.Time {
+		if _, _, err := started.load(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return clock.Now()
+	})
+	started.limiter.Allow("")
+	started.keys = nil
+	if _, found, err := started.find(t.Context(), key.id, clock.Now()); err != nil || !found {
+		t.Errorf("unknown just after the keys were read: %v", err)
+	}
 }
 
 // A node that cannot read its keys says so; it does not call tokens forged.
