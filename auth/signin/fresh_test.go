@@ -107,6 +107,11 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 			token := object{"token": p.idToken(nil)}
 			return func() *response { return b.post("/link-social", object{"provider": "acme", "idToken": token}) }
 		},
+		"password": func(b *browser) func() *response {
+			return func() *response {
+				return b.post("/change-password", object{"currentPassword": password, "newPassword": "another " + password})
+			}
+		},
 		"address": func(b *browser) func() *response {
 			b.post("/email-otp/request-email-change", object{"newEmail": eve}).ok()
 			w.browser().pressing().do("POST", w.deliver(ada).Link, nil).page(false)

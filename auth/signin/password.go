@@ -342,7 +342,7 @@ func (l *library) changePassword(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
+	err = l.withSession(c.Context(), session, func(ctx context.Context) error {
 		replaced, err := l.store.replacePassword(ctx, user.ID, old, hash, l.host.DB.Now(ctx))
 		if err == nil && !replaced {
 			err = errInvalidPassword // another change was faster
