@@ -18,8 +18,12 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// eraseBinding is the durable job that erases a user.
-const eraseBinding = "KIT_ERASE_USER"
+// eraseBinding is the durable job that erases a user, erasedBefore that of nodes which
+// do not know the addresses of an account that is gone.
+const (
+	eraseBinding = "KIT_ERASE_PERSON"
+	erasedBefore = "KIT_ERASE_USER"
+)
 
 // leftBinding is the job that asks for the erasure of a user whose account was in
 // another database than the kit's.

@@ -24,6 +24,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/hooks"
+	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/media"
@@ -438,6 +439,56 @@ func TestErasureWithUsersInAnotherDatabase(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestErasureIsNotDoneByAnOlderNode: one that does not know the addresses of an account
+// that is gone leaves the erasure to others. What it was asked for itself they do too.
+func TestErasureIsNotDoneByAnOlderNode(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := kittest.New(t, kit.WithDatabase(db), kit.WithAuth(auth.Config{}), kit.WithEmail(email.Config{}))
+		ctx := t.Context()
+		older := jobs.New(db, k.PubSub(), jobs.Options{Now: k.Clock.Now})
+		if err := older.Register(jobs.Binding{Name: "KIT_ERASE_USER", Run: func(ctx context.Context, _ jobs.Job) error {
+			_, err := db.Exec(ctx, `UPDATE kit_erasure SET finished_at = 1, report = '{}'`)
+			return err
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Auth().CreateUser(ctx, auth.NewUser{ID: "ada", Email: canaryAddress, EmailVerified: true}); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := k.Email().Send(ctx, email.Message{To: canaryAddress, Subject: "by the address alone", Text: canary})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.EraseUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Auth().DeleteUser(ctx, "ada"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := older.RunDue(ctx); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		if _, err := k.Email().Job(ctx, sent); !errors.Is(err, email.ErrJobNotFound) {
+			t.Errorf("the mail to the address: %v, want it gone", err)
+		}
+		if left := column(t, db, `SELECT addresses FROM kit_erasure WHERE addresses <> ''`); len(left) > 0 {
+			t.Errorf("addresses are left: %v", left)
+		}
+
+		if _, err := db.Exec(ctx, `UPDATE kit_erasure SET finished_at = NULL`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := older.Enqueue(ctx, "KIT_ERASE_USER", "ada", jobs.Key("ada")); err != nil {
+			t.Fatal(err)
+		}
+		k.RunJobs()
+		if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() {
+			t.Errorf("what an older node was asked for: %+v %v", e, err)
+		}
+	})
 }
 
 // around is the part of a text where the canary is.

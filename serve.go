@@ -42,6 +42,7 @@ func (k *Kit) own(o *options) capability.Capability {
 		Jobs: []jobs.Binding{
 			{Name: "KIT_IDEMPOTENCY_SWEEP", Schedule: "17 * * * *", Run: k.sweepKeys},
 			{Name: eraseBinding, MaxAttempts: 100, Timeout: eraseTimeout, Run: k.erase},
+			{Name: erasedBefore, MaxAttempts: 100, Timeout: eraseTimeout, Run: k.erase},
 		},
 	}
 }

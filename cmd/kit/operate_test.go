@@ -55,7 +55,7 @@ func TestOperate(t *testing.T) {
 		{`"kind": "credit"`, []string{"ledger", "find", "gift:1"}},
 		{`"disabledAt"`, []string{"user", "disable", "ada"}},
 		{`"requestedAt"`, []string{"user", "erase", "ada"}},
-		{`KIT_ERASE_USER`, []string{"jobs", "list", "-state", "available"}},
+		{`KIT_ERASE_PERSON`, []string{"jobs", "list", "-state", "available"}},
 	} {
 		if out := run(c.args...); !strings.Contains(out, c.want) {
 			t.Errorf("%v: %s, want %s", c.args, out, c.want)
