@@ -46,7 +46,9 @@ type Config struct {
 	// Anonymous lets anybody in as a user of their own without a proof. Guards
 	// then know that it is the same visitor, and nothing else about them.
 	Anonymous bool
-	// Usernames gives users a name to sign in by, in addition to their address.
+	// Usernames gives users a name to sign in by, in addition to their address. Everybody
+	// may know which are taken: who signs up with one that is free afterwards learns that
+	// the address has an account, RequireVerification or not.
 	Usernames bool
 	// OneTimeTokens lets a signed-in page hand its sign-in to another client.
 	OneTimeTokens bool
