@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/hooks"
@@ -289,13 +290,11 @@ func (a *assembly) finish() error {
 		for _, r := range c.Routes {
 			k.table = append(k.table, mount.Entry{Domain: c.Domain(), Route: r, DB: c.Database})
 		}
+		if c.Name == auth.Name && c.Database != k.Database() {
+			c.Jobs = append(slices.Clip(c.Jobs), k.left(c.Database))
+		}
 		if err := k.queueOf(c).Register(c.Jobs...); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
-		}
-	}
-	for _, b := range k.bindings[1:] {
-		if err := b.queue.Register(k.left(b)); err != nil {
-			return err
 		}
 	}
 	k.owned = mount.NewOwned(k.baseURL.Path, k.table)

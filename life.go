@@ -159,20 +159,20 @@ func (k *Kit) leaving(host capability.Host) func(context.Context, capability.Per
 }
 
 // left hands on the requests that wait in another database than the kit's.
-func (k *Kit) left(b *binding) jobs.Binding {
+func (k *Kit) left(db *database.DB) jobs.Binding {
 	return jobs.Binding{Name: leftBinding, MaxAttempts: 100, Run: func(ctx context.Context, job jobs.Job) error {
 		var person capability.Person
 		if err := json.Unmarshal(job.Payload, &person.ID); err != nil {
 			return err
 		}
 		var err error
-		if person.Emails, err = erasedAddresses(ctx, b.db, person.ID); err != nil {
+		if person.Emails, err = erasedAddresses(ctx, db, person.ID); err != nil {
 			return err
 		}
 		if err := k.requestErasure(ctx, person); err != nil {
 			return err
 		}
-		_, err = b.db.Exec(ctx, `DELETE FROM kit_erasure WHERE user_id = $1`, person.ID)
+		_, err = db.Exec(ctx, `DELETE FROM kit_erasure WHERE user_id = $1`, person.ID)
 		return err
 	}}
 }
