@@ -14,6 +14,7 @@ import (
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 )
@@ -67,6 +68,33 @@ func TestReadyNamesTheQueueNobodyRuns(t *testing.T) {
 	if err := k.Ready(t.Context()); err != nil {
 		t.Errorf("once it ran: %v", err)
 	}
+}
+
+// TestReadyBearsABacklog: more work than workers, which users can bring about, is no
+// reason to take the nodes from those users.
+func TestReadyBearsABacklog(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		begun, leave := make(chan bool, 100), make(chan bool)
+		k := kittest.New(t, kit.WithDatabase(db), part(capability.Capability{Name: "shop", Version: "1", Jobs: []jobs.Binding{
+			{Name: "SHOP_RESTOCK", Run: func(context.Context, jobs.Job) error { begun <- true; <-leave; return nil }}}}))
+		for range 100 {
+			if _, err := k.Jobs().Enqueue(t.Context(), "SHOP_RESTOCK", 7, jobs.At(k.Clock.Now().Add(-2*time.Minute))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Run(ctx) }()
+		<-begun
+		if err := k.Ready(t.Context()); err != nil {
+			t.Errorf("while the workers are busy: %v", err)
+		}
+		close(leave)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestReadyKeepsFailuresAndDoesNotWaitForever(t *testing.T) {

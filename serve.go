@@ -168,13 +168,15 @@ func cached(read func(context.Context) (any, error), now func() time.Time) func(
 	}
 }
 
-// maxLag is how long a due job may wait before the kit is not ready.
+// maxLag is how long a due job may wait while no node works before the kit is not
+// ready.
 const maxLag = time.Minute
 
-// lag fails when nobody takes the jobs of a queue.
+// lag fails when nobody takes the jobs of a queue. More jobs than workers are no
+// fault: without its nodes their users would have nothing at all.
 func (b *binding) lag(ctx context.Context) (any, error) {
 	stats, err := b.queue.Stats(ctx)
-	if err == nil && stats.Lag > maxLag {
+	if err == nil && stats.Lag > maxLag && stats.Leased == 0 {
 		err = fmt.Errorf("a job has been due for %v and nobody has taken it: call Run, on one node at least",
 			stats.Lag.Round(time.Second))
 	}
@@ -183,8 +185,8 @@ func (b *binding) lag(ctx context.Context) (any, error) {
 
 // Ready returns nil while the kit can serve: every database took a write within the
 // last 30 seconds (see [database.DB.Check]), every health aggregate
-// could be read in that time, and no job has been due for over a minute, which
-// is so where nobody calls [Kit.Run]. It is for the
+// could be read in that time, and no job has been due for over a minute while no
+// node works on any, which is so where nobody calls [Kit.Run]. It is for the
 // application's readiness probe. A failure is kept for 5 seconds.
 func (k *Kit) Ready(ctx context.Context) error {
 	var faults []error

@@ -57,7 +57,7 @@ func (n *aheadNode) want(t *testing.T, available, running, completed int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, s, jobs.Stats{Available: available, Running: running, Completed: completed, Lag: s.Lag})
+	equal(t, s, jobs.Stats{Available: available, Running: running, Leased: running, Completed: completed, Lag: s.Lag})
 }
 
 // A job that was claimed ahead and finds that runs have become slow is another node's within a tenth of a second.

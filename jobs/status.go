@@ -88,16 +88,22 @@ func (q *Queue) Retry(ctx context.Context, id string) (ok bool, err error) {
 // Stats counts the jobs of all bindings.
 type Stats struct {
 	Available, Running, Completed, Discarded, Cancelled int64
+	// Leased are those running whose lease holds: some node works.
+	Leased int64
 	// Lag is how long the job that is due longest has waited for a worker, 0 when none is due; jobs of bindings that
 	// this queue does not know are left out.
 	Lag time.Duration
 }
 
+// leased stands for [Stats.Leased] among the states.
+const leased State = "leased"
+
 // Stats reads the counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var stats Stats
 	counts := map[State]*int64{StateAvailable: &stats.Available, StateRunning: &stats.Running, StateCompleted: &stats.Completed,
-		StateDiscarded: &stats.Discarded, StateCancelled: &stats.Cancelled}
+		StateDiscarded: &stats.Discarded, StateCancelled: &stats.Cancelled, leased: &stats.Leased}
+	now := q.now()
 	_, err := database.All(ctx, q.db, func(s database.Scanner) (state State, err error) {
 		var n int64
 		if err = s.Scan(&state, &n); err == nil {
@@ -106,13 +112,15 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		return state, err
 	}, `SELECT 'available', count(*) FROM kit_job WHERE state = 'available'
 		UNION ALL SELECT 'running', count(*) FROM kit_job WHERE state = 'running'
-		UNION ALL SELECT state, count(*) FROM kit_job WHERE finished_at > 0 GROUP BY state`)
+		UNION ALL SELECT 'leased', count(*) FROM kit_job WHERE state = 'running' AND lease_until > $1 AND lease_until <= $2
+		UNION ALL SELECT state, count(*) FROM kit_job WHERE finished_at > 0 GROUP BY state`,
+		now.UnixMilli(), now.Add(lease+maxDoubt).UnixMilli())
 	if err != nil {
 		return Stats{}, err
 	}
 	due, err := q.due(ctx, q.names())
 	if len(due) > 0 {
-		stats.Lag = max(q.now().Sub(time.UnixMilli(due[0].runAt)), 0)
+		stats.Lag = max(now.Sub(time.UnixMilli(due[0].runAt)), 0)
 	}
 	return stats, err
 }

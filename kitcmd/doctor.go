@@ -299,8 +299,10 @@ func (e *examination) jobs() {
 		}
 	}
 	switch {
-	case stats.Lag > maxLag:
+	case stats.Lag > maxLag && stats.Leased == 0:
 		e.fail("jobs", fmt.Sprintf("one has been due for %v and nobody took it", stats.Lag.Round(time.Second)), "call Run or Serve on one node at least")
+	case stats.Lag > maxLag:
+		e.warn("jobs", fmt.Sprintf("one has waited for %v: there is more work than workers", stats.Lag.Round(time.Second)), "let more nodes run, or find out what is slow")
 	case stats.Discarded > 0:
 		e.warn("jobs", fmt.Sprintf("%d were given up within the last 14 days", stats.Discarded), "read their last error in kit_job, where state is discarded")
 	default:
