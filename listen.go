@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/kitbackend/kit/internal/mount"
 )
 
-// Bounds of the server of [Kit.Serve]. Bodies and responses have none here: the kit
-// paces its own, and uploads and sockets take their time.
+// Bounds of the server of [Kit.Serve]. Bodies and responses have no end: the kit
+// paces its own bodies, and all responses, as uploads and sockets take their time.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -26,7 +28,8 @@ const (
 // stops the jobs, and closes the kit as [Kit.Close] does, in this order. It
 // closes the kit also when it fails. It returns nil once ctx has ended and
 // everything has stopped. Databases that the caller has opened are the caller's
-// to close, afterwards.
+// to close, afterwards. A client that takes less than 16 KiB of a response a
+// second, beyond 5 seconds, loses its connection.
 func (k *Kit) Serve(ctx context.Context, addr string, handler http.Handler) error {
 	if k.closed.Load() {
 		return ErrClosed
@@ -68,7 +71,7 @@ func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Han
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	serving, jobs := make(chan error, 1), make(chan error, 1)
-	go func() { serving <- server.Serve(listener) }()
+	go func() { serving <- server.Serve(mount.Listener(listener, 0, 0)) }()
 	go func() { jobs <- k.Run(working) }()
 	k.log.Info("serving", "address", listener.Addr().String())
 

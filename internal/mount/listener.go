@@ -1,0 +1,84 @@
+package mount
+
+import (
+	"cmp"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Listener hands out connections whose peers must take what is written to them at
+// the rate at which they must send bodies, after a grace for the first of it, by
+// default that of bodies. A peer that takes nothing would otherwise keep its
+// connection, and the file that is sent, for good. Who sets deadlines of writes on
+// a connection keeps to those. Connections of other kinds than TCP stay as they are.
+func Listener(l net.Listener, grace time.Duration, rate int64) net.Listener {
+	return takers{l, cmp.Or(grace, defaultGrace), cmp.Or(rate, minRate)}
+}
+
+type takers struct {
+	net.Listener
+	grace time.Duration
+	rate  int64
+}
+
+func (l takers) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+		return &taker{TCPConn: tcp, grace: l.grace, rate: l.rate}, nil
+	}
+	return conn, err
+}
+
+// taker is a connection that must be read. It has one writer at a time.
+type taker struct {
+	*net.TCPConn
+	grace time.Duration
+	rate  int64
+	other atomic.Bool // somebody else sets the deadlines of writes
+}
+
+func (c *taker) SetDeadline(t time.Time) error {
+	c.other.Store(!t.IsZero())
+	return c.TCPConn.SetDeadline(t)
+}
+
+func (c *taker) SetWriteDeadline(t time.Time) error {
+	c.other.Store(!t.IsZero())
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+func (c *taker) Write(b []byte) (int, error) {
+	c.within(int64(len(b)))
+	return c.TCPConn.Write(b)
+}
+
+// within bounds the next write.
+func (c *taker) within(size int64) {
+	if !c.other.Load() {
+		_ = c.TCPConn.SetWriteDeadline(time.Now().Add(c.grace + time.Duration(size)*time.Second/time.Duration(c.rate)))
+	}
+}
+
+// takenAtOnce is how much of a file the system sends within one deadline, in bytes.
+const takenAtOnce = 1 << 20
+
+// ReadFrom lets the system send a file, a part at a time.
+func (c *taker) ReadFrom(r io.Reader) (n int64, err error) {
+	rest, ok := r.(*io.LimitedReader)
+	if !ok {
+		rest = &io.LimitedReader{R: r, N: 1<<63 - 1}
+	}
+	for rest.N > 0 {
+		part := &io.LimitedReader{R: rest.R, N: min(rest.N, takenAtOnce)}
+		size := part.N
+		c.within(size)
+		sent, err := c.TCPConn.ReadFrom(part)
+		n, rest.N = n+sent, rest.N-sent
+		if err != nil || sent < size {
+			return n, err
+		}
+	}
+	return n, nil
+}
