@@ -64,3 +64,22 @@ func TestSweep(t *testing.T) {
 		}
 	})
 }
+
+// What expires goes as fast as it came, however fast that was.
+func TestSweepKeepsUp(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		s := open(t, func() time.Time { return now }, db)[0]
+		const rate, seconds = 300, 10
+		for i := range rate * seconds {
+			if err := s.Put(t.Context(), fmt.Sprint(i), nil, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(time.Second / rate)
+		}
+		var n int
+		if err := db.QueryRow(t.Context(), `SELECT count(*) FROM kv_entry`).Scan(&n); err != nil || n > 3*rate {
+			t.Errorf("%d entries are kept, of which %d live (%v)", n, rate, err)
+		}
+	})
+}

@@ -9,7 +9,8 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Expired entries are removed by later writes, so many at a time, so often.
+// Expired entries are removed by later writes, so many at a time, so often, or by
+// each write while there are more.
 const (
 	sweepEvery = time.Second
 	sweepLimit = 100
@@ -87,6 +88,9 @@ func (s *SQL) sweep(ctx context.Context, now time.Time) {
 	if now.Sub(time.UnixMilli(last)).Abs() < sweepEvery || s.db.InTransaction(ctx) || !s.sweptAt.CompareAndSwap(last, now.UnixMilli()) {
 		return
 	}
-	_, _ = s.db.Exec(ctx, `DELETE FROM kv_entry WHERE key IN (
+	n, _ := s.db.Exec(ctx, `DELETE FROM kv_entry WHERE key IN (
 		SELECT key FROM kv_entry WHERE expires_at <= $1 LIMIT $2 `+database.SkipLocked+`)`, now.UnixMilli(), sweepLimit)
+	if n >= sweepLimit {
+		s.sweptAt.Store(last)
+	}
 }
