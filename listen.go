@@ -18,6 +18,9 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
+	// stalled is how long a client may take nothing of a response, as where a phone
+	// has no network for a while.
+	stalled = time.Minute
 	// shutdownGrace is how long requests under way may take once ctx has ended.
 	shutdownGrace = 15 * time.Second
 )
@@ -28,8 +31,8 @@ const (
 // stops the jobs, and closes the kit as [Kit.Close] does, in this order. It
 // closes the kit also when it fails. It returns nil once ctx has ended and
 // everything has stopped. Databases that the caller has opened are the caller's
-// to close, afterwards. A client that takes less than 16 KiB of a response a
-// second, beyond 5 seconds, loses its connection.
+// to close, afterwards. A client that takes nothing of a response for a minute
+// loses its connection.
 func (k *Kit) Serve(ctx context.Context, addr string, handler http.Handler) error {
 	if k.closed.Load() {
 		return ErrClosed
@@ -71,7 +74,7 @@ func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Han
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	serving, jobs := make(chan error, 1), make(chan error, 1)
-	go func() { serving <- server.Serve(mount.Listener(listener, 0, 0)) }()
+	go func() { serving <- server.Serve(mount.Listener(listener, stalled, 0)) }()
 	go func() { jobs <- k.Run(working) }()
 	k.log.Info("serving", "address", listener.Addr().String())
 

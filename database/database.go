@@ -242,6 +242,16 @@ func (d *DB) UseClock(now func() time.Time) { d.clock = now }
 // InTransaction reports whether ctx carries a transaction of this DB, be it of InTx or of Read.
 func (d *DB) InTransaction(ctx context.Context) bool { return d.current(ctx) != nil }
 
+// Lock has transactions that lock the same name follow each other: the one of ctx waits for those that hold the lock, and
+// holds it until it ends. Names begin with that of the package. On SQLite, which has one writer, there is nothing to do.
+func (d *DB) Lock(ctx context.Context, name string) error {
+	if d.Dialect() == SQLite {
+		return nil
+	}
+	_, err := d.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, name)
+	return err
+}
+
 // Dialect names the database.
 func (d *DB) Dialect() Dialect { return d.engine.Dialect() }
 

@@ -586,3 +586,36 @@ func TestInList(t *testing.T) {
 		}
 	})
 }
+
+// TestTransactionsThatLockANameFollowEachOther: the second begins behind the end of the
+// first, whose rows it sees; one of another name waits for nobody.
+func TestTransactionsThatLockANameFollowEachOther(t *testing.T) {
+	dbs := databasetest.Shared(t, 2)
+	migrate(t, dbs[0])
+	var seen, other int64
+	locked := func(db *database.DB, name string, accounts *int64) error {
+		return db.InTx(t.Context(), func(ctx context.Context) error {
+			if err := db.Lock(ctx, name); err != nil {
+				return err
+			}
+			return db.QueryRow(ctx, `SELECT count(*) FROM account`).Scan(accounts)
+		})
+	}
+	second := make(chan error, 1)
+	if err := dbs[0].InTx(t.Context(), func(ctx context.Context) error {
+		if err := dbs[0].Lock(ctx, "test a"); err != nil {
+			return err
+		}
+		execute(t, dbs[0], ctx, insertAccount, "a", 1)
+		if err := locked(dbs[1], "test b", &other); err != nil {
+			return err
+		}
+		go func() { second <- locked(dbs[1], "test a", &seen) }()
+		return databasetest.Waits(ctx, dbs[0], second)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil || seen != 1 || other != 0 {
+		t.Errorf("saw %d accounts behind the lock and %d beside it, %v", seen, other, err)
+	}
+}

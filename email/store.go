@@ -27,13 +27,9 @@ type newJob struct {
 }
 
 // lockAddress makes the messages to one address wait for each other until the
-// transaction ends, so that they count each other. SQLite has one writer.
+// transaction ends, so that they count each other.
 func (s store) lockAddress(ctx context.Context, addressKey string) error {
-	if s.db.Dialect() == database.SQLite {
-		return nil
-	}
-	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "email "+addressKey)
-	return err
+	return s.db.Lock(ctx, "email "+addressKey)
 }
 
 // recent counts the messages of a quota that an address got since.

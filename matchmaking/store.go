@@ -22,14 +22,10 @@ func (s store) count(ctx context.Context, query string, args ...any) (int64, err
 }
 
 // lockUsers has the transactions that count what users have follow each other.
-// SQLite has one writer.
 func (s store) lockUsers(ctx context.Context, userIDs ...string) error {
-	if s.db.Dialect() == database.SQLite {
-		return nil
-	}
 	slices.Sort(userIDs)
 	for _, id := range userIDs {
-		if _, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "matchmaking "+id); err != nil {
+		if err := s.db.Lock(ctx, "matchmaking "+id); err != nil {
 			return err
 		}
 	}

@@ -9,13 +9,8 @@ import (
 )
 
 // lockUser has the transactions that give one user a seat follow each other.
-// SQLite has one writer.
 func (s store) lockUser(ctx context.Context, userID string) error {
-	if s.db.Dialect() == database.SQLite {
-		return nil
-	}
-	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "multiplayer "+userID)
-	return err
+	return s.db.Lock(ctx, "multiplayer "+userID)
 }
 
 var setSeats = `INSERT INTO multiplayer_seat (user_id, session_id, live) SELECT v.value, $2, $3

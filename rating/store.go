@@ -153,11 +153,7 @@ func (s store) check(ctx context.Context, p *pool) (own bool, err error) {
 
 // first lets one transaction at a time make the first rows of a pool.
 func (s store) first(ctx context.Context, p *pool) error {
-	if s.db.Dialect() == database.SQLite {
-		return nil
-	}
-	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "rating "+p.name)
-	return err
+	return s.db.Lock(ctx, "rating "+p.name)
 }
 
 // claim takes a key, or takes it over when its time has passed.

@@ -251,14 +251,9 @@ func (s store) feedbackCounts(ctx context.Context, memberIDs []string) (map[stri
 }
 
 // lockAddress makes invitations and withdrawals of an address wait for each other
-// until the transaction ends: the one to come sees what the other wrote. SQLite has
-// one writer.
+// until the transaction ends: the one to come sees what the other wrote.
 func (s store) lockAddress(ctx context.Context, hash string) error {
-	if s.db.Dialect() == database.SQLite {
-		return nil
-	}
-	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, "testers "+hash)
-	return err
+	return s.db.Lock(ctx, "testers "+hash)
 }
 
 // bury notes that an address is never mailed again.

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Listener hands out connections whose peers must take what is written to them at
-// the rate at which they must send bodies, after a grace for the first of it, by
-// default that of bodies. A peer that takes nothing would otherwise keep its
-// connection, and the file that is sent, for good. Who sets deadlines of writes on
-// a connection keeps to those. Connections of other kinds than TCP stay as they are.
+// Listener returns connections whose peers must take each write at a rate, in bytes a
+// second and by default that at which they must send bodies, after a grace. A peer that
+// takes nothing would otherwise keep its connection, and the file that is sent, for
+// good. Deadlines of writes that somebody else sets stand. Connections of other kinds
+// than TCP stay as they are.
 func Listener(l net.Listener, grace time.Duration, rate int64) net.Listener {
-	return takers{l, cmp.Or(grace, defaultGrace), cmp.Or(rate, minRate)}
+	return takers{l, grace, cmp.Or(rate, minRate)}
 }
 
 type takers struct {
