@@ -210,6 +210,23 @@ func TestHeirInheritsInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestReplacedInAnyOrder: what was replaced stays so, also where the statement that
+// says it comes behind a newer one that does not.
+func TestReplacedInAnyOrder(t *testing.T) {
+	s := open(t)
+	for i, order := range [][]int{{0, 1}, {1, 0}} {
+		first, heir := fmt.Sprint("first", i), fmt.Sprint("heir", i)
+		s.deliver(android, message{ID: first, Observations: []payments.Observation{s.pro(android, first, "ada")}})
+		list := []payments.Observation{s.pro(android, heir, "ada"), s.pro(android, heir, "ada")}
+		list[0].Lifecycle.Replaces, list[1].Version = first, 2
+		for _, each := range order {
+			s.deliver(android, message{ID: fmt.Sprint(heir, each), Observations: list[each : each+1]})
+		}
+		s.wantStatus(android, first, payments.StatusExpired)
+		s.wantStatus(android, heir, payments.StatusActive)
+	}
+}
+
 // TestRefundOfWhatOnlyTheRailKnew: what may make no purchase changes one that is
 // known and leaves nothing of any other.
 func TestRefundOfWhatOnlyTheRailKnew(t *testing.T) {

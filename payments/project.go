@@ -81,15 +81,11 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 	for _, o := range observations {
 		r := c.rows[o.TransactionID]
 		r.facts = Merge(r.facts, o)
-	}
-	for _, transactionID := range sorted(c.rows) {
-		r := c.rows[transactionID]
-		if l := r.facts.Lifecycle.Value; l != nil && l.Replaces != "" && l.State != StatePending && l.State != StateAbandoned {
-			old := c.rows[l.Replaces]
-			if old == nil || old == r {
-				continue // merged at an earlier time
+		// What was replaced stays so, whether this is the newest statement or not.
+		if l := o.Lifecycle; l != nil && l.State != StatePending && l.State != StateAbandoned {
+			if old := c.rows[l.Replaces]; old != nil && old != r {
+				old.facts = old.facts.replaced(r.transactionID)
 			}
-			old.facts = old.facts.replaced(r.transactionID)
 		}
 	}
 	if err := p.lockHeirs(ctx, c); err != nil {
