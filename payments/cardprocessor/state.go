@@ -171,8 +171,9 @@ func (in invoice) proration() bool {
 }
 
 // charges are the settled invoices of a subscription. An invoice over nothing is
-// a trial when there was nothing to discount either, and so is one for a change
-// of plan that cost nothing: neither is worth a credit.
+// a trial when there was nothing to discount either and it began before the trial
+// ended, be that early; so is one for a change of plan that cost nothing: neither is
+// worth a credit.
 func charges(s subscription, invoices []invoice) (list []payments.Charge, paidThrough payments.Instant) {
 	for _, in := range invoices {
 		if in.Status != "paid" {
@@ -191,7 +192,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 				c.ProductID, c.Quantity = string(line.Pricing.Details.Product), line.Quantity
 			}
 		}
-		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodEnd <= seconds(s.TrialEnd) ||
+		c.Trial = in.Subtotal == 0 && s.TrialEnd > 0 && c.PeriodStart < seconds(s.TrialEnd) ||
 			in.Reason == "subscription_update" && in.AmountPaid == 0
 		paidThrough = max(paidThrough, c.PeriodEnd)
 		list = append(list, c)

@@ -117,6 +117,19 @@ func TestProrationIsNoPeriod(t *testing.T) {
 	}
 }
 
+// A trial that was ended early was a trial: its invoice over nothing is no payment.
+// One over nothing that began behind a trial is.
+func TestTrialThatWasEndedEarly(t *testing.T) {
+	text := `{"id":"in_1","status":"paid","subtotal":0,"lines":{"data":[{"period":{"start":%d,"end":%d}}]}}`
+	s := subscription{TrialEnd: start + 100}
+	for begun, want := range map[int]bool{start: true, start + 100: false} {
+		list, _ := charges(s, []invoice{decode[invoice](t, fmt.Sprintf(text, begun, end))})
+		if list[0].Trial != want {
+			t.Errorf("an invoice over nothing from %d: %+v, want a trial: %v", begun, list[0], want)
+		}
+	}
+}
+
 func TestMappingOfSessions(t *testing.T) {
 	for name, c := range map[string]struct {
 		payment string
