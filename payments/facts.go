@@ -147,9 +147,8 @@ func (c ChargeFacts) arrived() bool {
 // the payer's bank took it. Amounts are added up before they are rounded, so that
 // all parts together are the whole.
 func (c ChargeFacts) gone() (basisPoints int64, chargeback bool) {
-	var paid Charge
+	paid := c.paid()
 	if c.Charge.Value != nil {
-		paid = *c.Charge.Value
 		paid.Quantity, paid.AmountMinor = max(paid.Quantity, 1), max(paid.AmountMinor, 0)
 	}
 	var amount, quantity int64
@@ -193,9 +192,36 @@ func proportion(part, all int64) int64 {
 	return int64(float64(part) / float64(all) * whole)
 }
 
-// latest returns the charge that decides whether the purchase was refunded: the
-// newest one by which money arrived, before any that is for a change within a
-// period.
+// back returns whether any money arrived and, of what was paid for the newest
+// period and the changes within it, whether all of it went back and whether the
+// payer's bank took any.
+func (f Facts) back() (arrived, all, chargeback bool) {
+	latest, arrived := f.latest()
+	if !arrived {
+		return false, false, false
+	}
+	all = true
+	begun := f.Charges[latest].paid().At
+	for id, c := range f.Charges {
+		if paid := c.paid(); id != latest && (!paid.Proration || paid.At < begun) || !c.arrived() {
+			continue
+		}
+		gone, taken := c.gone()
+		all, chargeback = all && gone == whole, chargeback || taken
+	}
+	return true, all, chargeback
+}
+
+// paid returns the charge itself, the zero value where it is not known.
+func (c ChargeFacts) paid() (paid Charge) {
+	if c.Charge.Value != nil {
+		paid = *c.Charge.Value
+	}
+	return paid
+}
+
+// latest returns the newest charge by which money arrived, before any that is for a
+// change within a period.
 func (f Facts) latest() (id string, ok bool) {
 	var at Instant
 	var change bool
@@ -203,10 +229,7 @@ func (f Facts) latest() (id string, ok bool) {
 		if !c.arrived() {
 			continue
 		}
-		var paid Charge
-		if c.Charge.Value != nil {
-			paid = *c.Charge.Value
-		}
+		paid := c.paid()
 		newer := paid.At > at || paid.At == at && each > id
 		if !ok || paid.Proration == change && newer || change && !paid.Proration {
 			id, at, change, ok = each, paid.At, paid.Proration, true

@@ -102,14 +102,12 @@ func Project(f Facts, t Terms, now Instant) Projection {
 // what the rail says, then the time.
 func decide(f Facts, t Terms, now Instant) Projection {
 	l := f.Lifecycle.Value
-	latest, arrived := f.latest()
-	if arrived {
-		switch gone, chargeback := f.Charges[latest].gone(); {
-		case chargeback:
-			return ended(StatusRevoked, l)
-		case gone == whole:
-			return ended(StatusRefunded, l)
-		}
+	arrived, all, chargeback := f.back()
+	switch {
+	case chargeback:
+		return ended(StatusRevoked, l)
+	case all:
+		return ended(StatusRefunded, l)
 	}
 	over := StatusExpired
 	if !arrived && !t.ReportsCompleted {

@@ -172,8 +172,8 @@ type Charge struct {
 	// Trial is a period that costs nothing; it credits nothing.
 	Trial bool `json:"trial,omitempty"`
 	// Proration is the difference that a change within a period costs: money
-	// arrived, but for no period of its own, so it credits nothing, and a refund of
-	// it leaves the purchase as it is.
+	// arrived, but for no period of its own, so it credits nothing. A purchase is
+	// refunded once both the period and what changes within it cost went back.
 	Proration bool `json:"proration,omitempty"`
 	// PeriodStart and PeriodEnd are what it paid for, 0 where that has no end.
 	PeriodStart Instant `json:"periodStart,omitempty"`
