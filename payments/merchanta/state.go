@@ -164,8 +164,11 @@ func charge(t transaction) payments.Charge {
 	if t.Period != nil {
 		c.PeriodStart, c.PeriodEnd = t.Period.Start.Instant(), t.Period.End.Instant()
 	}
-	if len(t.Items) > 0 {
-		c.ProductID, c.Quantity = t.Items[0].Price.ProductID, t.Items[0].Quantity
+	for _, i := range t.Items {
+		if i.Quantity > 0 { // the others are given back
+			c.ProductID, c.Quantity = i.Price.ProductID, i.Quantity
+			break
+		}
 	}
 	return c
 }

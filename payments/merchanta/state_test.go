@@ -195,3 +195,14 @@ func TestPublishedSignature(t *testing.T) {
 		t.Errorf("two signatures during a rotation: %v", err)
 	}
 }
+
+// TestChangeOfPlanPaysForTheNewOne: what is given back of the plan before stands in
+// the same transaction, with a quantity below 0.
+func TestChangeOfPlanPaysForTheNewOne(t *testing.T) {
+	c := charge(decode[transaction](t, `{"id":"txn_2","status":"completed","origin":"subscription_update","subscription_id":"sub_1",
+		"items":[{"quantity":-1,"price":{"product_id":"pro_old"}},{"quantity":2,"price":{"product_id":"pro_new"}}],
+		"details":{"totals":{"subtotal":"900","total":"900"},"line_items":[{"proration":{"rate":"0.5"}},{"proration":null}]}}`))
+	if c.ProductID != "pro_new" || c.Quantity != 2 || c.Proration {
+		t.Errorf("%+v", c)
+	}
+}
