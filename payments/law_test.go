@@ -144,6 +144,17 @@ func TestStatusTable(t *testing.T) {
 	}
 }
 
+// TestGracePolicyCountsAsItIsNow: whether grace grants is not what it was when a
+// purchase was written.
+func TestGracePolicyCountsAsItIsNow(t *testing.T) {
+	r := &row{p: Projection{Status: StatusInGrace, Grants: true}}
+	for _, policy := range []bool{true, false} {
+		if got := r.at(1, policy).Grants; got != policy {
+			t.Errorf("in grace grants %v, want %v", got, policy)
+		}
+	}
+}
+
 // TestPrecedence: what took the money or the access away comes first.
 func TestPrecedence(t *testing.T) {
 	paid := func(id string, at Instant) Charge { return Charge{ID: id, At: at, Settled: true} }

@@ -58,11 +58,12 @@ func (r *Resume) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// at lets a row be what it is at an instant: what changed by time alone was not
-// written by anybody.
+// at lets a row be what it is at an instant and by the policy of now: what changed by
+// time alone was not written by anybody.
 func (r *row) at(now Instant, grace bool) Projection {
 	p := r.p
 	if p.ChangesAt == 0 || now < p.ChangesAt {
+		p.Grants = p.Status.Grants(grace)
 		return p
 	}
 	then := Projection{Status: p.Then, Grants: p.Then.Grants(grace), MoneyArrived: p.Then.MoneyArrived(), AccessUntil: p.AccessUntil,
