@@ -29,9 +29,11 @@ const (
 // error is for the job, which tries again.
 func (p *Payments) lapse(ctx context.Context) error {
 	var failed []error
-	end := time.Now().Add(lapseAsks)
+	asking, cancel := context.WithTimeout(ctx, lapseAsks)
+	defer cancel()
 	for _, railID := range sorted(p.rails) {
-		failed = append(failed, p.lapsePurchases(ctx, &lapsing{p: p, rail: p.rails[railID], job: sweepBinding, end: end}))
+		failed = append(failed, p.lapsePurchases(ctx, &lapsing{p: p, rail: p.rails[railID], job: sweepBinding,
+			over: func() bool { return asking.Err() != nil }}))
 	}
 	return errors.Join(append(failed, p.lapseGrants(ctx))...)
 }
@@ -41,8 +43,9 @@ type lapsing struct {
 	p    *Payments
 	rail *rail
 	job  string
-	// end is when the rail is asked no more, as it is after failures in a row.
-	end      time.Time
+	// over reports whether the time to ask the rail is over; it is asked no more after
+	// failures in a row either.
+	over     func() bool
 	failures int
 }
 
@@ -53,7 +56,7 @@ func (l *lapsing) write(ctx context.Context, r *row) (*change, error) {
 	if l.rail.Fetch == nil || !r.p.WillRenew || r.p.Then.mayRenew() || l.p.host.Now().Sub(r.p.ChangesAt.Time()) >= maxUnasked {
 		return l.p.projectAgain(ctx, l.rail, r.transactionID, l.job)
 	}
-	if l.failures >= maxFailures || time.Now().After(l.end) {
+	if l.failures >= maxFailures || l.over() {
 		return nil, nil
 	}
 	observations, err := l.p.ask(ctx, l.rail, func(ctx context.Context, a Access) ([]Observation, error) { return l.rail.Fetch(ctx, a, r.ref()) })

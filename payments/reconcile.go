@@ -246,9 +246,12 @@ func (w *walk) stop(ctx context.Context, part *RailRun, err error) {
 	}
 }
 
+// over reports whether the run's time is.
+func (w *walk) over() bool { return time.Now().After(w.end) }
+
 // beat shows that the run goes on, after each batch, and whether it may.
 func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
-	if time.Now().After(w.end) || ctx.Err() != nil {
+	if w.over() || ctx.Err() != nil {
 		part.More = true
 		return false, ctx.Err()
 	}
@@ -278,7 +281,7 @@ func (w *walk) recall(ctx context.Context, rail *rail, part *RailRun) error {
 // what is owed.
 func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 	last := &row{}
-	l := &lapsing{p: w.p, rail: rail, job: ReconcileBinding, end: w.end}
+	l := &lapsing{p: w.p, rail: rail, job: ReconcileBinding, over: w.over}
 	for rows := 0; rows < maxRows; {
 		due, err := w.p.store.due(ctx, rail.ID, At(w.p.host.Now()), last, batchSize)
 		if err != nil {
