@@ -378,6 +378,32 @@ func TestWordsWithAFilter(t *testing.T) {
 }
 
 // TestInGo counts, scrolls, describes and deletes by filter.
+func TestWordsWithAFilterInATransaction(t *testing.T) {
+	each(t, func(t *testing.T, n *node) {
+		space := vector.Space{Index: "tagged", OwnerID: "ada"}
+		document := func(id string) vector.Document {
+			return vector.Document{ID: id, Vector: []float32{1}, Text: "apple", Metadata: map[string]any{"kind": "fruit"}}
+		}
+		wantIDs := func(ctx context.Context, want ...string) {
+			t.Helper()
+			a := must(n.Query(ctx, space, vector.Query{Text: "apple", Mode: vector.ModeText, Filter: vector.Filter{"kind": "fruit"}}))(t)
+			equal(t, slices.Sorted(slices.Values(ids(a))), want)
+		}
+		must(n.Upsert(t.Context(), space, document("a"), document("b"), document("c")))(t)
+		wantIDs(t.Context(), "a", "b", "c")
+		if err := n.db.InTx(t.Context(), func(ctx context.Context) error {
+			must(n.Upsert(ctx, space, document("b"), document("d")))(t)
+			if err := n.Delete(ctx, space, "c"); err != nil {
+				return err
+			}
+			wantIDs(ctx, "a", "b", "d")
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestInGo(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "manual"}

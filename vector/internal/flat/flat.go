@@ -252,11 +252,31 @@ func (s *Set) Worn() bool {
 	return s.buried > 1024 && s.buried > s.n/3
 }
 
-func (v *View) find(id string) (int32, bool) {
+// find returns the living rows of ids. The set knows only its newest ones, and that
+// of a transaction only the transaction's: others are looked for in all rows.
+func (v *View) find(ids []string) map[string]int32 {
+	found, others := make(map[string]int32, len(ids)), make(map[string]bool)
 	v.set.mu.RLock()
-	defer v.set.mu.RUnlock()
-	at, ok := v.set.rows[id]
-	return at, ok && int(at) < v.n && !v.isDead(int(at))
+	for _, id := range ids {
+		if at, ok := v.set.rows[id]; ok && int(at) < v.n && !v.isDead(int(at)) {
+			found[id] = at
+		} else {
+			others[id] = true
+		}
+	}
+	v.set.mu.RUnlock()
+	for number, b := range v.blocks {
+		if len(others) == 0 {
+			break
+		}
+		for i, id := range b.ids {
+			if at := number*blockRows + i; others[id] && !v.isDead(at) {
+				found[id] = int32(at)
+				delete(others, id)
+			}
+		}
+	}
+	return found
 }
 
 func (v *View) isDead(at int) bool { return v.dead[at/64]>>(at%64)&1 == 1 }

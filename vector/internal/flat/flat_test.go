@@ -253,3 +253,29 @@ func TestWholeIsExact(t *testing.T) {
 		}
 	}
 }
+
+// TestAViewKeepsWhatItHas: the set has gone on since, and forgotten where a row was.
+func TestAViewKeepsWhatItHas(t *testing.T) {
+	s := New(Dot, 1, 0)
+	put := func(revision int64, ids ...string) (rows []Row) {
+		for _, id := range ids {
+			rows = append(rows, Row{ID: id, Revision: revision, Vector: []float32{1}})
+		}
+		return rows
+	}
+	s.Apply(put(1, "a", "b", "c"), nil)
+	s.Publish()
+	before := s.View()
+	s.Apply(put(2, "b", "d"), []Removal{{ID: "c", Revision: 2}})
+	s.Publish()
+	own := s.With(put(3, "a", "e"), []Removal{{ID: "d", Revision: 3}})
+	all := []string{"e", "d", "c", "b", "a"}
+	for name, c := range map[string]struct {
+		view *View
+		want []string
+	}{"before": {before, []string{"c", "b", "a"}}, "now": {s.View(), []string{"d", "b", "a"}}, "of a transaction": {own, []string{"e", "b", "a"}}} {
+		if got := c.view.Keep(all, c.view.All()); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
