@@ -207,10 +207,19 @@ func (b *Bucket) Copy(ctx context.Context, from, to, _ string) (bucket.Info, err
 	}
 	defer source.Close()
 	return b.write(ctx, to, func(f *os.File) error {
-		_, err := io.Copy(f, source)
-		return err
+		var err error
+		for err == nil && ctx.Err() == nil { // the system does not hear of the end of ctx
+			_, err = io.CopyN(f, source, copyStep)
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return cmp.Or(err, ctx.Err())
 	})
 }
+
+// copyStep is how much is copied before the context is looked at again.
+const copyStep = 64 << 20
 
 // write makes an object out of what fill writes, or nothing.
 func (b *Bucket) write(_ context.Context, key string, fill func(*os.File) error) (info bucket.Info, err error) {
