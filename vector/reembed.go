@@ -26,8 +26,8 @@ type reembedIndex struct {
 // old vectors until all the new ones are made, and changes to them at once; until
 // then it refuses texts with vector/model_mismatch. A partition that holds a
 // document without a text stays as it is, as does one whose vectors callers have
-// brought. The job waits for a node that is configured with the model of this one.
-// Refuses with vector/index_not_found and vector/embedder_not_configured.
+// brought without a model. The job waits for a node that is configured with the
+// model of this one. Refuses with vector/index_not_found and vector/embedder_not_configured.
 func (v *Vector) Reembed(ctx context.Context, index string) error {
 	x, ok := v.indexes[index]
 	switch {
