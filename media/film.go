@@ -31,6 +31,8 @@ const (
 	turn = 10 * time.Second
 	// longSide bounds the sides of an MP4, in pixels.
 	longSide = 1920
+	// moving is what ffmpeg calls the first track of pictures that is no cover.
+	moving = "0:V:0"
 )
 
 // errBusy: another film is worked on.
@@ -213,7 +215,7 @@ func (f *film) pictures(ctx context.Context) error {
 	at, file := min(f.duration/10, 5*time.Second), filepath.Join(f.dir, "poster.png")
 	scale := fmt.Sprintf("scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease", maxSide, maxSide)
 	err := f.ffmpeg(ctx, f.m.cfg.DecodeTimeout, []string{"-ss", strconv.FormatFloat(at.Seconds(), 'f', 3, 64)},
-		"-map", "0:v:0", "-frames:v", "1", "-vf", scale, "-c:v", "png", "-f", "image2", file)
+		"-map", moving, "-frames:v", "1", "-vf", scale, "-c:v", "png", "-f", "image2", file)
 	if err != nil {
 		return err
 	}
@@ -265,7 +267,7 @@ func (f *film) movie(ctx context.Context) error {
 		audio = []string{"-c:a", "aac", "-b:a", "128k", "-ac", "2"}
 	}
 	file := filepath.Join(f.dir, "out.mp4")
-	args := slices.Concat([]string{"-map", "0:v:0", "-map", "0:a:0?"}, video, audio,
+	args := slices.Concat([]string{"-map", moving, "-map", "0:a:0?"}, video, audio,
 		[]string{"-threads", "1", "-map_metadata", "-1", "-map_chapters", "-1", "-movflags", "+faststart", "-f", "mp4", file})
 	if err := f.ffmpeg(ctx, f.m.cfg.FilmTimeout, nil, args...); err != nil {
 		return err

@@ -2,11 +2,13 @@ package media_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"image/jpeg"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +60,19 @@ func shot(t testing.TB, ffmpeg string, args ...string) []byte {
 		"-f", "lavfi", "-i", "sine=duration=1", "-pix_fmt", "yuv420p"}, args...)...)
 }
 
+// covered makes a film with a cover that stands in front of its tracks.
+func covered(t testing.TB, ffmpeg string) []byte {
+	t.Helper()
+	data := output(t, ffmpeg, "-v", "error", "-f", "lavfi", "-i", "testsrc=duration=1:size=160x120:rate=10", "-f", "lavfi", "-i", "color=red:size=64x64:rate=1:duration=1",
+		"-map", "0", "-map", "1", "-c:v:0", "libx264", "-pix_fmt:v:0", "yuv420p", "-c:v:1", "mjpeg", "-disposition:v:1", "attached_pic", "a.mp4")
+	const head = 8 // of a box: its length and its name
+	at := bytes.Index(data, []byte("moov")) - 4
+	first := at + head + int(binary.BigEndian.Uint32(data[at+head:]))
+	last := bytes.Index(data[at:], []byte("udta")) + at - 4
+	end := last + int(binary.BigEndian.Uint32(data[last:]))
+	return slices.Concat(data[:first], data[last:end], data[first:last], data[end:])
+}
+
 func names(i item) string {
 	var list []string
 	for _, d := range i.Derivatives {
@@ -78,6 +93,7 @@ func TestFilmsGetPicturesAndAnMP4(t *testing.T) {
 		"its facts at the end": {shot(t, ffmpeg, "-c:v", "libx264", "-c:a", "aac", "a.mp4"), "thumb mp4 poster"},
 		"QuickTime":            {shot(t, ffmpeg, "-c:v", "libx264", "-c:a", "aac", "-movflags", "+faststart", "a.mov"), "thumb mp4 poster"},
 		"other formats":        {shot(t, ffmpeg, "-c:v", "libvpx", "-c:a", "libvorbis", "a.webm"), "thumb mp4 poster"},
+		"a cover":              {covered(t, ffmpeg), "thumb mp4 poster"},
 		"other colours":        {shot(t, ffmpeg, "-pix_fmt", "yuv444p", "-c:v", "libx264", "-an", "-movflags", "+faststart", "a.mp4"), "thumb mp4 poster"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +105,8 @@ func TestFilmsGetPicturesAndAnMP4(t *testing.T) {
 			for _, d := range i.Derivatives {
 				data := r.fetch(d.URL)
 				if d.Name != "mp4" {
-					if img, err := jpeg.Decode(bytes.NewReader(data)); err != nil || img.Bounds().Dx() != d.Width {
-						t.Errorf("%s: %v", d.Name, err)
+					if img, err := jpeg.Decode(bytes.NewReader(data)); err != nil || img.Bounds().Dx() != d.Width || 3*d.Width != 4*d.Height {
+						t.Errorf("%s: %d by %d, %v", d.Name, d.Width, d.Height, err)
 					}
 					continue
 				}
