@@ -180,9 +180,6 @@ func (b *Bucket) putPart(ctx context.Context, key, upload string, number int, si
 		return "", err
 	}
 	defer release()
-	if err := missing(root.Remove(mark), nil); err != nil {
-		return "", err
-	}
 	data, err := root.OpenFile(uploadPath(upload, dataName), os.O_WRONLY, 0)
 	if err != nil {
 		return "", missing(err, bucket.ErrNoUpload)
@@ -192,8 +189,11 @@ func (b *Bucket) putPart(ctx context.Context, key, upload string, number int, si
 		_, err := root.Stat(uploadPath(upload, planName))
 		return missing(err, bucket.ErrNoUpload)
 	}
-	sum := crc32.New(castagnoli)
 	to := &guarded{file: data, offset: int64(number-1) * p.PartSize, open: open}
+	if err := to.locked(func() error { return missing(root.Remove(mark), nil) }); err != nil {
+		return "", err
+	}
+	sum := crc32.New(castagnoli)
 	n, err := copyChunks(io.MultiWriter(to, sum), body)
 	switch {
 	case err != nil:

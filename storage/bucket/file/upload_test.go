@@ -1,0 +1,60 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/kitbackend/kit/storage/bucket"
+)
+
+// TestAPartThatComesAfterTheCloseLeavesTheOneThere: the node may be killed before
+// it has made the object, and what is stored is then asked of the parts.
+func TestAPartThatComesAfterTheCloseLeavesTheOneThere(t *testing.T) {
+	const size = bucket.MinPartSize
+	ctx, key := t.Context(), strings.Repeat("a", keyLength)
+	b := New(t.TempDir())
+	upload, err := b.Start(ctx, key, bucket.Plan{Size: size, PartSize: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func() error {
+		_, err := b.putPart(ctx, key, upload, 1, size, bytes.NewReader(make([]byte, size)))
+		return err
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := b.Parts(ctx, key, upload, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := uploadPath(upload, "1")
+	unlock, err := b.parts.lock(ctx, mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan error)
+	go func() { late <- put() }()
+	for waiting := 1; waiting < 2; runtime.Gosched() { // until it has looked at the upload
+		b.parts.mu.Lock()
+		waiting = b.parts.locks[mark].waiting
+		b.parts.mu.Unlock()
+	}
+	root, p, _, err := b.upload(key, upload)
+	if err == nil {
+		err = b.close(root, p, upload, parts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := <-late; !errors.Is(err, bucket.ErrNoUpload) {
+		t.Errorf("a part after the close: %v", err)
+	}
+	if left, err := b.Parts(ctx, key, upload, 0, 10); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
