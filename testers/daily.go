@@ -65,6 +65,9 @@ func (t *Testers) pass(ctx context.Context, cohortID string) error {
 		if err != nil || !found || c.Status == StatusClosed {
 			return err
 		}
+		if err := t.rewind(ctx, &c, dayOf(now)); err != nil {
+			return err
+		}
 		if err := t.makeUp(ctx, &c, dayOf(now)); err != nil {
 			return err
 		}
@@ -114,6 +117,29 @@ func (t *Testers) count(ctx context.Context, c *Cohort, snap Snapshot) error {
 	snap.elapsed, snap.version = c.elapsed, t.cfg.Forecast.ModelVersion
 	_, err := t.store.insertSnapshot(ctx, c.ID, snap)
 	return err
+}
+
+// rewind takes back the days that a clock which was ahead has counted.
+func (t *Testers) rewind(ctx context.Context, c *Cohort, today int64) error {
+	if c.lastDay <= today {
+		return nil
+	}
+	last, err := t.store.rewind(ctx, c.ID, today)
+	if err != nil {
+		return err
+	}
+	c.lastDay, c.elapsed = last.day, last.elapsed
+	switch {
+	case c.elapsed == 0:
+		c.started = 0
+	case c.started == 0 || c.started > c.lastDay:
+		c.started = c.lastDay - c.elapsed + 1
+	}
+	if c.lastReset > today {
+		c.lastReset = 0
+		c.resets--
+	}
+	return nil
 }
 
 // seat is where a member stood on a day gone by.

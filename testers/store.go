@@ -219,6 +219,18 @@ func (s store) snapshots(ctx context.Context, cohortID string, from int64) ([]Sn
 	}, `SELECT day, opted_in FROM testers_snapshot WHERE cohort_id = $1 AND day >= $2 ORDER BY day`, cohortID, from)
 }
 
+// rewind deletes the snapshots after a day and returns the newest of the others, or
+// none.
+func (s store) rewind(ctx context.Context, cohortID string, today int64) (last Snapshot, err error) {
+	if _, err := s.db.Exec(ctx, `DELETE FROM testers_snapshot WHERE cohort_id = $1 AND day > $2`, cohortID, today); err != nil {
+		return last, err
+	}
+	last, _, err = database.Get(ctx, s.db, func(row database.Scanner) (snap Snapshot, err error) {
+		return snap, row.Scan(&snap.day, &snap.elapsed)
+	}, `SELECT day, window_elapsed FROM testers_snapshot WHERE cohort_id = $1 ORDER BY day DESC LIMIT 1`, cohortID)
+	return last, err
+}
+
 // insertFeedback notes a thread of a member.
 func (s store) insertFeedback(ctx context.Context, memberID, threadID string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_feedback (member_id, thread_id, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,

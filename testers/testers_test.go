@@ -552,7 +552,6 @@ func TestMissedPassesAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestChangedConstantsNeedAVersion starts kits one after another on a database.
 // TestAPassGoesOnBehindACohortThatFails has the mails of one cohort fail.
 func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
 	k := compose(t, testers.Config{
@@ -577,6 +576,27 @@ func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
 	}
 }
 
+// TestDaysOfAClockThatWasAheadAreTakenBack has one pass thirty days too early.
+func TestDaysOfAClockThatWasAheadAreTakenBack(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := compose(t, testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 1}}, kit.WithDatabase(db))
+		join(t, k, "ada@example.com")
+		first := k.Clock.Now()
+		for _, step := range []time.Duration{0, day, 30 * day, -30 * day, day} {
+			k.Clock.Advance(step)
+			if err := k.Testers().Daily(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := cohort(t, k).Forecast.Observed
+		if got.WindowDaysElapsed != 3 || got.WindowStartedOn == nil || *got.WindowStartedOn != first.Format(time.DateOnly) || got.Resets != 0 ||
+			len(got.Snapshots) != 3 || got.Snapshots[2].Date != k.Clock.Now().Format(time.DateOnly) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestChangedConstantsNeedAVersion starts kits one after another on a database.
 func TestChangedConstantsNeedAVersion(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		start := func(f testers.Forecast) error {
