@@ -473,11 +473,16 @@ func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error)
 	return secret.due(stored, last), nil
 }
 
-// due returns when a secret is rotated next, after its last rotation.
+// due returns when a secret is rotated next, after its last rotation. That says when
+// the version was written where the provider does not know.
 func (s Secret) due(stored Stored, last []Rotation) time.Time {
 	var due time.Time
-	if !stored.Payload.Empty() {
+	switch {
+	case stored.Payload.Empty():
+	case !stored.CreatedAt.IsZero():
 		due = stored.CreatedAt.Add(s.Every)
+	case len(last) > 0 && last[0].Status == StatusSucceeded:
+		due = last[0].FinishedAt.Add(s.Every)
 	}
 	if len(last) > 0 && last[0].Status == StatusFailed {
 		if retry := last[0].FinishedAt.Add(min(retryFailed, s.Every)); retry.After(due) {

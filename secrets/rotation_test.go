@@ -393,6 +393,27 @@ func TestScheduledRotation(t *testing.T) {
 	}
 }
 
+// ageless is a provider that does not know when a version was written.
+type ageless struct{ secrets.Provider }
+
+func (a ageless) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
+	stored, err := a.Provider.Read(ctx, name, version)
+	stored.CreatedAt = time.Time{}
+	return stored, err
+}
+
+func TestScheduleGoesByTheRotationsOfAProviderWithoutTimes(t *testing.T) {
+	sys := newTarget()
+	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: ageless{secrets.NewMemory(time.Now)}, Secrets: []secrets.Secret{sys.secret("database-password")}})
+	for range 30 * 6 {
+		n.advance(10 * time.Minute)
+		n.runJobs()
+	}
+	if r := n.rotations("database-password"); len(r) != 2 {
+		t.Errorf("%d rotations in 30 hours of a secret that is rotated daily", len(r))
+	}
+}
+
 // A rotation whose job was discarded gets another one.
 func TestOrphanedRotationGoesOn(t *testing.T) {
 	sys := newTarget()
