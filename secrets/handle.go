@@ -93,10 +93,16 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 	if h.fresh(k) {
 		return k, k.err
 	}
-	if k == nil {
+	within := h.secrets.host.DB.InTransaction(ctx)
+	if !h.reading.TryLock() { // somebody is asking already
+		switch {
+		case k != nil:
+			return k, k.err
+		case within: // which that one may be waiting for
+			k, err := h.read(ctx)
+			return k, unavailable(err)
+		}
 		h.reading.Lock()
-	} else if !h.reading.TryLock() {
-		return k, k.err // somebody is asking already
 	}
 	defer h.reading.Unlock()
 	if k = h.known.Load(); h.fresh(k) {
@@ -104,12 +110,10 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 	}
 	h.secrets.news.listen()
 	hinted := h.hinted.Swap(false)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
-	defer cancel()
-	fresh, err := h.read(ctx, h.secrets.host.Now())
+	fresh, err := h.read(ctx)
 	again := h.secrets.host.Now().Add(retryAfter - CacheFor) // a failure may have taken long
 	switch {
-	case err == nil && h.secrets.host.DB.InTransaction(ctx):
+	case err == nil && within:
 		if hinted { // what was read is not kept: it may never be committed
 			h.hinted.Store(true)
 		}
@@ -119,7 +123,7 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 		return fresh, nil
 	case k == nil || k.err != nil:
 		err = unavailable(err)
-		if errors.Is(err, capability.ErrUnavailable) && !h.secrets.host.DB.InTransaction(ctx) { // which may be what failed
+		if errors.Is(err, capability.ErrUnavailable) && !within { // the transaction may be what failed
 			h.known.Store(&known{at: again, err: err})
 		}
 		return nil, err
@@ -141,9 +145,10 @@ func (h *Handle) fresh(k *known) bool {
 }
 
 // read asks the provider for the newest version and the one before.
-func (h *Handle) read(ctx context.Context, now time.Time) (*known, error) {
-	k := &known{at: now}
-	var err error
+func (h *Handle) read(ctx context.Context) (k *known, err error) {
+	k = &known{at: h.secrets.host.Now()}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
+	defer cancel()
 	if k.current, err = h.secrets.read(ctx, h.secret, 0); err != nil || k.current.version < 2 {
 		return k, err
 	}

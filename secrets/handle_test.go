@@ -203,3 +203,55 @@ func TestReadInATransactionLeavesTheHint(t *testing.T) {
 		t.Errorf("the node that rotated to p2 still works with %q", got)
 	}
 }
+
+// announced is a provider that tells of its reads.
+type announced struct {
+	secrets.Provider
+	reads chan struct{}
+}
+
+func (a announced) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
+	select {
+	case a.reads <- struct{}{}:
+	default:
+	}
+	return a.Provider.Read(ctx, name, version)
+}
+
+// A first read within a transaction does not wait for one outside, which waits for the
+// transaction where the database has one connection.
+func TestFirstReadInATransactionWaitsForNobody(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		p := announced{secrets.NewSQL(db, masterKeys(t, "k")), make(chan struct{})}
+		cfg := secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}}
+		n := newNode(t, db, cfg)
+		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
+		other, err := secrets.New(n.host, cfg, secrets.Peers{}) // which has read nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := other.Handle(payments.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		if err := db.InTx(context.Background(), func(ctx context.Context) error {
+			done := make(chan struct{})
+			wg.Go(func() {
+				defer close(done)
+				if _, err := h.Get(context.Background()); err != nil {
+					t.Errorf("outside: %v", err)
+				}
+			})
+			select {
+			case <-p.reads:
+			case <-done:
+			}
+			_, err := h.Get(ctx)
+			return err
+		}); err != nil {
+			t.Errorf("inside: %v", err)
+		}
+		wg.Wait()
+	})
+}
