@@ -93,7 +93,7 @@ func (s *Support) eraseThread(ctx context.Context, id string) (n int64, err erro
 		return 0, err
 	}
 	for {
-		files, err := s.store.attachments(ctx, id, maxMessages*maxAttachments)
+		files, err := s.store.attachments(ctx, id, 2*maxMessages*maxAttachments) // messages at once may pass the bound
 		if err != nil {
 			return 0, err
 		}
