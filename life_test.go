@@ -220,6 +220,31 @@ func TestDeletedAccountIsErased(t *testing.T) {
 	})
 }
 
+// TestDeletedAccountLeavesNoUnprovedAddress: nor does the address of an account stay that
+// nobody had proved, and that is known to the account alone.
+func TestDeletedAccountLeavesNoUnprovedAddress(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := kittest.New(t, append(everything(), kit.WithDatabase(db))...)
+		origin := k.Host().BaseURL.String()
+		k.Anonymous().With("Origin", origin).Post("/auth/sign-up/email",
+			map[string]any{"email": canaryAddress, "password": "correct horse battery", "name": canary}).Want(200, "")
+		k.Anonymous().With("Origin", origin).Post("/auth/email-otp/send-verification-otp",
+			map[string]any{"email": canaryAddress, "type": "email-verification"}).Want(200, "")
+		k.RunJobs()
+		ada, _, err := k.Auth().UserByEmail(t.Context(), canaryAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Browser(ada.ID).With("Origin", origin).Post("/auth/delete-user", `{"password":"correct horse battery"}`).Want(200, "")
+		k.RunJobs()
+		for table, text := range tables(t, db) {
+			if strings.Contains(text, canary) || strings.Contains(text, hex.EncodeToString([]byte(canary))) {
+				t.Errorf("%s still knows the user:\n%s", table, around(text))
+			}
+		}
+	})
+}
+
 // TestAddressThatChangedHandsIsNotErased: mail to an address that somebody else has
 // proved before the erasure runs is theirs.
 func TestAddressThatChangedHandsIsNotErased(t *testing.T) {

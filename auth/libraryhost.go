@@ -34,14 +34,23 @@ func (a *LibraryHost) Draft(ctx context.Context, n NewUser) (User, error) {
 // the commit.
 func (a *LibraryHost) DeleteAccount(ctx context.Context, userID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
+		if _, _, err := a.store.lockUser(ctx, userID); err != nil { // so that no address is proved meanwhile
+			return err
+		}
 		addresses, err := a.Addresses(ctx, userID)
 		if err != nil {
 			return err
 		}
+		person := capability.Person{ID: userID, Emails: addresses}
+		if a.library.Erase != nil { // now, as the account alone knows an address that was not proved
+			if _, err := a.library.Erase(ctx, person); err != nil {
+				return err
+			}
+		}
 		if err := a.DeleteUser(ctx, userID); err != nil || a.peers.Erase == nil {
 			return err
 		}
-		return a.peers.Erase(ctx, capability.Person{ID: userID, Emails: addresses})
+		return a.peers.Erase(ctx, person)
 	})
 }
 
