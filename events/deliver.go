@@ -132,7 +132,13 @@ func (e *Events) share(now time.Time) int {
 func (e *endpoint) isSlow(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.slow.After(now)
+	return e.slowAt(now)
+}
+
+// slowAt is isSlow with the endpoint locked.
+func (e *endpoint) slowAt(now time.Time) bool {
+	left := e.slow.Sub(now)
+	return 0 < left && left <= slowFor // the clock may have gone back
 }
 
 // begin lets an attempt begin, or returns how long it is to wait: after a failure,
@@ -141,7 +147,7 @@ func (e *endpoint) begin(now time.Time, share int) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	wait = min(e.pause.Sub(now), pauseAfter) // the clock may have gone back
-	if e.busy >= share && e.slow.After(now) {
+	if e.busy >= share && e.slowAt(now) {
 		wait = max(wait, pauseAfter)
 	}
 	if wait <= 0 {

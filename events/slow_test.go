@@ -97,3 +97,33 @@ func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
 		}
 	})
 }
+
+// An endpoint that was slow by a clock that was ahead has the workers again once the
+// clock is right.
+func TestSlownessEndsWithAClockThatGoesBack(t *testing.T) {
+	const atOnce = 9 // more than slow endpoints have
+	var k *kittest.Kit
+	var calls atomic.Int64
+	release, all := make(chan struct{}), make(chan struct{})
+	k = compose(t, databasetest.Memory(t), events.Config{Timeout: time.Minute, Endpoints: []events.Endpoint{
+		served(t, "slow", func(http.ResponseWriter, *http.Request) {
+			switch calls.Add(1) {
+			case 1:
+				k.Clock.Advance(3 * time.Second)
+				return
+			case 1 + atOnce:
+				close(all)
+			}
+			<-release
+		})}})
+	k.Clock.Advance(2 * time.Hour)
+	create(t, k, "first")
+	k.RunJobs()
+	k.Clock.Advance(-2 * time.Hour)
+	for i := range atOnce {
+		create(t, k, fmt.Sprint("user", i))
+	}
+	if !runUntil(t, k, all, release) {
+		t.Errorf("the endpoint was sent %d messages at once, want %d", calls.Load()-1, atOnce)
+	}
+}
