@@ -177,6 +177,29 @@ func TestReplayAfterPrune(t *testing.T) {
 	})
 }
 
+// Ids are forgotten as fast as they came, however many calls a second that were.
+func TestPruneKeepsUp(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		w := controlplanetest.New(t, db, controlplanetest.Options{Others: []capability.Capability{things()}})
+		f := forger{w.Identity}
+		use := func(calls int) {
+			t.Helper()
+			for range calls {
+				if status, code := bearing(w, f.sign(f.header(), f.claims(w.Clock.Now()))); status != 200 {
+					t.Fatal(status, code)
+				}
+			}
+		}
+		use(250)
+		w.Clock.Advance(time.Hour)
+		use(3)
+		var rows int
+		if err := db.QueryRow(t.Context(), `SELECT count(*) FROM controlplane_spent`).Scan(&rows); err != nil || rows != 3 {
+			t.Errorf("%d ids are kept, want those of the last calls (%v)", rows, err)
+		}
+	})
+}
+
 func TestReplayAfterRestart(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		o := controlplanetest.Options{Others: []capability.Capability{things()}}

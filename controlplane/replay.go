@@ -44,15 +44,20 @@ func (s *spentRows) claim(ctx context.Context, jti string, until time.Time) (boo
 	return won, err
 }
 
-// prune forgets a bounded number of ids at most once a second. It may fail:
-// nothing depends on it, and a later claim tries again.
+// prune forgets a bounded number of ids at most once a second, or with each claim
+// while there are more. It may fail: nothing depends on it, and a later claim tries
+// again.
 func (s *spentRows) prune(ctx context.Context) {
 	now, last := s.now(), s.prunedAt.Load()
 	if now.Sub(time.UnixMilli(last)).Abs() < pruneEvery || s.store.db.InTransaction(ctx) || !s.prunedAt.CompareAndSwap(last, now.UnixMilli()) {
 		return
 	}
-	if latest, err := s.store.prune(ctx, now, pruneLimit); err == nil && latest > s.prunedTo.Load() {
+	pruned, latest, err := s.store.prune(ctx, now, pruneLimit)
+	if err == nil && latest > s.prunedTo.Load() {
 		s.prunedTo.Store(latest)
+	}
+	if pruned >= pruneLimit {
+		s.prunedAt.Store(last)
 	}
 }
 

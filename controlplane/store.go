@@ -122,8 +122,9 @@ func (s store) claim(ctx context.Context, jti string, until time.Time) (bool, er
 }
 
 // prune removes some of the token ids that no token can bear any more, the
-// oldest first, and returns the latest of their ends, 0 when there were none.
-func (s store) prune(ctx context.Context, before time.Time, limit int) (latest int64, err error) {
+// oldest first, and returns how many and the latest of their ends, 0 when there
+// were none.
+func (s store) prune(ctx context.Context, before time.Time, limit int) (pruned int, latest int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		ends, err := database.All(ctx, s.db, func(row database.Scanner) (end int64, err error) {
 			err = row.Scan(&end)
@@ -131,8 +132,8 @@ func (s store) prune(ctx context.Context, before time.Time, limit int) (latest i
 		}, `DELETE FROM controlplane_spent WHERE jti IN (
 			SELECT jti FROM controlplane_spent WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 `+database.SkipLocked+`)
 			RETURNING expires_at`, before.UnixMilli(), limit)
-		latest = slices.Max(append(ends, 0))
+		pruned, latest = len(ends), slices.Max(append(ends, 0))
 		return err
 	})
-	return latest, err
+	return pruned, latest, err
 }
