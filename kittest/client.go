@@ -140,11 +140,24 @@ func (c *Client) Do(method, path string, body any) *Response {
 		c.after(r)
 	}
 	rec := httptest.NewRecorder()
-	c.handler.ServeHTTP(rec, r)
+	c.serve(rec, r)
 	if c.jar != nil {
 		c.jar.keep(rec.Header())
 	}
 	return &Response{Status: rec.Code, Header: rec.Header(), Body: rec.Body.Bytes(), t: c.t}
+}
+
+// serve fails the test where the response is cut off.
+func (c *Client) serve(w http.ResponseWriter, r *http.Request) {
+	c.t.Helper()
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
+			c.t.Fatalf("kittest: the response to %s %s was cut off", r.Method, r.URL.Path)
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	c.handler.ServeHTTP(w, r)
 }
 
 // Code returns the refusal's code, or "" when the call succeeded.

@@ -1,0 +1,36 @@
+package kittest_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/kitbackend/kit/kittest"
+)
+
+// failing is a test that remembers why it failed.
+type failing struct {
+	testing.TB
+	why string
+}
+
+func (f *failing) Fatalf(format string, args ...any) {
+	f.why = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// TestResponseThatIsCutOffFailsTheTest: one test fails, not the program of all.
+func TestResponseThatIsCutOffFailsTheTest(t *testing.T) {
+	f := &failing{TB: t}
+	k := kittest.New(f)
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		k.Anonymous().Via(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })).Get("/torn")
+	}()
+	if p := <-ended; p != nil || !strings.Contains(f.why, "GET /torn") {
+		t.Errorf("the test ended by %v, failed for %q", p, f.why)
+	}
+}
