@@ -3,6 +3,7 @@ package mount
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -39,12 +40,27 @@ var serverSpan = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer
 // trace starts the server span, a child of what the caller sent along.
 func (x *exchange) trace(ctx context.Context) context.Context {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(x.c.Request().Header))
-	name := "HTTP " + x.origin.Method
+	name := "HTTP"
 	if x.row != nil {
 		name = x.row.name
+	} else if method := x.method(); method != otherMethod {
+		name += " " + method
 	}
 	ctx, x.span = x.m.tracer.Start(ctx, name, serverSpan...)
 	return ctx
+}
+
+// otherMethod stands in figures and spans for methods that nobody knows, as OpenTelemetry has it.
+const otherMethod = "_OTHER"
+
+// method is one of a few: clients may make methods up.
+func (x *exchange) method() string {
+	switch x.origin.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return x.origin.Method
+	}
+	return otherMethod
 }
 
 // observe closes the span, counts, and writes the one access-log line.
@@ -75,7 +91,7 @@ func (x *exchange) observe() {
 // attributes never carry a user id, an address or a token.
 func (x *exchange) attributes(code string) []attribute.KeyValue {
 	list := []attribute.KeyValue{
-		attribute.String("http.request.method", x.origin.Method),
+		attribute.String("http.request.method", x.method()),
 		attribute.Int("http.response.status_code", x.w.Status),
 	}
 	if x.row != nil {

@@ -84,3 +84,22 @@ func TestSpans(t *testing.T) {
 		t.Error("only a failure is an error")
 	}
 }
+
+// TestMethodsAreFew: whoever makes up methods makes no series of figures.
+func TestMethodsAreFew(t *testing.T) {
+	before := otel.GetTracerProvider()
+	rec := &recorder{}
+	otel.SetTracerProvider(provider{tracer: rec})
+	t.Cleanup(func() { otel.SetTracerProvider(before) })
+	w := newWorld(t, nil)
+	w.send("MADEUP1 /things/who", "")
+	w.send("get /nowhere", "")
+	w.send("PATCH /things/who", "")
+	var got []string
+	for _, s := range rec.spans {
+		got = append(got, s.name+", "+s.attrs["http.request.method"])
+	}
+	if diff := cmp.Diff([]string{"HTTP, _OTHER", "HTTP, _OTHER", "HTTP PATCH, PATCH"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
