@@ -175,10 +175,10 @@ const maxLag = time.Minute
 // lag fails when nobody takes the jobs of a queue. More jobs than workers are no
 // fault: without its nodes their users would have nothing at all.
 func (b *binding) lag(ctx context.Context) (any, error) {
-	stats, err := b.queue.Stats(ctx)
-	if err == nil && stats.Lag > maxLag && stats.Leased == 0 {
+	lag, leased, err := b.queue.Lag(ctx)
+	if err == nil && lag > maxLag && leased == 0 {
 		err = fmt.Errorf("a job has been due for %v and nobody has taken it: call Run, on one node at least",
-			stats.Lag.Round(time.Second))
+			lag.Round(time.Second))
 	}
 	return nil, err
 }

@@ -95,15 +95,11 @@ type Stats struct {
 	Lag time.Duration
 }
 
-// leased stands for [Stats.Leased] among the states.
-const leased State = "leased"
-
-// Stats reads the counts.
+// Stats reads the counts, which takes the longer the more jobs there are.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var stats Stats
 	counts := map[State]*int64{StateAvailable: &stats.Available, StateRunning: &stats.Running, StateCompleted: &stats.Completed,
-		StateDiscarded: &stats.Discarded, StateCancelled: &stats.Cancelled, leased: &stats.Leased}
-	now := q.now()
+		StateDiscarded: &stats.Discarded, StateCancelled: &stats.Cancelled}
 	_, err := database.All(ctx, q.db, func(s database.Scanner) (state State, err error) {
 		var n int64
 		if err = s.Scan(&state, &n); err == nil {
@@ -112,15 +108,25 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		return state, err
 	}, `SELECT 'available', count(*) FROM kit_job WHERE state = 'available'
 		UNION ALL SELECT 'running', count(*) FROM kit_job WHERE state = 'running'
-		UNION ALL SELECT 'leased', count(*) FROM kit_job WHERE state = 'running' AND lease_until > $1 AND lease_until <= $2
-		UNION ALL SELECT state, count(*) FROM kit_job WHERE finished_at > 0 GROUP BY state`,
-		now.UnixMilli(), now.Add(lease+maxDoubt).UnixMilli())
+		UNION ALL SELECT state, count(*) FROM kit_job WHERE finished_at > 0 GROUP BY state`)
 	if err != nil {
 		return Stats{}, err
 	}
-	due, err := q.due(ctx, q.names())
-	if len(due) > 0 {
-		stats.Lag = max(now.Sub(time.UnixMilli(due[0].runAt)), 0)
-	}
+	stats.Lag, stats.Leased, err = q.Lag(ctx)
 	return stats, err
+}
+
+// Lag reads those of the [Stats] alone that tell whether anybody works, and costs the same however many jobs there are:
+// how long the job that is due longest has waited, and how many jobs are leased.
+func (q *Queue) Lag(ctx context.Context) (lag time.Duration, leased int64, err error) {
+	now := q.now()
+	due, err := q.due(ctx, q.names())
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(due) > 0 {
+		lag = max(now.Sub(time.UnixMilli(due[0].runAt)), 0)
+	}
+	leased, err = q.leased(ctx, now.UnixMilli())
+	return lag, leased, err
 }

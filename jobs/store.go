@@ -92,14 +92,24 @@ func (q *Queue) due(ctx context.Context, names []string) ([]dueBinding, error) {
 	return database.All(ctx, q.db, func(s database.Scanner) (d dueBinding, err error) {
 		err = s.Scan(&d.name, &d.runAt)
 		return d, err
-	}, `
+	}, dueBindings, database.List(names))
+}
+
+var dueBindings = `
 		SELECT name, run_at FROM (
 			SELECT n.value AS name, (
 				SELECT run_at FROM kit_job WHERE state = 'available' AND binding = n.value ORDER BY run_at LIMIT 1
 			) AS run_at
-			FROM `+database.Text(`json_each($1) AS n`, `jsonb_array_elements_text($1::jsonb) AS n (value)`)+`
+			FROM ` + database.Text(`json_each($1) AS n`, `jsonb_array_elements_text($1::jsonb) AS n (value)`) + `
 		) AS first_job
-		WHERE run_at IS NOT NULL ORDER BY run_at, name`, database.List(names))
+		WHERE run_at IS NOT NULL ORDER BY run_at, name`
+
+const leasedJobs = `SELECT count(*) FROM kit_job WHERE state = 'running' AND lease_until > $1 AND lease_until <= $2`
+
+// leased counts the jobs under a lease that holds. One that ends too late to be one is of a clock that was ahead.
+func (q *Queue) leased(ctx context.Context, now int64) (n int64, err error) {
+	err = q.db.QueryRow(ctx, leasedJobs, now, now+(lease+maxDoubt).Milliseconds()).Scan(&n)
+	return n, err
 }
 
 type dueBinding struct {
