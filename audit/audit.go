@@ -170,6 +170,7 @@ func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, er
 // them, it may have fewer than asked for, or none, and a NextCursor. A cursor of
 // another list is refused with kit/invalid_request.
 func (a *Audit) ListEvents(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {
+	page = page.Bounded()
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Entry]{}, err

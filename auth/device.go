@@ -11,6 +11,7 @@ import (
 // empty user means everybody's. Refuses with kit/invalid_request for a cursor
 // of another list.
 func (a *Auth) ListDevices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {
+	page = page.Bounded()
 	none := capability.Items[Device]{}
 	var after string
 	if _, err := page.After(&after); err != nil {

@@ -265,6 +265,7 @@ func (a *Auth) setDisabled(ctx context.Context, userID string, at time.Time, act
 // e-mail address or name, in any case as far as letters are ASCII. Refuses with kit/invalid_request for a
 // cursor of another list.
 func (a *Auth) ListUsers(ctx context.Context, query string, page capability.Page) (capability.Items[User], error) {
+	page = page.Bounded()
 	none := capability.Items[User]{}
 	if len(query) > maxName {
 		return none, capability.ErrInvalidRequest.Saying("query has at most %d bytes.", maxName)

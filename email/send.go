@@ -227,6 +227,7 @@ func (e *Email) find(ctx context.Context, jobID string) (Job, error) {
 // ListJobs lists jobs, newest first. Refuses with email/invalid_address and, for a
 // cursor of another list, kit/invalid_request.
 func (e *Email) ListJobs(ctx context.Context, f JobFilter, page capability.Page) (capability.Items[Job], error) {
+	page = page.Bounded()
 	none := capability.Items[Job]{}
 	if f.To != "" {
 		to, err := parseAddress(f.To)

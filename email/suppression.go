@@ -164,6 +164,7 @@ func (e *Email) HeldBack(ctx context.Context, category Category, addresses ...st
 // ListSuppressions lists by address, scope and reason. A cursor of another list
 // is refused with kit/invalid_request.
 func (e *Email) ListSuppressions(ctx context.Context, f SuppressionFilter, page capability.Page) (capability.Items[Suppression], error) {
+	page = page.Bounded()
 	var after Suppression
 	if _, err := page.After(&after.Address, (*string)(&after.Scope), (*string)(&after.Reason)); err != nil {
 		return capability.Items[Suppression]{}, err

@@ -289,6 +289,7 @@ func (l *Ledger) Balances(ctx context.Context, keys ...AccountKey) ([]Balance, e
 // ListTransactions lists an account's history, newest first. Refuses with
 // ledger/account_not_found and ledger/currency_not_found.
 func (l *Ledger) ListTransactions(ctx context.Context, userID, currency string, page capability.Page) (capability.Items[Transaction], error) {
+	page = page.Bounded()
 	var none capability.Items[Transaction]
 	key := AccountKey{userID, currency}
 	if err := l.check(key); err != nil {
@@ -317,6 +318,7 @@ func (l *Ledger) ListTransactions(ctx context.Context, userID, currency string, 
 // ListAccounts lists accounts by user id, then currency. With a user id in the
 // filter it refuses with ledger/account_not_found when the user has none.
 func (l *Ledger) ListAccounts(ctx context.Context, f AccountFilter, page capability.Page) (capability.Items[Account], error) {
+	page = page.Bounded()
 	var none capability.Items[Account]
 	var after AccountKey
 	later, err := page.After(&after.UserID, &after.Currency)

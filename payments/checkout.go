@@ -333,6 +333,7 @@ func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscri
 
 // ListSubscriptions lists renewing purchases with what they pay, newest first.
 func (p *Payments) ListSubscriptions(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Subscription], error) {
+	page = page.Bounded()
 	f.Kind = KindSubscription
 	rows, now, err := p.rows(ctx, f, page)
 	if err != nil {
@@ -490,6 +491,7 @@ func (p *Payments) discountRequest(rail *rail, d DiscountTerms) (DiscountRequest
 
 // ListDiscounts lists the discounts made here, newest first; a rail narrows it.
 func (p *Payments) ListDiscounts(ctx context.Context, rail RailID, page capability.Page) (capability.Items[Discount], error) {
+	page = page.Bounded()
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Discount]{}, err

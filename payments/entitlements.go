@@ -144,6 +144,7 @@ func (s sources) of(subject Subject, now Instant) Entitlements {
 // ListEntitlements lists subjects that have or had something, by id, with what
 // they are entitled to now.
 func (p *Payments) ListEntitlements(ctx context.Context, page capability.Page) (capability.Items[Entitlements], error) {
+	page = page.Bounded()
 	var none capability.Items[Entitlements]
 	after := Subject{Type: p.cfg.BillingSubject}
 	if _, err := page.After(&after.ID); err != nil {

@@ -475,6 +475,7 @@ func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
 // ListPurchases lists purchases, newest first. A status in the filter is that of
 // now.
 func (p *Payments) ListPurchases(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Purchase], error) {
+	page = page.Bounded()
 	rows, now, err := p.rows(ctx, f, page)
 	if err != nil {
 		return capability.Items[Purchase]{}, err

@@ -602,6 +602,7 @@ func (w *walk) fetched(ctx context.Context, r *railWalk, row *row, observations 
 
 // ListRuns lists the reconcile runs of the last ninety days, newest first.
 func (p *Payments) ListRuns(ctx context.Context, page capability.Page) (capability.Items[Run], error) {
+	page = page.Bounded()
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return capability.Items[Run]{}, err

@@ -880,3 +880,16 @@ func TestReconcileKeepsRailsApart(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestListsOfPurchasesTakeTheZeroPage(t *testing.T) {
+	s := open(t)
+	s.deliver(ios, message{ID: "d", Observations: []payments.Observation{s.pro(ios, "t", "ada")}})
+	purchases, err := s.Payments().ListPurchases(t.Context(), payments.PurchaseFilter{}, capability.Page{})
+	if err != nil || len(purchases.Items) != 1 {
+		t.Errorf("purchases: %d, %v", len(purchases.Items), err)
+	}
+	subscriptions, err := s.Payments().ListSubscriptions(t.Context(), payments.PurchaseFilter{}, capability.Page{})
+	if err != nil || len(subscriptions.Items) != 1 {
+		t.Errorf("subscriptions: %d, %v", len(subscriptions.Items), err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 // ListSecrets lists the declared secrets by name.
 func (s *Secrets) ListSecrets(ctx context.Context, page capability.Page) (items capability.Items[SecretStatus], err error) {
+	page = page.Bounded()
 	var after string
 	if _, err := page.After(&after); err != nil {
 		return items, err
@@ -69,6 +70,7 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 // ListRotations lists what happened to a secret, newest first. It refuses with
 // secrets/not_found.
 func (s *Secrets) ListRotations(ctx context.Context, name string, page capability.Page) (items capability.Items[Rotation], err error) {
+	page = page.Bounded()
 	if _, err := s.Handle(name); err != nil {
 		return items, err
 	}

@@ -115,6 +115,7 @@ func (s *Storage) sign(ctx context.Context, o Object, opts SignOptions) (Link, e
 // List lists an owner's complete objects by path. Refuses with
 // kit/invalid_request.
 func (p Space) List(ctx context.Context, f Filter, page capability.Page) (Listing, error) {
+	page = page.Bounded()
 	none := Listing{Items: []Object{}, Prefixes: []string{}}
 	page = page.Bounded()
 	prefix, err := checkPrefix(f.Prefix)

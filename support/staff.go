@@ -21,6 +21,7 @@ const (
 // ListThreads lists threads, the one that changed last first. Refuses with
 // kit/invalid_request for values that a filter does not take.
 func (s *Support) ListThreads(ctx context.Context, f Filter, page capability.Page) (capability.Items[Thread], error) {
+	page = page.Bounded()
 	var none capability.Items[Thread]
 	if err := s.checkFilter(f); err != nil {
 		return none, err
@@ -164,6 +165,7 @@ func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 
 // ListReplies lists what was replied in all threads, newest first.
 func (s *Support) ListReplies(ctx context.Context, page capability.Page) (capability.Items[Message], error) {
+	page = page.Bounded()
 	var below string
 	if _, err := page.After(&below); err != nil {
 		return capability.Items[Message]{}, err
