@@ -226,9 +226,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysLieBesideTheRows: a key is committed with what it was for,
+// TestIdempotencyKeysAreInTheDatabaseOfTheRows: a key is committed with what it was for,
 // in the capability's own database, and the kit's schedule removes it there too.
-func TestIdempotencyKeysLieBesideTheRows(t *testing.T) {
+func TestIdempotencyKeysAreInTheDatabaseOfTheRows(t *testing.T) {
 	games := databasetest.Memory(t)
 	boards := leaderboard.Config{Database: "GAMES", Boards: []leaderboard.Board{
 		{Key: "xp", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum}}}

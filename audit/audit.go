@@ -67,7 +67,7 @@ func New(host capability.Host, cfg Config, _ Peers) (*Audit, error) {
 	}
 	store := store{host.DB, scanChunk}
 	a := &Audit{host: host, cfg: cfg, sealer: sealer, store: store, signer: &signer{store: store, sealer: sealer}}
-	a.queue = &queue.Queue[Pending, struct{}]{Run: a.run, Size: batchSize, Leaders: store.leaders}
+	a.queue = &queue.Queue[Pending, struct{}]{Run: a.run, Size: batchSize, Leaders: queue.WriteLeaders(host.DB)}
 	return a, nil
 }
 

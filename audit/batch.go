@@ -83,11 +83,3 @@ func (a *Audit) run(ctx context.Context, calls []*queue.Call[Pending, struct{}])
 	}
 	return len(calls)
 }
-
-// leaders is how many batches are under way at once.
-func (s store) leaders() int {
-	if s.db.Dialect() == database.PostgreSQL {
-		return 2 // one is written while the other commits
-	}
-	return 1
-}

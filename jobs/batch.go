@@ -20,17 +20,10 @@ type batches struct {
 }
 
 func (q *Queue) startBatches() {
-	q.batches.added.Run, q.batches.added.Size, q.batches.added.Leaders = q.addBatch, batchSize, q.leaders
-	q.batches.settled.Run, q.batches.settled.Size, q.batches.settled.Leaders = q.settleBatch, batchSize, q.leaders
+	leaders := queue.WriteLeaders(q.db)
+	q.batches.added.Run, q.batches.added.Size, q.batches.added.Leaders = q.addBatch, batchSize, leaders
+	q.batches.settled.Run, q.batches.settled.Size, q.batches.settled.Leaders = q.settleBatch, batchSize, leaders
 	q.batches.settled.Time = statementTimeout
-}
-
-// leaders is how many batches of a kind are under way at once.
-func (q *Queue) leaders() int {
-	if q.db.Dialect() == database.PostgreSQL {
-		return 2 // one is made while the other commits
-	}
-	return 1
 }
 
 func (q *Queue) addBatch(ctx context.Context, calls []*queue.Call[*row, struct{}]) int {

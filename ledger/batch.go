@@ -21,15 +21,7 @@ type call = queue.Call[*operation, outcome]
 // newQueue shares transactions between concurrent callers. A batch reads and
 // writes an account once for all its operations.
 func (l *Ledger) newQueue() *queue.Queue[*operation, outcome] {
-	return &queue.Queue[*operation, outcome]{Run: l.run, Size: batchSize, Leaders: l.store.leaders}
-}
-
-// leaders is how many batches are under way at once.
-func (s store) leaders() int {
-	if s.db.Dialect() == database.PostgreSQL {
-		return 2 // one decides while the other commits
-	}
-	return 1
+	return &queue.Queue[*operation, outcome]{Run: l.run, Size: batchSize, Leaders: queue.WriteLeaders(l.db)}
 }
 
 // run brings calls to their outcomes. A batch that the database refuses as a

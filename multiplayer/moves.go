@@ -4,17 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/queue"
 )
 
-// maxMoves is how many sessions share a transaction at most, leaders how many
-// such transactions are under way on PostgreSQL, where the next is gathered
-// while one waits for the disk.
-const (
-	maxMoves = 64
-	leaders  = 2
-)
+// maxMoves is how many sessions share a transaction at most.
+const maxMoves = 64
 
 // move is a session on its way from one version to a later one by steps that
 // change neither its players nor its phase nor its alarm.
@@ -26,12 +20,7 @@ type move struct {
 // movers has the moves of several sessions written in one transaction: what a
 // commit costs is shared, on PostgreSQL the way to the server too.
 func (m *Multiplayer) movers() *queue.Queue[move, struct{}] {
-	return &queue.Queue[move, struct{}]{Run: m.writeMoves, Size: maxMoves, Leaders: func() int {
-		if m.host.DB.Dialect() == database.PostgreSQL {
-			return leaders
-		}
-		return 1
-	}}
+	return &queue.Queue[move, struct{}]{Run: m.writeMoves, Size: maxMoves, Leaders: queue.WriteLeaders(m.host.DB)}
 }
 
 // writeMoves writes moves that came at the same time, all or none of them. What

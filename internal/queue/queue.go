@@ -116,6 +116,17 @@ func (q *Queue[Op, Out]) enter(c *Call[Op, Out]) (lead bool, err error) {
 	return false, nil
 }
 
+// WriteLeaders is Leaders of a queue that writes to a database: on PostgreSQL a
+// batch is made while the one before commits.
+func WriteLeaders(db *database.DB) func() int {
+	return func() int {
+		if db.Dialect() == database.PostgreSQL {
+			return 2
+		}
+		return 1
+	}
+}
+
 func (q *Queue[Op, Out]) leaders() int {
 	if q.Leaders == nil {
 		return 1
