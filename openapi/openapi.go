@@ -4,7 +4,7 @@
 // is listed under its status.
 //
 // The document is a function of its rows: equal tables give equal bytes, and
-// computing it does no I/O. [kit.Kit.OpenAPI] describes a composed kit. Nothing
+// computing it does no I/O. A kit.Kit describes itself by its method OpenAPI. Nothing
 // is mounted by itself; [Handler] serves a document where the application wants.
 package openapi
 
