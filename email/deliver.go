@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/internal/optional"
+	"github.com/kitbackend/kit/internal/text"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -216,9 +217,4 @@ func (e *Email) pause(attempt int) time.Duration {
 const maxReason = 500
 
 // clip bounds a text from outside and makes it storable.
-func clip(text string, limit int) string {
-	if len(text) > limit {
-		text = text[:limit]
-	}
-	return storable(text)
-}
+func clip(given string, limit int) string { return text.Storable(given[:min(len(given), limit)]) }

@@ -3,6 +3,8 @@ package email
 import (
 	"context"
 	"time"
+
+	"github.com/kitbackend/kit/internal/text"
 )
 
 // IngestMail takes a mail that came back to the return path and applies what it
@@ -47,7 +49,7 @@ var reportedState = map[ReportKind]State{
 
 // apply notes one report. Repeated, it changes nothing more.
 func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report) (bool, error) {
-	r.MessageID, r.ProviderID = storable(r.MessageID), storable(r.ProviderID)
+	r.MessageID, r.ProviderID = text.Storable(r.MessageID), text.Storable(r.ProviderID)
 	job, found, err := e.store.reported(ctx, r.MessageID, r.ProviderID)
 	if err != nil {
 		return false, err
@@ -67,7 +69,7 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 			return false, err
 		}
 		if fresh {
-			detail := storable(r.Status + " " + r.Detail)
+			detail := text.Storable(r.Status + " " + r.Detail)
 			if err := e.store.insertEvent(ctx, job.ID, Event{Type: string(state), Detail: clip(detail, maxReason)}, now); err != nil {
 				return false, err
 			}

@@ -2,13 +2,20 @@ package events_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -287,6 +294,38 @@ func TestDeliveryIsGivenUpAfterItsAttempts(t *testing.T) {
 	if s := status(t, k); r.calls() != events.Attempts || s.Failed != 1 || !s.DisabledAt.IsZero() {
 		t.Errorf("%d calls, %+v, want %d and one that has failed", r.calls(), s, events.Attempts)
 	}
+}
+
+// A certificate is quoted in the error of an attempt as it is.
+func TestCertificateOfAnyNameCountsAsAFailedAttempt(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"crm\x00.example.com"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, named, named, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, port, _ := strings.Cut(server.Listener.Addr().String(), ":")
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		k := compose(t, db, events.Config{Endpoints: []events.Endpoint{
+			{Name: "crm", URL: "https://localhost:" + port, Secret: secret, Private: true, Events: []string{"user.created"}}}})
+		create(t, k, "ada")
+		k.RunJobs()
+		deliveries, err := k.Events().ListDeliveries(t.Context(), events.DeliveryFilter{Endpoint: "crm"}, capability.Page{})
+		if err != nil || len(deliveries.Items) != 1 {
+			t.Fatalf("%d deliveries: %v", len(deliveries.Items), err)
+		}
+		if d := deliveries.Items[0]; d.Attempts != 1 || !strings.Contains(d.LastError, "crm.example.com") {
+			t.Errorf("%d attempts, the last error is %q", d.Attempts, d.LastError)
+		}
+	})
 }
 
 func TestGoneDisablesAtOnce(t *testing.T) {

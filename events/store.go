@@ -3,11 +3,11 @@ package events
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/text"
 )
 
 // store is the outbox's SQL.
@@ -87,8 +87,8 @@ func (s store) restart(ctx context.Context, t task, now time.Time) error {
 	return err
 }
 
-// cut bounds a reason.
-func cut(reason string) string { return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "") }
+// cut makes a reason one that can be stored.
+func cut(reason string) string { return text.Storable(reason[:min(len(reason), maxReason)]) }
 
 // endpoint returns what is known of an endpoint; ok is false when it was never in
 // trouble.

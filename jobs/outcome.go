@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
+
+	"github.com/kitbackend/kit/internal/text"
 )
 
 // maxError bounds the stored text of an error in bytes.
@@ -50,9 +51,6 @@ func defaultBackoff(attempt int) time.Duration {
 
 // reason returns the stored form of an error.
 func reason(err error) string {
-	text := err.Error()
-	if len(text) > maxError {
-		text = text[:maxError]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
+	whole := err.Error()
+	return text.Storable(whole[:min(len(whole), maxError)])
 }
