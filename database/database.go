@@ -243,9 +243,13 @@ func (d *DB) UseClock(now func() time.Time) { d.clock = now }
 func (d *DB) InTransaction(ctx context.Context) bool { return d.current(ctx) != nil }
 
 // Lock has transactions that lock the same name follow each other: the one of ctx waits for those that hold the lock, and
-// holds it until it ends. Names begin with that of the package. On SQLite, which has one writer, there is nothing to do.
+// holds it until it ends. Names begin with that of the package. On SQLite, which has one writer, there is nothing to do. It
+// refuses outside of a transaction, where it would hold nothing.
 func (d *DB) Lock(ctx context.Context, name string) error {
-	if d.Dialect() == SQLite {
+	switch {
+	case !d.InTransaction(ctx):
+		return errors.New("database: Lock is called outside of a transaction")
+	case d.Dialect() == SQLite:
 		return nil
 	}
 	_, err := d.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, name)

@@ -616,6 +616,9 @@ func TestTransactionsThatLockANameFollowEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-second; err != nil || seen != 1 || other != 0 {
-		t.Errorf("saw %d accounts behind the lock and %d beside it, %v", seen, other, err)
+		t.Errorf("saw %d accounts behind the lock and %d with another name, %v", seen, other, err)
+	}
+	if err := dbs[0].Lock(t.Context(), "test a"); err == nil {
+		t.Error("a lock outside of a transaction, which holds nothing, was not refused")
 	}
 }
