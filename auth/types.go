@@ -116,7 +116,7 @@ type Entry struct {
 	Factor bool
 	// DeviceName is what the application calls the device, at most 256 bytes.
 	DeviceName string
-	// Still, optional, is asked in the transaction that makes the session, when nobody
+	// Still, optional, runs in the transaction that makes the session, while nobody
 	// else changes the user, and refuses by its error: what proved the user may have
 	// gone since it was looked at.
 	Still func(ctx context.Context) error

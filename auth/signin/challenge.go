@@ -27,8 +27,8 @@ type challenged struct {
 }
 
 // challenge asks for a second factor where the account wants one and the browser
-// is not trusted.
-func (l *library) challenge(c *call, user auth.User, method string, remember bool) (response any, asked bool, err error) {
+// is not trusted, if the first still holds.
+func (l *library) challenge(c *call, user auth.User, method string, remember bool, proved still) (response any, asked bool, err error) {
 	state, _, err := l.factors.State(c.Context(), user.ID)
 	if err != nil || !state.Enabled {
 		return nil, false, err
@@ -37,7 +37,16 @@ func (l *library) challenge(c *call, user auth.User, method string, remember boo
 	if err != nil || trusted {
 		return nil, false, err
 	}
-	token, err := l.factors.Ask(c.Context(), user.ID, method, remember)
+	var token string
+	err = l.withUser(c.Context(), user.ID, func(ctx context.Context) (err error) {
+		if proved != nil {
+			if err := proved(ctx); err != nil {
+				return err
+			}
+		}
+		token, err = l.factors.Ask(ctx, user.ID, method, remember)
+		return err
+	})
 	if err != nil {
 		return nil, false, err
 	}
@@ -48,22 +57,6 @@ func (l *library) challenge(c *call, user auth.User, method string, remember boo
 		c.setCookie(challengeCookie, token, factor.ChallengeTTL)
 	}
 	return out, true, nil
-}
-
-// trustBrowser has a user not asked for a second factor in this browser again.
-func (c *call) trustBrowser(userID string) error {
-	if auth.BodyTransport(c.r) {
-		return nil
-	}
-	var token string
-	err := c.l.withUser(c.Context(), userID, func(ctx context.Context) (err error) {
-		token, err = c.l.factors.Trust(ctx, userID)
-		return err
-	})
-	if err == nil {
-		c.setCookie(trustCookie, token, factor.TrustTTL)
-	}
-	return err
 }
 
 // renewTrust reports whether a user trusts this browser, and gives it a new cookie.
@@ -215,14 +208,19 @@ func (l *library) proved(c *call, p prover, method factor.Method, trust bool) (a
 		return l.stillSignedIn(c, p)
 	}
 	c.setCookie(challengeCookie, "", 0)
-	if trust {
-		if err := c.trustBrowser(p.user.ID); err != nil {
-			return nil, err
+	var trusted string
+	e, err := l.admit(c, p.user, p.waiting.Method+" "+string(method), p.waiting.Remembered, true, func(ctx context.Context) error {
+		err := l.factors.Finish(ctx, *p.waiting)
+		if err == nil && trust && !auth.BodyTransport(c.r) {
+			trusted, err = l.factors.Trust(ctx, p.user.ID)
 		}
-	}
-	e, err := l.admit(c, p.user, p.waiting.Method+" "+string(method), p.waiting.Remembered, true, nil)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	if trusted != "" { // this browser is not asked for a second factor again
+		c.setCookie(trustCookie, trusted, factor.TrustTTL)
 	}
 	return l.response(c, e, "")
 }

@@ -31,10 +31,7 @@ func (l *library) enter(c *call, user auth.User, method string, remember bool, p
 		return entry{}, err
 	}
 	if method != "passkey" && method != "anon" {
-		challenge, challenged, err := l.challenge(c, user, method, remember)
-		if err == nil && challenged && proved != nil {
-			err = l.withUser(c.Context(), user.ID, proved)
-		}
+		challenge, challenged, err := l.challenge(c, user, method, remember, proved)
 		if err != nil || challenged {
 			return entry{user: user, challenge: challenge}, err
 		}

@@ -500,11 +500,38 @@ func (a *app) device(token string) int {
 // Nor does the first half of a sign-in with two factors.
 func TestChallengeDoesNotOutliveThePassword(t *testing.T) {
 	a := open(t, databasetest.Shared(t, 1)[0], signin.Config{})
-	a.signedUp(ada).enableTOTP()
+	app, _ := a.signedUp(ada).enableTOTP()
 	b := a.browser()
 	a.meanwhile(a.userID(), func() *response { return b.post("/sign-in/email", object{"email": ada, "password": password}) },
 		func(ctx context.Context) {
 			_, err := a.db.Exec(ctx, `DELETE FROM signin_account WHERE user_id = $1`, a.userID())
 			must(t, err)
 		}).want(401, "INVALID_EMAIL_OR_PASSWORD")
+	b.post("/two-factor/verify-totp", object{"code": app.code()}).want(401, "INVALID_TWO_FACTOR_COOKIE")
+}
+
+// Nor does the second half, once the code has been looked at; the browser is not
+// trusted either.
+func TestSecondFactorDoesNotOutliveThePassword(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		var a *app
+		a = open(t, db, signin.Config{Anonymous: true, OnUpgrade: func(ctx context.Context, _, user auth.User) error { // before there is a session
+			_, err := a.db.Exec(ctx, `DELETE FROM signin_challenge WHERE user_id = $1`, user.ID) // as a new password does
+			return err
+		}})
+		app, _ := a.signedUp(ada).enableTOTP()
+		before, err := a.Sessions(ctx, a.userID())
+		must(t, err)
+		b := a.browser()
+		b.post("/sign-in/anonymous", nil).ok()
+		b.signIn()
+		b.post("/two-factor/verify-totp", object{"code": app.code(), "trustDevice": true}).want(401, "INVALID_TWO_FACTOR_COOKIE")
+		if after, err := a.Sessions(ctx, a.userID()); err != nil || len(after) != len(before) {
+			t.Errorf("%d sessions, want %d (%v)", len(after), len(before), err)
+		}
+		var trusted int
+		if err := db.QueryRow(ctx, `SELECT count(*) FROM signin_trusted_device`).Scan(&trusted); err != nil || trusted != 0 {
+			t.Errorf("%d trusted browsers (%v)", trusted, err)
+		}
+	})
 }

@@ -122,7 +122,7 @@ func (l *library) enteredAgain(c *call, u used, own bool, method string) (e entr
 		return entry{}, false, err
 	}
 	if u.sessionID == "" {
-		e.challenge, ok, err = l.challenge(c, e.user, method, true)
+		e.challenge, ok, err = l.challenge(c, e.user, method, true, nil)
 		return e, ok, err
 	}
 	if !own && !c.fromScript() {

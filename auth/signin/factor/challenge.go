@@ -74,10 +74,9 @@ func (f *Factors) Begin(ctx context.Context, p Prover) (s State, refusal *capabi
 	}
 }
 
-// End counts how a proof was wrong, or nil: a right one ends the sign-in that waits for
-// it. lockedUntil is when proofs are taken again where this one has locked the factor,
-// else zero. Besides with what was wrong it refuses with INVALID_TWO_FACTOR_COOKIE
-// where another caller was first.
+// End counts how a proof was wrong, or nil: of a right one [Factors.Finish] follows in
+// the transaction that signs in. lockedUntil is when proofs are taken again where this
+// one has locked the factor, else zero. Refuses with what was wrong.
 func (f *Factors) End(ctx context.Context, p Prover, s State, wrong *capability.Error) (lockedUntil time.Time, refusal *capability.Error, err error) {
 	if wrong != nil {
 		lockedUntil, err = f.countFailure(ctx, p, s, wrong)
@@ -86,14 +85,18 @@ func (f *Factors) End(ctx context.Context, p Prover, s State, wrong *capability.
 	if p.Waiting == nil {
 		return time.Time{}, nil, f.store.setSessionFailures(ctx, p.UserID, 0, 0)
 	}
-	if err := f.store.setFailures(ctx, p.UserID, 0, 0); err != nil {
-		return time.Time{}, nil, err
-	}
-	won, err := f.store.removeChallenge(ctx, p.Waiting.hash)
+	return time.Time{}, nil, f.store.setFailures(ctx, p.UserID, 0, 0)
+}
+
+// Finish uses a sign-in up whose second factor was proved. Refuses with
+// INVALID_TWO_FACTOR_COOKIE where another caller was first, or a new password has ended
+// it since.
+func (f *Factors) Finish(ctx context.Context, c Challenge) error {
+	won, err := f.store.removeChallenge(ctx, c.hash)
 	if err == nil && !won {
-		refusal = ErrChallengeOver
+		err = ErrChallengeOver
 	}
-	return time.Time{}, refusal, err
+	return err
 }
 
 // countFailure locks the second factor after too many wrong proofs in a row. In
