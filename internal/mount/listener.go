@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 )
@@ -64,11 +65,15 @@ func (c *taker) within(size int64) {
 // takenAtOnce is how much of a file the system sends within one deadline, in bytes.
 const takenAtOnce = 1 << 20
 
-// ReadFrom lets the system send a file, a part at a time.
+// ReadFrom lets the system send a file, a part at a time. Of other sources nobody knows
+// how long they take: each write of theirs has its own deadline.
 func (c *taker) ReadFrom(r io.Reader) (n int64, err error) {
 	rest, ok := r.(*io.LimitedReader)
 	if !ok {
 		rest = &io.LimitedReader{R: r, N: 1<<63 - 1}
+	}
+	if !regular(rest.R) {
+		return io.Copy(struct{ io.Writer }{c}, r)
 	}
 	for rest.N > 0 {
 		part := &io.LimitedReader{R: rest.R, N: min(rest.N, takenAtOnce)}
@@ -81,4 +86,14 @@ func (c *taker) ReadFrom(r io.Reader) (n int64, err error) {
 		}
 	}
 	return n, nil
+}
+
+// regular reports whether a source is a file, which has its bytes at once.
+func regular(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	stat, err := f.Stat()
+	return err == nil && stat.Mode().IsRegular()
 }

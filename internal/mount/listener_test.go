@@ -117,3 +117,35 @@ func TestDeadlinesOfOthersStand(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSlowSourcesAreNoSlowClients: a response whose content comes slowly arrives where
+// the client takes all of it at once.
+func TestSlowSourcesAreNoSlowClients(t *testing.T) {
+	const grace = 50 * time.Millisecond
+	ended := make(chan error, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1024")
+		source, from := io.Pipe()
+		go func() {
+			for range 2 {
+				_, _ = from.Write(make([]byte, 512))
+				<-time.After(4 * grace)
+			}
+			_ = from.Close()
+		}()
+		_, err := io.Copy(w, source)
+		ended <- err
+	}))
+	server.Listener = mount.Listener(server.Listener, grace, 32<<20)
+	server.Start()
+	t.Cleanup(server.Close)
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	if sent := <-ended; n != 1024 || err != nil || sent != nil {
+		t.Errorf("%d bytes, %v, %v", n, err, sent)
+	}
+}
