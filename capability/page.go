@@ -12,7 +12,8 @@ import (
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200
-	// maxCursor is enough for a text of 1 KiB all of whose characters JSON escapes.
+	// maxCursor is enough for a text of 1 KiB without control characters, each of which
+	// JSON writes as six.
 	maxCursor = 4096
 )
 
