@@ -377,7 +377,6 @@ func TestWordsWithAFilter(t *testing.T) {
 	})
 }
 
-// TestInGo counts, scrolls, describes and deletes by filter.
 func TestWordsWithAFilterInATransaction(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		space := vector.Space{Index: "tagged", OwnerID: "ada"}
@@ -404,6 +403,7 @@ func TestWordsWithAFilterInATransaction(t *testing.T) {
 	})
 }
 
+// TestInGo counts, scrolls, describes and deletes by filter.
 func TestInGo(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "manual"}

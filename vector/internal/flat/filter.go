@@ -138,10 +138,10 @@ func (b Bitmap) Without(other Bitmap) Bitmap {
 
 // Keep returns which of the ids are in the bitmap.
 func (v *View) Keep(ids []string, among Bitmap) []string {
-	kept, rows := make([]string, 0, len(ids)), v.find(ids)
-	for _, id := range ids {
-		if at, ok := rows[id]; ok && among[at/64]>>(at%64)&1 == 1 {
-			kept = append(kept, id)
+	kept := make([]string, 0, len(ids))
+	for i, at := range v.find(ids) {
+		if at >= 0 && among[at/64]>>(at%64)&1 == 1 {
+			kept = append(kept, ids[i])
 		}
 	}
 	return kept

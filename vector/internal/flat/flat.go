@@ -66,6 +66,7 @@ type Set struct {
 	metric     Metric
 	dimensions int
 	keys       int
+	base       *Set // of which With made it, else nil
 
 	mu     sync.RWMutex
 	rows   map[string]int32 // the living row of an id
@@ -199,7 +200,7 @@ func (s *Set) With(rows []Row, removals []Removal) *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	v := s.View()
-	private := &Set{metric: s.metric, dimensions: s.dimensions, keys: s.keys, rows: make(map[string]int32),
+	private := &Set{metric: s.metric, dimensions: s.dimensions, keys: s.keys, base: s, rows: make(map[string]int32),
 		blocks: append([]*block(nil), v.blocks...), n: v.n, dead: append([]uint64(nil), v.dead[:(v.n+63)/64]...),
 		buried: v.n - v.live, coder: v.coder}
 	for _, d := range s.dicts {
@@ -252,31 +253,41 @@ func (s *Set) Worn() bool {
 	return s.buried > 1024 && s.buried > s.n/3
 }
 
-// find returns the living rows of ids. The set knows only its newest ones, and that
-// of a transaction only the transaction's: others are looked for in all rows.
-func (v *View) find(ids []string) map[string]int32 {
-	found, others := make(map[string]int32, len(ids)), make(map[string]bool)
-	v.set.mu.RLock()
-	for _, id := range ids {
-		if at, ok := v.set.rows[id]; ok && int(at) < v.n && !v.isDead(int(at)) {
-			found[id] = at
-		} else {
-			others[id] = true
+// find returns the living rows of ids, -1 where there is none. Sets know only their
+// newest rows, so what they do not know is looked for in all rows.
+func (v *View) find(ids []string) []int32 {
+	rows, others := make([]int32, len(ids)), make(map[string]int)
+	for i, id := range ids {
+		if rows[i] = v.known(id); rows[i] < 0 {
+			others[id] = i
 		}
 	}
-	v.set.mu.RUnlock()
 	for number, b := range v.blocks {
 		if len(others) == 0 {
 			break
 		}
-		for i, id := range b.ids {
-			if at := number*blockRows + i; others[id] && !v.isDead(at) {
-				found[id] = int32(at)
+		for offset, id := range b.ids {
+			if i, ok := others[id]; ok && !v.isDead(number*blockRows+offset) {
+				rows[i] = int32(number*blockRows + offset)
 				delete(others, id)
 			}
 		}
 	}
-	return found
+	return rows
+}
+
+// known returns the living row of an id by what the set knows, or else the one that
+// the set of a transaction was made of; -1 where that is no row of the view.
+func (v *View) known(id string) int32 {
+	for set := v.set; set != nil; set = set.base {
+		set.mu.RLock()
+		at, ok := set.rows[id]
+		set.mu.RUnlock()
+		if ok && int(at) < v.n && v.blocks[at/blockRows].ids[at%blockRows] == id && !v.isDead(int(at)) {
+			return at
+		}
+	}
+	return -1
 }
 
 func (v *View) isDead(at int) bool { return v.dead[at/64]>>(at%64)&1 == 1 }

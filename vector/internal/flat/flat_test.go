@@ -269,11 +269,13 @@ func TestAViewKeepsWhatItHas(t *testing.T) {
 	s.Apply(put(2, "b", "d"), []Removal{{ID: "c", Revision: 2}})
 	s.Publish()
 	own := s.With(put(3, "a", "e"), []Removal{{ID: "d", Revision: 3}})
-	all := []string{"e", "d", "c", "b", "a"}
+	now := s.View()
+	s.Apply(put(4, "f", "a"), nil)
+	all := []string{"f", "e", "d", "c", "b", "a"}
 	for name, c := range map[string]struct {
 		view *View
 		want []string
-	}{"before": {before, []string{"c", "b", "a"}}, "now": {s.View(), []string{"d", "b", "a"}}, "of a transaction": {own, []string{"e", "b", "a"}}} {
+	}{"before": {before, []string{"c", "b", "a"}}, "now": {now, []string{"d", "b", "a"}}, "of a transaction": {own, []string{"e", "b", "a"}}} {
 		if got := c.view.Keep(all, c.view.All()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
