@@ -194,6 +194,32 @@ func TestABucketThatFailsIsWaitedForOnceBehindACommit(t *testing.T) {
 	})
 }
 
+func TestWhatCannotBeCommittedHoldsNoReservation(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx := context.Background()
+		r := newRig(t, db, file.New(t.TempDir()), storage.Config{})
+		o := r.put("ada", "a", []byte("hello"))
+		exec := func(query string) {
+			t.Helper()
+			if _, err := db.Exec(ctx, query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(database.Text(`CREATE TRIGGER broken BEFORE UPDATE OF completed_at ON storage_object BEGIN SELECT RAISE(ABORT, 'broken'); END`,
+			`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$;
+			CREATE TRIGGER broken BEFORE UPDATE OF completed_at ON storage_object FOR EACH ROW EXECUTE FUNCTION broken()`))
+		_, copied := r.s.Copy(ctx, storage.ByID(o.ID), storage.CopyTo{Path: "b"})
+		_, put := r.s.Put(ctx, storage.Upload{OwnerID: "ada", Path: "c", Size: 5}, strings.NewReader("hello"))
+		if copied == nil || put == nil {
+			t.Fatalf("%v and %v, want both broken", copied, put)
+		}
+		r.wantUsage("ada", 5, 0)
+		if list, err := r.bucket.List(ctx, "", 10); err != nil || len(list) != 1 {
+			t.Errorf("left are %v, %v", list, err)
+		}
+	})
+}
+
 // TestASweepLeavesWhatIsBeingPut: large objects go to S3 in parts of its client's own.
 func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), storage.Config{})

@@ -21,7 +21,11 @@ func (p Space) Put(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	return p.Commit(ctx, ByID(o.ID))
+	ready, err := p.Commit(ctx, ByID(o.ID))
+	if err != nil {
+		return Object{}, errors.Join(err, p.abandon(context.WithoutCancel(ctx), o))
+	}
+	return ready, nil
 }
 
 // Stage stores what r reads as a pending object, which [Space.Commit] makes

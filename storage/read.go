@@ -117,7 +117,6 @@ func (s *Storage) sign(ctx context.Context, o Object, opts SignOptions) (Link, e
 func (p Space) List(ctx context.Context, f Filter, page capability.Page) (Listing, error) {
 	page = page.Bounded()
 	none := Listing{Items: []Object{}, Prefixes: []string{}}
-	page = page.Bounded()
 	prefix, err := checkPrefix(f.Prefix)
 	if err != nil {
 		return none, err
