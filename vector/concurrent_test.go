@@ -363,3 +363,26 @@ func TestReembedWaitsForANodeOfItsModel(t *testing.T) {
 		run(newest, time.Hour, "newest")
 	})
 }
+
+func TestReembedOfALaterModelComesLast(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, ada := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}
+		old := embedder(t, db, &fake{model: "old"})
+		must(old.Upsert(ctx, ada, vector.Document{ID: "a", Text: "text"}))(t)
+		f := &fake{model: "newer"}
+		newer, newest := embedder(t, db, f), embedder(t, db, &fake{model: "newest"})
+		if err := newer.Reembed(ctx, "x"); err != nil {
+			t.Fatal(err)
+		}
+		f.during = func() {
+			if err := newest.Reembed(ctx, "x"); err != nil {
+				t.Error(err)
+			}
+			must(newest.queue.RunDue(ctx))(t)
+		}
+		must(newer.queue.RunDue(ctx))(t)
+		newest.advance(time.Hour)
+		must(newest.queue.RunDue(ctx))(t)
+		equal(t, must(newest.Get(ctx, ada, "a"))(t).Model, "newest")
+	})
+}

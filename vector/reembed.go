@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kitbackend/kit/audit"
@@ -27,7 +28,9 @@ type reembedIndex struct {
 // then it refuses texts with vector/model_mismatch. A partition that holds a
 // document without a text stays as it is, as does one whose vectors callers have
 // brought without a model. The job waits for a node that is configured with the
-// model of this one. Refuses with vector/index_not_found and vector/embedder_not_configured.
+// model of this one, and for the end of one that is running for the index; one that
+// has not begun it replaces. Refuses with vector/index_not_found and
+// vector/embedder_not_configured.
 func (v *Vector) Reembed(ctx context.Context, index string) error {
 	x, ok := v.indexes[index]
 	switch {
@@ -38,7 +41,7 @@ func (v *Vector) Reembed(ctx context.Context, index string) error {
 	}
 	work := reembedIndex{index, x.model()}
 	return v.inTx(ctx, func(ctx context.Context) error {
-		if _, err := v.jobs.Enqueue(ctx, reembedding, work, jobs.Key(index+"/"+work.Model)); err != nil {
+		if err := v.jobs.SetAlarm(ctx, reembedding, index, v.now(), work); err != nil {
 			return err
 		}
 		return v.audit.Record(ctx, audit.Event{Action: "vector/reembedding_started",
@@ -57,6 +60,15 @@ func (v *Vector) runReembedding(ctx context.Context, job jobs.Job) error {
 		return jobs.Cancel(ErrIndexNotFound)
 	case x.model() != work.Model: // while a release is rolled out: it is another node's to do
 		return fmt.Errorf("vector: this node embeds the index %s with %s, and not with %s", x.Name, x.model(), work.Model)
+	}
+	// Two models at once would undo each other's work: the one that was asked for
+	// first ends, and is not repeated.
+	running, err := v.jobs.List(ctx, jobs.Filter{Binding: reembedding, State: jobs.StateRunning}, "", 0)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(running, func(s jobs.Status) bool { return s.Key == job.Key && s.ID != job.ID }) {
+		return fmt.Errorf("vector: another job embeds the index %s", x.Name)
 	}
 	for after := ""; ; {
 		space, p, ok, err := v.store.nextOutdated(ctx, x.Name, x.model(), after)
