@@ -99,7 +99,7 @@ func (c Config) validate(faults *capability.Faults, host capability.Host) {
 	}
 	temporary, ok := c.Bucket.(interface{ Temporary() bool })
 	if host.Production() && (c.Bucket == nil || ok && temporary.Temporary()) {
-		faults.Add("bucket", nil, "is no directory in production: objects would be gone with the process", "give file.New(dir) or s3.New(config)")
+		faults.Add("bucket", nil, "is missing or temporary in production: objects would be gone with the process", "give file.New(dir) or s3.New(config)")
 	}
 	if credentialed, ok := c.Bucket.(bucket.Credentialed); ok {
 		if err := credentialed.CheckCredentials(); err != nil {
