@@ -63,7 +63,7 @@ func (c *taker) within(size int64) {
 }
 
 // takenAtOnce is how much of a file the system sends within one deadline, in bytes.
-const takenAtOnce = 1 << 20
+const takenAtOnce = 256 << 10
 
 // ReadFrom lets the system send a file, a part at a time. Of other sources nobody knows
 // how long they take: each write of theirs has its own deadline.
