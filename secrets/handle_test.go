@@ -222,7 +222,7 @@ func (a announced) Read(ctx context.Context, name string, version int64) (secret
 // transaction where the database has one connection.
 func TestFirstReadInATransactionWaitsForNobody(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		p := announced{secrets.NewSQL(db, masterKeys(t, "k")), make(chan struct{})}
+		p := announced{secrets.NewSQL(db, masterKeys(t, "k")), make(chan struct{}, 1)}
 		cfg := secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}}
 		n := newNode(t, db, cfg)
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
@@ -234,6 +234,7 @@ func TestFirstReadInATransactionWaitsForNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		<-p.reads // of the rotation
 		var wg sync.WaitGroup
 		if err := db.InTx(context.Background(), func(ctx context.Context) error {
 			done := make(chan struct{})
