@@ -155,6 +155,31 @@ func TestWithdrawalMeetsAnInvitation(t *testing.T) {
 	}
 }
 
+// TestUnsubscribingMeetsAnInvitation has somebody want no mail of any kind while staff
+// invites them.
+func TestUnsubscribingMeetsAnInvitation(t *testing.T) {
+	db := databasetest.Postgres(t)
+	k := compose(t, testers.Config{}, kit.WithDatabase(db))
+	invite(t, k, "bob@example.com") // makes the cohort
+	link := news(t, k)
+	var m testers.Member
+	var left *kittest.Response
+	if err := meanwhile(t, db, func(ctx context.Context) error {
+		invited, err := k.Testers().Invite(ctx, "", []testers.Tester{{Email: "ada@example.com"}})
+		if err == nil {
+			m = invited.Invited[0]
+		}
+		return err
+	}, func() error {
+		left = k.Anonymous().With("Content-Type", "application/x-www-form-urlencoded").Post(link, "do=unsubscribe-all")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	left.Want(200, "")
+	want(t, k, m.ID, testers.StateWithdrawn)
+}
+
 // TestErasureMeetsAMail has a tester erased while staff mails them, at an address that
 // is not the account's.
 func TestErasureMeetsAMail(t *testing.T) {

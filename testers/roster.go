@@ -474,6 +474,9 @@ func (t *Testers) unsubscribed(ctx context.Context, e hooks.MailSuppressed) erro
 	if err != nil {
 		return err
 	}
+	if err := t.store.lockAddress(ctx, hashes[0]); err != nil { // before their rows, as everywhere
+		return err
+	}
 	members, err := t.store.membersOfHash(ctx, hashes[0])
 	if err != nil || len(members) == 0 {
 		return err

@@ -683,10 +683,9 @@ func TestWithdrawalOutlivesErasure(t *testing.T) {
 	})
 }
 
-// TestUnsubscribingFromEverythingWithdraws goes through email's hook.
-func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
-	k := compose(t, testers.Config{})
-	m := invite(t, k, "ada@example.com")
+// news mails ada@example.com something else and returns the link out of it.
+func news(t testing.TB, k *kittest.Kit) (link string) {
+	t.Helper()
 	job, err := k.Email().Send(t.Context(), email.Message{To: "ada@example.com", Category: email.CategoryList, Subject: "News", Text: "News."})
 	if err != nil || job == "" {
 		t.Fatal(err)
@@ -697,7 +696,15 @@ func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
 	if list == nil {
 		t.Fatalf("no unsubscribe link in %s", raw.Source)
 	}
-	k.Anonymous().With("Content-Type", "application/x-www-form-urlencoded").Post(list[1], "do=unsubscribe-all").Want(200, "")
+	return list[1]
+}
+
+// TestUnsubscribingFromEverythingWithdraws goes through email's hook.
+func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
+	k := compose(t, testers.Config{})
+	m := invite(t, k, "ada@example.com")
+	link := news(t, k)
+	k.Anonymous().With("Content-Type", "application/x-www-form-urlencoded").Post(link, "do=unsubscribe-all").Want(200, "")
 	want(t, k, m.ID, testers.StateWithdrawn)
 }
 
