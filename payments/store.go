@@ -240,8 +240,10 @@ func (s store) holdSubject(ctx context.Context, subject Subject, token string) (
 	return ok, err
 }
 
+// subjectOfToken finds a subject and holds it, as holdSubject does.
 func (s store) subjectOfToken(ctx context.Context, token string) (subjectRow, bool, error) {
-	return database.Get(ctx, s.db, scanSubject, `SELECT `+subjectColumns+` FROM payments_subject WHERE account_token = $1`, token)
+	return database.Get(ctx, s.db, scanSubject, `SELECT `+subjectColumns+` FROM payments_subject
+		WHERE account_token = $1 `+database.Text("", "FOR KEY SHARE"), token)
 }
 
 // ensureSubject makes the row of a subject with a token, unless it has one.
@@ -258,9 +260,12 @@ func (s store) bump(ctx context.Context, subject Subject) error {
 	return err
 }
 
+// customerSubject finds the subject of a customer and keeps the customer from becoming
+// another's for the rest of the transaction.
 func (s store) customerSubject(ctx context.Context, rail RailID, customerID string) (subject Subject, ok bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (v Subject, err error) { return v, row.Scan(&v.Type, &v.ID) },
-		`SELECT subject_type, subject_id FROM payments_customer WHERE rail = $1 AND customer_id = $2`, string(rail), customerID)
+		`SELECT subject_type, subject_id FROM payments_customer
+		WHERE rail = $1 AND customer_id = $2 `+database.Text("", "FOR SHARE"), string(rail), customerID)
 }
 
 // customer returns the first customer that a subject was at a rail.

@@ -423,20 +423,21 @@ func (s store) count(query string) func(context.Context) (any, error) {
 }
 
 // pseudonymize moves a bounded number of a subject's rows to a pseudonym and
-// returns how many.
+// returns how many. It locks in the order of what writes them: purchases first, the
+// subject last. Rows that came before it had the subject are moved by the next call.
 func (s store) pseudonymize(ctx context.Context, subject Subject, pseudonym string, limit int) (moved int64, err error) {
 	for _, query := range []string{
-		`UPDATE payments_subject SET subject_id = $3, erased = TRUE WHERE subject_type = $1 AND subject_id = $2 AND $4 > 0`,
-		`UPDATE payments_customer SET subject_id = $3 WHERE (rail, customer_id) IN
-			(SELECT rail, customer_id FROM payments_customer WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
 		`UPDATE payments_charge SET user_id = '', owed = 0, retry_at = NULL WHERE (rail, charge_id) IN
 			(` + creditedQuery + database.ForUpdate + `)`,
 		`UPDATE payments_purchase SET subject_id = $3 WHERE id IN
 			(SELECT id FROM payments_purchase WHERE subject_type = $1 AND subject_id = $2 ORDER BY id LIMIT $4)`,
+		`UPDATE payments_customer SET subject_id = $3 WHERE (rail, customer_id) IN
+			(SELECT rail, customer_id FROM payments_customer WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
 		`UPDATE payments_revocation SET subject_id = $3 WHERE (purchase_id, entitlement) IN
 			(SELECT purchase_id, entitlement FROM payments_revocation WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
 		`DELETE FROM payments_grant WHERE id IN (SELECT id FROM payments_grant WHERE subject_type = $1 AND subject_id = $2 AND $3 <> '' LIMIT $4)`,
 		`DELETE FROM payments_checkout WHERE id IN (SELECT id FROM payments_checkout WHERE subject_type = $1 AND subject_id = $2 AND $3 <> '' LIMIT $4)`,
+		`UPDATE payments_subject SET subject_id = $3, erased = TRUE WHERE subject_type = $1 AND subject_id = $2 AND $4 > 0`,
 	} {
 		n, err := s.db.Exec(ctx, query, string(subject.Type), subject.ID, pseudonym, limit)
 		if err != nil {
