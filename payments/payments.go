@@ -268,7 +268,7 @@ func (p *Payments) manager(ctx context.Context, userID string) (Subject, error) 
 
 // stillThere refuses a subject that has another token than before, or none: it was
 // erased while a rail was asked, and nothing may be written of it behind that. No
-// erasure begins before the transaction ends. Refuses with auth/unauthenticated.
+// erasure ends before the transaction. Refuses with auth/unauthenticated.
 func (p *Payments) stillThere(ctx context.Context, subject Subject, token string) error {
 	there, err := p.store.holdSubject(ctx, subject, token)
 	if err == nil && !there {
