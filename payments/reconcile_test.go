@@ -145,8 +145,8 @@ func TestHistoryWhoseCursorIsForgotten(t *testing.T) {
 }
 
 // breakFor lets a hook refuse what changes for users whose ids begin alike, until it
-// is mended.
-func (s *shop) breakFor(users string) (mend func()) {
+// is repaired.
+func (s *shop) breakFor(users string) (repair func()) {
 	broken := true
 	s.Hooks().EntitlementsChanged.In(func(_ context.Context, e hooks.EntitlementsChanged) error {
 		if broken && strings.HasPrefix(e.SubjectID, users) {
@@ -161,7 +161,7 @@ func (s *shop) breakFor(users string) (mend func()) {
 // again, and keeps no others from it.
 func TestWebhookThatCannotBeWrittenWaitsInTheInbox(t *testing.T) {
 	s := open(t)
-	mend := s.breakFor("ada")
+	repair := s.breakFor("ada")
 	for _, id := range []string{"d1", "d2", "d3", "d4"} {
 		s.set(s.pro(android, id, "ada"))
 		s.post(android, message{ID: id, Observations: s.state[id]}).Want(500, "kit/internal")
@@ -183,7 +183,7 @@ func TestWebhookThatCannotBeWrittenWaitsInTheInbox(t *testing.T) {
 	}
 	reconcile(payments.RunPartial, 1)
 	s.wantEntitled("bob", "pro", true)
-	mend()
+	repair()
 	reconcile(payments.RunSucceeded, 4)
 	s.wantEntitled("ada", "pro", true)
 	if n := s.health("failedWebhooks"); n != int64(0) {
@@ -202,7 +202,7 @@ func TestHistoryThatCannotBeWrittenIsReadAgain(t *testing.T) {
 			return pages[w.Cursor], nil
 		}
 	})
-	mend := s.breakFor("ada")
+	repair := s.breakFor("ada")
 	pages[""] = payments.HistoryPage{Observations: []payments.Observation{s.pro(ios, "t1", "ada"), s.pro(ios, "t2", "bob")}, Next: "more"}
 	for _, o := range pages[""].Observations {
 		s.set(o)
@@ -217,7 +217,7 @@ func TestHistoryThatCannotBeWrittenIsReadAgain(t *testing.T) {
 		{payments.RunSucceeded, s.in(day - 72*hour)}, {payments.RunSucceeded, s.in(3*day - hour)},
 	} {
 		if len(asked) == 4 {
-			mend()
+			repair()
 		}
 		s.Clock.Advance(day)
 		run, err := s.Payments().Reconcile(t.Context(), payments.ReconcileRequest{Rail: ios})
