@@ -16,9 +16,9 @@ const sweepBinding = "PAYMENTS_SWEEP"
 
 const (
 	// maxLapsed bounds how many batches of each kind one pass of lapse takes, and
-	// lapseAsks for how long it asks rails.
+	// lapseAsks for how long it asks each rail.
 	maxLapsed = 100
-	lapseAsks = 2 * time.Minute
+	lapseAsks = 30 * time.Second
 	// maxUnasked is how long the end of a purchase waits for a rail that cannot be
 	// asked.
 	maxUnasked = 72 * time.Hour
@@ -29,13 +29,16 @@ const (
 // error is for the job, which tries again.
 func (p *Payments) lapse(ctx context.Context) error {
 	var failed []error
-	asking, cancel := context.WithTimeout(ctx, lapseAsks)
-	defer cancel()
 	for _, railID := range sorted(p.rails) {
-		failed = append(failed, p.lapsePurchases(ctx, &lapsing{p: p, rail: p.rails[railID], job: sweepBinding,
-			over: func() bool { return asking.Err() != nil }}))
+		failed = append(failed, p.lapseOf(ctx, p.rails[railID]))
 	}
 	return errors.Join(append(failed, p.lapseGrants(ctx))...)
+}
+
+func (p *Payments) lapseOf(ctx context.Context, rail *rail) error {
+	asking, cancel := context.WithTimeout(ctx, lapseAsks)
+	defer cancel()
+	return p.lapsePurchases(ctx, &lapsing{p: p, rail: rail, job: sweepBinding, over: func() bool { return asking.Err() != nil }})
 }
 
 // lapsing writes down what purchases of a rail became by time alone.
