@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,7 @@ type player struct {
 	// that nobody plays on.
 	strokes int
 	first   bool
+	version int // the newest that a frame brought, which may come before an acknowledgement
 }
 
 func playAll(told io.Reader) {
@@ -246,20 +248,38 @@ func playAll(told io.Reader) {
 	}
 }
 
-// until reads up to a frame that holds one of the texts.
-func (p *player) until(texts ...string) {
-	for {
-		_, raw, err := p.ws.ReadMessage()
-		if err != nil {
-			log.Fatal(err)
-		}
-		if slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(raw, []byte(text)) }) {
-			return
-		}
-		if bytes.Contains(raw, []byte(`"error"`)) {
-			log.Fatalf("%s", raw)
+// until reads up to a frame that holds a text.
+func (p *player) until(text string) {
+	for !bytes.Contains(p.read(), []byte(text)) {
+	}
+}
+
+// reach reads up to a version, unless the player has it.
+func (p *player) reach(version int) {
+	for p.version < version {
+		p.read()
+	}
+}
+
+// read returns the next frame and notes the version it brings.
+func (p *player) read() []byte {
+	_, raw, err := p.ws.ReadMessage()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if bytes.Contains(raw, []byte(`"error"`)) {
+		log.Fatalf("%s", raw)
+	}
+	for _, name := range []string{`"to":`, `"view","version":`} {
+		if _, rest, ok := bytes.Cut(raw, []byte(name)); ok {
+			number, _, _ := bytes.Cut(rest, []byte(","))
+			if p.version, err = strconv.Atoi(string(number)); err != nil {
+				log.Fatalf("%s: %v", raw, err)
+			}
+			break
 		}
 	}
+	return raw
 }
 
 // play makes every other stroke of the room.
@@ -268,7 +288,7 @@ func (p *player) play() {
 	for stroke := range p.strokes {
 		// Stroke n makes version n+2.
 		if mine := stroke%2 == 0 == p.first; !mine {
-			p.until(fmt.Sprintf(`"to":%d,`, stroke+2), fmt.Sprintf(`"view","version":%d,`, stroke+2))
+			p.reach(stroke + 2)
 			continue
 		}
 		if p.every > 0 {
