@@ -166,6 +166,20 @@ func TestErasedUsersStandNowhere(t *testing.T) {
 	})
 }
 
+// mailedLink returns the first link of the newest mail to the canary address.
+func mailedLink(t testing.TB, k *kittest.Kit) *url.URL {
+	t.Helper()
+	mail, ok, err := k.Email().LastMail(t.Context(), canaryAddress)
+	if err != nil || !ok || len(mail.Links) == 0 {
+		t.Fatalf("no link came: %+v %v", mail, err)
+	}
+	link, err := url.Parse(mail.Links[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
 // TestDeletedAccountIsErased: who deletes the account by a mailed link is erased, and
 // what is known by the address alone too, though the account has gone before.
 func TestDeletedAccountIsErased(t *testing.T) {
@@ -180,14 +194,7 @@ func TestDeletedAccountIsErased(t *testing.T) {
 		ada := k.Browser("ada").With("Origin", k.Host().BaseURL.String())
 		ada.Post("/auth/delete-user", `{}`).Want(200, "")
 		k.RunJobs()
-		mail, ok, err := k.Email().LastMail(ctx, canaryAddress)
-		if err != nil || !ok || len(mail.Links) == 0 {
-			t.Fatalf("no link came: %+v %v", mail, err)
-		}
-		link, err := url.Parse(mail.Links[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := mailedLink(t, k)
 		refusing := true
 		k.Hooks().UserDeleted.In(func(context.Context, hooks.UserDeleted) error {
 			if refusing {
@@ -288,14 +295,7 @@ func TestNewAccountOfADeletedOnesAddressIsNotErased(t *testing.T) {
 		k.Anonymous().With("Origin", origin).Post("/auth/sign-up/email",
 			map[string]any{"email": canaryAddress, "password": "correct horse battery", "name": "again"}).Want(200, "")
 		k.RunJobs()
-		mail, ok, err := k.Email().LastMail(ctx, canaryAddress)
-		if err != nil || !ok || len(mail.Links) == 0 {
-			t.Fatalf("no link came: %+v %v", mail, err)
-		}
-		link, err := url.Parse(mail.Links[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := mailedLink(t, k)
 		if status := k.Anonymous().With("Origin", origin).Post(link.RequestURI(), nil).Status; status >= 400 {
 			t.Errorf("status %d of the link", status)
 		}

@@ -14,6 +14,30 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
+// slow is an endpoint that takes three seconds for its first message, and holds those
+// after it until release; full is closed once so many of them wait at once.
+type slow struct {
+	k             *kittest.Kit
+	atOnce        int64
+	calls         atomic.Int64
+	release, full chan struct{}
+}
+
+func newSlow(atOnce int64) *slow {
+	return &slow{atOnce: atOnce, release: make(chan struct{}), full: make(chan struct{})}
+}
+
+func (s *slow) serve(http.ResponseWriter, *http.Request) {
+	switch s.calls.Add(1) {
+	case 1:
+		s.k.Clock.Advance(3 * time.Second)
+		return
+	case 1 + s.atOnce:
+		close(s.full)
+	}
+	<-s.release
+}
+
 // runUntil runs the kit until reached is closed, which it reports, or twenty seconds
 // have passed, and lets the endpoints that wait for release go on.
 func runUntil(t *testing.T, k *kittest.Kit, reached <-chan struct{}, release chan<- struct{}) (ok bool) {
@@ -38,29 +62,20 @@ func runUntil(t *testing.T, k *kittest.Kit, reached <-chan struct{}, release cha
 func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		const messages = 40
-		var k *kittest.Kit
-		var calls atomic.Int64
-		release, all := make(chan struct{}), make(chan struct{})
-		slow := served(t, "slow", func(http.ResponseWriter, *http.Request) {
-			if calls.Add(1) == 1 {
-				k.Clock.Advance(3 * time.Second)
-			} else {
-				<-release
-			}
-		})
+		s, all := newSlow(messages), make(chan struct{})
 		var quick atomic.Int64
 		other := served(t, "quick", func(http.ResponseWriter, *http.Request) {
 			if quick.Add(1) == messages {
 				close(all)
 			}
 		})
-		k = compose(t, db, events.Config{Endpoints: []events.Endpoint{slow, other}, Timeout: time.Minute})
-		create(t, k, "first")
-		k.RunJobs()
+		s.k = compose(t, db, events.Config{Endpoints: []events.Endpoint{served(t, "slow", s.serve), other}, Timeout: time.Minute})
+		create(t, s.k, "first")
+		s.k.RunJobs()
 		for i := range messages - 1 {
-			create(t, k, fmt.Sprint("user", i))
+			create(t, s.k, fmt.Sprint("user", i))
 		}
-		if !runUntil(t, k, all, release) {
+		if !runUntil(t, s.k, all, s.release) {
 			t.Errorf("the quick endpoint was told of %d messages, want %d", quick.Load(), messages)
 		}
 	})
@@ -70,30 +85,19 @@ func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		const atOnce = 8
-		var k *kittest.Kit
-		var calls atomic.Int64
-		release, all := make(chan struct{}), make(chan struct{})
-		list := []events.Endpoint{served(t, "slow", func(http.ResponseWriter, *http.Request) {
-			switch calls.Add(1) {
-			case 1:
-				k.Clock.Advance(3 * time.Second)
-				return
-			case 1 + atOnce:
-				close(all)
-			}
-			<-release
-		})}
+		s := newSlow(atOnce)
+		list := []events.Endpoint{served(t, "slow", s.serve)}
 		for i := range atOnce {
 			list = append(list, served(t, fmt.Sprint("quick", i), func(http.ResponseWriter, *http.Request) {}))
 		}
-		k = compose(t, db, events.Config{Endpoints: list, Timeout: time.Minute})
-		create(t, k, "first")
-		k.RunJobs()
+		s.k = compose(t, db, events.Config{Endpoints: list, Timeout: time.Minute})
+		create(t, s.k, "first")
+		s.k.RunJobs()
 		for i := range atOnce {
-			create(t, k, fmt.Sprint("user", i))
+			create(t, s.k, fmt.Sprint("user", i))
 		}
-		if !runUntil(t, k, all, release) {
-			t.Errorf("the slow endpoint was sent %d messages at once, want %d", calls.Load()-1, atOnce)
+		if !runUntil(t, s.k, s.full, s.release) {
+			t.Errorf("the slow endpoint was sent %d messages at once, want %d", s.calls.Load()-1, atOnce)
 		}
 	})
 }
@@ -102,28 +106,16 @@ func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
 // clock is right.
 func TestSlownessEndsWithAClockThatGoesBack(t *testing.T) {
 	const atOnce = 9 // more than slow endpoints have
-	var k *kittest.Kit
-	var calls atomic.Int64
-	release, all := make(chan struct{}), make(chan struct{})
-	k = compose(t, databasetest.Memory(t), events.Config{Timeout: time.Minute, Endpoints: []events.Endpoint{
-		served(t, "slow", func(http.ResponseWriter, *http.Request) {
-			switch calls.Add(1) {
-			case 1:
-				k.Clock.Advance(3 * time.Second)
-				return
-			case 1 + atOnce:
-				close(all)
-			}
-			<-release
-		})}})
-	k.Clock.Advance(2 * time.Hour)
-	create(t, k, "first")
-	k.RunJobs()
-	k.Clock.Advance(-2 * time.Hour)
+	s := newSlow(atOnce)
+	s.k = compose(t, databasetest.Memory(t), events.Config{Timeout: time.Minute, Endpoints: []events.Endpoint{served(t, "slow", s.serve)}})
+	s.k.Clock.Advance(2 * time.Hour)
+	create(t, s.k, "first")
+	s.k.RunJobs()
+	s.k.Clock.Advance(-2 * time.Hour)
 	for i := range atOnce {
-		create(t, k, fmt.Sprint("user", i))
+		create(t, s.k, fmt.Sprint("user", i))
 	}
-	if !runUntil(t, k, all, release) {
-		t.Errorf("the endpoint was sent %d messages at once, want %d", calls.Load()-1, atOnce)
+	if !runUntil(t, s.k, s.full, s.release) {
+		t.Errorf("the endpoint was sent %d messages at once, want %d", s.calls.Load()-1, atOnce)
 	}
 }

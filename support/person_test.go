@@ -63,8 +63,8 @@ func TestThreadsFollowTheUserNotTheAddress(t *testing.T) {
 	}
 }
 
-// TestMailOfAnotherUserOpensAThreadOfItsOwn has an address change hands: whoever has
-// proved it now writes into no thread of the user who had it before.
+// TestMailOfAnotherUserOpensAThreadOfItsOwn has an address change hands: its new user
+// writes into no thread of the user who had it before.
 func TestMailOfAnotherUserOpensAThreadOfItsOwn(t *testing.T) {
 	k := desk(t, support.Config{Authentication: support.Authentication{ServerID: "mx.acme.example"}})
 	address := "team@example.com"

@@ -202,7 +202,7 @@ func failed(err error) error {
 	return err
 }
 
-// headerOwn shows, to whoever traces a mail, the thread that a reply is of.
+// headerOwn names the thread of a reply, for operators who trace a mail.
 const headerOwn = "X-Kit-Support"
 
 // inboxOf is where the person replies to: the address that was written to, or

@@ -137,7 +137,7 @@ func TestEndedSessionAddsNoWayIn(t *testing.T) {
 }
 
 // Who signs in by what is taken away before there is a session gets none: it would
-// outlive the new password, or the address that is back, of whoever put them out.
+// outlive the new password, or the restored address, of the user who signed them out.
 func TestSignInDoesNotOutliveItsProof(t *testing.T) {
 	p := newIDP(t)
 	w := openSocial(t, databasetest.Shared(t, 1)[0], signin.Config{OneTimeTokens: true, Providers: []oauth.Provider{p.provider("acme")}}, p)

@@ -85,7 +85,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestMethodsAreFew: whoever makes up methods makes no series of figures.
+// TestMethodsAreFew: a caller that makes up methods adds no series to the metrics.
 func TestMethodsAreFew(t *testing.T) {
 	before := otel.GetTracerProvider()
 	rec := &recorder{}
