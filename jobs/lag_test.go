@@ -15,11 +15,14 @@ func TestLagCostsTheSameHoweverManyJobsThereAre(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		c := &clock{now: start}
 		q := open(t, db, c, jobs.Binding{Name: "WORK", Run: func(context.Context, jobs.Job) error { return nil }})
-		if _, err := q.EnqueueAll(t.Context(), "WORK", make([]any, 6000)); err != nil {
+		if _, err := q.EnqueueAll(t.Context(), "WORK", make([]any, 3000)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.Exec(t.Context(), `UPDATE kit_job SET state = 'completed', finished_at = $1
-			WHERE id IN (SELECT id FROM kit_job ORDER BY id LIMIT 3000)`, start.UnixMilli()); err != nil {
+		// Rows of their own: an update would leave dead ones in the index for as long as other tests have snapshots.
+		if _, err := db.Exec(t.Context(), `INSERT INTO kit_job
+				(id, binding, key, holds_key, payload, state, run_at, attempt, max_attempts, created_at, finished_at)
+			SELECT 'done-' || id, binding, key, holds_key, payload, 'completed', run_at, 1, max_attempts, created_at, CAST($1 AS BIGINT)
+			FROM kit_job`, start.UnixMilli()); err != nil {
 			t.Fatal(err)
 		}
 		c.Advance(time.Minute)
