@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func describe(c capability.Capability, mountPath string) Entry {
 	}
 	for _, key := range c.Config {
 		e.ConfigKeys = append(e.ConfigKeys, ConfigKey{key.Key, append([]string{}, key.Choices...), key.Summary})
-		e.Config[key.Key] = key.Value
+		e.Config[key.Key] = resolved(key.Value)
 	}
 	for _, r := range c.Routes {
 		if r.Guard.Strategy() == capability.StrategyControlPlane {
@@ -64,6 +65,18 @@ func describe(c capability.Capability, mountPath string) Entry {
 		}
 	}
 	return e
+}
+
+// resolved is a value of a configuration as clients read it: a list that is not
+// set is an empty one, not null.
+func resolved(value any) any {
+	switch v := reflect.ValueOf(value); {
+	case v.Kind() == reflect.Slice && v.IsNil():
+		return reflect.MakeSlice(v.Type(), 0, 0).Interface()
+	case v.Kind() == reflect.Map && v.IsNil():
+		return reflect.MakeMap(v.Type()).Interface()
+	}
+	return value
 }
 
 // readHealth returns the value of every key, or nil where there are no keys.

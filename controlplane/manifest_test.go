@@ -46,6 +46,8 @@ func TestManifest(t *testing.T) {
 		Config: []capability.ConfigKey{
 			{Key: "mode", Value: "fast", Choices: []string{"fast", "slow"}, Summary: "How fast."},
 			{Key: "list", Value: []int{1, 2}, Summary: "A list."},
+			{Key: "nothing", Value: []int(nil), Summary: "A list that is not set."},
+			{Key: "nobody", Value: map[string]int(nil), Summary: "An object that is not set."},
 		},
 		Health: []capability.HealthKey{
 			{Key: "well", Read: func(context.Context) (any, error) { return map[string]int{"n": 1}, nil }},
@@ -76,8 +78,10 @@ func TestManifest(t *testing.T) {
 		Health: map[string]json.RawMessage{"well": json.RawMessage(`{"n":1}`), "failing": json.RawMessage("null"),
 			"fat": json.RawMessage("null"), "odd": json.RawMessage("null")},
 		ConfigKeys: []client.ConfigKey{{Key: "mode", Choices: []string{"fast", "slow"}, Summary: "How fast."},
-			{Key: "list", Choices: []string{}, Summary: "A list."}},
-		Config:      map[string]json.RawMessage{"mode": json.RawMessage(`"fast"`), "list": json.RawMessage(`[1,2]`)},
+			{Key: "list", Choices: []string{}, Summary: "A list."}, {Key: "nothing", Choices: []string{}, Summary: "A list that is not set."},
+			{Key: "nobody", Choices: []string{}, Summary: "An object that is not set."}},
+		Config: map[string]json.RawMessage{"mode": json.RawMessage(`"fast"`), "list": json.RawMessage(`[1,2]`),
+			"nothing": json.RawMessage(`[]`), "nobody": json.RawMessage(`{}`)},
 		AdminRoutes: []client.Route{},
 	}
 	if diff := cmp.Diff(want, entry(t, m, "sick")); diff != "" {

@@ -28,7 +28,6 @@ type storeName struct {
 func newCatalog(products []Product) catalog {
 	c := catalog{byKey: make(map[string]Product), byName: make(map[storeName]string)}
 	for _, p := range products {
-		p.Entitlements = orEmpty(p.Entitlements)
 		c.byKey[p.Key] = p
 		if len(p.Entitlements) > 0 {
 			c.entitling = append(c.entitling, p.Key)

@@ -145,6 +145,10 @@ func (c Config) withDefaults() Config {
 	if c.Restore == "" {
 		c.Restore = RestoreMove
 	}
+	c.Products = slices.Clone(c.Products)
+	for i := range c.Products {
+		c.Products[i].Entitlements = orEmpty(c.Products[i].Entitlements)
+	}
 	return c
 }
 

@@ -202,6 +202,9 @@ func TestManifest(t *testing.T) {
 		if !ok || value != nil && key.Value != value || key.Summary == "" {
 			t.Errorf("%s is %v, want %v", key.Key, key.Value, value)
 		}
+		if text, err := json.Marshal(key.Value); err != nil || strings.Contains(string(text), `"entitlements":null`) {
+			t.Errorf("%s is %s, %v; want empty lists", key.Key, text, err)
+		}
 		delete(want, key.Key)
 	}
 	if len(want) != 0 {

@@ -169,13 +169,10 @@ type CatalogRail struct {
 }
 
 func (p *Payments) adminCatalog(c *capability.Call, _ capability.None) (Catalog, error) {
-	out := Catalog{BillingSubject: p.cfg.BillingSubject, Rails: []CatalogRail{}, ManualEntitlements: orEmpty(p.cfg.ManualEntitlements), Products: []Product{}}
+	out := Catalog{BillingSubject: p.cfg.BillingSubject, Rails: []CatalogRail{}, ManualEntitlements: orEmpty(p.cfg.ManualEntitlements), Products: orEmpty(p.cfg.Products)}
 	for _, rail := range p.cfg.Rails {
 		_, err := p.access(c.Context(), p.rails[rail.ID])
 		out.Rails = append(out.Rails, CatalogRail{rail.ID, rail.MerchantOfRecord, err == nil})
-	}
-	for _, product := range p.cfg.Products {
-		out.Products = append(out.Products, p.catalog.byKey[product.Key])
 	}
 	return out, nil
 }

@@ -189,7 +189,7 @@ type shown struct {
 func (c Config) keys() []capability.ConfigKey {
 	indexes := make([]shown, len(c.Indexes))
 	for i, x := range c.Indexes {
-		indexes[i] = shown{x.Name, x.Dimensions, x.Metric, x.Scope, slices.Concat([]string{}, x.Filterable), x.model(), x.MaxDocuments}
+		indexes[i] = shown{x.Name, x.Dimensions, x.Metric, x.Scope, append([]string{}, x.Filterable...), x.model(), x.MaxDocuments}
 	}
 	return []capability.ConfigKey{
 		{Key: "indexes", Value: indexes, Summary: "The indexes; a model is who embeds text, empty where callers bring vectors."},
