@@ -3,6 +3,7 @@ package capability
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kitbackend/kit/database"
 )
@@ -59,6 +60,12 @@ func (e *Error) Saying(format string, args ...any) *Error {
 	c := *e
 	c.Message = fmt.Sprintf(format, args...)
 	return &c
+}
+
+// Waiting is implemented by the Details of a refusal that say how long to wait:
+// the header Retry-After says it too.
+type Waiting interface {
+	Wait() time.Duration
 }
 
 // The general refusals of the kit. Every capability may return them.

@@ -1,6 +1,10 @@
 package matchmaking
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
 
 // The refusals of matchmaking. Ids and names that break their bounds are
 // kit/invalid_request; a caller that asks too often, or guesses codes, gets
@@ -56,3 +60,6 @@ func limited(of string, n, most int64) error {
 type Pause struct {
 	RetryAfterMs int64 `json:"retryAfterMs"`
 }
+
+// Wait is RetryAfterMs.
+func (p Pause) Wait() time.Duration { return time.Duration(p.RetryAfterMs) * time.Millisecond }

@@ -1,11 +1,6 @@
 package matchmaking
 
-import (
-	"errors"
-	"strconv"
-
-	"github.com/kitbackend/kit/capability"
-)
+import "github.com/kitbackend/kit/capability"
 
 // maxBody bounds bodies, in bytes.
 const maxBody = 4 << 10
@@ -85,29 +80,16 @@ func (m *Matchmaking) friendRoutes() []capability.Route {
 	}
 }
 
-// paced says in the response's header when to come back, too.
-func paced(c *capability.Call, err error) error {
-	var refusal *capability.Error
-	if errors.As(err, &refusal) {
-		if pause, ok := refusal.Details.(Pause); ok {
-			c.Writer().Header().Set("Retry-After", strconv.FormatInt((pause.RetryAfterMs+999)/1000, 10))
-		}
-	}
-	return err
-}
-
 func (m *Matchmaking) postRoom(c *capability.Call, _ capability.None) (Room, error) {
 	return m.OpenRoom(c.Context(), c.Param("game"), c.Caller.UserID)
 }
 
 func (m *Matchmaking) postJoin(c *capability.Call, _ capability.None) (Joined, error) {
-	joined, err := m.JoinRoom(c.Context(), c.Param("code"), c.Caller.UserID)
-	return joined, paced(c, err)
+	return m.JoinRoom(c.Context(), c.Param("code"), c.Caller.UserID)
 }
 
 func (m *Matchmaking) postInvite(c *capability.Call, body Invitee) (Invite, error) {
-	invite, err := m.SendInvite(c.Context(), c.Param("game"), c.Caller.UserID, body)
-	return invite, paced(c, err)
+	return m.SendInvite(c.Context(), c.Param("game"), c.Caller.UserID, body)
 }
 
 func (m *Matchmaking) listInvites(c *capability.Call, page capability.Page) (capability.Items[Invite], error) {
@@ -127,8 +109,7 @@ func (m *Matchmaking) listFriends(c *capability.Call, page capability.Page) (cap
 }
 
 func (m *Matchmaking) postRequest(c *capability.Call, _ capability.None) (Friend, error) {
-	friend, err := m.RequestFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
-	return friend, paced(c, err)
+	return m.RequestFriend(c.Context(), c.Caller.UserID, c.Param("userId"))
 }
 
 func (m *Matchmaking) postAcceptFriend(c *capability.Call, _ capability.None) (Friend, error) {

@@ -1,6 +1,10 @@
 package support
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"time"
+
+	"github.com/kitbackend/kit/capability"
+)
 
 // The refusals of support. Text over its bounds is kit/invalid_request.
 var (
@@ -35,3 +39,6 @@ type Rejection struct {
 	// RetryAfter is in seconds.
 	RetryAfter int64 `json:"retryAfter"`
 }
+
+// Wait is how long it is to the next hour.
+func (r Rejection) Wait() time.Duration { return time.Duration(r.RetryAfter) * time.Second }

@@ -1,6 +1,8 @@
 package testers
 
 import (
+	"time"
+
 	"github.com/kitbackend/kit/capability"
 )
 
@@ -37,6 +39,9 @@ type Cooldown struct {
 	// RetryAfter is in seconds.
 	RetryAfter int64 `json:"retryAfter"`
 }
+
+// Wait is how long from now the next reminder is allowed.
+func (c Cooldown) Wait() time.Duration { return time.Duration(c.RetryAfter) * time.Second }
 
 // CopyFault is in the details of [ErrCopyNotAllowed]: the rule, the field that
 // breaks it ("subject" or "body"), and the words that do.

@@ -170,7 +170,7 @@ func (t *Testers) obstacle(ctx context.Context, c Cohort, m Member, kind MailKin
 	case m.State == StateWithdrawn:
 		return skippedWithdrawn, nil
 	case m.nudgeAt > 0 && now.Before(next) && alone:
-		return "", ErrNudgeCooldown.With(Cooldown{capability.Millis(next.UnixMilli()), int64(next.Sub(now)/time.Second) + 1})
+		return "", ErrNudgeCooldown.With(Cooldown{capability.Millis(next.UnixMilli()), int64((next.Sub(now) + time.Second - 1) / time.Second)})
 	case m.nudgeAt > 0 && now.Before(next):
 		return skippedCooldown, nil
 	case !t.eligible(m, c, kind, now):

@@ -298,8 +298,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("nudged: %+v", nudged)
 		}
 		r := staff.Post("/testers/nudge", map[string]any{"kind": "confirm", "memberIds": []string{id}}).Want(429, "testers/nudge_cooldown")
-		if !strings.Contains(string(r.Body), "nextAllowedAt") {
-			t.Errorf("no nextAllowedAt: %s", r.Body)
+		if !strings.Contains(string(r.Body), "nextAllowedAt") || r.Header.Get("Retry-After") != "172800" {
+			t.Errorf("Retry-After %q, want 48 hours: %s", r.Header.Get("Retry-After"), r.Body)
 		}
 		staff.Post("/testers/nudge", map[string]any{"kind": "confirm"}).Want(202, "").JSON(&nudged)
 		if len(nudged.Sent) != 1 || len(nudged.Skipped) != 1 || nudged.Skipped[0].Reason != "cooldown" {

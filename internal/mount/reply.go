@@ -140,7 +140,9 @@ func (x *exchange) writeRefusal(refusal *capability.Error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", challenge(refusal))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if h.Get("Retry-After") == "" {
+		if waiting, ok := refusal.Details.(capability.Waiting); ok {
+			x.retryAfter(waiting.Wait())
+		} else if h.Get("Retry-After") == "" {
 			h.Set("Retry-After", "1")
 		}
 	}
