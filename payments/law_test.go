@@ -24,7 +24,9 @@ func drawObservation(t *rapid.T) Observation {
 		o.Lifecycle = &Lifecycle{
 			ProductID: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "product"), State: rapid.SampledFrom(states).Draw(t, "state"),
 			AccessUntil: drawInstant(t, "until"), GraceUntil: drawInstant(t, "grace"), ResumeAt: drawInstant(t, "resume"),
-			WillRenew: rapid.Bool().Draw(t, "renew"), EndedAt: drawInstant(t, "ended"),
+			WillRenew: rapid.Bool().Draw(t, "renew"), EndedAt: drawInstant(t, "ended"), BillingIssueSince: drawInstant(t, "issue"),
+			PeriodType: rapid.SampledFrom([]PeriodType{"", PeriodTrial}).Draw(t, "period"), CancelAt: drawInstant(t, "cancel"),
+			PauseAt: drawInstant(t, "pause"), Prepaid: rapid.Bool().Draw(t, "prepaid"),
 		}
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "charges") {
@@ -125,8 +127,14 @@ func TestProjectionLaws(t *testing.T) {
 			if before := Project(f, terms, p.ChangesAt-1); before.Status != p.Status {
 				t.Fatalf("%s becomes %s before it is said to", p.Status, before.Status)
 			}
-			if after := Project(f, terms, p.ChangesAt); after.Status != p.Then {
+			after := Project(f, terms, p.ChangesAt)
+			if after.Status != p.Then {
 				t.Fatalf("%s becomes %s at %d, not %s as said", p.Status, after.Status, p.ChangesAt, p.Then)
+			}
+			after.GrantsUntil, after.ChangesAt, after.Then = 0, 0, ""
+			read := (&row{facts: f, p: p}).at(p.ChangesAt, terms.Grace)
+			if diff := cmp.Diff(after, read); diff != "" {
+				t.Fatalf("what nobody has written down reads otherwise: %s", diff)
 			}
 		}
 	})

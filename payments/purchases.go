@@ -71,7 +71,7 @@ func (r *row) at(now Instant, grace bool) Projection {
 	l := r.facts.Lifecycle.Value
 	switch {
 	case p.Then == StatusPaused && l != nil:
-		then.ResumeAt = l.ResumeAt
+		then.ResumeAt, then.AccessUntil = l.ResumeAt, l.AccessUntil
 	case p.Then == StatusOnHold:
 		then.BillingIssueSince = p.BillingIssueSince
 	default:
