@@ -70,6 +70,31 @@ func TestSingleUpload(t *testing.T) {
 	})
 }
 
+// TestBoundsOfUploads: the largest that one PUT takes, the largest of 10,000 parts,
+// and what is reserved by default.
+func TestBoundsOfUploads(t *testing.T) {
+	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
+	at := r.start("ada", upload{"path": "a", "size": 100 * mib})
+	if expires := r.k.Clock.Now().Add(24 * time.Hour).Format("2006-01-02T15:04:05.000Z"); at.Upload.Mode != "single" ||
+		at.Object.Visibility != "private" || at.Object.ExpiresAt == nil || *at.Object.ExpiresAt != expires {
+		t.Errorf("100 MiB: %s, %+v; want one private PUT until %s", at.Upload.Mode, at.Object, expires)
+	}
+	above := r.start("ada", upload{"path": "b", "size": 100*mib + 1})
+	if above.Upload.Mode != "multipart" || above.Upload.PartSize != 64*mib || above.Upload.PartCount != 2 || above.Upload.Parts[1].Size != 36*mib+1 {
+		t.Errorf("a byte more: %+v", above.Upload)
+	}
+	r = newRig(t, databasetest.Memory(t), file.New(""), small)
+	if most := r.start("ada", upload{"path": "c", "size": int64(5 * mib * 10_000)}); most.Upload.PartCount != 10_000 {
+		t.Errorf("%d parts, want 10,000", most.Upload.PartCount)
+	}
+	for _, cfg := range []storage.Config{{MultipartThresholdBytes: 5 << 30, PartSizeBytes: 5 << 30, PendingTTL: 7 * 24 * time.Hour},
+		{MultipartThresholdBytes: 1, PartSizeBytes: 5 * mib, PendingTTL: time.Minute}} {
+		if _, err := storage.New(newHost(t), cfg, storage.Peers{}); err != nil {
+			t.Errorf("bounds are inclusive: %v", err)
+		}
+	}
+}
+
 func TestMultipartUploadResumes(t *testing.T) {
 	t.Parallel()
 	rigs(t, small, func(t *testing.T, r *rig) {
