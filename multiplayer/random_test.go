@@ -2,9 +2,11 @@ package multiplayer_test
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -128,5 +130,53 @@ func TestRandomRefusesNonsense(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// TestWhoMayDraw: the functions that make states draw, those that only read them
+// are at fault if they do, and nothing of the transition is kept.
+func TestWhoMayDraw(t *testing.T) {
+	type game = multiplayer.Context[struct{}]
+	for _, drawing := range []string{"Init", "Apply", "IsComplete", "Resolve", "Redact"} {
+		draw := func(c game, doing string) {
+			if doing == drawing {
+				c.Random.Next()
+			}
+		}
+		s, err := multiplayer.Simulate(multiplayer.Define(multiplayer.Definition[struct{}, bool]{
+			Kind: "draws", MinPlayers: 1,
+			Init: func(c game) (bool, []multiplayer.Effect, error) {
+				draw(c, "Init")
+				return false, nil, nil
+			},
+			Apply: func(c game, _ bool, _ multiplayer.Move) (bool, []multiplayer.Effect, error) {
+				draw(c, "Apply")
+				return true, nil, nil
+			},
+			IsComplete: func(c game, over bool) bool {
+				if over {
+					draw(c, "IsComplete")
+				}
+				return over
+			},
+			Resolve: func(c game, _ bool) multiplayer.Outcome {
+				draw(c, "Resolve")
+				return multiplayer.Outcome{}
+			},
+			Redact: func(c game, over bool, _ string, _ bool) any {
+				draw(c, "Redact")
+				return over
+			},
+		}), multiplayer.Game{Key: "g", Kind: "draws", Players: 1}, vectorSeed(), time.Unix(1e9, 0), "ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		acted := s.Act("ada", json.RawMessage(`{}`), time.Unix(1e9, 0))
+		_, seen := s.View("ada")
+		wantCursor := map[string]int64{"Init": 1, "Apply": 1}[drawing]
+		reads := drawing == "IsComplete" || drawing == "Resolve"
+		if (acted != nil) != reads || (seen != nil) != (drawing == "Redact") || s.Cursor() != wantCursor || (s.Phase() == multiplayer.PhaseResolved) == reads {
+			t.Errorf("%s draws: %v, %v, cursor %d, %s", drawing, acted, seen, s.Cursor(), s.Phase())
+		}
 	}
 }
