@@ -105,7 +105,10 @@ func TestOverHTTP(t *testing.T) {
 	if v.Phase != multiplayer.PhaseResolved || result.Fairness.Seed == nil || len(result.Ranks) != 2 || v.Result == nil {
 		t.Errorf("%+v\n%+v", v, result)
 	}
-	ada.Post(action, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
+	for _, what := range []string{"/action", "/leave", "/close"} {
+		ada.Post(session+what, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
+		eve.Post(session+what, `{"card":0}`).Want(403, "multiplayer/not_a_member") // a stranger is not told that it is over
+	}
 	eve.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
 	eve.Get(session+"/result").Want(403, "multiplayer/not_a_member")
 

@@ -122,8 +122,11 @@ type transition struct {
 func (t *transition) take(s *session, st step) error {
 	if s.phase.Terminal() {
 		t.idle = st.kind.ends()
-		if t.idle {
+		switch {
+		case t.idle:
 			return nil
+		case st.kind != stepJoin && !slices.Contains(s.players, st.actor):
+			return ErrNotAMember
 		}
 		return ErrInvalidTransition.Saying("The session is over.")
 	}
