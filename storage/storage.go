@@ -161,6 +161,7 @@ func (s *Storage) Capability() capability.Capability {
 		Version:    "1.0.0",
 		Database:   s.db,
 		Prefix:     s.cfg.BasePath,
+		Claims:     s.claims(),
 		Routes:     s.routes(),
 		Config:     s.cfg.keys(s.bucket.Name()),
 		Health:     s.health(),
@@ -172,6 +173,15 @@ func (s *Storage) Capability() capability.Capability {
 		Erase:      s.erase,
 		Close:      func(context.Context) error { return s.bucket.Close() },
 	}
+}
+
+// claims are the prefixes of what is not mounted under the base path.
+func (s *Storage) claims() []string {
+	prefixes := []string{s.cfg.SharePath}
+	if s.served != nil {
+		prefixes = append(prefixes, s.cfg.SignedPath)
+	}
+	return prefixes
 }
 
 func (s *Storage) jobs() []jobs.Binding {
