@@ -270,7 +270,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "rank", Value: c.Rank, Summary: "Whether ranks are live, or written down at the instants of a schedule."},
 		{Key: "adminScope", Value: c.AdminScope, Summary: "The scope that may hide and remove entries over HTTP."},
 		{Key: "submitScope", Value: c.SubmitScope, Summary: "The scope that may submit to server-authoritative boards, and for other users."},
-		{Key: "lockStale", Value: cmp.Or(c.LockStale, defaultStale).String(), Summary: "After how long a refresh of materialized ranks counts as dead, unless " + staleEnv + " says."},
+		{Key: "lockStale", Value: c.LockStale.String(), Summary: "After how long a refresh of materialized ranks counts as dead."},
 		{Key: "database", Value: c.Database, Summary: "The database binding that holds the boards."},
 		{Key: "basePath", Value: c.BasePath, Summary: "Where the routes are mounted."},
 	}

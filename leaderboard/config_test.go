@@ -268,6 +268,11 @@ func TestStaleSources(t *testing.T) {
 			cfg := oneBoard(func(*leaderboard.Board) {})
 			cfg.Rank.Materialize, cfg.LockStale = "0 0 1 1 *", c.field
 			n := open(t, databasetest.Memory(t), cfg, newClock())
+			for _, key := range n.Capability().Config {
+				if key.Key == "lockStale" && key.Value != c.want.String() {
+					t.Errorf("the manifest says %v", key.Value)
+				}
+			}
 			if _, err := n.db.Exec(t.Context(), `INSERT INTO leaderboard_lock (name, token, renewed_at) VALUES ('rank', 'lost', $1)`,
 				n.clock.Now().UnixMilli()); err != nil {
 				t.Fatal(err)

@@ -50,7 +50,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"time"
 
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/capability"
@@ -86,7 +85,6 @@ type Leaderboard struct {
 	host   capability.Host
 	cfg    Config
 	boards map[string]*board
-	stale  time.Duration
 	store  store
 	audit  *audit.Audit
 
@@ -99,7 +97,7 @@ type Leaderboard struct {
 func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	l := &Leaderboard{host: host, cfg: cfg.withDefaults(), store: store{host.DB, cmp.Or(cfg.sizes, usual)}, audit: peers.Audit}
 	var err error
-	l.boards, l.stale, err = l.cfg.resolve(l.routes())
+	l.boards, l.cfg.LockStale, err = l.cfg.resolve(l.routes())
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (l *Leaderboard) rankBinding() jobs.Binding {
 // changed since the last time. While another does it, it does nothing.
 func (l *Leaderboard) materialize(ctx context.Context) (err error) {
 	token := rand.Text()
-	taken, err := l.store.takeLock(ctx, rankLock, token, l.stale)
+	taken, err := l.store.takeLock(ctx, rankLock, token, l.cfg.LockStale)
 	if err != nil || !taken {
 		return err
 	}
