@@ -45,13 +45,14 @@ func coins() ledger.Config {
 }
 
 // everything composes all capabilities that exist.
-func everything() []kit.Option {
+func everything() []kit.Option { return append(withoutAuth(), kit.WithAuth(auth.Config{})) }
+
+func withoutAuth() []kit.Option {
 	return []kit.Option{
 		kit.WithAudit(audit.Config{}),
 		kit.WithSecrets(secrets.Config{}),
 		kit.WithControlPlane(controlplane.Config{}),
 		kit.WithEmail(email.Config{}),
-		kit.WithAuth(auth.Config{}),
 		kit.WithLedger(coins()),
 		kit.WithPayments(shop()),
 		kit.WithStorage(storage.Config{}),

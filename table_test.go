@@ -173,9 +173,9 @@ func concrete(path string) string {
 // TestWithoutAuthEveryUserRouteDenies and its neighbour are rules 1 and 2 of
 // the specification's authentication.
 func TestWithoutAuthEveryUserRouteDenies(t *testing.T) {
-	k := kittest.New(t, kit.WithLedger(coins()))
+	k := kittest.New(t, withoutAuth()...)
 	for _, r := range k.Routes() {
-		if r.Guard == "user" {
+		if r.Guard == "user" && r.Method != "HEAD" { // whose refusal has no body
 			k.Bearing("Bearer x").Do(r.Method, concrete(r.Path), nil).Want(401, "auth/unauthenticated")
 		}
 	}
