@@ -65,6 +65,32 @@ func TestStolenAccessTokenIsNotTheAccount(t *testing.T) {
 	})
 }
 
+// A stolen access token does not reach what the provider says of its user: who brings
+// an ID token as an app does would be signed in anew.
+func TestStolenAccessTokenGetsNoIDToken(t *testing.T) {
+	each(t, func(t *testing.T, w *world, p *idp) {
+		home := w.browser()
+		home.begin(p, "acme", nil).arrive().lead("/new")
+		id := home.accountID("acme")
+		thief := home.bearing(home.accessToken())
+		p.tokens = object{"id_token": p.idToken(nil)} // of a refresh
+		for _, path := range []string{"/get-access-token", "/refresh-token"} {
+			got := decoded[object](thief.post(path, object{"accountId": id}).ok())
+			if token := got["idToken"]; token != nil {
+				entered := w.native().post("/sign-in/social", object{"provider": "acme", "idToken": object{"token": token}})
+				t.Errorf("%s gave out an ID token, by which a thief signs in with %d", path, entered.Status)
+			}
+			if got := decoded[object](home.post(path, object{"accountId": id}).ok()); got["idToken"] == nil {
+				t.Errorf("%s: got %v, want an ID token for who signed in lately", path, got)
+			}
+		}
+		w.clock.advance(25 * time.Hour)
+		if got := decoded[object](home.post("/refresh-token", object{"accountId": id}).ok()); got["idToken"] != nil {
+			t.Error("a session that is not fresh got an ID token")
+		}
+	})
+}
+
 // A code is no proof of a user who has neither a password nor a second factor: with one,
 // a stolen access token would add a factor, and with the factor whatever else signs in.
 func TestCodeOfNobodysFactorProvesNothing(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin/oauth"
 	"github.com/kitbackend/kit/capability"
 )
@@ -23,6 +24,7 @@ func (l *library) providerTokenRoutes() []route {
 // providerAccount is an account of the caller with the provider that keeps it.
 type providerAccount struct {
 	account
+	session auth.Session
 	client  *oauth.Client
 	tokens  oauth.Tokens
 	version int64
@@ -31,12 +33,11 @@ type providerAccount struct {
 // callersAccount returns one of the caller's own accounts. Refuses with
 // UNAUTHORIZED, ACCOUNT_NOT_FOUND and PROVIDER_NOT_SUPPORTED.
 func (l *library) callersAccount(c *call, accountID string) (a providerAccount, err error) {
-	session, err := c.session()
-	if err != nil {
+	if a.session, err = c.session(); err != nil {
 		return a, err
 	}
 	var found bool
-	if a.account, found, err = l.store.ownAccount(c.Context(), session.UserID, accountID); err != nil {
+	if a.account, found, err = l.store.ownAccount(c.Context(), a.session.UserID, accountID); err != nil {
 		return a, err
 	}
 	if !found {
@@ -65,6 +66,15 @@ func (l *library) current(ctx context.Context, a providerAccount) (oauth.Tokens,
 	return t, nil
 }
 
+// idToken returns the provider's ID token to who may change how the user signs in,
+// and nothing to another: brought as an application does, it is a sign-in.
+func (c *call) idToken(a providerAccount, t oauth.Tokens) string {
+	if !c.isFresh(a.session) {
+		return ""
+	}
+	return t.ID
+}
+
 // accountChoice is how a request names an account: by the id of /list-accounts.
 type accountChoice struct {
 	AccountID string `json:"accountId"`
@@ -91,7 +101,7 @@ func (l *library) getAccessToken(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return accessToken{AccessToken: t.Access, ExpiresAt: orNever(t.ExpiresAt), Scopes: fields(a.scopes), IDToken: t.ID}, nil
+	return accessToken{AccessToken: t.Access, ExpiresAt: orNever(t.ExpiresAt), Scopes: fields(a.scopes), IDToken: c.idToken(a, t)}, nil
 }
 
 // refreshedToken is better-auth's response to /refresh-token.
@@ -123,7 +133,7 @@ func (l *library) refreshToken(c *call) (any, error) {
 	}
 	return refreshedToken{
 		AccessToken: t.Access, RefreshToken: t.Refresh, ExpiresAt: orNever(t.ExpiresAt),
-		Scope: strings.Join(fields(a.scopes), ","), IDToken: t.ID, ProviderID: a.provider, AccountID: a.id,
+		Scope: strings.Join(fields(a.scopes), ","), IDToken: c.idToken(a, t), ProviderID: a.provider, AccountID: a.id,
 	}, nil
 }
 
