@@ -112,15 +112,29 @@ func Merge(f Facts, o Observation) Facts {
 	return f
 }
 
-// mergeCharge lets a settled charge stand against any statement that it has not.
+// mergeCharge lets a settled charge stand against any statement that it has not, and
+// one for a trial or a change against any that it was for a period: some rails say what
+// the present period is, and no charge becomes another by what follows it.
 func mergeCharge(known, other register[Charge]) register[Charge] {
-	if known.Value != nil && other.Value != nil && known.Value.Settled != other.Value.Settled {
-		if known.Value.Settled {
+	if known.Value != nil && other.Value != nil {
+		switch a, b := known.Value.rank(), other.Value.rank(); {
+		case a > b:
 			return known
+		case b > a:
+			return other
 		}
-		return other
 	}
 	return known.merge(other)
+}
+
+func (c Charge) rank() int {
+	switch {
+	case !c.Settled:
+		return 0
+	case c.Trial, c.Proration:
+		return 2
+	}
+	return 1
 }
 
 // replaced adds that another purchase took this one's place.

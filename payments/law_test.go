@@ -215,3 +215,19 @@ func TestPrecedence(t *testing.T) {
 		}
 	}
 }
+
+// TestTrialStaysOne: that a charge cost nothing, or was for a change within a period,
+// stands against any statement about the period after it, in every order.
+func TestTrialStaysOne(t *testing.T) {
+	for name, first := range map[string]Charge{
+		"trial": {ID: "a", Settled: true, Trial: true}, "proration": {ID: "a", Settled: true, Proration: true},
+	} {
+		early := Observation{Version: 1, Charges: []Charge{first}}
+		late := Observation{Version: 2, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 999}}}
+		for _, list := range [][]Observation{{early, late}, {late, early}} {
+			if got := *mergeAll(list).Charges["a"].Charge.Value; got != first {
+				t.Errorf("%s, version %d first: %+v", name, list[0].Version, got)
+			}
+		}
+	}
+}

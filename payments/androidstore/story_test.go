@@ -80,6 +80,24 @@ func TestLifeOfASubscription(t *testing.T) {
 	}
 }
 
+// TestTrialThatLapses: the order of a trial stays the newest one while the first charge
+// behind it fails, and is no charge for that.
+func TestTrialThatLapses(t *testing.T) {
+	clock, store, _ := world()
+	book := railtest.NewBook(t, railtest.Fixture{Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
+	trial := pro
+	trial.Trial = 7 * day
+	token, out := store.Subscribe(trial)
+	book.Deliver(out)
+	clock.Advance(7 * day)
+	book.Deliver(store.Grace(token, clock.Now().Add(3*day)))
+	book.Deliver(store.Hold(token))
+	book.Deliver(store.Expire(token))
+	if n := book.Charges(key(token)); n != 0 {
+		t.Errorf("%d charges of a trial that was never paid for, want none", n)
+	}
+}
+
 func TestUpgradeRevokeAndExpiry(t *testing.T) {
 	clock, store, _ := world()
 	book := railtest.NewBook(t, railtest.Fixture{Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)

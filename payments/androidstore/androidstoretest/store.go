@@ -224,7 +224,8 @@ func (s *Store) renew(token string, kind int) []script.Delivery {
 // Grace says that a renewal failed, and until when access stays.
 func (s *Store) Grace(token string, until time.Time) []script.Delivery {
 	s.mu.Lock()
-	line(s.tokens[token])["expiryTime"] = stampOf(until)
+	item := line(s.tokens[token])
+	item["expiryTime"], item["offerPhase"] = stampOf(until), script.Object{"basePrice": script.Object{}} // what could not be charged
 	s.mu.Unlock()
 	return s.state(token, "SUBSCRIPTION_STATE_IN_GRACE_PERIOD", 6, nil)
 }
