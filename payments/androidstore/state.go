@@ -64,10 +64,20 @@ type lineItem struct {
 	Phase struct {
 		FreeTrial    *struct{} `json:"freeTrial"`
 		Introductory *struct{} `json:"introductoryPrice"`
+		Proration    *struct {
+			Original string `json:"originalOfferPhaseType"`
+		} `json:"prorationPeriod"`
 	} `json:"offerPhase"`
 	Deferred *struct {
 		ProductID string `json:"productId"`
 	} `json:"deferredItemReplacement"`
+}
+
+// trial reports whether the period costs nothing, also what is left of it after a
+// change of plan.
+func (i lineItem) trial() bool {
+	changed := i.Phase.Proration
+	return i.Phase.FreeTrial != nil || changed != nil && changed.Original == "FREE_TRIAL"
 }
 
 type subscription struct {
@@ -159,7 +169,7 @@ func lifecycle(s subscription) *payments.Lifecycle {
 		WillRenew: item.Renewing != nil && item.Renewing.Enabled, Prepaid: item.Prepaid != nil,
 	}
 	switch {
-	case item.Phase.FreeTrial != nil:
+	case item.trial():
 		l.PeriodType = payments.PeriodTrial
 	case item.Phase.Introductory != nil:
 		l.PeriodType = payments.PeriodIntro
@@ -210,11 +220,11 @@ func charges(s subscription) []payments.Charge {
 		}
 		c := payments.Charge{
 			ID: item.OrderID, At: s.Start.Instant() + payments.Instant(renewals(item.OrderID)), ProductID: item.ProductID,
-			Settled: true, Trial: item.Phase.FreeTrial != nil,
+			Settled: true, Trial: item.trial(), Proration: item.Phase.Proration != nil,
 		}
 		if item.Renewing != nil && item.Renewing.Price != nil {
 			c.Currency = money.Currency(item.Renewing.Price.Currency)
-			if item.Phase.Introductory == nil && !c.Trial {
+			if item.Phase.Introductory == nil && !c.Trial && !c.Proration {
 				c.AmountMinor = item.Renewing.Price.minor()
 			}
 		}

@@ -98,6 +98,25 @@ func TestTrialAndUpgradeAndTester(t *testing.T) {
 	}
 }
 
+// A plan that was changed within a period is paid for with what the period before is
+// still worth: its first order is none of a whole period, and none of money where that
+// one was a trial.
+func TestProrationPeriod(t *testing.T) {
+	for original, trial := range map[string]bool{"BASE": false, "INTRODUCTORY": false, "FREE_TRIAL": true} {
+		var s subscription
+		text := `{"subscriptionState":"SUBSCRIPTION_STATE_ACTIVE","linkedPurchaseToken":"old","lineItems":[
+			{"productId":"max","expiryTime":"2026-03-01T12:00:00Z","latestSuccessfulOrderId":"GPA.2","autoRenewingPlan":{"autoRenewEnabled":true},
+			 "offerPhase":{"prorationPeriod":{"originalOfferPhaseType":"` + original + `"}}}]}`
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		o := fromSubscription("new", s, 1)
+		if len(o.Charges) != 1 || !o.Charges[0].Proration || o.Charges[0].Trial != trial || (o.Lifecycle.PeriodType == payments.PeriodTrial) != trial {
+			t.Errorf("out of %s: %+v, %q", original, o.Charges, o.Lifecycle.PeriodType)
+		}
+	}
+}
+
 func TestMappingOfWhatIsBoughtOnce(t *testing.T) {
 	const done = `"purchaseCompletionTime":"2026-01-01T00:00:00Z",`
 	for name, c := range map[string]struct {
