@@ -80,6 +80,11 @@ func (e *Events) eraseOne(ctx context.Context, person capability.Person, m messa
 		waits, err := e.store.exists(ctx, m.id)
 		return !waits, err
 	}
+	// The erasure of another player may have changed it since it was read.
+	m, found, err := e.store.lock(ctx, m.id)
+	if err != nil || !found {
+		return true, err
+	}
 	_, others, err := split(m, person.ID)
 	if err != nil {
 		return false, err

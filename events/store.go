@@ -182,6 +182,12 @@ func (s store) about(ctx context.Context, subject, after string, limit int) ([]m
 		WHERE s.subject = $1 AND s.message_id > $2 ORDER BY s.message_id LIMIT $3`, subject, after, limit)
 }
 
+// lock reads a message that is to change.
+func (s store) lock(ctx context.Context, messageID string) (message, bool, error) {
+	return database.Get(ctx, s.db, func(row database.Scanner) (message, error) { return scanMessage(row) },
+		`SELECT id, type, data, created_at FROM events_message WHERE id = $1 `+database.ForUpdate, messageID)
+}
+
 // replace changes the data of a message that is no longer about a subject.
 func (s store) replace(ctx context.Context, messageID, data, subject string) error {
 	if _, err := s.db.Exec(ctx, `UPDATE events_message SET data = $2 WHERE id = $1`, messageID, data); err != nil {
