@@ -13,7 +13,8 @@ func ofPerson(userID string) []Filter {
 }
 
 // exportPerson emits the events of a user, each once, oldest first in each of the
-// two groups.
+// two groups. From where somebody else acted is theirs; who failed to sign in may
+// have been the user.
 func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	if person.ID == "" {
 		return nil
@@ -28,6 +29,9 @@ func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit
 				after = e.ID
 				if i > 0 && e.Actor.ID == person.ID {
 					continue // emitted with those the user caused
+				}
+				if i > 0 && e.Actor.Kind != ActorAnonymous {
+					e.IP, e.UserAgent = "", ""
 				}
 				if err := e.parseTargets(); err != nil {
 					return err

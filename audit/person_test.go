@@ -65,6 +65,33 @@ func TestErasedPersonStaysAsPseudonym(t *testing.T) {
 	})
 }
 
+// TestExportTellsNothingOfOthers: where another user or staff acted on a person, the
+// export says what was done, not from where.
+func TestExportTellsNothingOfOthers(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		a := open(t, db)
+		for _, actor := range []audit.Actor{{Kind: audit.ActorUser, ID: "bob"}, {Kind: audit.ActorControlPlane, ID: "c"}, {Kind: audit.ActorOperator, ID: "eve"}} {
+			ctx := capability.WithRequestInfo(t.Context(), &capability.RequestInfo{IP: "203.0.113.9", UserAgent: "Lynx"})
+			if err := a.Record(ctx, audit.Event{Action: "test/done", Actor: actor, Subject: audit.Target{Type: "user", ID: "ada"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var list []audit.Entry
+		err := a.Capability().Export(t.Context(), capability.Person{ID: "ada"}, func(_ string, record any) error {
+			list = append(list, record.(audit.Entry))
+			return nil
+		})
+		if err != nil || len(list) != 3 {
+			t.Fatalf("%d events exported, want 3: %v", len(list), err)
+		}
+		for _, e := range list {
+			if e.IP+e.UserAgent != "" {
+				t.Errorf("the export tells where %s %s was: %s %s", e.Actor.Kind, e.Actor.ID, e.IP, e.UserAgent)
+			}
+		}
+	})
+}
+
 func TestErasureThatIsKilledIsOnTheTrail(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db)
