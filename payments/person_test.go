@@ -69,3 +69,22 @@ func TestErasureMeetsAWebhook(t *testing.T) {
 		})
 	}
 }
+
+// TestErasureLeavesNoWordsOfStaff: why something was taken away can say who somebody
+// was; that it was taken away stays.
+func TestErasureLeavesNoWordsOfStaff(t *testing.T) {
+	s := open(t)
+	s.deliver(ios, message{ID: "d1", Observations: []payments.Observation{s.pro(ios, "t1", "ada")}})
+	if _, err := s.Payments().Revoke(t.Context(), payments.RevokeRequest{Subject: subject("ada"), Entitlement: "pro", Reason: "Ada Lovelace wrote to us"}); err != nil {
+		t.Fatal(err)
+	}
+	part := s.Payments().Capability()
+	if _, err := part.Erase(t.Context(), capability.Person{ID: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	var rows int
+	var words string
+	if err := part.Database.QueryRow(t.Context(), `SELECT COUNT(*), MAX(reason) FROM payments_revocation`).Scan(&rows, &words); err != nil || rows != 1 || words != "" {
+		t.Errorf("%d rows with the words %q, %v, want one without", rows, words, err)
+	}
+}

@@ -433,7 +433,7 @@ func (s store) pseudonymize(ctx context.Context, subject Subject, pseudonym stri
 			(SELECT id FROM payments_purchase WHERE subject_type = $1 AND subject_id = $2 ORDER BY id LIMIT $4)`,
 		`UPDATE payments_customer SET subject_id = $3 WHERE (rail, customer_id) IN
 			(SELECT rail, customer_id FROM payments_customer WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
-		`UPDATE payments_revocation SET subject_id = $3 WHERE (purchase_id, entitlement) IN
+		`UPDATE payments_revocation SET subject_id = $3, reason = '' WHERE (purchase_id, entitlement) IN
 			(SELECT purchase_id, entitlement FROM payments_revocation WHERE subject_type = $1 AND subject_id = $2 LIMIT $4)`,
 		`DELETE FROM payments_grant WHERE id IN (SELECT id FROM payments_grant WHERE subject_type = $1 AND subject_id = $2 AND $3 <> '' LIMIT $4)`,
 		`DELETE FROM payments_checkout WHERE id IN (SELECT id FROM payments_checkout WHERE subject_type = $1 AND subject_id = $2 AND $3 <> '' LIMIT $4)`,
