@@ -22,8 +22,17 @@ type BuyRequest struct {
 	DiscountCode string
 	// Quantity is 1 to [MaxQuantity]; 0 means 1.
 	Quantity int64
-	// IdempotencyKey makes a repeated request one checkout.
+	// IdempotencyKey makes a repeated request one checkout. Another request under it
+	// is one of its own.
 	IdempotencyKey string
+}
+
+// key is of the whole request: a rail refuses a key that was used for another.
+func (b BuyRequest) key() string {
+	if b.IdempotencyKey == "" {
+		return ""
+	}
+	return string(content(b))
 }
 
 // MaxQuantity bounds what is bought at once.
@@ -79,7 +88,7 @@ func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (B
 	}
 	urls := p.cfg.ReturnURLs[rail.ID]
 	request := CheckoutRequest{Product: product, Store: ids, Quantity: max(b.Quantity, 1), Success: urls.Success, Cancel: urls.Cancel,
-		IdempotencyKey: keyFor(subject, "checkout", b.IdempotencyKey)}
+		IdempotencyKey: keyFor(subject, "checkout", b.key())}
 	if request.DiscountID, request.DiscountCode, err = p.discountID(ctx, rail.ID, b.DiscountCode); err != nil {
 		return none, err
 	}

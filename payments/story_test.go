@@ -287,6 +287,22 @@ func TestCheckoutAtEveryRail(t *testing.T) {
 	})
 }
 
+// TestKeyOfAnotherCheckout: a repeated request is one checkout, and another request
+// under the same key one of its own, which the rail does not refuse.
+func TestKeyOfAnotherCheckout(t *testing.T) {
+	m := openMall(t)
+	ada := m.User("ada").With("Idempotency-Key", "k")
+	sessions := map[string]bool{}
+	for _, product := range []string{"pro", "pro", "map", "map"} {
+		var bought payments.Bought
+		ada.Post("/payments/checkout", object{"rail": card, "productKey": product}).Want(201, "").JSON(&bought)
+		sessions[bought.SessionID] = true
+	}
+	if len(sessions) != 2 {
+		t.Errorf("%d pages for two checkouts", len(sessions))
+	}
+}
+
 // TestSubmitAtEveryStore: without an account token the first user to prove it owns it.
 func TestSubmitAtEveryStore(t *testing.T) {
 	for _, rail := range []payments.RailID{ios, android} {

@@ -36,6 +36,7 @@ type Store struct {
 	order   []string
 	events  []script.Object
 	replies map[string][]byte // by idempotency key
+	asked   map[string]string // the same: for what it was used
 	prices  map[string]script.Purchase
 }
 
@@ -43,7 +44,7 @@ type Store struct {
 func New(now func() time.Time, environment payments.StoreEnvironment) *Store {
 	return &Store{
 		now: now, live: environment == payments.EnvironmentProduction,
-		objects: make(map[string]script.Object), replies: make(map[string][]byte), prices: make(map[string]script.Purchase),
+		objects: make(map[string]script.Object), replies: make(map[string][]byte), asked: make(map[string]string), prices: make(map[string]script.Purchase),
 	}
 }
 
@@ -506,10 +507,15 @@ func (s *Store) listEvents(w http.ResponseWriter, q url.Values) {
 	script.Reply(w, http.StatusOK, script.Object{"object": "list", "data": data, "has_more": more})
 }
 
-// post makes objects, once for each idempotency key.
+// post makes objects, once for each idempotency key, which is good for one request.
 func (s *Store) post(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
+	request := r.URL.Path + "?" + r.PostForm.Encode()
 	if made, ok := s.replies[key]; ok && key != "" {
+		if s.asked[key] != request {
+			script.Reply(w, http.StatusBadRequest, script.Object{"error": script.Object{"type": "idempotency_error"}})
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(made) // to a client that has gone
 		return
@@ -520,7 +526,7 @@ func (s *Store) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if key != "" {
-		s.replies[key] = script.Encode(o)
+		s.replies[key], s.asked[key] = script.Encode(o), request
 	}
 	script.Reply(w, http.StatusOK, o)
 }
