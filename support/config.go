@@ -149,8 +149,11 @@ func (c Config) validate(peers Peers) error {
 	if g := c.Guard; g.MaxRawBytes < 1<<10 || g.MaxRawBytes > maxRawCap {
 		faults.Add("guard.maxRawBytes", g.MaxRawBytes, "is out of bounds", "use 1 KiB to 50 MiB")
 	}
-	if g := c.Guard; g.MaxPerSenderPerHour < 1 || g.MaxPerHour < 1 {
-		faults.Add("guard.maxPerHour", g.MaxPerHour, "admits nothing", "use positive numbers")
+	if n := c.Guard.MaxPerSenderPerHour; n < 1 {
+		faults.Add("guard.maxPerSenderPerHour", n, "admits nothing", "use a positive number")
+	}
+	if n := c.Guard.MaxPerHour; n < 1 {
+		faults.Add("guard.maxPerHour", n, "admits nothing", "use a positive number")
 	}
 	c.Inbound.validate(&faults)
 	c.validateCategories(&faults)

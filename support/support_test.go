@@ -699,6 +699,18 @@ func TestConfigIsRefused(t *testing.T) {
 	}
 }
 
+func TestFaultsNameTheGuard(t *testing.T) {
+	_, err := support.New(capability.Host{}, support.Config{Guard: support.Guard{MaxPerSenderPerHour: -1}}, support.Peers{})
+	var fault *capability.Fault
+	if !errors.As(err, &fault) || fault.Key != "guard.maxPerSenderPerHour" || fault.Value != -1 {
+		t.Errorf("got %v, want a fault of guard.maxPerSenderPerHour", err)
+	}
+	_, err = support.New(capability.Host{}, support.Config{Guard: support.Guard{MaxPerSenderPerHour: -1, MaxPerHour: -2}}, support.Peers{})
+	if err == nil || !strings.Contains(err.Error(), "guard.maxPerSenderPerHour") || !strings.Contains(err.Error(), "guard.maxPerHour") {
+		t.Errorf("got %v, want both faults", err)
+	}
+}
+
 func TestOwnCategoriesAreMerged(t *testing.T) {
 	k := desk(t, support.Config{Categories: []support.Category{{Key: "crafting", Description: "Recipes and workbenches."}, {Key: "billing", Description: "Coins."}, {Key: "spam"}}})
 	var keys []string
