@@ -599,20 +599,28 @@ func TestDaysOfAClockThatWasAheadAreTakenBack(t *testing.T) {
 // TestChangedConstantsNeedAVersion starts kits one after another on a database.
 func TestChangedConstantsNeedAVersion(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		start := func(f testers.Forecast) error {
-			_, err := kittest.Compose(t, append(options(testers.Config{Forecast: f}), kit.WithDatabase(db))...)
+		start := func(cfg testers.Config) error {
+			_, err := kittest.Compose(t, append(options(cfg), kit.WithDatabase(db))...)
 			return err
 		}
-		if err := start(testers.Forecast{}); err != nil {
+		if err := start(testers.Config{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := start(testers.Forecast{HorizonDays: 60}); err == nil || !strings.Contains(err.Error(), "forecast constants changed without modelVersion bump") {
-			t.Errorf("changed constants: %v, want a refusal", err)
+		for name, cfg := range map[string]testers.Config{
+			"horizon": {Forecast: testers.Forecast{HorizonDays: 60}},
+			"hazards": {Forecast: testers.Forecast{Hazard: testers.Hazard{Active: .01}}},
+			"priors":  {Forecast: testers.Forecast{Join: testers.Joins{Lapsed: testers.Join{Ever: .2, Daily: .1}}}},
+			"days":    {Activity: testers.Activity{ActiveWithinDays: 4}},
+			"weights": {Health: testers.Health{Recency: .4, Streak: .4, Reach: .2}},
+		} {
+			if err := start(cfg); err == nil || !strings.Contains(err.Error(), "forecast constants changed without modelVersion bump") {
+				t.Errorf("changed %s: %v, want a refusal", name, err)
+			}
+			if cfg.Forecast.ModelVersion = name; start(cfg) != nil {
+				t.Errorf("changed %s under a new version: %v", name, start(cfg))
+			}
 		}
-		if err := start(testers.Forecast{HorizonDays: 60, ModelVersion: "2"}); err != nil {
-			t.Errorf("under a new version: %v", err)
-		}
-		if err := start(testers.Forecast{}); err != nil {
+		if err := start(testers.Config{}); err != nil {
 			t.Errorf("as before: %v", err)
 		}
 	})
