@@ -163,6 +163,37 @@ func TestGracePolicyCountsAsItIsNow(t *testing.T) {
 	}
 }
 
+// TestGraceCarriesTheLaterDate: of the paid period's end and the window; only a
+// window that the rail reports ends it.
+func TestGraceCarriesTheLaterDate(t *testing.T) {
+	for name, c := range map[string]struct {
+		paid, window, period, want Instant
+		ends                       bool
+	}{
+		"window behind the period": {2000, 3000, 2000, 3000, true},
+		"period behind the window": {3000, 2000, 3000, 3000, true},
+		"no window":                {2000, 0, 4000, 2000, false},
+		"nothing paid":             {0, 3000, 4000, 3000, true},
+		"neither":                  {0, 0, 4000, 4000, false},
+	} {
+		o := Observation{Version: 1, Lifecycle: &Lifecycle{State: StateGrace, AccessUntil: c.period, GraceUntil: c.window, WillRenew: true}}
+		if c.paid > 0 {
+			o.Charges = []Charge{{ID: "a", Settled: true, PeriodEnd: c.paid}}
+		}
+		f, terms := mergeAll([]Observation{o}), Terms{Kind: KindSubscription, Grace: true}
+		if p := Project(f, terms, c.want-1); p.Status != StatusInGrace || p.GraceUntil != c.want {
+			t.Errorf("%s: %s until %d, want in_grace until %d", name, p.Status, p.GraceUntil, c.want)
+		}
+		want := StatusInGrace
+		if c.ends {
+			want = StatusOnHold
+		}
+		if p := Project(f, terms, c.want); p.Status != want {
+			t.Errorf("%s: %s at the date, want %s", name, p.Status, want)
+		}
+	}
+}
+
 // TestPrecedence: what took the money or the access away comes first.
 func TestPrecedence(t *testing.T) {
 	paid := func(id string, at Instant) Charge { return Charge{ID: id, At: at, Settled: true} }
