@@ -13,8 +13,8 @@ func ofPerson(userID string) []Filter {
 }
 
 // exportPerson emits the events of a user, each once, oldest first in each of the
-// two groups. From where somebody else acted is theirs; who failed to sign in may
-// have been the user.
+// two groups. Where somebody else acted from is theirs; an anonymous caller that failed
+// to sign in may have been the user.
 func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	if person.ID == "" {
 		return nil

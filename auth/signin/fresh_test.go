@@ -65,8 +65,8 @@ func TestStolenAccessTokenIsNotTheAccount(t *testing.T) {
 	})
 }
 
-// A stolen access token does not reach what the provider says of its user: who brings
-// an ID token as an app does would be signed in anew.
+// A stolen access token does not reach what the provider says of its user: a caller that
+// presents an ID token as an app does is signed in anew.
 func TestStolenAccessTokenGetsNoIDToken(t *testing.T) {
 	each(t, func(t *testing.T, w *world, p *idp) {
 		home := w.browser()
@@ -81,7 +81,7 @@ func TestStolenAccessTokenGetsNoIDToken(t *testing.T) {
 				t.Errorf("%s gave out an ID token, by which a thief signs in with %d", path, entered.Status)
 			}
 			if got := decoded[object](home.post(path, object{"accountId": id}).ok()); got["idToken"] == nil {
-				t.Errorf("%s: got %v, want an ID token for who signed in lately", path, got)
+				t.Errorf("%s: got %v, want an ID token for a user who signed in lately", path, got)
 			}
 		}
 		w.clock.advance(25 * time.Hour)

@@ -66,8 +66,8 @@ func (l *library) current(ctx context.Context, a providerAccount) (oauth.Tokens,
 	return t, nil
 }
 
-// idToken returns the provider's ID token to who may change how the user signs in,
-// and nothing to another: brought as an application does, it is a sign-in.
+// idToken returns the provider's ID token if the caller may change how the user signs
+// in, and otherwise nothing: presented as an application does, it is a sign-in.
 func (c *call) idToken(a providerAccount, t oauth.Tokens) string {
 	if !c.isFresh(a.session) {
 		return ""

@@ -81,7 +81,7 @@ func TestLifeOfASubscription(t *testing.T) {
 }
 
 // TestTrialThatLapses: the order of a trial stays the newest one while the first charge
-// behind it fails, and is no charge for that.
+// after it fails, and does not become a charge.
 func TestTrialThatLapses(t *testing.T) {
 	clock, store, _ := world()
 	book := railtest.NewBook(t, railtest.Fixture{Rail: store.Rail(), Credentials: store.Credentials(), Environment: payments.EnvironmentProduction}, clock)
