@@ -62,10 +62,19 @@ func (e *Error) Saying(format string, args ...any) *Error {
 	return &c
 }
 
-// Waiting is implemented by the Details of a refusal that say how long to wait:
-// the header Retry-After says it too.
+// Waiting is implemented by details and causes of a refusal that say how long to
+// wait; 0 is unknown. The header Retry-After says it too.
 type Waiting interface {
 	Wait() time.Duration
+}
+
+// Wait returns how long the details or the cause say to wait, 0 where they do not.
+func (e *Error) Wait() time.Duration {
+	waiting, ok := e.Details.(Waiting)
+	if ok || errors.As(e.cause, &waiting) {
+		return waiting.Wait()
+	}
+	return 0
 }
 
 // The general refusals of the kit. Every capability may return them.

@@ -266,6 +266,9 @@ func (e *TransientError) Error() string {
 	return "payments: the rail cannot be reached: " + e.Cause.Error()
 }
 
+// Wait is RetryAfter.
+func (e *TransientError) Wait() time.Duration { return e.RetryAfter }
+
 // Unwrap returns the cause.
 func (e *TransientError) Unwrap() error { return e.Cause }
 

@@ -3,7 +3,9 @@ package payments_test
 import (
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/payments"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -30,6 +32,21 @@ func TestRailThatIsDown(t *testing.T) {
 	s := open(t)
 	s.fail = payments.Transient(errors.New("down"), 0)
 	reach(t, s, 503, "payments/rail_unavailable")
+}
+
+// TestCallersWaitAsLongAsTheRailSays: users and senders of webhooks alike.
+func TestCallersWaitAsLongAsTheRailSays(t *testing.T) {
+	s := open(t)
+	s.set(s.pro(ios, "t1", "ada"))
+	s.fail = payments.Transient(errors.New("down"), 29500*time.Millisecond)
+	for name, r := range map[string]*kittest.Response{
+		"a checkout": s.User("ada").Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}),
+		"a webhook":  s.post(ios, message{ID: "d1", Observations: s.state["t1"]}),
+	} {
+		if r.Want(503, "payments/rail_unavailable"); r.Header.Get("Retry-After") != "30" {
+			t.Errorf("%s: Retry-After %q, want the 30 s of the rail", name, r.Header.Get("Retry-After"))
+		}
+	}
 }
 
 func TestGrantOfAnotherEnvironment(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/kitbackend/kit/audit"
@@ -86,10 +85,6 @@ func (p *Payments) receive(rail *rail) func(*capability.Call) error {
 		}
 		received, err := p.deliver(c.Context(), rail, d, webhookBudget)
 		if err != nil {
-			var transient *TransientError
-			if errors.As(err, &transient) && transient.RetryAfter > 0 {
-				c.Writer().Header().Set("Retry-After", strconv.Itoa(int(transient.RetryAfter.Seconds())+1))
-			}
 			return err
 		}
 		c.Writer().Header().Set("Content-Type", "application/json")

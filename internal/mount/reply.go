@@ -140,8 +140,8 @@ func (x *exchange) writeRefusal(refusal *capability.Error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", challenge(refusal))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if waiting, ok := refusal.Details.(capability.Waiting); ok {
-			x.retryAfter(waiting.Wait())
+		if wait := refusal.Wait(); wait > 0 {
+			x.retryAfter(wait)
 		} else if h.Get("Retry-After") == "" {
 			h.Set("Retry-After", "1")
 		}
