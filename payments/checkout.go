@@ -27,14 +27,6 @@ type BuyRequest struct {
 	IdempotencyKey string
 }
 
-// key is of the whole request: a rail refuses a key that was used for another.
-func (b BuyRequest) key() string {
-	if b.IdempotencyKey == "" {
-		return ""
-	}
-	return string(content(b))
-}
-
 // MaxQuantity bounds what is bought at once.
 const MaxQuantity = 1000
 
@@ -87,11 +79,14 @@ func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (B
 		return none, err
 	}
 	urls := p.cfg.ReturnURLs[rail.ID]
-	request := CheckoutRequest{Product: product, Store: ids, Quantity: max(b.Quantity, 1), Success: urls.Success, Cancel: urls.Cancel,
-		IdempotencyKey: keyFor(subject, "checkout", b.key())}
+	request := CheckoutRequest{Product: product, Store: ids, Quantity: max(b.Quantity, 1), Success: urls.Success, Cancel: urls.Cancel}
 	if request.DiscountID, request.DiscountCode, err = p.discountID(ctx, rail.ID, b.DiscountCode); err != nil {
 		return none, err
 	}
+	if b.IdempotencyKey != "" { // a rail refuses a key that was used for another request
+		b.IdempotencyKey += string(content(request))
+	}
+	request.IdempotencyKey = keyFor(subject, "checkout", b.IdempotencyKey)
 	if request.AccountToken, err = p.AccountToken(ctx, subject); err != nil {
 		return none, err
 	}

@@ -113,8 +113,8 @@ func Merge(f Facts, o Observation) Facts {
 }
 
 // mergeCharge lets a settled charge stand against any statement that it has not, and
-// one for a trial or a change against any that it was for a period: some rails say what
-// the present period is, and no charge becomes another by what follows it.
+// one for a trial, then one for a change, against any that it was for a period: some rails
+// report the newest charge under the period that is to follow it.
 func mergeCharge(known, other register[Charge]) register[Charge] {
 	if known.Value != nil && other.Value != nil {
 		switch a, b := known.Value.rank(), other.Value.rank(); {
@@ -131,7 +131,9 @@ func (c Charge) rank() int {
 	switch {
 	case !c.Settled:
 		return 0
-	case c.Trial, c.Proration:
+	case c.Trial:
+		return 3
+	case c.Proration:
 		return 2
 	}
 	return 1

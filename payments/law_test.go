@@ -255,7 +255,8 @@ func TestTrialStaysOne(t *testing.T) {
 	} {
 		early := Observation{Version: 1, Charges: []Charge{first}}
 		late := Observation{Version: 2, Charges: []Charge{{ID: "a", Settled: true, AmountMinor: 999}}}
-		for _, list := range [][]Observation{{early, late}, {late, early}} {
+		change := Observation{Version: 3, Charges: []Charge{{ID: "a", Settled: true, Proration: true, AmountMinor: first.AmountMinor}}}
+		for _, list := range [][]Observation{{early, late, change}, {late, early, change}, {change, late, early}} {
 			if got := *mergeAll(list).Charges["a"].Charge.Value; got != first {
 				t.Errorf("%s, version %d first: %+v", name, list[0].Version, got)
 			}

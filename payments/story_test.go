@@ -293,9 +293,12 @@ func TestKeyOfAnotherCheckout(t *testing.T) {
 	m := openMall(t)
 	ada := m.User("ada").With("Idempotency-Key", "k")
 	sessions := map[string]bool{}
-	for _, product := range []string{"pro", "pro", "map", "map"} {
+	for _, body := range []object{
+		{"rail": card, "productKey": "pro"}, {"rail": card, "productKey": "pro", "quantity": 1},
+		{"rail": card, "productKey": "map"}, {"rail": card, "productKey": "map"},
+	} {
 		var bought payments.Bought
-		ada.Post("/payments/checkout", object{"rail": card, "productKey": product}).Want(201, "").JSON(&bought)
+		ada.Post("/payments/checkout", body).Want(201, "").JSON(&bought)
 		sessions[bought.SessionID] = true
 	}
 	if len(sessions) != 2 {
