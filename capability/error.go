@@ -68,15 +68,6 @@ type Waiting interface {
 	Wait() time.Duration
 }
 
-// Wait returns how long the details or the cause say to wait, 0 where they do not.
-func (e *Error) Wait() time.Duration {
-	waiting, ok := e.Details.(Waiting)
-	if ok || errors.As(e.cause, &waiting) {
-		return waiting.Wait()
-	}
-	return 0
-}
-
 // The general refusals of the kit. Every capability may return them.
 var (
 	ErrInvalidRequest       = NewError(400, "kit/invalid_request", "The request is not of the form this route takes.")

@@ -70,6 +70,9 @@ func describe(c capability.Capability, mountPath string) Entry {
 // resolved is a value of a configuration as clients read it: a list that is not
 // set is an empty one, not null.
 func resolved(value any) any {
+	if _, ok := value.(json.Marshaler); ok {
+		return value
+	}
 	switch v := reflect.ValueOf(value); {
 	case v.Kind() == reflect.Slice && v.IsNil():
 		return reflect.MakeSlice(v.Type(), 0, 0).Interface()

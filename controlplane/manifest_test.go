@@ -48,6 +48,7 @@ func TestManifest(t *testing.T) {
 			{Key: "list", Value: []int{1, 2}, Summary: "A list."},
 			{Key: "nothing", Value: []int(nil), Summary: "A list that is not set."},
 			{Key: "nobody", Value: map[string]int(nil), Summary: "An object that is not set."},
+			{Key: "own", Value: json.RawMessage(nil), Summary: "What encodes itself."},
 		},
 		Health: []capability.HealthKey{
 			{Key: "well", Read: func(context.Context) (any, error) { return map[string]int{"n": 1}, nil }},
@@ -79,9 +80,10 @@ func TestManifest(t *testing.T) {
 			"fat": json.RawMessage("null"), "odd": json.RawMessage("null")},
 		ConfigKeys: []client.ConfigKey{{Key: "mode", Choices: []string{"fast", "slow"}, Summary: "How fast."},
 			{Key: "list", Choices: []string{}, Summary: "A list."}, {Key: "nothing", Choices: []string{}, Summary: "A list that is not set."},
-			{Key: "nobody", Choices: []string{}, Summary: "An object that is not set."}},
+			{Key: "nobody", Choices: []string{}, Summary: "An object that is not set."},
+			{Key: "own", Choices: []string{}, Summary: "What encodes itself."}},
 		Config: map[string]json.RawMessage{"mode": json.RawMessage(`"fast"`), "list": json.RawMessage(`[1,2]`),
-			"nothing": json.RawMessage(`[]`), "nobody": json.RawMessage(`{}`)},
+			"nothing": json.RawMessage(`[]`), "nobody": json.RawMessage(`{}`), "own": json.RawMessage(`null`)},
 		AdminRoutes: []client.Route{},
 	}
 	if diff := cmp.Diff(want, entry(t, m, "sick")); diff != "" {

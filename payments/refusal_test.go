@@ -2,6 +2,7 @@ package payments_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -38,13 +39,15 @@ func TestRailThatIsDown(t *testing.T) {
 func TestCallersWaitAsLongAsTheRailSays(t *testing.T) {
 	s := open(t)
 	s.set(s.pro(ios, "t1", "ada"))
-	s.fail = payments.Transient(errors.New("down"), 29500*time.Millisecond)
-	for name, r := range map[string]*kittest.Response{
-		"a checkout": s.User("ada").Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}),
-		"a webhook":  s.post(ios, message{ID: "d1", Observations: s.state["t1"]}),
-	} {
-		if r.Want(503, "payments/rail_unavailable"); r.Header.Get("Retry-After") != "30" {
-			t.Errorf("%s: Retry-After %q, want the 30 s of the rail", name, r.Header.Get("Retry-After"))
+	for wait, want := range map[time.Duration]string{0: "1", 29500 * time.Millisecond: "30", math.MaxInt64: "9223372037"} {
+		s.fail = payments.Transient(errors.New("down"), wait)
+		for name, r := range map[string]*kittest.Response{
+			"a checkout": s.User("ada").Post("/payments/checkout", object{"rail": "card_processor", "productKey": "pro"}),
+			"a webhook":  s.post(ios, message{ID: "d1", Observations: s.state["t1"]}),
+		} {
+			if r.Want(503, "payments/rail_unavailable"); r.Header.Get("Retry-After") != want {
+				t.Errorf("%s: Retry-After %q, want %s for %v", name, r.Header.Get("Retry-After"), want, wait)
+			}
 		}
 	}
 }

@@ -140,13 +140,25 @@ func (x *exchange) writeRefusal(refusal *capability.Error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", challenge(refusal))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if wait := refusal.Wait(); wait > 0 {
+		if wait := waitOf(refusal); wait > 0 {
 			x.retryAfter(wait)
 		} else if h.Get("Retry-After") == "" {
 			h.Set("Retry-After", "1")
 		}
 	}
 	_ = x.write(refusal.Status, x.refusalBody(refusal))
+}
+
+// waitOf returns how long the details or the cause of a refusal say to wait, 0 where
+// they do not.
+func waitOf(refusal *capability.Error) time.Duration {
+	if waiting, ok := refusal.Details.(capability.Waiting); ok && waiting.Wait() > 0 {
+		return waiting.Wait()
+	}
+	if waiting := capability.Waiting(nil); errors.As(refusal, &waiting) {
+		return waiting.Wait()
+	}
+	return 0
 }
 
 func (x *exchange) refusalBody(refusal *capability.Error) []byte {
@@ -174,7 +186,7 @@ func challenge(refusal *capability.Error) string {
 
 // retryAfter tells a limited caller when to come back, in whole seconds.
 func (x *exchange) retryAfter(wait time.Duration) {
-	x.w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	x.w.Header().Set("Retry-After", strconv.Itoa(int((wait-1)/time.Second)+1))
 }
 
 // Header values that every response shares; a handler may replace them.
