@@ -175,7 +175,7 @@ func (c Config) keys() []capability.ConfigKey {
 		{Key: "signingKeyTTL", Value: c.SigningKeyTTL.String(), Summary: "How long a key signs before the next one does."},
 		{Key: "basePath", Value: c.BasePath, Summary: "The mount prefix."},
 		{Key: "appName", Value: c.AppName, Summary: "What mails call the application."},
-		{Key: "trustedOrigins", Value: append([]string{}, c.TrustedOrigins...), Summary: "Whose pages may use the library's routes for a signed-in user, in addition to the own origin."},
+		{Key: "trustedOrigins", Value: c.TrustedOrigins, Summary: "Whose pages may use the library's routes for a signed-in user, in addition to the own origin."},
 		{Key: "cookieName", Value: cmp.Or(c.Cookies.Session, strings.TrimPrefix(sessionCookie, hostPrefix)), Summary: "The session cookie, without its prefix."},
 		{Key: "cookieSecurePrefix", Value: c.Cookies.SecurePrefix, Summary: "Whether cookies have the prefix __Secure- in place of __Host-."},
 		{Key: "cookieSameSite", Value: sameSiteName(c.Cookies.SameSite), Summary: "With which requests browsers send the cookies."},

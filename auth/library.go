@@ -7,12 +7,12 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/jobs"
 )
 
@@ -147,8 +147,8 @@ func (a *Auth) admit(w http.ResponseWriter, r *http.Request, route LibraryRoute)
 	if info := capability.RequestInfoOf(r.Context()); info != nil {
 		info.Route = a.cfg.BasePath + route.Path
 	}
-	if wait, ok := a.table.allow(route, ipOf(r.Context())); !ok {
-		w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	if after, ok := a.table.allow(route, ipOf(r.Context())); !ok {
+		wait.Tell(w.Header(), after)
 		return capability.ErrRateLimited
 	}
 	return a.checkHumanity(r, route)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/audit"
+	"github.com/kitbackend/kit/internal/wait"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/secrets"
 )
@@ -217,20 +218,9 @@ func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 	done := attempt{status: response.StatusCode}
 	if done.status < 200 || done.status > 299 {
 		done.err = fmt.Errorf("the endpoint returned %d", done.status)
-		done.wait = retryAfter(response.Header.Get("Retry-After"), e.host.Now())
+		done.wait = wait.Told(response.Header, e.host.Now(), maxWait)
 	}
 	return done
-}
-
-// retryAfter reads seconds or a date, 0 when there is neither.
-func retryAfter(text string, now time.Time) time.Duration {
-	var wait time.Duration
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		wait = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxWait)
 }
 
 // sign returns the signatures of a message, one for each key.

@@ -120,32 +120,21 @@ type transition struct {
 }
 
 func (t *transition) take(s *session, st step) error {
-	if s.phase.Terminal() {
-		t.idle = st.kind.ends()
-		switch {
-		case t.idle:
-			return nil
-		case st.kind != stepJoin && !slices.Contains(s.players, st.actor):
-			return ErrNotAMember
-		}
-		return ErrInvalidTransition.Saying("The session is over.")
-	}
-	switch st.kind {
-	case stepCreate:
-		return t.create(st)
-	case stepJoin:
-		return t.join(s, st)
-	case stepExpire, stepAbandon:
-		if t.idle = st.kind == stepExpire && !s.overdue(st.at); !t.idle {
+	over := s.phase.Terminal()
+	switch {
+	case st.kind.ends():
+		if t.idle = over || st.kind == stepExpire && !s.overdue(st.at); !t.idle {
 			t.expire(s, st)
 		}
 		return nil
-	default: // what only a player does
-	}
-	if !slices.Contains(s.players, st.actor) {
+	case st.kind == stepCreate:
+		return t.create(st)
+	case st.kind != stepJoin && !slices.Contains(s.players, st.actor):
 		return ErrNotAMember
-	}
-	switch {
+	case over:
+		return ErrInvalidTransition.Saying("The session is over.")
+	case st.kind == stepJoin:
+		return t.join(s, st)
 	case st.expect != 0 && st.expect != s.version:
 		return ErrInvalidTransition.Saying("The session has changed.").With(Stale{Version: s.version})
 	case s.phase == PhaseActive && s.overdue(st.at):

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // smallBody bounds what is no list of proofs.
@@ -313,7 +314,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
+		wait.Tell(w.Header(), wait.Of(refusal))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

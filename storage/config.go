@@ -123,7 +123,7 @@ func (c Config) keys(driver string) []capability.ConfigKey {
 		{Key: "quota", Value: c.Quota, Summary: "Bytes an owner may have; 0 means no limit."},
 		{Key: "quotaOf", Value: c.QuotaOf != nil, Summary: "Whether the application decides the quota of each owner."},
 		{Key: "maxObjectBytes", Value: c.MaxObjectBytes, Summary: "Bytes an object may have; 0 means what parts can make."},
-		{Key: "allowedTypes", Value: append([]string{}, c.AllowedTypes...), Summary: "The types users may upload; empty means all."},
+		{Key: "allowedTypes", Value: c.AllowedTypes, Summary: "The types users may upload; empty means all."},
 		{Key: "authorize", Value: c.Authorize != nil, Summary: "Whether the application authorizes uploads."},
 		{Key: "noSweep", Value: c.NoSweep, Summary: "Whether the daily sweep is left out."},
 	}

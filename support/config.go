@@ -199,7 +199,7 @@ func (c Config) keys() []capability.ConfigKey {
 		return list
 	}
 	return []capability.ConfigKey{
-		{Key: "inboundAddresses", Value: append([]string{}, c.InboundAddresses...), Summary: "The addresses whose mail becomes threads; none leaves the inbox inert."},
+		{Key: "inboundAddresses", Value: c.InboundAddresses, Summary: "The addresses whose mail becomes threads; none leaves the inbox inert."},
 		{Key: "ai", Value: map[string]any{"enabled": c.AI.Enabled, "model": c.AI.Model}, Summary: "The model that classifies."},
 		{Key: "categories", Value: keys(merged(c.Categories)), Summary: "The categories, own ones last."},
 		{Key: "guard.maxRawBytes", Value: c.Guard.MaxRawBytes, Summary: "The largest raw inbound message accepted."},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // Reasons of [Skipped].
@@ -170,7 +171,7 @@ func (t *Testers) obstacle(ctx context.Context, c Cohort, m Member, kind MailKin
 	case m.State == StateWithdrawn:
 		return skippedWithdrawn, nil
 	case m.nudgeAt > 0 && now.Before(next) && alone:
-		return "", ErrNudgeCooldown.With(Cooldown{capability.Millis(next.UnixMilli()), int64((next.Sub(now) + time.Second - 1) / time.Second)})
+		return "", ErrNudgeCooldown.With(Cooldown{capability.Millis(next.UnixMilli()), wait.Seconds(next.Sub(now))})
 	case m.nudgeAt > 0 && now.Before(next):
 		return skippedCooldown, nil
 	case !t.eligible(m, c, kind, now):

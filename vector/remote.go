@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -68,7 +67,8 @@ func Remote(cfg RemoteConfig) Embedder {
 type remote struct {
 	cfg    RemoteConfig
 	client *http.Client
-	handle *secrets.Handle // set when it is bound
+	handle *secrets.Handle // set when it is bound, as is now
+	now    func() time.Time
 	wait   func(context.Context, time.Duration) error
 	calls  chan struct{}
 }
@@ -76,8 +76,8 @@ type remote struct {
 func (r *remote) Model() string   { return r.cfg.Model }
 func (r *remote) Dimensions() int { return r.cfg.Dimensions }
 
-// bindRemotes gives remote embedders their secret.
-func bindRemotes(cfg Config, s *secrets.Secrets) error {
+// bindRemotes gives remote embedders their secret and the clock.
+func bindRemotes(cfg Config, s *secrets.Secrets, now func() time.Time) error {
 	var handle *secrets.Handle
 	for i := range cfg.Indexes {
 		r, ok := cfg.Indexes[i].Embedder.(*remote)
@@ -94,7 +94,7 @@ func bindRemotes(cfg Config, s *secrets.Secrets) error {
 			}
 		}
 		bound := *r
-		bound.handle = handle
+		bound.handle, bound.now = handle, now
 		cfg.Indexes[i].Embedder = &bound
 	}
 	return nil
@@ -226,8 +226,7 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 func (r *remote) decode(response *http.Response, n int) ([][]float32, int64, error) {
 	switch {
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		after := min(time.Duration(max(seconds, 0))*time.Second, maxRetryAfter)
+		after := wait.Told(response.Header, r.now(), maxRetryAfter)
 		return nil, 0, passing{fmt.Errorf("the embedding service refused with status %d", response.StatusCode), after}
 	case response.StatusCode != http.StatusOK:
 		return nil, 0, fmt.Errorf("the embedding service refused with status %d", response.StatusCode)

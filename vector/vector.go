@@ -79,7 +79,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Vector, error) {
 	faults := capability.Faults{Capability: Name}
 	cfg.validate(&faults)
 	cfg.checkEngine(host.DB.Dialect(), &faults)
-	faults.Join(bindRemotes(cfg, peers.Secrets))
+	faults.Join(bindRemotes(cfg, peers.Secrets, host.Now))
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}

@@ -3,12 +3,11 @@ package signin
 import (
 	"context"
 	"errors"
-	"strconv"
-	"time"
 
 	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/auth/signin/factor"
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // The cookies of a sign-in that waits for its second factor, and of a browser that
@@ -173,8 +172,7 @@ func (c *call) untilUnlocked(userID string, refusal *capability.Error) error {
 	if err != nil {
 		return err
 	}
-	wait := state.LockedUntil().Sub(c.l.host.Now())
-	c.w.Header().Set("Retry-After", strconv.Itoa(max(int((wait+time.Second-1)/time.Second), 1)))
+	wait.Tell(c.w.Header(), state.LockedUntil().Sub(c.l.host.Now()))
 	return refusal
 }
 

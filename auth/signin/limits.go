@@ -3,13 +3,13 @@ package signin
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/rate"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // limits are what auth's own buckets, for each account at each client, leave to
@@ -106,11 +106,11 @@ func (c *call) place(known bool) string {
 	return c.network()
 }
 
-func (c *call) allowed(wait time.Duration, ok bool) error {
+func (c *call) allowed(after time.Duration, ok bool) error {
 	if ok {
 		return nil
 	}
-	c.w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	wait.Tell(c.w.Header(), after)
 	return errTooManyRequests
 }
 

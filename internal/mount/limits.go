@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // limit takes a token of the row's rate class.
@@ -15,11 +16,11 @@ func (x *exchange) limit(key string) error {
 	if limiter == nil {
 		return nil
 	}
-	wait, ok := limiter.Allow(key)
+	after, ok := limiter.Allow(key)
 	if ok {
 		return nil
 	}
-	x.retryAfter(wait)
+	wait.Tell(x.w.Header(), after)
 	return capability.ErrRateLimited
 }
 

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/wait"
 )
 
 // handle runs the row's handler for an admitted caller.
@@ -140,25 +140,11 @@ func (x *exchange) writeRefusal(refusal *capability.Error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", challenge(refusal))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if wait := waitOf(refusal); wait > 0 {
-			x.retryAfter(wait)
-		} else if h.Get("Retry-After") == "" {
-			h.Set("Retry-After", "1")
+		if d := wait.Of(refusal); d > 0 || h.Get("Retry-After") == "" {
+			wait.Tell(h, d)
 		}
 	}
 	_ = x.write(refusal.Status, x.refusalBody(refusal))
-}
-
-// waitOf returns how long the details or the cause of a refusal say to wait, 0 where
-// they do not.
-func waitOf(refusal *capability.Error) time.Duration {
-	if waiting, ok := refusal.Details.(capability.Waiting); ok && waiting.Wait() > 0 {
-		return waiting.Wait()
-	}
-	if waiting := capability.Waiting(nil); errors.As(refusal, &waiting) {
-		return waiting.Wait()
-	}
-	return 0
 }
 
 func (x *exchange) refusalBody(refusal *capability.Error) []byte {
@@ -182,11 +168,6 @@ func challenge(refusal *capability.Error) string {
 		return `Bearer error="invalid_token"`
 	}
 	return "Bearer"
-}
-
-// retryAfter tells a limited caller when to come back, in whole seconds.
-func (x *exchange) retryAfter(wait time.Duration) {
-	x.w.Header().Set("Retry-After", strconv.Itoa(int((wait-1)/time.Second)+1))
 }
 
 // Header values that every response shares; a handler may replace them.

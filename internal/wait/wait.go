@@ -1,4 +1,5 @@
-// Package wait lets time pass that the end of a context cuts short.
+// Package wait lets time pass that the end of a context cuts short, and says in
+// HTTP how long to wait.
 package wait
 
 import (

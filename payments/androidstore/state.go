@@ -211,7 +211,9 @@ func lifecycle(s subscription) *payments.Lifecycle {
 }
 
 // charges are the newest orders of a subscription. The store does not say when
-// they were charged: they are put in order from the start, by their number.
+// they were charged: they are put in order from the start, by their number. Nor
+// does it tell a change of plan at the full price from a prorated one, so the first
+// order of either is not credited.
 func charges(s subscription) []payments.Charge {
 	var list []payments.Charge
 	for _, item := range s.Items {

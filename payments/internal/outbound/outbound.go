@@ -15,7 +15,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -257,7 +256,7 @@ func (c *Client) try(ctx context.Context, r Request) (Response, error) {
 	}
 	response := Response{Status: got.StatusCode, Header: got.Header, Body: body}
 	if s := response.Status; s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout {
-		return response, &Unavailable{Rail: c.rail, Status: s, RetryAfter: retryAfter(got.Header, r.Now())}
+		return response, &Unavailable{Rail: c.rail, Status: s, RetryAfter: wait.Told(got.Header, r.Now(), time.Hour)}
 	}
 	return response, nil
 }
@@ -280,16 +279,4 @@ func (c *Client) unavailable(ctx context.Context, err error) error {
 		err = at.Err
 	}
 	return &Unavailable{Rail: c.rail, Cause: err}
-}
-
-// retryAfter reads seconds or a date. It never exceeds an hour.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, time.Hour)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), time.Hour)
-	}
-	return 0
 }
