@@ -2,6 +2,7 @@ package kit_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,5 +78,48 @@ func TestListsTakeTheZeroPage(t *testing.T) {
 				t.Errorf("%d items: %v", n, err)
 			}
 		})
+	}
+}
+
+func TestQueriesTakeOnlyTheirChoices(t *testing.T) {
+	k := kittest.New(t, everything()...)
+	names := make(map[string]bool)
+	for _, c := range k.Capabilities() {
+		for _, r := range c.Routes {
+			for _, q := range r.Query {
+				if len(q.Choices) == 0 {
+					continue
+				}
+				names[q.Name] = true
+				takesOnly(t, k, r, q)
+			}
+		}
+	}
+	for _, name := range []string{"actorKind", "outcome", "state", "category", "reason", "scope", "kind", "status", "priority", "sentiment", "channel", "flag"} {
+		if !names[name] {
+			t.Errorf("no route has choices of %s", name)
+		}
+	}
+}
+
+func takesOnly(t *testing.T, k *kittest.Kit, r capability.Route, q capability.Param) {
+	t.Helper()
+	get := func(value string) string {
+		client := k.Browser("ada")
+		if scope := r.Guard.Scope(); scope != "" {
+			client = k.Machine(scope)
+		}
+		return string(client.Get(r.Path + "?" + q.Name + "=" + value).Body)
+	}
+	refusal := q.Name + " is one of "
+	for _, choice := range append(slices.Clone(q.Choices), "") {
+		if text := get(choice); strings.Contains(text, refusal) {
+			t.Errorf("%s refuses %s=%s: %s", r.Path, q.Name, choice, text)
+		}
+	}
+	for _, other := range []string{"nonsense", strings.ToUpper(q.Choices[0]), q.Choices[0] + "%20"} {
+		if text := get(other); !strings.Contains(text, refusal) || !strings.Contains(text, "kit/invalid_request") {
+			t.Errorf("%s takes %s=%s: %s", r.Path, q.Name, other, text)
+		}
 	}
 }

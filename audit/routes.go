@@ -2,8 +2,6 @@ package audit
 
 import (
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -112,28 +110,9 @@ func filterOf(c *capability.Call) (f Filter, err error) {
 			return Filter{}, capability.ErrInvalidRequest.Saying("A filter has at most %d bytes of UTF-8.", MaxID)
 		}
 	}
-	if f.ActorKind != "" && !slices.Contains(actorKinds, f.ActorKind) {
-		return Filter{}, capability.ErrInvalidRequest.Saying("actorKind is one of %v.", actorKinds)
-	}
-	if f.Outcome != "" && !slices.Contains(outcomes, f.Outcome) {
-		return Filter{}, capability.ErrInvalidRequest.Saying("outcome is one of %v.", outcomes)
-	}
-	if f.From, err = instant(c, "from"); err != nil {
+	if f.From, err = c.Time("from"); err != nil {
 		return Filter{}, err
 	}
-	f.To, err = instant(c, "to")
+	f.To, err = c.Time("to")
 	return f, err
-}
-
-// instant reads a query parameter as a time, zero without it.
-func instant(c *capability.Call, name string) (time.Time, error) {
-	text := c.Query(name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, capability.ErrInvalidRequest.Saying("%s is a time such as 2026-11-21T12:00:00Z.", name)
-	}
-	return at, nil
 }

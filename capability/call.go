@@ -7,7 +7,9 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kitbackend/kit/internal/strictjson"
 )
@@ -69,6 +71,27 @@ func (c *Call) Query(name string) string {
 		c.query = c.r.URL.Query()
 	}
 	return c.query.Get(name)
+}
+
+// checkChoices refuses a query parameter that is none of its choices.
+func (c *Call) checkChoices() error {
+	for _, q := range c.route.Query {
+		if text := c.Query(q.Name); text != "" && len(q.Choices) > 0 && !slices.Contains(q.Choices, text) {
+			return ErrInvalidRequest.Saying("%s is one of %s.", q.Name, strings.Join(q.Choices, ", "))
+		}
+	}
+	return nil
+}
+
+// Time returns a query parameter that is a time (RFC 3339), the zero one where it
+// is left out. Refuses with kit/invalid_request.
+func (c *Call) Time(name string) (at time.Time, err error) {
+	if text := c.Query(name); text != "" {
+		if at, err = time.Parse(time.RFC3339, text); err != nil {
+			return time.Time{}, ErrInvalidRequest.Saying("%s is a time such as 2026-11-21T12:00:00Z.", name)
+		}
+	}
+	return at, nil
 }
 
 // Body reads the exact bytes received, at most the route's limit. The kit bounds

@@ -45,7 +45,9 @@ type Route struct {
 	Handle  Handler
 }
 
-// Param is a parameter of the query or a header, for documents: the handler checks it.
+// Param is a parameter of the query or a header. The handler checks it, except that
+// the kit refuses a value of the query that is none of the Choices with
+// kit/invalid_request, unless the handler is raw.
 type Param struct {
 	Name, Summary string
 	Required      bool
@@ -260,7 +262,12 @@ func (h Handler) MayRepeat() bool {
 func (h Handler) Types() (in, out reflect.Type) { return h.in, h.out }
 
 // Reply runs a handler that returns a value; the kit writes it.
-func (h Handler) Reply(c *Call) (any, error) { return h.reply(c) }
+func (h Handler) Reply(c *Call) (any, error) {
+	if err := c.checkChoices(); err != nil {
+		return nil, err
+	}
+	return h.reply(c)
+}
 
 // Raw runs a handler that writes the response itself.
 func (h Handler) Raw(c *Call) error { return h.raw(c) }

@@ -58,13 +58,9 @@ func (e *Email) routes() []capability.Route {
 func (e *Email) listJobs(c *capability.Call, page capability.Page) (capability.Items[Job], error) {
 	f := JobFilter{State: State(c.Query("state")), To: c.Query("to"), Template: c.Query("template"), Category: Category(c.Query("category"))}
 	for name, into := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
-		text := c.Query(name)
-		if text == "" {
-			continue
-		}
-		at, err := time.Parse(time.RFC3339, text)
+		at, err := c.Time(name)
 		if err != nil {
-			return capability.Items[Job]{}, capability.ErrInvalidRequest.Saying("%s is a time such as 2026-11-21T12:00:00Z.", name)
+			return capability.Items[Job]{}, err
 		}
 		*into = at
 	}

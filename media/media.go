@@ -156,9 +156,6 @@ func (m *Media) Get(ctx context.Context, ownerID, id string) (Item, error) {
 func (m *Media) List(ctx context.Context, f Filter, page capability.Page) (capability.Items[Item], error) {
 	var none capability.Items[Item]
 	page = page.Bounded()
-	if f.Kind != "" && !f.Kind.known() || f.Status != "" && !f.Status.known() {
-		return none, capability.ErrInvalidRequest.Saying("kind is image, video, audio or other; status is pending, processing, ready or failed.")
-	}
 	var before string
 	if _, err := page.After(&before); err != nil {
 		return none, err

@@ -24,7 +24,7 @@ func (s *Support) routes() []capability.Route {
 		{Method: "GET", Path: "/threads", Guard: read,
 			Summary:  "List threads, the one that changed last first.",
 			Refusals: []*capability.Error{ErrInvalidCategory},
-			Query:    []capability.Param{{Name: "state", Choices: State("").Choices()}, {Name: "category"}, {Name: "priority", Choices: Priority("").Choices()}, {Name: "sentiment", Choices: Sentiment("").Choices()}, {Name: "channel", Choices: Channel("").Choices()}, {Name: "flag"}, {Name: "assignee"}, {Name: "userId"}, {Name: "q"}},
+			Query:    []capability.Param{{Name: "state", Choices: State("").Choices()}, {Name: "category"}, {Name: "priority", Choices: Priority("").Choices()}, {Name: "sentiment", Choices: Sentiment("").Choices()}, {Name: "channel", Choices: Channel("").Choices()}, {Name: "flag", Choices: flags}, {Name: "assignee"}, {Name: "userId"}, {Name: "q"}},
 			Handle:   capability.List(s.listThreads)},
 		{Method: "GET", Path: "/threads/:id", Guard: read,
 			Summary:  "One thread with its messages.",

@@ -64,18 +64,7 @@ func matching(rows []Thread, query string, page capability.Page, keys func(Threa
 }
 
 func (s *Support) checkFilter(f Filter) error {
-	one := func(field, value string, choices ...string) error {
-		if value == "" || slices.Contains(choices, value) {
-			return nil
-		}
-		return capability.ErrInvalidRequest.Saying("%s is one of %s.", field, strings.Join(choices, ", "))
-	}
 	for _, err := range []error{
-		one("state", string(f.State), string(StateOpen), string(StateArchived)),
-		one("priority", string(f.Priority), string(PriorityUrgent), string(PriorityNormal), string(PriorityLow)),
-		one("sentiment", string(f.Sentiment), sentiments...),
-		one("channel", string(f.Channel), string(ChannelEmail), string(ChannelApp)),
-		one("flag", f.Flag, "starred", "needsReply", "spam", "suspicious", "snoozed"),
 		capability.CheckText("assignee", f.Assignee, 0, maxAssignee),
 		capability.CheckText("userId", f.UserID, 0, capability.MaxUserID),
 		capability.CheckText("q", f.Query, 0, maxQuery),
@@ -84,7 +73,10 @@ func (s *Support) checkFilter(f Filter) error {
 			return err
 		}
 	}
-	if f.Category != "" && !s.known(f.Category) {
+	switch {
+	case f.Flag != "" && flagConditions[f.Flag] == "":
+		return capability.ErrInvalidRequest.Saying("flag is one of %s.", strings.Join(flags, ", "))
+	case f.Category != "" && !s.known(f.Category):
 		return ErrInvalidCategory
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/kitbackend/kit/capability"
@@ -301,6 +303,8 @@ func (s store) count(ctx context.Context, where string) (n int64, err error) {
 var flagConditions = map[string]string{
 	"starred": "t.starred", "needsReply": "t.needs_reply", "spam": "t.spam", "suspicious": "t.suspicious", "snoozed": "t.snoozed_until > 0",
 }
+
+var flags = slices.Sorted(maps.Keys(flagConditions))
 
 // threads lists those of a filter, but for its query, below a position, newest
 // first.

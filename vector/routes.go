@@ -28,7 +28,7 @@ func (v *Vector) routes() []capability.Route {
 		capability.Route{Method: "GET", Path: "/:index/documents/:id", Guard: user,
 			Summary:  "A document; with ?include=vector also its vector.",
 			Refusals: []*capability.Error{ErrIndexNotFound, ErrDocumentNotFound},
-			Query:    []capability.Param{{Name: "include", Choices: []string{"vector"}}},
+			Query:    []capability.Param{{Name: "include", Summary: "vector adds the numbers."}},
 			Handle:   capability.JSON(200, v.getDocument)},
 		capability.Route{Method: "DELETE", Path: "/:index/documents/:id", Guard: user,
 			Summary:  "Delete a document.",

@@ -13030,7 +13030,7 @@ export interface operations {
                 priority?: "urgent" | "normal" | "low";
                 sentiment?: "angry" | "frustrated" | "neutral" | "positive";
                 channel?: "email" | "app";
-                flag?: string;
+                flag?: "needsReply" | "snoozed" | "spam" | "starred" | "suspicious";
                 assignee?: string;
                 userId?: string;
                 q?: string;
@@ -13583,7 +13583,8 @@ export interface operations {
     getVectorByIndexDocumentsById: {
         parameters: {
             query?: {
-                include?: "vector";
+                /** @description vector adds the numbers. */
+                include?: string;
             };
             header?: never;
             path: {
