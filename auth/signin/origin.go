@@ -23,13 +23,17 @@ func (c *call) checkOrigin() error {
 	}
 	origin := pageOrigin(c.r)
 	browser := h.Get("Sec-Fetch-Site") != "" || h.Get("Sec-Fetch-Mode") != "" || h.Get("Sec-Fetch-Dest") != ""
-	if h.Get("Cookie") == "" && origin == "" && !browser {
+	// The fetch of Node and Deno says its mode and nothing else. A page of others
+	// cannot send the header of a native client: it is asked for in a preflight.
+	if h.Get("Cookie") == "" && origin == "" && (!browser || isNative(c.r)) {
 		return nil
 	}
 	if c.crossSitePost() {
 		return nil
 	}
 	switch {
+	case origin == "" && h.Get("Sec-Fetch-Site") == "":
+		return errMissingOrigin.Saying("Missing or null Origin: a program that is no page sends X-Kit-Transport: body, and no cookies")
 	case origin == "" || origin == "null":
 		return errMissingOrigin
 	case !c.l.auth.TrustedOrigin(origin):

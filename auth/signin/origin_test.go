@@ -34,6 +34,10 @@ func TestOrigins(t *testing.T) {
 		{"an old browser's foreign page", a.browser().with("Origin", "").with("Sec-Fetch-Site", "").with("Sec-Fetch-Mode", "").with("Sec-Fetch-Dest", "").with("Referer", "https://evil.example/x"), 403, "INVALID_ORIGIN"},
 		{"a browser that adds a password of the proxy's", page.with("Origin", "https://evil.example").with("Authorization", "Basic YTpi"), 403, "INVALID_ORIGIN"},
 		{"no browser", a.native(), 200, ""},
+		{"the fetch of Node and Deno", a.native().with("Sec-Fetch-Mode", "cors"), 200, ""},
+		{"that of a page", a.native().with("Sec-Fetch-Mode", "cors").with("Sec-Fetch-Site", "cross-site"), 403, "MISSING_OR_NULL_ORIGIN"},
+		{"that fetch with a cookie", page.with("Origin", "").with("Sec-Fetch-Site", "").with("X-Kit-Transport", "body"), 403, "MISSING_OR_NULL_ORIGIN"},
+		{"that fetch without the header", a.native().with("X-Kit-Transport", "").with("Sec-Fetch-Mode", "cors"), 403, "MISSING_OR_NULL_ORIGIN"},
 	} {
 		got := c.b.post("/sign-in/email", in)
 		if got.Status != c.status || got.code() != c.code {
