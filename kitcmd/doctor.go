@@ -19,6 +19,7 @@ import (
 	"github.com/kitbackend/kit/internal/local"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/secrets"
 )
 
 // Status says how a [Check] went.
@@ -242,14 +243,17 @@ func (e *examination) secrets() {
 					partial = append(partial, b.Name+" lacks "+strings.Join(b.Missing, " and "))
 				}
 			}
-			put := "give its values with PUT " + e.path("secrets", "/secrets") + "/" + s.Name
+			give := "give its values with Secrets.Rotate, or with POST " + e.path("secrets", "/secrets") + "/admin/status/" + s.Name + "/rotate of the control plane"
+			if s.Provider == new(secrets.Environment).Name() {
+				give = "give its values in the environment, as secrets.Environment reads them"
+			}
 			switch {
 			case s.Problem != "":
 				e.fail(name, s.Problem, "look at the provider "+s.Provider)
 			case len(partial) > 0:
-				e.fail(name, "is not whole: "+strings.Join(partial, "; "), put)
+				e.fail(name, "is not whole: "+strings.Join(partial, "; "), give)
 			case !present:
-				e.warn(name, "has no values", put)
+				e.warn(name, "has no values", give)
 			case s.NextDueAt != nil && s.NextDueAt.Before(time.Now().Add(-24*time.Hour)):
 				e.fail(name, "should have been rotated at "+s.NextDueAt.Format(time.RFC3339), "look at its last rotation, and that jobs run")
 			case s.LastRotatedAt != nil && time.Since(s.LastRotatedAt.Time) > oldSecret:

@@ -21,7 +21,9 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
 	"github.com/kitbackend/kit/email"
+	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/kitcmd"
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/secrets"
@@ -155,6 +157,30 @@ func TestDoctorSaysWhatToDo(t *testing.T) {
 	text, err = run(t, db, "doctor", "-json")
 	if c := checks(t, text)["jobs"]; !errors.Is(err, kitcmd.ErrFound) || c.Status != kitcmd.StatusFailure {
 		t.Errorf("a mail that nobody sends: %v, %+v", err, c)
+	}
+}
+
+func TestDoctorSaysHowASecretGetsItsValues(t *testing.T) {
+	const path = "/secrets/admin/status/events-crm/rotate"
+	for _, c := range []struct {
+		provider secrets.Provider
+		fix      string
+	}{
+		{nil, "give its values with Secrets.Rotate, or with POST " + path + " of the control plane"},
+		{secrets.NewEnvironment(func(string) string { return "" }), "give its values in the environment, as secrets.Environment reads them"},
+	} {
+		k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithSecrets(secrets.Config{Provider: c.provider}),
+			kit.WithEvents(events.Config{Endpoints: []events.Endpoint{{Name: "crm", URL: "https://crm.example.com/hook"}}}))
+		if c.provider == nil {
+			k.Machine("secrets:rotate").Post(path, `{"blocks":{"signing":{}}}`).Want(422, "secrets/incomplete_block")
+		}
+		var out bytes.Buffer
+		if err := kitcmd.Run(t.Context(), k.Kit, []string{"app", "doctor", "-json"}, &out, io.Discard); err != nil && !errors.Is(err, kitcmd.ErrFound) {
+			t.Fatal(err)
+		}
+		if got := checks(t, out.String())["secret events-crm"]; got.Status != kitcmd.StatusWarning || got.Fix != c.fix {
+			t.Errorf("got %+v, want the fix %q", got, c.fix)
+		}
 	}
 }
 
