@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/kitbackend/kit"
 	"github.com/kitbackend/kit/audit"
 	"github.com/kitbackend/kit/auth"
+	"github.com/kitbackend/kit/auth/signin"
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
@@ -233,9 +236,9 @@ func TestRestoreDrill(t *testing.T) {
 }
 
 // importUsers moves users of another backend; one that is there already stays.
-func importUsers(ctx context.Context, k *kit.Kit, rows []auth.NewUser) (moved int, err error) {
+func importUsers(ctx context.Context, k *kit.Kit, rows []signin.Imported) (moved int, err error) {
 	for _, row := range rows {
-		_, err := k.Auth().CreateUser(ctx, row)
+		_, err := signin.ImportUser(ctx, k.Database(), k.Auth(), row)
 		if errors.Is(err, auth.ErrEmailTaken) {
 			continue
 		}
@@ -249,10 +252,18 @@ func importUsers(ctx context.Context, k *kit.Kit, rows []auth.NewUser) (moved in
 
 func TestImportUsersSnippet(t *testing.T) {
 	k := kittest.New(t, kit.WithAuth(auth.Config{}))
-	rows := []auth.NewUser{{Email: "ada@example.org", Name: "Ada"}, {Email: "bob@example.org"}}
+	hash, err := bcrypt.GenerateFromPassword([]byte("correct horse battery"), bcrypt.MinCost) // as PocketBase keeps it
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := []signin.Imported{
+		{NewUser: auth.NewUser{Email: "ada@example.org", Name: "Ada", EmailVerified: true}, PasswordHash: string(hash)},
+		{NewUser: auth.NewUser{Email: "bob@example.org"}},
+	}
 	for _, want := range []int{2, 0} {
 		if moved, err := importUsers(t.Context(), k.Kit, rows); err != nil || moved != want {
 			t.Errorf("moved %d, %v, want %d", moved, err, want)
 		}
 	}
+	k.Anonymous().Post("/auth/sign-in/email", `{"email":"ada@example.org","password":"correct horse battery"}`).Want(200, "")
 }

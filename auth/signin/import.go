@@ -36,7 +36,7 @@ func ImportUser(ctx context.Context, db *database.DB, a *auth.Auth, in Imported)
 }
 
 // ImportPassword gives a user the password of this hash, in place of any they
-// has; db is the binding of auth. It joins the transaction in ctx. Refuses with
+// have; db is the binding of auth. It joins the transaction in ctx. Refuses with
 // [ErrPasswordHash], and with a constraint's error for no user.
 func ImportPassword(ctx context.Context, db *database.DB, userID, hash string) error {
 	if _, err := parseHash(hash); err != nil {
