@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 )
@@ -76,9 +77,9 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 	return emit("result", result)
 }
 
-// erase ends what a user plays: the seat at a table is given up, a match is
-// abandoned, and what is on hold goes back. Then the logs of all their sessions
-// that are over are removed before their time.
+// erase ends what a user plays: the seat at a table is given up, a match and a
+// table that has a stake of theirs are abandoned, and what is on hold goes back.
+// Then the logs of all their sessions that are over are removed before their time.
 func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{
 		{What: "results of games", Why: "they are the other players', too; the user id in them is a pseudonym"},
@@ -106,18 +107,25 @@ func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capa
 	}
 }
 
-// giveUp takes a user out of a session that is not over.
+// giveUp takes a user out of a session that is not over, and ends one that keeps a
+// stake of theirs: the ledger gives it back, and the game could not be paid out.
 func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
 	seated, _, err := m.Seated(ctx, id, userID)
-	if err != nil || !seated {
-		return err
+	if err == nil && seated {
+		err = m.Leave(ctx, id, userID)
 	}
-	err = m.Leave(ctx, id, userID)
 	switch {
-	case errors.Is(err, ErrNotAMember), errors.Is(err, ErrSessionNotFound):
+	case err == nil, errors.Is(err, ErrNotAMember):
+	case errors.Is(err, ErrSessionNotFound):
 		return nil
 	case isFinal(err): // a match, or a model that lets nobody go
 		return ignoreMissing(m.Abandon(ctx, id))
+	default:
+		return err
+	}
+	holds, err := m.store.openHolds(ctx, id)
+	if err == nil && slices.ContainsFunc(holds, func(e Effect) bool { return e.UserID == userID }) {
+		err = ignoreMissing(m.Abandon(ctx, id))
 	}
 	return err
 }

@@ -2,12 +2,16 @@ package multiplayer_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/multiplayer"
 )
 
@@ -77,5 +81,44 @@ func TestErase(t *testing.T) {
 			t.Errorf("%+v %v", running, err)
 		}
 		r.replays(table)
+	})
+}
+
+// TestErasedStakeEndsTheTable: at a table where the stake of who leaves stays in the
+// pot, erasing the user gives it back, and with it the stakes of all others, whom a
+// game that can no longer be paid out would keep from their money for ever.
+func TestErasedStakeEndsTheTable(t *testing.T) {
+	forfeit := trickDefinition()
+	forfeit.Kind = "forfeit"
+	forfeit.OnLeave = func(_ trickContext, s trickState, id string) (trickState, []multiplayer.Effect, error) {
+		delete(s.Hands, id)
+		return s, nil, nil
+	}
+	cfg := multiplayer.Config{Models: []multiplayer.Model{multiplayer.Define(forfeit)}, Games: []multiplayer.Game{
+		{Key: "table", Kind: "forfeit", Mode: multiplayer.ModeTable, Players: 4, Rules: trickRules{Stake: 5, Cards: 50}}}}
+	databasetest.Each(t, func(t *testing.T, db *database.DB) {
+		ctx, r := t.Context(), node(t, db, kittest.NewClock(), cfg)
+		r.give(100, "ada", "bob", "cid")
+		var tables []string
+		for range 2 {
+			id := r.create("table", "bob").ID
+			r.join(id, "cid")
+			r.join(id, "ada")
+			tables = append(tables, id)
+		}
+		r.ok(r.Leave(ctx, tables[0], "ada")) // and sits at the other one
+		r.balance("ada", 100, 10)
+		for _, c := range []capability.Capability{r.Capability(), r.ledger.Capability()} {
+			_, err := c.Erase(ctx, capability.Person{ID: "ada"})
+			r.ok(err)
+		}
+		for _, id := range tables {
+			if _, err := r.Close(ctx, id, "bob"); !errors.Is(err, multiplayer.ErrSessionNotFound) {
+				t.Errorf("closing the table: %v, want it over", err)
+			}
+		}
+		for _, id := range []string{"ada", "bob", "cid"} {
+			r.balance(id, 100, 0)
+		}
 	})
 }
