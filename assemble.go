@@ -37,8 +37,7 @@ type assembly struct {
 	incomplete bool
 }
 
-// begin resolves what every capability runs on. Its error is one nothing can
-// be built after.
+// begin resolves what every capability runs on. After an error nothing can be built.
 func begin(o *options) (*assembly, error) {
 	k := &Kit{environment: cmp.Or(o.environment, capability.Sandbox), version: o.version, hooks: hooks.New()}
 	k.log = o.log.With(slog.String("environment", k.environment))
@@ -182,8 +181,8 @@ func (b *binding) host(k *Kit) capability.Host {
 	}
 }
 
-// build builds one capability of the graph, if it is composed. The databases of
-// the peers it writes rows together with, where composed, must be its own.
+// build builds one capability of the graph, if it is composed. The capability must use the same
+// database as the composed peers named in commits, with which it shares transactions.
 func (a *assembly) build(name string, commits []string) {
 	p, ok := a.o.parts[name]
 	if !ok {

@@ -95,8 +95,7 @@ func (c checker) capability(part capability.Capability) {
 	c.life(part)
 }
 
-// none reports whether a line of migrations is empty, as one embedded from another
-// folder is.
+// none reports whether files holds no migration, as when the embed directive names another folder.
 func none(files fs.FS) bool {
 	found := errors.New("found")
 	return files == nil || !errors.Is(fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
@@ -167,8 +166,8 @@ func validPath(path string) bool {
 	return ok
 }
 
-// shape is a path with its parameter names taken out: two routes of one shape
-// are the same to the router, which would keep the later silently.
+// shape returns a path without its parameter names: to the router two routes of one shape are the
+// same, and it would silently keep the later one.
 func shape(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {

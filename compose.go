@@ -42,14 +42,14 @@ type part struct {
 	build    func(*assembly, capability.Host) (capability.Capability, error)
 }
 
-// described is the method Capability of what was built, and no interface: the linker
-// would keep that method, and what it names, of every type that the built one refers to.
+// described is the Capability method of a built capability. It is a function and not an interface,
+// because for an interface the linker keeps that method of every type which the capability refers
+// to.
 type described func() capability.Capability
 
-// compose makes the option of one capability; build keeps it in the kit. Only the
-// option names the capability's constructor, so that what is not composed is not
-// linked. It is no generic function over types that refer to [Kit]: the linker keeps
-// every method of such a type.
+// compose makes the option of one capability; build stores the capability in the kit. Only the
+// option names the constructor, so that a capability that is not composed is not linked. compose is
+// not generic over types that refer to [Kit], because the linker keeps every method of such a type.
 func compose(name, database string, build func(*assembly, capability.Host) (described, error)) Option {
 	return func(o *options) {
 		if _, ok := o.parts[name]; ok {
@@ -76,7 +76,7 @@ func WithAudit(cfg audit.Config) Option {
 	})
 }
 
-// recorder puts what control-plane guards decide on the trail.
+// recorder records the decisions of control-plane guards in the audit trail.
 func recorder(trail *audit.Audit) mount.Recorder {
 	return func(r *http.Request, d mount.Decision) error {
 		e := audit.Event{Action: d.Action}
@@ -191,9 +191,8 @@ func WithVector(cfg vector.Config) Option {
 	})
 }
 
-// attachments keeps the files of mails in a namespace of support's own; users'
-// files stay the users'. The ids of the former begin with a word that tells them
-// apart.
+// attachments stores the files of mails in a namespace of support, apart from the files that users
+// uploaded. The ids of the former have a prefix that distinguishes them.
 func attachments(s *storage.Storage) support.Files {
 	const ofMail = support.Name + "/"
 	mails := s.Namespace(support.Name)
@@ -250,8 +249,8 @@ func attachments(s *storage.Storage) support.Files {
 	}
 }
 
-// WithSupport composes feedback threads from the app and from mail. What
-// Config.Listen names takes mail while [Kit.Run] does.
+// WithSupport composes feedback threads from the app and from mail. The mail listener of
+// Config.Listen serves while [Kit.Run] runs.
 func WithSupport(cfg support.Config) Option {
 	return compose(support.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.support, err = support.New(host, cfg, support.Peers{
@@ -263,9 +262,8 @@ func WithSupport(cfg support.Config) Option {
 	})
 }
 
-// WithTesters composes a closed test: the roster, invitations, reminders and a
-// forecast. It needs email. New fails when constants of the forecast changed
-// without a new version.
+// WithTesters composes a closed test: the roster, invitations, reminders and a forecast. It needs
+// email. New fails when the constants of the forecast changed and its version did not.
 func WithTesters(cfg testers.Config) Option {
 	return compose(testers.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.testers, err = testers.New(host, cfg, testers.Peers{Audit: a.kit.audit, Email: a.kit.email, Auth: a.kit.auth})
@@ -310,8 +308,7 @@ func WithMultiplayer(cfg multiplayer.Config) Option {
 	})
 }
 
-// WithMatchmaking composes how players find each other: rooms with codes,
-// invites, friends, a queue by skill, and presence.
+// WithMatchmaking composes rooms with codes, invites, friends, a queue by skill, and presence.
 func WithMatchmaking(cfg matchmaking.Config) Option {
 	option := compose(matchmaking.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.matchmaking, err = matchmaking.New(host, cfg, matchmaking.Peers{
@@ -327,8 +324,8 @@ func WithMatchmaking(cfg matchmaking.Config) Option {
 	}
 }
 
-// WithEvents composes the outbox: what happens, as package hooks lists it, is told
-// to other services by signed web hooks.
+// WithEvents composes the outbox: the events that package hooks lists are sent to other services as
+// signed webhooks.
 func WithEvents(cfg events.Config) Option {
 	return compose(events.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.events, err = events.New(host, cfg, events.Peers{Secrets: a.kit.secrets, Audit: a.kit.audit})

@@ -52,7 +52,7 @@ type dispatcher struct {
 	bindings  []*binding
 }
 
-// verify checks the sender's proof. Without a key nobody has one.
+// verify checks the signature of a dispatch. Without a key every dispatch is refused.
 func (d dispatcher) verify(r *http.Request, body []byte) error {
 	if len(d.key) == 0 {
 		return capability.ErrInvalidSignature
@@ -71,7 +71,7 @@ func (d dispatcher) verify(r *http.Request, body []byte) error {
 	return capability.ErrInvalidSignature
 }
 
-// spend lets a signature count once while it is within the tolerance.
+// spend refuses a signature that was used before, as long as it is within the tolerance.
 func (d dispatcher) spend(ctx context.Context, mac []byte) error {
 	first, err := d.spent.PutIfAbsent(ctx, "kit/dispatch/"+hex.EncodeToString(mac), nil, 2*signatureTolerance)
 	switch {

@@ -8,8 +8,8 @@
 //	http.Handle("/", k)
 //	_, err = k.Ledger().Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 100, Ref: "welcome:ada"})
 //
-// Without a database it runs in memory. A file or PostgreSQL is a change of one
-// option; several nodes on one PostgreSQL are the same code again.
+// Without a database it runs in memory. A file or PostgreSQL is a change of one option; several
+// nodes share one PostgreSQL database without a change of code.
 //
 // A capability that is not composed mounts nothing. Every route has exactly one
 // guard, and everything the kit knows about its surface is computed from the

@@ -6,13 +6,12 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Identify is middleware for the application's own routes: it puts into the
-// context of a request what the kit's routes have there, so that operations that
-// the handler calls with it are recorded under the request's id, its client
-// address, behind trusted proxies too, and its caller. The caller is whom
-// [auth.Auth.Current] finds; a proof that is not good counts as none, and it is
-// for the handler to refuse. [capability.RequestInfoOf] reads it. Requests that
-// reach the kit through it get their own.
+// Identify is middleware for the application's own routes. It adds the request information that the
+// kit's routes have to the context, so that operations which the handler calls are recorded under
+// the id, the client address (behind trusted proxies too) and the caller of the request. The caller
+// is the user that [auth.Auth.Current] returns; an invalid credential counts as none, and the
+// handler has to refuse it. [capability.RequestInfoOf] reads the information. Requests that reach
+// the kit through Identify get information of their own.
 func (k *Kit) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if capability.RequestInfoOf(r.Context()) != nil || k.serves(r) {

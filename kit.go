@@ -94,12 +94,12 @@ type Kit struct {
 	mailer auth.Mailer
 	// attachments are where support keeps files; without storage it names them.
 	attachments support.Files
-	// prepare is what capabilities do once the schema is there.
+	// prepare holds what capabilities run after the migrations.
 	prepare []func(context.Context) error
 	// listeners are what Run serves in addition to the jobs, until its context ends.
 	listeners []func(context.Context) error
 	closed    atomic.Bool
-	// unmeter takes the gauges of telemetry back.
+	// unmeter unregisters the gauges of telemetry.
 	unmeter func() error
 	// sealer is set once a capability has asked for the master keys.
 	sealer capability.Sealer
@@ -110,9 +110,9 @@ type binding struct {
 	name  string
 	db    *database.DB
 	queue *jobs.Queue
-	// waiting fails when nobody takes the queue's jobs; it is kept like health.
+	// waiting fails when no node takes the queue's jobs; its result is cached like health.
 	waiting func(context.Context) (any, error)
-	// check fails when the database takes no writes; it is kept like health.
+	// check fails when the database takes no writes; its result is cached like health.
 	check func(context.Context) (any, error)
 }
 
@@ -178,8 +178,8 @@ func New(opts ...Option) (*Kit, error) {
 	return k, nil
 }
 
-// Migrate applies what is missing of every capability's schema, in the order
-// of composition. Several nodes may call it at once.
+// Migrate applies the pending migrations of every capability, in the order of composition. Several
+// nodes may call it at once.
 func (k *Kit) Migrate(ctx context.Context) error {
 	for _, b := range k.bindings {
 		if err := b.db.Migrate(ctx, k.migrations(b)...); err != nil {
@@ -194,10 +194,10 @@ func (k *Kit) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// PendingMigrations lists what [Kit.Migrate] would apply, such as
-// "DB ledger/0003_sequence". It changes nothing, and refuses what [Kit.Migrate]
-// refuses: a migration that has changed, or one of a newer version that needs more
-// than this one has.
+// PendingMigrations lists the migrations that [Kit.Migrate] would apply, such as "DB
+// ledger/0003_sequence". It changes nothing, and fails where [Kit.Migrate] fails: on a migration
+// that has changed since it was applied, and on one of a newer version that does not tolerate this
+// one.
 func (k *Kit) PendingMigrations(ctx context.Context) ([]string, error) {
 	var list []string
 	for _, b := range k.bindings {
@@ -212,7 +212,7 @@ func (k *Kit) PendingMigrations(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// migrations are all that a database has, in the order of composition.
+// migrations returns all migrations of a database, in the order of composition.
 func (k *Kit) migrations(b *binding) []database.Migrations {
 	sets := []database.Migrations{jobs.Migrations(), kv.Migrations(), mount.Migrations()}
 	for _, c := range k.capabilities {
@@ -225,8 +225,8 @@ func (k *Kit) migrations(b *binding) []database.Migrations {
 
 // Rewrap wraps everything that the capabilities have sealed with the first
 // master key, so that older ones can be removed, and returns how many values it
-// changed. A capability that fails does not keep the others from it; until there
-// is no error, older master keys must stay. It may run while the kit serves.
+// changed. When a capability fails, Rewrap continues with the others; older master keys must stay
+// until it returns no error. It may run while the kit serves.
 func (k *Kit) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, c := range k.capabilities {
 		if c.Rewrap == nil {
@@ -313,7 +313,7 @@ func (k *Kit) Jobs() *jobs.Queue { return k.bindings[0].queue }
 // PubSub returns the bus that carries hints between nodes.
 func (k *Kit) PubSub() *pubsub.Bus { return k.bus }
 
-// Hooks returns what the application attaches its code to, before it serves.
+// Hooks returns the hooks to which the application attaches code, before it serves.
 func (k *Kit) Hooks() *hooks.Hooks { return k.hooks }
 
 // Environment returns the deployment's environment.

@@ -18,15 +18,15 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// eraseBinding is the durable job that erases a user, erasedBefore that of nodes which
-// do not know the addresses of an account that is gone.
+// eraseBinding is the durable job that erases a user; erasedBefore is the one of older nodes, which
+// do not know the addresses of an account that has ended.
 const (
 	eraseBinding = "KIT_ERASE_PERSON"
 	erasedBefore = "KIT_ERASE_USER"
 )
 
-// leftBinding is the job that asks for the erasure of a user whose account was in
-// another database than the kit's.
+// leftBinding is the job that requests the erasure of a user whose account was in another database
+// than DB.
 const leftBinding = "KIT_USER_LEFT"
 
 // eraseTimeout bounds one run over all capabilities.
@@ -45,9 +45,8 @@ type exported struct {
 
 // ExportUser writes everything that the capabilities hold about a user to w, as
 // one JSON object: {"userId", "exportedAt", "records": [{"capability", "kind",
-// "record"}]}. It is streamed: memory does not grow with the data. Files are
-// referenced by the records, not embedded. After an error what was written is
-// cut off and is no valid JSON.
+// "record"}]}. It is streamed: memory does not grow with the data. Files are referenced by the
+// records, not embedded. After an error the output is incomplete and not valid JSON.
 func (k *Kit) ExportUser(ctx context.Context, userID string, w io.Writer) error {
 	person, err := k.person(ctx, userID)
 	if err != nil {
@@ -82,7 +81,7 @@ func (k *Kit) ExportUser(ctx context.Context, userID string, w io.Writer) error 
 	return err
 }
 
-// person returns whose data is meant, with the addresses that auth knows.
+// person returns the user with the addresses that auth knows.
 func (k *Kit) person(ctx context.Context, userID string) (capability.Person, error) {
 	person := capability.Person{ID: userID}
 	if err := capability.CheckUserID(userID); err != nil || k.auth == nil {
@@ -99,16 +98,15 @@ type Erasure struct {
 	RequestedAt capability.Time `json:"requestedAt"`
 	// FinishedAt is zero while the job is not done.
 	FinishedAt capability.Time `json:"finishedAt,omitzero"`
-	// Capabilities says what each one removed so far and what it keeps, and why. A
-	// run that was killed behind a removal may have left it out.
+	// Capabilities says what each one removed so far, what it keeps, and why. Removals of a run
+	// that was killed before it reported them are missing.
 	Capabilities map[string]capability.Erasure `json:"capabilities,omitempty"`
 }
 
-// EraseUser asks for the removal of everything that the capabilities hold about
-// a user, and returns once that is certain to happen: a durable job does it,
-// which may be killed anywhere and goes on. The user is locked out at once.
-// Ledger and audit rows stay, with the user id as a pseudonym; [Kit.Erasure]
-// says what else is kept, and why. Joins the transaction of ctx.
+// EraseUser requests the removal of everything that the capabilities hold about a user, and returns
+// once the request is stored: a durable job does the work, and resumes after a kill. The user is
+// locked out at once. Ledger and audit rows stay, with the user id as a pseudonym; [Kit.Erasure]
+// says what else is kept, and why. It joins the transaction of ctx.
 func (k *Kit) EraseUser(ctx context.Context, userID string) error {
 	if err := capability.CheckUserID(userID); err != nil {
 		return err
@@ -121,8 +119,8 @@ func (k *Kit) EraseUser(ctx context.Context, userID string) error {
 	return err
 }
 
-// requestErasure makes the job for a person, whose account may be gone: the
-// addresses that are known now are kept until the erasure is done.
+// requestErasure enqueues the erasure of a person whose account may have ended; the addresses known
+// now are kept until the erasure is done.
 func (k *Kit) requestErasure(ctx context.Context, person capability.Person) error {
 	db := k.Database()
 	return db.InTx(ctx, func(ctx context.Context) error {
@@ -137,15 +135,15 @@ func (k *Kit) requestErasure(ctx context.Context, person capability.Person) erro
 		if err := insertErasure(ctx, db, person); err != nil {
 			return err
 		}
-		// A run under way may be past what is there now, so that a new one takes its place.
+		// A run under way may have passed rows that exist now, so a new one replaces it.
 		return k.Jobs().SetAlarm(ctx, eraseBinding, person.ID, db.Now(ctx), person.ID)
 	})
 }
 
-// leaving returns what asks for the erasure of users whose account ends in a
-// transaction of a host. Where that is none of the kit's database the request waits
-// beside the account until a job hands it on: who is erased is locked out in a
-// transaction of the kit's, and the two would wait for each other.
+// leaving returns the function that requests the erasure of a user whose account ends in a
+// transaction of the host. If the host is on another database than DB, the request is stored in the
+// host's database until a job passes it on: the erasure locks the user out in a transaction of DB,
+// and the two transactions would wait for each other.
 func (k *Kit) leaving(host capability.Host) func(context.Context, capability.Person) error {
 	if host.DB == k.Database() {
 		return k.requestErasure
@@ -158,7 +156,7 @@ func (k *Kit) leaving(host capability.Host) func(context.Context, capability.Per
 	}
 }
 
-// left hands on the requests that wait in another database than the kit's.
+// left passes on the requests that wait in another database than DB.
 func (k *Kit) left(db *database.DB) jobs.Binding {
 	return jobs.Binding{Name: leftBinding, MaxAttempts: 100, Run: func(ctx context.Context, job jobs.Job) error {
 		var person capability.Person
@@ -177,8 +175,8 @@ func (k *Kit) left(db *database.DB) jobs.Binding {
 	}}
 }
 
-// insertErasure keeps in a transaction that a person is to be erased, and the
-// addresses with those of a request before that is not done.
+// insertErasure records in a transaction that a person is to be erased, and adds the addresses to
+// those of an earlier request that is not done.
 func insertErasure(ctx context.Context, db *database.DB, person capability.Person) error {
 	before, err := erasedAddresses(ctx, db, person.ID)
 	if err != nil {
@@ -196,8 +194,7 @@ func insertErasure(ctx context.Context, db *database.DB, person capability.Perso
 	return err
 }
 
-// erasedAddresses reads the addresses that an erasure was asked for with and is
-// not done by.
+// erasedAddresses reads the addresses of the requests for an erasure that is not done.
 func erasedAddresses(ctx context.Context, db *database.DB, userID string) (addresses []string, err error) {
 	text, ok, err := database.Get(ctx, db, func(row database.Scanner) (text string, err error) {
 		return text, row.Scan(&text)
@@ -208,14 +205,14 @@ func erasedAddresses(ctx context.Context, db *database.DB, userID string) (addre
 	return addresses, json.Unmarshal([]byte(text), &addresses)
 }
 
-// union returns what is in one of the lists, sorted.
+// union returns the values that are in at least one of the lists, sorted.
 func union(lists ...[]string) []string {
 	all := slices.Concat(lists...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// lockOut ends the user's sessions, so that nothing new appears behind the job.
+// lockOut disables the user and ends their sessions, so that no new rows appear behind the job.
 func (k *Kit) lockOut(ctx context.Context, userID string) error {
 	if k.auth == nil {
 		return nil
@@ -255,8 +252,8 @@ func scanErasure(row database.Scanner) (e Erasure, err error) {
 	return e, err
 }
 
-// erase is the job. Auth goes last of those that hold data about the user: a
-// run after a kill finds the addresses again that others are keyed by.
+// erase runs the job. Auth is erased last, so that a run after a kill still finds the addresses by
+// which other capabilities keep rows.
 func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	var userID string
 	if err := json.Unmarshal(job.Payload, &userID); err != nil {
@@ -290,8 +287,7 @@ func (k *Kit) erase(ctx context.Context, job jobs.Job) error {
 	return k.reportErasure(ctx, begun, report, k.Database().Now(ctx))
 }
 
-// erased returns who is to be erased, with the addresses that nobody else has proved
-// by now.
+// erased returns the person to erase, with the addresses that nobody else has proved meanwhile.
 func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, error) {
 	person, err := k.person(ctx, userID)
 	if err != nil || k.auth == nil {
@@ -313,8 +309,7 @@ func (k *Kit) erased(ctx context.Context, userID string) (capability.Person, err
 	return person, nil
 }
 
-// merged is what a capability did in two turns, of which the first may have been
-// interrupted.
+// merged combines what a capability did in two runs, of which the first may have been interrupted.
 func merged(before, done capability.Erasure) capability.Erasure {
 	done.Removed += before.Removed
 	for _, kept := range before.Kept {
@@ -325,9 +320,8 @@ func merged(before, done capability.Erasure) capability.Erasure {
 	return done
 }
 
-// reportErasure writes what was done so far; a zero time says that more follows. A
-// run whose erasure was asked for again meanwhile begins anew, unless its job has
-// been replaced.
+// reportErasure writes what was done so far; a zero time says that more follows. If the erasure was
+// requested again meanwhile, the run starts over, unless its job has been replaced.
 func (k *Kit) reportErasure(ctx context.Context, begun Erasure, report map[string]capability.Erasure, finished time.Time) error {
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -354,8 +348,8 @@ func (k *Kit) eraseKeys(ctx context.Context, userID string) error {
 	return nil
 }
 
-// erasing lists who erases, the last composed first and auth at the end. Events
-// comes once more behind it: the end of the account is an event too.
+// erasing lists the capabilities in the order of erasure: the last composed first, auth at the end,
+// then events once more, as the end of the account is an event too.
 func (k *Kit) erasing() (list []capability.Capability) {
 	var last, told []capability.Capability
 	for _, c := range slices.Backward(k.capabilities) {

@@ -12,27 +12,24 @@ import (
 	"github.com/kitbackend/kit/internal/mount"
 )
 
-// Bounds of the server of [Kit.Serve]. Bodies and responses have no end: the kit
-// paces its own bodies, and all responses, as uploads and sockets take their time.
+// Bounds of the server of [Kit.Serve]. Bodies and responses have no deadline, because uploads and
+// sockets take long; instead their rate is checked.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
-	// stalled is how long a client may take nothing of a response, as where a phone
-	// has no network for a while.
+	// stalled is how long a client may read nothing of a response, such as a phone without network.
 	stalled = time.Minute
 	// shutdownGrace is how long requests under way may take once ctx has ended.
 	shutdownGrace = 15 * time.Second
 )
 
-// Serve listens on a TCP address such as "localhost:8080", serves the handler, the
-// kit alone where it is nil, and works on jobs as [Kit.Run] does, until ctx ends.
-// Then it takes no more requests, waits 15 seconds at most for those under way,
-// stops the jobs, and closes the kit as [Kit.Close] does, in this order. It
-// closes the kit also when it fails. It returns nil once ctx has ended and
-// everything has stopped. Databases that the caller has opened are the caller's
-// to close, afterwards. A client that takes nothing of a response for a minute
-// loses its connection.
+// Serve listens on a TCP address such as "localhost:8080", serves the handler (the kit if it is
+// nil), and works on jobs as [Kit.Run] does, until ctx ends. Then it stops accepting requests,
+// waits at most 15 seconds for those under way, stops the jobs, and closes the kit as [Kit.Close]
+// does, in this order. It closes the kit also when it fails. It returns nil once ctx has ended and
+// everything has stopped. Databases that the caller opened are the caller's to close, afterwards. A
+// client that reads nothing of a response for a minute loses its connection.
 func (k *Kit) Serve(ctx context.Context, addr string, handler http.Handler) error {
 	if k.closed.Load() {
 		return ErrClosed
@@ -52,7 +49,7 @@ func (k *Kit) ServeListener(ctx context.Context, listener net.Listener, handler 
 	return errors.Join(k.serve(ctx, listener, handler), k.shutDown(ctx))
 }
 
-// shutDown closes the kit, within bounds, also once ctx has ended.
+// shutDown closes the kit within a time limit, also when ctx has ended.
 func (k *Kit) shutDown(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
@@ -61,7 +58,7 @@ func (k *Kit) shutDown(ctx context.Context) error {
 
 func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	if handler == nil {
-		handler = http.HandlerFunc(k.ServeHTTP) // as k itself it would have all of its methods linked
+		handler = http.HandlerFunc(k.ServeHTTP) // not k itself: converted to an interface, all its methods would be linked
 	}
 	server := &http.Server{
 		Handler:           handler,
@@ -70,7 +67,7 @@ func (k *Kit) serve(ctx context.Context, listener net.Listener, handler http.Han
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(k.log.Handler(), slog.LevelWarn),
 	}
-	// Jobs go on until no request can enqueue one.
+	// Jobs run until no request can enqueue one.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	serving, jobs := make(chan error, 1), make(chan error, 1)

@@ -22,10 +22,9 @@ func (k *Kit) checkMasterKeys(ctx context.Context) error {
 	return err
 }
 
-// MasterKeysFit reports whether the master keys open what was written to the
-// database: false when another node, or a run before, had keys that this one does
-// not have. Keys that are the first leave a fingerprint, those of one run nothing to
-// compare with.
+// MasterKeysFit reports whether the master keys open what was written to the database: false when
+// another node, or an earlier run, had keys that this one does not have. The first keys leave a
+// fingerprint to compare with; keys made for one run leave none.
 func (k *Kit) MasterKeysFit(ctx context.Context) (bool, error) {
 	if k.sealer == nil {
 		return true, nil

@@ -28,8 +28,7 @@ func (k *Kit) OpenAPI() ([]byte, error) {
 	return d.JSON()
 }
 
-// libraryRows are the routes of the sign-in library, in place of the row that
-// hands them on.
+// libraryRows returns the routes of the sign-in library, which replace the row that forwards to it.
 func (k *Kit) libraryRows(e mount.Entry) (rows []openapi.Row) {
 	prefix, ok := strings.CutSuffix(e.Route.Path, "/*")
 	if k.auth == nil || !ok || e.Route.Method != capability.Any || e.Domain != k.auth.Capability().Domain() {

@@ -7,8 +7,8 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// RetryJob makes a job of any database due now, see [jobs.Queue.Retry], and
-// records that on the audit trail; ok is false when there is none to retry.
+// RetryJob makes a job of any database due now, see [jobs.Queue.Retry], and records that in the
+// audit trail; ok is false when there is none to retry.
 func (k *Kit) RetryJob(ctx context.Context, id string) (ok bool, err error) {
 	for _, b := range k.bindings {
 		job, found, err := b.queue.Job(ctx, id)

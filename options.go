@@ -15,7 +15,7 @@ import (
 // Option is one line of a composition.
 type Option func(*options)
 
-// options is what New was asked for.
+// options holds the settings of New.
 type options struct {
 	parts  map[string]part
 	others []func(*Kit) (capability.Capability, error)
@@ -38,9 +38,9 @@ type options struct {
 	friends        bool // matchmaking is composed, with friends
 }
 
-// WithDatabase sets the database binding DB, on which everything lives that
-// names no other. Without it the kit runs in memory, says so in the log, and
-// refuses to in production. The caller closes it after [Kit.Close].
+// WithDatabase sets the database binding DB, which every capability uses that names no other.
+// Without it the kit runs in memory and logs a warning; in production New fails. The caller closes
+// the database after [Kit.Close].
 func WithDatabase(db *database.DB) Option { return WithNamedDatabase(DefaultDatabase, db) }
 
 // WithNamedDatabase adds a database binding; a capability's Config.Database
@@ -54,17 +54,17 @@ func WithNamedDatabase(name string, db *database.DB) Option {
 // it KIT_ENVIRONMENT is read, and without that it is "sandbox".
 func WithEnvironment(name string) Option { return func(o *options) { o.environment = name } }
 
-// WithBaseURL says where clients reach the kit. Its path is the mount path
-// under the application's router: stripped where the router has not, and used
-// in links. The default is http://localhost:8080; production needs https.
+// WithBaseURL sets the address at which clients reach the kit. Its path is the mount path under the
+// application's router; the kit strips it unless the router has done so, and uses it in links. The
+// default is http://localhost:8080; production needs https.
 func WithBaseURL(url string) Option { return func(o *options) { o.baseURL = url } }
 
-// WithVersion is the deployed version that GET /health returns; by default the
-// version of the main module.
+// WithVersion sets the deployed version that GET /health returns; by default the version of the
+// main module.
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
 
-// WithLogger sends the kit's log, one line a request included, to a logger;
-// by default slog.Default().
+// WithLogger sets the kit's logger, which also gets one line for each request; by default
+// slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
 // WithClock replaces the clock of every capability and database, for tests.
@@ -83,7 +83,7 @@ func WithRateLimit(class string, events int, per time.Duration) Option {
 	return func(o *options) { o.limits[class] = rate.Limit{Events: events, Per: per} }
 }
 
-// WithTrustedProxies names the networks whose X-Forwarded-For is believed.
+// WithTrustedProxies names the networks whose X-Forwarded-For is trusted.
 func WithTrustedProxies(networks ...netip.Prefix) Option {
 	return func(o *options) { o.proxies = append(o.proxies, networks...) }
 }
@@ -93,17 +93,16 @@ func WithInternalPrefix(prefix string) Option {
 	return func(o *options) { o.internalPrefix = prefix }
 }
 
-// WithDevelopmentSecret asks every request to what only development has, the
-// development sign-in and the mailbox, for a secret, as the query parameter
-// secret or the header X-Kit-Development-Secret: for a machine that others work
-// on, too. Without it requests of this machine need none.
+// WithDevelopmentSecret protects the routes of development, its sign-in and mailbox, on a machine
+// that others use too: every request to them must carry the secret, as the query parameter secret
+// or the header X-Kit-Development-Secret. Without it requests from this machine need none.
 func WithDevelopmentSecret(secret string) Option {
 	return func(o *options) { o.devSecret = secret }
 }
 
-// WithDispatchKey sets the key that signs POST /__kit/workflows/:binding, at
-// least 16 bytes; without it KIT_DISPATCH_KEY is read, and without that every
-// dispatch is refused.
+// WithDispatchKey sets the key, of at least 16 bytes, that signs requests to POST
+// /__kit/workflows/:binding. Without it KIT_DISPATCH_KEY is read; without either every dispatch is
+// refused.
 func WithDispatchKey(key []byte) Option { return func(o *options) { o.dispatchKey = key } }
 
 // WithMasterKeys reads the master keys, in the form of KIT_MASTER_KEYS, from a

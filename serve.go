@@ -68,8 +68,7 @@ func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) { k.mount.ServeH
 // it, the mount path of WithBaseURL included.
 func (k *Kit) Owns(path string) bool { return k.owned.Has(path) }
 
-// serves is [Kit.Owns] of the path by which the router finds the row, which is the
-// escaped one where that says more.
+// serves is [Kit.Owns] for the path that the router matches: the escaped one where a path has one.
 func (k *Kit) serves(r *http.Request) bool { return k.Owns(cmp.Or(r.URL.RawPath, r.URL.Path)) }
 
 // Before serves owned paths itself and hands every other request to next, such
@@ -89,7 +88,7 @@ type Route struct {
 	Method string
 	// Path is fully mounted under the kit.
 	Path string
-	// Guard is user, bearer, session, control-plane, signed-webhook or public.
+	// Guard is the strategy: user, bearer, session, control-plane, signed-webhook or public.
 	Guard string
 	// Scope is the scope or condition of the row, or "-".
 	Scope string
@@ -108,7 +107,7 @@ func (k *Kit) Routes() []Route {
 	return list
 }
 
-// condition says in one word or note what a row asks beyond its strategy.
+// condition returns what a row requires beyond its strategy, as a word or a note.
 func condition(g capability.Guard) string {
 	switch {
 	case g.Scope() != "":
@@ -122,14 +121,13 @@ func condition(g capability.Guard) string {
 	}
 }
 
-// How long a health aggregate is kept, since it may be a scan, and how long its
-// failure is.
+// How long a health aggregate is cached, since it may be a scan, and how long a failure is.
 const (
 	healthLifetime  = 30 * time.Second
 	failureLifetime = 5 * time.Second
 )
 
-// cacheHealth keeps what the capability's aggregates return.
+// cacheHealth caches the results of the capability's health aggregates.
 func cacheHealth(c capability.Capability, now func() time.Time) capability.Capability {
 	c.Health = slices.Clone(c.Health)
 	for i := range c.Health {
@@ -138,8 +136,8 @@ func cacheHealth(c capability.Capability, now func() time.Time) capability.Capab
 	return c
 }
 
-// cached keeps the result of read, a failure for a shorter time. Callers that
-// wait for another's read stop waiting when their context ends.
+// cached caches the result of read, a failure for a shorter time. Callers that wait for the read of
+// another stop waiting when their context ends.
 func cached(read func(context.Context) (any, error), now func() time.Time) func(context.Context) (any, error) {
 	turn := make(chan struct{}, 1)
 	var value any
@@ -161,7 +159,7 @@ func cached(read func(context.Context) (any, error), now func() time.Time) func(
 		}
 		fresh, err := read(ctx)
 		if err != nil && ctx.Err() != nil {
-			return nil, err // says something about the caller's patience alone
+			return nil, err // the caller's own deadline says nothing about the capability
 		}
 		value, failure, at = fresh, err, now()
 		return fresh, err
@@ -172,8 +170,8 @@ func cached(read func(context.Context) (any, error), now func() time.Time) func(
 // ready.
 const maxLag = time.Minute
 
-// lag fails when nobody takes the jobs of a queue. More jobs than workers are no
-// fault: without its nodes their users would have nothing at all.
+// lag fails when no node takes the jobs of a queue. A backlog alone is no failure: taking busy
+// nodes out of service would not help their users.
 func (b *binding) lag(ctx context.Context) (any, error) {
 	lag, leased, err := b.queue.Lag(ctx)
 	if err == nil && lag > maxLag && leased == 0 {
@@ -184,10 +182,9 @@ func (b *binding) lag(ctx context.Context) (any, error) {
 }
 
 // Ready returns nil while the kit can serve: every database took a write within the
-// last 30 seconds (see [database.DB.Check]), every health aggregate
-// could be read in that time, and no job has been due for over a minute while no
-// node works on any, which is so where nobody calls [Kit.Run]. It is for the
-// application's readiness probe. A failure is kept for 5 seconds.
+// last 30 seconds (see [database.DB.Check]), every health aggregate could be read in that time, and
+// no job has been due for over a minute while no node works on any, as when no node calls
+// [Kit.Run]. It is for the application's readiness probe. A failure is cached for 5 seconds.
 func (k *Kit) Ready(ctx context.Context) error {
 	var faults []error
 	for _, b := range k.bindings {
@@ -214,10 +211,10 @@ func (k *Kit) Ready(ctx context.Context) error {
 // ErrClosed is what [Kit.Run] returns after [Kit.Close].
 var ErrClosed = errors.New("kit: closed")
 
-// Run works on durable jobs and schedules until ctx ends, then stops
-// gracefully: what is running finishes or gives its lease back. Any number of
-// nodes may run on one database; each tick of a schedule runs once. It returns
-// [ErrClosed] after Close, and [database.ErrClosed] once a database is closed.
+// Run works on durable jobs and schedules until ctx ends, then stops gracefully: running jobs
+// finish or give their lease back. Any number of nodes may run on one database; each tick of a
+// schedule runs once. It returns [ErrClosed] after Close, and [database.ErrClosed] once a database
+// is closed.
 func (k *Kit) Run(ctx context.Context) error {
 	if k.closed.Load() {
 		return ErrClosed
@@ -248,9 +245,8 @@ func (b *binding) run(ctx context.Context) error {
 	return nil
 }
 
-// Close stops what capabilities keep running, the last composed first, and
-// closes the database that New opened itself. Call it after Run has returned;
-// a second call does nothing.
+// Close stops the background work of capabilities, the last composed first, and closes the database
+// that New opened itself. Call it after Run has returned; a second call does nothing.
 func (k *Kit) Close(ctx context.Context) error {
 	if k.closed.Swap(true) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// Stats are the figures of this node, for programs that watch it without an SDK.
+// Stats are the figures of this node, for monitoring without an OpenTelemetry SDK.
 type Stats struct {
 	// Routes are those that have been called since the process began.
 	Routes []RouteStats
@@ -33,14 +33,13 @@ type Stats struct {
 // RouteStats counts the requests of one route.
 type RouteStats struct {
 	Method, Path string
-	// Requests are all, Failures those of status 500 and above.
+	// Requests counts all of them, Failures those with a status of 500 and above.
 	Requests, Failures int64
-	// Took is the time of all of them together.
+	// Took is the time that all requests took together.
 	Took time.Duration
 }
 
-// Stats reads the figures. The result holds those that could be read even when
-// there is an error.
+// Stats returns the figures. With an error it still returns those that could be read.
 func (k *Kit) Stats(ctx context.Context) (Stats, error) {
 	counts, refusals := k.mount.Counts()
 	s := Stats{Refusals: refusals, Jobs: make(map[string]jobs.Stats), Health: make(map[string]map[string]float64)}
@@ -101,8 +100,8 @@ func flatten(figures map[string]float64, name string, value any) {
 	}
 }
 
-// meter offers the figures of [Kit.Stats] that others do not count as they
-// happen to the OpenTelemetry API; without an SDK nobody reads them.
+// meter registers gauges for those figures of [Kit.Stats] that no counter of the OpenTelemetry API
+// covers; without an SDK nothing reads them.
 func (k *Kit) meter() {
 	meter := otel.Meter("github.com/kitbackend/kit")
 	health, first := meter.Float64ObservableGauge("kit.health",
