@@ -19,10 +19,10 @@ const DefaultMaxBody = 1 << 20
 
 // Call is one guarded request on its way through a handler.
 type Call struct {
-	// Caller is whom the guard established.
+	// Caller is the user or machine that the guard identified.
 	Caller Caller
-	// Recheck verifies the caller's proof again, for a socket, which outlives
-	// its request. It is nil where there was none to verify.
+	// Recheck verifies the caller's credential again, for a socket, which outlives its request. It
+	// is nil for a request without one.
 	Recheck func(context.Context) error
 	info    *RequestInfo
 	route   *Route
@@ -34,29 +34,30 @@ type Call struct {
 	read    bool
 }
 
-// NewCall is for the mount: param returns an unescaped path parameter.
+// NewCall returns a call; it is for internal/mount. param returns an unescaped path parameter.
 func NewCall(w http.ResponseWriter, r *http.Request, route *Route, info *RequestInfo, param func(string) string) *Call {
 	return &Call{Caller: info.Caller, info: info, route: route, w: w, r: r, param: param}
 }
 
-// Context is cancelled when the client goes away; it carries the [RequestInfo].
+// Context returns the request's context. It is canceled when the client disconnects, and carries
+// the [RequestInfo].
 func (c *Call) Context() context.Context { return c.r.Context() }
 
-// Request is the request as it came, its body limited.
+// Request returns the request as received, its body limited.
 func (c *Call) Request() *http.Request { return c.r }
 
-// In returns the call on another context, such as a transaction's.
+// In returns the call with another context, such as a transaction's.
 func (c *Call) In(ctx context.Context) *Call {
 	inner := *c
 	inner.r = c.r.WithContext(ctx)
 	return &inner
 }
 
-// Writer is for raw handlers.
+// Writer returns the response writer, for raw handlers.
 func (c *Call) Writer() http.ResponseWriter { return c.w }
 
-// RequestID names this request in the response's X-Request-Id and in the log: one
-// of the kit's own, or what a trusted proxy sent.
+// RequestID returns the id of this request in the X-Request-Id header and in the log: one that the
+// kit made, or that a trusted proxy sent.
 func (c *Call) RequestID() string { return c.info.RequestID }
 
 // Param returns a path parameter, unescaped, never empty.
@@ -94,8 +95,8 @@ func (c *Call) Time(name string) (at time.Time, err error) {
 	return at, nil
 }
 
-// Body reads the exact bytes received, at most the route's limit. The kit bounds
-// how slowly they may come.
+// Body reads the exact bytes received, at most the route's limit. The kit refuses a body that
+// arrives too slowly.
 func (c *Call) Body() ([]byte, error) {
 	if c.read {
 		return c.body, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Caller is whom a guard established.
+// Caller is the user or machine that a guard identified.
 type Caller struct {
 	// Strategy is the proof that was accepted: bearer, session, control-plane,
 	// signed-webhook or public.
@@ -35,14 +35,13 @@ type Users struct {
 	Session func(r *http.Request) (caller Caller, ok bool, err error)
 	// CSRF checks the X-CSRF-Token of a request proved by that session's cookie.
 	CSRF func(r *http.Request, caller Caller) error
-	// CSRFToken returns the token that the browser has for its session, "" for none:
-	// a page of another host cannot read it from the cookie. May be nil.
+	// CSRFToken returns the CSRF token of the request's session, "" for none, for pages of another
+	// host, which cannot read it from the cookie. It may be nil.
 	CSRFToken func(r *http.Request) string
-	// Origins are those, besides its own, whose pages may call with cookies, such as
-	// "https://app.example.com". Rows of users, and the public ones of Domain, send
-	// them the headers of CORS.
+	// Origins are those, besides the kit's own, whose pages may call with cookies, such as
+	// "https://app.example.com". User rows, and the public rows of Domain, send them CORS headers.
 	Origins []string
-	// Domain is the capability that verifies, as [Capability.Domain] spells it.
+	// Domain is the domain of the capability that verifies; see [Capability.Domain].
 	Domain string
 }
 
@@ -50,8 +49,8 @@ type Users struct {
 // without one every control-plane route refuses with controlplane/not_connected.
 type Machines struct {
 	// Verify checks the credential of a request and spends its token id. A
-	// verified caller is returned even when it lacks the route's scope. body reads
-	// the request's body, which is due only once the signature has verified.
+	// verified caller is returned even when it lacks the route's scope. body reads the request's
+	// body; Verify calls it only once the signature has verified.
 	Verify func(r *http.Request, body func() ([]byte, error)) (Caller, error)
 	// AllowOrigin reports whether a browser page of this origin may call.
 	AllowOrigin func(origin string) bool
@@ -59,8 +58,8 @@ type Machines struct {
 	MaxAge time.Duration
 }
 
-// RequestInfo says which request a piece of work belongs to. The kit puts it into
-// the context of every handler; audit reads it.
+// RequestInfo describes the request that a piece of work belongs to. The kit adds it to the context
+// of every handler; audit reads it.
 type RequestInfo struct {
 	RequestID string
 	Method    string

@@ -1,5 +1,5 @@
-// Package capability is the seam of the kit: what a capability tells the kit
-// about itself, as data, and what the kit gives it to run on.
+// Package capability is the seam of the kit: the data by which a capability describes itself to the
+// kit, and the services that the kit provides to it.
 //
 // A capability is a concrete Go type with a constructor New(Host, Config,
 // Peers) that does no I/O, and a method Capability() that returns the struct
@@ -32,7 +32,7 @@ const (
 	Sandbox     = "sandbox"
 )
 
-// Host is what every capability runs on.
+// Host holds the services that the kit provides to a capability.
 type Host struct {
 	// DB is the database binding that the capability's Config.Database names.
 	DB *database.DB
@@ -49,20 +49,20 @@ type Host struct {
 	BaseURL *url.URL
 	// InternalPrefix is the prefix of the kit's own routes, by default "/__kit".
 	InternalPrefix string
-	// DevelopmentSecret, when set, must be in every request to what only
-	// development has; see [Host.DevelopmentAllowed].
+	// DevelopmentSecret, when set, must be in every request to a route that only development has;
+	// see [Host.DevelopmentAllowed].
 	DevelopmentSecret string
-	// Sealing returns what encrypts at rest under the master keys. A capability
-	// that seals calls it in New and joins the error to its faults, so that
-	// missing keys are found at assembly.
+	// Sealing returns the [Sealer] that encrypts data at rest under the master keys. A capability
+	// that seals calls it in New and joins the error to its faults, so that missing keys are found
+	// at assembly.
 	Sealing func() (Sealer, error)
-	// Hooks are what applications and later capabilities attach code to.
+	// Hooks are the hooks to which applications and later capabilities attach code.
 	Hooks *hooks.Hooks
 }
 
-// Complete returns the host with a bus of this process, the default logger and
-// hooks of its own where it has none. Assemblies give all of them; programs that
-// make a capability without a kit need not.
+// Complete returns the host with an in-process bus, the default logger and new hooks in place of
+// those that are nil. The kit sets all of them; a program that makes a capability without a kit
+// need not.
 func (h Host) Complete() Host {
 	if h.PubSub == nil {
 		h.PubSub = pubsub.NewMemory()
@@ -76,10 +76,9 @@ func (h Host) Complete() Host {
 	return h
 }
 
-// Sealer encrypts what is kept at rest. A sealed value opens only in the
-// context it was sealed for, such as "auth/signing-key/" and the row's id, so
-// that a value moved to another row does not open. It is safe for concurrent
-// use.
+// Sealer encrypts data at rest. A sealed value opens only in the context it was sealed for, such as
+// "auth/signing-key/" and the row's id, so that a value moved to another row does not open. It is
+// safe for concurrent use.
 type Sealer interface {
 	// Seal encrypts plaintext under a key of its own, wrapped by the first
 	// master key.
@@ -93,12 +92,12 @@ type Sealer interface {
 	Ephemeral() bool
 }
 
-// DevelopmentHeader carries the secret of [Host.DevelopmentSecret].
+// DevelopmentHeader is the header that carries the [Host.DevelopmentSecret].
 const DevelopmentHeader = "X-Kit-Development-Secret"
 
-// DevelopmentAllowed reports whether a request may use what only development has:
-// it knows DevelopmentSecret, as the query parameter secret or in
-// [DevelopmentHeader], or there is none.
+// DevelopmentAllowed reports whether a request may use the routes that only development has: it
+// carries DevelopmentSecret, as the query parameter secret or in [DevelopmentHeader], or no secret
+// is set.
 func (h Host) DevelopmentAllowed(r *http.Request) bool {
 	given := r.Header.Get(DevelopmentHeader)
 	if given == "" {
@@ -115,7 +114,7 @@ func (h Host) Production() bool { return h.Environment == Production }
 
 // Capability describes one composed part as data. Zero fields mean "none".
 type Capability struct {
-	// Name is the manifest's name for it and names its line of migrations.
+	// Name is the capability's name in the manifest, and that of its set of migrations.
 	Name    string
 	Version string
 	// Database is the binding the migrations are applied to; it is the DB of
@@ -132,8 +131,8 @@ type Capability struct {
 	Health []HealthKey
 	// Migrations holds NNNN_name.sql, forward only.
 	Migrations fs.FS
-	// Parts are the migrations of libraries the capability is made of, each a
-	// line of its own, applied after Migrations.
+	// Parts are the migrations of the libraries that the capability uses, each numbered by itself,
+	// applied after Migrations.
 	Parts []database.Migrations
 	Jobs  []jobs.Binding
 	// Refusals lists every code the capability can return.
@@ -144,16 +143,16 @@ type Capability struct {
 	// Export emits every record that the capability holds about a user, kind by
 	// kind. Required unless NoUserData says why there is none.
 	Export func(ctx context.Context, person Person, emit Emit) error
-	// Erase removes what the capability holds about a user, and settles what is
-	// open. It may run again after it was killed anywhere. Records that must stay
-	// are named in the result. Required unless NoUserData says why there is none.
+	// Erase removes what the capability holds about a user, and settles open business such as
+	// holds. It may be killed anywhere and run again. Records that must stay are named in the
+	// result. Required unless NoUserData says why there is none.
 	Erase func(ctx context.Context, person Person) (Erasure, error)
 	// NoUserData says why the capability holds nothing about a user.
 	NoUserData string
 	Close      func(context.Context) error
 }
 
-// Person is whose data is exported or erased.
+// Person is the user whose data is exported or erased.
 type Person struct {
 	ID string
 	// Emails are the normalized addresses that were proved to be the user's, for
@@ -170,7 +169,7 @@ type Emit func(kind string, record any) error
 type Erasure struct {
 	// Removed counts the rows that are gone or no longer name the user.
 	Removed int64 `json:"removed"`
-	// Kept says what stays under the user id as a pseudonym, and why.
+	// Kept lists the records that stay, with the user id as a pseudonym, and why.
 	Kept []Kept `json:"kept,omitempty"`
 }
 
@@ -180,7 +179,7 @@ type Kept struct {
 	Why  string `json:"why"`
 }
 
-// Lines lists all the capability's migrations in their order.
+// Lines lists the capability's sets of migrations in the order in which they are applied.
 func (c Capability) Lines() []database.Migrations {
 	if c.Migrations == nil {
 		return c.Parts
@@ -188,7 +187,7 @@ func (c Capability) Lines() []database.Migrations {
 	return append([]database.Migrations{{Name: c.Name, FS: c.Migrations}}, c.Parts...)
 }
 
-// Domain is the name as error codes and audit namespaces spell it: without hyphens.
+// Domain returns the name as it begins error codes and audit actions: without hyphens.
 func (c Capability) Domain() string { return strings.ReplaceAll(c.Name, "-", "") }
 
 // ConfigKey is one resolved configuration value, shown in the manifest.

@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Is compares codes, so that copies with details or a cause still match.
+// Is reports whether target has the same code, so that copies with details or a cause still match.
 func (e *Error) Is(target error) bool {
 	other, ok := target.(*Error)
 	return ok && other.Code == e.Code
@@ -62,8 +62,8 @@ func (e *Error) Saying(format string, args ...any) *Error {
 	return &c
 }
 
-// Waiting is implemented by details and causes of a refusal that say how long to
-// wait; 0 is unknown. The header Retry-After says it too.
+// Waiting is implemented by details and causes of a refusal that say how long to wait; 0 means
+// unknown. The kit sends the time in the header Retry-After.
 type Waiting interface {
 	Wait() time.Duration
 }
@@ -90,7 +90,7 @@ var (
 	ErrControlPlaneScope = NewError(403, "controlplane/insufficient_scope", "The credential does not carry the scope this route needs.")
 )
 
-// GeneralRefusals lists the refusals above: those of the kit itself.
+// GeneralRefusals returns the refusals of the kit itself, which every capability may return.
 func GeneralRefusals() []*Error {
 	return []*Error{
 		ErrInvalidRequest, ErrNotFound, ErrMethodNotAllowed, ErrIdempotencyConflict, ErrBodyTooLarge,
@@ -100,9 +100,8 @@ func GeneralRefusals() []*Error {
 	}
 }
 
-// AsError finds the refusal in err. A database that cannot be used now, or whose
-// reply was lost, is [ErrUnavailable]; anything else is [ErrInternal]. Both have
-// err as their cause.
+// AsError returns the refusal in err. An error of a database that is unavailable, or whose reply
+// was lost, becomes [ErrUnavailable], any other error [ErrInternal]; both have err as their cause.
 func AsError(err error) *Error {
 	var refusal *Error
 	if errors.As(err, &refusal) {

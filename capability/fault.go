@@ -61,7 +61,7 @@ func (f *Faults) AddFault(fault Fault) {
 	f.list = append(f.list, &fault)
 }
 
-// Join records the faults in err, once however often it is joined.
+// Join records the faults in err; a fault that is joined again is recorded once.
 func (f *Faults) Join(err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join
 		for _, one := range several.Unwrap() {
@@ -78,7 +78,7 @@ func (f *Faults) Join(err error) {
 // Err returns all faults as one error, or nil.
 func (f *Faults) Err() error { return errors.Join(f.list...) }
 
-// MissingPeer is the fault of a capability composed without one it needs.
+// MissingPeer returns the fault of a capability that is composed without a peer it needs.
 func MissingPeer(name, peer string) *Fault {
 	return &Fault{
 		Capability: name, Key: "peers", Value: peer,

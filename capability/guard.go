@@ -74,22 +74,22 @@ func ControlPlane(scope string) Guard { return Guard{strategy: StrategyControlPl
 // SignedWebhook admits a sender whose proof over the received bytes verifies.
 func SignedWebhook(v Verifier) Guard { return Guard{strategy: StrategySignedWebhook, verifier: v} }
 
-// Public admits everybody. The reason is required and says what protects the
-// route instead, such as "the share token is the credential".
+// Public admits every request. The reason is required and says what protects the route instead,
+// such as "the share token is the credential".
 func Public(why string) Guard { return Guard{strategy: StrategyPublic, note: why} }
 
 // WithCSRF asks for X-CSRF-Token whenever the proof is a cookie, whatever the method.
 func (g Guard) WithCSRF() Guard { g.csrf = true; return g }
 
-// Identifying resolves a caller on a public route when a valid proof is presented.
-// Where the handler refuses with 401, 403 or 404 a request whose access token was
-// not good, the response says that of the token instead.
+// Identifying resolves a caller on a public route when a valid credential is presented. If the
+// access token was invalid and the handler refuses with 401, 403 or 404, the response is the
+// refusal of the token instead.
 func (g Guard) Identifying() Guard { g.identifying = true; return g }
 
 // Conditional notes that the handler decides about a scope, per board or game.
 func (g Guard) Conditional(note string) Guard { g.note = note; return g }
 
-// Anonymous reports whether the guard establishes nobody in particular.
+// Anonymous reports whether the guard identifies no caller.
 func (g Guard) Anonymous() bool {
 	return g.strategy == StrategyPublic || g.strategy == StrategySignedWebhook
 }
@@ -109,7 +109,7 @@ func (g Guard) CSRF() bool { return g.csrf }
 // Identifies reports whether a public route resolves a presented caller.
 func (g Guard) Identifies() bool { return g.identifying }
 
-// Verifier returns the webhook's check.
+// Verifier returns the verifier of a signed webhook, or nil.
 func (g Guard) Verifier() Verifier { return g.verifier }
 
 // Valid reports whether the guard came from a constructor with what it needs.
@@ -124,6 +124,6 @@ func (g Guard) Valid() bool {
 	}
 }
 
-// DevelopmentOnly is the reason of public routes that exist only in the
-// development environment.
+// DevelopmentOnly is the reason to give [Public] for routes that exist only in the development
+// environment.
 const DevelopmentOnly = "development only"

@@ -17,7 +17,7 @@ const (
 	maxCursor = 4096
 )
 
-// Page is what a list is asked for: at most Limit items after a cursor.
+// Page selects a part of a list: at most Limit items after a cursor.
 type Page struct {
 	Limit  int
 	cursor string
@@ -32,8 +32,8 @@ func NewPage(limit int, cursor string) Page {
 	return Page{Limit: limit, cursor: cursor}
 }
 
-// Bounded returns the page with a limit that lists take: the default where it
-// has none, as the zero Page, and at most [MaxLimit]. Lists call it first.
+// Bounded returns the page with a limit within bounds: the default if it is not positive, as in the
+// zero Page, and at most [MaxLimit]. Lists call it first.
 func (p Page) Bounded() Page {
 	if p.Limit < 1 {
 		p.Limit = DefaultLimit
@@ -85,12 +85,12 @@ func Paged[T any](page Page, rows []T, keys func(T) []any) Items[T] {
 	return Continued(rows, keys(rows[len(rows)-1])...)
 }
 
-// Continued is a page whose list goes on after the keys, as After reads them,
-// however few items the page has.
+// Continued returns a page whose list continues after the keys, as After reads them, however few
+// items the page has.
 func Continued[T any](rows []T, keys ...any) Items[T] {
 	var raw bytes.Buffer
 	encoder := json.NewEncoder(&raw)
-	encoder.SetEscapeHTML(false) // which makes six characters of one
+	encoder.SetEscapeHTML(false) // escaping would write &, < and > as six characters
 	if err := encoder.Encode(keys); err != nil {
 		panic("capability: a list's keys are strings and integers: " + err.Error())
 	}

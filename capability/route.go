@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Any is the method of a row that takes every method: one that
-// hands a whole prefix to another handler.
+// Any is the method of a row that takes every method, as one that forwards a whole prefix to
+// another handler.
 const Any = "ALL"
 
 // Route is one row of the route table. Everything the kit knows about its
@@ -30,31 +30,29 @@ type Route struct {
 	// Idempotent makes the route honour the Idempotency-Key header: the response
 	// is stored in the transaction of the operation and repeated for 24 hours.
 	Idempotent bool
-	// Refusals are the codes that the handler can refuse with: of the capability's
-	// own domain, and general ones that do not follow from guard, body and limit.
+	// Refusals are the errors that the handler can refuse with: those of the capability's domain,
+	// and general ones that do not follow from guard, body and limit.
 	Refusals []*Error
-	// RefusalBody, when set, returns the body of a refusal of this row, also of the
-	// kit's own checks, for clients that read another shape than {"error": ...}. It
-	// encodes to JSON; headers that it adds are sent.
+	// RefusalBody, when set, returns the body of a refusal of this row, those of the kit's own
+	// checks included, for clients that expect another shape than {"error": ...}. The body is
+	// encoded as JSON; headers added to h are sent.
 	RefusalBody func(h http.Header, refusal *Error, requestID string) any
-	// Query are the parameters that the handler reads from the query; those of a
-	// [List] are added to them.
+	// Query lists the query parameters that the handler reads; those of a [List] are added.
 	Query []Param
-	// Headers are the parameters that the handler reads from headers.
+	// Headers lists the request headers that the handler reads.
 	Headers []Param
 	Handle  Handler
 }
 
-// Param is a parameter of the query or a header. The handler checks it, except that
-// the kit refuses a value of the query that is none of the Choices with
+// Param describes a query parameter or a header. The handler checks it, except that
+// the kit refuses a query value that is not among the Choices with
 // kit/invalid_request, unless the handler is raw.
 type Param struct {
 	Name, Summary string
 	Required      bool
 	// Choices lists the allowed values of an enumerated one.
 	Choices []string
-	// Format is that of JSON Schema, such as "date-time", for a text that has one,
-	// or "integer".
+	// Format is the format of JSON Schema, such as "date-time", or "integer"; empty for plain text.
 	Format string
 }
 
@@ -110,10 +108,10 @@ func Reserved(routes []Route, param string) []string {
 	return names
 }
 
-// None is the body of a request or response that has none.
+// None is the type of an absent request or response body.
 type None = struct{}
 
-// Handler is what a route runs; the constructors keep what documents need.
+// Handler is the handler of a route. Its constructors keep the types that documents need.
 type Handler struct {
 	status   int
 	in, out  reflect.Type
@@ -128,9 +126,9 @@ type Handler struct {
 }
 
 // JSON decodes the body strictly into In, calls f and returns status with Out
-// as JSON. In [None] means the route takes no body, Out [None] that it returns
-// without one. Refuses with kit/invalid_request, kit/unsupported_media_type
-// and kit/body_too_large before f runs.
+// as JSON. [None] as In means that the route takes no body, as Out that the response has none.
+// Refuses with kit/invalid_request, kit/unsupported_media_type and kit/body_too_large before f
+// runs.
 func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	hasIn, hasOut := in != reflect.TypeFor[None](), out != reflect.TypeFor[None]()
@@ -149,7 +147,7 @@ func JSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	}}
 }
 
-// OptionalJSON is JSON for a body that may be left out: f then gets the zero In.
+// OptionalJSON is [JSON] for a body that may be absent: f then gets the zero In.
 func OptionalJSON[In, Out any](status int, f func(*Call, In) (Out, error)) Handler {
 	h := JSON(status, f)
 	h.optional = true
@@ -188,9 +186,9 @@ func List[T any](f func(*Call, Page) (Items[T], error)) Handler {
 		}}
 }
 
-// Raw lets f read the request and write the response itself. An error returned
-// before anything was written is returned as a refusal; one behind a part of the
-// body cuts the response off, so that it does not look whole.
+// Raw lets f read the request and write the response itself. An error before anything was written
+// is sent as a refusal; a later one closes the connection, so that the response does not look
+// complete.
 func Raw(f func(*Call) error) Handler { return Handler{raw: f} }
 
 // Socket is Raw for a WebSocket upgrade; the kit has checked the Origin of a
@@ -213,9 +211,9 @@ func typesOf(values []any) (types []reflect.Type) {
 // Frames returns the types of the frames of a socket.
 func (h Handler) Frames() (sends, takes []reflect.Type) { return h.sends, h.takes }
 
-// Pages marks a raw handler that shows refusals of its row as pages of HTML, for
-// documents: people follow links to it. Without a handler it is the response of a
-// row of the sign-in library that may be a page.
+// Pages marks a raw handler, for documents, as one that shows refusals as HTML pages, because
+// people follow links to it. On the zero Handler it marks a row of the sign-in library whose
+// response may be a page.
 func (h Handler) Pages() Handler { h.pages = true; return h }
 
 // ShowsPages reports whether the handler may show a refusal of its row as a page.
@@ -239,9 +237,8 @@ func (h Handler) IsOptional() bool { return h.optional }
 // Status returns the status of success, 0 for raw handlers.
 func (h Handler) Status() int { return h.status }
 
-// Repeated is implemented by the response of a row that creates something. Where
-// what was asked for was there already, the status is 200 instead
-// of the row's.
+// Repeated is implemented by the response of a row that creates something. If Repeated returns
+// true, it existed already, and the status is 200 instead of the row's.
 type Repeated interface{ Repeated() bool }
 
 // StatusOf returns the status of success of a value that the handler returned.

@@ -8,9 +8,9 @@ import (
 // MaxUserID bounds a user id, in bytes.
 const MaxUserID = 128
 
-// CheckText refuses, with kit/invalid_request naming the field, text of fewer
-// than least or more than most bytes, and what one of the databases cannot
-// store: text that is not UTF-8 or holds a NUL.
+// CheckText refuses text of fewer than least or more than most bytes, and text that a database
+// cannot store because it is not UTF-8 or holds a NUL. The refusal is kit/invalid_request and names
+// the field.
 func CheckText(field, text string, least, most int) error {
 	switch {
 	case text == "" && least > 0:

@@ -26,8 +26,8 @@ import (
 // Build makes the capability on a host with a base path; "" is its default.
 type Build func(h capability.Host, basePath string) (capability.Capability, error)
 
-// NewHost makes what a capability runs on: a database, the clock of the wall,
-// and the environment "test".
+// NewHost returns a host for a capability: the database, the wall clock, and the environment
+// "test".
 func NewHost(t testing.TB, db *database.DB) capability.Host {
 	t.Helper()
 	base, err := url.Parse("http://localhost:8080")
