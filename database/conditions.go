@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Conditions collects what narrows a list, so that its statement names only that and seeks in an index. The zero value
-// narrows nothing.
+// Conditions collects the conditions of a list, so that its statement has only those that apply and
+// can seek in an index. The zero value has none.
 type Conditions struct {
 	texts []string
 	args  []any
@@ -19,15 +19,16 @@ func (c *Conditions) Add(text string, arg any) {
 	c.texts = append(c.texts, fmt.Sprintf(text, len(c.args)))
 }
 
-// Equal adds that a column has a value, unless that is empty. Saying that the column is not empty either lets both
-// databases use a partial index.
+// Equal adds the condition that a column equals a value, unless the value is empty. It also says
+// that the column is not empty, so that both databases can use a partial index.
 func (c *Conditions) Equal(column, value string) {
 	if value != "" {
 		c.Add(column+" = $%d AND "+column+" <> ''", value)
 	}
 }
 
-// Begins adds that a text begins with a prefix, unless that is empty, as a range of an index.
+// Begins adds the condition that a column begins with a prefix, unless the prefix is empty; an
+// index serves it as a range.
 func (c *Conditions) Begins(column, prefix string) {
 	if prefix == "" {
 		return
@@ -46,7 +47,8 @@ func (c *Conditions) Text() string {
 	return strings.Join(c.texts, " AND ")
 }
 
-// Args returns the arguments of the conditions and further ones, which Next has numbered.
+// Args returns the arguments of the conditions, followed by further ones, which are numbered from
+// Next.
 func (c *Conditions) Args(further ...any) []any {
 	return append(c.args[:len(c.args):len(c.args)], further...)
 }

@@ -62,7 +62,7 @@ type DB struct {
 }
 
 // New returns a DB on an engine, for packages that bring one; applications call [OpenMemory], [OpenFile] or
-// postgres.Open. Of the options only [WithTestMode] counts.
+// postgres.Open. Of the options only [WithTestMode] has an effect.
 func New(e Engine, opts ...Option) *DB {
 	var o options
 	for _, opt := range opts {
@@ -105,13 +105,13 @@ func (d *DB) write(ctx context.Context, long bool, tx *transaction, fn func(cont
 	return d.noted(err)
 }
 
-// diskFault is a write that the disk did not take.
+// diskFault is a write that the disk refused.
 type diskFault struct {
 	err error
 	at  time.Time
 }
 
-// noted remembers what a disk did not take.
+// noted remembers err if the disk refused a write, and returns it.
 func (d *DB) noted(err error) error {
 	if err != nil && (errors.Is(err, ErrFull) || errors.Is(err, errDisk)) {
 		d.disk.Store(&diskFault{err, d.now()})
@@ -259,7 +259,7 @@ func (d *DB) Lock(ctx context.Context, name string) error {
 // Dialect names the database.
 func (d *DB) Dialect() Dialect { return d.engine.Dialect() }
 
-// Ping asks the database for a sign of life.
+// Ping reports whether the database responds.
 func (d *DB) Ping(ctx context.Context) error {
 	if err := d.outside(); err != nil {
 		return err
@@ -267,12 +267,14 @@ func (d *DB) Ping(ctx context.Context) error {
 	return d.engine.Ping(ctx)
 }
 
-// faultFor is how long [DB.Check] reports a write that the disk did not take: a small one may pass where others do not.
+// faultFor is how long [DB.Check] reports a write that the disk refused: the small write of Check
+// may succeed where others fail.
 const faultFor = 30 * time.Second
 
-// Check has the database take a write: it commits one that changes nothing. It fails where the disk was
-// full or failing within the last 30 seconds, where a PostgreSQL server only reads, and where a SQLite file is damaged, as far as a
-// look of 100 milliseconds or a statement so far has shown. It costs a commit: ask no more than a few times a minute.
+// Check commits a write that changes nothing. It fails if the disk was full or failing within the
+// last 30 seconds, if a PostgreSQL server is read-only, and if a SQLite file is damaged, as far as
+// a check of 100 milliseconds or an earlier statement has shown. It costs a commit: call it a few
+// times a minute at most.
 func (d *DB) Check(ctx context.Context) error {
 	if err := d.outside(); err != nil {
 		return err

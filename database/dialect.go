@@ -25,8 +25,8 @@ func (d Dialect) String() string {
 	return "sqlite"
 }
 
-// The end of a SELECT whose rows the transaction is going to change: nothing on SQLite, which has one writer.
-// With SkipLocked it passes over rows that others hold.
+// ForUpdate ends a SELECT whose rows the transaction is going to change; it does nothing on SQLite,
+// which has one writer. SkipLocked also skips rows that other transactions hold.
 const (
 	ForUpdate  = "/*pg FOR UPDATE --*/ \n"
 	SkipLocked = "/*pg FOR UPDATE SKIP LOCKED --*/ \n"
@@ -38,9 +38,10 @@ func Text(sqlite, postgres string) string {
 	return "/*pg " + postgres + " --*/ " + sqlite + "\n"
 }
 
-// InList returns the SQL that stands after a TEXT column to keep the rows whose value is in the JSON list given as
-// parameter n; [List] makes that argument. One parameter serves any number of values, so the statement stays cached.
-// On PostgreSQL they become an array, which is looked up in an index that begins with the column rather than joined.
+// InList returns the SQL to write after a TEXT column to select the rows whose value is in the JSON
+// list given as parameter n; [List] makes that argument. One parameter serves any number of values,
+// so the statement stays cached. On PostgreSQL they become an array, which is looked up in an index
+// that begins with the column rather than joined.
 //
 //	db.Query(ctx, `SELECT id FROM users WHERE id `+database.InList(1), database.List(ids))
 func InList(n int) string {

@@ -1,9 +1,10 @@
 // Package database is the kit's store: one SQL text on SQLite, in memory or in a file, and on PostgreSQL.
 //
 // [OpenMemory], [OpenFile] and postgres.Open return a [DB]; [DB.Migrate] brings its schema up to date. [DB.InTx] writes
-// in a transaction, [DB.Read] reads on a snapshot, and the transaction travels in the context: whatever gets the
-// context of a callback takes part, in packages that do not know of one another. A single statement needs neither.
-// A nil error of InTx or Exec means that the change is durable.
+// in a transaction, [DB.Read] reads on a snapshot, and the transaction travels in the context:
+// every call with the context of a callback takes part, also in packages that do not know of one
+// another. A single statement needs neither. A nil error of InTx or Exec means that the change is
+// durable.
 //
 // On SQLite transactions that come in at the same time share a commit, one disk sync for all; each still fails or
 // succeeds by itself, and returns when the shared commit is on the disk. One process may open a file.
@@ -12,8 +13,9 @@
 //
 // # Rules of callbacks
 //
-// A callback may run more than once: after a conflict or a deadlock on PostgreSQL, after a neighbour in a shared commit
-// failed, met a disk error or panicked on SQLite, and always in test mode. Therefore:
+// A callback may run more than once: after a conflict or a deadlock on PostgreSQL, on SQLite after
+// another callback in the shared commit failed, met a disk error or panicked, and always in test
+// mode. Therefore:
 //
 //   - Outputs are assigned, not appended to, and set anew in each run.
 //   - No I/O, channels or sleep: others wait meanwhile. There is a limit of 10 seconds.
@@ -22,8 +24,7 @@
 //   - Every call on the DB inside gets the callback's context, in the callback's goroutine or one it waits for. Any
 //     other context is another transaction, which waits for this one. The context is of no use after the callback.
 //   - Rows are locked in the order of their keys, and a row that is to be changed is read with /*pg FOR UPDATE */.
-//   - A refused statement is the end: its error is returned. A statement that may be refused in the ordinary course is
-//     written as ON CONFLICT DO NOTHING or as a guarded UPDATE, and the rows are counted. A transaction whose statement or
+//   - After a refused statement the callback returns its error. A statement that may be refused in normal operation is written as ON CONFLICT DO NOTHING or as a guarded UPDATE, and the rows are counted. A transaction whose statement or
 //     joined callback failed does not commit, even if the callback returns nil.
 //
 // On SQLite callbacks run one at a time, in a goroutine of the package; a panic, or [runtime.Goexit], is met again in

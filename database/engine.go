@@ -2,8 +2,9 @@ package database
 
 import "context"
 
-// Engine is one database: what [New] needs to make a [DB]. This package has the engine for SQLite, database/postgres
-// the one for PostgreSQL. Engines return constraint violations as [*ConstraintError].
+// Engine is a database that [New] makes a [DB] from. This package has the engine for SQLite,
+// database/postgres the one for PostgreSQL. Engines return constraint violations as
+// [*ConstraintError].
 type Engine interface {
 	// Conn outside a transaction: Exec commits by itself, Query reads.
 	Conn
@@ -14,9 +15,10 @@ type Engine interface {
 	Write(ctx context.Context, long bool, fn func(context.Context, Conn) error) error
 	// Read runs fn in a read-only transaction on one snapshot.
 	Read(ctx context.Context, fn func(context.Context, Conn) error) error
-	// Ping asks the database for a sign of life.
+	// Ping reports whether the database responds.
 	Ping(ctx context.Context) error
-	// Check fails where writes would: it commits one that changes nothing. It also looks for damage, for a moment.
+	// Check commits a write that changes nothing, and fails if writes fail. It also looks for
+	// damage, for a bounded time.
 	Check(ctx context.Context) error
 	// Backup writes a consistent copy to path, or returns ErrUnsupported.
 	Backup(ctx context.Context, path string) error

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors which no repetition inside the package can turn into a success.
+// Errors that are returned after the package has made all the retries it can.
 var (
 	// ErrUnknownOutcome reports a connection lost while a commit was under way: the transaction took effect or it did
 	// not. The caller finds out by reading, or repeats under an idempotent key.
@@ -16,7 +16,7 @@ var (
 	// or cannot be written, the connection is lost, no connection is free, or another transaction holds a lock too
 	// long. The transaction had no effect. The same call may succeed later.
 	ErrUnavailable = errors.New("database: unavailable")
-	// ErrFull is the ErrUnavailable of a disk without room.
+	// ErrFull is an [ErrUnavailable] because the disk is full.
 	ErrFull = fmt.Errorf("%w: the disk is full", ErrUnavailable)
 	// ErrClosed reports a call on a closed DB.
 	ErrClosed = errors.New("database: closed")
@@ -56,8 +56,9 @@ func (k ConstraintKind) String() string {
 	return "unknown"
 }
 
-// ConstraintError is a refusal by a constraint, found with [errors.As] in whatever a statement or a transaction
-// returns. Kind comes from the driver's code. Name is the constraint's name; SQLite gives it for CHECK only.
+// ConstraintError is a refusal by a constraint, found with [errors.As] in the error of a statement
+// or a transaction. Kind comes from the driver's code. Name is the constraint's name; SQLite gives
+// it for CHECK only.
 type ConstraintError struct {
 	Kind ConstraintKind
 	Name string

@@ -84,10 +84,10 @@ func makeImage(ctx context.Context, sets []Migrations, files [][]migration) (byt
 	return bytes, errors.Join(err, d.Close())
 }
 
-// errNotEmpty keeps a database from being replaced by an image.
+// errNotEmpty reports a database that an image must not replace.
 var errNotEmpty = errors.New("database: it is not empty")
 
-// empty returns an error unless the database is known to be as it was made: without tables, settings and rows.
+// empty returns an error unless the database is known to be new: without tables, settings and rows.
 func (w *writer) empty() error {
 	for name, most := range map[string]int64{"schema_version": 0, "user_version": 0, "application_id": 0, "page_count": 1} {
 		switch value, err := w.setting(name); {
@@ -100,8 +100,8 @@ func (w *writer) empty() error {
 	return nil
 }
 
-// fromImage makes an empty SQLite database a migrated one, in one transaction, and reports whether it did. What keeps it
-// from that, such as a file with a fault, comes up again on the long way.
+// fromImage turns an empty SQLite database into a migrated one, in one transaction, and reports
+// whether it did. Its errors are dropped: applying the migrations one by one meets them again.
 func (d *DB) fromImage(ctx context.Context, sets []Migrations, files [][]migration) bool {
 	e, ok := d.engine.(*sqliteEngine)
 	if !ok {

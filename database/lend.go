@@ -17,9 +17,9 @@ var (
 )
 
 // SQL returns the transaction of ctx as one of database/sql, for data layers that are written for it, such as the code
-// that sqlc generates: what they read and write there is part of the transaction, on PostgreSQL and on SQLite. It ends
-// with the callback of InTx or Read; Commit and Rollback fail, and make the whole fail. Each run of a callback gets one
-// of its own.
+// that sqlc generates: what they read and write there is part of the transaction, on PostgreSQL and
+// on SQLite. It ends with the callback of InTx or Read; Commit and Rollback fail, and so fails the
+// whole transaction. Each run of a callback gets one of its own.
 //
 // The rules of callbacks hold: rows are walked to the end or closed before the next statement, and there is one
 // connection. Statements are in the dialect of the database, with parameters $1, $2, …; on SQLite columns have the types

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// adapt returns a migration in the words of a dialect. It touches the types of columns in CREATE TABLE and ALTER TABLE
-// ADD, the lists of checks and the end of CREATE TABLE; all other text stays as it is.
+// adapt returns a migration in a dialect. It touches the types of columns in CREATE TABLE and ALTER
+// TABLE ADD, the lists of checks and the end of CREATE TABLE; all other text stays as it is.
 func adapt(dialect Dialect, text string) string {
 	if dialect == PostgreSQL {
 		text = Expand(text)
@@ -72,7 +72,7 @@ func isLetter(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isLetterOrDigit(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
 
-// runOf returns how many bytes a text begins with that are in a set.
+// runOf returns the length of the longest prefix of text whose bytes are all in the set.
 func runOf(text string, in func(byte) bool) int {
 	n := 0
 	for n < len(text) && in(text[n]) {
@@ -81,7 +81,8 @@ func runOf(text string, in func(byte) bool) int {
 	return n
 }
 
-// through returns the length up to and with the end mark, looked for from an index on; without one, of all.
+// through returns the length of text up to and including the first end mark at or after from, or of
+// all of text if there is none.
 func through(text string, from int, end string) int {
 	if n := strings.Index(text[from:], end); n >= 0 {
 		return from + n + len(end)
@@ -265,7 +266,7 @@ func listEnd(tokens []*token) int {
 	return 0
 }
 
-// makeStrict adds STRICT to the options of a table, which follow the closing parenthesis.
+// makeStrict adds STRICT to the options of a table, after its closing parenthesis.
 func makeStrict(tokens []*token) {
 	for _, t := range tokens {
 		if t.word == "STRICT" {

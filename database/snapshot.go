@@ -8,12 +8,12 @@ import (
 	"github.com/kitbackend/kit/database/internal/sqlite"
 )
 
-// The locks of the log that begin and end a snapshot take more than half of a read of one row. A connection that reads
-// again while nothing was written therefore keeps its snapshot. A writer ends those that are kept before it begins: they
-// would keep the log from starting over.
+// The locks of the log that begin and end a snapshot take more than half the time of a read of one
+// row. A connection that reads again while nothing was written therefore keeps its snapshot. A
+// writer ends those that are kept before it begins: they would keep the log from starting over.
 
-// keepFor bounds how long a snapshot is read again, for what a tool writes into the file from outside, and idleFor how
-// long one is kept that nobody reads.
+// keepFor bounds how long a snapshot is reused, so that rows which a tool writes into the file
+// appear; idleFor bounds how long an unused one is kept.
 const (
 	keepFor = 10 * time.Millisecond
 	idleFor = 10 * keepFor
@@ -28,8 +28,8 @@ type reader struct {
 	began time.Time
 }
 
-// enter prepares for a read: it ends a snapshot that is not the newest, and begins one to keep where the read before saw
-// the same.
+// enter prepares for a read: it ends a snapshot that is not the newest, and begins one to keep if
+// the read before saw the same epoch.
 func (r *reader) enter(epoch int64) error {
 	if r.InTransaction() && (r.epoch != epoch || time.Since(r.began) > keepFor) {
 		if r.end(); r.InTransaction() {
@@ -61,7 +61,7 @@ func (r *reader) end() {
 	}
 }
 
-// writing reports whether an epoch of the writer is one in which it writes.
+// writing reports whether the writer writes during an epoch.
 func writing(epoch int64) bool { return epoch%2 == 1 }
 
 // release puts a reader back. It may keep a snapshot that is still the newest.
@@ -91,7 +91,7 @@ func (w *writer) startWriting() {
 
 func (w *writer) stopWriting() { w.epoch.Add(1) }
 
-// endKept ends the snapshots that readers keep which nobody uses. The others are looked at when they come back.
+// endKept ends the snapshots of idle readers. Those of busy readers are checked on release.
 func (w *writer) endKept() {
 	for range cap(w.readers) {
 		select {

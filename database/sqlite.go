@@ -32,9 +32,9 @@ func OpenMemory(opts ...Option) (*DB, error) {
 	return openSQLite(&sqliteEngine{uri: "file:/" + rand.Text(), memory: true}, options{readers: memoryReaders, vfs: "memdb"}, opts)
 }
 
-// OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if missing. A file that
-// is empty is refused: it is what a copy that failed leaves. One process may have it open, once: a second OpenFile is
-// refused by an OS lock on path + ".lock".
+// OpenFile opens the SQLite database in the file at path, which is made, for its owner only, if
+// missing. An empty file is refused, because a failed copy leaves one. One process may have it
+// open, once: a second OpenFile is refused by an OS lock on path + ".lock".
 func OpenFile(path string, opts ...Option) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

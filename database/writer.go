@@ -71,8 +71,8 @@ func (j *job) finish(err error) {
 
 // writer owns the connection that writes. Its goroutine gathers the transactions that queued up while the last commit
 // ran and commits them as one. Where one fails, all of them run again, now each in a savepoint of its own, so that it
-// takes nothing from the others; so do those of the next batches. Savepoints come at a price: SQLite copies every page
-// before it changes for the first time in one.
+// takes nothing from the others; so do those of the next batches. Savepoints are costly: in one
+// SQLite copies every page before its first change.
 type writer struct {
 	conn    *sqlite.Conn
 	tx      Conn // conn, for callbacks
@@ -116,7 +116,7 @@ func newWriter(conn *sqlite.Conn, readers chan *reader, o options, memory bool, 
 	return w
 }
 
-// do brings a job through the writer. It returns nil once the job is durable.
+// do runs a job through the writer. It returns nil once the job is durable.
 func (w *writer) do(j *job) error {
 	j.turn = make(chan struct{}, 1)
 	cancelled := j.ctx.Done()
@@ -447,8 +447,8 @@ func (w *writer) leave() {
 	w.conn.Until(time.Time{})
 }
 
-// refuse frees a callback that waits for another transaction, which waits for it, by refusing the other. It is called
-// by a timer.
+// refuse resolves a deadlock in which a callback waits for a queued transaction, by refusing the
+// queued one. It is called by a timer.
 func (w *writer) refuse() {
 	since := w.since.Load()
 	if since == 0 {

@@ -39,9 +39,9 @@ const (
 	readOnlyTransaction  = "25006" // a server that has become a standby
 )
 
-// away are the classes of codes that say that the server cannot work now: connection exceptions, insufficient
-// resources, operator intervention and system errors.
-var away = []string{"08", "53", "57P", "58"}
+// unavailable lists the classes of codes that say that the server cannot work now: connection
+// exceptions, insufficient resources, operator intervention and system errors.
+var unavailable = []string{"08", "53", "57P", "58"}
 
 var kinds = map[string]database.ConstraintKind{
 	"23505": database.Unique,
@@ -161,8 +161,8 @@ func (e *engine) Query(ctx context.Context, query string, args []any) (database.
 	return cursor, e.classify(err)
 }
 
-// values calls the methods that arguments have for it: a panic in one, once the pool has handed out a connection, would
-// lose that.
+// values converts the arguments that have methods for it before a connection is taken from the
+// pool: a panic in such a method would leak the connection.
 func values(args []any) ([]any, error) {
 	hasMethod := func(arg any) bool {
 		_, ok := arg.(driver.Valuer)
@@ -187,7 +187,8 @@ func values(args []any) ([]any, error) {
 
 func (e *engine) Ping(ctx context.Context) error { return e.classify(e.pool.Ping(ctx)) }
 
-// Check leaves a message in the server's log that nobody reads, which only a server that takes writes can.
+// Check writes a message to the write-ahead log, which only a server that takes writes can do;
+// nothing reads it.
 func (e *engine) Check(ctx context.Context) error {
 	_, err := e.Exec(ctx, "SELECT pg_logical_emit_message(true, 'kit', '')", nil)
 	return err
@@ -238,13 +239,14 @@ func classify(err error) error {
 	case code == diskFull:
 		return fmt.Errorf("%w: %w", database.ErrFull, err)
 	case code == lockNotAvailable, code == idleInTransaction, code == readOnlyTransaction, code == queryCanceled,
-		slices.ContainsFunc(away, func(class string) bool { return strings.HasPrefix(code, class) }):
+		slices.ContainsFunc(unavailable, func(class string) bool { return strings.HasPrefix(code, class) }):
 		return fmt.Errorf("%w: %w", database.ErrUnavailable, err)
 	}
 	return err
 }
 
-// isLost reports whether the server could not be asked. A caller that stopped waiting says nothing about the server.
+// isLost reports whether the server could not be reached. A caller that stopped waiting says
+// nothing about the server.
 func isLost(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
@@ -339,7 +341,7 @@ func (c cursor) Columns() []string {
 	return names
 }
 
-// Values returns what came in binary form decoded, and text as it came.
+// Values returns the columns: those in binary form decoded, the others as text.
 func (c cursor) Values() ([]any, error) {
 	types, fields, raw := c.Conn().TypeMap(), c.FieldDescriptions(), c.RawValues()
 	values := make([]any, len(raw))

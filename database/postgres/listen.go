@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	listenSilence = 30 * time.Second // after which the connection is asked for a sign of life
+	listenSilence = 30 * time.Second // after which the connection is checked
 	pingTimeout   = 5 * time.Second
 	minBackoff    = 50 * time.Millisecond
 	maxBackoff    = 5 * time.Second
@@ -63,7 +63,7 @@ func (e *engine) listen(ctx context.Context, channel string, ready func(), fn fu
 	}
 }
 
-// alive asks the server, because a connection may end without a word.
+// alive pings the server, because a connection may break without notice.
 func alive(ctx context.Context, c *pgx.Conn) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()

@@ -46,7 +46,7 @@ type options struct {
 // more make contended rows slower.
 func WithConnections(n int) Option { return func(o *options) { o.connections = max(n, 1) } }
 
-// WithSchema makes an existing schema the place of all tables.
+// WithSchema sets the schema of all tables; it must exist.
 func WithSchema(name string) Option { return func(o *options) { o.schema = name } }
 
 // WithTestMode is [database.WithTestMode].
@@ -99,8 +99,9 @@ func Open(ctx context.Context, url string, opts ...Option) (*database.DB, error)
 	return database.New(e), nil
 }
 
-// cancelling stops the statement of a caller that has gone on the server too, and keeps its connection: one that is
-// merely closed leaves a session behind, which works on until the statement ends.
+// cancelling returns a handler that also stops the statement of a canceled caller on the server,
+// and keeps the connection: merely closing it would leave a session that runs until the statement
+// ends.
 func cancelling(c *pgconn.PgConn) ctxwatch.Handler {
 	return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: abandonAfter}
 }
