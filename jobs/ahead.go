@@ -9,16 +9,17 @@ import (
 const (
 	// maxAhead is how many jobs a node holds at most whose runs have not begun. A payload may have 256 KiB.
 	maxAhead = 128
-	// aheadTime is what the workers of a binding take for the jobs claimed ahead, as far as can be told.
+	// aheadTime is how long the workers of a binding may take for the jobs claimed ahead, as
+	// estimated from past runs.
 	aheadTime = 25 * time.Millisecond
 	// aheadWait is how long a job claimed ahead waits for a worker before it is given back.
 	aheadWait = 100 * time.Millisecond
-	// aheadSlow is what a binding is taken to need once jobs were given back.
+	// aheadSlow is the run time assumed of a binding once jobs were given back.
 	aheadSlow = time.Minute
 )
 
 // ahead is jobs that were claimed before a worker was free for them, so that short jobs do not each cost a share of a
-// small claim. How many there may be goes by what runs of the binding took.
+// small claim. Their number depends on how long runs of the binding took.
 type ahead struct {
 	jobs []claimedAhead // in the order of their claims
 	took map[string]time.Duration
@@ -63,7 +64,8 @@ func (a *ahead) take(free func(binding string) bool) *run {
 	return r
 }
 
-// drop removes the jobs that have waited for as long. Their bindings count as slow until shown quick again.
+// drop removes the jobs that have waited at least that long. Their bindings count as slow until
+// runs are quick again.
 func (a *ahead) drop(waited time.Duration) (dropped []*run) {
 	a.jobs = slices.DeleteFunc(a.jobs, func(j claimedAhead) bool {
 		if time.Since(j.since) < waited {
@@ -76,7 +78,8 @@ func (a *ahead) drop(waited time.Duration) (dropped []*run) {
 	return dropped
 }
 
-// learn notes what a run took: a slow one at once, quick ones by and by.
+// learn updates the estimate with the duration of a run: at once by a slow run, gradually by quick
+// ones.
 func (a *ahead) learn(binding string, took time.Duration) {
 	before := a.took[binding]
 	a.took[binding] = max(took, before-before/8)

@@ -28,8 +28,8 @@ type Binding struct {
 	// Run does the work. It may run more than once for one job (a node that
 	// died after the work and before the acknowledgement), so it is idempotent.
 	Run func(ctx context.Context, job Job) error
-	// Dispatch lets outside callers that hold the dispatch key start the binding;
-	// the zero value lets nobody.
+	// Dispatch allows outside callers that hold the dispatch key to start the binding; the zero
+	// value allows none.
 	Dispatch Dispatch
 
 	timedOut error // the cause of a run that did
@@ -41,8 +41,8 @@ type Dispatch struct {
 	check func(payload json.RawMessage) error
 }
 
-// Dispatchable lets outside callers start the binding with a payload that
-// decodes strictly into T; an absent payload is null.
+// Dispatchable allows outside callers to start the binding with a payload that decodes strictly
+// into T; an absent payload is null.
 func Dispatchable[T any]() Dispatch {
 	return Dispatch{check: func(payload json.RawMessage) error {
 		if len(payload) == 0 || string(payload) == "null" {
@@ -55,7 +55,7 @@ func Dispatchable[T any]() Dispatch {
 // Allowed reports whether outside callers may start the binding.
 func (d Dispatch) Allowed() bool { return d.check != nil }
 
-// Check returns what is wrong with a payload, as a sentence for the caller.
+// Check returns an error that says, in a sentence for the caller, what is wrong with a payload.
 func (d Dispatch) Check(payload json.RawMessage) error { return d.check(payload) }
 
 // Dispatch returns whether and how outside callers may start a binding.

@@ -33,7 +33,7 @@ var (
 // ErrTooMany refuses more than [MaxJobs] at once.
 var ErrTooMany = fmt.Errorf("jobs: more than %d jobs at once", MaxJobs)
 
-// errBusy is next to impossible: the key changed hands at every try.
+// errBusy reports that another job took the key at every try, which is next to impossible.
 var errBusy = errors.New("jobs: the key is too busy")
 
 // maxTries bounds the repetitions when a job ends between two statements.
@@ -141,9 +141,10 @@ func (q *Queue) EnqueueAll(ctx context.Context, binding string, payloads []any, 
 }
 
 // SetAlarm makes a job of this binding and key due at the given instant, with this payload. It joins the transaction in
-// ctx. Whatever stood under the key is replaced: a job that waits, for its time or for a repetition, is moved and starts
-// counting attempts anew; one that is running is left to end by itself, is not repeated should it fail, and a new job
-// waits at the same time. The key is required; refusals are those of Enqueue.
+// ctx. It replaces the job that holds the key: a job that waits, for its time or for a retry, is
+// moved and its attempts are counted from zero; one that is running runs to its end but is not
+// retried if it fails, and the new job is added. The key is required; refusals are those of
+// Enqueue.
 func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time, payload any) error {
 	r, err := q.newRow(binding, payload)
 	if err != nil {
@@ -174,8 +175,9 @@ func (q *Queue) SetAlarm(ctx context.Context, binding, key string, at time.Time,
 	})
 }
 
-// CancelAlarm takes back what stands under the key: a job that waits is cancelled; one that is running is left to end
-// by itself and is not repeated should it fail. It joins the transaction in ctx. Nothing under the key is no error.
+// CancelAlarm cancels the job that holds the key: a job that waits is canceled; one that is running
+// runs to its end but is not retried if it fails. It joins the transaction in ctx. It is no error
+// if there is no such job.
 func (q *Queue) CancelAlarm(ctx context.Context, binding, key string) error {
 	if !q.Has(binding) {
 		return fmt.Errorf("%w %s", ErrUnknownBinding, binding)

@@ -35,10 +35,10 @@ type run struct {
 
 type runKey struct{}
 
-// Complete marks the job of ctx as done in the transaction of ctx, which must be one of the queue's database: the
-// effects of a Run that are written in the same transaction happen exactly once, whatever dies when. It returns
-// [ErrLeaseLost] when the job is no longer this run's; return that error from the transaction. After the commit the
-// outcome of Run changes nothing.
+// Complete marks the job of ctx as done in the transaction of ctx, which must be one of the queue's
+// database: the effects of a Run that are written in the same transaction happen exactly once,
+// whichever node dies when. It returns [ErrLeaseLost] when the job is no longer this run's; return
+// that error from the transaction. After the commit the outcome of Run changes nothing.
 //
 //	Run: func(ctx context.Context, job jobs.Job) error {
 //		return db.InTx(ctx, func(ctx context.Context) error {
@@ -169,7 +169,7 @@ func (k *keeper) beat() {
 	}
 }
 
-// verdict is what becomes of a job after a run.
+// verdict is the state that a job gets after a run.
 type verdict struct {
 	state  State
 	runAt  time.Time // of a job that becomes available again
@@ -178,7 +178,8 @@ type verdict struct {
 	level  slog.Level
 }
 
-// judge turns the outcome of a run into a verdict. A node that stops gives everything back that is not done.
+// judge turns the outcome of a run into a verdict. A node that stops gives back every job that is
+// not done.
 func (q *Queue) judge(r *run, outcome error, pause time.Duration, stopped bool) verdict {
 	if outcome == nil {
 		return verdict{state: StateCompleted}

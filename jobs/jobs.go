@@ -1,5 +1,5 @@
-// Package jobs runs durable work: jobs are rows of the database, enqueued in the transaction of what they follow from,
-// and worked by every node that calls [Queue.Run].
+// Package jobs runs durable work: jobs are rows of the database, enqueued in the transaction of the
+// change that causes them, and run by every node that calls [Queue.Run].
 //
 // The promises:
 //   - A job enqueued in a transaction exists when it commits and never when it does not. Acknowledged jobs survive
@@ -12,8 +12,7 @@
 //   - A failed run is repeated after a growing pause until MaxAttempts are spent, then the job is discarded.
 //   - Schedules are read in UTC and need no leader: each tick becomes one job over all nodes. Ticks missed while no node
 //     ran become one job, for the latest. When a run takes longer than the interval, two ticks run at the same time.
-//   - A clock that jumps back by less than an interval repeats no tick. After one that was further ahead a schedule goes
-//     on by itself, within an interval and an hour at most, and the log says so; ticks since then may run again.
+//   - A clock that jumps back by less than an interval repeats no tick. After a clock that was further ahead a schedule resumes by itself, within an interval and an hour at most, and logs that; ticks since then may run again.
 //   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others. A worker
 //     is free when its run returns; the outcome is recorded with others, a thousand of which may wait.
 //   - A node claims jobs ahead of its workers while their runs are short: as many as take 25 ms, 128 at most. One that
@@ -61,7 +60,7 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock of due times, leases and ticks; nil means time.Now.
 	Now func() time.Time
-	// Workers is the number of jobs that Run works at the same time; 0 means 16.
+	// Workers is the number of jobs that Run runs at the same time; 0 means 16.
 	Workers int
 	// SoftStop is how long Run, once told to stop, waits for runs under way before it cancels them; 0 means 25 seconds.
 	SoftStop time.Duration
@@ -208,8 +207,8 @@ func (q *Queue) seal() []string {
 	return q.names()
 }
 
-// wake makes a queue look for a job that is due at runAt, once the transaction in ctx has been committed. While this
-// node runs, it looks itself and tells the others only when it has too much to do.
+// wake makes a queue look for a job that is due at runAt, once the transaction in ctx has been
+// committed. A node that runs looks itself, and wakes the others only when it has no free worker.
 func (q *Queue) wake(ctx context.Context, runAt int64) {
 	database.AfterCommit(ctx, func() {
 		switch {

@@ -94,7 +94,7 @@ func (q *Queue) observe(ctx *context.Context, r *run) (end func(error)) {
 	}
 }
 
-// wordFor is a word for what a run ended with.
+// wordFor returns a word for the outcome of a run.
 func wordFor(err error) string {
 	var wait *snoozed
 	var over *cancelled

@@ -30,17 +30,20 @@ type permanent struct{ cause error }
 func (p *permanent) Error() string { return fmt.Sprintf("permanent: %v", p.cause) }
 func (p *permanent) Unwrap() error { return p.cause }
 
-// Snooze is what a Run returns to be repeated after d, at least a millisecond, without spending an attempt.
+// Snooze returns the error by which a Run asks to run again after d, at least a millisecond,
+// without spending an attempt.
 func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
 
-// Cancel is what a Run returns to end the job as cancelled: its work is no longer wanted.
+// Cancel returns the error by which a Run ends the job as canceled, because its work is no longer
+// wanted.
 func Cancel(cause error) error { return &cancelled{cause} }
 
-// Permanent is what a Run returns to have the job discarded at once: no repetition can succeed.
+// Permanent returns the error by which a Run has the job discarded at once, because no retry can
+// succeed.
 func Permanent(cause error) error { return &permanent{cause} }
 
-// defaultBackoff is min(1 h, 2^attempt s), give or take a fifth, so that what failed together does not come back
-// together.
+// defaultBackoff is min(1 h, 2^attempt s), give or take a fifth, so that jobs that failed together
+// are not retried together.
 func defaultBackoff(attempt int) time.Duration {
 	pause := time.Hour
 	if attempt < 12 {

@@ -30,9 +30,10 @@ const (
 	unwind = 5 * time.Second
 )
 
-// Run works jobs until ctx ends. Then it takes no more, waits SoftStop for the runs under way, cancels the others and
-// gives them five seconds to return; jobs not done by then go back with their attempt refunded. It returns nil, or an
-// error when this queue already runs or its database is closed. Other errors of the database are logged and tried again.
+// Run runs jobs until ctx ends. Then it takes no more, waits SoftStop for the runs under way,
+// cancels the others and gives them five seconds to return; jobs not done by then go back with
+// their attempt refunded. It returns nil, or an error when this queue already runs or its database
+// is closed. Other errors of the database are logged and tried again.
 func (q *Queue) Run(ctx context.Context) (fault error) {
 	if !q.running.CompareAndSwap(false, true) {
 		return errors.New("jobs: already running")
@@ -68,9 +69,10 @@ func (q *Queue) Run(ctx context.Context) (fault error) {
 	return fault
 }
 
-// RunDue works, one after the other in the calling goroutine, what is due by the queue's clock, ticks of schedules and
-// expired leases included, until nothing is due; it returns the number of runs. It is for tests with a clock of their
-// own; the end of ctx stops it as it stops Run.
+// RunDue runs the jobs that are due by the queue's clock, ticks of schedules and expired leases
+// included, one after the other in the calling goroutine, until nothing is due. It returns the
+// number of runs. It is for tests with a clock of their own; the end of ctx stops it as it stops
+// Run.
 func (q *Queue) RunDue(ctx context.Context) (int, error) {
 	names := q.seal()
 	for n := 0; ; n++ {
@@ -88,7 +90,7 @@ func (q *Queue) RunDue(ctx context.Context) (int, error) {
 	}
 }
 
-// takeFirst claims the job that is due longest and not locked, nil when there is none.
+// takeFirst claims the job that has been due longest and is not locked, nil when there is none.
 func (q *Queue) takeFirst(ctx context.Context, names []string) (*run, error) {
 	due, err := q.due(ctx, names)
 	now := q.now().UnixMilli()

@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// State says how far a job is.
+// State is the state of a job.
 type State string
 
 // The states. A job that is available waits for its time, for a worker or for a repetition; the last three are final.
@@ -88,14 +88,14 @@ func (q *Queue) Retry(ctx context.Context, id string) (ok bool, err error) {
 // Stats counts the jobs of all bindings.
 type Stats struct {
 	Available, Running, Completed, Discarded, Cancelled int64
-	// Leased are those running whose lease holds: some node works.
+	// Leased counts the running jobs whose lease has not expired, which shows that some node works.
 	Leased int64
 	// Lag is how long the job that is due longest has waited for a worker, 0 when none is due; jobs of bindings that
 	// this queue does not know are left out.
 	Lag time.Duration
 }
 
-// Stats reads the counts, which takes the longer the more jobs there are.
+// Stats counts the jobs; its cost grows with their number.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var stats Stats
 	counts := map[State]*int64{StateAvailable: &stats.Available, StateRunning: &stats.Running, StateCompleted: &stats.Completed,
@@ -116,8 +116,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return stats, err
 }
 
-// Lag reads those of the [Stats] alone that tell whether anybody works, and costs the same however many jobs there are:
-// how long the job that is due longest has waited, and how many jobs are leased.
+// Lag returns the two of the [Stats] that tell whether any node works: how long the job that is due
+// longest has waited, and how many jobs are leased. Its cost does not grow with the number of jobs.
 func (q *Queue) Lag(ctx context.Context) (lag time.Duration, leased int64, err error) {
 	now := q.now()
 	due, err := q.due(ctx, q.names())

@@ -106,7 +106,8 @@ var dueBindings = `
 
 const leasedJobs = `SELECT count(*) FROM kit_job WHERE state = 'running' AND lease_until > $1 AND lease_until <= $2`
 
-// leased counts the jobs under a lease that holds. One that ends too late to be one is of a clock that was ahead.
+// leased counts the jobs whose lease has not expired. A lease that ends implausibly late was
+// written by a clock that was ahead, and does not count.
 func (q *Queue) leased(ctx context.Context, now int64) (n int64, err error) {
 	err = q.db.QueryRow(ctx, leasedJobs, now, now+(lease+maxDoubt).Milliseconds()).Scan(&n)
 	return n, err

@@ -14,7 +14,7 @@ type timer struct {
 	next     time.Time // when this node looks again
 	looked   time.Time // when it last did
 
-	ahead time.Time // the last tick, where it is one that cannot have been yet
+	ahead time.Time // the last tick, if it lies in the future
 	since time.Time // when this node first saw it there
 }
 
@@ -72,9 +72,9 @@ func (q *Queue) advance(ctx context.Context, t *timer, now time.Time) error {
 	return q.doubt(ctx, t, last, now)
 }
 
-// doubt sees to a schedule whose last tick cannot have been yet: some clock was far ahead, and the schedule would stand
-// still until then. Once no node has moved it on for the length of an interval, it goes on from where this node first
-// saw it.
+// doubt handles a schedule whose last tick is in the future: some clock was far ahead, and the
+// schedule would stand still until then. Once no node has moved it on for the length of an
+// interval, it resumes from the time at which this node first saw it.
 func (q *Queue) doubt(ctx context.Context, t *timer, last, now time.Time) error {
 	switch {
 	case !last.After(t.schedule.Next(now)):
@@ -101,7 +101,7 @@ func (q *Queue) doubt(ctx context.Context, t *timer, last, now time.Time) error 
 	return q.advance(ctx, t, now)
 }
 
-// doubt is how long a tick from the future is waited on.
+// doubt returns how long a schedule waits on a last tick that is in the future.
 func (t *timer) doubt(now time.Time) time.Duration {
 	next := t.schedule.Next(now)
 	return min(t.schedule.Next(next).Sub(next), maxDoubt)
