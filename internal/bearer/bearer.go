@@ -1,4 +1,4 @@
-// Package bearer reads the token of a request.
+// Package bearer reads the bearer token of a request.
 package bearer
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Token reads the one Authorization header; another scheme is not ours to read.
-// Refuses with auth/unauthenticated where there are two.
+// Token reads the token of the Authorization header; given is false without one and for another
+// scheme. It refuses with auth/unauthenticated if there are two headers.
 func Token(r *http.Request) (token string, given bool, err error) {
 	headers := r.Header["Authorization"]
 	if len(headers) > 1 {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// patience bounds what one step in the browser may take.
+// patience bounds how long one step in the browser may take.
 const patience = 30 * time.Second
 
 // Browser is a Chromium of its own profile.
@@ -34,7 +34,7 @@ type Browser struct {
 	ended     error
 }
 
-// message is what the browser says: the response to a command, or an event.
+// message is a message from the browser: the response to a command, or an event.
 type message struct {
 	ID        int
 	SessionID string
@@ -60,8 +60,8 @@ func Start(t testing.TB) *Browser {
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-background-timer-throttling",
 		"--disable-renderer-backgrounding", "--window-size=1280,860", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
 	cmd.ExtraFiles = []*os.File{commands, responses} // 3 and 4, as the pipe mode has it
-	// Every process of the browser holds this pipe, so that Wait comes back when
-	// the last has ended; one that ended later would still write into the profile.
+	// Every process of the browser holds this pipe, so that Wait returns when the last one has
+	// ended; one that ended later would still write into the profile.
 	cmd.Stderr = new(bytes.Buffer)
 	cmd.WaitDelay = patience
 	check(t, cmd.Start())
@@ -81,7 +81,7 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// read hands out what the browser says, until it ends.
+// read dispatches the messages of the browser, until it ends.
 func (b *Browser) read(out *bufio.Reader) {
 	for {
 		raw, err := out.ReadBytes(0)
@@ -105,7 +105,7 @@ func (b *Browser) read(out *bufio.Reader) {
 	}
 }
 
-// end tells those who wait, and will, that no responses come any more.
+// end makes current and future callers that wait for a response fail.
 func (b *Browser) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *Browser) end(err error) {
 	clear(b.waiting)
 }
 
-// post sends a command whose response comes on the channel.
+// post sends a command; the channel receives the response.
 func (b *Browser) post(session, method string, params any) (<-chan message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Tab) Visit(url string) {
 	p.Call("Page.navigate", map[string]any{"url": url}, nil)
 }
 
-// Kill crashes the page's process, then takes the tab away.
+// Kill crashes the page's process, then closes the tab.
 func (p *Tab) Kill() {
 	p.b.t.Helper()
 	_, err := p.b.post(p.session, "Page.crash", nil) // nobody is left to respond
@@ -221,8 +221,8 @@ func (p *Tab) Complaints() []string {
 	return append([]string(nil), p.b.complaint[p.session]...)
 }
 
-// prelude is what a script of Run has: $ for the first element of a selector
-// that is shown and enabled, and until, which waits for something to come true.
+// prelude defines the functions of a script of Run: $ returns the first element of a selector that
+// is shown and enabled, and until waits for a condition to become true.
 const prelude = `
 	const $ = (selector) => [...document.querySelectorAll(selector)].find((e) => e.checkVisibility() && !e.disabled)
 	const until = async (f) => {
@@ -230,8 +230,8 @@ const prelude = `
 		throw new Error("never: " + f + "\nthe page: " + document.body.innerText)
 	};`
 
-// Run evaluates the body of an asynchronous function as an act of the user. A
-// page that another replaces meanwhile loses it: then it begins again there.
+// Run evaluates the body of an asynchronous function as an act of the user. If another page
+// replaces this one meanwhile, Run starts over on the new page.
 func (p *Tab) Run(body string, into any) {
 	p.b.t.Helper()
 	script := map[string]any{
@@ -301,14 +301,14 @@ func (p *Tab) Fill(selector, value string) {
 	p.Run(fmt.Sprintf("$(%q).value = %q", selector, value), nil)
 }
 
-// Text returns what an element says.
+// Text returns the text of an element.
 func (p *Tab) Text(selector string) (text string) {
 	p.b.t.Helper()
 	p.Run(fmt.Sprintf("return document.querySelector(%q).textContent", selector), &text)
 	return text
 }
 
-// Phone gives the page the size of a phone, or back that of a window.
+// Phone gives the page the size of a phone, or restores that of a window.
 func (p *Tab) Phone(on bool) {
 	p.b.t.Helper()
 	if !on {
@@ -318,10 +318,9 @@ func (p *Tab) Phone(on bool) {
 	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true}, nil)
 }
 
-// Accessible fails the test for what axe-core finds wrong with the page as it
-// stands, in a window and on a phone, and when the page is wider than a phone.
-// Without KIT_TEST_AXE, a folder with node_modules that has it, only the width
-// is looked at.
+// Accessible fails the test if axe-core finds a violation on the page, in a window or on a phone,
+// or if the page is wider than a phone. KIT_TEST_AXE names a folder whose node_modules has
+// axe-core; without it only the width is checked.
 func (p *Tab) Accessible(name string) {
 	p.b.t.Helper()
 	p.Picture(name)
@@ -355,10 +354,10 @@ func (p *Tab) axe(name string) {
 	}
 }
 
-// Picture keeps what the page looks like with the test's other artifacts.
+// Picture saves a screenshot of the page among the test's artifacts.
 func (p *Tab) Picture(name string) {
 	p.b.t.Helper()
-	p.Call("Page.bringToFront", nil, nil) // a tab behind another paints no new size
+	p.Call("Page.bringToFront", nil, nil) // a tab in the background does not paint its new size
 	var shot struct{ Data string }
 	p.Call("Page.captureScreenshot", nil, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)

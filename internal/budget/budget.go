@@ -1,7 +1,7 @@
 // Package budget is for fuzz targets and tests of decoders: it holds work on
 // input from outside to a time that grows with the input's length, not with its
-// square. Time is the clock's or the processor's, whichever is less: neither a
-// busy machine nor tests in parallel are work on the input.
+// square. The time measured is the elapsed or the processor time, whichever is less, so that
+// neither a busy machine nor parallel tests count.
 package budget
 
 import (
@@ -11,9 +11,8 @@ import (
 	"github.com/kitbackend/kit/internal/processor"
 )
 
-// The budget of an input: the work that every call does, and that of each byte.
-// A slow machine and the race detector stay far below; the square of 64 KiB, at
-// a nanosecond each, is four seconds.
+// The budget of an input: a fixed part for every call, and a part for each byte. A slow machine and
+// the race detector stay far below; the square of 64 KiB, at a nanosecond each, is four seconds.
 const (
 	flat    = 500 * time.Millisecond
 	perByte = 10 * time.Microsecond

@@ -10,16 +10,14 @@ import (
 )
 
 // Insert is an INSERT of any number of rows: on PostgreSQL one statement, which
-// gets each column as an array. On SQLite it is one a row, since a statement costs
-// no way to a server there, and one of many rows keeps them in a table of its own
-// where there are triggers. There it says OR FAIL: what a row and its triggers have
-// written stays until the transaction goes, so that SQLite need not copy pages to
-// undo the statement alone.
+// gets each column as an array. On SQLite it is one statement for each row: there a statement costs
+// no round trip, while one of many rows keeps them in a temporary table if there are triggers.
+// Those statements say OR FAIL, so that SQLite need not copy pages to undo a statement alone; the
+// transaction undoes it.
 type Insert struct{ sqlite, postgres string }
 
-// New makes the statement for a table and its columns, each with the type of
-// PostgreSQL after its name: "ref TEXT". What follows the rows is the conflict
-// clause, or nothing.
+// New returns the statement for a table and its columns, each with its PostgreSQL type after the
+// name: "ref TEXT". conflict is the ON CONFLICT clause, or "".
 func New(table string, columns []string, conflict string) Insert {
 	names, arrays, places := make([]string, len(columns)), make([]string, len(columns)), make([]string, len(columns))
 	for i, column := range columns {
@@ -49,7 +47,7 @@ func (i Insert) Write(ctx context.Context, db *database.DB, rows [][]any) (writt
 	return written, nil
 }
 
-// Columns turns rows into one array a column, as unnest of PostgreSQL takes them.
+// Columns turns rows into one array for each column, as PostgreSQL's unnest takes them.
 func Columns(rows [][]any) []any {
 	columns := make([]any, len(rows[0]))
 	for i, value := range rows[0] {

@@ -1,5 +1,5 @@
-// Package cron reads five-field cron expressions and finds their instants. Everything is UTC, so no tick is doubled or
-// left out by a change of local time.
+// Package cron parses five-field cron expressions and finds the instants that match. Everything is
+// UTC, so no tick is doubled or left out by a change of local time.
 package cron
 
 import (

@@ -1,5 +1,5 @@
-// Package form reads forms of links in mails, whose buttons and mail programs choose
-// the encoding: RFC 8058 leaves it to senders.
+// Package form reads forms that buttons of linked pages and mail programs post, in either encoding:
+// RFC 8058 leaves the choice to the sender.
 package form
 
 import (

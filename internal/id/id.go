@@ -1,6 +1,6 @@
-// Package id makes the kit's identifiers: opaque, unguessable, and sorted by
-// when they were drawn, so that index pages stay local and lists of one
-// process keep their order within a millisecond.
+// Package id makes the kit's identifiers: opaque, unguessable, and sorted by the time of their
+// creation, so that inserts touch few index pages and lists of one process keep their order within
+// a millisecond.
 package id
 
 import (
@@ -18,16 +18,15 @@ var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPaddin
 // Len is the length of every identifier in bytes.
 const Len = 26
 
-// last is the identifier drawn before, 128 bits in two halves.
+// last is the previous identifier, 128 bits in two halves.
 var last struct {
 	sync.Mutex
 	high, low uint64
 }
 
-// New draws an identifier: 48 bits of milliseconds since 1970 and 80 random
-// bits, as in the ULID specification, in lower case. Within a millisecond, and
-// while a clock that jumped back catches up, it is the one before plus a random
-// step of 40 bits.
+// New returns a new identifier: 48 bits of milliseconds since 1970 and 80 random bits, as in the
+// ULID specification, in lower case. Within a millisecond, and while a clock that jumped back
+// catches up, it is the one before plus a random step of 40 bits.
 func New(now time.Time) string {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the process instead

@@ -23,7 +23,7 @@ const MaxSize = 4 << 10
 // ErrSignature is what [Token.Verify] returns for a signature that does not verify.
 var ErrSignature = errors.New("jose: the signature does not verify")
 
-// Token is a parsed token. Nothing in it is to be believed before Verify.
+// Token is a parsed token. Nothing in it can be trusted before Verify.
 type Token struct {
 	KeyID, Type string
 	// ExpiresAt and IssuedAt are in seconds since 1970.
@@ -32,7 +32,7 @@ type Token struct {
 	input, signature    []byte
 }
 
-// Verify checks the signature over the bytes as they came.
+// Verify checks the signature over the bytes as received.
 func (t *Token) Verify(key ed25519.PublicKey) error {
 	verifier, err := jws.NewVerifier(jwa.EdDSA)
 	if err != nil {

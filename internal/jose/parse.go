@@ -26,10 +26,10 @@ const (
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Parse reads a compact token without believing it. It takes only what [Sign]
-// could have made: three parts in canonical base64url, each of at most 64 values;
-// the header members alg (EdDSA), kid and typ and no other; claims of lower-case
-// names, none twice, with integer exp and iat.
+// Parse reads a compact token without verifying it. It accepts only tokens that [Sign] could have
+// made: three parts in canonical base64url, each of at most 64 values; the header members alg
+// (EdDSA), kid and typ and no other; claims of lower-case names, none twice, with integer exp and
+// iat.
 func Parse(token string) (*Token, error) {
 	if len(token) > MaxSize {
 		return nil, malformed("%d bytes, the limit is %d", len(token), MaxSize)
@@ -203,7 +203,8 @@ func (r *reader) end() error {
 	return nil
 }
 
-// isName keeps case variants of a name (EXP, Sub) from ever standing next to it.
+// isName reports whether a name is in lower case, so that no variant of it (EXP, Sub) can appear
+// next to it.
 func isName(name string) bool {
 	for i := range len(name) {
 		c := name[i]

@@ -1,5 +1,5 @@
-// Package local tells this machine from all others, and requests of a developer at
-// it: routes that exist only in development serve nobody else.
+// Package local recognizes requests from this machine: routes that exist only in development serve
+// no others.
 package local
 
 import (
@@ -33,8 +33,8 @@ func FromThisMachine(r *http.Request) bool {
 	}
 }
 
-// Host reports whether the host of an address is this machine, where plain http is
-// as good as https.
+// Host reports whether the host of an address is this machine, for which plain http is as safe as
+// https.
 func Host(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && ip.IsLoopback()

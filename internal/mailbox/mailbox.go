@@ -1,5 +1,5 @@
-// Package mailbox reads e-mail addresses. It is apart from package email, so that
-// what only compares addresses does not link what sends mail.
+// Package mailbox reads e-mail addresses. It is separate from package email, so that a program that
+// only compares addresses does not link a mail client.
 package mailbox
 
 import (
@@ -19,7 +19,8 @@ const (
 	maxLocal   = 64
 )
 
-// ErrInvalid is returned for text that is no address, or none that the kit writes to.
+// ErrInvalid is returned for text that is not an address, or one of a form that the kit does not
+// send mail to.
 var ErrInvalid = errors.New("no e-mail address")
 
 // localForm is the dot-string of RFC 5321: no quoted local parts.
@@ -29,18 +30,17 @@ var localForm = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\\.[A-Za-z0
 type Address struct {
 	// Name is the display name, or "".
 	Name string
-	// Spec is what goes on the wire: the local part as written, the domain in ASCII.
+	// Spec is the address as sent over SMTP: the local part as written, the domain in ASCII.
 	Spec string
-	// Key is what tells mailboxes apart: see [Canonical].
+	// Key identifies the mailbox; see [Canonical].
 	Key string
 }
 
-// Domain returns what follows the @ of Spec.
+// Domain returns the part of Spec after the @.
 func (a Address) Domain() string { return a.Spec[strings.LastIndexByte(a.Spec, '@')+1:] }
 
-// Canonical returns the Key of an address: Unicode normalised, lower case, the
-// domain in its ASCII form. It keeps plus tags and dots, which name other
-// mailboxes. Its error is one of [Parse].
+// Canonical returns the Key of an address: Unicode normalized, lower case, the domain in its ASCII
+// form. It keeps plus tags and dots, which name other mailboxes. Its errors are those of [Parse].
 func Canonical(text string) (string, error) {
 	a, err := Parse(text)
 	return a.Key, err

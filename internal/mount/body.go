@@ -20,9 +20,8 @@ const (
 // a body that nobody read.
 const lingering = 500 * time.Millisecond
 
-// paced is a request body that must arrive at a minimum rate. A deadline is set
-// on the connection only to end a read that is too slow, so that those of the
-// host stay as they are.
+// paced is a request body that must arrive at a minimum rate. It sets a deadline on the connection
+// only to end a read that is too slow, so that the host's own deadlines stay.
 type paced struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -33,8 +32,8 @@ type paced struct {
 	timer   *time.Timer
 }
 
-// pace replaces the body of a request by one that must arrive in time, and lets
-// the response leave without it.
+// pace replaces the body of a request by a paced one, and has the response sent without waiting for
+// a body that is not read.
 func pace(w *echo.Response, r *http.Request, grace time.Duration) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
@@ -67,8 +66,8 @@ func (p *paced) end() {
 	_ = p.control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// release lets the response leave without waiting for a body that nobody read:
-// the connection closes, soon after at the latest.
+// release has the response sent without waiting for a body that is not read; the connection closes
+// within the time of lingering.
 func (p *paced) release(h http.Header, r *http.Request) {
 	if p.ended || r.ContentLength >= 0 && p.read >= r.ContentLength {
 		return

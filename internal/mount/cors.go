@@ -77,8 +77,8 @@ func (m *Mount) addPreflight(p *preflights) {
 	})
 }
 
-// forPages reports whether pages of the trusted origins may call a row: those of
-// users, and what the capability that signs users in has for everybody.
+// forPages reports whether pages of the trusted origins may call a row: a user row, or a public row
+// of the capability that signs users in.
 func (m *Mount) forPages(e Entry) bool {
 	if m.Users == nil || len(m.Users.Origins) == 0 {
 		return false
@@ -156,7 +156,7 @@ func (x *exchange) preflight(methods string) {
 	x.w.WriteHeader(http.StatusNoContent)
 }
 
-// allowOrigin passes requests that no page made, and pages of a listed origin.
+// allowOrigin reports whether the request was made by no page, or by a page of a listed origin.
 func (x *exchange) allowOrigin() bool {
 	origin := x.r.Header.Get("Origin")
 	if origin == "" {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Provoked is told of each refusal of a row, when it is set. Only package
-// internal/provoked sets it, before anything serves.
+// Provoked, when set, is called with each refusal of a row. Only package internal/provoked sets it,
+// before anything serves.
 var Provoked func(method, path, domain, code string)
 
 // counters are what rows have counted since the process began, without any SDK.
@@ -29,9 +29,9 @@ type tally struct {
 // Count is the responses of a row since the process began.
 type Count struct {
 	Method, Path string
-	// Requests are all, Failures those of status 500 and above.
+	// Requests counts all of them, Failures those with a status of 500 and above.
 	Requests, Failures int64
-	// Took is the time of all of them together.
+	// Took is the time that all requests took together.
 	Took time.Duration
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// Bounds of what comes with the address of a request.
+// Bounds of the path and query of a request.
 const (
 	maxParam = 512
 	maxQuery = 8 << 10
@@ -45,9 +45,9 @@ func newRow(m *Mount, e Entry) *row {
 	return r
 }
 
-// Action names a control-plane call in the audit trail: the capability's
-// domain and its scope without the domain, ledger:accounts:read becoming
-// ledger/accounts_read. A row without a scope is named by its last segment.
+// Action returns the name of a control-plane call in the audit trail: the capability's domain and
+// the scope without the domain, ledger:accounts:read becoming ledger/accounts_read. A row without a
+// scope is named by its last segment.
 func Action(e Entry) string {
 	verb := e.Route.Guard.Scope()
 	if verb == "" {
@@ -83,12 +83,11 @@ type exchange struct {
 	start   time.Time
 	span    trace.Span
 	refusal *capability.Error
-	// recorded is true once the trail has this call, or was tried for it.
+	// recorded is true once the call was recorded in the audit trail, or recording it was tried.
 	recorded bool
-	// disproved is why the access token was not believed that an identifying row
-	// was sent.
+	// disproved is why the access token that an identifying row was sent is not valid.
 	disproved error
-	// torn is true where a failure came behind a part of the response.
+	// torn is true if the handler failed after a part of the response was written.
 	torn bool
 }
 
@@ -109,8 +108,8 @@ func newExchange(m *Mount, row *row, c echo.Context) *exchange {
 	return x
 }
 
-// run is the way of a request: what came with the address, who calls, how
-// often, and then the handler.
+// run checks the path and query, the caller and the rate limits of a request, then runs the
+// handler.
 func (x *exchange) run() error {
 	if err := x.checkAddress(); err != nil {
 		return err
@@ -134,8 +133,8 @@ func (x *exchange) run() error {
 	return x.forWantOfProof(x.handle(call))
 }
 
-// checkAddress refuses paths and queries that no row means: the router matches
-// empty segments and, at the end of a branch, slashes.
+// checkAddress refuses paths and queries that the router lets through but no row takes: empty
+// segments and, at the end of a branch, slashes.
 func (x *exchange) checkAddress() error {
 	names, values := x.c.ParamNames(), x.c.ParamValues()
 	for i, value := range values {
@@ -195,8 +194,8 @@ func (x *exchange) params() map[string]string {
 	return params
 }
 
-// finish turns a panic into a response, then accounts for the request. A response
-// that has begun and cannot end is cut off, or it would look whole.
+// finish turns a panic into a response, then logs and counts the request. A response that has begun
+// and cannot be completed is cut off, so that it does not look complete.
 func (x *exchange) finish() {
 	p := recover()
 	if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // the value itself is thrown
@@ -212,8 +211,8 @@ func (x *exchange) finish() {
 
 var errPanicked = errors.New("the handler panicked")
 
-// requestID keeps a sane identifier that a trusted proxy gave. Anybody else
-// could make one request look like another in the log.
+// requestID returns the identifier that a trusted proxy sent, if it is well-formed, or a new one.
+// Other peers could make one request look like another in the log.
 func (m *Mount) requestID(r *http.Request, now time.Time) string {
 	given := r.Header.Get("X-Request-Id")
 	if given == "" || !m.trusted(peer(r)) {

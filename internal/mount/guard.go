@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/internal/bearer"
 )
 
-// guard establishes the caller of the row or refuses.
+// guard identifies the caller of the row or refuses.
 func (x *exchange) guard(call *capability.Call) error {
 	g := x.row.entry.Route.Guard
 	var caller capability.Caller
@@ -65,7 +65,7 @@ func (x *exchange) user(g capability.Guard) (capability.Caller, error) {
 	return caller, scoped(caller, g)
 }
 
-// scoped compares exactly. A session carries no scope.
+// scoped refuses a caller without the scope of the row. A session carries no scope.
 func scoped(caller capability.Caller, g capability.Guard) error {
 	if g.Scope() != "" && !caller.HasScope(g.Scope()) {
 		return capability.ErrInsufficientScope.With(map[string]string{"scope": g.Scope()})
@@ -89,9 +89,9 @@ func (x *exchange) ownPage(g capability.Guard, caller capability.Caller) error {
 
 var errPlainPage = errors.New("the page was not loaded over https")
 
-// fromOutside refuses an unsafe request that a browser sent for a page of another
-// origin. By the Origin of old browsers alone, the standard library's check takes
-// pages of the same host over plain http for the own ones.
+// fromOutside refuses an unsafe request that a browser sent for a page of another origin. The
+// standard library's check, where it has only the Origin of an old browser, accepts pages of the
+// same host over plain http; fromOutside does not.
 func (x *exchange) fromOutside() error {
 	if x.m.secure && !safe(x.r.Method) {
 		origin := x.r.Header.Get("Origin")
@@ -103,9 +103,10 @@ func (x *exchange) fromOutside() error {
 	return x.m.cross.Check(x.r)
 }
 
-// sameOrigin checks for the own origin, or a trusted one, the Origin a browser sends with a WebSocket upgrade, which
-// the cross-origin protection passes because it is a GET. Where clients use
-// https, a page of plain http can be anybody's who sits on the way.
+// sameOrigin reports whether the Origin that a browser sends with a WebSocket upgrade is the kit's
+// own or a trusted one; the cross-origin protection passes an upgrade because it is a GET. Where
+// clients use https, a page over plain http is refused, because it may come from an attacker on the
+// network.
 func (x *exchange) sameOrigin() bool {
 	origin := x.r.Header.Get("Origin")
 	host, ok := strings.CutPrefix(origin, "https://")
@@ -152,8 +153,8 @@ func offered(r *http.Request) (tokens []string) {
 	return tokens
 }
 
-// recheck returns how to verify the proof of a socket's caller again; it keeps
-// the proof alone, not the request.
+// recheck returns the function that verifies the credential of a socket's caller again; it holds
+// the credential alone, not the request.
 func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
 	if x.m.Users == nil || !x.row.entry.Route.Handle.IsSocket() {
 		return nil
@@ -175,9 +176,9 @@ func (x *exchange) recheck(g capability.Guard) func(context.Context) error {
 	}
 }
 
-// anybody passes everyone; an identifying row learns who calls when the
-// presented proof is good. While no proof can be looked at, those who present one
-// are not taken for nobody.
+// anybody admits every request; an identifying row gets the caller if a valid credential is
+// presented. While credentials cannot be verified, a request that presents one is refused rather
+// than treated as anonymous.
 func (x *exchange) anybody(g capability.Guard) (capability.Caller, error) {
 	public := capability.Caller{Strategy: capability.StrategyPublic}
 	if g.CSRF() {
@@ -201,8 +202,8 @@ func (x *exchange) anybody(g capability.Guard) (capability.Caller, error) {
 	return public, nil
 }
 
-// forWantOfProof returns why the access token was not believed in place of a
-// refusal that may follow from it: a client whose token has ended has to know.
+// forWantOfProof returns the refusal of the access token in place of a refusal that may follow from
+// it, so that a client learns that its token has expired.
 func (x *exchange) forWantOfProof(err error) error {
 	if err == nil || x.disproved == nil {
 		return err
@@ -250,9 +251,8 @@ func (x *exchange) machine(g capability.Guard, call *capability.Call) (capabilit
 	return caller, nil
 }
 
-// record writes the decision about a verified machine before the response leaves,
-// also when nobody waits for that any more, unless the operation has put its own
-// event on the trail.
+// record writes the decision about a verified machine before the response is sent, also when the
+// client has disconnected, unless the operation has recorded its own event.
 func (x *exchange) record(refusal *capability.Error) error {
 	if x.m.Record == nil || x.recorded || refusal == nil && x.origin.Recorded() {
 		return nil
@@ -265,7 +265,7 @@ func (x *exchange) record(refusal *capability.Error) error {
 	return nil
 }
 
-// asRefusal keeps a refusal and covers any other failure of a proof.
+// asRefusal returns err if it is a refusal, and cover in place of any other error.
 func asRefusal(err error, cover *capability.Error) error {
 	refusal := capability.AsError(err)
 	if refusal.Is(capability.ErrInternal) {

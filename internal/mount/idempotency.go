@@ -35,8 +35,8 @@ type stored struct {
 }
 
 // once runs the handler at most once for a key of this route and caller. The
-// claim, the operation and the response are one transaction: a refused or lost
-// call leaves nothing, and of two at once the second waits and repeats.
+// claim, the operation and the response are one transaction: a refused or lost call leaves nothing,
+// and of two concurrent calls the second waits and repeats the first response.
 func (x *exchange) once(key string, call *capability.Call) error {
 	if !validKey(key) {
 		return capability.ErrInvalidRequest.Saying("Idempotency-Key is 1 to %d visible ASCII characters.", maxKey)
@@ -103,7 +103,7 @@ func (x *exchange) keyOwner() (route, caller string) {
 	return route, "key " + x.origin.Caller.KeyID
 }
 
-// claim takes the key, or takes it over when its day has passed.
+// claim takes the key, or an expired one.
 func (x *exchange) claim(ctx context.Context, key, hash string) (bool, error) {
 	route, caller := x.keyOwner()
 	now := x.keys().Now(ctx)
@@ -137,7 +137,7 @@ func (x *exchange) keep(ctx context.Context, key string, s stored) error {
 // sweepChunk bounds the rows one sweep statement removes.
 const sweepChunk = 1000
 
-// SweepKeys removes the keys whose day has passed.
+// SweepKeys removes the expired keys.
 func SweepKeys(ctx context.Context, db *database.DB) error {
 	for {
 		rows, err := db.Exec(ctx, `
@@ -156,7 +156,7 @@ func ForgetUser(ctx context.Context, db *database.DB, userID string) error {
 	return err
 }
 
-// fingerprint covers what a repeated request must share with the first.
+// fingerprint hashes the parts of a request that a repeated one must share with it.
 func fingerprint(r *http.Request, body []byte) string {
 	h := sha256.New()
 	h.Write([]byte(r.URL.EscapedPath() + "?" + r.URL.RawQuery + "\n"))

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// Listener returns connections whose peers must take each write at a rate, in bytes a
-// second and by default that at which they must send bodies, after a grace. A peer that
-// takes nothing would otherwise keep its connection, and the file that is sent, for
-// good. Deadlines of writes that somebody else sets stand. Connections of other kinds
-// than TCP stay as they are.
+// Listener returns connections whose peers must read each write at a rate, in bytes a second, after
+// a grace; by default it is the rate at which they must send bodies. A peer that reads nothing
+// would otherwise keep its connection, and the file that is sent, open forever. Write deadlines
+// that other code sets are kept. Connections that are not TCP are unchanged.
 func Listener(l net.Listener, grace time.Duration, rate int64) net.Listener {
 	return takers{l, grace, cmp.Or(rate, minRate)}
 }
@@ -32,12 +31,12 @@ func (l takers) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// taker is a connection that must be read. It has one writer at a time.
+// taker is a connection whose peer must read. It has one writer at a time.
 type taker struct {
 	*net.TCPConn
 	grace time.Duration
 	rate  int64
-	other atomic.Bool // somebody else sets the deadlines of writes
+	other atomic.Bool // other code sets the write deadlines
 }
 
 func (c *taker) SetDeadline(t time.Time) error {
@@ -65,8 +64,8 @@ func (c *taker) within(size int64) {
 // takenAtOnce is how much of a file the system sends within one deadline, in bytes.
 const takenAtOnce = 256 << 10
 
-// ReadFrom lets the system send a file, a part at a time. Of other sources nobody knows
-// how long they take: each write of theirs has its own deadline.
+// ReadFrom lets the system send a file, a part at a time. Other sources may take any time to read,
+// so each of their writes has its own deadline.
 func (c *taker) ReadFrom(r io.Reader) (n int64, err error) {
 	rest, ok := r.(*io.LimitedReader)
 	if !ok {

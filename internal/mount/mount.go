@@ -43,25 +43,24 @@ type Config struct {
 	DB  *database.DB
 	Log *slog.Logger
 	Now func() time.Time
-	// BaseURL is where clients reach the kit; its path is stripped where the
-	// host has not done so.
+	// BaseURL is where clients reach the kit; its path is stripped unless the host has done so.
 	BaseURL *url.URL
-	// Limits switches rate classes on.
+	// Limits holds the limits of the rate classes that are on.
 	Limits map[string]rate.Limit
 	// BodyGrace is how long the first bytes of a body may take, by default 5 s.
 	BodyGrace time.Duration
-	// TrustedProxies may name the client in X-Forwarded-For.
+	// TrustedProxies lists the networks whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 }
 
 // Recorder writes a decision to the audit trail.
 type Recorder func(*http.Request, Decision) error
 
-// Decision is what became of a call with a verified control-plane identity.
+// Decision is the outcome of a call with a verified control-plane identity.
 type Decision struct {
 	// Action is domain/verb, such as ledger/accounts_read.
 	Action string
-	// Params are the path parameters: whose data was asked for.
+	// Params are the path parameters, which say whose data was requested.
 	Params map[string]string
 	// Refusal is nil when the call succeeded.
 	Refusal *capability.Error
@@ -80,8 +79,8 @@ type Mount struct {
 	duration metric.Float64Histogram
 	refusals metric.Int64Counter
 	counts   counters
-	// paths find a request that the application's router hands on at another mount
-	// path than the base URL's.
+	// paths recognizes a request that the application's router forwards from another mount path
+	// than the base URL's.
 	paths                       *Owned
 	forwardedOnce, misplaceOnce sync.Once
 }
@@ -131,7 +130,7 @@ func (m *Mount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.echo.ServeHTTP(w, m.strip(r))
 }
 
-// strip takes the mount path off a request whose host has left it on.
+// strip removes the mount path from a request unless the host has done so.
 func (m *Mount) strip(r *http.Request) *http.Request {
 	path, ok := under(m.prefix, r.URL.Path)
 	if !ok {

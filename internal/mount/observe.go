@@ -50,10 +50,11 @@ func (x *exchange) trace(ctx context.Context) context.Context {
 	return ctx
 }
 
-// otherMethod stands in figures and spans for methods that nobody knows, as OpenTelemetry has it.
+// otherMethod replaces unknown methods in metrics and spans, as OpenTelemetry specifies.
 const otherMethod = "_OTHER"
 
-// method is one of a few: clients may make methods up.
+// method returns the request's method, or otherMethod for an unknown one: clients may make methods
+// up.
 func (x *exchange) method() string {
 	switch x.origin.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,

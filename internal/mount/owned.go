@@ -2,7 +2,7 @@ package mount
 
 import "strings"
 
-// Owned tells the paths of the table from all others, by their patterns.
+// Owned is the set of paths of the table, by their patterns.
 type Owned struct {
 	prefix string
 	// byHead keeps patterns by their first literal segment; "" holds those

@@ -30,8 +30,7 @@ func (x *exchange) handle(call *capability.Call) error {
 	return x.respond(h.StatusOf(out), out)
 }
 
-// decided puts the outcome of a machine's call on the trail before it is
-// returned.
+// decided records the outcome of a machine's call in the audit trail before it is returned.
 func (x *exchange) decided(err error) error {
 	if err != nil || !x.machineRow() {
 		return x.refused(err)
@@ -43,8 +42,8 @@ func (x *exchange) machineRow() bool {
 	return x.row != nil && x.row.entry.Route.Guard.Strategy() == capability.StrategyControlPlane
 }
 
-// refused puts the refusal of a verified machine's call on the trail. What
-// cannot be recorded is refused as unavailable.
+// refused records the refusal of a verified machine's call in the audit trail. A call that cannot
+// be recorded is refused with kit/unavailable.
 func (x *exchange) refused(err error) error {
 	if err == nil || !x.machineRow() || x.origin.Caller.KeyID == "" {
 		return err
@@ -78,8 +77,8 @@ func encode(buf *bytes.Buffer, out any) error {
 	return enc.Encode(out)
 }
 
-// counted is the length up to which net/http itself tells the length of a body,
-// without another entry of the header's map.
+// counted is the size up to which net/http itself sets Content-Length, which saves an entry in the
+// header map.
 const counted = 2048
 
 var jsonType = []string{"application/json"}
@@ -91,7 +90,7 @@ func (x *exchange) write(status int, body []byte) error {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	x.w.WriteHeader(status)
-	_, _ = x.w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = x.w.Write(body) // the client has disconnected
 	return nil
 }
 
@@ -107,12 +106,12 @@ type refusalFields struct {
 	Details   any    `json:"details,omitempty"`
 }
 
-// statusLeft stands in the log and the figures, as nginx has it, where the client
-// went away before the response and what was under way ended for that.
+// statusLeft is the status in the log and the metrics, as in nginx, of a request whose client
+// disconnected before the response and which was canceled for that.
 const statusLeft = 499
 
-// refuse responds with an error. One that is not a refusal is logged, and leaves
-// as kit/internal: nothing about it is told.
+// refuse responds with an error. An error that is not a refusal is logged and sent as kit/internal,
+// without its text.
 func (x *exchange) refuse(err error) {
 	refusal := capability.AsError(err)
 	x.refusal = refusal
@@ -129,7 +128,7 @@ func (x *exchange) refuse(err error) {
 	} else {
 		x.writeRefusal(refusal)
 	}
-	if left { // no failure of ours, and nobody has read it
+	if left { // no failure of the kit, and the client has disconnected
 		x.w.Status, x.refusal = statusLeft, nil
 	}
 }
@@ -162,7 +161,7 @@ func (x *exchange) refusalBody(refusal *capability.Error) []byte {
 	return buf.Bytes()
 }
 
-// challenge is what RFC 6750 asks of a 401; it never says which step failed.
+// challenge returns the WWW-Authenticate of a 401 (RFC 6750); it never says which step failed.
 func challenge(refusal *capability.Error) string {
 	if refusal.Is(capability.ErrInvalidCredential) {
 		return `Bearer error="invalid_token"`

@@ -2,10 +2,10 @@ package mount
 
 import "strings"
 
-// maxMisplaced bounds how many segments in front of a path are looked behind.
+// maxMisplaced bounds how many leading segments of a path are tried as a prefix.
 const maxMisplaced = 4
 
-// warnForwarded says once that a proxy is in front which nobody named.
+// warnForwarded warns once of a proxy that WithTrustedProxies does not name.
 func (m *Mount) warnForwarded(peer string) {
 	m.forwardedOnce.Do(func() {
 		m.Log.Warn("X-Forwarded-For came from a peer that is no trusted proxy: it is not believed, and all its clients "+
@@ -13,8 +13,8 @@ func (m *Mount) warnForwarded(peer string) {
 	})
 }
 
-// warnMisplaced says once that the application mounts the kit elsewhere than
-// where the base URL says: the path is one of the table's behind another prefix.
+// warnMisplaced warns once that the application mounts the kit under another path than the base
+// URL's: the path is one of the table's behind another prefix.
 func (m *Mount) warnMisplaced(path string) {
 	rest := path
 	for range maxMisplaced {

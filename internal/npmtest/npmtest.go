@@ -1,4 +1,4 @@
-// Package npmtest is for tests that run programs of others, from npm.
+// Package npmtest is for tests that run programs installed by npm.
 package npmtest
 
 import (

@@ -1,5 +1,5 @@
-// Package optional is between what rows hold where there is nothing, "" and 0, and
-// the null of JSON.
+// Package optional converts between the "" and 0 by which rows store an absent value and the null
+// of JSON.
 package optional
 
 import "github.com/kitbackend/kit/capability"
@@ -12,7 +12,7 @@ func Text(text string) *string {
 	return &text
 }
 
-// TextOf returns what [Text] was given.
+// TextOf is the inverse of [Text]: it returns "" for nil.
 func TextOf(text *string) string {
 	if text == nil {
 		return ""

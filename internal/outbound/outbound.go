@@ -1,5 +1,5 @@
-// Package outbound keeps requests that the kit makes for others away from the
-// machines of its own network.
+// Package outbound makes requests to addresses that others supplied, and keeps them from reaching
+// machines of the kit's own network.
 package outbound
 
 import (
@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// ErrNotPublic is the cause of a connection that was not made.
+// ErrNotPublic reports a connection that was refused because the address is not public.
 var ErrNotPublic = errors.New("not a public address")
 
-// global is where the addresses of IPv6 are that the Internet has.
+// global is the range of the global unicast addresses of IPv6.
 var global = netip.MustParsePrefix("2000::/3")
 
-// reserved are the ranges that are not private by name and not public either:
-// those of a network's own, of documents, and of IPv6 that lead to IPv4.
+// reserved lists ranges that [netip.Addr.IsPrivate] does not report and that are not public either:
+// shared and local networks, documentation, and IPv6 ranges that lead to IPv4.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
@@ -29,7 +29,7 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),
 }
 
-// Public reports whether an address is one of the Internet.
+// Public reports whether an address is on the public Internet.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.Is6() && !global.Contains(ip) {
@@ -43,7 +43,7 @@ func Public(ip netip.Addr) bool {
 	return true
 }
 
-// Bounds of what a server may send and of how many connections are kept to it.
+// Bounds of a server's headers and of the connections kept to it.
 const (
 	maxHeader = 64 << 10 // bytes
 	maxConns  = 16
@@ -51,9 +51,9 @@ const (
 )
 
 // NewClient returns a client that follows no redirect, uses no proxy, and takes
-// timeout at most for a request and its response. It looks at the address that a
-// name has led to, at each connection, and refuses one that is not public with
-// [ErrNotPublic], unless private is true.
+// timeout at most for a request and its response. At each connection it checks the address to which
+// the name resolved, and refuses one that is not public with [ErrNotPublic], unless private is
+// true.
 func NewClient(timeout time.Duration, private bool) *http.Client {
 	dialer := &net.Dialer{Timeout: timeout}
 	if !private {

@@ -1,5 +1,5 @@
-// Package plainpage is the look of the small pages that links in mails lead to:
-// the name of the application above a card, and a way back below.
+// Package plainpage holds the style of the small pages that links in mails lead to: the name of the
+// application above a card, and a link back below.
 package plainpage
 
 // Style is the pages' style sheet. It names elements only: a header with a link,

@@ -4,7 +4,6 @@ package processor
 
 import "time"
 
-// Spent returns the time that this process has had of processors, in all its
-// threads: what a piece of work costs is the difference before and after it. It
-// returns 0 where the system does not tell.
+// Spent returns the processor time that this process has used, in all its threads; the difference
+// before and after a piece of work is its cost. It returns 0 if the system does not provide it.
 func Spent() time.Duration { return spent() }

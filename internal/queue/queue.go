@@ -1,5 +1,5 @@
-// Package queue lets callers that come at the same time share work: one of them
-// takes what all of them want to the database, in one transaction.
+// Package queue lets concurrent callers share work: one of them runs the operations of all in one
+// database transaction.
 package queue
 
 import (
@@ -17,39 +17,38 @@ import (
 const (
 	batchTime = 30 * time.Second // for a batch, unless it says
 
-	// A leader waits for callers that were just served, and will come again, for
-	// an eighth of what the last batch took, up to maxPatience or maxYields.
+	// A leader waits for callers that were just served, and will probably call again, for an eighth
+	// of the time that the last batch took, up to maxPatience or maxYields.
 	patience    = 8
 	maxPatience = 100 * time.Microsecond
 	maxYields   = 2000
 )
 
 var (
-	// ErrFull refuses a caller who finds MaxWaiting others.
+	// ErrFull is returned to a caller when MaxWaiting others wait.
 	ErrFull = errors.New("queue: too many callers wait")
-	// ErrAbandoned is the error of those whose leader panicked.
+	// ErrAbandoned is returned to the callers whose leader panicked.
 	ErrAbandoned = errors.New("queue: the shared work was abandoned")
 )
 
 // Queue runs operations in batches. The first caller leads: it runs its own
 // operation at once, together with those that queued up while the batch before
-// was run, and hands the lead to the next in the queue. There is no goroutine
-// next to the callers', and a panic is that of the caller who leads. The zero
-// value needs Run and Size.
+// was run, and hands the lead to the next in the queue. The queue has no goroutine of its own, and
+// a panic occurs in that of the caller who leads. The zero value needs Run and Size.
 type Queue[Op, Out any] struct {
-	// Run brings the first of the calls to their outcomes and returns how many,
-	// at least one. The others begin the next batch.
+	// Run runs the first calls, sets their outcomes, and returns how many it ran, at least one. The
+	// others begin the next batch.
 	Run func(ctx context.Context, calls []*Call[Op, Out]) int
 	// Size is how many calls a batch has at most.
 	Size int
 	// Leaders returns how many batches may be run at once; nil means one.
 	Leaders func() int
-	// MaxWaiting bounds the queue, 0 does not.
+	// MaxWaiting bounds the queue; 0 means no bound.
 	MaxWaiting int
 	// Time bounds a batch; it defaults to 30 seconds.
 	Time time.Duration
-	// Reads says that a caller may go while others run its operation: nothing is
-	// lost with it. The one that leads stays.
+	// Reads says that operations only read, so that a canceled caller may return while another runs
+	// its operation. The caller who leads stays.
 	Reads bool
 
 	mu       sync.Mutex
@@ -65,15 +64,14 @@ type Call[Op, Out any] struct {
 	Op  Op
 	Out Out
 	Err error
-	// turn says, once, that the caller leads (true) or that it is served.
+	// turn receives one value: true if the caller leads, false once it is served.
 	turn chan bool
-	// gone says that the caller went in the middle of a batch.
+	// gone says that the caller returned while its batch was run.
 	gone bool
 }
 
-// Do brings an operation to its outcome. A caller that goes away takes back an
-// operation that has not begun. Returns [ErrFull], [ErrAbandoned], and
-// [database.ErrClosed] after Close.
+// Do runs an operation and returns its outcome. If ctx ends before the operation begins, it is
+// withdrawn. Do returns [ErrFull], [ErrAbandoned], and [database.ErrClosed] after Close.
 func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
 	if err := ctx.Err(); err != nil {
 		return out, err
@@ -99,7 +97,7 @@ func (q *Queue[Op, Out]) Do(ctx context.Context, op Op) (out Out, err error) {
 	return c.Out, c.Err
 }
 
-// enter lets a caller lead, or puts it into the queue.
+// enter makes the caller the leader, or adds it to the queue.
 func (q *Queue[Op, Out]) enter(c *Call[Op, Out]) (lead bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,8 +114,8 @@ func (q *Queue[Op, Out]) enter(c *Call[Op, Out]) (lead bool, err error) {
 	return false, nil
 }
 
-// WriteLeaders is Leaders of a queue that writes to a database: on PostgreSQL a
-// batch is made while the one before commits.
+// WriteLeaders returns the Leaders of a queue that writes to a database: on PostgreSQL a batch is
+// prepared while the one before commits.
 func WriteLeaders(db *database.DB) func() int {
 	return func() int {
 		if db.Dialect() == database.PostgreSQL {
@@ -134,8 +132,8 @@ func (q *Queue[Op, Out]) leaders() int {
 	return q.Leaders()
 }
 
-// withdraw takes a call back, unless it has been run, its caller leads, or it is
-// being run and must be waited for.
+// withdraw removes a call from the queue, unless it has been run, its caller leads, or it is being
+// run and must be waited for.
 func (q *Queue[Op, Out]) withdraw(c *Call[Op, Out]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,8 +164,8 @@ func (q *Queue[Op, Out]) lead(ctx context.Context, c *Call[Op, Out]) {
 	served = q.Run(ctx, calls)
 }
 
-// gather returns the batch of a leader. It lets callers that were just served
-// come again, so that a batch is all of them, not every second one.
+// gather returns the batch of a leader. It gives callers that were just served time to call again,
+// so that a batch holds all of them, not every second one.
 func (q *Queue[Op, Out]) gather(c *Call[Op, Out]) []*Call[Op, Out] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +181,7 @@ func (q *Queue[Op, Out]) gather(c *Call[Op, Out]) []*Call[Op, Out] {
 	return calls
 }
 
-// end lets those go who are served and hands over the lead.
+// end wakes the callers that are served and hands over the lead.
 func (q *Queue[Op, Out]) end(calls []*Call[Op, Out], served int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -228,14 +226,14 @@ func (q *Queue[Op, Out]) Close(ctx context.Context) error {
 	}
 }
 
-// Waiting is how many callers neither lead nor are in a batch.
+// Waiting returns how many callers neither lead nor are in a batch.
 func (q *Queue[Op, Out]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.queue)
 }
 
-// Busy reports whether somebody leads.
+// Busy reports whether a caller leads.
 func (q *Queue[Op, Out]) Busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -2,7 +2,8 @@ package rate
 
 import "net/netip"
 
-// AddressKey is the unit an address is limited by: an IPv6 client owns its /64.
+// AddressKey returns the key by which an address is limited: the /64 of IPv6, which one client
+// owns.
 func AddressKey(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -18,8 +19,8 @@ func AddressKey(ip string) string {
 	return prefix.String()
 }
 
-// NetworkKey is the network that an address is in, which one party may have the
-// whole of: /24 of IPv4, /48 of IPv6.
+// NetworkKey returns the network of an address that one party may own as a whole: the /24 of IPv4,
+// the /48 of IPv6.
 func NetworkKey(ip string) string {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {

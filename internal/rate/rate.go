@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limit lets Events happen per Per, all of them at once if need be.
+// Limit allows Events in each Per, possibly all at once.
 type Limit struct {
 	Events int
 	Per    time.Duration
@@ -36,14 +36,14 @@ type shard struct {
 	buckets map[string]Bucket
 }
 
-// Bucket is the tokens of one key, for a caller that keeps it itself and uses it
-// from one goroutine at a time. It begins as [Limit.Full].
+// Bucket holds the tokens of one key, for a caller that keeps it itself and uses it from one
+// goroutine at a time. It starts as [Limit.Full].
 type Bucket struct {
 	tokens float64
 	at     time.Time
 }
 
-// Full is a bucket from which nothing was taken.
+// Full returns a bucket from which no token was taken.
 func (l Limit) Full(now time.Time) Bucket { return Bucket{tokens: float64(l.Events), at: now} }
 
 // Take takes a token; refused, it returns how long to wait.
@@ -61,13 +61,13 @@ func (b *Bucket) wait(l Limit) time.Duration {
 }
 
 func (b *Bucket) refill(l Limit, now time.Time) {
-	if passed := now.Sub(b.at); passed > 0 { // a clock that went back gives nothing
+	if passed := now.Sub(b.at); passed > 0 { // a clock that went back adds no tokens
 		b.tokens = min(float64(l.Events), b.tokens+float64(passed)*float64(l.Events)/float64(l.Per))
 	}
 	b.at = now
 }
 
-// New makes a limiter on a clock.
+// New returns a limiter that uses the clock now.
 func New(limit Limit, now func() time.Time) *Limiter {
 	l := &Limiter{limit: limit, now: now, seed: maphash.MakeSeed()}
 	for i := range l.shards {
@@ -92,9 +92,8 @@ func (l *Limiter) Allow(key string) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// Wait returns how long the key must wait for a token, 0 when there is one, and
-// takes none: for what is looked at before and counted with Allow after it has
-// failed.
+// Wait returns how long the key must wait for a token, 0 when there is one, and takes none. It is
+// for attempts that count, by Allow, only once they have failed.
 func (l *Limiter) Wait(key string) time.Duration {
 	now := l.now()
 	s := &l.shards[maphash.String(l.seed, key)%shards]
@@ -108,7 +107,7 @@ func (l *Limiter) Wait(key string) time.Duration {
 	return b.wait(l.limit)
 }
 
-// sample is how many buckets are looked at to make room for a new one.
+// sample is how many buckets are examined to make room for a new one.
 const sample = 8
 
 // makeRoom drops, of a few arbitrary buckets, the one that remembers least:

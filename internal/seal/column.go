@@ -10,16 +10,16 @@ import (
 
 const columnChunk = 500 // rows read together
 
-// Column is where sealed values are kept, by rows with a key.
+// Column is a column of sealed values, in rows with a key.
 type Column[K string | int64] struct {
 	Table, Key, Column string
-	// Context is what the value of a row is sealed for.
+	// Context returns the context for which the value of a row is sealed.
 	Context func(key K) string
 }
 
 // Rewrap wraps the values of a column with the first master key and returns how
-// many it changed. Values that open with none of the master keys are left alone, and
-// so are those that change meanwhile: the first key seals them.
+// many it changed. It skips values that open with none of the master keys, and values that change
+// meanwhile, which are sealed under the first key.
 func (c Column[K]) Rewrap(ctx context.Context, db *database.DB, keys capability.Sealer) (changed int, err error) {
 	var after K
 	for {
@@ -48,7 +48,7 @@ type columnRow[K string | int64] struct {
 	sealed []byte
 }
 
-// read lists rows that hold something, after a key.
+// read lists the rows after a key whose value is not empty.
 func (c Column[K]) read(ctx context.Context, db *database.DB, after K) ([]columnRow[K], error) {
 	return database.All(ctx, db, func(row database.Scanner) (r columnRow[K], err error) {
 		return r, row.Scan(&r.key, &r.sealed)

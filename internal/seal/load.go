@@ -37,9 +37,8 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 // first one wraps, all of them unwrap; each has 32 bytes. Without it
 // KIT_MASTER_KEYS_FILE names a file of the same text, which only its owner may
 // read.
-// Without either production is refused with a [capability.Fault]; other
-// environments get a key for this run only, see [Keys.Ephemeral]. Faults never
-// quote a key.
+// Without either, Load fails with a [capability.Fault] in production; other environments get a key
+// for this run only, see [Keys.Ephemeral]. Faults never quote a key.
 func Load(environment string, getenv func(string) string) (*Keys, error) {
 	if text := strings.TrimSpace(getenv(Variable)); text != "" {
 		return parse(Variable, text)

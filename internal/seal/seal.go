@@ -1,8 +1,7 @@
-// Package seal encrypts what the kit keeps at rest: signing keys, refresh keys,
-// secrets. Every value is encrypted under a key of its own, which a master key
-// wraps; a master key is replaced by putting a new one first and keeping the
-// old one for what it has sealed. A sealed value opens only in the context it
-// was sealed for, so a row that was moved or swapped does not open.
+// Package seal encrypts the kit's data at rest: signing keys, refresh keys, secrets. Every value is
+// encrypted under a key of its own, which a master key wraps; a master key is replaced by putting a
+// new one first and keeping the old one for what it has sealed. A sealed value opens only in the
+// context it was sealed for, so a row that was moved or swapped does not open.
 package seal
 
 import (
@@ -31,8 +30,8 @@ type Keys struct {
 	ephemeral bool
 }
 
-// Ephemeral reports whether the master key was made up for this run: what it
-// seals does not open in the next one.
+// Ephemeral reports whether the master key was made for this run only: values sealed with it do not
+// open in the next one.
 func (k *Keys) Ephemeral() bool { return k.ephemeral }
 
 // Seal encrypts plaintext for a context, such as "auth/signing-key/" and its id.
@@ -98,7 +97,7 @@ func (k *Keys) unwrap(context string, sealed []byte) (key, rest []byte, err erro
 	return key, rest[wrappedSize:], nil
 }
 
-// split takes the head off a sealed value; rest holds the wrapped key at least.
+// split separates the header of a sealed value; rest holds the wrapped key at least.
 func split(sealed []byte) (id string, rest []byte, ok bool) {
 	if len(sealed) < 2 || sealed[0] != version {
 		return "", nil, false
@@ -110,7 +109,7 @@ func split(sealed []byte) (id string, rest []byte, ok bool) {
 	return string(rest[:n]), rest[n:], true
 }
 
-// The two layers authenticate different texts, so neither stands for the other.
+// The two layers authenticate different texts, so that neither can replace the other.
 func wrapping(context string) []byte { return []byte("kit/seal/v1/key/" + context) }
 func content(context string) []byte  { return []byte("kit/seal/v1/content/" + context) }
 

@@ -1,4 +1,4 @@
-// Package sns believes what Amazon SNS posts: messages of one topic, signed with a
+// Package sns verifies the messages that Amazon SNS posts: those of one topic, signed with a
 // certificate of the topic's own region.
 package sns
 
@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// maxAge bounds the age of a message: SNS repeats one for an hour by default, a
-	// topic may be told to go on for a day.
+	// maxAge bounds the age of a message: SNS retries one for an hour by default, and for up to a
+	// day if the topic is so configured.
 	maxAge = 24 * time.Hour
 	// maxSkew bounds how far ahead of the clock a message may be.
 	maxSkew = 5 * time.Minute
-	// timeout and maxResponse bound what is fetched from SNS.
+	// timeout and maxResponse bound a fetch from SNS.
 	timeout     = 10 * time.Second
 	maxResponse = 64 << 10
 )
 
-// ErrForged is what a message is refused with that the topic did not send, or not now.
+// ErrForged is returned for a message that the topic did not send, or did not send recently.
 var ErrForged = errors.New("sns: this is no message of the topic")
 
-// fetches bounds what forged messages can make a node ask of SNS: a topic has
-// one certificate, replaced about once a year.
+// fetches bounds how many requests to SNS forged messages can cause: a topic has one certificate,
+// replaced about once a year.
 var fetches = rate.Limit{Events: 5, Per: time.Minute}
 
 // topicARN is the name of an SNS topic: partition, region, account and name.
@@ -49,10 +49,10 @@ var certificatePath = regexp.MustCompile(`^/SimpleNotificationService-[A-Za-z0-9
 // Known reports whether text is the ARN of a topic.
 func Known(text string) bool { return topicARN.MatchString(text) }
 
-// Topic takes the messages of one topic. Whatever a message says, certificates
-// come from the host of the topic's own region alone.
+// Topic verifies the messages of one topic. It fetches certificates from the host of the topic's
+// own region alone, whatever address a message names.
 type Topic struct {
-	// Client asks SNS; tests replace its transport.
+	// Client sends the requests to SNS; tests replace its transport.
 	Client *http.Client
 
 	topic, host string
@@ -63,7 +63,7 @@ type Topic struct {
 	certificates map[string]*x509.Certificate // by path
 }
 
-// New takes the ARN of a topic; without one it believes nothing.
+// New returns the Topic of an ARN; with an empty one it refuses every message.
 func New(topic string, now func() time.Time) *Topic {
 	parts := topicARN.FindStringSubmatch(topic)
 	if parts == nil {
@@ -82,14 +82,14 @@ func New(topic string, now func() time.Time) *Topic {
 	}
 }
 
-// message is what SNS posts.
+// message is a message as SNS posts it.
 type message struct {
 	Type, MessageID, TopicArn, Subject, Message, Timestamp, Token, SubscribeURL string
 
 	SignatureVersion, Signature, SigningCertURL string
 }
 
-// signed is what SNS signs: names and values in their order, a line each.
+// signed returns the text that SNS signs: names and values in a fixed order, a line each.
 func (n message) signed() []byte {
 	fields := []string{"Message", n.Message, "MessageId", n.MessageID}
 	if n.Type != "Notification" {
@@ -105,9 +105,9 @@ func (n message) signed() []byte {
 	return []byte(strings.Join(fields, "\n") + "\n")
 }
 
-// Verify believes the topic alone, signed with SHA-256 (version 2).
-// What it refuses is [ErrForged]; a certificate that cannot be fetched is
-// kit/unavailable: SNS tries again.
+// Verify accepts a message of the topic that is signed with SHA-256 (version 2) and returns
+// [ErrForged] for any other. If the certificate cannot be fetched it returns kit/unavailable, and
+// SNS retries.
 func (t *Topic) Verify(r *http.Request, body []byte) error {
 	var n message
 	if json.Unmarshal(body, &n) != nil || t.topic == "" || n.TopicArn != t.topic || n.SignatureVersion != "2" {
@@ -138,8 +138,8 @@ func (t *Topic) Verify(r *http.Request, body []byte) error {
 	return nil
 }
 
-// certificate returns the one at a path, fetched once. Another host than SNS
-// cannot be asked, so SNS alone decides how many paths there are.
+// certificate returns the certificate at a path, which is fetched once. Only SNS is asked, so it
+// alone decides how many paths there are.
 func (t *Topic) certificate(ctx context.Context, path string) (*x509.Certificate, error) {
 	t.mu.Lock()
 	known := t.certificates[path]
@@ -184,9 +184,9 @@ func (t *Topic) get(ctx context.Context, pathAndQuery string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(response.Body, maxResponse))
 }
 
-// Read returns the text of a verified notification, and false for another message.
-// A subscription to the topic is confirmed at an address made here, not the one
-// sent. Refuses with kit/unavailable where SNS does not take the confirmation.
+// Read returns the text of a verified notification, and false for any other message. It confirms a
+// subscription to the topic at an address that it makes itself, not at the one sent. It refuses
+// with kit/unavailable if SNS does not accept the confirmation.
 func (t *Topic) Read(ctx context.Context, body []byte) (string, bool, error) {
 	var n message
 	if err := json.Unmarshal(body, &n); err != nil {

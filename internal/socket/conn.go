@@ -63,8 +63,8 @@ func newConn(g *Group, ws *websocket.Conn, call *capability.Call, h Handler) *Co
 	return c
 }
 
-// pinged has a ping of the protocol replied to, the last of several, unless the
-// peer sends too many.
+// pinged queues the reply to a ping of the protocol, the last of several, unless the peer sends too
+// many.
 func (c *Conn) pinged(data string) error {
 	c.heard()
 	if c.counted() {
@@ -76,7 +76,7 @@ func (c *Conn) pinged(data string) error {
 	return nil
 }
 
-// Caller returns who holds the socket.
+// Caller returns the caller who opened the socket.
 func (c *Conn) Caller() capability.Caller { return c.caller }
 
 // Context ends with the connection and carries the caller's origin.
@@ -91,8 +91,8 @@ func (c *Conn) SendAll(frames ...any) {
 	c.add(frames, false, true)
 }
 
-// Reply is Send, and with refresh [Conn.Refresh], for a handler that takes a
-// frame: both leave in one piece once it returns, without another goroutine.
+// Reply is [Conn.Send], followed by [Conn.Refresh] if refresh is true, for a handler of a frame:
+// both are written together once it returns, without another goroutine.
 func (c *Conn) Reply(frame any, refresh bool) {
 	c.add([]any{frame}, refresh, false)
 }
@@ -123,8 +123,8 @@ func (c *Conn) add(frames []any, refresh, write bool) {
 	}
 }
 
-// Refresh has the latest state sent when the peer can take it. Any number of
-// calls before that are one.
+// Refresh sends the latest state when the peer can take it. Any number of calls before that count
+// as one.
 func (c *Conn) Refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Conn) Refresh() {
 	c.write()
 }
 
-// refusal is the frame that says what could not be done.
+// refusal is the frame that carries a refusal.
 type refusal struct {
 	Type         string `json:"type"`
 	ID           string `json:"id,omitempty"`
@@ -142,11 +142,11 @@ type refusal struct {
 	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
 }
 
-// retryLater is when a peer may try again what was refused for the moment.
+// retryLater is how long a peer waits before it retries a frame that was refused temporarily.
 const retryLater = time.Second
 
-// Refuse replies to the frame of this id with an error; what is no refusal is
-// logged and sent as kit/internal.
+// Refuse replies to the frame with this id with an error; an error that is not a refusal is logged
+// and sent as kit/internal.
 func (c *Conn) Refuse(frameID string, err error) {
 	c.Send(c.refusal(frameID, err))
 }
@@ -171,12 +171,12 @@ func (c *Conn) Close(code int, reason string) {
 	c.shut(code, reason)
 }
 
-// restart tells the peer to come back after a while of its own.
+// restart closes the connection and asks the peer to reconnect after a random delay.
 func (c *Conn) restart() {
 	c.Close(Restart, retryAfter(time.Duration(rand.Int64N(int64(restartSpread)))))
 }
 
-// sever ends the connection without a word.
+// sever ends the connection without a close frame.
 func (c *Conn) sever() {
 	c.cancel()
 	_ = c.ws.Close()
@@ -232,7 +232,7 @@ func (c *Conn) read() (kind int, raw []byte, err error) {
 	return kind, raw, err
 }
 
-// heard puts off the moment at which silence means that the peer is gone.
+// heard moves the deadline after which silence means that the peer has gone.
 func (c *Conn) heard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,7 +344,7 @@ func (f Frame) Unknown() error {
 	return capability.ErrInvalidRequest.Saying("There is no frame of type %q.", kind)
 }
 
-// proven reports whether the caller's proof still holds; else the socket closes.
+// proven reports whether the caller's credential is still valid; if not, it closes the socket.
 func (c *Conn) proven() bool {
 	if c.recheck == nil {
 		return true
@@ -361,8 +361,8 @@ func (c *Conn) proven() bool {
 	return false
 }
 
-// watched runs on the connection's timer: a socket on which nothing moves ends
-// with its proof, too.
+// watched runs on the connection's timer, so that an idle socket is also closed when its credential
+// ends.
 func (c *Conn) watched() {
 	defer c.recovered()
 	if c.isClosing() || !c.proven() {

@@ -1,14 +1,12 @@
-// Package socket holds WebSocket connections (RFC 6455): the upgrade of a
-// guarded request, JSON frames told apart by their type, and bounds on
-// everything a peer can do. It knows nothing of what the frames mean.
+// Package socket holds WebSocket connections (RFC 6455): the upgrade of a guarded request, JSON
+// frames with a type, and bounds on everything a peer can do. It does not know what the frames
+// mean.
 //
 // A connection never grows with a slow peer: replies wait in a short queue
-// whose overflow closes the socket, and of the state that changes there is no
-// queue at all, only a mark that it has changed; what is sent is what it is
-// when the peer can take it. Nobody stays connected on a proof that has ended:
-// it is verified again before each frame in either direction, and every second
-// where nothing moves. Control frames count as frames, and the bytes of a peer
-// are read no faster than its frames could come.
+// whose overflow closes the socket, and state has no queue at all, only a mark that it has changed;
+// the state sent is the one when the peer can take it. A connection ends with its credential, which
+// is verified again before each frame in either direction, and every second while idle. Control
+// frames count as frames, and the bytes of a peer are read no faster than its frames could come.
 package socket
 
 import (
@@ -52,14 +50,14 @@ const (
 	readWait   = 25 * time.Second // silence after which the peer is gone
 	writeWait  = 5 * time.Second
 	closeWait  = 2 * time.Second // for the peer's reply to a close
-	watchEvery = time.Second     // how often the proof of an idle socket is looked at
-	// restartSpread is the time over which the clients of a node that goes away
-	// come back to the others.
+	watchEvery = time.Second     // how often the credential of an idle socket is verified
+	// restartSpread is the time over which the clients of a node that stops reconnect to the
+	// others.
 	restartSpread = 10 * time.Second
 )
 
-// FramesPerSecond is what one connection may send, and its burst, unless its
-// handler says another number.
+// FramesPerSecond is how many frames one connection may send a second, and in a burst, unless its
+// handler sets another number.
 const FramesPerSecond = 20
 
 // Options of a group; zero fields have defaults.
@@ -82,7 +80,7 @@ type Group struct {
 	open   int
 	meter  metric.Int64UpDownCounter // the same over all groups of the process
 	closed bool
-	cut    bool           // nobody waits for peers any more
+	cut    bool           // connections are cut, without waiting for peers
 	wg     sync.WaitGroup // every goroutine of every connection
 
 	free  chan func()   // to a goroutine that waits for something to write
@@ -119,11 +117,11 @@ func NewGroup(o Options) *Group {
 	}
 }
 
-// Handler is what a socket does; absent functions do nothing. Opened, Frame
-// and Closed are called one at a time.
+// Handler holds the callbacks of a socket; nil ones do nothing. Opened, Frame and Closed are called
+// one at a time.
 type Handler struct {
-	// FramesPerSecond is what the peer may send, and its burst; zero means
-	// [FramesPerSecond]. However many they are, 512 KiB a second are read.
+	// FramesPerSecond is how many frames the peer may send a second, and in a burst; zero means
+	// [FramesPerSecond]. At most 512 KiB a second are read, whatever the number.
 	FramesPerSecond int
 	// Opened runs before the first frame is read.
 	Opened func(*Conn)
@@ -135,9 +133,9 @@ type Handler struct {
 	Closed func(*Conn)
 }
 
-// Accept upgrades the request and returns; the connection lives on. Refuses
-// with kit/invalid_request what is no WebSocket handshake, and with
-// kit/unavailable when the node is full or going away.
+// Accept upgrades the request and returns; the connection stays open. It refuses a request that is
+// no WebSocket handshake with kit/invalid_request, and refuses with kit/unavailable when the node
+// is full or stopping.
 func (g *Group) Accept(call *capability.Call, h Handler) error {
 	if err := g.reserve(); err != nil {
 		return err
@@ -163,9 +161,8 @@ func (g *Group) Of(userID string) []*Conn {
 	return slices.Clone(g.users[userID])
 }
 
-// Close tells every peer to come back after a while of its own, and waits until
-// all connections have ended; those still there when ctx ends are cut. It
-// accepts no more.
+// Close asks every peer to reconnect after a random delay, and waits until all connections have
+// ended; those still open when ctx ends are cut. The group accepts no more.
 func (g *Group) Close(ctx context.Context) error {
 	for _, c := range g.all(&g.closed) {
 		c.restart()
@@ -187,8 +184,8 @@ func (g *Group) Close(ctx context.Context) error {
 // idleWriter is how long a goroutine waits for something else to write.
 const idleWriter = time.Second
 
-// start runs f in a goroutine that has run another one before, if there is one:
-// a new one would first have to grow its stack to what writing takes.
+// start runs f in an idle goroutine if there is one: a new one would first have to grow its stack
+// for writing.
 func (g *Group) start(f func()) {
 	g.wg.Add(1)
 	select {
@@ -215,7 +212,7 @@ func (g *Group) work(f func()) {
 	}
 }
 
-// all sets a mark, by which connections under way know, and returns the others.
+// all sets a mark, which connections being accepted check, and returns the open connections.
 func (g *Group) all(mark *bool) (all []*Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -226,7 +223,7 @@ func (g *Group) all(mark *bool) (all []*Conn) {
 	return all
 }
 
-// reserve takes a place before the upgrade, so that a refusal is an HTTP response.
+// reserve counts a connection before the upgrade, so that a refusal is an HTTP response.
 func (g *Group) reserve() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

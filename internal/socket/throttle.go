@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Bounds of what is read of one peer, in bytes: a little more than the frames
-// it may send, so that frames without content, of which a message can have any
-// number, take no more time than others.
+// Bounds of the bytes read from one peer: a little more than those of the frames it may send, so
+// that empty frames, of which a message can have any number, cost no more than others.
 const (
 	bytesPerSecond = 512 << 10
 	bytesAtOnce    = 256 << 10
 	bytesPaused    = 16 << 10 // read at least between two pauses
 )
 
-// throttled hands out a connection that is read at a bounded speed.
+// throttled is a response writer whose hijacked connection is read at a bounded rate.
 type throttled struct{ http.ResponseWriter }
 
 func (t throttled) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -17,8 +17,8 @@ func (c *Conn) write() {
 	}
 }
 
-// flush writes what the handler of a frame has replied, unless that is being
-// done. What comes up meanwhile is for the writing goroutine: the reader reads.
+// flush writes the replies of a frame's handler, unless another goroutine is writing. Replies that
+// are queued meanwhile are left to the writing goroutine, so that the reader can read.
 func (c *Conn) flush() {
 	c.mu.Lock()
 	mine := !c.writing && !c.ended && len(c.queue) > 0
@@ -50,7 +50,7 @@ const (
 	state
 )
 
-// next takes what is to be written now: replies first, state last.
+// next returns the next thing to write: replies first, state last.
 func (c *Conn) next() (step, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Conn) drain() {
 	}
 }
 
-// one writes the next thing, a reply with the state behind it; nothing: there
-// is none, or the connection has ended.
+// one writes the next thing, such as a reply with the state after it. It returns nothing if there
+// is none, or if the connection has ended.
 func (c *Conn) one() step {
 	what, frame := c.next()
 	var err error
@@ -190,8 +190,7 @@ func appendHeader(b []byte, size int) []byte {
 	}
 }
 
-// ping asks the peer for a sign of life, and gives one to a page, which cannot
-// see the protocol's own.
+// ping sends a ping of the protocol, and a heartbeat frame for pages, which cannot see the former.
 func (c *Conn) ping() error {
 	if !c.proven() {
 		return nil

@@ -1,8 +1,7 @@
-// Package strictjson decodes JSON that came from outside: one value of valid
-// UTF-8, no member twice, no member the target does not name exactly, bounded
-// depth and names. encoding/json alone lets duplicates through and folds letter
-// case. The check is one pass whose cost grows with the length of the input
-// alone; what cannot fit the target is refused where it begins.
+// Package strictjson decodes untrusted JSON: one value of valid UTF-8, no member twice, no member
+// the target does not name exactly, bounded depth and names. encoding/json alone lets duplicates
+// through and folds letter case. The check is one pass whose cost grows with the length of the
+// input alone; a value that cannot fit the target is refused where it begins.
 package strictjson
 
 import (
@@ -39,18 +38,17 @@ func Decode(data []byte, into any) error {
 	return nil
 }
 
-// Valid returns what is wrong with data as JSON of any shape.
+// Valid returns an error if data is not well-formed JSON, of any shape.
 func Valid(data []byte) error { return check(data, nil) }
 
 // Member is one of the members of an object.
 type Member struct {
 	Name string
-	// Value is JSON, a part of what was read.
+	// Value is the JSON of the member, a slice of the input.
 	Value []byte
 }
 
-// Members is Valid and returns the members of the object that data is, none of
-// another value.
+// Members is [Valid], and returns the members of data if it is an object.
 func Members(data []byte) ([]Member, error) {
 	w := walker{data: data, keep: true}
 	err := w.check(nil)
@@ -407,7 +405,7 @@ func (w *walker) space() {
 	}
 }
 
-// path writes out where the walker is, such as "list[0].name".
+// path returns the walker's position, such as "list[0].name".
 func (w *walker) path() string {
 	var b strings.Builder
 	for i, m := range w.way[:w.deep] {
@@ -427,8 +425,8 @@ func (w *walker) path() string {
 	return clip(b.String())
 }
 
-// names remembers the names of one object: the first few in a list, which is
-// faster than a map for what requests usually are.
+// names holds the names of one object: the first few in a list, which is faster than a map for
+// usual requests.
 type names struct {
 	few  [8]string
 	n    int
@@ -512,7 +510,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 	return names
 }
 
-// clip keeps a hostile member name from filling the response.
+// clip shortens a member name, so that a hostile one cannot fill the response.
 func clip(name string) string {
 	const most = 80
 	if len(name) > most {

@@ -1,5 +1,4 @@
-// Package text says what a character does to the text around it, and which text can
-// be stored. Any package may call it.
+// Package text checks characters that change how text is displayed, and text that cannot be stored.
 package text
 
 import (
@@ -7,11 +6,11 @@ import (
 	"unicode"
 )
 
-// Misleads reports whether a character does not stand for itself in a name: it
-// controls, or has what follows shown in another order (Unicode UAX 9).
+// Misleads reports whether a character can make a name look like another: a control character, or
+// one that changes the display order of the text after it (Unicode UAX 9).
 func Misleads(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Storable returns what both databases can store of a text: UTF-8 without NUL.
+// Storable returns the text without what a database cannot store: NUL and invalid UTF-8.
 func Storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
 }

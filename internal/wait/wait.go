@@ -1,5 +1,4 @@
-// Package wait lets time pass that the end of a context cuts short, and says in
-// HTTP how long to wait.
+// Package wait waits until a time has passed or a context ends, and reads and writes Retry-After.
 package wait
 
 import (

@@ -1,4 +1,4 @@
-// Package queuetest makes batches of a known content.
+// Package queuetest makes batches of known calls.
 package queuetest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Gather makes calls queue up in their order and lets them run as one batch. A
-// call may also end without coming to the queue.
+// Gather makes calls queue up in their order and lets them run as one batch. A call may also return
+// without entering the queue.
 func Gather(q interface {
 	Hold() func()
 	Waiting() int

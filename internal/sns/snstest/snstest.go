@@ -1,4 +1,4 @@
-// Package snstest stands in for Amazon SNS in tests.
+// Package snstest simulates Amazon SNS in tests.
 package snstest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Topic is the one whose messages Amazon signs.
+// Topic is the ARN of the topic whose messages Amazon signs.
 const Topic = "arn:aws:sns:eu-west-1:123456789012:mail"
 
 // Amazon responds as the host of SNS does and signs with the key of its certificate.
@@ -27,7 +27,7 @@ type Amazon struct {
 	t   testing.TB
 	key *rsa.PrivateKey
 	pem []byte
-	// Asked lists the addresses that were asked.
+	// Asked lists the addresses that were requested.
 	Asked []string
 	// Down makes the host fail.
 	Down bool
@@ -51,7 +51,7 @@ func New(t testing.TB, now time.Time) *Amazon {
 	return &Amazon{t: t, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// RoundTrip is that of the client that asks the host.
+// RoundTrip serves the requests of a client whose transport the Amazon is.
 func (s *Amazon) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.Asked = append(s.Asked, r.URL.String())
 	status, body := http.StatusOK, s.pem
