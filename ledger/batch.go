@@ -24,9 +24,9 @@ func (l *Ledger) newQueue() *queue.Queue[*operation, outcome] {
 	return &queue.Queue[*operation, outcome]{Run: l.run, Size: batchSize, Leaders: queue.WriteLeaders(l.db)}
 }
 
-// run brings calls to their outcomes. A batch that the database refuses as a
-// whole, because another node opened an account or took a ref at the same
-// instant, is done again call by call, so that no call fails for its neighbours.
+// run sets the outcomes of calls. A batch that the database refuses as a whole, because another
+// node opened an account or took a ref at the same instant, is repeated call by call, so that no
+// call fails because of another.
 func (l *Ledger) run(ctx context.Context, calls []*call) int {
 	err := l.apply(ctx, calls)
 	var violation *database.ConstraintError
@@ -44,9 +44,8 @@ func (l *Ledger) run(ctx context.Context, calls []*call) int {
 	return len(calls)
 }
 
-// apply decides calls in the transaction of ctx, or in one of their own, and
-// records what administrators did by those that succeeded. Its error is that of
-// all of them, of which nothing is done then.
+// apply decides calls in the transaction of ctx, or in one of their own, and records the staff
+// operations that succeeded. Its error is the error of all of them; then none has an effect.
 func (l *Ledger) apply(ctx context.Context, calls []*call) error {
 	err := l.db.InTx(ctx, func(ctx context.Context) error {
 		if err := l.store.applyAll(ctx, calls); err != nil {
@@ -83,9 +82,8 @@ type batch struct {
 // applyAll reads what all operations concern, decides them in memory, and writes
 // what has changed, an account once however many operations moved it. It locks
 // and writes in one order everywhere (holds, accounts, new accounts, refs; each
-// by key), so that transactions never wait for each other in a circle. A refusal
-// is an outcome and changes nothing, so that a caller whose transaction it joined
-// may go on after it.
+// by key), so that transactions never deadlock. A refusal is an outcome and changes nothing, so
+// that a caller whose transaction it joined may go on after it.
 func (s store) applyAll(ctx context.Context, calls []*call) error {
 	for turn := 1; ; turn++ {
 		b, err := s.load(ctx, calls)
@@ -96,19 +94,19 @@ func (s store) applyAll(ctx context.Context, calls []*call) error {
 			c.Out, c.Err = b.apply(c.Op)
 		}
 		err = s.save(ctx, b)
-		// One operation opens one account, so nothing is written where another
-		// node was faster, and what that one left can be looked at.
+		// One operation opens one account, so nothing was written when another node was faster, and
+		// the operation can be decided again on the rows of that node.
 		if len(calls) > 1 || !errors.Is(err, errMoved) || turn == maxTurns {
 			return taken(calls, err)
 		}
 	}
 }
 
-// maxTurns bounds how often one operation looks for its accounts.
+// maxTurns bounds how often one operation reads its accounts.
 const maxTurns = 3
 
-// taken makes a ref conflict of a ref that another node took for other accounts,
-// which the locks do not cover.
+// taken returns a ref conflict if another node took the ref for other accounts, which the locks do
+// not cover.
 func taken(calls []*call, err error) error {
 	var violation *database.ConstraintError
 	if len(calls) == 1 && errors.As(err, &violation) && violation.Kind == database.Unique {
@@ -117,7 +115,7 @@ func taken(calls []*call, err error) error {
 	return err
 }
 
-// apply decides one operation on what those before it left.
+// apply decides one operation on the state that the operations before it left.
 func (b *batch) apply(op *operation) (outcome, error) {
 	if op.settles() {
 		return b.settle(op)
@@ -160,7 +158,7 @@ func (b *batch) settle(op *operation) (outcome, error) {
 	return out, nil
 }
 
-// errNoAccount cannot happen to a ledger that nobody else writes to.
+// errNoAccount cannot happen unless other code writes to the ledger's tables.
 var errNoAccount = errors.New("ledger: a hold has no account; see Verify")
 
 func (b *batch) add(out outcome) {

@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Config says which currencies there are.
+// Config configures the ledger.
 type Config struct {
 	// Currencies is required: at least one, each code once.
 	Currencies []Currency
@@ -27,9 +27,9 @@ type Config struct {
 type Currency struct {
 	// Code names it in paths: 1 to 32 letters, digits, underscores, hyphens and
 	// dots, beginning with a letter or digit. Codes that differ in case only are
-	// the same. "admin" is taken by the management routes.
+	// the same. "admin" is reserved for the management routes.
 	Code string `json:"code"`
-	// Name is for people, by default the code.
+	// Name is the display name, by default the code.
 	Name string `json:"name"`
 	// Decimals, 0 to 18, is for display only: amounts are always whole minor units.
 	Decimals int `json:"decimals"`

@@ -24,13 +24,13 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Shortfall says, with [ErrInsufficientFunds], how much was missing.
+// Shortfall is the details of [ErrInsufficientFunds]: how much was missing.
 type Shortfall struct {
 	Available int64 `json:"available"`
 	Required  int64 `json:"required"`
 }
 
-// noCurrency names what there is not.
+// noCurrency returns the refusal of an unknown currency.
 func noCurrency(code string) error {
 	return ErrCurrencyNotFound.Saying("There is no currency %.64q.", code)
 }

@@ -1,15 +1,11 @@
 // Package ledger keeps integer balances per user and currency: credits,
 // debits, transfers, and holds that are captured or released.
 //
-// # What it promises
+// # Guarantees
 //
 //   - No account ever has balance < 0, held < 0 or held > balance, and no
-//     balance passes [MaxAmount]: the storage itself refuses it, whatever runs
-//     at once.
-//   - A ref does its work once. It is unique over the whole ledger, holds
-//     included: the same call again returns what the first one did, marked
-//     Replayed; any other call under it is ledger/ref_conflict. So a call whose
-//     outcome is unknown is simply made again. Capture and release have no ref
+//     balance passes [MaxAmount]: the storage itself refuses it, under any concurrency.
+//   - A ref takes effect once. It is unique over the whole ledger, holds included: the same call again returns the outcome of the first one, marked Replayed; any other call under it is ledger/ref_conflict. So a call whose outcome is unknown can simply be repeated. Capture and release have no ref
 //     of their own: the second one of a hold is ledger/hold_not_open.
 //   - An operation joins the transaction of its context and commits or rolls
 //     back with the caller's own rows; outside of one it is durable when it
@@ -110,8 +106,7 @@ func (l *Ledger) Capability() capability.Capability {
 	}
 }
 
-// maxCounted bounds what a health aggregate counts: it must cost the same
-// however large the tables are.
+// maxCounted bounds what a health aggregate counts, so that its cost does not grow with the tables.
 const maxCounted = 10_000
 
 func (l *Ledger) health() []capability.HealthKey {
@@ -121,7 +116,7 @@ func (l *Ledger) health() []capability.HealthKey {
 	}
 }
 
-// Credit adds to an account and opens it if it never was. Refuses with
+// Credit adds an amount to an account, which it opens if necessary. Refuses with
 // ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
 func (l *Ledger) Credit(ctx context.Context, e Entry) (Transaction, error) {
 	out, err := l.do(ctx, credit(e))
@@ -132,9 +127,9 @@ func credit(e Entry) *operation {
 	return &operation{kind: KindCredit, ref: e.Ref, payee: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 }
 
-// Debit takes from an account what is available. Refuses with
-// ledger/insufficient_funds, ledger/account_not_found,
-// ledger/currency_not_found, ledger/invalid_amount and ledger/ref_conflict.
+// Debit takes an amount from an account, at most what is available. Refuses with
+// ledger/insufficient_funds, ledger/account_not_found, ledger/currency_not_found,
+// ledger/invalid_amount and ledger/ref_conflict.
 func (l *Ledger) Debit(ctx context.Context, e Entry) (Transaction, error) {
 	out, err := l.do(ctx, debit(e))
 	return out.rows[0], err
@@ -144,14 +139,14 @@ func debit(e Entry) *operation {
 	return &operation{kind: KindDebit, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 }
 
-// StaffCredit is [Ledger.Credit] by an administrator: who did it is recorded by
-// audit, both or neither.
+// StaffCredit is [Ledger.Credit] by an administrator: audit records who did it, in the same
+// transaction.
 func (l *Ledger) StaffCredit(ctx context.Context, e Entry) (Transaction, error) {
 	return l.recorded(ctx, credit(e), "ledger/credited")
 }
 
-// StaffDebit is [Ledger.Debit] by an administrator: who did it is recorded by
-// audit, both or neither.
+// StaffDebit is [Ledger.Debit] by an administrator: audit records who did it, in the same
+// transaction.
 func (l *Ledger) StaffDebit(ctx context.Context, e Entry) (Transaction, error) {
 	return l.recorded(ctx, debit(e), "ledger/debited")
 }
@@ -186,38 +181,36 @@ func (l *Ledger) Find(ctx context.Context, ref string) (t Transaction, ok bool, 
 	return t, ok, err
 }
 
-// Circulation sums the balances of each currency in use. It reads every account,
-// so it is for reports. The sums are floats because they have no bound; up to
-// 2^53 they are exact.
+// Circulation returns the sum of the balances of each currency in use. It reads every account, so
+// it is for reports. The sums are floats because they have no bound; up to 2^53 they are exact.
 func (l *Ledger) Circulation(ctx context.Context) (map[string]float64, error) {
 	return l.store.circulation(ctx)
 }
 
-// Transfer moves what is available from one account to another, which it
-// opens if it never was; both halves or none. Refuses as [Ledger.Debit] does.
+// Transfer moves an available amount from one account to another, which it opens if necessary; both
+// halves or none. Refuses as [Ledger.Debit] does.
 func (l *Ledger) Transfer(ctx context.Context, e TransferEntry) (Transfer, error) {
 	op := operation{kind: KindTransferOut, ref: e.Ref, payer: e.From, payee: e.To, currency: e.Currency, amount: e.Amount, memo: e.Memo}
 	out, err := l.do(ctx, &op)
 	return Transfer{Out: out.rows[0], In: out.rows[1], Replayed: out.replayed}, err
 }
 
-// Hold reserves what is available; the balance stays. Refuses as
-// [Ledger.Debit] does.
+// Hold reserves an available amount; the balance stays. Refuses as [Ledger.Debit] does.
 func (l *Ledger) Hold(ctx context.Context, e Entry) (Hold, error) {
 	op := operation{kind: KindHold, ref: e.Ref, payer: e.UserID, currency: e.Currency, amount: e.Amount, memo: e.Memo, related: e.RelatedRef}
 	out, err := l.do(ctx, &op)
 	return out.hold, err
 }
 
-// Capture spends an open hold, or a part of it and releases the rest. Refuses
-// with ledger/hold_not_found, ledger/hold_not_open and ledger/invalid_amount.
+// Capture spends an open hold, or spends a part of it and releases the rest. Refuses with
+// ledger/hold_not_found, ledger/hold_not_open and ledger/invalid_amount.
 func (l *Ledger) Capture(ctx context.Context, ref string, o CaptureOptions) (Hold, error) {
 	op := operation{kind: KindCapture, ref: ref, amount: o.Amount, memo: o.Memo}
 	out, err := l.do(ctx, &op)
 	return out.hold, err
 }
 
-// Release returns an open hold. Refuses with ledger/hold_not_found and
+// Release makes the amount of an open hold available again. Refuses with ledger/hold_not_found and
 // ledger/hold_not_open.
 func (l *Ledger) Release(ctx context.Context, ref string) (Hold, error) {
 	op := operation{kind: KindRelease, ref: ref}
@@ -225,8 +218,8 @@ func (l *Ledger) Release(ctx context.Context, ref string) (Hold, error) {
 	return out.hold, err
 }
 
-// do brings an operation to the database: into the caller's transaction or,
-// outside of one, into one that it shares with those who call meanwhile.
+// do runs an operation in the caller's transaction or, outside of one, in one that it shares with
+// concurrent callers.
 func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
 	if err := op.check(l.currencies); err != nil {
 		return outcome{}, err
@@ -241,8 +234,8 @@ func (l *Ledger) do(ctx context.Context, op *operation) (outcome, error) {
 	return c.Out, c.Err
 }
 
-// Balance returns what an account holds. Refuses with
-// ledger/account_not_found and ledger/currency_not_found.
+// Balance returns the balance of an account. Refuses with ledger/account_not_found and
+// ledger/currency_not_found.
 func (l *Ledger) Balance(ctx context.Context, userID, currency string) (Balance, error) {
 	key := AccountKey{userID, currency}
 	if err := l.check(key); err != nil {
@@ -258,9 +251,8 @@ func (l *Ledger) Balance(ctx context.Context, userID, currency string) (Balance,
 	return account.balance(), nil
 }
 
-// Balances returns many accounts by one query, in the order asked for; an
-// account that was never opened has zeros. It takes at most [MaxBalances],
-// more are kit/invalid_request.
+// Balances returns many accounts by one query, in the order of the keys; an account that was never
+// opened has zeros. More than [MaxBalances] keys are refused with kit/invalid_request.
 func (l *Ledger) Balances(ctx context.Context, keys ...AccountKey) ([]Balance, error) {
 	if len(keys) > MaxBalances {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d accounts at once.", MaxBalances)

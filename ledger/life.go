@@ -10,8 +10,8 @@ import (
 // lifePage is how many rows an export or an erasure handles at once.
 const lifePage = capability.MaxLimit
 
-// export emits the accounts of a user, those in currencies that are not configured
-// any more too, and the history of each.
+// export emits the accounts of a user, also those in currencies that are no longer configured, and
+// the history of each.
 func (l *Ledger) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	for after := ""; ; {
 		accounts, err := l.store.accountsOf(ctx, person.ID, after, lifePage)

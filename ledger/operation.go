@@ -8,14 +8,14 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of what a caller says, in bytes.
+// Bounds of a caller's texts, in bytes.
 const (
 	maxRef     = 200
 	maxRelated = maxRef + len(suffixCapture)
 	maxMemo    = 500
 )
 
-// The suffixes of a caller's ref that name the rows that follow from it.
+// The suffixes that make refs of further rows from a caller's ref.
 const (
 	suffixIn      = "#in"
 	suffixCapture = "#capture"
@@ -28,7 +28,7 @@ type operation struct {
 	// hold. For a capture or release ref is the hold's.
 	kind Kind
 	ref  string
-	// payer needs amount available; payee gets it.
+	// payer must have amount available; payee gets it.
 	payer, payee  string
 	currency      string
 	amount        int64 // of a capture, 0 is all of the hold
@@ -47,7 +47,7 @@ type outcome struct {
 // settles reports whether the operation ends a hold.
 func (op *operation) settles() bool { return op.kind == KindCapture || op.kind == KindRelease }
 
-// accounts are the keys of what the operation moves money between, in order.
+// accounts returns the keys of the accounts that the operation moves money between, in order.
 func (op *operation) accounts() []AccountKey {
 	keys := make([]AccountKey, 0, 2)
 	for _, user := range [...]string{min(op.payer, op.payee), max(op.payer, op.payee)} {
@@ -58,7 +58,7 @@ func (op *operation) accounts() []AccountKey {
 	return keys
 }
 
-// user owns the account that the transaction under ref belongs to.
+// user returns the owner of the account that the transaction under ref belongs to.
 func (op *operation) user() string {
 	if op.payer != "" {
 		return op.payer
@@ -66,7 +66,7 @@ func (op *operation) user() string {
 	return op.payee
 }
 
-// check holds an operation to the bounds of what callers may say.
+// check refuses an operation whose arguments are out of bounds.
 func (op *operation) check(currencies map[string]Currency) error {
 	if !op.settles() {
 		if _, ok := currencies[op.currency]; !ok {
@@ -108,8 +108,8 @@ func (op *operation) checkUsers() error {
 	return capability.CheckUserID(op.user())
 }
 
-// judge returns why the accounts, nil where never opened, refuse a new
-// operation; nil when nothing does.
+// judge returns the refusal of a new operation by the state of its accounts, which are nil if never
+// opened, or nil.
 func (op *operation) judge(payer, payee *Account) error {
 	if op.payer != "" {
 		if payer == nil {
@@ -125,8 +125,8 @@ func (op *operation) judge(payer, payee *Account) error {
 	return nil
 }
 
-// replay returns an operation whose ref is taken: by the same facts its first
-// outcome, by others a refusal. in is the second half if the first is a transfer.
+// replay decides an operation whose ref is taken: it returns the first outcome if the facts are the
+// same, and a refusal otherwise. in is the second half if the first is a transfer.
 func (op *operation) replay(first, in Transaction) (outcome, error) {
 	same := first.Kind == op.kind && first.UserID == op.user() && first.Currency == op.currency &&
 		first.Amount == op.amount && first.Memo == op.memo
@@ -146,8 +146,8 @@ func (op *operation) replay(first, in Transaction) (outcome, error) {
 	return out, nil
 }
 
-// post moves the money of an accepted operation between its accounts in memory
-// and writes down what that did.
+// post moves the money of an accepted operation between its accounts in memory and returns the
+// transactions.
 func (op *operation) post(payer, payee *Account, now time.Time) (out outcome) {
 	balance, held := op.kind.moves(op.amount)
 	switch op.kind {
@@ -177,13 +177,13 @@ func (op *operation) row(after *Account, ref string, kind Kind, amount int64, re
 	}
 }
 
-// opened is the hold that a transaction of its kind opened.
+// opened returns the hold that a hold transaction opened.
 func opened(t Transaction) Hold {
 	return Hold{Ref: t.Ref, UserID: t.UserID, Currency: t.Currency, Amount: t.Amount, Status: HoldOpen,
 		CreatedAt: t.CreatedAt, Replayed: t.Replayed}
 }
 
-// judgeHold returns why a hold, nil when there is none, cannot be settled.
+// judgeHold returns why a hold cannot be settled; hold is nil when there is none.
 func (op *operation) judgeHold(hold *Hold) error {
 	switch {
 	case hold == nil:
@@ -196,8 +196,8 @@ func (op *operation) judgeHold(hold *Hold) error {
 	return nil
 }
 
-// settle ends a hold that judgeHold let pass, on its account in memory, and
-// writes down what that did: a capture of a part is a capture and a release.
+// settle ends a hold that judgeHold accepted, on its account in memory, and returns the
+// transactions: a capture of a part is a capture and a release.
 func (op *operation) settle(hold *Hold, account *Account, now time.Time) (out outcome) {
 	hold.Status, hold.SettledAt = HoldReleased, capability.Time{Time: now}
 	next := 0

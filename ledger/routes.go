@@ -6,8 +6,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// maxEntry bounds the body of a credit or debit, in bytes: its texts with every
-// character escaped, and room for names.
+// maxEntry bounds the body of a credit or debit, in bytes: its texts with every character escaped,
+// and the names of its members.
 const maxEntry = 8 << 10
 
 func (l *Ledger) routes() []capability.Route {
@@ -59,7 +59,7 @@ func (l *Ledger) listTransactions(c *capability.Call, page capability.Page) (cap
 	return items, err
 }
 
-// entryBody is what credit and debit are sent.
+// entryBody is the request body of credit and debit.
 type entryBody struct {
 	UserID string `json:"userId"`
 	Amount int64  `json:"amount"`

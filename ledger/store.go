@@ -72,13 +72,13 @@ func (s store) account(ctx context.Context, key AccountKey) (*Account, error) {
 	return &a, nil
 }
 
-// accounts lists all accounts behind a key, in key order.
+// accounts lists all accounts after a key, in key order.
 func (s store) accounts(ctx context.Context, after AccountKey, limit int) ([]Account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM ledger_account
 		WHERE (user_id, currency) > ($1, $2) ORDER BY user_id, currency LIMIT $3`, after.UserID, after.Currency, limit)
 }
 
-// accountsOf lists one user's accounts behind a currency, by currency.
+// accountsOf lists one user's accounts after a currency, by currency.
 func (s store) accountsOf(ctx context.Context, userID, after string, limit int) ([]Account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM ledger_account
 		WHERE user_id = $1 AND currency > $2 ORDER BY currency LIMIT $3`, userID, after, limit)
@@ -97,8 +97,7 @@ func (s store) many(ctx context.Context, keys []AccountKey) ([]Account, error) {
 	return database.All(ctx, s.db, scanAccount, manySQL, string(list))
 }
 
-// PostgreSQL would walk through the table, rather than look a few keys up, where
-// it does not know yet how large the table is.
+// Without statistics PostgreSQL would scan the table instead of looking up a few keys.
 var manySQL = `SELECT ` + accountColumns + ` FROM ` + database.Text(``, `jsonb_array_elements($1::jsonb) AS n (value), LATERAL (SELECT * FROM`) + ` ledger_account
 	` + database.Text(`WHERE (user_id, currency) IN (SELECT value->>0, value->>1 FROM json_each($1))`, `WHERE user_id = value->>0 AND currency = value->>1 LIMIT 1) AS a`)
 

@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/internal/bulk"
 )
 
-// load locks what the operations concern and reads it.
+// load locks and reads the rows that the operations concern.
 func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	b := &batch{
 		now: s.db.Now(ctx), accounts: make(map[AccountKey]*Account), holds: make(map[string]*Hold),
@@ -40,8 +40,8 @@ func (s store) load(ctx context.Context, calls []*call) (*batch, error) {
 	return b, s.loadKnown(ctx, b, refs)
 }
 
-// On PostgreSQL each key is looked up by itself, so that a plan that was made
-// while the tables were empty is as good as any.
+// On PostgreSQL each key is looked up by itself, so that a plan made while the tables were empty
+// stays good.
 var lockHolds = `SELECT ` + holdColumns + ` FROM ` + database.Text(`ledger_hold WHERE ref = $1`, `unnest($1::text[]) AS n (wanted),
 		LATERAL (SELECT * FROM ledger_hold WHERE ref = n.wanted LIMIT 1 FOR UPDATE) AS h`)
 
@@ -73,7 +73,8 @@ func (s store) loadAccounts(ctx context.Context, b *batch, keys []AccountKey) er
 var transactionsOf = `SELECT ` + columns + ` FROM ` + database.Text(`ledger_transaction WHERE ref = $1`, `unnest($1::text[]) AS n (wanted),
 		LATERAL (SELECT * FROM ledger_transaction WHERE ref = n.wanted LIMIT 1) AS t`)
 
-// loadKnown comes after the locks, so that it sees what they waited for.
+// loadKnown reads the transactions under the refs, after the locks, so that it sees the commits
+// which they waited for.
 func (s store) loadKnown(ctx context.Context, b *batch, refs [][]any) error {
 	known, err := readAll(ctx, s, scanTransaction, transactionsOf, refs)
 	if err != nil {
@@ -143,7 +144,7 @@ func byKey(x, y []any) int {
 	return order
 }
 
-// errMoved says that another node opened an account since it was looked for.
+// errMoved reports that another node opened an account after it was read.
 var errMoved = errors.New("ledger: an account was opened meanwhile")
 
 var accountFields = []string{"user_id TEXT", "currency TEXT", "balance BIGINT", "held BIGINT", "sequence BIGINT", "opened_at BIGINT"}
@@ -173,7 +174,7 @@ func (h *Hold) row() []any {
 	return []any{h.Ref, h.UserID, h.Currency, h.Amount, h.Captured, string(h.Status), h.CreatedAt.UnixMilli(), h.settledMillis()}
 }
 
-// each makes rows of many values.
+// each returns the rows of many values.
 func each[T any](values []T, row func(T) []any) [][]any {
 	rows := make([][]any, len(values))
 	for i, value := range values {
@@ -182,8 +183,8 @@ func each[T any](values []T, row func(T) []any) [][]any {
 	return rows
 }
 
-// readAll reads at most one row for each of some keys: on PostgreSQL by one
-// statement, which gets the keys as arrays, on SQLite by one a key.
+// readAll reads at most one row for each key: on PostgreSQL by one statement, which gets the keys
+// as arrays, on SQLite by one statement for each.
 func readAll[T any](ctx context.Context, s store, scan func(database.Scanner) (T, error), query string, keys [][]any) (found []T, err error) {
 	if s.db.Dialect() == database.PostgreSQL && len(keys) > 0 {
 		return database.All(ctx, s.db, scan, query, bulk.Columns(keys)...)

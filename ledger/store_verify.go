@@ -7,14 +7,14 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// rule is something that holds of every row of a table: joins finds what the
-// row depends on, broken is the condition under which it does not hold.
+// rule is an invariant of every row of a table: joins adds the rows that it depends on, broken is
+// the condition under which it is violated.
 type rule struct {
 	name, of      string
 	joins, broken string
 }
 
-// The walks through the tables, in key order behind ($1, $2).
+// The scans of the tables, in key order after ($1, $2).
 const (
 	eachAccount = `SELECT a.user_id, a.currency, CASE WHEN %[2]s THEN 1 ELSE 0 END FROM ledger_account a %[1]s
 		WHERE (a.user_id, a.currency) > ($1, $2) ORDER BY a.user_id, a.currency LIMIT $3`
@@ -63,7 +63,7 @@ var rules = []rule{
 		`t.kind IN ('hold', 'capture', 'release') AND h.ref IS NULL`},
 }
 
-// breach is one row that a rule was held to.
+// breach is one row that was checked against a rule.
 type breach struct {
 	key    [2]string
 	broken bool
@@ -76,7 +76,7 @@ func scanBreach(row database.Scanner) (b breach, err error) {
 	return b, err
 }
 
-// breaches holds every row of a rule's table to it.
+// breaches checks every row of a rule's table.
 func (s store) breaches(ctx context.Context, r rule) (rows int64, findings []Finding, err error) {
 	query := fmt.Sprintf(r.of, r.joins, r.broken)
 	var last breach

@@ -19,7 +19,7 @@ type Entry struct {
 	// Memo is free text of at most 500 bytes. The account's owner reads it.
 	Memo string
 	// RelatedRef names another transaction, such as the wager of a payout; at
-	// most 208 bytes. It is kept as given, not looked up.
+	// most 208 bytes. It is stored as given, not looked up.
 	RelatedRef string
 }
 
@@ -33,7 +33,7 @@ type TransferEntry struct {
 	Memo     string
 }
 
-// CaptureOptions say how much of a hold is spent.
+// CaptureOptions are the options of [Ledger.Capture].
 type CaptureOptions struct {
 	// Amount is in minor units, at most that of the hold; the rest is released.
 	// Zero means all of it.
@@ -114,7 +114,7 @@ const (
 type Hold struct {
 	Ref, UserID, Currency string
 	Amount                int64
-	// Captured is what was spent of it, 0 unless captured.
+	// Captured is the amount spent of it, 0 unless captured.
 	Captured  int64
 	Status    HoldStatus
 	CreatedAt capability.Time
@@ -136,7 +136,7 @@ func (h *Hold) settledMillis() *int64 {
 // AccountKey names an account.
 type AccountKey struct{ UserID, Currency string }
 
-// Account is one user's money in one currency.
+// Account is the account of one user in one currency, in minor units.
 type Account struct {
 	UserID   string `json:"userId"`
 	Currency string `json:"currency"`
@@ -158,7 +158,7 @@ func (a Account) balance() Balance {
 // AccountFilter selects accounts; zero fields select all.
 type AccountFilter struct{ UserID string }
 
-// Balance is what an account holds, in minor units.
+// Balance is the balance of an account, in minor units.
 type Balance struct {
 	Currency string `json:"currency"`
 	Balance  int64  `json:"balance"`

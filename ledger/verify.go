@@ -8,11 +8,11 @@ import (
 // MaxFindings bounds the findings under each rule in a [Report].
 const MaxFindings = 100
 
-// verifyPage is how many rows one statement of Verify looks at: short enough
-// not to hold a snapshot that others wait for.
+// verifyPage is how many rows one statement of Verify checks: few enough not to hold a snapshot
+// that others wait for.
 const verifyPage = 5000
 
-// Report is what [Ledger.Verify] looked at and found.
+// Report is the result of [Ledger.Verify].
 type Report struct {
 	Accounts, Transactions, Holds int64
 	// Findings is empty when the ledger adds up.
