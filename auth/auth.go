@@ -1,18 +1,16 @@
 // Package auth knows the end users: who they are, on which devices they are
 // signed in, and the tokens and cookies that prove it.
 //
-// It never learns how users prove who they are. That is the library's part, see
-// [Library]: it serves everything under the base path that auth has no row for,
-// and calls [LibraryHost.Enter] for a user it has proven. Another library can take the
-// place of the default one.
+// It does not know how users prove who they are. That is the part of the library, see [Library]: it
+// serves the paths under the base path for which auth has no row, and calls [LibraryHost.Enter] for
+// a user it has proven. Another library can replace the default one.
 //
 // A sign-in makes a session on a device. The session has two proofs, which end
 // with it: a cookie, for the pages of the own origin, and a refresh token, for
 // clients that want access tokens. It ends when it has not been used for
-// Config.SessionIdle, at the latest Config.SessionAbsolute after it began. Using
-// either proof moves the idle end; that of a cookie is written down once an
-// hour, or ten times in a shorter Config.SessionIdle. Cookies last as long as the session can: only the row decides when it
-// ends.
+// Config.SessionIdle, at the latest Config.SessionAbsolute after it began. Using either proof moves
+// the idle end; the use of a cookie is written once an hour, or ten times in a shorter
+// Config.SessionIdle. Cookies last as long as the session can: only the row decides when it ends.
 //
 // An access token is a JWT (RFC 9068) of at most one hour, signed with a key
 // that is kept sealed in the database; it alone carries scopes, and only the
@@ -48,18 +46,17 @@ var migrations embed.FS
 
 // Peers are what auth uses.
 type Peers struct {
-	// Audit is told of sign-ins and revocations; nil records nothing.
+	// Audit records sign-ins and revocations; nil records nothing.
 	Audit *audit.Audit
-	// Mailer sends the mails of sign-in unless Config.Mailer does; see [LibraryHost.Mail].
-	// That of package auth/mail sends them through email.
+	// Mailer sends the mails of sign-in unless Config.Mailer is set; see [LibraryHost.Mail]. The
+	// one of package auth/mail sends them through email.
 	Mailer Mailer
-	// Erase removes what others hold about a user whose account has just been
-	// deleted, see [LibraryHost.DeleteAccount]; nil leaves it. It joins the
-	// transaction of ctx.
+	// Erase removes what other capabilities hold about a user whose account has just been deleted,
+	// see [LibraryHost.DeleteAccount]; nil leaves it. It joins the transaction of ctx.
 	Erase func(ctx context.Context, person capability.Person) error
 }
 
-// Auth keeps users and their proofs. It is safe for concurrent use.
+// Auth manages users, devices, sessions and tokens. It is safe for concurrent use.
 type Auth struct {
 	host     capability.Host
 	cfg      Config
@@ -74,8 +71,8 @@ type Auth struct {
 	cross    *http.CrossOriginProtection
 	mailer   Mailer
 	accounts map[string]*rate.Limiter
-	// forgeries are tokens that nobody has made, madeUp are such cookies: browsers
-	// send those of ended sessions for long, so their limit is wider.
+	// forgeries counts forged tokens, madeUp forged cookies, whose limit is wider because browsers
+	// keep sending cookies of ended sessions.
 	forgeries, madeUp forgeries
 	library           Library
 	table             libraryTable
@@ -144,7 +141,7 @@ func (a *Auth) configKeys() []capability.ConfigKey {
 	return append(append(a.cfg.keys(), library), a.library.Config...)
 }
 
-// parts are the migrations of the library.
+// parts returns the migrations of the library.
 func (a *Auth) parts() []database.Migrations {
 	if a.library.Migrations.FS == nil {
 		return nil
@@ -174,10 +171,10 @@ func (a *Auth) Users() capability.Users {
 	return capability.Users{Bearer: a.bearer, Session: a.session, CSRF: a.csrf, CSRFToken: a.heldToken, Origins: a.webOrigins(), Domain: Name}
 }
 
-// userIDForm is what identifies a user: it stands in keys, paths and logs.
+// userIDForm is the form of a user id, which appears in keys, paths and logs.
 var userIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// unavailable covers a failure of the database while a proof was checked.
+// unavailable returns the refusal for a failure of the database while a proof was checked.
 func unavailable(doing string, err error) error {
 	return capability.ErrUnavailable.Because(fmt.Errorf("auth: %s: %w", doing, err))
 }

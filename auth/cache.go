@@ -12,11 +12,11 @@ const (
 	cacheShards = 64
 	// cacheBytes bounds the cache: about 40,000 tokens of 500 bytes.
 	cacheBytes = 32 << 20
-	// entryBytes is what an entry takes in addition to its token, about.
+	// entryBytes is the approximate size of an entry without its token.
 	entryBytes = 320
 )
 
-// accessToken is what a verified token said.
+// accessToken holds the claims of a verified token.
 type accessToken struct {
 	caller    capability.Caller
 	expiresAt int64 // seconds

@@ -15,7 +15,7 @@ import (
 // Reply is the response of the library to [Auth.Call].
 type Reply struct {
 	Status int
-	// Code and Message are those of a refusal; empty: there was none.
+	// Code and Message are those of the refusal, empty if there was none.
 	Code, Message string
 	Header        http.Header
 	Body          json.RawMessage
@@ -24,12 +24,11 @@ type Reply struct {
 // Refused reports whether the library refused.
 func (r Reply) Refused() bool { return r.Status >= http.StatusBadRequest }
 
-// Call asks one of the library's routes in process, such as "/sign-in/email"
-// with a body that encodes to JSON, for forms that the application shows itself.
-// r is the request with the form: its cookies, address and headers are those of
-// the call, whose origin checks, limits and cookies are the same as over HTTP.
-// Cookies that the library sets are set on w. The error is a body that cannot
-// be encoded; what the library refuses is a Reply.
+// Call calls one of the library's routes in process, such as "/sign-in/email", with a body that
+// encodes to JSON, for forms that the application shows itself. r is the request with the form: the
+// call has its cookies, address and headers, and the same origin checks and limits as over HTTP.
+// Cookies that the library sets are set on w. The error reports a body that cannot be encoded; a
+// refusal of the library is returned as a Reply.
 func (a *Auth) Call(w http.ResponseWriter, r *http.Request, path string, body any) (Reply, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {

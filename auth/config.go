@@ -18,7 +18,7 @@ const (
 	MinAccessTokenTTL = time.Minute
 	MaxAccessTokenTTL = time.Hour
 	MinSessionTTL     = 5 * time.Minute
-	// MaxSessionTTL is how long browsers keep a cookie at most.
+	// MaxSessionTTL is the longest time that browsers keep a cookie.
 	MaxSessionTTL = 400 * 24 * time.Hour
 	// MaxReuseGrace bounds Config.ReuseGrace.
 	MaxReuseGrace = 5 * time.Minute
@@ -26,8 +26,7 @@ const (
 
 // Config adjusts auth; the zero value is the default.
 type Config struct {
-	// AccessTokenTTL is how long an access token is good for, 1 to 60 minutes;
-	// by default 15 minutes.
+	// AccessTokenTTL is how long an access token is valid, 1 to 60 minutes; by default 15 minutes.
 	AccessTokenTTL time.Duration
 	// SessionIdle is how long a session lasts without being used, 5 minutes to
 	// 400 days; by default 30 days. A session that is not remembered lasts a day
@@ -36,41 +35,39 @@ type Config struct {
 	// SessionAbsolute is how long a session lasts at most, however much it is
 	// used: at least SessionIdle, at most 400 days; by default 180 days.
 	SessionAbsolute time.Duration
-	// ReuseGrace is how long a refresh token that was just rotated still returns
-	// its successor, for tabs that race and responses that got lost; at most 5
-	// minutes, by default 10 seconds. Negative means none: any reuse ends the
-	// session.
+	// ReuseGrace is how long a refresh token that was just rotated still returns its successor, for
+	// concurrent tabs and lost responses; at most 5 minutes, by default 10 seconds. Negative means
+	// none: any reuse ends the session.
 	ReuseGrace time.Duration
-	// SigningKeyTTL is how long a key signs before the next one does, at least a
-	// day; by default 90 days.
+	// SigningKeyTTL is how long a key signs before the next one replaces it, at least a day; by
+	// default 90 days.
 	SigningKeyTTL time.Duration
 	// BasePath is the mount prefix, by default "/auth".
 	BasePath string
-	// AppName is what mails call the application; by default the host's name.
+	// AppName is the name of the application in mails; by default the host's name.
 	AppName string
 	// TrustedOrigins are the origins, in addition to the base URL's own, whose pages may use
 	// the library's routes and those of users, with cookies, and may be redirected
 	// to: "https://app.example.com", or "myapp://" for the links of an installed
-	// application. Pages of a trusted origin act as the user: name none that others
-	// put pages on.
+	// application. Pages of a trusted origin act as the user: do not name an origin where others
+	// can publish pages.
 	TrustedOrigins []string
-	// Library makes what signs users in. Without one users are signed in only in
+	// Library makes the library that signs users in. Without one users are signed in only in
 	// process, with [Auth.CreateSession].
 	Library func(host capability.Host, a *LibraryHost) (Library, error)
-	// Mailer sends the mails of sign-in; by default email when it is composed,
-	// and in development else the log.
+	// Mailer sends the mails of sign-in; by default email when it is composed. Without email, mails
+	// are logged in development.
 	Mailer Mailer
-	// Humanity checks, when set, every request that makes the library send a
-	// link or a code to an address.
+	// Humanity, when set, checks every request that makes the library send a link or a code to an
+	// address.
 	Humanity Humanity
-	// RateLimits replaces the limits of rate classes of the library's routes, see
-	// [LibraryRoute], of "auth-bearer": how many tokens of one address may turn out
-	// made up, by default 100 in 10 seconds, before those of sessions that this
-	// node has not seen proved are refused unseen, and of "auth-cookie", the same
-	// for cookies, by default 1000 in 10 seconds. One of negative Events switches
-	// its class off.
+	// RateLimits replaces the limits of the rate classes of the library's routes, see
+	// [LibraryRoute], and of two more. "auth-bearer" is how many forged tokens one address may
+	// send, by default 100 in 10 seconds, before tokens of sessions that this node has not verified
+	// before are refused unchecked; "auth-cookie" is the same for cookies, by default 1000 in 10
+	// seconds. A limit with negative Events switches its class off.
 	RateLimits map[string]RateLimit
-	// Cookies names the cookies and says to whom browsers send them.
+	// Cookies configures the names of the cookies and with which requests browsers send them.
 	Cookies Cookies
 	// Profile are the fields that the application adds to its users.
 	Profile []ProfileField
@@ -82,7 +79,7 @@ type Config struct {
 	Database string
 }
 
-// RateLimit lets Events happen per Per, all of them at once if need be.
+// RateLimit allows Events in each Per, possibly all at once.
 type RateLimit struct {
 	Events int
 	Per    time.Duration
@@ -115,7 +112,7 @@ func orDuration(d *time.Duration, otherwise time.Duration) {
 	}
 }
 
-// validate also returns what seals the keys, which the host may fail to give.
+// validate reports the faults of the configuration and returns the sealer of the keys.
 func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: Name}
 	if c.AccessTokenTTL < MinAccessTokenTTL || c.AccessTokenTTL > MaxAccessTokenTTL {
@@ -150,7 +147,7 @@ func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	return sealer, faults.Err()
 }
 
-// isOrigin takes scheme://host[:port] in its canonical spelling, or scheme://
+// isOrigin reports whether text is scheme://host[:port] in its canonical spelling, or the scheme://
 // of an installed application.
 func isOrigin(text string) bool {
 	if scheme, ok := strings.CutSuffix(text, "://"); ok {
@@ -163,7 +160,7 @@ func isOrigin(text string) bool {
 
 func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
 
-// unsafeSchemes run what they are given: nobody is redirected there.
+// unsafeSchemes execute their content, so no redirect goes to them.
 var unsafeSchemes = map[string]bool{"javascript": true, "data": true, "vbscript": true, "file": true, "blob": true, "about": true}
 
 func (c Config) keys() []capability.ConfigKey {

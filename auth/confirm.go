@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxConfirming bounds the confirmations under way; beyond them one is left
-	// to the next token of its session.
+	// maxConfirming bounds the confirmations under way; one beyond it is made with the next token
+	// of its session.
 	maxConfirming  = 64
 	confirmTimeout = 5 * time.Second
 )
@@ -39,7 +39,7 @@ func (c confirmer) confirm(sessionID string, counter int64) {
 	}()
 }
 
-// close takes all slots: it waits for what is under way, and nothing follows.
+// close takes all slots: it waits for the confirmations under way and prevents further ones.
 func (c confirmer) close() {
 	c.once.Do(func() {
 		for range cap(c.slots) {

@@ -12,10 +12,9 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The cookies, by their names on https. Browsers take the prefix __Host- only
-// with Secure, Path=/ and no Domain, so nobody can set them from another host;
-// the refresh cookie goes to its own path only and has the weaker prefix. On
-// plain http the prefix is left out.
+// The cookies, by their names on https. Browsers accept the prefix __Host- only with Secure, Path=/
+// and no Domain, so that no other host can set them; the refresh cookie is sent to its own path
+// only and has the weaker prefix. On plain http the prefix is left out.
 const (
 	sessionCookie = "__Host-kit_session"
 	refreshCookie = "__Secure-kit_refresh"
@@ -38,11 +37,10 @@ type Cookies struct {
 	// SecurePrefix begins names with "__Secure-" instead of "__Host-", which alone
 	// keeps other hosts of the domain from setting them.
 	SecurePrefix bool
-	// SameSite says with which requests browsers send the cookies; by default
-	// http.SameSiteLaxMode. http.SameSiteNoneMode is for front ends on another site:
-	// it needs https, browsers that block the cookies of third parties drop them,
-	// and what is left against foreign pages are the origin check and the CSRF
-	// token.
+	// SameSite says with which requests browsers send the cookies; by default http.SameSiteLaxMode.
+	// http.SameSiteNoneMode is for front ends on another site: it needs https, browsers that block
+	// third-party cookies drop them, and only the origin check and the CSRF token protect against
+	// pages of other sites.
 	SameSite http.SameSite
 }
 
@@ -74,7 +72,7 @@ func sameSiteName(mode http.SameSite) string {
 	}
 }
 
-// CookieSameSite returns the mode of the cookies, for those of a library.
+// CookieSameSite returns the SameSite mode of the cookies, for cookies of a library.
 func (a *LibraryHost) CookieSameSite() http.SameSite { return a.sameSite() }
 
 func (a *Auth) sameSite() http.SameSite {
@@ -110,8 +108,8 @@ func (a *Auth) signInCookies(s Session, refresh string) []*http.Cookie {
 	return []*http.Cookie{a.SessionCookie(s), a.refreshCookie(s, refresh), readable}
 }
 
-// refreshCookie goes to the rotation route alone, and with none of the requests
-// that other sites cause.
+// refreshCookie returns the cookie of a refresh token, which is sent to the rotation route alone,
+// and never with requests that other sites cause.
 func (a *Auth) refreshCookie(s Session, token string) *http.Cookie {
 	c := a.cookie(s, refreshCookie, token)
 	c.Path = a.refreshPath()
@@ -123,8 +121,8 @@ func (a *Auth) refreshCookie(s Session, token string) *http.Cookie {
 
 func (a *Auth) refreshPath() string { return a.host.BaseURL.Path + a.cfg.BasePath + "/token" }
 
-// cookie lasts as long as the session can, or as the browser runs: when an
-// unused session ends is decided here, not there.
+// cookie returns a cookie that lasts as long as the session can, or as the browser runs: the server
+// decides when an unused session ends.
 func (a *Auth) cookie(s Session, name, value string) *http.Cookie {
 	c := &http.Cookie{
 		Name: a.cookieName(name), Value: value, Path: "/",
@@ -144,8 +142,7 @@ func (a *Auth) clearCookies(w http.ResponseWriter) {
 	}
 }
 
-// secret reads the session cookie. Two of them are none: one may have been set
-// from elsewhere.
+// secret reads the session cookie. Two of them count as none: another host may have set one.
 func (a *Auth) secret(r *http.Request) (secret []byte, given bool) {
 	value, given := a.cookieValue(r, sessionCookie)
 	if !given {
@@ -179,8 +176,8 @@ func (a *Auth) cookieName(name string) string {
 	return prefix + bare
 }
 
-// csrf checks that the page which sent the request was told the token of the
-// very session that proved it. Refuses with auth/csrf.
+// csrf checks that the request carries the CSRF token of the very session that proved it. Refuses
+// with auth/csrf.
 func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
 	secret, given := a.secret(r)
 	tokens := r.Header.Values(csrfHeader)

@@ -7,9 +7,9 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// ListDevices lists devices with a live session by id, in the order they came; an
-// empty user means everybody's. Refuses with kit/invalid_request for a cursor
-// of another list.
+// ListDevices lists devices with a live session by id, which is the order of their creation; an
+// empty user id selects those of all users. Refuses with kit/invalid_request for a cursor of
+// another list.
 func (a *Auth) ListDevices(ctx context.Context, userID string, page capability.Page) (capability.Items[Device], error) {
 	page = page.Bounded()
 	none := capability.Items[Device]{}
@@ -25,7 +25,7 @@ func (a *Auth) ListDevices(ctx context.Context, userID string, page capability.P
 }
 
 // RevokeDevices ends the sessions of all of a user's devices and returns how many
-// there were. Tokens of [Auth.IssueToken] belong to no device and stay good; see
+// there were. Tokens of [Auth.IssueToken] belong to no device and stay valid; see
 // [Auth.RevokeUser]. Refuses with auth/user_not_found.
 func (a *Auth) RevokeDevices(ctx context.Context, userID string) (sessions int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {

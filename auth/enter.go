@@ -12,11 +12,10 @@ import (
 	"github.com/kitbackend/kit/internal/bearer"
 )
 
-// Enter makes the session of a proven sign-in, on the device of the session that
-// the request already has, if it is one of the same user, else on a new one.
-// The cookies are set with the response, unless the client wants none; inside a
-// transaction, when r carries its context, once that has committed. Refuses
-// with auth/user_not_found and auth/user_disabled.
+// Enter makes the session of a proven sign-in: on the device of the request's current session if
+// that is one of the same user, else on a new device. It sets the cookies on the response unless
+// the client wants none; inside a transaction, when r carries its context, it does so after the
+// commit. Refuses with auth/user_not_found and auth/user_disabled.
 func (a *LibraryHost) Enter(w http.ResponseWriter, r *http.Request, e Entry) (entered Entered, err error) {
 	return a.enter(w, r, e, nil, nil)
 }
@@ -47,8 +46,7 @@ func (a *Auth) enter(w http.ResponseWriter, r *http.Request, e Entry, scopes []s
 	return a.handOver(w, r, session, scopes)
 }
 
-// handOver makes the tokens of a session whose secret is known and sets the
-// cookies.
+// handOver makes the tokens of a new session, whose secret is known, and sets the cookies.
 func (a *Auth) handOver(w http.ResponseWriter, r *http.Request, session Session, scopes []string) (entered Entered, err error) {
 	entered = Entered{Session: session, CSRFToken: a.CSRFToken(session)}
 	if entered.AccessToken, err = a.sessionToken(r.Context(), session, scopes); err != nil {
@@ -91,8 +89,8 @@ func (a *LibraryHost) Resume(w http.ResponseWriter, r *http.Request, sessionID s
 	return a.handOver(w, r, session, nil)
 }
 
-// deviceOf returns the device of the request's live session when it is one of
-// this user, else "". A proof that is not good says nothing about the device.
+// deviceOf returns the device of the request's live session if it is one of this user, else "". An
+// invalid proof counts as no session.
 func (a *Auth) deviceOf(r *http.Request, userID string) (string, error) {
 	session, found, err := a.prove(r)
 	switch {
@@ -118,7 +116,7 @@ func (a *Auth) recordSignIn(ctx context.Context, s Session, method string, detai
 	})
 }
 
-// Leave signs the request out: its session ends and its cookies go. Without a
+// Leave signs the caller of the request out: it ends the session and removes the cookies. Without a
 // session it only removes the cookies. Refuses with auth/csrf.
 func (a *Auth) Leave(w http.ResponseWriter, r *http.Request) error {
 	session, found, err := a.Current(r)
@@ -152,11 +150,11 @@ func (a *Auth) Leave(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Current returns the live session of a request: of its access token or session
-// token, or else of its cookie; found is false without either. A request of an unsafe method that
-// a cookie proves must come from an own or trusted page, see [Auth.OwnPage].
-// Tokens of [Auth.IssueToken] have no session. Refuses with
-// auth/unauthenticated, auth/csrf and kit/unavailable.
+// Current returns the live session of a request, by its access token or session token, or else by
+// its cookie; found is false without either. A request with an unsafe method that a cookie proves
+// must come from a page of the kit's own or a trusted origin, see [Auth.OwnPage]. Tokens of
+// [Auth.IssueToken] have no session. Refuses with auth/unauthenticated, auth/csrf and
+// kit/unavailable.
 func (a *Auth) Current(r *http.Request) (session Session, found bool, err error) {
 	session, found, err = a.prove(r)
 	if err != nil || !found {
@@ -206,9 +204,8 @@ func isSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// BodyTransport reports whether the client of a sign-in keeps its tokens itself
-// and wants no cookies: it says so with X-Kit-Transport: body, and is no page of
-// a browser.
+// BodyTransport reports whether the client of a sign-in keeps its tokens itself and wants no
+// cookies: it sends X-Kit-Transport: body and is not a page in a browser.
 func BodyTransport(r *http.Request) bool {
 	return r.Header.Get("X-Kit-Transport") == "body" && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 }

@@ -15,11 +15,11 @@ var (
 	ErrUserDisabled    = capability.NewError(403, "auth/user_disabled", "This user may not sign in.")
 	ErrEmailTaken      = capability.NewError(409, "auth/email_taken", "Another user has this e-mail address.")
 	ErrUsernameTaken   = capability.NewError(409, "auth/username_taken", "Another user has this name.")
-	// ErrRefreshInvalid covers every refresh token that is not good: malformed,
-	// forged, or of a session that has ended.
+	// ErrRefreshInvalid refuses every invalid refresh token: malformed, forged, or of a session
+	// that has ended.
 	ErrRefreshInvalid = capability.NewError(401, "auth/refresh_invalid", "The refresh token is not good. Sign in again.")
-	// ErrRefreshReused means that somebody else has used the token: the session
-	// has ended.
+	// ErrRefreshReused means that another party has used the token, and that the session was ended
+	// for it.
 	ErrRefreshReused   = capability.NewError(401, "auth/refresh_reused", "The refresh token was used before, so its session has ended. Sign in again.")
 	ErrMailUnavailable = capability.NewError(503, "auth/mail_unavailable", "Mail cannot be sent: nothing that sends it is composed.")
 )
@@ -52,7 +52,7 @@ var (
 	errHumanityUnavailable = capability.NewError(503, "SERVICE_UNAVAILABLE", "The check cannot respond right now. Try again.")
 )
 
-// libraryWords are the refusals of the kit in a library's words.
+// libraryWords maps codes of the kit to the refusals of a library's routes.
 var libraryWords = map[string]*capability.Error{
 	capability.ErrInvalidRequest.Code:       errValidation,
 	capability.ErrUnauthenticated.Code:      errUnauthorized,
@@ -68,10 +68,9 @@ var libraryWords = map[string]*capability.Error{
 	ErrMailUnavailable.Code:                 errMailNotEnabled,
 }
 
-// LibraryRefusal returns err as a library's routes refuse it. A
-// [capability.Error] whose code has no slash, such as INVALID_EMAIL_OR_PASSWORD,
-// stays as it is; the general refusals of the kit get the codes of better-auth,
-// kit/invalid_request becoming VALIDATION_ERROR; anything else is
+// LibraryRefusal returns the refusal of a library's routes for err. A [capability.Error] whose code
+// has no slash, such as INVALID_EMAIL_OR_PASSWORD, stays as it is; the general refusals of the kit
+// get the codes of better-auth, kit/invalid_request becoming VALIDATION_ERROR; anything else is
 // INTERNAL_SERVER_ERROR with err as its cause.
 func LibraryRefusal(err error) *capability.Error {
 	refusal := capability.AsError(err)
@@ -89,8 +88,8 @@ func LibraryRefusal(err error) *capability.Error {
 	}
 }
 
-// libraryRefusalBody is every refusal of the library's row, of the kit's checks in
-// front of it too, for clients that read code and those that read error.code.
+// libraryRefusalBody returns the body of a refusal of the library's row, those of the kit's checks
+// included, for clients that read code and those that read error.code.
 func libraryRefusalBody(h http.Header, err *capability.Error, requestID string) any {
 	type fields struct {
 		Code      string `json:"code"`

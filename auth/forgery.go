@@ -8,9 +8,9 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// forgeries counts, for each address, the proofs that turned out to be made up.
-// Over the limit, proofs are refused unseen but for those of sessions that this
-// node has seen proved before: neighbours of a flood do not suffer from it.
+// forgeries counts the forged proofs of each address. Over the limit proofs are refused unchecked,
+// except those of sessions that this node has verified before, so that a flood does not lock out
+// other users of the same address.
 type forgeries struct {
 	limiter *rate.Limiter // nil: off
 
@@ -18,10 +18,10 @@ type forgeries struct {
 	young, old map[string]struct{}
 }
 
-// trustedKeys bounds each of the two generations of what was seen proved.
+// trustedKeys bounds each of the two generations of verified keys.
 const trustedKeys = 1 << 15
 
-// refuses reports whether a proof is not even to be looked at.
+// refuses reports whether a proof is to be refused unchecked.
 func (f *forgeries) refuses(ctx context.Context, key string) bool {
 	if f.limiter == nil || capability.RequestInfoOf(ctx) == nil {
 		return false
@@ -29,7 +29,7 @@ func (f *forgeries) refuses(ctx context.Context, key string) bool {
 	return f.limiter.Wait(rate.AddressKey(ipOf(ctx))) > 0 && !f.trusts(key)
 }
 
-// found counts a proof that was made up.
+// found counts a forged proof.
 func (f *forgeries) found(ctx context.Context) {
 	if f.limiter != nil && capability.RequestInfoOf(ctx) != nil {
 		f.limiter.Allow(rate.AddressKey(ipOf(ctx)))
@@ -44,7 +44,7 @@ func (f *forgeries) trusts(key string) bool {
 	return young || old
 }
 
-// trust remembers what was proved.
+// trust remembers the key of a verified proof.
 func (f *forgeries) trust(key string) {
 	f.mu.RLock()
 	_, young := f.young[key]

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// publishLead is how long a key is published before it signs: twice as long
-	// as anybody may keep the result of [LibraryHost.JWKS].
+	// publishLead is how long a key is published before it signs: twice as long as a client may
+	// cache the result of [LibraryHost.JWKS].
 	publishLead = 10 * time.Minute
 	// lookEvery is how often a node that signs looks for keys that others have
 	// made: all must know the next one before it signs.
@@ -45,8 +45,8 @@ type signingKey struct {
 
 // keyring holds the signing keys that open with the master keys. The role of each
 // follows from the clock and from when they were made: a key is
-// published at once, signs after publishLead (the first one at once), until its
-// successor does, and verifies until the last token it may have signed is dead.
+// published at once, signs after publishLead (the first one at once), until its successor does, and
+// verifies until the last token it may have signed has expired.
 type keyring struct {
 	host    capability.Host
 	store   store
@@ -65,8 +65,8 @@ func newKeyring(host capability.Host, store store, sealer capability.Sealer, ttl
 	return &keyring{host: host, store: store, seal: sealer, ttl: ttl, limiter: rate.New(reloads, host.Now)}
 }
 
-// find returns the key with an id if it verifies at an instant, looking for new
-// rows when it is unknown.
+// find returns the key with an id if it verifies at an instant. For an unknown id it reads new
+// rows.
 func (k *keyring) find(ctx context.Context, keyID string, now time.Time) (key signingKey, found bool, err error) {
 	if key, known, live := k.held().find(keyID, now); known {
 		return key, live, nil
@@ -116,9 +116,8 @@ func (k *keyring) lastLoad() time.Time {
 	return k.loadedAt
 }
 
-// signer returns the key that signs now. It makes the first key when no row
-// opens, and the next one when the newest has become old. Two nodes that make one
-// each both verify both.
+// signer returns the key that signs now. It makes the first key when no row opens, and the next one
+// when the newest is due for replacement. If two nodes make one each, every node verifies both.
 func (k *keyring) signer(ctx context.Context) (signingKey, error) {
 	now := k.host.Now()
 	key, ok := k.held().signer(now)
@@ -157,8 +156,8 @@ func (k *keyring) look(now time.Time) bool {
 	return true
 }
 
-// create stores a new key. It signs for others only once it is committed. What
-// an ephemeral master key seals opens nowhere else, so its key is not stored.
+// create stores a new key, which other nodes know once it is committed. A key sealed by an
+// ephemeral master key would not open elsewhere and is not stored.
 func (k *keyring) create(ctx context.Context, now time.Time) (key signingKey, err error) {
 	seed := make([]byte, ed25519.SeedSize)
 	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
@@ -178,8 +177,8 @@ func (k *keyring) create(ctx context.Context, now time.Time) (key signingKey, er
 }
 
 // load returns the keys that are held and those of all rows that open, and
-// counts the other rows. In a transaction, which may be rolled back with a key
-// of its own, the new ones are held from its commit on.
+// counts the other rows. In a transaction, which may roll back a key of its own, the new ones are
+// held from its commit on.
 func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) {
 	rows, err := k.store.signingKeys(ctx)
 	if err != nil {
@@ -205,7 +204,7 @@ func (k *keyring) load(ctx context.Context) (all keys, unopened int, err error) 
 	return all, unopened, nil
 }
 
-// held are the keys that this node knows; the list is never changed.
+// held returns the keys that this node knows; the list is never changed.
 func (k *keyring) held() keys {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -232,7 +231,7 @@ func (k *keyring) addFirst(key signingKey) signingKey {
 // keys are in the order they were made.
 type keys []signingKey
 
-// with returns the keys and one more: ids sort by the time they were drawn.
+// with returns the keys and one more, in the order of their ids, which is that of their creation.
 func (ks keys) with(key signingKey) keys {
 	i, known := slices.BinarySearchFunc(ks, key.id, func(one signingKey, keyID string) int { return strings.Compare(one.id, keyID) })
 	if known {
@@ -267,13 +266,13 @@ func (ks keys) signer(now time.Time) (key signingKey, ok bool) {
 // signsFrom returns when a key begins to sign that is not the first.
 func signsFrom(key signingKey) time.Time { return key.createdAt.Add(publishLead) }
 
-// retired reports whether no token of a key can be good at an instant.
+// retired reports whether no token of a key can be valid at an instant.
 func (ks keys) retired(i int, now time.Time) bool {
 	return i+1 < len(ks) && now.After(signsFrom(ks[i+1]).Add(MaxAccessTokenTTL+lookEvery+leeway))
 }
 
-// JWKS returns the keys that verify access tokens now, as RFC 7517 has it: one
-// may keep the response for 5 minutes.
+// JWKS returns the public keys that verify access tokens now, as a JWK Set (RFC 7517). Clients may
+// cache it for 5 minutes.
 func (a *LibraryHost) JWKS(ctx context.Context) ([]byte, error) {
 	if _, err := a.keys.signer(ctx); err != nil { // so that there is one
 		return nil, err

@@ -19,32 +19,31 @@ import (
 // maxLibraryBody limits the body of a request to the library, in bytes.
 const maxLibraryBody = 64 << 10
 
-// Library is what proves who somebody is: the other half of auth, as data. It
-// calls [LibraryHost.Enter] for whom it has proven.
+// Library proves who users are: the other half of auth, as data. It calls [LibraryHost.Enter] for a
+// user it has proven.
 type Library struct {
 	// Name is shown in the manifest.
 	Name string
-	// Routes are its table, which auth matches: the first row of a method and a path
-	// serves the request. HEAD is never served, so that looking at a link does not
-	// use it up.
+	// Routes is its route table: the first row that matches method and path serves the request.
+	// HEAD is never served, so that checking a link does not use it up.
 	Routes []LibraryRoute
-	// Handler, for a library that has a router of its own, serves the rows without a
-	// Handle and what matches no row. It sees the full path below the base URL.
+	// Handler, for a library that has a router of its own, serves the rows without a Handle and
+	// requests that match no row. It sees the full path below the base URL.
 	Handler http.Handler
-	// Migrations are its schema, applied after that of auth. Rows of a user refer
-	// to auth_user (id) ON DELETE CASCADE.
+	// Migrations is its schema, applied after that of auth. Rows of a user refer to auth_user (id)
+	// ON DELETE CASCADE.
 	Migrations database.Migrations
 	Config     []capability.ConfigKey
 	Jobs       []jobs.Binding
 	// Rewrap wraps what the library has sealed with the first master key and returns
 	// how many values it changed; nil: it seals nothing. [Auth.Rewrap] calls it.
 	Rewrap func(ctx context.Context) (changed int, err error)
-	// Export and Erase are those of [capability.Capability] for what the library
-	// keeps; rows that refer to auth_user go without Erase.
+	// Export and Erase are those of [capability.Capability] for the library's data. Rows that refer
+	// to auth_user are deleted with the user, without Erase.
 	Export func(ctx context.Context, person capability.Person, emit capability.Emit) error
 	Erase  func(ctx context.Context, person capability.Person) (capability.Erasure, error)
-	// Addresses lists older addresses of a user that were proved and that the
-	// library can give back; see [Auth.Addresses].
+	// Addresses lists older addresses of a user that were proved and that the library can restore;
+	// see [Auth.Addresses].
 	Addresses func(ctx context.Context, userID string) ([]string, error)
 }
 
@@ -57,24 +56,23 @@ func (a *Auth) SessionCookieName() string { return a.cookieName(sessionCookie) }
 
 // LibraryRoute is a row of a library's table.
 type LibraryRoute struct {
-	// Method is one of HTTP, or [capability.Any].
+	// Method is an HTTP method, or [capability.Any].
 	Method string
 	// Path is below the base path: literal segments, :name for one segment, and a
 	// final * for the rest.
 	Path string
-	// Rate names the class by which each address is limited, counted for all
-	// routes of the class together: "auth-sign-in" (3 in 10 s), "auth-send" (3 in
-	// 60 s), "auth-link" (5 in 60 s), one of Config.RateLimits, or "", "read" and
-	// "write", which are off until it sets them. Every request counts for the
-	// class "auth" of the kit, too.
+	// Rate names the rate class, whose limit applies to each address and counts all routes of the
+	// class together: "auth-sign-in" (3 in 10 s), "auth-send" (3 in 60 s), "auth-link" (5 in 60 s),
+	// one of Config.RateLimits, or "", "read" and "write", which are off unless set there. Every
+	// request also counts for the class "auth" of the kit.
 	Rate string
-	// Sends names what the route sends to an address, "magic_link" for any link or
-	// "otp" for any code, or "". Such a route asks for a proof of humanity where Config.Humanity is set.
+	// Sends says what the route sends to an address: "magic_link" for any link, "otp" for any code,
+	// or "". A route that sends is checked by Config.Humanity if that is set.
 	Sends string
 	// Summary is one sentence for documents.
 	Summary string
-	// Pages marks a row that people open in browsers, for documents: its
-	// responses are pages and redirects, to a script JSON.
+	// Pages marks, for documents, a row that people open in browsers: its responses are pages and
+	// redirects, and JSON for a script.
 	Pages bool
 	// Handle serves a request of the row: r.PathValue returns a parameter, r.Pattern
 	// is Path, the body is read and limited to 64 KiB, and [capability.RequestInfoOf]
@@ -84,8 +82,8 @@ type LibraryRoute struct {
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
-// Humanity checks the response of a challenge such as a captcha, which the
-// client sends as x-captcha-response. An error counts as a no.
+// Humanity checks the response to a challenge such as a captcha, which the client sends in the
+// header x-captcha-response. On an error the request is refused.
 type Humanity func(ctx context.Context, response, ip string) (human bool, err error)
 
 const (
@@ -94,7 +92,7 @@ const (
 	maxHumanity     = 8 << 10
 )
 
-// anyLibrary hands a request to the library.
+// anyLibrary passes a request to the library.
 func (a *Auth) anyLibrary(c *capability.Call) error {
 	if err := a.serveLibrary(c.Writer(), c.Request(), c.Body); err != nil {
 		return LibraryRefusal(err)
@@ -102,8 +100,8 @@ func (a *Auth) anyLibrary(c *capability.Call) error {
 	return nil
 }
 
-// serveLibrary refuses what the kit keeps for itself first; then come the limits
-// of the address and the humanity check.
+// serveLibrary refuses reserved paths and methods, then applies the limits of the address and the
+// humanity check, then serves the row.
 func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() ([]byte, error)) error {
 	path := strings.TrimPrefix(r.URL.Path, a.cfg.BasePath)
 	if under(path, "/admin") {
@@ -141,8 +139,7 @@ func (a *Auth) serveLibrary(w http.ResponseWriter, r *http.Request, read func() 
 	return handle(w, r)
 }
 
-// admit names the row in the log, takes from its limit and asks the humanity
-// check.
+// admit names the row in the log, takes from its limit and runs the humanity check.
 func (a *Auth) admit(w http.ResponseWriter, r *http.Request, route LibraryRoute) error {
 	if info := capability.RequestInfoOf(r.Context()); info != nil {
 		info.Route = a.cfg.BasePath + route.Path
@@ -162,7 +159,7 @@ func under(path, prefix string) bool {
 
 func ipOf(ctx context.Context) string { return originOf(ctx).ip }
 
-// checkHumanity asks the check about a route that sends. It fails closed.
+// checkHumanity runs Config.Humanity for a route that sends. It fails closed.
 func (a *Auth) checkHumanity(r *http.Request, route LibraryRoute) error {
 	if a.cfg.Humanity == nil || route.Sends == "" {
 		return nil

@@ -8,16 +8,15 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// LibraryHost is what a [Library] works with: the users and sessions that
-// applications have too, and what only the part that proves who somebody is may
-// do, such as [LibraryHost.Enter].
+// LibraryHost is the Auth that a [Library] works with. It adds operations which only the part that
+// proves users may call, such as [LibraryHost.Enter].
 type LibraryHost struct{ *Auth }
 
 // AppName returns what the application is called in mails and by authenticators.
 func (a *LibraryHost) AppName() string { return a.cfg.AppName }
 
-// Draft returns the user that [Auth.CreateUser] would return, and makes none: what
-// becomes of a sign-up is not to tell whether its address is taken. Refuses with
+// Draft returns the user that [Auth.CreateUser] would return, without creating one, so that the
+// response to a sign-up need not reveal whether its address is taken. Refuses with
 // kit/invalid_request as CreateUser does.
 func (a *LibraryHost) Draft(ctx context.Context, n NewUser) (User, error) {
 	user, err := a.newUser(n)
@@ -29,9 +28,8 @@ func (a *LibraryHost) Draft(ctx context.Context, n NewUser) (User, error) {
 	return user, nil
 }
 
-// DeleteAccount is [Auth.DeleteUser] for users who delete their account themselves:
-// what the other capabilities of a kit hold about them is erased as well, behind
-// the commit.
+// DeleteAccount is [Auth.DeleteUser] for users who delete their account themselves: after the
+// commit, the other capabilities of the kit erase what they hold about the user too.
 func (a *LibraryHost) DeleteAccount(ctx context.Context, userID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if _, _, err := a.store.lockUser(ctx, userID); err != nil { // so that no address is proved meanwhile
@@ -54,7 +52,7 @@ func (a *LibraryHost) DeleteAccount(ctx context.Context, userID string) error {
 	})
 }
 
-// Record writes an event about a user, such as "auth/passkey_added", of the
+// Record writes an audit event about a user, such as "auth/passkey_added", whose actor is the
 // caller of the request in ctx. It joins the transaction in ctx.
 func (a *LibraryHost) Record(ctx context.Context, action, userID string, detail any) error {
 	return a.record(ctx, action, userID, detail)

@@ -12,8 +12,8 @@ import (
 // MaxUsersByID bounds the users that one call of [Auth.UsersByID] reads.
 const MaxUsersByID = 1000
 
-// UsersByID reads users by their ids, at most [MaxUsersByID]; those that there
-// are not are left out. Refuses more with kit/invalid_request.
+// UsersByID returns users by their ids; it omits ids without a user. It refuses more than
+// [MaxUsersByID] with kit/invalid_request.
 func (a *Auth) UsersByID(ctx context.Context, ids []string) (map[string]User, error) {
 	if len(ids) > MaxUsersByID {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d users are read at once.", MaxUsersByID)
@@ -29,8 +29,8 @@ func (a *Auth) UsersByID(ctx context.Context, ids []string) (map[string]User, er
 	return users, err
 }
 
-// Profiles reads what users show to everybody, as [Auth.UsersByID] does. Disabled
-// and deleted users are left out.
+// Profiles returns the public profiles of users by their ids, with the bounds of [Auth.UsersByID].
+// It omits disabled and deleted users.
 func (a *Auth) Profiles(ctx context.Context, ids []string) (map[string]PublicProfile, error) {
 	users, err := a.UsersByID(ctx, ids)
 	if err != nil {
@@ -45,10 +45,10 @@ func (a *Auth) Profiles(ctx context.Context, ids []string) (map[string]PublicPro
 	return profiles, nil
 }
 
-// Addresses lists the e-mail addresses that were proved to be a user's,
-// normalized: the current one, and older ones that the library can still give
-// back, unless somebody else has them now. Capabilities export and erase by them
-// what they keep by address. A user that there is not has none.
+// Addresses lists the e-mail addresses that were proved to be a user's, normalized: the current
+// one, and older ones that the library can still restore, unless another user has them now.
+// Capabilities use them to export and erase rows that they keep by address. It returns none for an
+// unknown user.
 func (a *Auth) Addresses(ctx context.Context, userID string) ([]string, error) {
 	user, err := a.User(ctx, userID)
 	if errors.Is(err, ErrUserNotFound) {
@@ -139,8 +139,8 @@ func (a *Auth) exportSessions(ctx context.Context, userID string, emit capabilit
 	return nil
 }
 
-// erase deletes the user with all that refers to it, and what the library keeps
-// by address. Run again it finds nothing.
+// erase deletes the user with all rows that refer to it, and the rows that the library keeps by
+// address. It is idempotent.
 func (a *Auth) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
 	if a.library.Erase != nil {
 		if erased, err = a.library.Erase(ctx, person); err != nil {
@@ -163,7 +163,7 @@ func (a *Auth) erase(ctx context.Context, person capability.Person) (erased capa
 	return erased, err
 }
 
-// told fires what has changed of a user.
+// told fires the hooks for the changes of a user.
 func (a *Auth) told(ctx context.Context, before, after User) error {
 	var changed []string
 	for _, field := range []struct {

@@ -16,9 +16,8 @@ var addressLimits = map[string]RateLimit{
 	cookieClass:    {Events: 1000, Per: 10 * time.Second},
 }
 
-// bearerClass counts, for each address, the tokens that nobody has made, and
-// cookieClass such cookies: to find that out costs a signature's check or a read
-// of the database.
+// bearerClass limits the forged tokens of each address, and cookieClass the forged cookies:
+// recognizing one costs the check of a signature or a read of the database.
 const (
 	bearerClass = "auth-bearer"
 	cookieClass = "auth-cookie"
@@ -33,7 +32,7 @@ var accountLimits = map[string]RateLimit{
 	"sign-up-network": {Events: 100, Per: time.Hour},
 }
 
-// limits resolve the names of classes.
+// limits resolves rate classes by name.
 type limits struct {
 	configured map[string]RateLimit
 	now        func() time.Time
@@ -54,7 +53,7 @@ func (l limits) class(name string) *rate.Limiter {
 	return rate.New(rate.Limit{Events: limit.Events, Per: limit.Per}, l.now)
 }
 
-// wideShare is how many times as much a /48 may do as one of its networks.
+// wideShare is how many times the limit of one of its networks a /48 has.
 const wideShare = 16
 
 // wide is class for a /48 of IPv6.
@@ -66,8 +65,7 @@ func (l limits) wide(name string) *rate.Limiter {
 	return rate.New(rate.Limit{Events: wideShare * limit.Events, Per: limit.Per}, l.now)
 }
 
-// check refuses routes of a class that nobody has defined: they would not be
-// limited.
+// check refuses routes of an undefined class, which would not be limited.
 func (l limits) check(routes []LibraryRoute) error {
 	faults := capability.Faults{Capability: Name}
 	for _, r := range routes {
@@ -108,9 +106,9 @@ func (a *LibraryHost) AccountLimit(bucket string) (limit RateLimit, on bool) {
 // 10 minutes), and for new users "sign-up" (20 an hour) of an address and
 // "sign-up-network" (100 an hour) of its /24 or /48, which Config.RateLimits may replace. Refused, it returns how
 // long to wait. The key names the account as the caller knows it, such as the
-// address that was typed, whether or not a user has it. Callers that strangers
-// must not lock out put the proof that they are known into the key. The memory of
-// buckets is bounded and belongs to this process.
+// address that was typed, whether or not a user has it. For callers that strangers must not lock
+// out, include the proof that they are known in the key. The memory of buckets is bounded and
+// belongs to this process.
 func (a *LibraryHost) AllowAccount(bucket, key string) (wait time.Duration, ok bool) {
 	limiter := a.accounts[bucket]
 	if limiter == nil {

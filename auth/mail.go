@@ -9,8 +9,8 @@ import (
 // MailKind says why a mail is sent.
 type MailKind string
 
-// The kinds of mail. Those of the first group carry a link, a code, or both;
-// those of the second tell what has happened.
+// The kinds of mail. Those of the first group carry a link, a code, or both; those of the second
+// report a change.
 const (
 	MailVerifyEmail   MailKind = "verify_email"
 	MailResetPassword MailKind = "reset_password"
@@ -18,7 +18,7 @@ const (
 	MailSignInCode    MailKind = "sign_in_code"
 	MailSecondFactor  MailKind = "second_factor"
 	MailChangeEmail   MailKind = "change_email"
-	// MailApproveChange asks the old address before the new one is.
+	// MailApproveChange asks the old address to approve a change, before the new one gets a mail.
 	MailApproveChange MailKind = "approve_change"
 	MailDeleteAccount MailKind = "delete_account"
 
@@ -33,32 +33,28 @@ const (
 type Mail struct {
 	To   string
 	Kind MailKind
-	// App is what the application is called, Config.AppName, unless the library says
-	// otherwise.
+	// App is the name of the application: Config.AppName, unless the library sets another.
 	App string
-	// UserID is recorded with the mail; empty: none.
+	// UserID is recorded with the mail; empty if there is none.
 	UserID string
-	// Name is what the user is called, or "".
+	// Name is the name of the user, or "".
 	Name string
-	// Link and Code are what the mail is about; either may be empty.
+	// Link and Code are what the mail conveys; either may be empty.
 	Link, Code string
-	// ExpiresIn is how long they are good for; zero: not said.
+	// ExpiresIn is how long they are valid; zero if the mail does not say.
 	ExpiresIn time.Duration
-	// Detail is one more word: the new address of change_email, approve_change and
-	// email_changed, the provider of account_connected, what has changed of
-	// factor_changed.
+	// Detail depends on the kind: the new address of change_email, approve_change and
+	// email_changed, the provider of account_connected, the change of factor_changed.
 	Detail string
 }
 
-// Mailer sends the mails of sign-in. Inside a transaction nothing may leave
-// before it commits.
+// Mailer sends the mails of sign-in. Inside a transaction it must not send before the commit.
 type Mailer interface {
 	SendMail(ctx context.Context, m Mail) error
 }
 
-// Mail sends a mail by Config.Mailer, or by that of the peers, which is email when it
-// is composed, or, in development, shows it in the log. Refuses with auth/mail_unavailable where
-// there is none of them.
+// Mail sends a mail by Config.Mailer or else by Peers.Mailer, which uses email. In development
+// without either it logs the mail; otherwise it refuses with auth/mail_unavailable.
 func (a *LibraryHost) Mail(ctx context.Context, m Mail) error {
 	if a.mailer == nil {
 		return ErrMailUnavailable
@@ -67,10 +63,10 @@ func (a *LibraryHost) Mail(ctx context.Context, m Mail) error {
 	return a.mailer.SendMail(ctx, m)
 }
 
-// CanMail reports whether anything sends mail.
+// CanMail reports whether [LibraryHost.Mail] can send mail.
 func (a *LibraryHost) CanMail() bool { return a.mailer != nil }
 
-// mailer chooses who sends mail; nil: nobody.
+// mailer returns the mailer to use, or nil.
 func mailer(a *Auth) Mailer {
 	switch {
 	case a.cfg.Mailer != nil:
@@ -84,7 +80,7 @@ func mailer(a *Auth) Mailer {
 	}
 }
 
-// logMailer is for development: it is never composed elsewhere.
+// logMailer logs mails. It is used in development only.
 type logMailer struct{ a *Auth }
 
 func (l logMailer) SendMail(ctx context.Context, m Mail) error {

@@ -14,7 +14,7 @@ type libraryTable struct {
 	routes   []LibraryRoute
 	segments [][]string
 	limiters map[string]*rate.Limiter
-	// wide are those of a /48 of IPv6, in which one party has 65,536 networks.
+	// wide holds the limiters of /48s of IPv6, in which one party has 65,536 networks.
 	wide map[string]*rate.Limiter
 }
 
@@ -52,7 +52,7 @@ func (t libraryTable) find(method, path string) (match, *capability.Error) {
 	return match{}, refusal
 }
 
-// tell puts the row and its parameters into the request.
+// tell adds the row and its parameters to the request.
 func (m match) tell(r *http.Request) {
 	r.Pattern = m.route.Path
 	for i, segment := range m.pattern {

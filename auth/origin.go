@@ -27,7 +27,7 @@ func (a *Auth) ownOrigin() string {
 	return a.host.BaseURL.Scheme + "://" + strings.ToLower(a.host.BaseURL.Host)
 }
 
-// webOrigins are the trusted origins that have pages.
+// webOrigins returns the trusted origins that have pages.
 func (a *Auth) webOrigins() (origins []string) {
 	for _, origin := range a.cfg.TrustedOrigins {
 		if scheme, host, _ := strings.Cut(origin, "://"); isWeb(scheme) && host != "" {
@@ -37,9 +37,9 @@ func (a *Auth) webOrigins() (origins []string) {
 	return origins
 }
 
-// RedirectAllowed returns where a browser may be redirected for target: a
-// path of the own origin, or an address under a trusted origin, compared
-// exactly; ok is false for any other.
+// RedirectAllowed returns the address to which a browser may be redirected for target: a path of
+// the base URL's origin, or an address under a trusted origin, compared exactly; ok is false for
+// any other target.
 func (a *LibraryHost) RedirectAllowed(target string) (address string, ok bool) {
 	if target == "" || len(target) > maxRedirect || strings.ContainsFunc(target, func(c rune) bool {
 		return c <= ' ' || c == '\\' || c == 0x7f || c >= 0x80 // browsers drop some and turn others into slashes
@@ -60,14 +60,15 @@ func (a *LibraryHost) RedirectAllowed(target string) (address string, ok bool) {
 	}
 }
 
-// OwnPage checks that no foreign page sent a request of an unsafe method, by the
-// Sec-Fetch-Site and Origin headers that browsers set. A request with neither
-// comes from no browser of today and passes. Refuses with auth/csrf.
+// OwnPage checks, by the Sec-Fetch-Site and Origin headers that browsers set, that a request with
+// an unsafe method was not sent by a page of another origin. A request with neither header does not
+// come from a current browser and passes. Refuses with auth/csrf.
 func (a *Auth) OwnPage(r *http.Request) error {
 	if err := a.cross.Check(r); err != nil {
 		return capability.ErrCSRF.Because(err)
 	}
-	// The check compares hosts: on https a page of plain http may be anybody's.
+	// The check compares hosts; where clients use https, a page over plain http may come from an
+	// attacker.
 	origin := r.Header.Get("Origin")
 	if a.secure() && strings.HasPrefix(origin, "http:") && !a.trusts(origin) {
 		return capability.ErrCSRF
@@ -75,8 +76,8 @@ func (a *Auth) OwnPage(r *http.Request) error {
 	return nil
 }
 
-// ownPage is [Auth.OwnPage] for a request that the cookie of a session proves:
-// one that says nothing of where it comes from must carry the CSRF token.
+// ownPage is [Auth.OwnPage] for a request that a session cookie proves: without the headers it must
+// carry the CSRF token.
 func (a *Auth) ownPage(r *http.Request, s Session) error {
 	if err := a.OwnPage(r); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (a *Auth) ownPage(r *http.Request, s Session) error {
 	return nil
 }
 
-// crossOrigin is the browser-side defence with the trusted origins in it.
+// crossOrigin returns the standard library's cross-origin protection with the trusted origins.
 func crossOrigin(a *Auth) *http.CrossOriginProtection {
 	cross := http.NewCrossOriginProtection()
 	for _, origin := range append([]string{a.ownOrigin()}, a.cfg.TrustedOrigins...) {

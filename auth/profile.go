@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// ProfileType is what a profile field holds.
+// ProfileType is the type of a profile field's value.
 type ProfileType string
 
 // The types of profile fields, by their names in better-auth's additionalFields.
@@ -24,7 +24,7 @@ const (
 // Bounds of profile fields.
 const (
 	MaxProfileFields = 50
-	// MaxProfileText is the default and the most of [ProfileField.MaxBytes].
+	// MaxProfileText is the default and the maximum of [ProfileField.MaxBytes].
 	MaxProfileText = 4096
 )
 
@@ -33,10 +33,10 @@ type ProfileField struct {
 	// Name is a word of letters and digits; it is the member's name in JSON.
 	Name string
 	Type ProfileType
-	// Editable lets users set the field themselves, at sign-up and later; others
-	// are set by [Auth.UpdateUser] alone.
+	// Editable allows users to set the field themselves, at sign-up and later; other fields are set
+	// by [Auth.UpdateUser] alone.
 	Editable bool
-	// Private leaves the field out of what the library shows to its user.
+	// Private hides the field from the user.
 	Private bool
 	// MaxBytes bounds a string; 0 means [MaxProfileText].
 	MaxBytes int
@@ -138,7 +138,7 @@ func sameFields(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// profileText is what a column holds of a profile.
+// profileText returns the stored form of a profile.
 func profileText(profile map[string]any) string {
 	if len(profile) == 0 {
 		return "{}"

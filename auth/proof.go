@@ -20,10 +20,10 @@ const (
 	sessionTokenSize    = id.Len + sha256.Size
 )
 
-// SessionToken returns what proves a session to the library's routes in place
-// of its cookie, for clients that keep none: the token of better-auth's bearer
-// plugin. It is as good as the cookie, lives as long as the session, and is no
-// access token: the kit's own routes refuse it.
+// SessionToken returns a token that proves a session to the library's routes in place of its
+// cookie, for clients that keep no cookies: the token of better-auth's bearer plugin. It has the
+// rights of the cookie and is valid as long as the session. It is no access token: the kit's own
+// routes refuse it.
 func (a *LibraryHost) SessionToken(s Session) (string, error) {
 	raw := []byte(s.ID)
 	mac, err := a.sessionMAC(s, "session-token")
@@ -33,7 +33,7 @@ func (a *LibraryHost) SessionToken(s Session) (string, error) {
 	return sessionTokenVersion + encoding.EncodeToString(append(raw, mac...)), nil
 }
 
-// sessionMAC is keyed by the session's own key and differs by use and message.
+// sessionMAC returns the MAC of a use and a message under the session's own key.
 func (a *Auth) sessionMAC(s Session, use string, message ...byte) ([]byte, error) {
 	key, err := a.sealer.Open(refreshContext(s.ID), s.refresh.sealed)
 	if err != nil {
@@ -80,14 +80,14 @@ const (
 	freshVersion = "ft1."
 	freshHeader  = "X-Kit-Fresh"
 	freshSize    = 8 + 1 + sha256.Size
-	// maxFreshTTL bounds how long such a proof is good for.
+	// maxFreshTTL bounds how long such a proof is valid.
 	maxFreshTTL = 10 * time.Minute
 )
 
-// FreshToken returns what a client sends as X-Kit-Fresh for ten minutes to show
-// that the user of a session has just proved who they are, by a second factor
-// or a passkey if factor is set. It is for clients that prove the session with
-// an access token, which alone changes nothing about how a user signs in.
+// FreshToken returns a token that a client sends as X-Kit-Fresh, for ten minutes, to show that the
+// user of a session has just proved who they are; factor says that they did so by a second factor
+// or a passkey. It is for clients that prove the session with an access token, which alone does not
+// suffice to change how a user signs in.
 func (a *LibraryHost) FreshToken(s Session, factor bool) (string, error) {
 	message := binary.BigEndian.AppendUint64(nil, uint64(a.host.Now().UnixMilli()))
 	message = append(message, flag(factor))
@@ -141,8 +141,8 @@ func (a *Auth) freshProof(r *http.Request, s Session) (at time.Time, factor, ok 
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(message))), message[8] == 1, true
 }
 
-// Confirm notes that the user of a session has just proved who they are, by a
-// second factor or a passkey if factor is set. It joins the transaction in ctx.
+// Confirm records that the user of a session has just proved who they are; factor says that they
+// did so by a second factor or a passkey. It joins the transaction in ctx.
 func (a *LibraryHost) Confirm(ctx context.Context, sessionID string, factor bool) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		return a.store.confirmSession(ctx, sessionID, factor, a.host.DB.Now(ctx))

@@ -25,7 +25,7 @@ const (
 	maxCounter     = 1<<32 - 1
 )
 
-// refreshState is what a session's row knows of its refresh tokens.
+// refreshState is the state of a session's refresh tokens in its row.
 type refreshState struct {
 	sealed    []byte // the key of the MAC
 	counter   int64
@@ -75,8 +75,8 @@ func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	return rotated, err
 }
 
-// advance makes the successor of a counter the good one, or finds out why it is
-// not the good one any more. Its session carries the counter to go on with.
+// advance makes the successor of a counter the valid one, or returns why the counter is no longer
+// valid. The returned session carries the counter to continue with.
 func (a *Auth) advance(ctx context.Context, session Session, counter int64) (after Session, reused bool, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now, from := a.host.DB.Now(ctx), originOf(ctx)
@@ -114,8 +114,8 @@ func (a *Auth) advance(ctx context.Context, session Session, counter int64) (aft
 	return after, reused, err
 }
 
-// reuse judges a token that is not to be rotated: it is younger than the grace,
-// or has been rotated.
+// reuse decides about a token that is not to be rotated, because it is younger than the grace or
+// was rotated before.
 func (a *Auth) reuse(ctx context.Context, s Session, counter int64, now time.Time) (reused bool, err error) {
 	switch s.refresh.counter - counter {
 	case 0: // its own successor, so that tabs which race in any order stay together
@@ -173,7 +173,7 @@ func (a *Auth) refreshToken(s Session, counter int64) (string, error) {
 	return refreshVersion + encoding.EncodeToString(mac.Sum(raw)), nil
 }
 
-// splitRefresh reads a token without believing it.
+// splitRefresh splits a token without verifying it.
 func splitRefresh(token string) (sessionID string, counter int64, ok bool) {
 	encoded, ok := strings.CutPrefix(token, refreshVersion)
 	if !ok || len(encoded) != encoding.EncodedLen(refreshSize) || strings.ContainsAny(encoded, "\r\n") {
@@ -186,7 +186,7 @@ func splitRefresh(token string) (sessionID string, counter int64, ok bool) {
 	return string(raw[:id.Len]), int64(binary.BigEndian.Uint32(raw[id.Len:])), true
 }
 
-// isID keeps what no id can hold, such as NUL, from the database.
+// isID reports whether raw can be an id: the database refuses bytes such as NUL.
 func isID(raw []byte) bool {
 	for _, c := range raw {
 		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z') {

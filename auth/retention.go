@@ -13,7 +13,7 @@ const (
 	keepRetired = 7 * 24 * time.Hour
 )
 
-// runSweep deletes what has ended, a chunk a statement.
+// runSweep deletes expired rows, one chunk for each statement.
 func (a *Auth) runSweep(ctx context.Context, _ jobs.Job) error {
 	now := a.host.Now()
 	for _, sweep := range []struct {

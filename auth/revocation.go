@@ -16,8 +16,8 @@ const (
 	pollTimeout = 2 * time.Second
 	pollLimit   = 1000
 	pruneEvery  = time.Minute
-	// revokedFor is how long a revocation is kept: the longest life of a token,
-	// and a day so that a clock which jumps ahead and back does not revive one.
+	// revokedFor is how long a revocation is kept: the longest life of a token, and a day so that a
+	// clock which jumps ahead and back does not make a revoked token valid.
 	revokedFor = MaxAccessTokenTTL + leeway + 24*time.Hour
 	// revocationTopic carries hints that there are new rows.
 	revocationTopic = "auth/revocation"
@@ -79,9 +79,9 @@ func (r *revocations) add(sessions []string, until int64) {
 }
 
 // refresh makes sure that the rows were read within the last second and after
-// the last hint. Where they cannot be read nobody passes. In a transaction it
-// reads nothing, since what is read there may be rolled back: a caller that proves a
-// caller in one reads the row of the session itself.
+// the last hint. If they cannot be read, every token is refused. In a transaction it reads nothing,
+// since rows read there may be rolled back: a proof within a transaction reads the row of the
+// session itself.
 func (r *revocations) refresh(ctx context.Context, now time.Time) error {
 	if r.fresh(now) || r.store.db.InTransaction(ctx) {
 		return nil
@@ -112,8 +112,8 @@ func (r *revocations) fresh(now time.Time) bool {
 	return 0 <= since && since < int64(pollEvery) && r.hints.Load() == r.handled.Load()
 }
 
-// poll reads the rows after the last position. A caller who goes away does not
-// stop it, for others wait too.
+// poll reads the rows after the last position. A canceled caller does not stop it, for others wait
+// too.
 func (r *revocations) poll(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (r *revocations) poll(ctx context.Context, now time.Time) error {
 	}
 }
 
-// prune forgets what no token can outlive.
+// prune forgets revocations that are older than any valid token.
 func (r *revocations) prune(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

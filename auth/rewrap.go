@@ -8,8 +8,7 @@ import (
 
 // Rewrap wraps the signing and refresh keys, and what the library has sealed,
 // with the first master key, so that older ones can be removed, and returns how
-// many it changed. Values that open with none of the master keys are left alone:
-// nobody can use them.
+// many it changed. It skips values that open with none of the master keys, which are of no use.
 func (a *Auth) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range sealedColumns {
 		n, err := column.Rewrap(ctx, a.host.DB, a.sealer)

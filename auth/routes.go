@@ -17,7 +17,7 @@ func (a *Auth) routes() []capability.Route {
 	routes := capability.Mount(a.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "/token/rotate", Guard: refresh, Rate: "auth", MaxBody: maxRotation,
 			Refusals: []*capability.Error{ErrRefreshInvalid, ErrRefreshReused},
-			Summary:  "Change a refresh token, of the cookie or of the body, for its successor and an access token.",
+			Summary:  "Exchange a refresh token, from the cookie or the body, for its successor and an access token.",
 			Handle:   capability.JSON(200, a.postRotate)},
 		capability.Route{Method: "GET", Path: "/devices", Guard: user,
 			Summary: "The devices in which the caller is signed in.",
@@ -84,7 +84,7 @@ type rotatedBody struct {
 	SessionID    string `json:"sessionId"`
 }
 
-// postRotate never takes a cookie away: the loser of a race is still signed in.
+// postRotate never removes a cookie, because the loser of a race is still signed in.
 func (a *Auth) postRotate(c *capability.Call, _ capability.None) (rotatedBody, error) {
 	token, inBody, err := a.refreshGiven(c)
 	if err != nil {
@@ -106,8 +106,8 @@ func (a *Auth) postRotate(c *capability.Call, _ capability.None) (rotatedBody, e
 	return response, nil
 }
 
-// refreshGiven reads the refresh token of the body or of the cookie. A cookie
-// proves only together with the CSRF token of its session.
+// refreshGiven reads the refresh token from the body or the cookie. A cookie counts only together
+// with the CSRF token of its session.
 func (a *Auth) refreshGiven(c *capability.Call) (token string, inBody bool, err error) {
 	body, err := c.Body()
 	if err != nil {
@@ -133,7 +133,7 @@ func (a *Auth) refreshGiven(c *capability.Call) (token string, inBody bool, err 
 	return token, false, a.csrf(c.Request(), capability.Caller{SessionID: sessionID})
 }
 
-// deviceBody is a device on the wire.
+// deviceBody is the JSON form of a device.
 type deviceBody struct {
 	ID         string          `json:"id"`
 	UserID     string          `json:"userId,omitempty"`
@@ -176,7 +176,7 @@ func (a *Auth) deviceBodies(ctx context.Context, userID string, page capability.
 	return items, err
 }
 
-// revocationBody names what is to end.
+// revocationBody names the session to end.
 type revocationBody struct {
 	SessionID string `json:"sessionId"`
 }
@@ -185,7 +185,7 @@ type deviceRevocation struct {
 	DeviceID string `json:"deviceId"`
 }
 
-// revokedBody says how many sessions ended.
+// revokedBody is the response of a revocation: how many sessions ended.
 type revokedBody struct {
 	Sessions int `json:"sessions"`
 }
@@ -195,7 +195,7 @@ func (a *Auth) postRevokeDevice(c *capability.Call, in deviceRevocation) (revoke
 	return revokedBody{n}, err
 }
 
-// userBody is a user as the control plane sees one.
+// userBody is a user in responses to the control plane.
 type userBody struct {
 	ID            string           `json:"id"`
 	Email         string           `json:"email"`

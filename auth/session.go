@@ -16,7 +16,7 @@ import (
 
 const (
 	secretSize = 32
-	// maxTouchEvery is how often, at most, the use of a session is written down.
+	// maxTouchEvery is the longest interval at which the use of a session is written.
 	maxTouchEvery = time.Hour
 	// maxSessions bounds the sessions of a user, so that all can be listed, and
 	// ended in one transaction.
@@ -33,8 +33,7 @@ func originOf(ctx context.Context) origin {
 	return origin{}
 }
 
-// newSession is what a session begins with; without a device of the user it gets
-// a new one.
+// newSession holds the facts of a new session; without a device of the user it gets a new one.
 type newSession struct {
 	user, device, deviceName string
 	methods                  []string
@@ -42,9 +41,9 @@ type newSession struct {
 	still                    func(context.Context) error
 }
 
-// CreateSession signs a user in without a request: hand the client the
-// [Auth.SessionCookie] and the [Auth.CSRFToken] of the session. Refuses with
-// auth/user_not_found and auth/user_disabled.
+// CreateSession signs a user in without a request. The caller gives the client the
+// [Auth.SessionCookie] and the [Auth.CSRFToken] of the session. Refuses with auth/user_not_found
+// and auth/user_disabled.
 func (a *Auth) CreateSession(ctx context.Context, userID string) (session Session, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		session, err = a.createSession(ctx, newSession{user: userID, remember: true})
@@ -53,8 +52,8 @@ func (a *Auth) CreateSession(ctx context.Context, userID string) (session Sessio
 	return session, err
 }
 
-// createSession runs in a transaction. It clears away the user's sessions that
-// have ended by themselves, and ends the one used least recently of too many.
+// createSession runs in a transaction. It deletes the user's expired sessions, and ends the least
+// recently used one if there are too many.
 func (a *Auth) createSession(ctx context.Context, n newSession) (Session, error) {
 	user, found, err := a.store.lockUser(ctx, n.user)
 	switch {
@@ -125,15 +124,15 @@ func (a *Auth) endOldest(ctx context.Context, userID string) error {
 	return a.record(ctx, "auth/sessions_revoked", userID, map[string]any{"sessions": len(ended), "atMost": maxSessions})
 }
 
-// newSecret draws the content of a session cookie.
+// newSecret returns the random content of a session cookie.
 func newSecret() []byte {
 	secret := make([]byte, secretSize)
 	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
 	return secret
 }
 
-// idleEnd is when a session that was just used ends by itself. A clock that went
-// back does not end it before it began.
+// idleEnd returns when a session that was just used expires. A clock that went back does not end it
+// before it began.
 func (a *Auth) idleEnd(s Session, now time.Time) time.Time {
 	if now.Before(s.CreatedAt) {
 		now = s.CreatedAt
@@ -184,8 +183,8 @@ func (a *Auth) cookieSession(r *http.Request) (session Session, ok bool, err err
 	return session, err == nil, err
 }
 
-// used writes down that a session was used, where that is due: once a day at
-// least, so that hooks learn of each day.
+// used writes the use of a session if that is due: at least once a day, so that hooks run for each
+// day.
 func (a *Auth) used(ctx context.Context, s Session, now time.Time) (Session, error) {
 	if now.Sub(s.UpdatedAt) < a.touchEvery() && day(now) <= s.usedDay {
 		return s, nil
@@ -197,10 +196,10 @@ func (a *Auth) used(ctx context.Context, s Session, now time.Time) (Session, err
 	return s, nil
 }
 
-// touchEvery is an hour, less where a session could end of idleness meanwhile.
+// touchEvery returns an hour, or less if a session could expire unused in that time.
 func (a *Auth) touchEvery() time.Duration { return min(maxTouchEvery, a.cfg.SessionIdle/10) }
 
-// touch writes down that a session and its device were used.
+// touch writes the use of a session and its device.
 func (a *Auth) touch(ctx context.Context, s Session, now time.Time) (Session, error) {
 	from, before := originOf(ctx), s.UpdatedAt
 	first := day(now) > s.usedDay
@@ -219,8 +218,8 @@ func (a *Auth) touch(ctx context.Context, s Session, now time.Time) (Session, er
 	return s, err
 }
 
-// Sessions lists a user's live sessions, newest first: at most 1000, for another
-// sign-in ends the one used least recently.
+// Sessions lists a user's live sessions, newest first. There are at most 1000: a further sign-in
+// ends the least recently used one.
 func (a *Auth) Sessions(ctx context.Context, userID string) ([]Session, error) {
 	return a.store.sessionsOf(ctx, userID, a.host.Now(), maxSessions)
 }
@@ -247,8 +246,8 @@ func (a *Auth) RevokeSession(ctx context.Context, sessionID string) error {
 	})
 }
 
-// endSession runs in a transaction and returns whose session it was. Whatever
-// makes or ends sessions locks the user first, so that devices and sessions fit.
+// endSession runs in a transaction and returns the owner of the session. Every change of sessions
+// locks the user first, so that devices and sessions stay consistent.
 func (a *Auth) endSession(ctx context.Context, sessionID, reason string) (user string, err error) {
 	user, found, err := a.store.userOfSession(ctx, sessionID)
 	if err != nil || !found {
@@ -266,8 +265,8 @@ func (a *Auth) endSession(ctx context.Context, sessionID, reason string) (user s
 	return user, a.ended(ctx, user, reason, sessionID)
 }
 
-// ended has the tokens of sessions refused and tells hooks. It runs in the
-// transaction in which their rows went.
+// ended revokes the tokens of ended sessions and fires the hooks. It runs in the transaction that
+// deletes their rows.
 func (a *Auth) ended(ctx context.Context, userID, reason string, sessions ...string) error {
 	if err := a.revoke(ctx, sessions...); err != nil {
 		return err
@@ -281,10 +280,9 @@ func (a *Auth) ended(ctx context.Context, userID, reason string, sessions ...str
 	return nil
 }
 
-// RevokeOthers ends the sessions of a user but one, and the tokens of
-// [Auth.IssueToken], and returns how many sessions there were. It is for
-// whatever changes how the user signs in. An empty keep ends all.
-// Refuses with auth/user_not_found.
+// RevokeOthers ends all sessions of a user but keep, and revokes the tokens of [Auth.IssueToken].
+// It returns how many sessions it ended. It is for changes to how the user signs in. An empty keep
+// ends all. Refuses with auth/user_not_found.
 func (a *Auth) RevokeOthers(ctx context.Context, userID, keep string) (sessions int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if sessions, err = a.endAllBut(ctx, userID, keep); err != nil {

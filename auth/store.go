@@ -62,7 +62,7 @@ type revocation struct {
 	until     int64
 }
 
-// insertRevocations also forgets what no token can outlive.
+// insertRevocations inserts revocations and deletes those older than any valid token.
 func (s store) insertRevocations(ctx context.Context, sessions []string, now, until time.Time) error {
 	var last int64 // the lock first: two that forget the same rows do not meet
 	if err := s.db.QueryRow(ctx, `UPDATE auth_revocation_head SET position = position + $1 WHERE id = 1 RETURNING position`,

@@ -39,7 +39,7 @@ func (s store) insertSession(ctx context.Context, session Session, hash []byte) 
 	return err
 }
 
-// millis is what a column holds of an instant, 0 of none.
+// millis returns the stored form of an instant, 0 for the zero time.
 func millis(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -75,7 +75,7 @@ func (s store) sessionsOf(ctx context.Context, userID string, now time.Time, lim
 		ORDER BY created_at DESC, id DESC LIMIT $3`, userID, now.UnixMilli(), limit)
 }
 
-// touchSession returns false when the use written down is no longer before.
+// touchSession writes a use of a session unless another request has written one since before.
 func (s store) touchSession(ctx context.Context, session Session, before time.Time) (touched bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE auth_session SET used_at = $2, expires_at = $3, ip = $4, user_agent = $5, used_day = $7
 		WHERE id = $1 AND used_at = $6`,
@@ -88,8 +88,8 @@ func (s store) replaceSecret(ctx context.Context, sessionID string, hash []byte)
 	return n == 1, err
 }
 
-// rotate makes the next refresh token of a live session the good one; false:
-// the given one is not good any more.
+// rotate makes the next refresh token of a live session the valid one; it returns false if the
+// given one is no longer valid.
 func (s store) rotate(ctx context.Context, session Session, counter int64, now time.Time) (rotated bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE auth_session SET refresh_counter = refresh_counter + 1, rotated_at = $3, refresh_confirmed = FALSE,
 		used_at = $3, expires_at = $4, ip = $5, user_agent = $6, used_day = $7 WHERE id = $1 AND refresh_counter = $2 AND expires_at > $3`,
@@ -97,7 +97,7 @@ func (s store) rotate(ctx context.Context, session Session, counter int64, now t
 	return n == 1, err
 }
 
-// confirmRefresh notes that the holder of a refresh token has got it.
+// confirmRefresh records that the client has received its refresh token.
 func (s store) confirmRefresh(ctx context.Context, sessionID string, counter int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE auth_session SET refresh_confirmed = TRUE WHERE id = $1 AND refresh_counter = $2 AND refresh_confirmed = FALSE`,
 		sessionID, counter)
@@ -125,7 +125,7 @@ func (s store) deleteSessionsBut(ctx context.Context, userID, keep string) (ids 
 	return database.All(ctx, s.db, scanText, `DELETE FROM auth_session WHERE user_id = $1 AND id <> $2 RETURNING id`, userID, keep)
 }
 
-// deleteOldestSessions keeps a number of sessions, those used last.
+// deleteOldestSessions deletes all but the most recently used sessions.
 func (s store) deleteOldestSessions(ctx context.Context, userID string, keep int) (ids []string, err error) {
 	return database.All(ctx, s.db, scanText, `DELETE FROM auth_session WHERE id IN (SELECT id FROM auth_session WHERE user_id = $1
 		ORDER BY used_at DESC, id DESC LIMIT $3 OFFSET $2) RETURNING id`, userID, keep, sweepChunk)

@@ -28,7 +28,7 @@ func scanUser(row database.Scanner) (u User, err error) {
 	return u, err
 }
 
-// instant is what a column of milliseconds holds.
+// instant returns the time of a column of milliseconds.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // insertUser returns false when the id, address or username is taken.
@@ -58,14 +58,14 @@ func (s store) usersByID(ctx context.Context, ids []string) ([]User, error) {
 	return database.All(ctx, s.db, scanUser, `SELECT `+userColumns+` FROM auth_user WHERE id `+database.InList(1), database.List(ids))
 }
 
-// rowsOf counts what goes with a user.
+// rowsOf counts the rows that are deleted with a user.
 func (s store) rowsOf(ctx context.Context, userID string) (n int64, err error) {
 	return n, s.db.QueryRow(ctx, `SELECT 1 + (SELECT count(*) FROM auth_session WHERE user_id = $1)
 		+ (SELECT count(*) FROM auth_device WHERE user_id = $1)`, userID).Scan(&n)
 }
 
-// fewNamed is up to how many users a prefix is looked up in the indexes of
-// addresses and names. Where more have it, a walk by id soon finds a page of them.
+// fewNamed is the largest number of users for which a prefix is looked up in the indexes of
+// addresses and names. If more have it, a scan by id finds a page of them soon.
 const fewNamed = 5000
 
 // users lists users after an id whose address begins with one prefix, in lower
@@ -129,8 +129,8 @@ func (s store) deleteUser(ctx context.Context, userID string) error {
 	return err
 }
 
-// tokenFamily returns what the tokens of a user end with that were issued
-// without a session, and whether the user is disabled.
+// tokenFamily returns the id by which the tokens of a user that were issued without a session are
+// revoked, and whether the user is disabled.
 func (s store) tokenFamily(ctx context.Context, userID string) (family tokenFamily, found bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (f tokenFamily, err error) {
 		return f, row.Scan(&f.id, &f.disabled)

@@ -17,7 +17,7 @@ import (
 const (
 	// tokenType is the typ of an access token, RFC 9068 section 2.1.
 	tokenType = "at+jwt"
-	// clientID names the client of tokens that no OAuth client asked for.
+	// clientID is the client_id of tokens that no OAuth client requested.
 	clientID = "kit"
 	// leeway is how far the clocks of two nodes may be apart.
 	leeway = 5 * time.Second
@@ -37,23 +37,22 @@ type claims struct {
 	IssuedAt  int64  `json:"iat"`
 	ExpiresAt int64  `json:"exp"`
 	ID        string `json:"jti"`
-	// SessionID is what the token ends with: its session, or the token family
-	// of the user when it was issued without one.
+	// SessionID is the id by which the token is revoked: its session, or the token family of the
+	// user if it was issued without one.
 	SessionID string   `json:"sid"`
 	DeviceID  string   `json:"did,omitempty"`
 	Scope     string   `json:"scope,omitempty"`
 	AuthTime  int64    `json:"auth_time,omitempty"`
 	Methods   []string `json:"amr,omitempty"`
-	// Rotation is the counter of the refresh token that came with it: who uses
-	// the token shows that they have got both.
+	// Rotation is the counter of the refresh token issued with it: use of the access token shows
+	// that the client received both.
 	Rotation int64 `json:"rtc,omitempty"`
 }
 
-// IssueToken makes an access token for a user that carries the scopes, at most
-// 64 and 2 KiB in all. Only the application can call it: users give no scopes to themselves. The
-// token is good for ttl, at least a second and at most [MaxAccessTokenTTL]; 0
-// means Config.AccessTokenTTL. Refuses with auth/user_not_found,
-// auth/user_disabled and kit/invalid_request.
+// IssueToken makes an access token for a user that carries the scopes, at most 64 and 2 KiB in all.
+// Only the application can call it: users cannot grant themselves scopes. The token is valid for
+// ttl, at least a second and at most [MaxAccessTokenTTL]; 0 means Config.AccessTokenTTL. Refuses
+// with auth/user_not_found, auth/user_disabled and kit/invalid_request.
 func (a *Auth) IssueToken(ctx context.Context, user string, scopes []string, ttl time.Duration) (token string, err error) {
 	if ttl == 0 {
 		ttl = a.cfg.AccessTokenTTL
@@ -96,7 +95,7 @@ func (a *Auth) sessionToken(ctx context.Context, s Session, scopes []string) (st
 	return a.sign(ctx, sessionClaims(s, granted), a.tokenTTL(s))
 }
 
-// scopesOf asks the application which scopes the tokens of a user carry.
+// scopesOf returns the scopes of a user's tokens by Config.Scopes.
 func (a *Auth) scopesOf(ctx context.Context, userID string) ([]string, error) {
 	if a.cfg.Scopes == nil {
 		return nil, nil
@@ -111,13 +110,14 @@ func (a *Auth) scopesOf(ctx context.Context, userID string) ([]string, error) {
 	return slices.Clone(scopes), nil
 }
 
-// tokenTTL keeps a token from outliving its session: nobody could revoke it.
+// tokenTTL returns how long a token may be valid: not longer than its session, because it could not
+// be revoked afterwards.
 func (a *Auth) tokenTTL(s Session) time.Duration {
 	return max(min(a.cfg.AccessTokenTTL, s.ExpiresAt.Sub(a.host.Now())), time.Second)
 }
 
-// rotatedToken is one whose use confirms that the refresh token issued with it has
-// arrived.
+// rotatedToken makes an access token whose use confirms that the client received the refresh token
+// issued with it.
 func (a *Auth) rotatedToken(ctx context.Context, s Session) (string, error) {
 	scopes, err := a.scopesOf(ctx, s.UserID)
 	if err != nil {
@@ -163,11 +163,9 @@ func checkScopes(scopes []string) error {
 	return nil
 }
 
-// bearer verifies an access token. Refuses with auth/unauthenticated, with
-// kit/rate_limited for a token not seen before from an address whose tokens keep
-// turning out forged, and with kit/unavailable while nobody can tell what has
-// been revoked. The caller's
-// scopes are shared and not to be changed.
+// bearer verifies an access token. Refuses with auth/unauthenticated, with kit/rate_limited for an
+// unknown token from an address that sent too many forged ones, and with kit/unavailable while
+// revocations cannot be read. The caller's scopes are shared and not to be changed.
 func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error) {
 	if len(raw) > jose.MaxSize {
 		return capability.Caller{}, capability.ErrUnauthenticated
@@ -198,9 +196,8 @@ func (a *Auth) bearer(ctx context.Context, raw string) (capability.Caller, error
 
 func expired(at int64, now time.Time) bool { return !now.Before(time.Unix(at, 0).Add(leeway)) }
 
-// firstSeen verifies a token that is not known as good, unless its address has
-// sent too many forged ones. A caller whose token has expired does
-// what every client does.
+// firstSeen verifies a token that is not in the cache, unless its address has sent too many forged
+// ones. An expired token does not count as forged.
 func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (accessToken, error) {
 	t, err := jose.Parse(raw)
 	if err != nil {
@@ -223,10 +220,10 @@ func (a *Auth) firstSeen(ctx context.Context, raw string, now time.Time) (access
 	return token, err
 }
 
-// errOver is the reason of a token whose time is over, or its session.
+// errOver refuses a token that has expired or whose session has ended.
 var errOver = errors.New("expired or revoked")
 
-// verify checks everything about a token; that it is over, without the signature.
+// verify checks a token. It refuses an expired one without checking the signature.
 func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (accessToken, error) {
 	if t.Type != tokenType {
 		return accessToken{}, refused(fmt.Errorf("a token of type %q", t.Type))
@@ -259,7 +256,7 @@ func (a *Auth) verify(ctx context.Context, t *jose.Token, now time.Time) (access
 	}, nil
 }
 
-// checkClaims makes sure that a token with a good signature is meant for here and now.
+// checkClaims checks that a token with a valid signature is meant for this kit and valid now.
 func (a *Auth) checkClaims(t *jose.Token, now time.Time) error {
 	switch {
 	case t.Text("iss") != a.issuer:

@@ -8,27 +8,27 @@ import (
 // User is an end user. Times are UTC with milliseconds.
 type User struct {
 	ID string
-	// Email is in its canonical form; empty: none.
+	// Email is in its canonical form; empty if there is none.
 	Email         string
 	EmailVerified bool
-	// Name is what the user wants to be called.
+	// Name is the display name.
 	Name string
 	// Image is the address of a picture.
 	Image string
-	// Username is unique and lower case; empty: none.
+	// Username is unique and in lower case; empty if there is none.
 	Username string
 	// DisplayUsername is the username as the user writes it.
 	DisplayUsername string
 	// Profile holds the fields of Config.Profile that are set.
 	Profile map[string]any
-	// Anonymous means that the user has not said who they are.
+	// Anonymous marks a user who signed in without a proof of identity.
 	Anonymous            bool
 	CreatedAt, UpdatedAt time.Time
-	// DisabledAt is when the user was locked out; zero: they are not.
+	// DisabledAt is when the user was disabled; zero if they are not.
 	DisabledAt time.Time
 }
 
-// NewUser is what a user begins with. An empty ID is drawn.
+// NewUser holds the fields of a new user. An empty ID is generated.
 type NewUser struct {
 	ID, Email     string
 	EmailVerified bool
@@ -41,8 +41,8 @@ type NewUser struct {
 	Profile map[string]any
 }
 
-// UserPatch changes what is not nil. An empty Email or Username removes it; a
-// changed Email is unverified unless EmailVerified says otherwise.
+// UserPatch changes the fields that are not nil. An empty Email or Username removes it; a changed
+// Email is unverified unless EmailVerified says otherwise.
 type UserPatch struct {
 	Email         *string
 	EmailVerified *bool
@@ -65,12 +65,12 @@ type Session struct {
 	Methods []string
 	// Remembered sessions survive the end of the browser.
 	Remembered bool
-	// IP and UserAgent are those of the last use that was written down.
+	// IP and UserAgent are those of the last use that was written.
 	IP, UserAgent string
 	// CreatedAt is when the user signed in.
 	CreatedAt time.Time
-	// ConfirmedAt is when the user last proved who they are in this session, and
-	// FactorAt when by a second factor or a passkey; zero: never.
+	// ConfirmedAt is when the user last proved who they are in this session, and FactorAt when they
+	// did so by a second factor or a passkey; zero means never.
 	ConfirmedAt, FactorAt time.Time
 	// Proof is what proved the session to [Auth.Current].
 	Proof Proof
@@ -89,14 +89,14 @@ type Session struct {
 	secret func() []byte
 }
 
-// Device is a browser or an installed application in which a user is signed in.
-// It comes with a sign-in and goes with its last session.
+// Device is a browser or an installed application in which a user is signed in. It is created by a
+// sign-in and deleted with its last session.
 type Device struct {
 	ID     string
 	UserID string
-	// Name is what the application called it, or "".
+	// Name is the name that the application gave it, or "".
 	Name string
-	// IP and UserAgent are those it was last seen with.
+	// IP and UserAgent are those of its last use.
 	IP, UserAgent string
 	CreatedAt     time.Time
 	// LastSeenAt is as exact as Session.UpdatedAt.
@@ -114,15 +114,15 @@ type Entry struct {
 	Remember bool
 	// Factor says that a second factor or a passkey was among the proofs.
 	Factor bool
-	// DeviceName is what the application calls the device, at most 256 bytes.
+	// DeviceName is a name for the device, at most 256 bytes.
 	DeviceName string
-	// Still, optional, runs in the transaction that makes the session, while nobody
-	// else changes the user, and refuses by its error: what proved the user may have
-	// gone since it was looked at.
+	// Still, which is optional, runs in the transaction that makes the session, with the user
+	// locked. By its error it refuses a sign-in whose proof, such as a password, was removed after
+	// it was checked.
 	Still func(ctx context.Context) error
 }
 
-// Entered is what the client of a fresh session gets.
+// Entered holds the tokens that the client of a new session gets.
 type Entered struct {
 	Session     Session
 	AccessToken string
@@ -133,22 +133,21 @@ type Entered struct {
 	CSRFToken string
 }
 
-// Rotated is what a refresh token was changed for.
+// Rotated holds the tokens for which a refresh token was exchanged.
 type Rotated struct {
 	Session      Session
 	AccessToken  string
 	RefreshToken string
 }
 
-// PublicProfile is what a user shows to everybody: both are under the user's
-// control.
+// PublicProfile is the part of a user that everyone may see; the user controls both fields.
 type PublicProfile struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Image string `json:"image"`
 }
 
-// Proof says what of a request proved a session.
+// Proof says which part of a request proved a session.
 type Proof int
 
 // The proofs of a session. The zero value is a session that was read by its id.

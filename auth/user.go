@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/internal/mailbox"
 )
 
-// Bounds of what a user is called, in bytes.
+// Bounds of a user's names and image, in bytes.
 const (
 	maxName     = 256
 	maxImage    = 2048
@@ -48,7 +48,7 @@ func (a *Auth) CreateUser(ctx context.Context, n NewUser) (user User, err error)
 	return user, err
 }
 
-// newUser is a user who is not kept yet.
+// newUser returns a user who is not stored yet.
 func (a *Auth) newUser(n NewUser) (user User, err error) {
 	user = User{ID: n.ID, Email: n.Email, EmailVerified: n.EmailVerified, Name: n.Name, Image: n.Image,
 		Username: n.Username, DisplayUsername: cmp.Or(n.DisplayUsername, n.Username), Anonymous: n.Anonymous}
@@ -92,7 +92,7 @@ func (a *Auth) insertUser(ctx context.Context, user *User) (inserted bool, err e
 	return true, a.host.Hooks.UserCreated.Fire(ctx, hooks.UserCreated{UserID: user.ID, Anonymous: user.Anonymous})
 }
 
-// taken says why a user could not be inserted.
+// taken returns why a user could not be inserted.
 func (a *Auth) taken(ctx context.Context, user User) error {
 	if _, found, err := a.store.userBy(ctx, "email", user.Email); err != nil || found && user.Email != "" {
 		return errOr(err, ErrEmailTaken)
@@ -122,8 +122,7 @@ func (a *Auth) User(ctx context.Context, userID string) (User, error) {
 	return user, err
 }
 
-// UserByEmail finds a user by an address in any spelling. Text that is no
-// address finds nobody.
+// UserByEmail returns the user of an address in any spelling. Text that is not an address has none.
 func (a *Auth) UserByEmail(ctx context.Context, address string) (user User, found bool, err error) {
 	canonical, err := mailbox.Canonical(address)
 	if err != nil {
@@ -140,8 +139,8 @@ func (a *Auth) UserByUsername(ctx context.Context, name string) (user User, foun
 	return a.store.userBy(ctx, "username", name)
 }
 
-// UsersNamed lists at most limit users of a screen name: the one of that
-// username, else those of exactly that display name.
+// UsersNamed lists at most limit users of a name: the one with that username, else those with
+// exactly that display name.
 func (a *Auth) UsersNamed(ctx context.Context, name string, limit int) ([]User, error) {
 	user, found, err := a.UserByUsername(ctx, name)
 	if err != nil {
@@ -211,9 +210,8 @@ func uniqueUser(err error) error {
 	return ErrEmailTaken.Because(err)
 }
 
-// DeleteUser removes a user with all devices and all sessions, whose tokens are
-// refused from the commit on, and all rows of the library that refer to them.
-// Refuses with auth/user_not_found.
+// DeleteUser removes a user with all devices, all sessions, whose tokens are refused from the
+// commit on, and all rows of the library that refer to the user. Refuses with auth/user_not_found.
 func (a *Auth) DeleteUser(ctx context.Context, userID string) error {
 	return a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if _, err := a.endAll(ctx, userID); err != nil {
@@ -299,7 +297,7 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// normalize brings what identifies the user into its canonical form.
+// normalize brings the user's address and names into their canonical forms and checks their bounds.
 func (u *User) normalize() error {
 	if u.ID != "" && !userIDForm.MatchString(u.ID) {
 		return errUserID
@@ -323,12 +321,12 @@ func (u *User) normalize() error {
 	return nil
 }
 
-// isText reports whether a column takes a text: UTF-8 without NUL.
+// isText reports whether a column can store a text of at most limit bytes: UTF-8 without NUL.
 func isText(text string, limit int) bool {
 	return len(text) <= limit && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-// lowerASCII is what both databases make of a text.
+// lowerASCII returns the text in lower case as both databases do: only ASCII letters change.
 func lowerASCII(text string) string {
 	return strings.Map(func(c rune) rune {
 		if 'A' <= c && c <= 'Z' {

@@ -1,6 +1,6 @@
 // Package mail writes the mails of sign-in and sends them through the capability
-// email. Only what composes email refers to it, so that an application without mails
-// links neither them nor what sends them.
+// email. Only the option that composes email refers to it, so that an application without mail
+// links neither the templates nor the mail client.
 package mail
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kitbackend/kit/internal/lazy"
 )
 
-// New returns what sends the mails of sign-in through email.
+// New returns a mailer that sends the mails of sign-in through email.
 func New(e *email.Email) auth.Mailer { return mailer{e} }
 
 type mailer struct{ email *email.Email }
@@ -55,17 +55,17 @@ func html() *htmltemplate.Template {
 	})
 }
 
-// content is what the templates are given.
+// content is the data of the templates.
 type content struct {
 	auth.Mail
 	For        string
 	Subject    string
 	Paragraphs []string
-	// Label is what the button says.
+	// Label is the label of the button.
 	Label string
 }
 
-// labels say what the button of a mail does.
+// labels holds the label of the button of each kind of mail.
 var labels = map[auth.MailKind]string{
 	auth.MailVerifyEmail: "Confirm the address", auth.MailResetPassword: "Choose a new password", auth.MailMagicLink: "Sign in",
 	auth.MailSignInCode: "Sign in", auth.MailSecondFactor: "Sign in", auth.MailChangeEmail: "Confirm the new address",
@@ -73,8 +73,8 @@ var labels = map[auth.MailKind]string{
 	auth.MailEmailChanged: "Undo the change",
 }
 
-// compose makes a message out of the template of the kind: its first line is the
-// subject, and what follows the text, of which the HTML is made too.
+// compose makes a message from the template of the kind: the first line is the subject, the rest
+// the text, from which the HTML is made too.
 func compose(m auth.Mail) (email.Message, error) {
 	c := content{Mail: m, For: spell(m.ExpiresIn), Label: cmp.Or(labels[m.Kind], "Open")}
 	c.Name = greeting(m.Name)
@@ -97,8 +97,8 @@ func compose(m auth.Mail) (email.Message, error) {
 	return email.Message{To: m.To, Subject: c.Subject, Text: body, HTML: page.String(), UserID: m.UserID}, nil
 }
 
-// greeting keeps a name only when it can be no advertisement: a stranger who signs up
-// with a stranger's address chooses what the stranger is called.
+// greeting returns the name if it cannot be an advertisement: whoever signs up with another
+// person's address chooses the name in the mail.
 func greeting(name string) string {
 	if utf8.RuneCountInString(name) > 40 || strings.ContainsAny(name, "/:.@<>\n\r") {
 		return ""
@@ -106,10 +106,10 @@ func greeting(name string) string {
 	return name
 }
 
-// oneLine keeps the name that a user chose from breaking the subject.
+// oneLine removes line breaks from a name that a user chose, for the subject.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// spell says a time in the words of a mail.
+// spell returns a duration in words.
 func spell(d time.Duration) string {
 	switch {
 	case d <= 0:

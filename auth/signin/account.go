@@ -29,11 +29,11 @@ type updateUserBody struct {
 	Name     *string  `json:"name"`
 	Image    nullable `json:"image"`
 	Username *string  `json:"username"`
-	// DisplayUsername is the name as it is to be written.
+	// DisplayUsername is the user name as it is displayed.
 	DisplayUsername *string `json:"displayUsername"`
 }
 
-// nullable is a text that null removes.
+// nullable is a text member for which null removes the value.
 type nullable struct {
 	given bool
 	text  string
@@ -139,7 +139,7 @@ func (l *library) changeEmail(c *call) (any, error) {
 	return ok, l.askForChange(c, user, to, false, callback)
 }
 
-// freshUser returns a caller who is fresh, or gives the password. Refuses as
+// freshUser returns the caller if their session is fresh or the password is right. Refuses as
 // freshOr does.
 func (c *call) freshUser(password string) (auth.User, error) {
 	user, session, err := c.user()
@@ -157,9 +157,8 @@ type deleted struct {
 
 var userDeleted = deleted{true, "User deleted"}
 
-// deleteUser deletes the caller who proves once more who they are: by the password,
-// by a link in a mail, or, with no address to send one to, by a sign-in that
-// was lately.
+// deleteUser deletes the caller, who must prove once more who they are: by the password, by a link
+// in a mail, or, without an address to send it to, by a recent sign-in.
 func (l *library) deleteUser(c *call) (any, error) {
 	var in struct {
 		CallbackURL string `json:"callbackURL"`
@@ -197,8 +196,8 @@ func (l *library) deleteUser(c *call) (any, error) {
 	return userDeleted, l.removeUser(c, session, func(context.Context) error { return nil })
 }
 
-// removeUser deletes the user of a session with what belongs to the account and clears
-// the cookies; first runs in the same transaction.
+// removeUser deletes the user of a session with the rows of the account and clears the cookies;
+// first runs in the same transaction.
 func (l *library) removeUser(c *call, session auth.Session, first func(context.Context) error) error {
 	err := l.withSession(c.Context(), session, func(ctx context.Context) error {
 		if err := first(ctx); err != nil {
@@ -307,8 +306,8 @@ func (l *library) listAccounts(c *call) (any, error) {
 	return out, nil
 }
 
-// names reports whether a request to unlink means an account: by the id of its
-// row, as better-auth's client does, or by its provider, which several may be of.
+// names reports whether a request to unlink names an account: by the id of its row, as
+// better-auth's client does, or by its provider, of which a user may have several accounts.
 func names(a account, provider, accountID string) bool {
 	if provider == "" || a.id == accountID {
 		return a.id == accountID

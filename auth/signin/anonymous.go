@@ -66,7 +66,7 @@ func (l *library) deleteAnonymous(c *call) (any, error) {
 	})
 }
 
-// anonymous returns the caller if that is an anonymous user.
+// anonymous returns the caller if they are an anonymous user.
 func (c *call) anonymous() (auth.User, bool, error) {
 	session, ok, err := c.maybeSession()
 	if err != nil || !ok {
@@ -79,8 +79,8 @@ func (c *call) anonymous() (auth.User, bool, error) {
 	return user, err == nil && user.Anonymous, err
 }
 
-// stillAnonymous reads a user who was anonymous and has what else changes that user wait:
-// of two requests that make somebody of one the second finds the user changed, or gone.
+// stillAnonymous locks and reads a user who was anonymous: of two requests that upgrade one, the
+// second finds the user changed or deleted.
 func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User, bool, error) {
 	user, err := l.lockedUser(ctx, userID)
 	if errors.Is(err, auth.ErrUserNotFound) {
@@ -89,8 +89,8 @@ func (l *library) stillAnonymous(ctx context.Context, userID string) (auth.User,
 	return user, err == nil && user.Anonymous, err
 }
 
-// upgrade hands what an anonymous caller owns to the user they have just proved to
-// be, and deletes the anonymous one.
+// upgrade moves what an anonymous caller owns to the user they have just proved to be, and deletes
+// the anonymous one.
 func (l *library) upgrade(c *call, user auth.User) error {
 	before, ok, err := c.anonymous()
 	if err != nil || !ok || before.ID == user.ID || user.Anonymous {

@@ -21,12 +21,12 @@ const (
 type challenged struct {
 	TwoFactorRedirect bool            `json:"twoFactorRedirect"`
 	TwoFactorMethods  []factor.Method `json:"twoFactorMethods"`
-	// TwoFactorToken stands for the cookie with clients that keep none.
+	// TwoFactorToken replaces the cookie for clients that keep none.
 	TwoFactorToken string `json:"twoFactorToken,omitempty"`
 }
 
-// challenge asks for a second factor where the account wants one and the browser
-// is not trusted, if the first still holds.
+// challenge requests a second factor if the account has one and the browser is not trusted,
+// provided that the first proof still holds.
 func (l *library) challenge(c *call, user auth.User, method string, remember bool, proved still) (response any, asked bool, err error) {
 	state, _, err := l.factors.State(c.Context(), user.ID)
 	if err != nil || !state.Enabled {
@@ -58,7 +58,7 @@ func (l *library) challenge(c *call, user auth.User, method string, remember boo
 	return out, true, nil
 }
 
-// renewTrust reports whether a user trusts this browser, and gives it a new cookie.
+// renewTrust reports whether a user trusts this browser, and if so sets a new cookie.
 func (c *call) renewTrust(userID string) (trusted bool, err error) {
 	token := c.cookie(trustCookie)
 	if token == "" {
@@ -83,15 +83,16 @@ type proof struct {
 	TwoFactorToken string `json:"twoFactorToken"`
 }
 
-// prover is who proves a second factor: somebody in the middle of signing in, or
-// a signed-in user, who has no waiting challenge.
+// prover is the user who proves a second factor: one whose sign-in waits for it, or a signed-in
+// user, who has no waiting challenge.
 type prover struct {
 	user    auth.User
 	session auth.Session
 	waiting *factor.Challenge
 }
 
-// proof reads a body that proves, and who sent it. Refuses as prover does.
+// proof reads the body of a route that takes a second factor, and the user who sent it. Refuses as
+// prover does.
 func (c *call) proof() (in proof, p prover, err error) {
 	if err = c.decode(&in); err == nil {
 		p, err = c.prover(in.TwoFactorToken)
@@ -99,8 +100,8 @@ func (c *call) proof() (in proof, p prover, err error) {
 	return in, p, err
 }
 
-// prover finds the user who proves. Of a session and a challenge in one browser the
-// later one counts. Refuses with INVALID_TWO_FACTOR_COOKIE.
+// prover returns the user who sent a proof. Of a session and a challenge in one browser the later
+// one counts. Refuses with INVALID_TWO_FACTOR_COOKIE.
 func (c *call) prover(token string) (prover, error) {
 	if token == "" {
 		token = c.cookie(challengeCookie)
@@ -128,7 +129,7 @@ func (c *call) prover(token string) (prover, error) {
 	return p, err
 }
 
-// subject is what codes by mail are kept under.
+// subject returns the subject under which mailed codes are stored.
 func (p prover) subject() string {
 	if p.waiting != nil {
 		return p.waiting.Subject()
@@ -136,11 +137,11 @@ func (p prover) subject() string {
 	return p.session.ID
 }
 
-// proofCheck looks at a proof in the transaction that counts the try, uses up what was
-// right, and returns how it is wrong, or nil.
+// proofCheck checks a proof in the transaction that counts the try. It uses up a right code, and
+// returns the refusal of a wrong one, or nil.
 type proofCheck func(context.Context, factor.State) (*capability.Error, error)
 
-// prove lets somebody try a proof. Besides what check returns it refuses as
+// prove counts and checks one try at a proof. Besides what check returns it refuses as
 // [factor.Factors.Begin] and [factor.Factors.End] do.
 func (l *library) prove(c *call, p prover, check proofCheck) error {
 	var refusal *capability.Error
@@ -166,7 +167,7 @@ func (l *library) prove(c *call, p prover, check proofCheck) error {
 	}
 }
 
-// untilUnlocked says how long the lock lasts.
+// untilUnlocked adds to a refusal how long the lock lasts.
 func (c *call) untilUnlocked(userID string, refusal *capability.Error) error {
 	state, _, err := c.l.factors.State(c.Context(), userID)
 	if err != nil {
@@ -197,7 +198,7 @@ func (l *library) tryProof(ctx context.Context, p prover, check proofCheck) (*ca
 	return refusal, l.auth.Record(ctx, "auth/two_factor_locked", p.user.ID, detail)
 }
 
-// proved returns a right proof: it ends the sign-in that waited for it.
+// proved completes the sign-in that waited for a right proof.
 func (l *library) proved(c *call, p prover, method factor.Method, trust bool) (any, error) {
 	if p.waiting == nil {
 		if err := c.confirm(p.session, true); err != nil {

@@ -18,8 +18,8 @@ const (
 	stepUndo    = "undo"
 )
 
-// changeSubjectOf keeps the links of a step apart from those that others can
-// have sent to the same address, which would push them out.
+// changeSubjectOf returns the subject of a step's links. It differs from that of links which others
+// can request for the same address, so that those cannot displace them.
 func changeSubjectOf(step, address string) string {
 	if step == "" {
 		return address
@@ -27,9 +27,8 @@ func changeSubjectOf(step, address string) string {
 	return step + " " + address
 }
 
-// askForChange begins a change of address: the old one approves where it was
-// proved, else the new one is asked at once. byCode asks the new address for a
-// code instead of a link.
+// askForChange begins a change of address: the old one, if it was proved, has to approve, otherwise
+// the new one gets its mail at once. byCode sends the new address a code instead of a link.
 func (l *library) askForChange(c *call, user auth.User, to string, byCode bool, callback string) error {
 	m := letter{
 		Kind: kindChange, Address: user.Email, UserID: user.ID, NewAddress: to,
@@ -68,8 +67,8 @@ func (l *library) stepMail(ctx context.Context, mail auth.Mail, m letter, user a
 	return mail, true, nil
 }
 
-// changedMail tells the old address what has happened; one that was proved can
-// undo it.
+// changedMail makes the mail that informs the old address, which can undo the change if it was
+// proved.
 func (l *library) changedMail(ctx context.Context, mail auth.Mail, m letter, user auth.User) (auth.Mail, bool, error) {
 	if m.Step != stepUndo {
 		mail.Kind = auth.MailEmailChanged
@@ -81,7 +80,7 @@ func (l *library) changedMail(ctx context.Context, mail auth.Mail, m letter, use
 // undoTTL is how long the old address can undo a change.
 const undoTTL = 7 * 24 * time.Hour
 
-// changeStep does what a link of a change is for. It runs in a transaction.
+// changeStep runs the step of a change that a link is for. It runs in a transaction.
 func (l *library) changeStep(ctx context.Context, user auth.User, k link, asked letter) (auth.User, error) {
 	switch asked.Step {
 	case stepApprove:
@@ -93,7 +92,7 @@ func (l *library) changeStep(ctx context.Context, user auth.User, k link, asked 
 	}
 }
 
-// approveChange asks the new address, the old one having approved.
+// approveChange sends the mail to the new address once the old one has approved.
 func (l *library) approveChange(ctx context.Context, user auth.User, asked letter) error {
 	if asked.Address != user.Email {
 		return errInvalidToken
@@ -105,8 +104,8 @@ func (l *library) approveChange(ctx context.Context, user auth.User, asked lette
 	return l.send(ctx, asked)
 }
 
-// changeAddress gives a user the address that was just proved, and tells the old
-// one. It runs in a transaction.
+// changeAddress sets the address that a user has just proved, and informs the old one. It runs in a
+// transaction.
 func (l *library) changeAddress(ctx context.Context, user auth.User, k link, asked letter) (auth.User, error) {
 	if asked.Address != user.Email || user.EmailVerified && !asked.Approved {
 		return user, errInvalidToken // the address was changed or proved another way meanwhile
@@ -122,8 +121,8 @@ func (l *library) changeAddress(ctx context.Context, user auth.User, k link, ask
 	return changed, l.emailChanged(ctx, user, changed.Email)
 }
 
-// emailChanged records a change and tells the old address, which proves nothing
-// any more but can undo it if it was proved. It runs in a transaction.
+// emailChanged records a change and informs the old address, which can undo it if it was proved. It
+// runs in a transaction.
 func (l *library) emailChanged(ctx context.Context, before auth.User, to string) error {
 	if err := l.auth.Record(ctx, "auth/email_changed", before.ID, nil); err != nil || before.Email == "" {
 		return err
@@ -141,9 +140,9 @@ func (l *library) emailChanged(ctx context.Context, before auth.User, to string)
 	return l.send(ctx, m)
 }
 
-// undoChange gives a user the old address back. The one who changed it may have set
-// other ways in since, and have changed it on: those go, with what undoes a later
-// change, and so do all sessions. It runs in a transaction.
+// undoChange restores the old address of a user. An attacker who changed it may have added other
+// ways to sign in and changed it again, so those are removed, together with the links that undo
+// later changes and all sessions. It runs in a transaction.
 func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) (auth.User, error) {
 	if err := l.store.lockUser(ctx, user.ID); err != nil {
 		return user, err
@@ -171,7 +170,7 @@ func (l *library) undoChange(ctx context.Context, user auth.User, asked letter) 
 	return restored, l.send(ctx, letter{Kind: letterChanged, Address: newer, UserID: user.ID, NewAddress: old})
 }
 
-// stepPage is what a link of a change shows before it is used.
+// stepPage returns the page that a link of a change shows before it is used.
 func (l *library) stepPage(k link, asked letter, callback string) page {
 	p := page{Title: "Confirm your address", Button: "Confirm", targets: []string{callback}}
 	switch asked.Step {
@@ -187,7 +186,7 @@ func (l *library) stepPage(k link, asked letter, callback string) page {
 	return p
 }
 
-// stepDone is what a browser is shown after a step.
+// stepDone returns the page that is shown after a step.
 func stepDone(asked letter) page {
 	switch asked.Step {
 	case stepApprove:
@@ -199,8 +198,8 @@ func stepDone(asked letter) page {
 	}
 }
 
-// checkChanger refuses a link of a change in a browser in which another user is
-// signed in, but for an undo: that proves itself.
+// checkChanger refuses a link of a change in a browser in which another user is signed in, except
+// an undo, for which the link alone is the proof.
 func checkChanger(session auth.Session, signedIn bool, user auth.User, asked letter) error {
 	if signedIn && session.UserID != user.ID && asked.Step != stepUndo {
 		return errInvalidUser

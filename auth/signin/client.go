@@ -10,15 +10,15 @@ import (
 
 const (
 	clientCookie = "kit_client"
-	// clientTTL is how long an account knows a client that does not come back.
+	// clientTTL is how long an account knows a client that does not sign in again.
 	clientTTL = 180 * 24 * time.Hour
 )
 
-// clientHeader carries, with clients that keep no cookies, what clientCookie does
-// in a browser: they get it with a sign-in and send it with the next ones.
+// clientHeader carries the value of clientCookie for clients that keep no cookies: they get it with
+// a sign-in and send it with the next ones.
 const clientHeader = "X-Kit-Client"
 
-// clientSecret is what the client has of an earlier sign-in, or "".
+// clientSecret returns the secret that the client got with an earlier sign-in, or "".
 func (c *call) clientSecret() string {
 	if !isNative(c.r) {
 		return c.cookie(clientCookie)
@@ -39,8 +39,8 @@ func (c *call) knownTo(userID string) (bool, error) {
 	return c.l.store.knowsClient(c.Context(), userID, opaque.Hash(secret))
 }
 
-// rememberClient has the account know this client. One that another account knows
-// becomes another client: the next to sign in there is not to be known here.
+// rememberClient makes this client known to the account. A client that another account knows gets a
+// new secret, so that the next user who signs in there is not known here.
 func (c *call) rememberClient(user auth.User) error {
 	secret := c.clientSecret()
 	others, err := c.l.store.clientOfOthers(c.Context(), user.ID, opaque.Hash(secret))

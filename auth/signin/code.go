@@ -40,7 +40,7 @@ type codeBody struct {
 	Name     string `json:"name"`
 	Image    string `json:"image"`
 	Password string `json:"password"`
-	// RememberMe is the kit's own: false ends the session with the browser.
+	// RememberMe is an addition of the kit: false ends the session with the browser.
 	RememberMe *bool `json:"rememberMe"`
 }
 
@@ -95,8 +95,8 @@ func (l *library) mailCode(c *call, kind, to string) (any, error) {
 	return success, c.mailTo(c.Context(), what, letter{Kind: letterCode + kind, Address: to, Browser: c.asks()})
 }
 
-// codeMail makes the code of a letter. An address that gets none has a code all
-// the same, which nobody knows: guesses at it get the same response.
+// codeMail makes the code of a letter. An address that gets no mail has a code too, which nobody
+// knows, so that guesses at it get the same response.
 func (l *library) codeMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, found bool) (auth.Mail, bool, error) {
 	kind := strings.TrimPrefix(m.Kind, letterCode)
 	subject, wanted := m.Address, found
@@ -127,8 +127,8 @@ func (l *library) secondCodeMail(ctx context.Context, mail auth.Mail, m letter, 
 	return mail, found, err
 }
 
-// changeSubject is what a code to change an address is for. It counts for the address
-// that the user had when it was asked for, and, once that is proved, only if that has
+// changeSubject returns the subject of a code to change an address. The code counts only while the
+// user has the address they had when they requested it, and, if that was proved, only if it has
 // approved.
 func changeSubject(userID, from string, approved bool, to string) string {
 	return fmt.Sprintf("%s %t %s %s", userID, approved, from, to)
@@ -165,7 +165,7 @@ func (l *library) tryCodeOf(c *call, kind, subject, digits string, then func(con
 	return err
 }
 
-// checkCode says whether a code is right and leaves it usable.
+// checkCode reports whether a code is right, without using it up.
 func (l *library) checkCode(c *call) (any, error) {
 	in, err := l.readCode(c)
 	if err != nil {
@@ -242,7 +242,7 @@ func (l *library) resetByCode(c *call) (any, error) {
 	if err := l.checkNewPassword(c.Context(), in.Password); err != nil {
 		return nil, err
 	}
-	// Before the cost of a hash the code is looked at; it is used up after.
+	// The code is checked before the cost of a hash, and used up after.
 	if err := l.tryCodeOf(c, codeForget, in.Email, in.OTP, nil); err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (l *library) requestChangeCode(c *call) (any, error) {
 	return success, l.askForChange(c, user, in.NewEmail, true, "")
 }
 
-// changingUser is the caller, who may change their address to this one.
+// changingUser returns the caller if they may change their address to this one.
 func (l *library) changingUser(c *call, in codeBody) (auth.User, error) {
 	to := in.NewEmail
 	user, err := c.freshUser(in.Password)

@@ -18,67 +18,65 @@ const (
 	MaxVerifyTTL      = 7 * 24 * time.Hour
 )
 
-// Config adjusts the library; the zero value is the default: sign-up and
-// sign-in by e-mail and password, by a link and by a code in a mail; second
-// factors and passkeys for those who want them. Anonymous users, user names,
-// one-time tokens and several users in one browser are switched on, providers
-// named.
+// Config adjusts the library. The zero value, the default, has sign-up and sign-in by e-mail and
+// password, by a link and by a code in a mail, and optional second factors and passkeys. Anonymous
+// users, user names, one-time tokens, several users in one browser and providers are off unless
+// set.
 type Config struct {
 	// DisablePasswords refuses sign-up and sign-in by password.
 	DisablePasswords bool
-	// DisableSignUp admits those who have an account and nobody else.
+	// DisableSignUp admits only users who have an account.
 	DisableSignUp bool
 	// DisableLinks refuses sign-in by a link in a mail.
 	DisableLinks bool
-	// DisableCodes refuses codes in a mail, for signing in and for all else.
+	// DisableCodes refuses codes in a mail, for signing in and for every other use.
 	DisableCodes bool
-	// RequireVerification keeps out users without a proved e-mail address. It
-	// also makes sign-up respond alike for addresses that have an account.
+	// RequireVerification refuses sign-in to users without a proved e-mail address. It also makes
+	// the response of sign-up the same for addresses that have an account.
 	RequireVerification bool
-	// HumanSignUp asks auth.Config.Humanity at sign-up and anonymous sign-in too.
+	// HumanSignUp runs auth.Config.Humanity at sign-up and anonymous sign-in too.
 	HumanSignUp bool
-	// RevokeOnPasswordChange ends the other sessions of a user whose password
-	// changes, asked to or not; a reset always does.
+	// RevokeOnPasswordChange ends the other sessions of a user whose password changes, whether or
+	// not the request asks for that; a reset always does.
 	RevokeOnPasswordChange bool
 	// DisableDeletion refuses /delete-user.
 	DisableDeletion bool
 
-	// Anonymous lets anybody in as a user of their own without a proof. Guards
-	// then know that it is the same visitor, and nothing else about them.
+	// Anonymous lets visitors sign in as a new user without a proof. Guards then know that it is
+	// the same visitor, and nothing else about them.
 	Anonymous bool
-	// Usernames gives users a name to sign in by, in addition to their address. Everybody
-	// may know which are taken: who signs up with one that is free afterwards learns that
-	// the address has an account, RequireVerification or not.
+	// Usernames gives users a name to sign in by, in addition to their address. Which names are
+	// taken is public: a caller who signs up with a name that is still free afterwards learns that
+	// the address has an account, even with RequireVerification.
 	Usernames bool
-	// OneTimeTokens lets a signed-in page hand its sign-in to another client.
+	// OneTimeTokens lets a signed-in page pass its sign-in to another client.
 	OneTimeTokens bool
-	// MultiSession keeps up to five users signed in in one browser, of whom one
-	// is active.
+	// MultiSession allows up to five users to be signed in in one browser, of whom one is active.
 	MultiSession bool
 
 	// MinPassword and MaxPassword bound a new password, in characters: 8 to 128
 	// by default, and at the most.
 	MinPassword, MaxPassword int
-	// Breached reports whether a new password is known to attackers, by asking a
-	// list of leaked ones; nil asks nobody. Its failure lets the password pass.
+	// Breached reports whether a new password is in a list of leaked ones; nil checks nothing. If
+	// it fails the password is accepted.
 	Breached func(ctx context.Context, password string) (bool, error)
 
-	// LinkTTL and CodeTTL are how long a link or a code to sign in is good for,
-	// at most an hour; by default 5 minutes.
+	// LinkTTL and CodeTTL are how long a link or a code to sign in is valid, at most an hour; by
+	// default 5 minutes.
 	LinkTTL, CodeTTL time.Duration
-	// VerifyTTL is how long a link that proves an address is good for, at most 7
-	// days, and ResetTTL that for a lost password, at most a day; by default an hour.
+	// VerifyTTL is how long a link that proves an address is valid, at most 7 days; ResetTTL is the
+	// same for a link that resets a password, at most a day; both are an hour by default.
 	VerifyTTL, ResetTTL time.Duration
-	// FreshAge is how long after a sign-in a session may do what is delicate; by
-	// default a day.
+	// FreshAge is how long after a sign-in a session may change how its user signs in; by default a
+	// day.
 	FreshAge time.Duration
 
 	// Providers are the OAuth 2.0 and OpenID Connect providers that users may
 	// sign in with, such as [oauth.Google].
 	Providers []oauth.Provider
 
-	// OnUpgrade is told in the transaction in which an anonymous user becomes
-	// another one, to move what they own; the anonymous user is then deleted.
+	// OnUpgrade is called in the transaction in which an anonymous user becomes another one, to
+	// move what they own; the anonymous user is then deleted.
 	OnUpgrade func(ctx context.Context, anonymous, user auth.User) error
 }
 
@@ -103,7 +101,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate also returns what seals, which the host may fail to give.
+// validate reports the faults of the configuration and returns the sealer.
 func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	faults := capability.Faults{Capability: auth.Name}
 	if c.MinPassword < MinPasswordLength || c.MaxPassword > MaxPasswordLength || c.MinPassword > c.MaxPassword {
@@ -138,7 +136,7 @@ func (c Config) validate(host capability.Host) (capability.Sealer, error) {
 	return sealer, faults.Err()
 }
 
-// keys shows of the providers their ids alone.
+// keys returns the manifest's keys. Of the providers they show the ids alone.
 func (c Config) keys() []capability.ConfigKey {
 	providers := make([]string, len(c.Providers))
 	for i, p := range c.Providers {

@@ -8,8 +8,7 @@ import (
 	"github.com/kitbackend/kit/auth"
 )
 
-// entry is what became of a proven first factor: a session, or the challenge
-// to give a second one.
+// entry is the result of a proven first factor: a session, or the challenge to give a second one.
 type entry struct {
 	user      auth.User
 	in        auth.Entered
@@ -17,15 +16,15 @@ type entry struct {
 	native    bool
 }
 
-// still refuses when what proved a user is gone, with the user locked: who is put out
-// of an account while signing in, as by its owner who sets a new password, does not
-// come in behind that. Of a user who was made just now it is nil.
+// still, called with the user locked, refuses if the proof of a sign-in no longer holds, as when
+// the owner of the account has set a new password meanwhile. It is nil for a user who was created
+// just now.
 type still func(context.Context) error
 
 // enter signs in the user who was proved by a method (pwd, otp, magic,
 // oauth:<provider>, passkey, anon), unless the account asks for a second
-// factor; a passkey is two already. The cookies go with the response, so it is
-// called outside of transactions and before anything is written.
+// factor; a passkey is two already. It sets cookies, so it is called outside of transactions and
+// before anything is written.
 func (l *library) enter(c *call, user auth.User, method string, remember bool, proved still) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
@@ -39,7 +38,7 @@ func (l *library) enter(c *call, user auth.User, method string, remember bool, p
 	return l.admit(c, user, method, remember, method == "passkey", proved)
 }
 
-// stillAt is of a user who has proved the address.
+// stillAt returns the still of a user who has proved their address.
 func (l *library) stillAt(user auth.User) still {
 	return func(ctx context.Context) error {
 		now, err := l.auth.User(ctx, user.ID)
@@ -50,7 +49,7 @@ func (l *library) stillAt(user auth.User) still {
 	}
 }
 
-// mayEnter refuses with BANNED_USER and EMAIL_NOT_VERIFIED, whatever was proved.
+// mayEnter refuses users who may not sign in, with BANNED_USER or EMAIL_NOT_VERIFIED.
 func (l *library) mayEnter(user auth.User) error {
 	switch {
 	case !user.DisabledAt.IsZero():
@@ -62,8 +61,8 @@ func (l *library) mayEnter(user auth.User) error {
 	}
 }
 
-// admit makes the session, all factors proven; factor says that a second one or
-// a passkey was among them.
+// admit makes the session once all factors are proven; factor says that a second one or a passkey
+// was among them.
 func (l *library) admit(c *call, user auth.User, method string, remember, factor bool, proved still) (entry, error) {
 	if err := l.mayEnter(user); err != nil {
 		return entry{}, err
@@ -90,9 +89,9 @@ func (l *library) admit(c *call, user auth.User, method string, remember, factor
 	return entry{user: user, in: in, native: native}, nil
 }
 
-// bearerTokens are for clients that send tokens instead of cookies: what lives as
-// long as the session, as better-auth's bearer plugin has it, and an access token
-// of a few minutes for the kit's own routes.
+// bearerTokens sets the headers with the tokens of clients that keep no cookies: one that is valid
+// as long as the session, as in better-auth's bearer plugin, and a short-lived access token for the
+// kit's own routes.
 func (c *call) bearerTokens(session auth.Session, accessToken string) error {
 	token, err := c.l.auth.SessionToken(session)
 	if err != nil {
@@ -118,7 +117,7 @@ type signedIn struct {
 	User         wireUser `json:"user"`
 }
 
-// response is the body of a sign-in that leads on to a target, or "".
+// response returns the body of a sign-in; target, which may be "", is where the client goes next.
 func (l *library) response(c *call, e entry, target string) (any, error) {
 	if e.challenged() {
 		return e.challenge, nil
@@ -137,8 +136,8 @@ func (l *library) response(c *call, e entry, target string) (any, error) {
 	return out, nil
 }
 
-// lead sends the browser of a sign-in by link or provider on to its target,
-// which learns from the query that a second factor is asked for.
+// lead redirects the browser of a sign-in by link or provider to its target, with a query parameter
+// if a second factor is required.
 func (l *library) lead(c *call, e entry, target string) (any, error) {
 	if e.challenged() {
 		target = withQuery(target, "twoFactorRedirect", "true")

@@ -8,7 +8,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// withStatus returns a copy that another status carries: some codes have two.
+// withStatus returns a copy with another status: some codes have two.
 func withStatus(e *capability.Error, status int) *capability.Error {
 	c := *e
 	c.Status = status
@@ -103,6 +103,6 @@ var (
 	errFailedToGetAccess     = capability.NewError(http.StatusBadRequest, "FAILED_TO_GET_ACCESS_TOKEN", "Failed to get a valid access token")
 )
 
-// errOTPNotConfigured refuses codes in a mail where they are no second factor; the
-// other refusals of those are package factor's.
+// errOTPNotConfigured refuses mailed codes where they are no second factor; their other refusals
+// are those of package factor.
 var errOTPNotConfigured = capability.NewError(http.StatusBadRequest, "OTP_NOT_CONFIGURED", "OTP is not available")

@@ -9,8 +9,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// freshHeader carries, in the response to a proof, what shows for ten minutes that
-// the user has given it, for clients that prove their session by access tokens.
+// freshHeader carries, in the response to a proof, a token that shows for ten minutes that the user
+// has given it, for clients that prove their session by access tokens.
 const freshHeader = "X-Kit-Fresh"
 
 // fresh returns the session of a caller who may change how the user signs in:
@@ -30,9 +30,8 @@ func (c *call) isFresh(session auth.Session) bool {
 	return fresh
 }
 
-// recent returns a session that began or was confirmed within FreshAge, whatever
-// proves it: for what only shows. Refuses with UNAUTHORIZED and
-// SESSION_NOT_FRESH.
+// recent returns a session that began or was confirmed within FreshAge, whatever proves it, for
+// routes that change nothing. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
 func (c *call) recent() (auth.Session, error) {
 	session, err := c.session()
 	if err == nil && c.l.host.Now().Sub(session.ConfirmedAt) >= c.l.cfg.FreshAge {
@@ -41,8 +40,8 @@ func (c *call) recent() (auth.Session, error) {
 	return session, err
 }
 
-// freshOr is fresh for the user of a session, or in place of it the password.
-// Refuses with SESSION_NOT_FRESH and as provePassword does.
+// freshOr accepts a fresh session or the password of its user. Refuses with SESSION_NOT_FRESH and
+// as provePassword does.
 func (c *call) freshOr(user auth.User, session auth.Session, password string) error {
 	if password == "" {
 		if !c.isFresh(session) {
@@ -56,9 +55,9 @@ func (c *call) freshOr(user auth.User, session auth.Session, password string) er
 	return c.passwordSuffices(user, session)
 }
 
-// passwordSuffices lets a right password change how the user of a session signs in:
-// where a second factor is on, the session must be fresh too.
-// Refuses with SESSION_NOT_FRESH.
+// passwordSuffices checks whether a right password is enough to change how the user of a session
+// signs in: if a second factor is on, the session must be fresh too. Refuses with
+// SESSION_NOT_FRESH.
 func (c *call) passwordSuffices(user auth.User, session auth.Session) error {
 	enabled, err := c.l.twoFactorEnabled(c.Context(), user.ID)
 	if err == nil && enabled && !c.isFresh(session) {
@@ -67,9 +66,8 @@ func (c *call) passwordSuffices(user auth.User, session auth.Session) error {
 	return err
 }
 
-// confirm notes a proof that the user of a session has just given, and tells the
-// client how to show it. A password confirms nothing by itself where a second
-// factor is on.
+// confirm records a proof that the user of a session has just given, and sends the client the token
+// that shows it. A password alone confirms nothing if a second factor is on.
 func (c *call) confirm(session auth.Session, second bool) error {
 	if !second {
 		enabled, err := c.l.twoFactorEnabled(c.Context(), session.UserID)

@@ -28,8 +28,7 @@ type hashCost struct {
 	threads      uint8
 }
 
-// passwordCost is the least that OWASP recommends. Each hash at work holds its
-// memory.
+// passwordCost is the minimum that OWASP recommends. Each hash in progress holds its memory.
 var passwordCost = hashCost{memory: 19 << 10, time: 2, threads: 1}
 
 // prefix starts the hashes of this cost.
@@ -49,15 +48,15 @@ var (
 	errHashForm    = errors.New("signin: the password hash is of no known form or costs more than is allowed")
 )
 
-// hasher hashes passwords and checks them, no more at a time than there are
-// processors: beyond, callers queue, and beyond the queue they are refused with
-// kit/unavailable. So a flood of sign-ins costs a known amount of memory.
+// hasher hashes and checks passwords, at most as many at a time as there are processors. Further
+// callers queue; when the queue is full they are refused with kit/unavailable. So a flood of
+// sign-ins costs a known amount of memory.
 type hasher struct {
 	*slots
 	cost hashCost
-	// live starts the hashes that need not be made anew.
+	// live is the prefix of hashes with the current cost.
 	live string
-	// nobody is a hash at the live cost that no password has.
+	// nobody is a hash of the current cost that no password has.
 	nobody string
 }
 
@@ -115,11 +114,12 @@ func (h *hasher) do(ctx context.Context, work func()) error {
 	return nil
 }
 
-// normal is the spelling that passwords are hashed in: keyboards differ in how
-// they compose the same character.
+// normal returns the normal form in which passwords are hashed: keyboards differ in how they
+// compose the same character.
 func normal(password string) string { return norm.NFKC.String(password) }
 
-// spellings also has the password as it was typed: other software hashed that.
+// spellings returns the normal form of a password, and the password as typed, which other software
+// may have hashed.
 func spellings(password string) []string {
 	if normal := normal(password); normal != password {
 		return []string{normal, password}

@@ -26,7 +26,7 @@ const (
 // phc is the base64 of the PHC string format.
 var phc = base64.RawStdEncoding.Strict()
 
-// check tells whether a password is the hash's.
+// check reports whether a password matches a hash.
 type check func(password string) bool
 
 // parseHash reads a hash: argon2id, argon2i or scrypt as PHC strings, bcrypt,
@@ -101,7 +101,7 @@ func newScrypt(salt, key []byte, n, r, p int) check {
 
 var betterAuthPattern = regexp.MustCompile(`^([0-9a-f]{16,128}):([0-9a-f]{128})$`)
 
-// betterAuthForm is salt and key in hex. Its salt is the text, not the bytes.
+// betterAuthForm parses salt and key in hex. The salt is the text, not its bytes.
 func betterAuthForm(encoded string) check {
 	parts := betterAuthPattern.FindStringSubmatch(encoded)
 	if parts == nil {

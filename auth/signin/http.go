@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// route is one row of the table: what the kit has to know about it, and its
-// handler. The handler's value is written as JSON, unless it is [written].
+// route is one row of the table with its handler. The value of the handler is written as JSON,
+// unless it is [written].
 type route struct {
 	auth.LibraryRoute
 	handle func(*call) (any, error)
@@ -35,8 +35,8 @@ type call struct {
 	state string // of a provider, taken and not settled yet
 }
 
-// Context is cancelled when the client goes away; it carries the request's
-// capability.RequestInfo.
+// Context returns the request's context. It is canceled when the client disconnects, and carries
+// the capability.RequestInfo.
 func (c *call) Context() context.Context { return c.r.Context() }
 
 // in returns the call on another context, such as a transaction's.
@@ -52,7 +52,7 @@ func (c *call) param(name string) string { return c.r.PathValue(name) }
 // query returns the first value of a query parameter, or "".
 func (c *call) query(name string) string { return c.r.URL.Query().Get(name) }
 
-// serve is the row's handler as auth calls it.
+// serve returns the row's handler in the form that auth calls.
 func (l *library) serve(handle func(*call) (any, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c := &call{l: l, w: w, r: r}
@@ -71,9 +71,8 @@ func (l *library) serve(handle func(*call) (any, error)) func(http.ResponseWrite
 }
 
 // decode reads the body into the pointer: JSON, or a form of plain fields. An
-// absent body is an empty object; members that nobody named are ignored, as
-// better-auth does. Refuses with BAD_REQUEST, VALIDATION_ERROR and
-// UNSUPPORTED_MEDIA_TYPE.
+// absent body is an empty object; unknown members are ignored, as in better-auth. Refuses with
+// BAD_REQUEST, VALIDATION_ERROR and UNSUPPORTED_MEDIA_TYPE.
 func (c *call) decode(into any) error {
 	body, err := io.ReadAll(c.r.Body) // auth has received and limited it
 	if err != nil || len(body) == 0 {
@@ -130,8 +129,8 @@ func (c *call) needs(names ...string) error {
 	return nil
 }
 
-// addressAt is address of a member that better-auth checks with the body. Refuses
-// with VALIDATION_ERROR, naming the member.
+// addressAt is [address] for a member of the body. Refuses with VALIDATION_ERROR, naming the
+// member.
 func addressAt(name, text string) (string, error) {
 	canonical, err := address(text)
 	if err != nil {
@@ -153,8 +152,7 @@ func (c *call) fields() (map[string]any, error) {
 	return c.l.editedFields(body)
 }
 
-// formAsJSON makes the object a form stands for; of its fields rememberMe
-// alone is no text.
+// formAsJSON returns the fields of a form as a JSON object; all are texts but rememberMe.
 func formAsJSON(body string) ([]byte, error) {
 	form, err := url.ParseQuery(body)
 	if err != nil {
@@ -224,11 +222,11 @@ func (c *call) write(status int, value any) error {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(body) // the client has gone; there is nobody to tell
+	_, _ = c.w.Write(body) // the client has disconnected
 	return nil
 }
 
-// redirect sends the browser to a target that was checked, or that is ours.
+// redirect sends the browser to a target that was checked, or that is one of the kit's own.
 func (c *call) redirect(target string) (any, error) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.w, c.r, target, http.StatusFound)

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// export emits how a user signs in; secrets and hashes of passwords stay.
+// export emits how a user signs in, without secrets and hashes of passwords.
 func (l *library) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	for _, part := range []func(context.Context, string, capability.Emit) error{
 		l.exportAccounts, l.exportFactors, l.exportClients, l.exportLinks,
@@ -97,7 +97,7 @@ func (l *library) exportLinks(ctx context.Context, userID string, emit capabilit
 	return nil
 }
 
-// erase removes what no reference to auth_user takes along.
+// erase removes the rows that are not deleted with the user by a reference to auth_user.
 func (l *library) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
 	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
 		removed, err := l.store.eraseUser(ctx, person.ID)
@@ -124,9 +124,8 @@ func (l *library) erase(ctx context.Context, person capability.Person) (erased c
 	return erased, err
 }
 
-// addresses lists those whose links and codes are the user's: an address that
-// was not proved is nobody else's account either. One that somebody has signed up with
-// since the account ended is theirs.
+// addresses lists the addresses whose links and codes belong to the user, also one that was not
+// proved, unless somebody has signed up with it since the account ended.
 func (l *library) addresses(ctx context.Context, person capability.Person) (own []string, err error) {
 	user, err := l.auth.User(ctx, person.ID)
 	if err != nil && !errors.Is(err, auth.ErrUserNotFound) {

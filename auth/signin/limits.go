@@ -12,12 +12,12 @@ import (
 	"github.com/kitbackend/kit/internal/wait"
 )
 
-// limits are what auth's own buckets, for each account at each client, leave to
-// add. A key is the account as it was named, whether it exists or not.
+// limits are limits in addition to auth's buckets, which are for each account at each client. A key
+// is the account as it was named, whether it exists or not.
 type limits struct {
-	// strangers is for all clients together that the account does not know. It
-	// stops many addresses that guess at one account; a client that has signed
-	// in to it before is not one of them, and one that has not can still have a mail.
+	// strangers limits all clients together that the account does not know, so that many addresses
+	// cannot guess at one account. It does not apply to a client that has signed in to the account
+	// before; others can still request a mail.
 	strangers *rate.Limiter
 	slow      *slowLane
 }
@@ -26,10 +26,10 @@ func newLimits(now func() time.Time) limits {
 	return limits{strangers: rate.New(rate.Limit{Events: 100, Per: time.Hour}, now), slow: newSlowLane()}
 }
 
-// mayGuess takes one try at what proves an account, before anything about the
-// account is looked at. A client that the account knows shares its tries with
-// nobody. When strangers together have used up theirs, theirs take seconds, and
-// none is refused for what others did. Refuses with TOO_MANY_REQUESTS.
+// mayGuess counts one guess at an account, before anything about the account is read. A client that
+// the account knows has a limit of its own. When unknown clients together have used up theirs,
+// their guesses are delayed by seconds, but none is refused because of others. Refuses with
+// TOO_MANY_REQUESTS.
 func (c *call) mayGuess(account string, known bool) error {
 	err := c.allowed(c.l.auth.AllowAccount("sign-in", account+"\x00"+c.place(known)))
 	if err != nil || known {
@@ -45,9 +45,8 @@ func (c *call) mayGuess(account string, known bool) error {
 	return c.allowed(slowLeast, ok)
 }
 
-// mails are counted apart by whether they let the mailbox's owner in: when
-// strangers have those delayed, that user has the last of them, and the others let
-// strangers delay nothing else.
+// mails says how mails are counted: those that let the mailbox's owner sign in, and the others,
+// which strangers therefore cannot use to delay the former.
 type mails string
 
 const (
@@ -55,11 +54,10 @@ const (
 	mailsOther mails = "other"
 )
 
-// mail sends a letter within the quota of its mailbox, which all nodes share. A
-// client that the mailbox's owner has used before shares its mails with nobody
-// and is refused beyond them; the mails of strangers beyond theirs are delayed,
-// see [library.mailOnce]. Refuses with TOO_MANY_REQUESTS and
-// VERIFICATION_EMAIL_NOT_ENABLED.
+// mail sends a letter within the quota of its mailbox, which all nodes share. A client that the
+// mailbox's owner has used before has a quota of its own, beyond which it is refused; beyond the
+// quota of unknown clients their mails are delayed, see [library.mailOnce]. Refuses with
+// TOO_MANY_REQUESTS and VERIFICATION_EMAIL_NOT_ENABLED.
 func (c *call) mail(ctx context.Context, what mails, mailbox string, known bool, m letter) error {
 	if !c.l.auth.CanMail() {
 		return errMailUnavailable
@@ -98,7 +96,7 @@ func (c *call) mailTo(ctx context.Context, what mails, m letter) error {
 	return c.mail(ctx, what, m.Address, known, m)
 }
 
-// place tells clients at one account apart.
+// place returns the key by which an account's clients are limited.
 func (c *call) place(known bool) string {
 	if secret := c.clientSecret(); known && secret != "" {
 		return string(opaque.Hash(secret))
@@ -114,7 +112,7 @@ func (c *call) allowed(after time.Duration, ok bool) error {
 	return errTooManyRequests
 }
 
-// network is where the client is.
+// network returns the network of the client.
 func (c *call) network() string {
 	origin := capability.RequestInfoOf(c.Context())
 	if origin == nil {
@@ -123,7 +121,7 @@ func (c *call) network() string {
 	return rate.AddressKey(origin.IP)
 }
 
-// widely is the network that the client is in, which others share.
+// widely returns the wider network of the client, which others share.
 func (c *call) widely() string {
 	origin := capability.RequestInfoOf(c.Context())
 	if origin == nil {
@@ -132,8 +130,8 @@ func (c *call) widely() string {
 	return rate.NetworkKey(origin.IP)
 }
 
-// secureName is a cookie's name where the kit is on https: browsers then take
-// it from this very host alone.
+// secureName returns a cookie's name, with the prefix by which browsers on https accept it from
+// this host alone.
 func (l *library) secureName(name string) string {
 	if l.host.BaseURL.Scheme == "https" {
 		return "__Host-" + name
@@ -141,8 +139,7 @@ func (l *library) secureName(name string) string {
 	return name
 }
 
-// setCookie gives the browser a cookie for our eyes only; an age of less than
-// a second removes it.
+// setCookie sets a cookie that scripts cannot read; an age of less than a second removes it.
 func (c *call) setCookie(name, value string, age time.Duration) {
 	seconds := int(age / time.Second)
 	if seconds <= 0 {
@@ -154,8 +151,7 @@ func (c *call) setCookie(name, value string, age time.Duration) {
 	})
 }
 
-// cookie returns the one cookie of a name. Two of them are none: one may have
-// been set from elsewhere.
+// cookie returns the cookie of a name. Two of them count as none: another host may have set one.
 func (c *call) cookie(name string) string {
 	cookies := c.r.CookiesNamed(c.l.secureName(name))
 	if len(cookies) != 1 {

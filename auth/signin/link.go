@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
-// askedCookie is what the browser that asked for a link or a code keeps for as
-// long as they are good.
+// askedCookie identifies the browser that requested a link or a code, for as long as they are
+// valid.
 const askedCookie = "kit_asked"
 
 // asks identifies the browser that requests a link or a code by a cookie and
@@ -28,7 +28,7 @@ func (c *call) asks() []byte {
 	return opaque.Hash(secret)
 }
 
-// asker is the browser that has asked before, or nil.
+// asker returns the hash of the cookie that [call.asks] has set before, or nil.
 func (c *call) asker() []byte {
 	secret := c.cookie(askedCookie)
 	if secret == "" {
@@ -73,7 +73,7 @@ func (l *library) sendMagicLink(c *call) (any, error) {
 	return ok, c.mailTo(c.Context(), mailsIn, letter{Kind: kindMagic, Address: to, Name: in.Name, Browser: c.asks(), targets: after})
 }
 
-// targets checks where the browser may go afterwards.
+// targets checks the addresses to which the browser is sent afterwards.
 func (l *library) targets(callback, newUser, failure string) (t targets, err error) {
 	if t.Callback, err = l.target(callback, errInvalidCallbackURL); err != nil {
 		return t, err
@@ -97,9 +97,9 @@ func (t targets) onError() string {
 	return t.Callback
 }
 
-// getMagicLink shows the button that signs in. It signs in at once where no
-// scanner of mails can be: in the browser that asked for the link, when a person
-// opens it there, and for a script of the application.
+// getMagicLink shows the button that signs in. It signs in at once where the caller cannot be a
+// mail scanner: in the browser that requested the link, when a person opens it there, and for a
+// script of the application.
 func (l *library) getMagicLink(c *call) (any, error) {
 	after, err := l.magicTargets(c)
 	if err != nil {
@@ -173,8 +173,8 @@ func (l *library) useMagicLink(c *call, after targets) (any, error) {
 	return l.magicEntered(c, e, target)
 }
 
-// magicAgain responds as before to the browser that has just used the link, and
-// refuses any other.
+// magicAgain repeats the response for the browser that has just used the link, and refuses any
+// other.
 func (l *library) magicAgain(c *call, after targets, refusal error) (any, error) {
 	if !errors.Is(refusal, errInvalidToken) {
 		return c.fail(refusal, after.onError())
@@ -195,7 +195,7 @@ func (l *library) magicAgain(c *call, after targets, refusal error) (any, error)
 	return c.fail(refusal, after.onError())
 }
 
-// magicEntered is what a link that signed in leads to.
+// magicEntered returns the response to a link that signed in.
 func (l *library) magicEntered(c *call, e entry, target string) (any, error) {
 	switch {
 	case target != "":
@@ -213,8 +213,8 @@ func (l *library) magicEntered(c *call, e entry, target string) (any, error) {
 	return out, err
 }
 
-// takeMagicLink uses the link up for the user whose address it proves; fresh
-// says that the user was made just now.
+// takeMagicLink uses up the link for the user whose address it proves; fresh says that the user was
+// created just now.
 func (l *library) takeMagicLink(c *call, token string) (user auth.User, fresh bool, err error) {
 	err = l.host.DB.InTx(c.Context(), func(ctx context.Context) error {
 		k, err := l.take(ctx, token, kindMagic)

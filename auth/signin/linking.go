@@ -15,7 +15,7 @@ import (
 // accountsPerUser bounds the accounts of a user at all providers together.
 const accountsPerUser = 20
 
-// identity is somebody as a provider vouches for them, in one request.
+// identity is a user as a provider vouches for them, in one request.
 type identity struct {
 	client  *oauth.Client
 	profile oauth.Profile
@@ -26,8 +26,8 @@ type identity struct {
 	callback string
 }
 
-// linkRefusal says why a provider's account was not taken, in the words that
-// better-auth's redirects carry.
+// linkRefusal is the reason why a provider's account was refused, by the code in better-auth's
+// redirects.
 type linkRefusal string
 
 // The reasons of linkRefusal.
@@ -64,12 +64,12 @@ func (r linkRefusal) reply(linking bool) *capability.Error {
 	return errOAuthLink.Saying("%s", strings.ReplaceAll(string(r), "_", " "))
 }
 
-// resolve returns the user that a provider's account signs in: the one it is
-// linked to; else the one of its address, if both sides have verified that; else
-// a new one. Its error may be a linkRefusal.
+// resolve returns the user whom a provider's account signs in: the one it is linked to; else the
+// one with its address, if both sides have verified that; else a new one. Its error may be a
+// linkRefusal.
 func (l *library) resolve(c *call, who identity) (user auth.User, created bool, err error) {
 	var refusal error
-	for range 2 { // once more when another request was first with the account or the address
+	for range 2 { // again if another request was first with the account or the address
 		err = l.host.DB.InTx(c.Context(), func(ctx context.Context) (err error) {
 			user, created, err = l.resolveIn(c.in(ctx), who)
 			if refusal = nil; err == nil && l.cfg.RequireVerification && !user.EmailVerified {
@@ -119,9 +119,9 @@ func (l *library) resolveIn(c *call, who identity) (user auth.User, created bool
 	return user, true, l.linkAccount(ctx, user, who)
 }
 
-// linkedUser returns the user of an account that is known. A provider that has
-// verified the address of a user who has not proved it proves it now:
-// everything that was set before goes, but for this account.
+// linkedUser returns the user of a linked account. If the provider has verified the user's address
+// and the user has not proved it, it counts as proved now, and every other way to sign in that was
+// set before is removed.
 func (l *library) linkedUser(ctx context.Context, a account, who identity) (auth.User, error) {
 	user, err := l.lockedUser(ctx, a.userID)
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *library) linkedUser(ctx context.Context, a account, who identity) (auth
 	return user, l.keepTokens(ctx, a.id, who.tokens)
 }
 
-// withUser is a transaction that whatever else changes the user waits for.
+// withUser runs do in a transaction that has locked the user.
 func (l *library) withUser(ctx context.Context, userID string, do func(context.Context) error) error {
 	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := l.store.lockUser(ctx, userID); err != nil {
@@ -148,9 +148,9 @@ func (l *library) withUser(ctx context.Context, userID string, do func(context.C
 	})
 }
 
-// withSession is withUser for a session that changes how its user signs in. A session
-// that has ended changes nothing: a request that waits for the row while the owner of
-// the account sets a new password adds no way back in. Refuses with UNAUTHORIZED.
+// withSession is withUser for a session that changes how its user signs in. It refuses a session
+// that has ended, so that a request which waits while the owner of the account sets a new password
+// cannot add a way back in. Refuses with UNAUTHORIZED.
 func (l *library) withSession(ctx context.Context, session auth.Session, do func(context.Context) error) error {
 	return l.withUser(ctx, session.UserID, func(ctx context.Context) error {
 		if err := l.stillIn(session)(ctx); err != nil {
@@ -160,7 +160,7 @@ func (l *library) withSession(ctx context.Context, session auth.Session, do func
 	})
 }
 
-// stillIn is of a session.
+// stillIn returns the still of a session.
 func (l *library) stillIn(session auth.Session) still {
 	return func(ctx context.Context) error {
 		_, err := l.auth.Session(ctx, session.ID)
@@ -171,7 +171,7 @@ func (l *library) stillIn(session auth.Session) still {
 	}
 }
 
-// lockedUser reads a user and has what else changes that user wait.
+// lockedUser locks and reads a user.
 func (l *library) lockedUser(ctx context.Context, userID string) (auth.User, error) {
 	if err := l.store.lockUser(ctx, userID); err != nil {
 		return auth.User{}, err
@@ -179,7 +179,7 @@ func (l *library) lockedUser(ctx context.Context, userID string) (auth.User, err
 	return l.auth.User(ctx, userID)
 }
 
-// signUpWith makes the user of a provider's account, as far as that is allowed.
+// signUpWith creates the user of a provider's account, if that is allowed.
 func (l *library) signUpWith(c *call, who identity) (auth.User, error) {
 	p := who.client.Provider
 	if l.cfg.DisableSignUp || p.NoSignUp || p.ExplicitSignUp && !who.signUp {
@@ -228,9 +228,9 @@ func (l *library) insertLinked(ctx context.Context, a account) error {
 	return err
 }
 
-// linkTo adds the provider's account to the signed-in user who asked for it: it
-// has that address, verified. An anonymous user becomes the provider's, in the
-// session that asked alone. Its error may be a linkRefusal.
+// linkTo adds the provider's account to the signed-in user who requested that, if it has the user's
+// address, verified. An anonymous user becomes the user of the account, in the requesting session
+// alone. Its error may be a linkRefusal.
 func (l *library) linkTo(c *call, session auth.Session, who identity) (err error) {
 	for range 2 {
 		err = l.withSession(c.Context(), session, func(ctx context.Context) error { return l.linkToIn(ctx, session, who) })
@@ -282,7 +282,7 @@ func (l *library) linkToIn(ctx context.Context, session auth.Session, who identi
 	return l.connect(ctx, user, who)
 }
 
-// connect is linkAccount for a user who was there before, who is told.
+// connect is linkAccount for an existing user, who is informed by mail.
 func (l *library) connect(ctx context.Context, user auth.User, who identity) error {
 	if err := l.linkAccount(ctx, user, who); err != nil || !user.EmailVerified {
 		return err
@@ -290,11 +290,11 @@ func (l *library) connect(ctx context.Context, user auth.User, who identity) err
 	return l.send(ctx, letter{Kind: letterConnected, Address: user.Email, UserID: user.ID, Detail: who.client.ID})
 }
 
-// issuer names who vouches for the subject.
+// issuer returns the issuer that vouches for the subject.
 func (who identity) issuer() string { return who.client.IssuerOf(who.profile) }
 
-// granted are the scopes of the tokens; a provider that does not say granted
-// what was asked for (RFC 6749, 5.1).
+// granted returns the scopes of the tokens; a provider that omits them granted those requested (RFC
+// 6749, 5.1).
 func (who identity) granted() []string {
 	if len(who.tokens.Scopes) > 0 || who.tokens.Access == "" {
 		return who.tokens.Scopes

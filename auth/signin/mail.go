@@ -27,20 +27,20 @@ func (l *library) jobs() []jobs.Binding {
 	}
 }
 
-// letter asks for a mail to an address. Whether the address has an account, and
-// so whether and what it is sent, is looked at by the job alone: the request
-// costs the same and gets the same response.
+// letter is the request for a mail to an address. Only the job reads whether the address has an
+// account, and so which mail it gets, if any: for the caller the cost and the response are the
+// same.
 type letter struct {
 	// Kind is that of a link, of a code, or "sign_up" for an address that
 	// somebody tried to sign up with.
 	Kind    string `json:"kind"`
 	Address string `json:"address"`
-	// UserID is set when the caller has proved who they are.
+	// UserID is set if the caller has proved who they are.
 	UserID string `json:"userId,omitempty"`
-	// NewAddress is what UserID's address is to become.
+	// NewAddress is the address to which UserID changes theirs.
 	NewAddress string `json:"newAddress,omitempty"`
-	// Step is that of a change of address, and Approved whether the old address
-	// has agreed; ByCode has the new one asked for a code instead of a link.
+	// Step is the step of a change of address, Approved says that the old address has approved it,
+	// and ByCode that the new one gets a code instead of a link.
 	Step     string `json:"step,omitempty"`
 	Approved bool   `json:"approved,omitempty"`
 	ByCode   bool   `json:"byCode,omitempty"`
@@ -67,30 +67,30 @@ const (
 	letterSignUp  = "sign_up"
 	letterCode    = "code:"
 	letterChanged = "email_changed"
-	// letterPassword tells that a password was changed.
+	// letterPassword reports that a password was changed.
 	letterPassword = "password_changed"
-	// letterFactor tells that a second factor or a passkey was changed.
+	// letterFactor reports that a second factor or a passkey was changed.
 	letterFactor = "factor_changed"
-	// letterConnected tells that an account of a provider signs in from now on.
+	// letterConnected reports that a provider's account can now sign in.
 	letterConnected = "account_connected"
 )
 
 // letterTTL bounds how late a mail may still be sent.
 const letterTTL = 10 * time.Minute
 
-// mailJob names the row of a letter, so that no address stands in a job.
+// mailJob names the row of a letter, so that a job contains no address.
 type mailJob struct {
 	Letter string `json:"letter"`
 }
 
-// send asks for a mail. It joins the transaction in ctx.
+// send enqueues a letter. It joins the transaction in ctx.
 func (l *library) send(ctx context.Context, m letter) error {
 	now := l.host.Now()
 	_, err := l.sendAt(ctx, id.New(now), m, now)
 	return err
 }
 
-// sendAt asks for a mail at an instant, unless there is a letter of this id.
+// sendAt enqueues a letter for an instant, unless there is one with this id.
 func (l *library) sendAt(ctx context.Context, letterID string, m letter, at time.Time) (added bool, err error) {
 	m.AskedAt = at.UnixMilli()
 	payload, err := json.Marshal(m)
@@ -108,7 +108,7 @@ func (l *library) sendAt(ctx context.Context, letterID string, m letter, at time
 	return added, err
 }
 
-// runMail sends a letter and forgets it.
+// runMail sends a letter and deletes it.
 func (l *library) runMail(ctx context.Context, job jobs.Job) error {
 	var named mailJob
 	if err := json.Unmarshal(job.Payload, &named); err != nil {
@@ -129,7 +129,7 @@ func (l *library) runMail(ctx context.Context, job jobs.Job) error {
 	return errors.Join(failed, l.store.deleteLetter(ctx, named.Letter))
 }
 
-// sendLetter makes and sends a mail; done says that trying again is of no use.
+// sendLetter makes and sends a mail; done says that a retry is of no use.
 func (l *library) sendLetter(ctx context.Context, payload []byte) (done bool, err error) {
 	var m letter
 	if err := json.Unmarshal(payload, &m); err != nil {
@@ -197,7 +197,7 @@ func (l *library) compose(ctx context.Context, m letter) (mail auth.Mail, wanted
 	}
 }
 
-// addressee is whom a letter is about.
+// addressee returns the user whom a letter is about.
 func (l *library) addressee(ctx context.Context, m letter) (auth.User, bool, error) {
 	if m.UserID == "" {
 		return l.auth.UserByEmail(ctx, m.Address)
@@ -214,7 +214,7 @@ func (l *library) isFree(ctx context.Context, address string) (bool, error) {
 	return !taken, err
 }
 
-// linkMail puts a new link into a mail.
+// linkMail adds a new link to a mail.
 func (l *library) linkMail(ctx context.Context, mail auth.Mail, m letter, user auth.User, wanted bool, kind auth.MailKind, path string, ttl time.Duration) (auth.Mail, bool, error) {
 	if !wanted {
 		return mail, false, nil
@@ -227,7 +227,7 @@ func (l *library) linkMail(ctx context.Context, mail auth.Mail, m letter, user a
 	return mail, true, nil
 }
 
-// link is the address a link's token is used at.
+// link returns the address of a link with its token.
 func (l *library) link(path, token string, to targets) string {
 	q := url.Values{}
 	if path == "/reset-password/" {
@@ -247,7 +247,7 @@ func (l *library) link(path, token string, to targets) string {
 	return link
 }
 
-// runSweep removes what is past its time.
+// runSweep removes expired rows.
 func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 	for more := true; more; {
 		err := l.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
@@ -274,13 +274,13 @@ func (l *library) runSweep(ctx context.Context, _ jobs.Job) error {
 	return l.sweepNewcomers(ctx)
 }
 
-// newcomerKept is how long a user may take to prove an address that must be
-// proved to enter; longer than any link that proves it is good.
+// newcomerKept is how long a user may take to prove an address that must be proved before sign-in;
+// it is longer than any link that proves it is valid.
 const newcomerKept = 30 * 24 * time.Hour
 
-// sweepNewcomers deletes users who never proved their address and so never
-// entered. An address that was proved another way takes its user off the list, and so
-// does a client that the account knows: there was no need to prove one for a while.
+// sweepNewcomers deletes users who never proved their address and so never signed in. It skips a
+// user who proved it another way, and one whose account knows a client, because verification was
+// not required at that time.
 func (l *library) sweepNewcomers(ctx context.Context) error {
 	for {
 		stale, err := l.store.staleNewcomers(ctx, l.host.Now().Add(-newcomerKept), newcomersAtOnce)

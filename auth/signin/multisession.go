@@ -27,8 +27,8 @@ func (l *library) multiSessionRoutes() []route {
 	}
 }
 
-// keepSession notes that a session is this browser's. An earlier one of the same
-// user ends, and so does the oldest when there are too many.
+// keepSession records that a session belongs to this browser. It ends an earlier one of the same
+// user, and the oldest one if there are too many.
 func (l *library) keepSession(c *call, session auth.Session) error {
 	if !l.cfg.MultiSession {
 		return nil
@@ -110,7 +110,7 @@ func (l *library) listDeviceSessions(c *call) (any, error) {
 	return out, nil
 }
 
-// chosenSession reads which of this browser's sessions is meant. Refuses with
+// chosenSession returns the session of this browser that the request names. Refuses with
 // INVALID_SESSION_TOKEN.
 func (l *library) chosenSession(c *call) (chosen auth.Session, others []auth.Session, err error) {
 	var in struct {

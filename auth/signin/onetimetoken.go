@@ -12,10 +12,10 @@ import (
 	"github.com/kitbackend/kit/auth"
 )
 
-// oneTimeTTL is how long a token is valid that hands a sign-in on.
+// oneTimeTTL is how long a one-time token is valid.
 const oneTimeTTL = 3 * time.Minute
 
-// methodOneTime is among the amr values of a session that was handed on.
+// methodOneTime is among the amr values of a session that a one-time token made.
 const methodOneTime = "ott"
 
 func (l *library) oneTimeTokenRoutes() []route {
@@ -28,9 +28,9 @@ func (l *library) oneTimeTokenRoutes() []route {
 	}
 }
 
-// generateOneTime makes a token for another client of the same user, whose
-// sign-in then counts as new: so this one has to be, and none that was handed on
-// itself. It is good while the session lives that asked for it.
+// generateOneTime makes a token for another client of the same user. The sign-in of that client
+// counts as fresh, so the session here must be fresh, and must not itself come from a one-time
+// token. The token is valid as long as this session is.
 func (l *library) generateOneTime(c *call) (any, error) {
 	session, err := c.fresh()
 	if err != nil {
@@ -47,7 +47,7 @@ func (l *library) generateOneTime(c *call) (any, error) {
 	return map[string]string{"token": token}, err
 }
 
-// verifyOneTime signs in who brings the token, in a session of its own.
+// verifyOneTime signs in the caller who brings the token, in a new session.
 func (l *library) verifyOneTime(c *call) (any, error) {
 	var in struct {
 		Token string `json:"token"`
@@ -93,7 +93,7 @@ func (l *library) verifyOneTime(c *call) (any, error) {
 	return l.showBoth(c, e.in.Session, e.user)
 }
 
-// oneTimeAgain responds as before to the browser that has just used the token.
+// oneTimeAgain repeats the response for the browser that has just used the token.
 func (l *library) oneTimeAgain(c *call, token string, refusal error) (any, error) {
 	u, own, ok, err := l.again(c, token, kindOneTime, c.browserHash())
 	if err != nil || !ok || u.sessionID == "" {

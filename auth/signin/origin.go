@@ -9,10 +9,10 @@ import (
 	"github.com/kitbackend/kit/internal/bearer"
 )
 
-// checkOrigin is the defence against pages of others. A request that changes
-// something comes from a page of the application when it carries cookies, or
-// whenever it says that it comes from a browser; a bearer token needs no such
-// check, because no browser adds one by itself.
+// checkOrigin refuses requests from pages of other sites. A request that changes something must
+// come from a page of the application if it carries cookies, or if its headers show that it comes
+// from a browser. A bearer token needs no such check, because browsers do not add one by
+// themselves.
 func (c *call) checkOrigin() error {
 	h := c.r.Header
 	if safeMethod(c.r.Method) || c.bearing() {
@@ -49,8 +49,8 @@ func (c *call) bearing() bool {
 	return given
 }
 
-// crossSitePost reports whether a provider's page posts the browser back here:
-// its state, not its origin, proves that it was asked to.
+// crossSitePost reports whether a provider's page posts the browser back here; such a request is
+// proved by its state, not by its origin.
 func (c *call) crossSitePost() bool {
 	return strings.HasPrefix(strings.TrimPrefix(c.r.URL.Path, c.l.auth.BasePath()), "/callback/")
 }
@@ -72,10 +72,10 @@ func pageOrigin(r *http.Request) string {
 	return referer.Scheme + "://" + referer.Host
 }
 
-// fromScript reports whether a client of the application asks for data, as
-// better-auth's does, rather than somebody for a page: its page is named as the
-// origin or is of this origin, or the client asks for JSON or for its tokens in
-// the body. Mail scanners do none of that, not even those that are scripts.
+// fromScript reports whether a client of the application requests data, as better-auth's does,
+// rather than a browser a page: it names its page as the origin or is of this origin, or it
+// requests JSON or its tokens in the body. Mail scanners do none of that, not even those that run
+// scripts.
 func (c *call) fromScript() bool {
 	h := c.r.Header
 	mode, accept := h.Get("Sec-Fetch-Mode"), h.Get("Accept")
@@ -93,8 +93,8 @@ func (c *call) fromScript() bool {
 	}
 }
 
-// opened reports whether a person opens the address in a browser: the browser
-// says that it goes there, and not that it looks ahead.
+// opened reports whether a person opens the address in a browser: the browser's headers say that it
+// navigates there, and does not prefetch.
 func opened(r *http.Request) bool {
 	h := r.Header
 	return r.Method == http.MethodGet && h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document" &&

@@ -18,20 +18,20 @@ import (
 // page was opened at.
 type page struct {
 	Title, Text string
-	// Code is a refusal's, shown small.
+	// Code is the code of a refusal, in small print.
 	Code string
-	// Button is what the one button says; empty: there is none.
+	// Button is the label of the button; empty for none.
 	Button string
-	// Failed marks what did not work.
+	// Failed marks the page of a failure.
 	Failed bool
-	// App is the application's name, and Home where a way back leads.
+	// App is the application's name, and Home the address of the link back.
 	App, Home string
-	// targets are where the button may lead on to.
+	// targets are the addresses to which the button may lead.
 	targets []string
 }
 
-// html writes the page. It is no template: a program that links html/template, which
-// looks methods up by name, keeps the exported methods of all its types.
+// html writes the page. It uses no template: html/template looks methods up by name, so a program
+// that links it keeps the exported methods of all its types.
 func (p page) html() string {
 	var b strings.Builder
 	write := func(markup string, texts ...string) {
@@ -69,15 +69,15 @@ func styleHash() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// errorCode is what a code may look like to be repeated on a page.
+// errorCode is the form of codes that may be repeated on a page.
 var errorCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// page returns HTML. Its address holds a token, so it is told to this origin
-// alone; browsers then still name the origin when the button posts.
+// page returns HTML. Its address holds a token, so the referrer policy is same-origin, with which
+// browsers still send the Origin when the button posts.
 func (c *call) page(status int, p page) (any, error) {
 	p.App, p.Home = c.l.auth.AppName(), c.l.host.BaseURL.EscapedPath()+"/"
 	policy := pagePolicy
-	for _, target := range p.targets { // a redirect after a form's post needs leave too
+	for _, target := range p.targets { // the policy must also allow the redirect after a form's post
 		if origin := originOfURL(target); origin != "" {
 			policy += " " + origin
 		}
@@ -89,11 +89,11 @@ func (c *call) page(status int, p page) (any, error) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cache-Control", "no-store")
 	c.w.WriteHeader(status)
-	_, _ = io.WriteString(c.w, p.html()) // the client has gone; there is nobody to tell
+	_, _ = io.WriteString(c.w, p.html()) // the client has disconnected
 	return written{}, nil
 }
 
-// originOfURL returns the source a policy names an absolute target by, or "".
+// originOfURL returns the origin of an absolute target as a policy's source, or "".
 func originOfURL(target string) string {
 	u, err := url.Parse(target)
 	switch {
@@ -108,7 +108,7 @@ func originOfURL(target string) string {
 	}
 }
 
-// mask shortens an address to what its owner recognises.
+// mask shortens an address to a form that its owner recognizes.
 func mask(address string) string {
 	name, domain, ok := strings.Cut(address, "@")
 	if !ok || name == "" {
@@ -118,9 +118,8 @@ func mask(address string) string {
 	return string(first) + "***@" + domain
 }
 
-// fail returns a refusal of something that was opened in a browser: a script
-// gets it as JSON, the browser goes to the page that was named for it or sees
-// one of ours.
+// fail responds with the refusal of a link that was opened in a browser: a script gets it as JSON,
+// a browser is redirected to the target for errors or gets a page.
 func (c *call) fail(err error, target string) (any, error) {
 	refusal := auth.LibraryRefusal(err)
 	switch {

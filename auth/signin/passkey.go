@@ -30,7 +30,7 @@ func (l *library) passkeyRoutes() []route {
 	}
 }
 
-// site is whose passkeys these are, as browsers know it.
+// site returns the site to which browsers bind passkeys.
 func (l *library) site() passkey.Site {
 	return passkey.Site{
 		Host: l.host.BaseURL.Hostname(), Origin: l.ownOrigin(), Name: l.auth.AppName(), Trusts: l.auth.TrustedOrigin,
@@ -68,8 +68,8 @@ func showPasskey(p passkey.Passkey) wirePasskey {
 	}
 }
 
-// passkeyOwner returns a user who signed in lately, in what session, and as
-// authenticators show them. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
+// passkeyOwner returns a user who signed in recently, their session, and the user as authenticators
+// show them. Refuses with UNAUTHORIZED and SESSION_NOT_FRESH.
 func (l *library) passkeyOwner(c *call) (auth.User, auth.Session, passkey.User, error) {
 	session, err := c.fresh()
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *library) passkeyOwner(c *call) (auth.User, auth.Session, passkey.User, 
 	return user, session, passkey.User{ID: user.ID, Name: name, DisplayName: cmp.Or(user.Name, name)}, err
 }
 
-// begun returns what a ceremony asks for, which this browser alone may end.
+// begun returns the options of a ceremony, which only this browser may end.
 func (c *call) begun(ceremony passkey.Ceremony) (any, error) {
 	if !auth.BodyTransport(c.r) {
 		c.setCookie(ceremonyCookie, ceremony.Challenge, passkey.CeremonyTTL)
@@ -97,15 +97,15 @@ func (c *call) began(challenge string) error {
 	return nil
 }
 
-// ended removes the cookie of a ceremony that was used up, whatever came of it.
+// ended removes the cookie of a ceremony that has ended, whatever its result.
 func (c *call) ended(err error) {
 	if !errors.Is(err, passkey.ErrChallengeNotFound) {
 		c.setCookie(ceremonyCookie, "", 0)
 	}
 }
 
-// registerOptions asks the authenticator of a user who signed in lately for a
-// new passkey.
+// registerOptions returns the options by which the authenticator of a recently signed-in user makes
+// a passkey.
 func (l *library) registerOptions(c *call) (any, error) {
 	_, _, owner, err := l.passkeyOwner(c)
 	if err != nil {
@@ -127,7 +127,7 @@ type passkeyBody struct {
 	Name     string          `json:"name"`
 }
 
-// verifyRegistration keeps the passkey that the authenticator made. Refuses as
+// verifyRegistration stores the passkey that the authenticator made. Refuses as
 // [passkey.Passkeys.Register] and [passkey.Passkeys.Add] do.
 func (l *library) verifyRegistration(c *call) (any, error) {
 	user, session, owner, err := l.passkeyOwner(c)
@@ -169,8 +169,8 @@ func (l *library) verifyRegistration(c *call) (any, error) {
 	return showPasskey(added), nil
 }
 
-// authenticateOptions asks for any passkey of this site, or for one of the
-// signed-in user.
+// authenticateOptions returns the options of a sign-in by any passkey of this site, or by one of
+// the signed-in user.
 func (l *library) authenticateOptions(c *call) (any, error) {
 	session, _, err := c.maybeSession()
 	if err != nil {
@@ -222,7 +222,7 @@ func (l *library) verifyAuthentication(c *call) (any, error) {
 	return l.passkeyResponse(c, e)
 }
 
-// keepUse keeps a use of a passkey. A counter that went back is recorded.
+// keepUse stores a use of a passkey. A counter that went back is recorded in the audit trail.
 func (l *library) keepUse(ctx context.Context, used passkey.Use) error {
 	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := l.passkeys.Keep(ctx, used); err != nil || !used.CounterFell {
@@ -319,7 +319,7 @@ func (l *library) deletePasskey(c *call) (any, error) {
 	return ok, nil
 }
 
-// passkeyName trims what a user calls a passkey. Refuses with VALIDATION_ERROR.
+// passkeyName trims the name that a user gave a passkey. Refuses with VALIDATION_ERROR.
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if len(name) > passkey.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {

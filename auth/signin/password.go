@@ -25,7 +25,7 @@ type signUpBody struct {
 	Password string `json:"password"`
 	Image    string `json:"image"`
 	Username string `json:"username"`
-	// DisplayUsername is the name as it is to be written.
+	// DisplayUsername is the user name as it is displayed.
 	DisplayUsername string `json:"displayUsername"`
 	CallbackURL     string `json:"callbackURL"`
 	RememberMe      *bool  `json:"rememberMe"`
@@ -39,9 +39,8 @@ type signedUp struct {
 	User         wireUser `json:"user"`
 }
 
-// signUp makes a user with a password. While addresses must be verified, one
-// that is taken gets the response of one that is free, and its owner is told by
-// mail.
+// signUp creates a user with a password. If addresses must be verified, a taken one gets the
+// response of a free one, and its owner is informed by mail.
 func (l *library) signUp(c *call) (any, error) {
 	var in signUpBody
 	if err := c.decode(&in); err != nil {
@@ -98,8 +97,8 @@ func (l *library) signUp(c *call) (any, error) {
 	return l.signUpResponse(c, e)
 }
 
-// welcome mails to the address of a sign-up. Without anything that sends mail a
-// sign-up is refused only where its address must be proved.
+// welcome mails to the address of a sign-up. If mail cannot be sent, a sign-up is refused only if
+// its address must be proved.
 func (l *library) welcome(ctx context.Context, c *call, m letter) error {
 	if !l.auth.CanMail() && !l.cfg.RequireVerification {
 		return nil
@@ -144,8 +143,8 @@ func (l *library) readSignUp(c *call, in *signUpBody) (n auth.NewUser, hash stri
 	return n, hash, err
 }
 
-// signUpTaken returns the sign-up of an address that has an account; draft is who would
-// have been made.
+// signUpTaken returns the response to the sign-up of an address that has an account; draft is the
+// user that would have been created.
 func (l *library) signUpTaken(c *call, draft auth.User) (any, error) {
 	if !l.cfg.RequireVerification {
 		return nil, errUserExists
@@ -156,7 +155,7 @@ func (l *library) signUpTaken(c *call, draft auth.User) (any, error) {
 	return l.unverified(c, draft)
 }
 
-// unverified returns a sign-up that has to be completed by mail.
+// unverified returns the response to a sign-up that has to be completed by mail.
 func (l *library) unverified(c *call, user auth.User) (any, error) {
 	wire, err := l.wire(c.Context(), user)
 	return signedUp{User: wire}, err
@@ -204,8 +203,8 @@ func (l *library) signInEmail(c *call) (any, error) {
 	return l.signInPassword(c, in, mail, user, found, errInvalidEmailPassword)
 }
 
-// signInPassword signs in who knows the password of an account, which was named
-// by its address or by its user name.
+// signInPassword signs in a caller who knows the password of an account, which is named by its
+// address or user name.
 func (l *library) signInPassword(c *call, in signInBody, named string, user auth.User, found bool, refusal *capability.Error) (any, error) {
 	target, err := l.target(in.CallbackURL, errInvalidCallbackURL)
 	if err != nil {
@@ -243,8 +242,8 @@ func (l *library) signInPassword(c *call, in signInBody, named string, user auth
 	return l.response(c, e, target)
 }
 
-// resendVerification keeps out a user who knows the password and has not proved the
-// address, and mails the link again.
+// resendVerification refuses a user who knows the password but has not proved the address, and
+// mails the link again.
 func (l *library) resendVerification(c *call, user auth.User, target string) error {
 	m := letter{Kind: kindVerify, Address: user.Email, targets: targets{Callback: target}}
 	if err := c.mail(c.Context(), mailsOther, user.Email, true, m); err != nil {
@@ -301,7 +300,7 @@ func (l *library) checkNewPassword(ctx context.Context, password string) error {
 		return nil
 	}
 	breached, err := l.cfg.Breached(ctx, password)
-	if err != nil { // the list is a help, not a gate: without it nobody could sign up
+	if err != nil { // accepted: otherwise nobody could sign up while the list is unavailable
 		l.host.Log.WarnContext(ctx, "the check for leaked passwords failed", "error", err)
 		return nil
 	}
@@ -317,8 +316,8 @@ type changePasswordBody struct {
 	RevokeOtherSessions bool   `json:"revokeOtherSessions"`
 }
 
-// changePassword ends the other sessions when it is asked to, as better-auth
-// does, or Config.RevokeOnPasswordChange says so.
+// changePassword ends the other sessions if the request asks for that, as in better-auth, or if
+// Config.RevokeOnPasswordChange is set.
 func (l *library) changePassword(c *call) (any, error) {
 	var in changePasswordBody
 	if err := c.decode(&in); err != nil {
@@ -381,7 +380,7 @@ func (l *library) changePassword(c *call) (any, error) {
 	return out, nil
 }
 
-// passwordChanged records a change and tells the user. It runs in a transaction.
+// passwordChanged records a change and informs the user. It runs in a transaction.
 func (l *library) passwordChanged(ctx context.Context, user auth.User) error {
 	if err := l.auth.Record(ctx, "auth/password_changed", user.ID, nil); err != nil || user.Email == "" {
 		return err

@@ -21,7 +21,7 @@ func (l *library) providerTokenRoutes() []route {
 	}
 }
 
-// providerAccount is an account of the caller with the provider that keeps it.
+// providerAccount is an account of the caller with its provider.
 type providerAccount struct {
 	account
 	session auth.Session
@@ -50,8 +50,8 @@ func (l *library) callersAccount(c *call, accountID string) (a providerAccount, 
 	return a, err
 }
 
-// current returns tokens whose access token is good, renewed if need be.
-// Refuses with FAILED_TO_GET_ACCESS_TOKEN.
+// current returns tokens whose access token is valid, renewed if necessary. Refuses with
+// FAILED_TO_GET_ACCESS_TOKEN.
 func (l *library) current(ctx context.Context, a providerAccount) (oauth.Tokens, error) {
 	t := a.tokens
 	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Sub(l.host.Now()) < nearlyOver && t.Refresh != "" {
@@ -175,8 +175,8 @@ func fields(text string) []string { return append([]string{}, strings.Fields(tex
 
 func tokenContext(accountID string) string { return "signin/provider-token/" + accountID }
 
-// keepTokens keeps what a provider gave, sealed. A new response without a refresh
-// token leaves the one before in force.
+// keepTokens stores the tokens from a provider, sealed. A response without a refresh token keeps
+// the one before.
 func (l *library) keepTokens(ctx context.Context, accountID string, t oauth.Tokens) error {
 	if t.Access == "" {
 		return nil
@@ -201,8 +201,8 @@ func (l *library) sealTokens(accountID string, t oauth.Tokens) []byte {
 	return l.sealer.Seal(tokenContext(accountID), text)
 }
 
-// openTokens reads the tokens of an account. Those that master keys of another
-// time have sealed are as good as absent.
+// openTokens reads the tokens of an account. Tokens that do not open with the master keys count as
+// absent.
 func (l *library) openTokens(ctx context.Context, accountID string) (t oauth.Tokens, version int64, found bool, err error) {
 	row, found, err := l.store.providerTokens(ctx, accountID)
 	if err != nil || !found {
@@ -222,8 +222,8 @@ func (l *library) openTokens(ctx context.Context, accountID string) (t oauth.Tok
 // nearlyOver is how long before its end an access token is renewed.
 const nearlyOver = 5 * time.Second
 
-// renew gets new tokens and keeps them. Of several requests on this node one
-// asks the provider; of several nodes the first response stays.
+// renew gets new tokens and stores them. Of concurrent requests on this node one calls the
+// provider; of several nodes the first response is kept.
 func (l *library) renew(ctx context.Context, c *oauth.Client, accountID string, old oauth.Tokens, version int64) (oauth.Tokens, error) {
 	release, err := l.providers.turn(ctx, accountID)
 	if err != nil {
@@ -258,8 +258,8 @@ func (l *library) renew(ctx context.Context, c *oauth.Client, accountID string, 
 	return fresh, nil
 }
 
-// renewedByOther returns what another node got, whose refresh may have ended
-// our refresh token; else the failure.
+// renewedByOther returns the tokens of another node, whose refresh may have ended our refresh
+// token, or else the failure.
 func (l *library) renewedByOther(ctx context.Context, accountID string, version int64, failure error) (oauth.Tokens, error) {
 	known, at, found, err := l.openTokens(ctx, accountID)
 	if err == nil && found && at != version {

@@ -10,10 +10,10 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// slots are places at work, with a queue for them. Clients that their account
-// knows have a quarter of the queue and every second free slot for themselves;
-// the others share the rest fairly by their networks (/24 and /48): each has its
-// turn, and a full queue gives up what the longest line has last.
+// slots bounds concurrent work, with a queue. Clients that their account knows have a quarter of
+// the queue and every second free slot for themselves; the others share the rest fairly by their
+// networks (/24 and /48): networks take turns, and a full queue drops the last ticket of the
+// longest line.
 type slots struct {
 	patience time.Duration
 
@@ -27,13 +27,13 @@ type slots struct {
 	knownIs bool    // next
 }
 
-// line is who waits, the first one first.
+// line is a queue of tickets, the first one first.
 type line struct {
 	network string
 	tickets []*ticket
 }
 
-// ticket is one that waits; ready is closed when admitted or refused is decided.
+// ticket is a caller that waits; ready is closed once it is admitted or refused.
 type ticket struct {
 	ready   chan struct{}
 	refused bool
@@ -96,7 +96,7 @@ func (s *slots) await(ctx context.Context, mine *ticket) error {
 	return gaveUp
 }
 
-// join adds a ticket to its line; false: there is no room for it.
+// join adds a ticket to its line; it returns false if there is no room.
 func (s *slots) join(known bool, network string) (*ticket, bool) {
 	mine := &ticket{ready: make(chan struct{})}
 	if known {
@@ -133,7 +133,7 @@ func (s *slots) refuseLast(l *line) {
 	close(last.ready)
 }
 
-// drop takes a ticket out of its line; false: it is in none.
+// drop removes a ticket from its line; it returns false if it is in none.
 func (s *slots) drop(mine *ticket) bool {
 	for _, l := range append([]*line{&s.known}, s.ring...) {
 		if i := slices.Index(l.tickets, mine); i >= 0 {
@@ -161,7 +161,7 @@ func (s *slots) release() {
 	s.next()
 }
 
-// next gives a slot on, or keeps it free.
+// next passes a slot to the next ticket, or frees it.
 func (s *slots) next() {
 	from := &s.known
 	switch {

@@ -11,15 +11,15 @@ import (
 
 // wrongCodesADay bounds the wrong guesses at the codes that were mailed to an
 // address, by all clients together that its account does not know, and by each
-// client that it knows. Links in mails are not guessed, so they stay a way in.
+// client that it knows. Links in mails cannot be guessed, so they still sign in.
 var wrongCodesADay = auth.RateLimit{Events: 30, Per: 24 * time.Hour}
 
 // A quota is counted over all nodes, in one row a key: until when it is spent.
 // An event moves that by Per/Events, and is refused when it would be more than
 // Per ahead (GCRA, the leaky bucket as a meter).
 
-// spend takes an event of a quota; refused, it returns how long to wait. It
-// joins the transaction in ctx.
+// spend takes an event of a quota; if refused, it returns how long to wait. It joins the
+// transaction in ctx.
 func (l *library) spend(ctx context.Context, limit auth.RateLimit, use, key string) (wait time.Duration, ok bool, err error) {
 	hash := quotaHash(use, key)
 	err = l.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -53,9 +53,9 @@ func quotaHash(use, key string) []byte {
 	return sum[:]
 }
 
-// mailOnce sends a mail to an address whose strangers have used up its mails: as
-// soon as there is one again, and one of its kind for all that ask meanwhile. So
-// strangers can delay such a mail, and neither keep it back nor flood a mailbox.
+// mailOnce sends a mail to an address whose quota unknown clients have used up: as soon as the
+// quota allows one again, and one of each kind for all requests until then. So strangers can delay
+// such a mail, but neither prevent it nor flood a mailbox.
 func (l *library) mailOnce(ctx context.Context, what mails, m letter, wait time.Duration) error {
 	limit, _ := l.auth.AccountLimit("send")
 	return l.host.DB.InTx(ctx, func(ctx context.Context) error {

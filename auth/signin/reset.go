@@ -44,8 +44,7 @@ func (l *library) requestReset(c *call) (any, error) {
 		c.mailTo(c.Context(), mailsIn, letter{Kind: kindReset, Address: to, targets: targets{Callback: callback}})
 }
 
-// getReset leads from the mail to the application's form, which gets the token;
-// it uses nothing up.
+// getReset redirects from the mail to the application's form, with the token, without using it up.
 func (l *library) getReset(c *call) (any, error) {
 	callback, err := l.target(c.query("callbackURL"), errInvalidCallbackURL)
 	if err != nil {
@@ -101,9 +100,8 @@ func (l *library) resetPassword(c *call) (any, error) {
 	return ok, nil
 }
 
-// setPassword gives a new password to a user who has proved the address: all
-// sessions end, and so do the other links that could set one. It runs in a
-// transaction.
+// setPassword sets the password of a user who has proved the address, and ends all sessions and the
+// other links that could set one. It runs in a transaction.
 func (l *library) setPassword(ctx context.Context, user auth.User, hash string) error {
 	user, err := l.reclaim(ctx, user)
 	if err != nil {

@@ -57,14 +57,13 @@ func (r route) opened() route {
 	return r
 }
 
-// sends marks a route that sends a link or a code to an address for any caller.
+// sends marks a route by which any caller can send a link or a code to an address.
 func (r route) sends(what string) route {
 	r.Sends = what
 	return r
 }
 
-// joins marks a route that makes a user, which asks for a proof of humanity by
-// option.
+// joins marks a route that creates a user, for which the humanity check is optional.
 func (l *library) joins(r route) route {
 	if l.cfg.HumanSignUp {
 		r.Sends = sendsLink
@@ -81,8 +80,8 @@ func (l *library) statusRoutes() []route {
 
 func (l *library) getOK(*call) (any, error) { return map[string]bool{"ok": true}, nil }
 
-// getError is where a browser lands whose link or provider was refused, when no
-// other page was named.
+// getError is the page for a browser whose link or provider was refused, if the request named no
+// other.
 func (l *library) getError(c *call) (any, error) {
 	code := c.query("error")
 	if !errorCode.MatchString(code) {

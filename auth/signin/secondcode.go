@@ -12,9 +12,9 @@ import (
 // letterSecondFactor asks for a code that is mailed as a second factor.
 const letterSecondFactor = letterCode + "second-factor"
 
-// enableMailed makes a code by mail a second factor, at once: the address was
-// proved before. Refuses with EMAIL_NOT_VERIFIED, and with OTP_NOT_CONFIGURED a
-// user without a password, whose first factor would be the mailbox too.
+// enableMailed enables mailed codes as a second factor, at once, because the address was proved
+// before. Refuses with EMAIL_NOT_VERIFIED, and with OTP_NOT_CONFIGURED for a user without a
+// password, whose first factor would be the mailbox too.
 func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (any, error) {
 	if !user.EmailVerified {
 		return nil, errEmailNotVerified
@@ -35,7 +35,7 @@ func (l *library) enableMailed(c *call, user auth.User, session auth.Session) (a
 	return enabling{Method: factor.MethodMailed}, err
 }
 
-// sendSecondCode mails a code to somebody who has proved the first factor.
+// sendSecondCode mails a code to a user who has proved the first factor.
 func (l *library) sendSecondCode(c *call) (any, error) {
 	_, p, err := c.proof()
 	if err != nil {
@@ -49,7 +49,7 @@ func (l *library) sendSecondCode(c *call) (any, error) {
 	})
 }
 
-// mayMail refuses with OTP_NOT_CONFIGURED where a code by mail counts for nothing.
+// mayMail refuses with OTP_NOT_CONFIGURED if a mailed code is no second factor.
 func (l *library) mayMail(c *call, p prover) error {
 	state, _, err := l.factors.State(c.Context(), p.user.ID)
 	if err != nil {

@@ -85,8 +85,8 @@ func (l *library) listSessions(c *call) (any, error) {
 	return out, nil
 }
 
-// revokeSession ends a session of the caller's own; one of another user
-// gets the response of one that has ended.
+// revokeSession ends a session of the caller. A session of another user gets the response of one
+// that has ended.
 func (l *library) revokeSession(c *call) (any, error) {
 	var in struct {
 		Token string `json:"token"`
@@ -156,9 +156,8 @@ func (l *library) signOut(c *call) (any, error) {
 	return success, l.leaveAll(c)
 }
 
-// getToken changes a cookie or a session token for an access token. One that has
-// an access token rotates its refresh token for the next: a token that got lost
-// is not to be prolonged.
+// getToken exchanges a cookie or a session token for an access token. A client with an access token
+// must rotate its refresh token instead, so that a stolen access token cannot be prolonged.
 func (l *library) getToken(c *call) (any, error) {
 	session, err := c.session()
 	if err != nil {
@@ -174,8 +173,8 @@ func (l *library) getToken(c *call) (any, error) {
 	return map[string]string{"token": token}, nil
 }
 
-// discovery tells who verifies access tokens what they need: the members of
-// OpenID Connect Discovery that apply to somebody who only issues tokens.
+// discovery is the metadata for verifiers of access tokens: the members of OpenID Connect Discovery
+// that apply to an issuer that only issues tokens.
 type discovery struct {
 	Issuer     string   `json:"issuer"`
 	KeysURL    string   `json:"jwks_uri"`
@@ -197,6 +196,6 @@ func (l *library) getJWKS(c *call) (any, error) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=300")
 	c.w.WriteHeader(http.StatusOK)
-	_, _ = c.w.Write(keys) // the client has gone; there is nobody to tell
+	_, _ = c.w.Write(keys) // the client has disconnected
 	return written{}, nil
 }

@@ -1,6 +1,6 @@
-// Package signin is the kit's own authentication library: it proves who
-// somebody is, by password, by a link or a code in a mail, by another provider,
-// by a passkey or by a second factor, and has auth make the session.
+// Package signin is the kit's own authentication library: it proves who users are, by password, by
+// a link or a code in a mail, by another provider, by a passkey or by a second factor, and has auth
+// make the session.
 //
 // It serves routes below auth's base path with the paths, bodies and codes of
 // better-auth, so that its clients work. Everybody may call; a caller that changes
@@ -13,14 +13,12 @@
 //     with an address learns it all the same: sign-up says that it is taken, or,
 //     while addresses need verification, the next sign-in by that password does;
 //     so does a provider's account of an address without proof.
-//   - Links and codes are stored as hashes, good once and for minutes, but for the
-//     link that verifies an address: a second time it changes nothing. A link
+//   - Links and codes are stored as hashes and valid once and for minutes, except the link that verifies an address, which changes nothing the second time. A link
 //     opened in a browser shows a button; only the button uses it up, so a mail
 //     scanner proves nothing and signs nobody in.
 //   - Proving an address that was not proved before by anything but the link or
 //     code of the sign-up itself removes what was set before: password, linked
-//     accounts, factors, sessions. One who registered a foreign address first
-//     keeps nothing.
+//     accounts, factors, sessions. An attacker who registered the address first keeps no access.
 //   - Guessing is limited for each address at an account, and for clients that the
 //     account knows apart from all others: a browser by a cookie, an application by
 //     the X-Kit-Client that it got with its last sign-in. Beyond what strangers
@@ -34,15 +32,13 @@
 //     suffices; /verify-password and /two-factor/verify-totp return an
 //     X-Kit-Fresh that suffices for ten minutes. The refusal is SESSION_NOT_FRESH.
 //
-// Clients without cookies keep what Set-Auth-Token carries and send it as their
-// bearer token: it lives as long as the session, renews itself, and proves the
-// session to this library alone. GET /token changes it for an access token of the
-// kit's routes, whose issuer and audience are the base URL and whose keys are at
-// GET /jwks, both below the base path.
+// Clients without cookies keep the value of Set-Auth-Token and send it as their bearer token: it is
+// valid as long as the session, renews itself, and proves the session to this library alone. GET
+// /token exchanges it for an access token of the kit's routes, whose issuer and audience are the
+// base URL and whose keys are at GET /jwks, both below the base path.
 //
-// Providers are made by package oauth. It, passkey, factor and mailcode do what their
-// names say and know nothing of browsers and sessions; this package has the routes and
-// what becomes of a proof.
+// Package oauth makes providers. It and packages passkey, factor and mailcode do not handle
+// browsers and sessions; this package has the routes and acts on the proofs.
 package signin
 
 import (
@@ -56,7 +52,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Name names the library and its line of migrations.
+// Name is the name of the library and of its set of migrations.
 const Name = "signin"
 
 //go:embed migrations/*.sql
@@ -72,14 +68,14 @@ type library struct {
 	hasher *hasher
 	limits limits
 	routes []route
-	// providers are who else users may sign in with.
+	// providers are the providers that users may sign in with.
 	providers *providers
 	passkeys  *passkey.Passkeys
 	factors   *factor.Factors
 	codes     *mailcode.Codes
 }
 
-// New makes the library for auth.Config.Library.
+// New returns the function for auth.Config.Library.
 func New(cfg Config) func(capability.Host, *auth.LibraryHost) (auth.Library, error) {
 	return func(host capability.Host, a *auth.LibraryHost) (auth.Library, error) {
 		l, err := newLibrary(host, a, cfg)
@@ -108,7 +104,7 @@ func newLibrary(host capability.Host, a *auth.LibraryHost, cfg Config) (*library
 	return l, nil
 }
 
-// describe tells auth about the library, as data.
+// describe returns the library as data for auth.
 func (l *library) describe() auth.Library {
 	rows := make([]auth.LibraryRoute, len(l.routes))
 	for i, rt := range l.routes {

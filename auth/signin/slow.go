@@ -31,8 +31,8 @@ func newSlowLane() *slowLane {
 	return &slowLane{pause: wait.For, accounts: make(map[string]int), places: make(map[string]bool)}
 }
 
-// wait slows a guess down, the more of them there are at the account; false: the
-// network has one waiting already, or too many wait in all.
+// wait delays a guess, the longer the more guesses there are at the account. It returns false if
+// the network has one waiting already, or if too many wait in all.
 func (s *slowLane) wait(ctx context.Context, account, network string) (ok bool, err error) {
 	place := account + "\x00" + network
 	s.mu.Lock()

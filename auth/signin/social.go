@@ -35,8 +35,7 @@ func (l *library) socialRoutes() []route {
 const (
 	oauthCookie = "kit_oauth"
 	stateTTL    = 10 * time.Minute
-	// statesTrimmed is how many sign-ins begin between two looks at how many
-	// there are in all.
+	// statesTrimmed is after how many new sign-ins the number of all is checked.
 	statesTrimmed = 1024
 )
 
@@ -82,8 +81,8 @@ type socialBody struct {
 	IDToken            *nativeToken      `json:"idToken"`
 }
 
-// nativeToken is an ID token that an app got on its own. Other members
-// that better-auth's clients send are ignored: nobody vouches for them.
+// nativeToken is an ID token that an app got on its own. Other members that better-auth's clients
+// send are ignored, because the provider does not vouch for them.
 type nativeToken struct {
 	Token string            `json:"token"`
 	Nonce string            `json:"nonce"`
@@ -137,8 +136,8 @@ type authorizeResponse struct {
 	Redirect bool   `json:"redirect"`
 }
 
-// signInSocial begins a sign-in at a provider, or ends one that an app has
-// brought the ID token of.
+// signInSocial begins a sign-in at a provider, or completes one with an ID token that an app has
+// brought.
 func (l *library) signInSocial(c *call) (any, error) {
 	in, p, to, err := l.readSocial(c)
 	if err != nil {
@@ -174,17 +173,15 @@ func (l *library) linkSocial(c *call) (any, error) {
 	return map[string]any{"url": "", "status": true, "redirect": false}, nil
 }
 
-// passage is what a sign-in at a provider has to remember until the browser is
-// back.
+// passage is the state of a sign-in at a provider until the browser returns.
 type passage struct {
 	targets
 	SignUp bool `json:"signUp,omitempty"`
 }
 
-// begin returns where to send the browser. The state in that address is good
-// once, for ten minutes, and with the cookie that is set here alone. Of cookie
-// and state together the PKCE verifier and the nonce are made, so neither is
-// kept anywhere.
+// begin returns the address to which to send the browser. The state in that address is valid once,
+// for ten minutes, and only with the cookie that is set here. The PKCE verifier and the nonce are
+// derived from cookie and state, so that neither is stored.
 func (l *library) begin(c *call, in socialBody, p *oauth.Client, pass passage, linkUser string) (any, error) {
 	browser := c.cookie(oauthCookie)
 	if len(browser) != opaque.Length {
@@ -224,7 +221,7 @@ func (l *library) begin(c *call, in socialBody, p *oauth.Client, pass passage, l
 	return authorizeResponse{URL: address, Redirect: !in.DisableRedirect}, nil
 }
 
-// derived makes a secret of one use from the browser's and the state.
+// derived derives a secret for one use from the browser's cookie and the state.
 func derived(browser, state, use string) string {
 	mac := hmac.New(sha256.New, []byte(browser))
 	mac.Write([]byte("kit/signin/" + use + "\x00" + state))
@@ -235,8 +232,8 @@ func (l *library) callbackAddress(p *oauth.Client) string {
 	return l.host.BaseURL.String() + l.auth.BasePath() + "/callback/" + p.ID
 }
 
-// postCallback takes the form a provider's page has the browser post. Browsers
-// send no Lax cookie with it, so they are sent on to ask again by GET.
+// postCallback takes the form that a provider's page makes the browser post. Browsers send no Lax
+// cookie with it, so they are redirected to the GET route.
 func (l *library) postCallback(c *call) (any, error) {
 	p := l.providers.clients[c.param("id")]
 	if p == nil {
@@ -257,13 +254,13 @@ func (l *library) postCallback(c *call) (any, error) {
 	return written{}, nil
 }
 
-// privately keeps the address with the code in it out of caches and referrers.
+// privately keeps the address, which holds the code, out of caches and referrers.
 func (l *library) privately(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 }
 
-// getCallback is where the browser comes back to.
+// getCallback serves the browser that returns from a provider.
 func (l *library) getCallback(c *call) (any, error) {
 	l.privately(c)
 	p := l.providers.clients[c.param("id")]
@@ -314,8 +311,8 @@ func (l *library) takeState(c *call, value, browser string) (st state, found boo
 	return st, found, err
 }
 
-// returned reads an authorization response and finds out whose it is. code is
-// that of the redirect when the response is refused.
+// returned reads an authorization response and identifies its user. code is the one for the
+// redirect if the response is refused.
 func (l *library) returned(c *call, p *oauth.Client, verifier, nonce string) (who identity, code string, err error) {
 	if err := p.CheckIssuer(c.Context(), c.query("iss")); err != nil {
 		return who, failure(err, "temporarily_unavailable"), err
@@ -347,7 +344,7 @@ func (l *library) returned(c *call, p *oauth.Client, verifier, nonce string) (wh
 	return identity{client: p, profile: known, tokens: got}, "", nil
 }
 
-// failure is the code of the redirect for what went wrong at the provider.
+// failure returns the code of the redirect for an error of the provider.
 func failure(err error, refused string) string {
 	switch {
 	case errors.Is(err, oauth.ErrIssuerMissing):
@@ -361,7 +358,7 @@ func failure(err error, refused string) string {
 	}
 }
 
-// finishSignIn sends the browser on, signed in.
+// finishSignIn signs the user in and redirects the browser.
 func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error) {
 	user, created, err := l.resolve(c, who)
 	if err != nil {
@@ -381,8 +378,8 @@ func (l *library) finishSignIn(c *call, who identity, pass passage) (any, error)
 	return l.lead(c, e, target)
 }
 
-// callbackAgain sends the browser that has just come back with a state to where
-// it was sent, and refuses any other.
+// callbackAgain repeats the redirect for the browser that has just returned with a state, and
+// refuses any other.
 func (l *library) callbackAgain(c *call, p *oauth.Client, value, browser string) (any, error) {
 	if len(value) != opaque.Length || len(browser) != opaque.Length {
 		return l.failed(c, "", "state_mismatch", nil)
@@ -406,8 +403,8 @@ func (l *library) callbackAgain(c *call, p *oauth.Client, value, browser string)
 	return l.failed(c, "", "state_mismatch", nil)
 }
 
-// finishLink sends the browser on, the account linked, unless the user who asked
-// is signed in no more.
+// finishLink links the account and redirects the browser, unless the user who requested that is no
+// longer signed in.
 func (l *library) finishLink(c *call, who identity, userID string, pass passage) (any, error) {
 	session, signedIn, err := c.maybeSession()
 	if err != nil {
@@ -433,8 +430,7 @@ func orHome(target string) string {
 	return target
 }
 
-// failed sends the browser to the page for errors with a code; without one it
-// is the error's own.
+// failed redirects the browser to the page for errors with a code; "" means the error's own.
 func (l *library) failed(c *call, target, code string, err error) (any, error) {
 	if c.state != "" {
 		if failed := l.unsettled(c, c.state, nil); failed != nil {
@@ -482,8 +478,8 @@ func (l *library) nativeIdentity(c *call, p *oauth.Client, t nativeToken) (ident
 	return identity{client: p, profile: known}, nil
 }
 
-// spendToken notes an ID token that an application has brought: it is good once,
-// for as long as it could be brought again. Refuses with INVALID_TOKEN.
+// spendToken records an ID token that an application has brought, so that it is accepted once.
+// Refuses with INVALID_TOKEN.
 func (l *library) spendToken(c *call, token string) error {
 	signed := token[:strings.LastIndexByte(token, '.')+1] // a signature may have several spellings
 	spent := false
@@ -519,7 +515,7 @@ func (l *library) enterNative(c *call, who identity) (entry, error) {
 	return l.enter(c, user, "oauth:"+who.client.ID, true, l.stillLinked(user, who))
 }
 
-// stillLinked is of a user whom a provider's account signs in.
+// stillLinked returns the still of a user whom a provider's account signs in.
 func (l *library) stillLinked(user auth.User, who identity) still {
 	return func(ctx context.Context) error {
 		linked, _, err := l.store.accountOf(ctx, who.client.ID, who.issuer(), who.profile.Subject)

@@ -34,7 +34,7 @@ func scanAccount(row database.Scanner) (a account, err error) {
 	return a, err
 }
 
-// insertAccount returns false when the subject is linked already.
+// insertAccount inserts an account; it returns false if the subject is linked already.
 func (s store) insertAccount(ctx context.Context, a account) (inserted bool, err error) {
 	hash := sql.NullString{String: a.passwordHash, Valid: a.provider == credential}
 	n, err := s.db.Exec(ctx, `INSERT INTO signin_account (`+accountColumns+`)
@@ -43,7 +43,7 @@ func (s store) insertAccount(ctx context.Context, a account) (inserted bool, err
 	return n == 1, err
 }
 
-// setPassword keeps one password a user.
+// setPassword sets the one password of a user.
 func (s store) setPassword(ctx context.Context, id, userID, hash string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO signin_account (`+accountColumns+`)
 		VALUES ($1, $2, 'credential', 'local', $2, $3, '', $4, $4)
@@ -65,8 +65,7 @@ func (s store) password(ctx context.Context, userID string) (hash string, found 
 		WHERE provider = 'credential' AND issuer = 'local' AND account_id = $1`, userID)
 }
 
-// accounts lists how a user may sign in, and in a writing transaction
-// keeps it so until the end. One user has at most a row a provider's account.
+// accounts lists the accounts by which a user may sign in, and locks them in a writing transaction.
 func (s store) accounts(ctx context.Context, userID string) ([]account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM signin_account
 		WHERE user_id = $1 ORDER BY id`, userID)
@@ -94,7 +93,7 @@ type link struct {
 	createdAt, expiresAt        time.Time
 }
 
-// linksPerSubject bounds the live links of a kind; the oldest give way.
+// linksPerSubject bounds the live links of a kind; beyond it the oldest are removed.
 const linksPerSubject = 5
 
 func (s store) insertLink(ctx context.Context, k link) error {
@@ -139,7 +138,7 @@ func (s store) deleteLinksTo(ctx context.Context, kind, subject string) error {
 	return err
 }
 
-// clientsPerUser bounds the known clients of a user; those unseen longest give way.
+// clientsPerUser bounds the known clients of a user; beyond it those unseen longest are removed.
 const clientsPerUser = 20
 
 func (s store) knowsClient(ctx context.Context, userID string, hash []byte) (bool, error) {
@@ -215,8 +214,7 @@ const letterKept = time.Hour
 // sweepBatch bounds one transaction of the sweep.
 const sweepBatch = 1000
 
-// sweep removes one batch of what is past its time; more says that there may
-// be others.
+// sweep removes one batch of expired rows; more reports that there may be others.
 func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err error) {
 	for _, q := range []struct {
 		text   string
@@ -244,17 +242,16 @@ func (s store) sweep(ctx context.Context, now, unseen time.Time) (more bool, err
 	return more, nil
 }
 
-// lockUser has what else changes the factors or sessions of a user wait for its
-// transaction. It comes first there, as in auth.
+// lockUser locks a user against other changes of factors and sessions. A transaction calls it
+// first, as in auth.
 func (s store) lockUser(ctx context.Context, userID string) error {
 	_, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM auth_user WHERE id = $1 `+database.ForUpdate, userID)
 	return err
 }
 
-// forgetSince removes the accounts and clients of a user that were set at an instant or
-// later, and the links and letters of since then: those of a later change of address
-// would undo what undoes it. Of older links those go that change the address by an
-// approval of before.
+// forgetSince removes the accounts and clients of a user that were added at an instant or later,
+// and the links and letters since then, because a link of a later change would reverse the undoing.
+// It also removes older links that change the address by an earlier approval.
 func (s store) forgetSince(ctx context.Context, userID string, since time.Time) error {
 	for _, query := range []string{
 		`DELETE FROM signin_account WHERE user_id = $1 AND (created_at >= $2 OR provider = 'credential' AND updated_at >= $2)`,

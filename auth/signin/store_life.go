@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// insertLetter returns false when there is one of this id.
+// insertLetter inserts a letter; it returns false if there is one with this id.
 func (s store) insertLetter(ctx context.Context, id string, m letter, payload string, due time.Time) (inserted bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO signin_letter (id, address, new_address, user_id, payload, due_at)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING`,
@@ -33,7 +33,7 @@ func (s store) provedBefore(ctx context.Context, userID string) ([]string, error
 		WHERE user_id = $1 AND kind = $3 AND substr(subject, 1, length($2)) = $2`, userID, changeSubjectOf(stepUndo, ""), kindChange)
 }
 
-// eraseUser removes what names a user without referring to auth_user.
+// eraseUser removes the rows that name a user without referring to auth_user.
 func (s store) eraseUser(ctx context.Context, userID string) (removed int64, err error) {
 	return s.deleteAll(ctx, userID, []string{
 		`DELETE FROM signin_code WHERE kind = 'change-email' AND substr(subject, 1, length($1) + 1) = $1 || ' '`,
@@ -42,7 +42,7 @@ func (s store) eraseUser(ctx context.Context, userID string) (removed int64, err
 	})
 }
 
-// eraseAddress removes what is kept by an address.
+// eraseAddress removes the rows that are kept by an address.
 func (s store) eraseAddress(ctx context.Context, address string) (removed int64, err error) {
 	removed, err = s.deleteAll(ctx, address, []string{
 		`DELETE FROM signin_letter WHERE address = $1 OR new_address = $1`,

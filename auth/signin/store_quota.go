@@ -8,9 +8,8 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// spend moves until when a quota is spent by one event, unless that were more
-// than its period ahead. Rows that a clock ahead of this one wrote count as
-// nothing.
+// spend takes an event: it moves the instant until which a quota is spent, unless that would be
+// more than a period ahead. Rows that a clock ahead of this one wrote count as unspent.
 func (s store) spend(ctx context.Context, hash []byte, now time.Time, limit auth.RateLimit) (spent bool, err error) {
 	step := (limit.Per / time.Duration(limit.Events)).Milliseconds()
 	n, err := s.db.Exec(ctx, `INSERT INTO signin_quota (hash, spent_until) VALUES ($1, $2)

@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// turns has those who want the same wait for each other. The zero value is
-// ready; it holds what somebody waits for alone.
+// turns serializes callers by key. The zero value is ready for use. It holds only keys in use.
 type turns struct {
 	mu   sync.Mutex
 	held map[string]*turn
@@ -17,7 +16,7 @@ type turn struct {
 	want  int
 }
 
-// turn waits for the turn of a key; release ends it.
+// turn waits until the caller holds the key; release releases it.
 func (t *turns) turn(ctx context.Context, key string) (release func(), err error) {
 	t.mu.Lock()
 	if t.held == nil {

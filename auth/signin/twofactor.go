@@ -30,8 +30,8 @@ type enableBody struct {
 	Password string        `json:"password"`
 	Method   factor.Method `json:"method"`
 	Issuer   string        `json:"issuer"`
-	// Code is one of the second factor that is on, in place of one given before
-	// in this session.
+	// Code is a code of the current second factor; it is needed unless one was given recently in
+	// this session.
 	Code string `json:"code"`
 }
 
@@ -102,7 +102,7 @@ func (l *library) disableTwoFactor(c *call) (any, error) {
 	return ok, nil
 }
 
-// getTOTPURI shows the secret again: the one in force, or the one to come.
+// getTOTPURI shows the secret again: the active one, or else the pending one.
 func (l *library) getTOTPURI(c *call) (any, error) {
 	var in enableBody
 	user, _, err := c.confirmed(&in)
@@ -116,8 +116,8 @@ func (l *library) getTOTPURI(c *call) (any, error) {
 	return map[string]string{"totpURI": l.totpURI(user, "", secret)}, nil
 }
 
-// verifyTOTP takes a code of the authenticator. A signed-in user's first one
-// puts its secret in force.
+// verifyTOTP takes a code of the authenticator. The first one of a signed-in user makes the pending
+// secret the active one.
 func (l *library) verifyTOTP(c *call) (any, error) {
 	in, p, err := c.proof()
 	if err != nil {
@@ -188,7 +188,7 @@ func (l *library) verifyBackupCode(c *call) (any, error) {
 	return l.proved(c, p, factor.MethodBackup, in.TrustDevice)
 }
 
-// takeBackupCode uses up a backup code, and tells its user.
+// takeBackupCode uses up a backup code, and informs its user.
 func (l *library) takeBackupCode(ctx context.Context, user auth.User, state factor.State, code string) (*capability.Error, error) {
 	if wrong, err := l.factors.TakeBackupCode(ctx, state, code); err != nil || wrong != nil {
 		return wrong, err
@@ -199,8 +199,8 @@ func (l *library) takeBackupCode(ctx context.Context, user auth.User, state fact
 	return nil, l.tell(ctx, user, "a backup code was used up")
 }
 
-// factorChanged ends the other sessions of a user whose second factor changed,
-// and tells them. It joins the transaction in ctx.
+// factorChanged ends the other sessions of a user whose second factor changed, and informs the
+// user. It joins the transaction in ctx.
 func (l *library) factorChanged(ctx context.Context, user auth.User, keep, action, what string) error {
 	if _, err := l.auth.RevokeOthers(ctx, user.ID, keep); err != nil {
 		return err
@@ -235,8 +235,8 @@ func (l *library) forgetFactors(ctx context.Context, userID string) error {
 	return l.passkeys.RemoveAll(ctx, userID)
 }
 
-// forgetSince removes the ways in of a user that were set at an instant or later. It
-// joins the transaction in ctx.
+// forgetSince removes the ways to sign in that a user added at an instant or later. It joins the
+// transaction in ctx.
 func (l *library) forgetSince(ctx context.Context, userID string, since time.Time) error {
 	for _, forget := range []func(context.Context, string, time.Time) error{
 		l.store.forgetSince, l.passkeys.RemoveSince, l.factors.RemoveSince,
@@ -248,9 +248,8 @@ func (l *library) forgetSince(ctx context.Context, userID string, since time.Tim
 	return nil
 }
 
-// distrust ends what a changed password must not outlive: sign-ins that wait for
-// a second factor, and browsers that are not asked for one. It joins the
-// transaction in ctx.
+// distrust ends what must not survive a change of password: sign-ins that wait for a second factor,
+// and the trust in browsers. It joins the transaction in ctx.
 func (l *library) distrust(ctx context.Context, userID string) error {
 	if err := l.store.lockUser(ctx, userID); err != nil {
 		return err

@@ -10,15 +10,15 @@ import (
 	"github.com/kitbackend/kit/auth/signin/internal/opaque"
 )
 
-// A link works once. But effects of React's StrictMode run twice and buttons are
-// pressed twice, and what has worked is not to end in an error: for some seconds
-// the browser that used a link gets the same again, and nothing is done twice.
+// A link works once. But effects run twice in React's StrictMode and buttons are pressed twice, and
+// the second call should not show an error for a success: for some seconds the browser that used a
+// link gets the same response again, without a second effect.
 const (
 	againTTL = 10 * time.Second
-	// usingTTL bounds how long a call may be under way that uses a link.
+	// usingTTL bounds how long a call that uses a link may be under way.
 	usingTTL = time.Minute
-	// usingLook is how often the second call looks whether the first has ended,
-	// usingLooks how many times.
+	// usingLook is the interval at which a second call checks whether the first has ended,
+	// usingLooks how often it does.
 	usingLook  = 100 * time.Millisecond
 	usingLooks = 100
 )
@@ -26,7 +26,7 @@ const (
 // kindState is the kind of a state that was used at a provider.
 func kindState(provider string) string { return "oauth:" + provider }
 
-// browserHash is of a cookie that this browser had before it used a link, or nil.
+// browserHash returns the hash of a cookie that this browser had before it used a link, or nil.
 func (c *call) browserHash() []byte {
 	if isNative(c.r) {
 		return nil
@@ -40,8 +40,8 @@ func (c *call) browserHash() []byte {
 	return nil
 }
 
-// using notes that a call is using a link; it runs in the transaction that takes
-// the link. [library.settle] follows.
+// using records that a call is using a link; it runs in the transaction that takes the link.
+// [library.settle] follows.
 func (l *library) using(ctx context.Context, token, kind, userID string, browser []byte) error {
 	return l.store.putUsed(ctx, used{
 		hash: opaque.Hash(token), kind: kind, userID: userID, browser: browser,
@@ -49,7 +49,7 @@ func (l *library) using(ctx context.Context, token, kind, userID string, browser
 	})
 }
 
-// settle notes what became of a link: where it led, and in which session, if any.
+// settle records the result of a link: its target, and the session it made, if any.
 func (l *library) settle(ctx context.Context, u used) error {
 	return l.host.DB.InTx(ctx, func(ctx context.Context) error {
 		u.settled, u.expiresAt = true, l.host.DB.Now(ctx).Add(againTTL)
@@ -64,7 +64,7 @@ func (l *library) settleEntry(c *call, token, kind string, e entry, target strin
 	})
 }
 
-// unsettled forgets a link whose use failed and returns why it did.
+// unsettled removes the record of a link whose use failed, and returns err.
 func (l *library) unsettled(c *call, token string, err error) error {
 	if failed := l.store.deleteUsed(c.Context(), opaque.Hash(token)); failed != nil {
 		return failed
@@ -72,7 +72,7 @@ func (l *library) unsettled(c *call, token string, err error) error {
 	return err
 }
 
-// justUsed returns what became of a link a few seconds ago.
+// justUsed returns the result of a link that was used a few seconds ago.
 func (l *library) justUsed(ctx context.Context, token, kind string) (used, bool, error) {
 	if len(token) != opaque.Length {
 		return used{}, false, nil
@@ -81,9 +81,9 @@ func (l *library) justUsed(ctx context.Context, token, kind string) (used, bool,
 	return u, found && l.host.DB.Now(ctx).Before(u.expiresAt), err
 }
 
-// again returns what became of a link for the browser that used it: the one of
-// the session that the link made or, before the response with that session's cookie
-// has come, of the cookie it had. It waits for a use that is under way.
+// again returns the result of a link for the browser that used it: the one with the session that
+// the link made or, before that session's cookie has arrived, with the cookie it had before. It
+// waits for a use that is under way.
 func (l *library) again(c *call, token, kind string, browser []byte) (u used, own, ok bool, err error) {
 	for range usingLooks {
 		var found bool

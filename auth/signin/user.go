@@ -14,13 +14,13 @@ import (
 	"github.com/kitbackend/kit/internal/text"
 )
 
-// Bounds of what users say about themselves, in bytes.
+// Bounds of a user's texts, in bytes.
 const (
 	maxName  = 256
 	maxImage = 2048
 )
 
-// wireUser is a user as better-auth's clients know one.
+// wireUser is a user in the form of better-auth.
 type wireUser struct {
 	ID               string          `json:"id"`
 	Name             string          `json:"name"`
@@ -51,8 +51,8 @@ func (u wireUser) MarshalJSON() ([]byte, error) {
 	return append(append(own[:len(own)-1], ','), more[1:]...), nil
 }
 
-// shownFields are the application's fields that a user sees; one that is not set
-// is null, as better-auth has it.
+// shownFields returns the application's fields that a user sees; one that is not set is null, as in
+// better-auth.
 func (l *library) shownFields(profile map[string]any) map[string]any {
 	fields := make(map[string]any)
 	for _, f := range l.auth.ProfileFields() {
@@ -80,7 +80,7 @@ func (l *library) editedFields(body map[string]any) (map[string]any, error) {
 	return fields, nil
 }
 
-// wire shows users to themselves.
+// wire returns a user in the form in which users see themselves.
 func (l *library) wire(ctx context.Context, u auth.User) (wireUser, error) {
 	twoFactor, err := l.twoFactorEnabled(ctx, u.ID)
 	if err != nil {
@@ -110,7 +110,7 @@ func address(text string) (string, error) {
 	return canonical, nil
 }
 
-// checkProfile refuses what a user cannot be called with VALIDATION_ERROR.
+// checkProfile refuses a name or image that is out of bounds, with VALIDATION_ERROR.
 func checkProfile(name, image string) error {
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, text.Misleads) {
 		return errValidation.Saying("name is text of at most %d bytes.", maxName)
@@ -122,10 +122,10 @@ func checkProfile(name, image string) error {
 	return nil
 }
 
-// newUser makes the user somebody signs up as. An anonymous caller becomes that
-// user and keeps the id, so all that is theirs stays theirs, but for how they got in: who
-// has a copy of the session is not to have one of the user. Nor do they before they have
-// proved the address where that is required to be in. It runs in a transaction.
+// newUser creates the user of a sign-up. An anonymous caller becomes that user and keeps the id,
+// and so all data, but not the sessions and factors, of which an attacker may have a copy. If the
+// address must be proved before sign-in, an anonymous caller does not become the user before that.
+// It runs in a transaction.
 func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	if l.cfg.DisableSignUp {
 		return auth.User{}, errSignUpDisabled
@@ -155,9 +155,9 @@ func (l *library) newUser(c *call, n auth.NewUser) (auth.User, error) {
 	return user, l.disown(c.Context(), user.ID, "")
 }
 
-// disown ends what who has a copy of an anonymous session could keep of the user that
-// becomes of it: the other sessions, and passkeys and a second factor, which a session alone
-// is enough to set. It runs in a transaction.
+// disown removes what a thief of an anonymous session could use to access the user it becomes: the
+// other sessions, and passkeys and a second factor, which a session alone suffices to add. It runs
+// in a transaction.
 func (l *library) disown(ctx context.Context, userID, keep string) error {
 	if err := l.forgetFactors(ctx, userID); err != nil {
 		return err
@@ -166,9 +166,9 @@ func (l *library) disown(ctx context.Context, userID, keep string) error {
 	return err
 }
 
-// reclaim gives an account to the one who has just proved its address, which nobody
-// had before: how one could get in until now is removed, and so is who got in.
-// It runs in a transaction.
+// reclaim gives an account to the user who has just proved its address for the first time: it
+// removes the ways to sign in that were set before, and ends all sessions. It runs in a
+// transaction.
 func (l *library) reclaim(ctx context.Context, user auth.User) (auth.User, error) {
 	if user.EmailVerified {
 		return user, nil

@@ -51,8 +51,8 @@ func (l *library) readUsername(text string) (string, error) {
 	}
 }
 
-// lookedUp is readUsername of a name that somebody looks for: the codes are the
-// same, with the status that better-auth has there.
+// lookedUp is readUsername for a name to look up: the codes are the same, with the status that
+// better-auth uses there.
 func (l *library) lookedUp(text string) (string, error) {
 	name, err := l.readUsername(text)
 	if refusal := (*capability.Error)(nil); errors.As(err, &refusal) {
@@ -61,8 +61,8 @@ func (l *library) lookedUp(text string) (string, error) {
 	return name, err
 }
 
-// displayUsername reads a user name as it is to be shown, which may be another
-// text. Refuses with VALIDATION_ERROR.
+// displayUsername reads the displayed form of a user name, which may differ. Refuses with
+// VALIDATION_ERROR.
 func displayUsername(given string) (string, error) {
 	if len(given) > maxDisplayUsername || !utf8.ValidString(given) || strings.ContainsFunc(given, text.Misleads) {
 		return "", invalidField("displayUsername", fmt.Sprintf("is text of at most %d bytes", maxDisplayUsername))
@@ -70,9 +70,8 @@ func displayUsername(given string) (string, error) {
 	return given, nil
 }
 
-// freeUsername reads a name that nobody has. It is asked about before any
-// address, so that its response tells nothing about one. Refuses with
-// USERNAME_IS_ALREADY_TAKEN too.
+// freeUsername reads a name and checks that it is free. It runs before anything about an address is
+// read, so that its response reveals nothing about one. Refuses with USERNAME_IS_ALREADY_TAKEN too.
 func (l *library) freeUsername(ctx context.Context, text string) (string, error) {
 	name, err := l.readUsername(text)
 	if err != nil || name == "" {
@@ -109,8 +108,7 @@ func (l *library) signInUsername(c *call) (any, error) {
 	return l.signInPassword(c, in, strings.ToLower(name), user, found, errInvalidUsernamePassword)
 }
 
-// isUsernameAvailable tells everybody which names are taken: that is what it is
-// for. Addresses it does not tell.
+// isUsernameAvailable reports to any caller whether a name is taken. It reveals no address.
 func (l *library) isUsernameAvailable(c *call) (any, error) {
 	var in signInBody
 	if err := c.decode(&in); err != nil {

@@ -53,7 +53,7 @@ func (l *library) sendVerification(c *call) (any, error) {
 	return ok, c.mail(c.Context(), mailsOther, to, signedIn, letter{Kind: kindVerify, Address: to, targets: targets{Callback: callback}})
 }
 
-// ok is better-auth's response of success where there is nothing to tell.
+// ok is better-auth's response to a success without data.
 var ok = map[string]bool{"status": true}
 
 // verified is better-auth's response to a proved address.
@@ -90,7 +90,7 @@ func (l *library) getVerifyEmail(c *call) (any, error) {
 	return c.page(200, page{Title: "Confirm your address", Text: text, Button: "Confirm", targets: []string{callback}})
 }
 
-// readLetter reads what a link was asked for with.
+// readLetter reads the letter that requested a link.
 func readLetter(k link) (asked letter, err error) {
 	if err := json.Unmarshal([]byte(k.data), &asked); err != nil {
 		return asked, errInvalidToken.Because(err)
@@ -106,7 +106,7 @@ func (l *library) postVerifyEmail(c *call) (any, error) {
 	return l.verifyEmail(c, callback)
 }
 
-// unverifiable gives INVALID_TOKEN the status that it has at this route.
+// unverifiable returns INVALID_TOKEN with the status of this route.
 func unverifiable(err error) error {
 	if errors.Is(err, errInvalidToken) {
 		return withStatus(errInvalidToken, http.StatusUnauthorized).Because(err)
@@ -114,8 +114,8 @@ func unverifiable(err error) error {
 	return err
 }
 
-// verifyEmail proves an address by a link. It signs nobody in, and a link that
-// only verifies is good until it expires: a second time it changes nothing.
+// verifyEmail proves an address by a link. It signs nobody in. A link that only verifies is valid
+// until it expires; a second use changes nothing.
 func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	session, signedIn, err := c.maybeSession()
 	if err != nil {
@@ -162,8 +162,8 @@ func (l *library) verifyEmail(c *call, callback string) (any, error) {
 	return l.verifiedReply(c, callback, user, asked, changed)
 }
 
-// verifiedAgain responds once more to a link of a change that was used a few seconds
-// ago: it does nothing, and shows the user to the user alone.
+// verifiedAgain repeats the response to a link of a change that was used a few seconds ago. It
+// changes nothing, and shows the user to that user alone.
 func (l *library) verifiedAgain(c *call, callback string, session auth.Session, refusal error) (any, error) {
 	u, found, err := l.justUsed(c.Context(), c.query("token"), kindChange)
 	if err != nil {
@@ -181,8 +181,8 @@ func (l *library) verifiedAgain(c *call, callback string, session auth.Session, 
 	return l.verifiedReply(c, callback, user, letter{Step: u.target}, own)
 }
 
-// verifiedReply is what a link that proved an address leads to; show has a script
-// see the user.
+// verifiedReply returns the response to a link that proved an address; show includes the user for a
+// script.
 func (l *library) verifiedReply(c *call, callback string, user auth.User, asked letter, show bool) (any, error) {
 	if callback != "" {
 		return c.redirect(callback)
@@ -197,8 +197,8 @@ func (l *library) verifiedReply(c *call, callback string, user auth.User, asked 
 	return verified{Status: true, User: &wire}, err
 }
 
-// verifyAddress notes that a user has proved the address of the sign-up. It
-// runs in a transaction.
+// verifyAddress records that a user has proved the address of the sign-up. It runs in a
+// transaction.
 func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User, error) {
 	if user.EmailVerified {
 		return user, nil
@@ -214,7 +214,7 @@ func (l *library) verifyAddress(ctx context.Context, user auth.User) (auth.User,
 	return user, l.auth.Record(ctx, "auth/email_verified", user.ID, nil)
 }
 
-// notFoundAs returns a refusal instead when a user is gone.
+// notFoundAs returns refusal in place of the error for a user who no longer exists.
 func notFoundAs(err error, refusal *capability.Error) error {
 	if errors.Is(err, auth.ErrUserNotFound) {
 		return refusal

@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Backup codes are ten of ten letters and digits, 50 bits each, none of which
-// is taken for another.
+// A user has ten backup codes of ten letters and digits, 50 bits each, from an alphabet without
+// similar characters.
 const (
 	backupCodes    = 10
 	backupLength   = 10
@@ -52,8 +52,8 @@ func newBackupCode() string {
 	return string(code[:backupLength/2]) + "-" + string(code[backupLength/2:])
 }
 
-// hashBackupCode is keyed: a reader of the table cannot try codes out. It takes a
-// code in any case, with or without its hyphen.
+// hashBackupCode returns a keyed hash of a code, so that a reader of the table cannot try codes. It
+// takes a code in any case, with or without its hyphen.
 func hashBackupCode(key []byte, code string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(strings.ToLower(strings.ReplaceAll(strings.TrimSpace(code), "-", ""))))

@@ -12,17 +12,16 @@ import (
 // ChallengeTTL is how long a sign-in waits for its second factor.
 const ChallengeTTL = 10 * time.Minute
 
-// Bounds of the proofs: challengeAttempts of those tried in one sign-in, and
-// mostFailures of the wrong ones in a row in all sign-ins of an account, which then
-// takes none for lockTime.
+// Bounds of the proofs: challengeAttempts bounds the tries of one sign-in, and mostFailures the
+// wrong ones in a row over all sign-ins of an account, after which it accepts none for lockTime.
 const (
 	challengeAttempts = 5
 	mostFailures      = 10
 	lockTime          = 15 * time.Minute
 )
 
-// Ask has a sign-in wait for its second factor, and returns the token that stands for
-// it. method is how the first factor was proved.
+// Ask records a sign-in that waits for its second factor and returns the token that identifies it.
+// method is how the first factor was proved.
 func (f *Factors) Ask(ctx context.Context, userID, method string, remembered bool) (token string, err error) {
 	token = opaque.New()
 	err = f.store.db.InTx(ctx, func(ctx context.Context) error {
@@ -34,18 +33,18 @@ func (f *Factors) Ask(ctx context.Context, userID, method string, remembered boo
 	return token, err
 }
 
-// Waiting finds the sign-in that a token stands for.
+// Waiting returns the waiting sign-in that a token identifies.
 func (f *Factors) Waiting(ctx context.Context, token string, now time.Time) (c Challenge, found bool, err error) {
 	return f.store.challenge(ctx, opaque.Hash(token), now)
 }
 
-// Subject names the sign-in, for what is kept under it.
+// Subject returns the name under which codes of the sign-in are stored.
 func (c Challenge) Subject() string { return hex.EncodeToString(c.hash) }
 
-// Begin spends one try of a prover, before the proof is looked at, and returns the
-// factor that it is to prove. [Factors.End] follows in the same transaction. Refuses
-// with ACCOUNT_TEMPORARILY_LOCKED, INVALID_TWO_FACTOR_COOKIE and
-// TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE: the try is spent, so the transaction commits.
+// Begin counts one try of a prover, before the proof is checked, and returns the state of the
+// factor to prove. [Factors.End] follows in the same transaction. Refuses with
+// ACCOUNT_TEMPORARILY_LOCKED, INVALID_TWO_FACTOR_COOKIE and TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE: the
+// try is spent, so the transaction commits.
 func (f *Factors) Begin(ctx context.Context, p Prover) (s State, refusal *capability.Error, err error) {
 	s, _, err = f.store.state(ctx, p.UserID) // of nobody nothing is right
 	if err != nil {
@@ -74,9 +73,9 @@ func (f *Factors) Begin(ctx context.Context, p Prover) (s State, refusal *capabi
 	}
 }
 
-// End counts how a proof was wrong, or nil: of a right one [Factors.Finish] follows in
-// the transaction that signs in. lockedUntil is when proofs are taken again where this
-// one has locked the factor, else zero. Refuses with what was wrong.
+// End records the result of a proof: wrong is its refusal, or nil. After a right one
+// [Factors.Finish] follows in the transaction that signs in. If this proof has locked the factor,
+// lockedUntil is when proofs are accepted again, otherwise it is zero. It refuses with wrong.
 func (f *Factors) End(ctx context.Context, p Prover, s State, wrong *capability.Error) (lockedUntil time.Time, refusal *capability.Error, err error) {
 	if wrong != nil {
 		lockedUntil, err = f.countFailure(ctx, p, s, wrong)
@@ -88,9 +87,8 @@ func (f *Factors) End(ctx context.Context, p Prover, s State, wrong *capability.
 	return time.Time{}, nil, f.store.setFailures(ctx, p.UserID, 0, 0)
 }
 
-// Finish uses a sign-in up whose second factor was proved. Refuses with
-// INVALID_TWO_FACTOR_COOKIE where another caller was first, or a new password has ended
-// it since.
+// Finish uses up a sign-in whose second factor was proved. Refuses with INVALID_TWO_FACTOR_COOKIE
+// if another caller was first, or if a new password has ended it since.
 func (f *Factors) Finish(ctx context.Context, c Challenge) error {
 	won, err := f.store.removeChallenge(ctx, c.hash)
 	if err == nil && !won {
@@ -99,10 +97,10 @@ func (f *Factors) Finish(ctx context.Context, c Challenge) error {
 	return err
 }
 
-// countFailure locks the second factor after too many wrong proofs in a row. In
-// sign-ins it costs the first factor to get here, and a signed-in user, or one with a
-// trusted browser or a passkey, is not kept out. Wrong proofs in sessions count apart
-// from them, and only those that guess.
+// countFailure locks the second factor after too many wrong proofs in a row. An attacker needs the
+// first factor to cause that, and the lock does not affect a signed-in user or one with a trusted
+// browser or a passkey. Wrong proofs in sessions are counted separately, and only those that are
+// guesses.
 func (f *Factors) countFailure(ctx context.Context, p Prover, s State, wrong *capability.Error) (lockedUntil time.Time, err error) {
 	set, failures, before := f.store.setFailures, s.failures+1, s.lockedUntil
 	if p.Waiting == nil {

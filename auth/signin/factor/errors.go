@@ -13,9 +13,9 @@ var (
 	ErrBackupCodesNotEnabled = capability.NewError(http.StatusBadRequest, "BACKUP_CODES_NOT_ENABLED", "Backup codes aren't enabled")
 	ErrInvalidCode           = capability.NewError(http.StatusUnauthorized, "INVALID_CODE", "Invalid code")
 	ErrInvalidBackupCode     = capability.NewError(http.StatusUnauthorized, "INVALID_BACKUP_CODE", "Invalid backup code")
-	// ErrCodeExpired is that of a mailed code.
+	// ErrCodeExpired refuses a mailed code that has expired.
 	ErrCodeExpired = capability.NewError(http.StatusBadRequest, "OTP_HAS_EXPIRED", "OTP has expired")
-	// ErrChallengeOver is that of a sign-in that waits no more.
+	// ErrChallengeOver refuses a proof for a sign-in that no longer waits for one.
 	ErrChallengeOver   = capability.NewError(http.StatusUnauthorized, "INVALID_TWO_FACTOR_COOKIE", "Invalid two factor cookie")
 	ErrTooManyAttempts = capability.NewError(http.StatusBadRequest, "TOO_MANY_ATTEMPTS_REQUEST_NEW_CODE", "Too many attempts. Please request a new code.")
 	ErrLocked          = capability.NewError(http.StatusTooManyRequests, "ACCOUNT_TEMPORARILY_LOCKED", "Too many failed verification attempts. Please try again later.")

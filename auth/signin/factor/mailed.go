@@ -8,11 +8,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// mailedKind is the kind of a code that is mailed as a second factor.
+// mailedKind is the kind of codes that are mailed as a second factor.
 const mailedKind = "second-factor"
 
-// IssueMailed makes the code of a subject, that of a [Challenge] or a session's id, in
-// place of the one before. It joins the transaction in ctx; the caller mails it.
+// IssueMailed makes a new code for a subject, which is that of a [Challenge] or a session's id, and
+// replaces the one before. It joins the transaction in ctx; the caller mails the code.
 func (f *Factors) IssueMailed(ctx context.Context, subject string, ttl time.Duration) (digits string, err error) {
 	return f.codes.Issue(ctx, mailcode.Key{Kind: mailedKind, Subject: subject}, nil, ttl)
 }

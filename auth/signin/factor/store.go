@@ -34,14 +34,14 @@ func (s store) setPendingTOTP(ctx context.Context, userID string, sealed []byte)
 	return err
 }
 
-// confirmTOTP puts the pending secret in force, unless another took its place.
+// confirmTOTP makes the pending secret the active one, unless it was replaced meanwhile.
 func (s store) confirmTOTP(ctx context.Context, userID string, pending []byte, step int64) (confirmed bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE signin_two_factor SET enabled = $4, totp = totp_pending, totp_pending = $5, totp_step = $3
 		WHERE user_id = $1 AND totp_pending = $2`, userID, pending, step, true, []byte{})
 	return n == 1, err
 }
 
-// takeStep spends the steps up to one; of two that take one, one wins.
+// takeStep uses up the steps until one; of two callers that take the same, one succeeds.
 func (s store) takeStep(ctx context.Context, userID string, step int64) (taken bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE signin_two_factor SET totp_step = $2 WHERE user_id = $1 AND totp_step < $2`, userID, step)
 	return n == 1, err

@@ -26,8 +26,8 @@ const (
 	totpSecret = 20
 )
 
-// BeginTOTP gives a user a new secret and new backup codes. The secret takes
-// the place of the one before when a code of it was right, and not before.
+// BeginTOTP gives a user a new secret and new backup codes. The secret replaces the one before with
+// the first right code, see [Factors.ConfirmTOTP].
 func (f *Factors) BeginTOTP(ctx context.Context, userID string) (secret []byte, codes []string, err error) {
 	secret = newTOTPSecret()
 	if err := f.store.ensure(ctx, userID); err != nil {
@@ -40,7 +40,7 @@ func (f *Factors) BeginTOTP(ctx context.Context, userID string) (secret []byte, 
 	return secret, codes, err
 }
 
-// Secret returns that of a user's authenticator: the one in force, or the one to come.
+// Secret returns the secret of a user's authenticator: the active one, or else the pending one.
 // Refuses with TOTP_NOT_ENABLED.
 func (f *Factors) Secret(ctx context.Context, userID string) ([]byte, error) {
 	s, _, err := f.store.state(ctx, userID)
@@ -57,7 +57,7 @@ func (f *Factors) Secret(ctx context.Context, userID string) ([]byte, error) {
 	return f.sealer.Open(totpContext(userID), sealed)
 }
 
-// ConfirmTOTP puts the pending secret in force with its first code. Refuses with
+// ConfirmTOTP makes the pending secret the active one with its first code. Refuses with
 // INVALID_CODE.
 func (f *Factors) ConfirmTOTP(ctx context.Context, s State, code string) (*capability.Error, error) {
 	step, ok, err := f.stepOf(ctx, s.userID, s.pending, code, 0)
@@ -71,8 +71,7 @@ func (f *Factors) ConfirmTOTP(ctx context.Context, s State, code string) (*capab
 	return nil, nil
 }
 
-// TakeTOTP uses up a code of the secret in force. Refuses with TOTP_NOT_ENABLED and
-// INVALID_CODE.
+// TakeTOTP uses up a code of the active secret. Refuses with TOTP_NOT_ENABLED and INVALID_CODE.
 func (f *Factors) TakeTOTP(ctx context.Context, s State, code string) (*capability.Error, error) {
 	if !s.HasTOTP() {
 		return ErrTOTPNotEnabled, nil
@@ -120,8 +119,8 @@ func totpCode(secret []byte, step int64) string {
 	return fmt.Sprintf("%0*d", Digits, truncated(secret, uint64(step))%1_000_000)
 }
 
-// matchTOTP finds the step around now that a code is of. Steps up to used are
-// spent: a code counts once (RFC 6238, section 5.2).
+// matchTOTP returns the step around now to which a code belongs. Steps up to used do not match: a
+// code counts once (RFC 6238, section 5.2).
 func matchTOTP(secret []byte, code string, now time.Time, used int64) (step int64, ok bool) {
 	current := now.Unix() / int64(totpPeriod/time.Second)
 	for candidate := current - totpWindow; candidate <= current+totpWindow; candidate++ {
@@ -132,11 +131,11 @@ func matchTOTP(secret []byte, code string, now time.Time, used int64) (step int6
 	return step, ok
 }
 
-// URI is what a QR code shows to an authenticator application.
+// URI returns the text of the QR code for an authenticator application.
 func URI(issuer, account string, secret []byte) string {
 	return fmt.Sprintf("otpauth://totp/%s:%s?secret=%s&issuer=%s&digits=%d&period=%d", escaped(issuer), escaped(account),
 		base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret), escaped(issuer), Digits, int(totpPeriod/time.Second))
 }
 
-// escaped writes spaces as %20: applications show a plus sign as one.
+// escaped writes spaces as %20, because applications would show a plus sign as such.
 func escaped(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

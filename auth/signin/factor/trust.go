@@ -8,14 +8,14 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// TrustTTL is how long a browser is trusted that does not come back.
+// TrustTTL is how long a browser is trusted after its last sign-in.
 const TrustTTL = 30 * 24 * time.Hour
 
 // maxTrusted bounds the trusted browsers of a user; the oldest give way.
 const maxTrusted = 20
 
-// Trust has a user not asked for a second factor in a browser again, and returns the
-// token that the browser keeps.
+// Trust exempts a browser of a user from the second factor, and returns the token that the browser
+// keeps.
 func (f *Factors) Trust(ctx context.Context, userID string) (token string, err error) {
 	token = opaque.New()
 	now := f.store.db.Now(ctx)
@@ -23,8 +23,8 @@ func (f *Factors) Trust(ctx context.Context, userID string) (token string, err e
 }
 
 // RenewTrust uses up the token of a browser that a user trusts, and returns the next
-// one; trusted is false where they do not. Of two sign-ins at once one is trusted; neither ends
-// the trust.
+// one; trusted is false if they do not trust it. Of two concurrent sign-ins one is trusted; neither
+// ends the trust.
 func (f *Factors) RenewTrust(ctx context.Context, userID, token string) (renewed string, trusted bool, err error) {
 	trusted, err = f.store.takeTrusted(ctx, opaque.Hash(token), userID, f.store.db.Now(ctx))
 	if err != nil || !trusted {

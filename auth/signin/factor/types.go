@@ -12,18 +12,18 @@ const (
 	MethodBackup Method = "backup"
 )
 
-// Digits is how many a code of an authenticator has.
+// Digits is the number of digits of an authenticator's code.
 const Digits = 6
 
 // State is the second factor of a user.
 type State struct {
 	// Enabled means that sign-ins ask for it.
 	Enabled bool
-	// Mails means that codes in a mail count.
+	// Mails means that mailed codes are accepted.
 	Mails bool
 
 	userID string
-	// What is sealed is empty when absent.
+	// Sealed values, empty when absent.
 	totp, pending, backupKey []byte
 	step                     int64
 	failures, lockedUntil    int64
@@ -41,14 +41,14 @@ func (s State) HasPending() bool { return len(s.pending) > 0 }
 // HasBackupCodes reports whether the user was given backup codes.
 func (s State) HasBackupCodes() bool { return len(s.backupKey) > 0 }
 
-// Failures is how many wrong proofs there were since the last right one.
+// Failures returns the number of wrong proofs since the last right one.
 func (s State) Failures() int { return int(s.failures + s.sessionFailures) }
 
-// LockedUntil is when proofs are taken again, in the past where none are refused.
+// LockedUntil returns when proofs are accepted again; it is in the past when they are accepted now.
 func (s State) LockedUntil() time.Time { return time.UnixMilli(max(s.lockedUntil, s.sessionLocked)) }
 
-// Methods are those that count after a first factor, an amr value or ""; backup codes
-// always do. A code in a mail is none after a link or code in a mail.
+// Methods returns the methods that count after a first factor, which is an amr value or ""; backup
+// codes always count and are not listed. A mailed code does not count after a mailed link or code.
 func (s State) Methods(first string) []Method {
 	methods := []Method{}
 	if s.HasTOTP() {
@@ -72,8 +72,8 @@ type Challenge struct {
 	hash []byte
 }
 
-// Prover is who tries a proof: the user of a sign-in that waits, or, without one, a
-// signed-in user.
+// Prover is the user who tries a proof: that of a waiting sign-in or, without one, a signed-in
+// user.
 type Prover struct {
 	UserID  string
 	Waiting *Challenge

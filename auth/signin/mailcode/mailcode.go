@@ -1,12 +1,10 @@
-// Package mailcode keeps the six-digit codes that are sent in mails. Packages signin
-// and factor call it; they decide who gets a mail, and how many.
+// Package mailcode manages the six-digit codes that are sent in mails. Packages signin and factor
+// call it; they decide who gets a mail, and how many.
 //
 // What it promises:
-//   - A code is kept as a salted hash and good once, until it ends. A new one takes the
-//     place of the one before.
-//   - A code takes three guesses in all, however they are spread over clients; the
-//     browser that asked for it always has one of them.
-//   - Of callers that are right at once one wins.
+//   - A code is stored as a salted hash and valid once, until it expires. A new one replaces the one before.
+//   - A code allows three guesses in all, however they are spread over clients; the browser that requested it always has one of them.
+//   - Of concurrent right guesses one succeeds.
 package mailcode
 
 import (
@@ -29,14 +27,14 @@ const (
 	mostAttempts = 3
 )
 
-// Codes are those of a database. It is safe for concurrent use.
+// Codes manages the codes in a database. It is safe for concurrent use.
 type Codes struct{ store store }
 
-// New makes the codes of a database, whose table is signin's.
+// New returns the codes in a database; the migrations of signin make their table.
 func New(db *database.DB) *Codes { return &Codes{store{db}} }
 
-// Issue makes the code of a key, in place of the one before, and of the browser that
-// asked for it, known by a hash, if any. It joins the transaction in ctx.
+// Issue makes a new code for a key, which replaces the one before. browser is the hash of the
+// browser that requested it, or nil. It joins the transaction in ctx.
 func (c *Codes) Issue(ctx context.Context, k Key, browser []byte, ttl time.Duration) (digits string, err error) {
 	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
 	if err != nil {
@@ -56,11 +54,10 @@ func (c *Codes) Issue(ctx context.Context, k Key, browser []byte, ttl time.Durat
 // Remove removes the codes of a key. It joins the transaction in ctx.
 func (c *Codes) Remove(ctx context.Context, k Key) error { return c.store.remove(ctx, k) }
 
-// Guess spends a guess of a browser, known by a hash or nil, and returns the code that
-// the digits are, or how they are wrong: about the browser's own code, if it has one.
-// [Codes.Take] or [Codes.Return] follow in the same transaction, which commits for a
-// refusal too: the guess is spent. Refuses with INVALID_OTP, OTP_EXPIRED and
-// TOO_MANY_ATTEMPTS.
+// Guess counts a guess from a browser, which is a hash or nil, and returns the code that matches
+// the digits, or a refusal, which is about the browser's own code if it has one. [Codes.Take] or
+// [Codes.Return] follows in the same transaction, which commits also after a refusal, because the
+// guess counts. Refuses with INVALID_OTP, OTP_EXPIRED and TOO_MANY_ATTEMPTS.
 func (c *Codes) Guess(ctx context.Context, k Key, browser []byte, digits string) (right Code, refusal *capability.Error, err error) {
 	codes, err := c.store.at(ctx, k)
 	if err != nil {
@@ -100,7 +97,7 @@ func (c *Codes) guess(ctx context.Context, code Code, codes []Code, digits strin
 	if len(code.browser) == 0 && slices.ContainsFunc(codes, func(own Code) bool {
 		return len(own.browser) > 0 && bytes.Equal(own.hash, code.hash)
 	}) {
-		most-- // the last one is the browser's that asked
+		most-- // the last guess is reserved for the browser that requested the code
 	}
 	if code.attempts++; code.attempts > most {
 		code.attempts = mostAttempts + 1
@@ -110,18 +107,18 @@ func (c *Codes) guess(ctx context.Context, code Code, codes []Code, digits strin
 	return c.judge(ctx, code, digits), nil
 }
 
-// Take uses up a code that was right, with those that other browsers have of its key; of
-// two that do, one wins.
+// Take uses up a code that was guessed, together with those of its key that other browsers have; of
+// two callers one succeeds.
 func (c *Codes) Take(ctx context.Context, right Code) (taken bool, err error) {
 	return c.store.take(ctx, right)
 }
 
-// Return gives back the guess that found a code, which was only looked at.
+// Return takes back the guess that matched a code, which was only checked.
 func (c *Codes) Return(ctx context.Context, right Code) error { return c.store.count(ctx, right, -1) }
 
-// TakeOnly uses up the one code of a key that no browser has asked for. It joins the
-// transaction in ctx, which commits for a refusal too: the guess is spent. Refuses with
-// INVALID_OTP, OTP_EXPIRED, which is that of no code too, and TOO_MANY_ATTEMPTS.
+// TakeOnly uses up the only code of a key, one that no browser has requested. It joins the
+// transaction in ctx, which commits also after a refusal, because the guess counts. Refuses with
+// INVALID_OTP, with OTP_EXPIRED, also if there is no code, and with TOO_MANY_ATTEMPTS.
 func (c *Codes) TakeOnly(ctx context.Context, k Key, digits string) (refusal *capability.Error, err error) {
 	code, found, err := c.store.try(ctx, k, anywhere)
 	if err != nil {
@@ -153,8 +150,8 @@ func (c *Codes) judge(ctx context.Context, code Code, digits string) *capability
 	}
 }
 
-// Sweep removes at most so many of the codes whose time is over; more says that there
-// may be others. It joins the transaction in ctx.
+// Sweep removes at most limit expired codes; more reports that there may be others. It joins the
+// transaction in ctx.
 func (c *Codes) Sweep(ctx context.Context, limit int64) (more bool, err error) {
 	n, err := c.store.sweep(ctx, c.store.db.Now(ctx), limit)
 	return n == limit, err

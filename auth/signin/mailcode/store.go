@@ -32,9 +32,8 @@ func (s store) try(ctx context.Context, k Key, browser []byte) (Code, bool, erro
 		RETURNING salt, code_hash, attempts, expires_at`, k.Kind, k.Subject, browser)
 }
 
-// at lists the codes of a key that a guess from a browser is about: its own, and the
-// last one that any client has; with each, whether a browser has asked for it. In a
-// transaction nobody else guesses meanwhile.
+// at lists the codes of a key, and locks them against concurrent guesses: those of browsers, and
+// the last one that counts from any client.
 func (s store) at(ctx context.Context, k Key) ([]Code, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (Code, error) {
 		c := Code{Key: k}

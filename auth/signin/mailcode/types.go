@@ -2,10 +2,10 @@ package mailcode
 
 import "time"
 
-// Key is what a code is for: a kind, which the table lists, and whose or which.
+// Key identifies what a code is for: a kind, which the table lists, and a subject of that kind.
 type Key struct{ Kind, Subject string }
 
-// Code is one that was guessed right.
+// Code is a code that was guessed.
 type Code struct {
 	Key
 	browser    []byte

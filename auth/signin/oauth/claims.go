@@ -9,8 +9,8 @@ import (
 // claims are the members of an ID token or of a provider's response.
 type claims map[string]any
 
-// at returns the member of a name, a dot going one object deeper, or nil. A
-// name with a dot in it is found as it is first.
+// at returns the member of a name, or nil. A dot in the name descends into an object, unless there
+// is a member of the whole name.
 func (c claims) at(name string) any {
 	if value, ok := c[name]; ok {
 		return value
@@ -47,8 +47,7 @@ func (c claims) texts(name string) []string {
 	return texts
 }
 
-// is reports whether a member is true. Apple writes it as text, Microsoft as a
-// number.
+// is reports whether a member is true. Apple encodes it as text, Microsoft as a number.
 func (c claims) is(name string) bool {
 	if value, ok := c.at(name).(bool); ok {
 		return value

@@ -37,7 +37,7 @@ func (p Provider) withDefaults() Provider {
 	return p
 }
 
-// addresses are the URLs the application has set.
+// addresses returns the URLs that the application has set.
 func (p Provider) addresses() []string {
 	set := []string{strings.ReplaceAll(p.Issuer, tenantPart, "tenant"), p.AuthorizeURL, p.TokenURL, p.KeysURL, p.UserInfoURL}
 	return slices.DeleteFunc(set, func(address string) bool { return address == "" })
@@ -97,11 +97,11 @@ func (p Provider) validateEndpoints(faults *capability.Faults, key string) {
 	}
 }
 
-// tenantPart stands in an Issuer for the tenant a token names.
+// tenantPart is the placeholder in an Issuer for the tenant that a token names.
 const tenantPart = "{tenantid}"
 
-// endpoint reports whether an address may be asked: https, or http on this
-// machine where that is allowed.
+// endpoint reports whether an address may be called: https, or http on this machine if plain is
+// true.
 func endpoint(address string, plain bool) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {

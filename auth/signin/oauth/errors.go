@@ -2,17 +2,16 @@ package oauth
 
 import "errors"
 
-// The reasons why a provider vouches for nobody.
+// The errors of a sign-in at a provider.
 var (
-	// ErrUnreachable is a provider that is down, slow or overloaded: trying again
-	// may help.
+	// ErrUnreachable reports a provider that is down, slow or overloaded: a retry may succeed.
 	ErrUnreachable = errors.New("oauth: the provider cannot be reached")
-	// ErrRefused is a provider that says no, or something that it must not say.
+	// ErrRefused reports a provider that refused, or whose response is not valid.
 	ErrRefused = errors.New("oauth: the provider refused")
-	// ErrIDToken covers every reason not to believe an ID token.
+	// ErrIDToken reports an ID token that does not verify, for any reason.
 	ErrIDToken = errors.New("oauth: the ID token does not verify")
-	// ErrIssuerMissing and ErrIssuerMismatch are those of an authorization response
-	// that names no issuer where the provider always does, or another one (RFC 9207).
+	// ErrIssuerMissing and ErrIssuerMismatch report an authorization response that names no issuer
+	// although the provider always does, or that names another one (RFC 9207).
 	ErrIssuerMissing  = errors.New("oauth: the response names no issuer")
 	ErrIssuerMismatch = errors.New("oauth: the response names another issuer")
 )

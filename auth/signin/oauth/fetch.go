@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// Bounds of what is asked of a provider.
+// Bounds of requests to a provider.
 const (
 	fetchTimeout = 10 * time.Second
 	fetchSize    = 1 << 20 // bytes, unpacked
@@ -42,8 +42,8 @@ func newFetcher(addresses []string, network Network) *http.Client {
 	}
 }
 
-// dialing is the network itself. Private addresses are dialed only for hosts that
-// the application has named.
+// dialing returns a transport that dials private addresses only for hosts that the application has
+// named.
 func dialing(addresses []string) *http.Transport {
 	named := make(map[string]bool, len(addresses))
 	for _, address := range addresses {
@@ -103,7 +103,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fetchJSON asks for a JSON object or array, with an access token unless empty.
+// fetchJSON fetches a JSON object or array, with an access token unless that is empty.
 func fetchJSON(ctx context.Context, client *http.Client, address, accessToken string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// How long what a provider publishes is kept, and how soon it is asked again.
+// How long documents of a provider are cached, and how soon they are fetched again.
 const (
 	fetchedFresh = time.Hour
-	// fetchedStale is how long the last response does while the provider is down.
+	// fetchedStale is how long the last response is used while the provider is down.
 	fetchedStale = 24 * time.Hour
-	// fetchedPause is between two requests when the response lacks something, such
-	// as a key, which anybody can make up.
+	// fetchedPause is the interval between two requests if the response lacks something, such as a
+	// key, whose id anybody can invent.
 	fetchedPause = 30 * time.Second
-	// fetchedRetry is between two requests while they fail.
+	// fetchedRetry is the interval between two requests while they fail.
 	fetchedRetry = 5 * time.Second
 )
 
-// fetched keeps a value of the network. One request at a time fetches it for
-// all who wait, and none of them giving up ends it. It is safe for concurrent
-// use.
+// fetched caches a value from the network. One request at a time fetches it for all callers that
+// wait, and goes on if one of them is canceled. It is safe for concurrent use.
 type fetched[T any] struct {
 	now   func() time.Time
 	fetch func(context.Context) (T, error)
@@ -30,15 +29,15 @@ type fetched[T any] struct {
 	value  T
 	at     time.Time // of value; zero: there is none
 	asked  time.Time // when it was last asked for
-	failed error     // what came of it
+	failed error     // its error
 }
 
 func newFetched[T any](now func() time.Time, fetch func(context.Context) (T, error)) *fetched[T] {
 	return &fetched[T]{now: now, fetch: fetch, turn: make(chan struct{}, 1)}
 }
 
-// get returns the value, fetched anew when it is old or has not what enough
-// looks for, unless that was done just now. So the value may lack it still.
+// get returns the value. It fetches it again if it is old or enough returns false, unless it was
+// fetched just now, so enough may be false for the returned value too.
 func (f *fetched[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	if value, done, err := f.kept(enough); done {
 		return value, err
@@ -67,7 +66,7 @@ func (f *fetched[T]) get(ctx context.Context, enough func(T) bool) (T, error) {
 	return f.last(now)
 }
 
-// kept returns without a request, if done.
+// kept returns the cached value or error; done is false if a request is needed.
 func (f *fetched[T]) kept(enough func(T) bool) (value T, done bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +93,8 @@ func (f *fetched[T]) last(now time.Time) (T, error) {
 	return none, f.failed
 }
 
-// within is false for a time in the future, so that a clock that jumped back
-// freezes nothing.
+// within reports whether since is less than limit ago. It is false for a time in the future, so
+// that a clock that jumped back does not keep a value forever.
 func within(now, since time.Time, limit time.Duration) bool {
 	age := now.Sub(since)
 	return age >= 0 && age < limit

@@ -23,7 +23,7 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// Bounds of what a provider signs and publishes.
+// Bounds of a provider's tokens and keys.
 const (
 	maxIDToken     = 16 << 10
 	maxSubject     = 255 // OpenID Connect Core, 2
@@ -34,8 +34,7 @@ const (
 	defaultIDToken = oidc.RS256
 )
 
-// NativeLife is how long an ID token is taken that a client brings, from when it
-// was issued.
+// NativeLife is how long after its issue an ID token that a client brings is accepted.
 const NativeLife = maxNativeAge + idTokenLeeway
 
 // compactJWS is the one form an ID token has.
@@ -48,7 +47,7 @@ var signatures = []jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// metadata is what discovery finds, or the application has set.
+// metadata holds the endpoints, by discovery or as the application has set them.
 type metadata struct {
 	authorize, token, keys, userInfo string
 	algorithms                       []string
@@ -72,7 +71,7 @@ func newIssuer(p Provider, client *http.Client, now func() time.Time) *issuer {
 	return i
 }
 
-// endpoints returns where the provider is asked what.
+// endpoints returns the endpoints of the provider.
 func (i *issuer) endpoints(ctx context.Context) (metadata, error) {
 	if i.provider.discovers() {
 		return i.metadata.get(ctx, func(metadata) bool { return true })
@@ -80,7 +79,7 @@ func (i *issuer) endpoints(ctx context.Context) (metadata, error) {
 	return i.configured(metadata{algorithms: []string{defaultIDToken}, secretInHeader: i.provider.SecretInHeader}), nil
 }
 
-// configured puts what the application has set above what was found.
+// configured replaces discovered endpoints by those that the application has set.
 func (i *issuer) configured(m metadata) metadata {
 	for _, endpoint := range []struct {
 		found *string
@@ -109,7 +108,7 @@ func (i *issuer) discover(ctx context.Context) (metadata, error) {
 	m := i.configured(metadata{
 		authorize: found.text("authorization_endpoint"), token: found.text("token_endpoint"),
 		keys: found.text("jwks_uri"), userInfo: found.text("userinfo_endpoint"),
-		// Without the list client_secret_basic is meant.
+		// Without the list the default is client_secret_basic.
 		secretInHeader: i.provider.SecretInHeader || !slices.Contains(methods, "client_secret_post"),
 		namesIssuer:    found.is("authorization_response_iss_parameter_supported"),
 	})
@@ -170,15 +169,15 @@ func signs(key jose.JSONWebKey) bool {
 	return false
 }
 
-// keySet is the issuer's keys for one verification. Of an error it passes on,
-// go-oidc keeps the text alone.
+// keySet holds the issuer's keys for one verification. It keeps an error of fetching them, because
+// go-oidc would pass on the text alone.
 type keySet struct {
 	*issuer
 	down error // why the keys could not be had
 }
 
-// VerifySignature makes it an [oidc.KeySet]. A key id that is not known has the
-// keys fetched anew, but not more often than fetched allows.
+// VerifySignature implements [oidc.KeySet]. For an unknown key id it fetches the keys again, at
+// most as often as fetched allows.
 func (i *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error) {
 	token, err := jose.ParseSignedCompact(raw, signatures)
 	if err != nil {
@@ -204,14 +203,14 @@ func (i *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error
 	return nil, errors.New("no key of the issuer verifies it")
 }
 
-// idProof is an ID token with what it has to match.
+// idProof is an ID token with the values it has to match.
 type idProof struct {
 	idToken string
-	// nonce is the one of the request. A native app may have sent none.
+	// nonce is that of the request. A native app may have sent none.
 	nonce string
-	// native is a token that came from a client instead of the token endpoint.
+	// native says that the token came from a client instead of the token endpoint.
 	native bool
-	// accessToken came together with it; empty is none.
+	// accessToken was issued together with it; empty if there is none.
 	accessToken string
 }
 
@@ -301,8 +300,8 @@ func (i *issuer) checkIssuer(known claims) error {
 	return nil
 }
 
-// checkAudience wants every audience to be this application, and the token to
-// be made out to it where several are named.
+// checkAudience requires every audience to be this application, and that the token is issued to it
+// if there are several.
 func (i *issuer) checkAudience(token *oidc.IDToken, known claims, native bool) error {
 	ours := []string{i.provider.ClientID}
 	if native {
@@ -330,8 +329,8 @@ func (i *issuer) checkAge(token *oidc.IDToken, native bool) error {
 	return nil
 }
 
-// checkNonce wants the nonce of the request. A native token without one is
-// taken when the app asked for none.
+// checkNonce requires the nonce of the request. A native token without one is accepted if the app
+// requested none.
 func (i *issuer) checkNonce(known claims, p idProof) error {
 	_, carries := known["nonce"]
 	if p.native && p.nonce == "" && !carries {
@@ -351,7 +350,7 @@ func (i *issuer) checkNonce(known claims, p idProof) error {
 	return fmt.Errorf("%w: its nonce is another one", ErrIDToken)
 }
 
-// checkOwn is for reasons of the provider's own.
+// checkOwn runs the checks of the provider's constructor.
 func (i *issuer) checkOwn(known claims) error {
 	if i.provider.check == nil {
 		return nil

@@ -1,22 +1,17 @@
-// Package oauth is the client's side of OAuth 2.0 and OpenID Connect: it sends a
-// browser to a provider, turns the code that comes back into tokens, and says
-// whose they are. Package signin calls it; applications make a [Provider] with
-// [Google], [Apple], [GitHub], [Microsoft], [Discord], [Facebook] or [OpenID] and
-// put it into signin.Config.Providers.
+// Package oauth is the client's side of OAuth 2.0 and OpenID Connect: it makes the address that
+// sends a browser to a provider, exchanges the returned code for tokens, and identifies their user.
+// Package signin calls it; applications make a [Provider] with [Google], [Apple], [GitHub],
+// [Microsoft], [Discord], [Facebook] or [OpenID] and put it into signin.Config.Providers.
 //
 // What it promises:
 //   - A profile is what the provider vouches for: by an ID token whose signature,
 //     issuer, audience, age and nonce were checked, or by the user info over TLS. An
 //     address counts as verified as [EmailTrust] has it.
-//   - A provider is not trusted with this process: responses are bounded in size and
-//     time, JSON with a member twice is refused, no redirect is followed, and what
-//     discovery names is asked at public addresses alone.
-//   - Configuration and keys are fetched by one caller for all that wait, at most
-//     once in 30 seconds however many unknown keys are named, and do for a day while
-//     the provider is down.
+//   - A provider cannot harm this process: responses are bounded in size and time, JSON with a duplicate member is refused, no redirect is followed, and discovered endpoints are called at public addresses alone.
+//   - Configuration and keys are fetched by one caller for all that wait, at most once in 30 seconds however many unknown keys are named, and are used for a day while the provider is down.
 //
-// It knows no request of a browser, no database and no session: states, cookies and
-// accounts are its caller's.
+// It handles no browser requests, database or sessions: states, cookies and accounts are its
+// caller's.
 package oauth
 
 import (
@@ -32,7 +27,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Bounds of what a provider hands out.
+// Bounds of a provider's tokens.
 const (
 	maxProviderToken = 16 << 10 // bytes
 	maxTokenLife     = 10 * 365 * 24 * time.Hour
@@ -46,7 +41,7 @@ type Client struct {
 	issuer *issuer
 }
 
-// NewClient makes the client of a provider that [Validate] has passed.
+// NewClient returns the client of a provider in which [Validate] found no fault.
 func NewClient(p Provider, network Network, now func() time.Time) *Client {
 	p = p.withDefaults()
 	c := &Client{Provider: p, http: newFetcher(p.addresses(), network), now: now}
@@ -90,9 +85,9 @@ func (c *Client) AuthorizeURL(ctx context.Context, a Authorization) (string, err
 	return config.AuthCodeURL(a.State, options...), nil
 }
 
-// CheckIssuer verifies which issuer the authorization response names, "" for none,
-// so that no other provider's response is taken for it (RFC 9207). Its error is
-// [ErrIssuerMissing] or [ErrIssuerMismatch], or that of discovery.
+// CheckIssuer checks the issuer that an authorization response names, "" for none, so that the
+// response of another provider is not accepted (RFC 9207). Its error is [ErrIssuerMissing] or
+// [ErrIssuerMismatch], or that of discovery.
 func (c *Client) CheckIssuer(ctx context.Context, given string) error {
 	m, err := c.issuer.endpoints(ctx)
 	switch {
@@ -153,8 +148,8 @@ func (c *Client) config(ctx context.Context) (*oauth2.Config, error) {
 	}, nil
 }
 
-// received checks the response of the token endpoint. Text of the
-// provider other than an error code is left out: it may quote the secret.
+// received checks the response of the token endpoint. It omits text of the provider other than an
+// error code, because that may quote the secret.
 func (c *Client) received(token *oauth2.Token, err error) (Tokens, error) {
 	var refused *oauth2.RetrieveError
 	switch {
@@ -179,7 +174,7 @@ func (c *Client) received(token *oauth2.Token, err error) (Tokens, error) {
 	return got, nil
 }
 
-// expiry is reckoned on the kit's own clock.
+// expiry returns when a token expires, by the kit's own clock.
 func (c *Client) expiry(token *oauth2.Token) time.Time {
 	seconds := token.ExpiresIn
 	if seconds == 0 { // the response was a form

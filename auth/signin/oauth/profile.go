@@ -13,14 +13,14 @@ import (
 	"github.com/kitbackend/kit/internal/text"
 )
 
-// Bounds of what a provider says about a user, in bytes.
+// Bounds of the facts of a user, in bytes.
 const (
 	maxName  = 256
 	maxImage = 2048
 )
 
-// Identify returns whose tokens these are: by the ID token with the nonce of
-// the request where there has to be one, else by the user info. Its error is
+// Identify returns the profile of the user to whom tokens belong: by the ID token, which must have
+// the nonce of the request, if the provider has to send one, else by the user info. Its error is
 // [ErrUnreachable], [ErrRefused] or [ErrIDToken].
 func (c *Client) Identify(ctx context.Context, t Tokens, nonce string) (Profile, error) {
 	if !c.wantsIDToken() {
@@ -40,8 +40,8 @@ func (c *Client) Identify(ctx context.Context, t Tokens, nonce string) (Profile,
 	return c.enriched(ctx, known, t.Access)
 }
 
-// enriched adds the user info of the same subject to an ID token that names no
-// address: providers may tell it there alone (OpenID Connect Core, 5.3).
+// enriched adds the user info of the same subject to an ID token without an address, which
+// providers may include there alone (OpenID Connect Core, 5.3).
 func (c *Client) enriched(ctx context.Context, known claims, accessToken string) (Profile, error) {
 	m, err := c.issuer.endpoints(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func (c *Client) userInfo(ctx context.Context, accessToken string) (claims, erro
 	return known, nil
 }
 
-// Describe returns what the provider says about a user whose tokens were
-// checked when they came. Its errors are those of [Client.Identify].
+// Describe returns the current profile of a user whose tokens were checked when they were received.
+// Its errors are those of [Client.Identify].
 func (c *Client) Describe(ctx context.Context, t Tokens) (Profile, error) {
 	m, err := c.issuer.endpoints(ctx)
 	if err != nil {
@@ -107,10 +107,9 @@ func (c *Client) Describe(ctx context.Context, t Tokens) (Profile, error) {
 	return c.profile(known)
 }
 
-// Native returns whom an ID token is about that a client brought, with the nonce
-// that the client says it asked for, or "". The provider is one with an Issuer. The
-// same token is good again: the caller takes each once, for [NativeLife]. Its
-// errors are those of [Client.Identify].
+// Native returns the profile in an ID token that a client brought, with the nonce that the client
+// claims to have requested, or "". The provider has an Issuer. Native accepts the same token again:
+// the caller must accept each once, for [NativeLife]. Its errors are those of [Client.Identify].
 func (c *Client) Native(ctx context.Context, idToken, nonce string) (Profile, error) {
 	known, err := c.issuer.verify(ctx, idProof{idToken: idToken, nonce: nonce, native: true})
 	if err != nil {
@@ -160,7 +159,7 @@ func isImage(address string) bool {
 		!strings.ContainsFunc(address, unicode.IsControl)
 }
 
-// IssuerOf names who vouches for the subject of a profile.
+// IssuerOf returns the issuer that vouches for the subject of a profile.
 func (c *Client) IssuerOf(p Profile) string {
 	if c.Issuer == "" {
 		return "oauth:" + c.ID
@@ -177,8 +176,7 @@ func (u *PostedUser) DisplayName() string {
 	return displayName(u.Name.FirstName + " " + u.Name.LastName)
 }
 
-// displayName makes a name of what a provider wrote: of bounded length, in one
-// line.
+// displayName returns a name from a provider in one line of bounded length.
 func displayName(written string) string {
 	name := strings.Map(func(r rune) rune {
 		if text.Misleads(r) {

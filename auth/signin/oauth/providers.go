@@ -25,8 +25,8 @@ func OpenID(id, issuer, clientID string, clientSecret secrets.Value) Provider {
 	}
 }
 
-// Google is Sign in with Google. Set Require["hd"] to admit one organisation
-// alone, and Parameters["access_type"] to "offline" for refresh tokens.
+// Google is Sign in with Google. Set Require["hd"] to admit one organization alone, and
+// Parameters["access_type"] to "offline" for refresh tokens.
 func Google(clientID string, clientSecret secrets.Value) Provider {
 	return Provider{
 		ID: "google", Issuer: "https://accounts.google.com", ClientID: clientID, ClientSecret: clientSecret,
@@ -45,14 +45,13 @@ type AppleKey struct {
 	PEM secrets.Value
 }
 
-// appleSecretLife is how long a client secret made from the key is good for;
-// Apple takes up to six months.
+// appleSecretLife is how long a client secret made from the key is valid; Apple accepts up to six
+// months.
 const appleSecretLife = 5 * time.Minute
 
 // Apple is Sign in with Apple. The client id is that of the service; list the
-// bundle ids of native apps as Audiences. Apple tells a user's name at their
-// first sign-in alone and posts it as a form, which no provider signs: it is
-// believed for the name of a new user and for nothing else.
+// bundle ids of native apps as Audiences. Apple sends a user's name at their first sign-in alone,
+// in a posted form that is not signed: it is used for the name of a new user and for nothing else.
 func Apple(clientID string, key AppleKey) Provider {
 	return Provider{
 		ID: "apple", Issuer: "https://appleid.apple.com", ClientID: clientID,
@@ -98,8 +97,7 @@ func (k AppleKey) secret(clientID string, now time.Time) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// GitHub is sign-in with GitHub. The address is the user's primary one, as far
-// as GitHub has verified it.
+// GitHub is sign-in with GitHub. The address is the user's primary one if GitHub has verified it.
 func GitHub(clientID string, clientSecret secrets.Value) Provider {
 	return Provider{
 		ID: "github", ClientID: clientID, ClientSecret: clientSecret,
@@ -112,8 +110,8 @@ func GitHub(clientID string, clientSecret secrets.Value) Provider {
 	}
 }
 
-// completeGitHub takes the address from the list of the user's own ones: the
-// one of the public profile says nothing about being verified.
+// completeGitHub takes the address from the user's list of addresses: that of the public profile
+// does not say whether it is verified.
 func completeGitHub(known claims, get func(address string, into any) error) error {
 	var addresses []struct {
 		Email             string
@@ -137,11 +135,10 @@ func completeGitHub(known claims, get func(address string, into any) error) erro
 // microsoftConsumers is the tenant of personal Microsoft accounts.
 const microsoftConsumers = "9188040d-6c67-4c5b-b112-36a304b66dad"
 
-// Microsoft is sign-in with Microsoft Entra ID. The tenant is the GUID of one
-// organisation, or common, organizations or consumers. The administrators of
-// any tenant write what address they like into a token, so it counts as
-// verified only with the optional claim xms_edov, which the application can ask
-// for; see EmailTrust for the tenant of a company of one's own.
+// Microsoft is sign-in with Microsoft Entra ID. The tenant is the GUID of one organization, or
+// common, organizations or consumers. The administrators of any tenant can put any address into a
+// token, so an address counts as verified only with the optional claim xms_edov, which the
+// application can request; for the tenant of your own company see EmailTrust.
 func Microsoft(tenant, clientID string, clientSecret secrets.Value) Provider {
 	base := "https://login.microsoftonline.com/"
 	issuer := base + tenantPart + "/v2.0"
@@ -162,8 +159,8 @@ func Microsoft(tenant, clientID string, clientSecret secrets.Value) Provider {
 			}
 			return nil
 		},
-		// Microsoft names the pair of tenant and object as what identifies a user
-		// in all applications.
+		// By Microsoft's documentation, tenant and object together identify a user in all
+		// applications.
 		subject: func(known claims) string {
 			if known.text("tid") == "" || known.text("oid") == "" {
 				return ""
@@ -202,11 +199,11 @@ func completeDiscord(known claims, _ func(string, any) error) error {
 	return nil
 }
 
-// facebookGraph is the version of the Graph API that is asked.
+// facebookGraph is the version of the Graph API.
 const facebookGraph = "v24.0"
 
 // Facebook is Facebook Login; native apps bring the ID tokens of Limited Login.
-// Facebook does not say whether an address is verified, so none counts as it.
+// Facebook does not say whether an address is verified, so none counts as verified.
 func Facebook(clientID string, clientSecret secrets.Value) Provider {
 	return Provider{
 		ID: "facebook", Issuer: "https://www.facebook.com", ClientID: clientID, ClientSecret: clientSecret,

@@ -14,16 +14,15 @@ const (
 	authentication = "authentication"
 )
 
-// Bounds of the ceremonies that have begun: all of them, of which the oldest give way,
-// what one insertion sweeps, and how many begin between two looks at how many
-// there are.
+// Bounds of the ceremonies that have begun: how many there may be before the oldest are removed,
+// how many one insertion sweeps, and after how many they are counted.
 const (
 	ceremoniesAtMost  = 100_000
 	ceremoniesSwept   = 100
 	ceremoniesTrimmed = 1024
 )
 
-// begin keeps the hash of a challenge, and whose passkey it is for, "" for anybody's.
+// begin stores the hash of a challenge, and the user whose passkey it is for, "" for any user's.
 func (p *Passkeys) begin(ctx context.Context, kind, userID string, options any, challenge protocol.URLEncodedBase64) (Ceremony, error) {
 	c := Ceremony{Options: options, Challenge: challenge.String()}
 	err := p.store.db.InTx(ctx, func(ctx context.Context) error {
@@ -36,8 +35,8 @@ func (p *Passkeys) begin(ctx context.Context, kind, userID string, options any, 
 	return c, err
 }
 
-// end uses a challenge up, whatever becomes of what was signed, and returns whose
-// passkey it is for, "" for anybody's. Refuses with CHALLENGE_NOT_FOUND.
+// end uses up a challenge, whether or not the signature verifies, and returns the user whose
+// passkey it is for, "" for any user's. Refuses with CHALLENGE_NOT_FOUND.
 func (p *Passkeys) end(ctx context.Context, kind, challenge string) (userID string, err error) {
 	var found bool
 	err = p.store.db.InTx(ctx, func(ctx context.Context) (err error) {
@@ -50,8 +49,8 @@ func (p *Passkeys) end(ctx context.Context, kind, challenge string) (userID stri
 	return userID, err
 }
 
-// Sweep removes at most so many of the ceremonies that are over; more says that there
-// may be others. It joins the transaction in ctx.
+// Sweep removes at most limit expired ceremonies; more reports that there may be others. It joins
+// the transaction in ctx.
 func (p *Passkeys) Sweep(ctx context.Context, limit int64) (more bool, err error) {
 	n, err := p.store.sweepCeremonies(ctx, p.store.db.Now(ctx), limit)
 	return n == limit, err

@@ -17,7 +17,7 @@ var (
 	ErrRegistered         = capability.NewError(http.StatusBadRequest, "PREVIOUSLY_REGISTERED", "Previously registered")
 	ErrTooMany            = capability.NewError(http.StatusBadRequest, "TOO_MANY_PASSKEYS", "This account has as many passkeys as it may have")
 	ErrNotFound           = capability.NewError(http.StatusNotFound, "PASSKEY_NOT_FOUND", "Passkey not found")
-	// ErrUnknown is ErrNotFound of a sign-in.
+	// ErrUnknown is [ErrNotFound] with the status of a sign-in.
 	ErrUnknown              = capability.NewError(http.StatusUnauthorized, "PASSKEY_NOT_FOUND", "Passkey not found")
 	ErrAuthenticationFailed = capability.NewError(http.StatusUnauthorized, "AUTHENTICATION_FAILED", "Authentication failed")
 )

@@ -1,16 +1,11 @@
-// Package passkey registers passkeys and signs users in by them (WebAuthn). Package
-// signin calls it; sessions, cookies and who may change the passkeys of a user are
-// its caller's.
+// Package passkey registers passkeys and signs users in by them (WebAuthn). Package signin calls
+// it, handles sessions and cookies, and decides who may change the passkeys of a user.
 //
 // What it promises:
-//   - A challenge is good for one ceremony, within [CeremonyTTL], whatever becomes of
-//     it. Only its hash is kept.
-//   - A passkey counts from pages of origins that the site trusts, and with a user who
-//     was verified by the authenticator: by itself it is two factors.
-//   - A credential belongs to one user. What a user proves by a passkey, they prove for
-//     the user of its row and for no name that came along.
-//   - A counter never falls here. One that fell at the authenticator is told, see
-//     [Use], and not refused.
+//   - A challenge is valid for one ceremony, within [CeremonyTTL], whatever its result. Only its hash is stored.
+//   - A passkey is accepted from pages of origins that the site trusts, and if the authenticator has verified the user: by itself it is two factors.
+//   - A credential belongs to one user: a passkey signs in the user of its row, whatever name is sent with it.
+//   - A stored counter never falls. A lower one from the authenticator is reported, see [Use], and not refused.
 package passkey
 
 import (
@@ -28,7 +23,7 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// Passkeys are those of a site. It is safe for concurrent use.
+// Passkeys manages the passkeys of a site. It is safe for concurrent use.
 type Passkeys struct {
 	store store
 	site  Site
@@ -36,7 +31,7 @@ type Passkeys struct {
 	begun atomic.Uint64
 }
 
-// New makes the passkeys of a site; their tables are signin's.
+// New returns the passkeys of a site; the migrations of signin make their tables.
 func New(db *database.DB, site Site) *Passkeys { return &Passkeys{store: store{db}, site: site} }
 
 var algorithms = []protocol.CredentialParameter{
@@ -45,9 +40,8 @@ var algorithms = []protocol.CredentialParameter{
 	{Type: protocol.PublicKeyCredentialType, Algorithm: webauthncose.AlgRS256},
 }
 
-// BeginRegistration asks for a new passkey of a user that can sign in without their
-// name; attachment is "platform", "cross-platform" or "" for either. Refuses with
-// PASSKEYS_NOT_AVAILABLE.
+// BeginRegistration begins to make a passkey of a user, one that can sign in without a user name;
+// attachment is "platform", "cross-platform" or "" for either. Refuses with PASSKEYS_NOT_AVAILABLE.
 func (p *Passkeys) BeginRegistration(ctx context.Context, user User, attachment string) (Ceremony, error) {
 	known, err := p.store.passkeys(ctx, user.ID)
 	if err != nil {
@@ -82,10 +76,9 @@ func ReadRegistration(response []byte) (Registration, error) {
 	return Registration{Challenge: parsed.Response.CollectedClientData.Challenge, parsed: parsed}, nil
 }
 
-// Register ends a ceremony and checks the passkey that the authenticator made;
-// [Passkeys.Add] keeps it. Refuses with CHALLENGE_NOT_FOUND, with
-// YOU_ARE_NOT_ALLOWED_TO_REGISTER_THIS_PASSKEY where another user began, and with
-// FAILED_TO_VERIFY_REGISTRATION.
+// Register ends a ceremony and checks the passkey that the authenticator made; [Passkeys.Add]
+// stores it. Refuses with CHALLENGE_NOT_FOUND, with YOU_ARE_NOT_ALLOWED_TO_REGISTER_THIS_PASSKEY
+// where another user began, and with FAILED_TO_VERIFY_REGISTRATION.
 func (p *Passkeys) Register(ctx context.Context, user User, r Registration) (Credential, error) {
 	asked, err := p.end(ctx, registration, r.Challenge)
 	if err != nil {
@@ -108,9 +101,9 @@ func (p *Passkeys) Register(ctx context.Context, user User, r Registration) (Cre
 	return Credential{made}, nil
 }
 
-// Add keeps a passkey under a name of at most [MaxName] bytes. It joins the
-// transaction in ctx, which holds the user's row. Refuses with TOO_MANY_PASSKEYS and
-// PREVIOUSLY_REGISTERED, having written nothing.
+// Add stores a passkey under a name of at most [MaxName] bytes. It joins the transaction in ctx,
+// which holds the user's row. Refuses with TOO_MANY_PASSKEYS and PREVIOUSLY_REGISTERED, having
+// written nothing.
 func (p *Passkeys) Add(ctx context.Context, userID, name string, c Credential) (Passkey, error) {
 	now := p.store.db.Now(ctx)
 	aaguid, _ := uuid.FromBytes(c.made.Authenticator.AAGUID) // none is all zeros
@@ -133,7 +126,7 @@ func (p *Passkeys) Add(ctx context.Context, userID, name string, c Credential) (
 	return added, err
 }
 
-// BeginAuthentication asks for any passkey of the site, or for one of a user who has
+// BeginAuthentication begins a sign-in by any passkey of the site, or by one of a user who has
 // some. Refuses with PASSKEYS_NOT_AVAILABLE.
 func (p *Passkeys) BeginAuthentication(ctx context.Context, userID string) (Ceremony, error) {
 	party, err := p.relyingParty(p.site.Origin)
@@ -168,9 +161,8 @@ func ReadAssertion(response []byte) (Assertion, error) {
 	return Assertion{Challenge: parsed.Response.CollectedClientData.Challenge, parsed: parsed}, nil
 }
 
-// Authenticate ends a ceremony and finds out whose passkey has signed;
-// [Passkeys.Keep] keeps that it has. Refuses with CHALLENGE_NOT_FOUND,
-// PASSKEY_NOT_FOUND and AUTHENTICATION_FAILED.
+// Authenticate ends a ceremony and returns the passkey that has signed; [Passkeys.Keep] stores its
+// use. Refuses with CHALLENGE_NOT_FOUND, PASSKEY_NOT_FOUND and AUTHENTICATION_FAILED.
 func (p *Passkeys) Authenticate(ctx context.Context, a Assertion) (Use, error) {
 	asked, err := p.end(ctx, authentication, a.Challenge)
 	if err != nil {
@@ -203,7 +195,7 @@ func (p *Passkeys) Authenticate(ctx context.Context, a Assertion) (Use, error) {
 	}, nil
 }
 
-// Keep keeps the counter and the time of a use. It joins the transaction in ctx.
+// Keep stores the counter and the time of a use. It joins the transaction in ctx.
 func (p *Passkeys) Keep(ctx context.Context, u Use) error {
 	return p.store.use(ctx, u.Passkey.ID, u.counter, u.backedUp, p.store.db.Now(ctx))
 }
@@ -238,14 +230,14 @@ func (p *Passkeys) RemoveAll(ctx context.Context, userID string) error {
 	return p.store.removeAll(ctx, userID)
 }
 
-// RemoveSince removes the passkeys that a user got at an instant or later. It joins
-// the transaction in ctx.
+// RemoveSince removes the passkeys that a user added at an instant or later. It joins the
+// transaction in ctx.
 func (p *Passkeys) RemoveSince(ctx context.Context, userID string, since time.Time) error {
 	return p.store.removeSince(ctx, userID, since)
 }
 
-// Erase removes what names a user without referring to their row, and returns how many
-// rows that were. It joins the transaction in ctx.
+// Erase removes the rows that name a user without referring to the user's row, and returns how
+// many. It joins the transaction in ctx.
 func (p *Passkeys) Erase(ctx context.Context, userID string) (removed int64, err error) {
 	return p.store.eraseCeremonies(ctx, userID)
 }

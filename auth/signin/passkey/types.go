@@ -16,7 +16,7 @@ const (
 // CeremonyTTL is how long a challenge is good for.
 const CeremonyTTL = 5 * time.Minute
 
-// Site is whose passkeys these are.
+// Site is the site to which passkeys are bound.
 type Site struct {
 	// Host is the host name that browsers bind passkeys to, and Origin the site's own,
 	// as scheme://host[:port].
@@ -27,8 +27,7 @@ type Site struct {
 	Trusts func(origin string) bool
 }
 
-// User is who owns passkeys. The id is the user handle that authenticators keep, the
-// names are what they show.
+// User is an owner of passkeys. Authenticators store the ID as the user handle and show the names.
 type User struct{ ID, Name, DisplayName string }
 
 // Passkey is a key of a user.
@@ -39,27 +38,26 @@ type Passkey struct {
 	// PublicKey is COSE, as the authenticator made it.
 	PublicKey []byte
 	Name      string
-	// Counter is the highest that the authenticator has signed; 0 where it does not
-	// count.
+	// Counter is the highest counter that the authenticator has signed; 0 if it does not count.
 	Counter int64
 	AAGUID  string
 	// Transports are separated by commas.
 	Transports string
-	// Eligible means that the key may be synchronised, BackedUp that it is.
+	// Eligible means that the key may be synchronized, BackedUp that it is.
 	Eligible, BackedUp bool
 	CreatedAt          time.Time
 }
 
-// Ceremony is what a page asks an authenticator for.
+// Ceremony is a request of a page to an authenticator.
 type Ceremony struct {
-	// Options is what the page hands to the browser, as JSON.
+	// Options is the value that the page passes to the browser, as JSON.
 	Options any
-	// Challenge is what the authenticator signs. A browser that is not the one which
-	// began must not end the ceremony: its caller sees to that.
+	// Challenge is the value that the authenticator signs. The caller must ensure that only the
+	// browser which began the ceremony ends it.
 	Challenge string
 }
 
-// Registration is a new passkey as it came from a browser, not checked yet.
+// Registration is a new passkey as a browser sent it, not checked yet.
 type Registration struct {
 	Challenge string
 	parsed    *protocol.ParsedCredentialCreationData
@@ -68,7 +66,7 @@ type Registration struct {
 // Credential is a new passkey that was checked.
 type Credential struct{ made *webauthn.Credential }
 
-// Assertion is a sign-in as it came from a browser, not checked yet.
+// Assertion is a sign-in as a browser sent it, not checked yet.
 type Assertion struct {
 	Challenge string
 	parsed    *protocol.ParsedCredentialAssertionData
@@ -77,8 +75,8 @@ type Assertion struct {
 // Use is a sign-in that was checked.
 type Use struct {
 	Passkey Passkey
-	// CounterFell says that the authenticator signed a counter, Signed, that is not
-	// above the last one: the key may have been copied. Some authenticators count so.
+	// CounterFell says that the authenticator signed a counter, Signed, that is not above the last
+	// one: the key may have been copied, although some authenticators always count so.
 	CounterFell bool
 	Signed      uint32
 

@@ -1,5 +1,5 @@
-// Package opaque makes the tokens that a client keeps and the kit knows by their
-// hashes alone. The packages of signin call it.
+// Package opaque makes tokens that a client keeps and of which the kit stores the hash alone. The
+// packages of signin call it.
 package opaque
 
 import (
@@ -8,17 +8,17 @@ import (
 	"encoding/base64"
 )
 
-// Length is that of a token, in bytes: 32 random bytes as base64.
+// Length is the length of a token in bytes: 32 random bytes as base64.
 const Length = 43
 
-// New returns a token that nobody guesses.
+// New returns a random token.
 func New() string {
 	token := make([]byte, 32)
 	_, _ = rand.Read(token) // never fails: crypto/rand ends the process instead
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
-// Hash returns what a token is kept as.
+// Hash returns the stored form of a token.
 func Hash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]
