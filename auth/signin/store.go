@@ -65,7 +65,8 @@ func (s store) password(ctx context.Context, userID string) (hash string, found 
 		WHERE provider = 'credential' AND issuer = 'local' AND account_id = $1`, userID)
 }
 
-// accounts lists the accounts by which a user may sign in, and locks them in a writing transaction.
+// accounts lists the accounts by which a user may sign in. In a transaction that changes them use
+// lockAccounts, which also locks them.
 func (s store) accounts(ctx context.Context, userID string) ([]account, error) {
 	return database.All(ctx, s.db, scanAccount, `SELECT `+accountColumns+` FROM signin_account
 		WHERE user_id = $1 ORDER BY id`, userID)
