@@ -107,7 +107,7 @@ func Handler(doc []byte) http.Handler {
 		h.Set("Access-Control-Allow-Origin", "*")
 		h.Set("X-Content-Type-Options", "nosniff")
 		if r.Method == http.MethodGet {
-			_, _ = w.Write(doc) // the client has gone; there is nobody to tell
+			_, _ = w.Write(doc) // the client has disconnected
 		}
 	})
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// catalog finds products by their key and by what rails call them.
+// catalog finds products by their key and by their ids at the rails.
 type catalog struct {
 	byKey  map[string]Product
 	byName map[storeName]string
-	// entitling are the keys of products that give entitlements.
+	// entitling lists the keys of products that grant entitlements.
 	entitling []string
 }
 
-// storeName is one name of a product at a rail. Exact names, with plan or
-// price, win over the product alone.
+// storeName identifies a product at a rail. Exact ids, with plan or price, win over the product id
+// alone.
 type storeName struct {
 	rail             RailID
 	id, narrow, kind string
@@ -65,7 +65,7 @@ func (p Product) lasts(quantity int64) time.Duration {
 	return p.Duration * time.Duration(quantity)
 }
 
-// find returns the product of what a rail named.
+// find returns the product of the ids that a rail named.
 func (c catalog) find(rail RailID, productID, basePlanID, priceID string) (Product, bool) {
 	for _, name := range []storeName{
 		{rail, productID, basePlanID, "plan"}, {rail, "", priceID, "price"}, {rail, productID, "", ""}, {rail, "", productID, "price"},
@@ -87,7 +87,7 @@ func (c catalog) of(rail RailID, l *Lifecycle) (Product, bool) {
 	return c.find(rail, l.ProductID, l.BasePlanID, l.PriceID)
 }
 
-// kind returns what is sold under a product id, whatever its plans.
+// kind returns the kind of the products under a product id, whatever their plans.
 func (c catalog) kind(rail RailID) func(string) ProductKind {
 	return func(productID string) ProductKind {
 		if p, ok := c.find(rail, productID, "", ""); ok {

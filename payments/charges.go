@@ -12,12 +12,11 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// clawbackRetry is how long what could not be taken back waits until the ledger
-// is asked again.
+// clawbackRetry is how long a failed clawback waits until it is tried again.
 const clawbackRetry = 6 * time.Hour
 
-// settle brings the register of charges to what the facts of a purchase say, and
-// the ledger with it: in this transaction, once for each settled charge.
+// settle updates the charges of a purchase, and the ledger, to its facts: in this transaction, once
+// for each settled charge.
 func (p *Payments) settle(ctx context.Context, r *row) error {
 	for _, chargeID := range sorted(r.facts.Charges) {
 		facts := r.facts.Charges[chargeID]
@@ -49,7 +48,7 @@ func (p *Payments) settle(ctx context.Context, r *row) error {
 	return nil
 }
 
-// move credits what a charge is worth, and takes back what of it was refunded.
+// move credits the worth of a charge, and takes back the refunded part.
 func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 	if c.credited > 0 && c.userID == "" {
 		return nil // its account's owner was erased
@@ -88,7 +87,7 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 	}
 }
 
-// worth returns what a charge adds to the ledger of whom.
+// worth returns the credit of a charge and its amount for the quantity.
 func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
 	paid := c.facts.Charge.Value
 	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || paid.Proration || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
@@ -120,7 +119,7 @@ func (p *Payments) credit(ctx context.Context, r *row, c *charge, amount int64) 
 	return nil
 }
 
-// clawBack takes what it can of an amount; the rest is owed and tried again.
+// clawBack debits as much of an amount as the balance covers; the rest is owed and tried again.
 func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64) error {
 	c.owed, c.retryAt = 0, 0
 	if amount == 0 {
@@ -147,9 +146,9 @@ func (p *Payments) clawBack(ctx context.Context, r *row, c *charge, amount int64
 	return nil
 }
 
-// moveRef names a movement of a charge: the first is its credit. The name has no
-// colon and the rail no dot, so that no two charges share a ref, nor one with
-// those of earlier versions, whose later movements ended in a colon and a number.
+// moveRef returns the ledger ref of a movement of a charge: the first is its credit. The name has
+// no colon and the rail no dot, so that no two charges share a ref, nor one with those of earlier
+// versions, whose later movements ended in a colon and a number.
 func moveRef(rail RailID, c *charge) string {
 	name := c.id
 	if len(name) > 120 || strings.ContainsAny(name, "#:") {

@@ -14,23 +14,24 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// BuyRequest is what a user wants to buy.
+// BuyRequest is the request of a checkout.
 type BuyRequest struct {
 	Rail       RailID
 	ProductKey string
-	// DiscountCode is one of the rail's discounts made here, "" for none.
+	// DiscountCode is the code of a discount that [Payments.CreateDiscount] made at the rail, ""
+	// for none.
 	DiscountCode string
 	// Quantity is 1 to [MaxQuantity]; 0 means 1.
 	Quantity int64
-	// IdempotencyKey makes a repeated request one checkout. Another request under it
-	// is one of its own.
+	// IdempotencyKey makes a repeated request one checkout. A different request under the same key
+	// is a checkout of its own.
 	IdempotencyKey string
 }
 
-// MaxQuantity bounds what is bought at once.
+// MaxQuantity bounds the quantity of one checkout.
 const MaxQuantity = 1000
 
-// Bought is a page where the user pays.
+// Bought is the result of a checkout: a page where the user pays.
 type Bought struct {
 	Rail       RailID           `json:"rail"`
 	CheckoutID string           `json:"checkoutId"`
@@ -39,12 +40,10 @@ type Bought struct {
 	ExpiresAt  *capability.Time `json:"expiresAt"`
 }
 
-// Checkout makes a page where a user pays for the subject. Nothing is granted
-// before the rail says that it was paid. Refuses with
-// payments/product_not_found, product_unavailable, checkout_unsupported,
-// already_subscribed, rail_not_enabled, rail_not_configured, rail_unavailable
-// and billing_denied, and with auth/unauthenticated where the user is erased
-// meanwhile.
+// Checkout makes a page where a user pays for the subject. Nothing is granted before the rail
+// reports the payment. Refuses with payments/product_not_found, product_unavailable,
+// checkout_unsupported, already_subscribed, rail_not_enabled, rail_not_configured, rail_unavailable
+// and billing_denied, and with auth/unauthenticated where the user is erased meanwhile.
 func (p *Payments) Checkout(ctx context.Context, userID string, b BuyRequest) (Bought, error) {
 	var none Bought
 	subject, err := p.manager(ctx, userID)
@@ -114,7 +113,7 @@ func (p *Payments) makeCheckout(ctx context.Context, rail *rail, request Checkou
 	return made, nil
 }
 
-// keepCheckout notes for whom a session is, and who the customer is.
+// keepCheckout stores the subject and the customer of a session.
 func (p *Payments) keepCheckout(ctx context.Context, rail *rail, subject Subject, token string, product Product, made Checkout) (Bought, error) {
 	bought := Bought{Rail: rail.ID, SessionID: made.SessionID, URL: made.URL, ExpiresAt: optional.Time(made.ExpiresAt)}
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -160,15 +159,14 @@ func (p *Payments) discountID(ctx context.Context, rail RailID, code string) (ex
 	return known.externalID, code, err
 }
 
-// Opened is a page where a customer manages what was bought.
+// Opened is the result of [Payments.Portal]: a page where a customer manages purchases.
 type Opened struct {
 	Rail RailID `json:"rail"`
 	URL  string `json:"url"`
 }
 
-// Portal makes a page where a user manages what the subject bought; without a
-// rail, at the one of its newest purchase. Refuses with
-// payments/customer_not_found, portal_unsupported, rail_not_enabled,
+// Portal makes a page where a user manages the subject's purchases; an empty rail means that of the
+// newest purchase. Refuses with payments/customer_not_found, portal_unsupported, rail_not_enabled,
 // rail_not_configured, rail_unavailable and billing_denied.
 func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened, error) {
 	subject, err := p.manager(ctx, userID)
@@ -217,8 +215,8 @@ func (p *Payments) Portal(ctx context.Context, userID string, id RailID) (Opened
 	return Opened{rail.ID, portal.URL}, nil
 }
 
-// checkCustomer refuses a customer that has purchases which are not the subject's,
-// also such as nobody has told of yet: a portal shows and changes all of them.
+// checkCustomer refuses a customer that has purchases of others, those not reported yet included,
+// because a portal shows and changes all of them.
 func (p *Payments) checkCustomer(ctx context.Context, rail *rail, subject Subject, r PortalRequest) error {
 	if r.CustomerID == "" {
 		return ErrCustomerNotFound
@@ -231,7 +229,7 @@ func (p *Payments) checkCustomer(ctx context.Context, rail *rail, subject Subjec
 	return err
 }
 
-// Pricing is what a subject's subscriptions pay and when that changes.
+// Pricing holds the prices of a subject's subscriptions and when they change.
 type Pricing struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 }
@@ -249,11 +247,11 @@ type Subscription struct {
 	Renews           bool             `json:"renews"`
 	Next             *NextTerms       `json:"next"`
 	Discount         *string          `json:"discount"`
-	// Subject is whose it is; users do not see it.
+	// Subject is the owner; users do not see it.
 	Subject *Subject `json:"subject,omitempty"`
 }
 
-// NextTerms are what a subscription will pay.
+// NextTerms are the price and terms of a subscription after its next change.
 type NextTerms struct {
 	AmountMinor     int64            `json:"amountMinor"`
 	Currency        string           `json:"currency"`
@@ -266,8 +264,8 @@ type NextTerms struct {
 // maxPriced bounds how many subscriptions of one subject are priced.
 const maxPriced = 20
 
-// Pricing returns what a user's subject pays for its subscriptions, as the rails
-// say now; of a rail that cannot be asked, as it said last.
+// Pricing returns the current prices of the subscriptions of a user's subject; for a rail that is
+// unavailable, the last known ones.
 func (p *Payments) Pricing(ctx context.Context, userID string) (Pricing, error) {
 	out := Pricing{Subscriptions: []Subscription{}}
 	subject, _, err := p.subjectOf(ctx, userID)
@@ -293,7 +291,7 @@ func (p *Payments) Pricing(ctx context.Context, userID string) (Pricing, error) 
 	return out, nil
 }
 
-// priceNow asks the rail, and falls back to what it said last.
+// priceNow fetches the price from the rail, and falls back to the last known one.
 func (p *Payments) priceNow(ctx context.Context, r *row) *Price {
 	rail := p.rails[r.rail]
 	if rail == nil || rail.Rail.Pricing == nil {
@@ -335,7 +333,7 @@ func (p *Payments) priced(r *row, price *Price, now Instant, admin bool) Subscri
 	return out
 }
 
-// ListSubscriptions lists renewing purchases with what they pay, newest first.
+// ListSubscriptions lists renewing purchases with their prices, newest first.
 func (p *Payments) ListSubscriptions(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Subscription], error) {
 	page = page.Bounded()
 	f.Kind = KindSubscription
@@ -350,7 +348,7 @@ func (p *Payments) ListSubscriptions(ctx context.Context, f PurchaseFilter, page
 	return capability.Paged(page, list, func(s Subscription) []any { return []any{s.PurchaseID} }), nil
 }
 
-// Discount is a code that takes something off at one rail.
+// Discount is a discount code at one rail.
 type Discount struct {
 	ID         string `json:"id"`
 	Rail       RailID `json:"rail"`
@@ -359,18 +357,18 @@ type Discount struct {
 	CreatedAt capability.Time `json:"createdAt"`
 }
 
-// DiscountTerms say what a discount takes off, and for how long.
+// DiscountTerms are the terms of a discount.
 type DiscountTerms struct {
 	// Code is 1 to 64 letters, digits, "_" and "-".
 	Code string       `json:"code"`
 	Kind DiscountKind `json:"kind"`
-	// PercentBasisPoints is 1 to 10,000 of a percentage; AmountMinor and Currency
-	// are those of a fixed discount.
+	// PercentBasisPoints is 1 to 10,000 for a percentage discount; AmountMinor and Currency are set
+	// for a fixed one.
 	PercentBasisPoints int64            `json:"percentBasisPoints,omitempty"`
 	AmountMinor        int64            `json:"amountMinor,omitempty"`
 	Currency           string           `json:"currency,omitempty"`
 	Duration           DiscountDuration `json:"duration"`
-	// Months is 1 to 120 of a repeating discount.
+	// Months is 1 to 120 for a repeating discount.
 	Months         int64            `json:"months,omitempty"`
 	MaxRedemptions int64            `json:"maxRedemptions,omitempty"`
 	EndsAt         *capability.Time `json:"endsAt,omitempty"`
@@ -493,7 +491,8 @@ func (p *Payments) discountRequest(rail *rail, d DiscountTerms) (DiscountRequest
 	return r, nil
 }
 
-// ListDiscounts lists the discounts made here, newest first; a rail narrows it.
+// ListDiscounts lists the discounts that [Payments.CreateDiscount] made, newest first, optionally
+// of one rail.
 func (p *Payments) ListDiscounts(ctx context.Context, rail RailID, page capability.Page) (capability.Items[Discount], error) {
 	page = page.Bounded()
 	var before string

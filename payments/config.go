@@ -14,9 +14,9 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// Config says who buys what, and where.
+// Config configures payments: who buys, the rails and the catalog.
 type Config struct {
-	// BillingSubject is what holds a purchase; required.
+	// BillingSubject is the kind of subject that holds purchases; required.
 	BillingSubject SubjectKind
 	// ResolveSubject returns the subject that a user buys for, and whether the
 	// user may manage its billing: check out, open the portal, submit and restore
@@ -24,32 +24,31 @@ type Config struct {
 	ResolveSubject func(ctx context.Context, userID string) (s Subject, manages bool, err error)
 	// Rails are those that are on, each id once.
 	Rails []Rail
-	// ReturnURLs are where a rail sends people back to, for exactly the rails that
-	// are on.
+	// ReturnURLs are the addresses to which a rail sends users back, for exactly the rails that are
+	// on.
 	ReturnURLs map[RailID]ReturnURLs
 	// Products is the catalog.
 	Products []Product
 	// ManualEntitlements are keys that the control plane may grant and no product
 	// sells.
 	ManualEntitlements []string
-	// NoGraceAccess keeps a purchase in billing-retry grace from granting.
+	// NoGraceAccess makes purchases in billing-retry grace grant nothing.
 	NoGraceAccess bool
-	// Restore says what a restore does with what another subject holds, by default
-	// [RestoreMove].
+	// Restore says what a restore does with purchases of another subject, by default [RestoreMove].
 	Restore RestorePolicy
 	// NoReconcile leaves the nightly job PAYMENTS_RECONCILE out.
 	NoReconcile bool
-	// CancelOnErase cancels what renews, at rails that can, when its subject is
-	// erased.
+	// CancelOnErase cancels renewing purchases when their subject is erased, at rails that support
+	// it.
 	CancelOnErase bool
 	// BasePath is the mount prefix, by default "/payments".
 	BasePath string
-	// Database names the binding, by default "DB". Ledger and audit, where they are
-	// used, live on the same one.
+	// Database names the binding, by default "DB". Ledger and audit, if composed, must use the same
+	// one.
 	Database string
 }
 
-// SubjectKind is what holds a purchase.
+// SubjectKind is the kind of a subject.
 type SubjectKind string
 
 // The kinds of subject.
@@ -58,8 +57,8 @@ const (
 	SubjectOrganization SubjectKind = "organization"
 )
 
-// Subject is who holds a purchase: a user, or an organization whose id is the
-// application's, of at most 128 bytes.
+// Subject is the holder of purchases: a user, or an organization with an id of the application, of
+// at most 128 bytes.
 type Subject struct {
 	Type SubjectKind `json:"type"`
 	ID   string      `json:"id"`
@@ -68,19 +67,18 @@ type Subject struct {
 // RestorePolicy says what a restore does with a purchase of another subject.
 type RestorePolicy string
 
-// The restore policies. Nothing is ever copied.
+// The restore policies. A purchase is moved, never copied.
 const (
 	// RestoreMove moves it to the caller.
 	RestoreMove RestorePolicy = "move"
 	// RestoreMoveInactive moves it only while it grants nothing.
 	RestoreMoveInactive RestorePolicy = "move_inactive"
-	// RestoreKeep leaves it where it is.
+	// RestoreKeep leaves it with its subject.
 	RestoreKeep RestorePolicy = "keep"
 )
 
-// ReturnURLs are where a rail sends people back to: https, or http on loopback
-// outside of production. Those of the stores are pages or links of the
-// application.
+// ReturnURLs are the addresses to which a rail sends users back: https, or http on loopback outside
+// of production. Those of the stores are pages or links of the application.
 type ReturnURLs struct {
 	Success string `json:"success"`
 	Cancel  string `json:"cancel"`
@@ -89,22 +87,20 @@ type ReturnURLs struct {
 
 // Product is one entry of the catalog.
 type Product struct {
-	// Key names it everywhere here: 1 to 64 lower case letters, digits, "_", "-"
-	// and ".".
+	// Key is the product's name in the kit: 1 to 64 lower case letters, digits, "_", "-" and ".".
 	Key  string      `json:"key"`
 	Kind ProductKind `json:"kind"`
 	// Entitlements are the keys that it grants, of the same form.
 	Entitlements []string `json:"entitlements"`
-	// Duration is how long a one-time product grants; 0 means for good. Several
+	// Duration is how long a one-time product grants; 0 means forever. The durations of several
 	// purchases add up.
 	Duration time.Duration `json:"duration,omitempty"`
-	// Store says what the product is called at each rail that sells it.
+	// Store holds the ids of the product at each rail that sells it.
 	Store map[RailID]StoreIDs `json:"store"`
-	// Credit is what a settled charge adds to the buyer's ledger; a refund takes
-	// it back. A charge that credited nothing yet is worth what the catalog says
-	// when its purchase is next heard of: a credit that is added to a product
-	// already sold counts for past charges too. To credit new sales alone, sell
-	// them as a product of its own.
+	// Credit is the amount that a settled charge adds to the buyer's ledger; a refund takes it
+	// back. A charge without a credit gets the credit of the catalog when its purchase is next
+	// updated, so a credit that is added to a product already sold applies to past charges too. To
+	// credit new sales alone, add a new product.
 	Credit *Credit `json:"credit,omitempty"`
 }
 
@@ -132,7 +128,7 @@ var (
 	ownRailForm = regexp.MustCompile(`^app_[a-z0-9_]{1,40}$`)
 )
 
-// kitRails are those that the kit has packages for.
+// kitRails are the rails that the kit has packages for.
 var kitRails = []RailID{RailIOSStore, RailAndroidStore, RailCardProcessor, RailMerchantA, RailMerchantB}
 
 func (c Config) withDefaults() Config {

@@ -13,14 +13,14 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// Entitlement is one key that a subject has, and what it comes from.
+// Entitlement is one key that a subject has, and its sources.
 type Entitlement struct {
 	Key    string `json:"key"`
 	Active bool   `json:"active"`
 	// ExpiresAt is the latest end of its sources, null where one has none. In grace
 	// that is the end of the window, null where the rail reports none.
 	ExpiresAt *capability.Time `json:"expiresAt"`
-	// InGrace says that nothing but a purchase in grace grants it.
+	// InGrace says that only purchases in grace grant it.
 	InGrace bool `json:"inGrace"`
 	// PeriodType, WillRenew and BillingIssueSince are those of the source that
 	// lasts longest.
@@ -46,16 +46,16 @@ type Source struct {
 	until Instant // when it stops by itself, 0 for never
 }
 
-// Entitlements are what a subject is entitled to.
+// Entitlements are the entitlements of a subject.
 type Entitlements struct {
 	Subject      Subject       `json:"subject"`
 	Entitlements []Entitlement `json:"entitlements"`
-	// AccountTokens are what apps give the stores for the subject.
+	// AccountTokens are the tokens by which apps name the subject to the stores.
 	AccountTokens map[RailID]string `json:"accountTokens,omitempty"`
 	AsOf          capability.Time   `json:"asOf"`
 }
 
-// sources are those of one subject by key, ended ones included.
+// sources holds the sources of one subject by key, ended ones included.
 type sources map[string][]Source
 
 // active returns the keys that are granted at an instant.
@@ -71,8 +71,8 @@ func (s sources) active(now Instant) map[string]bool {
 	return keys
 }
 
-// resolve reads what a subject is entitled to. keep leaves purchases out; nil
-// keeps all.
+// resolve reads the entitlements of a subject, from the purchases for which keep is true; nil keeps
+// all.
 func (p *Payments) resolve(ctx context.Context, subject Subject, keep func(*row) bool) (sources, error) {
 	rows, err := p.store.granting(ctx, subject, p.catalog.entitling)
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *Payments) collect(rows []*row, grants []grantRow, masked map[mask]bool,
 	return found
 }
 
-// Entitlements returns what a subject is entitled to, and where from. Ended ones
-// are left out. Refuses with payments/subject_kind_mismatch.
+// Entitlements returns the current entitlements of a subject with their sources. Refuses with
+// payments/subject_kind_mismatch.
 func (p *Payments) Entitlements(ctx context.Context, subject Subject) (e Entitlements, err error) {
 	if err := p.checkSubject(subject); err != nil {
 		return e, err
@@ -141,8 +141,7 @@ func (s sources) of(subject Subject, now Instant) Entitlements {
 	return e
 }
 
-// ListEntitlements lists subjects that have or had something, by id, with what
-// they are entitled to now.
+// ListEntitlements lists subjects that have or had entitlements, by id, with their current ones.
 func (p *Payments) ListEntitlements(ctx context.Context, page capability.Page) (capability.Items[Entitlements], error) {
 	page = page.Bounded()
 	var none capability.Items[Entitlements]
@@ -193,8 +192,8 @@ func (p *Payments) page(ctx context.Context, after Subject, limit int) ([]Entitl
 	return list, nil
 }
 
-// combine makes one entitlement of its sources: the one that lasts longest says
-// until when.
+// combine makes one entitlement from its sources; the source that lasts longest decides when it
+// ends.
 func combine(key string, list []Source, now Instant) (Entitlement, bool) {
 	list = slices.DeleteFunc(slices.Clone(list), func(s Source) bool { return s.until != 0 && now >= s.until })
 	if len(list) == 0 {
@@ -224,9 +223,9 @@ func combine(key string, list []Source, now Instant) (Entitlement, bool) {
 	return e, true
 }
 
-// Entitled reports whether a subject has an entitlement now. It is cheap enough
-// for every request: what a subject has is cached, forgotten at once on the node
-// that changes it and within a second on others.
+// Entitled reports whether a subject has an entitlement now. It is cheap enough for every request:
+// the entitlements of a subject are cached, and invalidated at once on the node that changes them
+// and within a second on others.
 func (p *Payments) Entitled(ctx context.Context, subject Subject, key string) (bool, error) {
 	now := p.host.Now()
 	known, ok := p.cache.get(subject, now)
@@ -243,7 +242,7 @@ func (p *Payments) Entitled(ctx context.Context, subject Subject, key string) (b
 	return has && (until == 0 || now.UnixMilli() < int64(until)), nil
 }
 
-// load reads what a subject has and caches it, unless it changed meanwhile or is
+// load reads the entitlements of a subject and caches them, unless they changed meanwhile or are
 // read in a transaction, which may not commit.
 func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (map[string]Instant, error) {
 	ticket := p.cache.begin()
@@ -276,25 +275,24 @@ func (p *Payments) load(ctx context.Context, subject Subject, now time.Time) (ma
 	return known, nil
 }
 
-// keepLongest notes until when a key is granted, 0 for good.
+// keepLongest extends until when a key is granted; 0 means forever.
 func keepLongest(known map[string]Instant, key string, until Instant) {
 	if last, ok := known[key]; !ok || last != 0 && (until == 0 || until > last) {
 		known[key] = until
 	}
 }
 
-// cacheFor bounds how long a node works with what it has read, where the hint
-// of another node was lost.
+// cacheFor bounds how long a node uses cached entitlements if the hint of another node was lost.
 const (
 	cacheFor   = time.Second
 	cacheLimit = 50_000
 )
 
-// cache keeps what subjects are entitled to, each until when.
+// cache holds the entitlements of subjects with their ends.
 type cache struct {
 	mu      sync.RWMutex
 	entries map[Subject]cached
-	// epoch counts what was forgotten, so that what was read before is not kept.
+	// epoch counts invalidations, so that a value read before one is not cached after it.
 	epoch uint64
 	floor uint64
 	gone  map[Subject]uint64
@@ -417,8 +415,8 @@ func (p *Payments) admit(r *http.Request, key string) error {
 	return p.require(r.Context(), caller.UserID, key)
 }
 
-// touch counts a change of a subject's entitlements; caches forget it when the
-// transaction commits.
+// touch counts a change of a subject's entitlements and invalidates caches when the transaction
+// commits.
 func (p *Payments) touch(ctx context.Context, subject Subject) error {
 	if err := p.store.ensureSubject(ctx, subject, newToken()); err != nil {
 		return err

@@ -5,7 +5,7 @@ import "github.com/kitbackend/kit/capability"
 // The refusals of payments. An id, a reason or terms that break their bounds are
 // kit/invalid_request.
 var (
-	// ErrInvalidSignature is the same for every way in which a proof can fail.
+	// ErrInvalidSignature refuses a webhook whose proof does not verify, for any reason.
 	ErrInvalidSignature    = capability.NewError(401, "payments/invalid_signature", "The proof of this delivery does not verify.")
 	ErrInvalidReceipt      = capability.NewError(422, "payments/invalid_receipt", "The store does not vouch for this purchase.")
 	ErrEnvironmentMismatch = capability.NewError(422, "payments/environment_mismatch", "The purchase is of another store environment than this deployment. Test and review builds belong to a deployment outside of production.")

@@ -6,9 +6,9 @@ import (
 	"maps"
 )
 
-// Facts are what is known of one purchase: registers that are independent of
-// one another. In each the statement with the highest version stands; of two
-// with the same version, the one whose content is larger in the order of bytes.
+// Facts are the known facts of one purchase, as independent registers. Each register holds the
+// statement with the highest version; of two with the same version, the one whose content is larger
+// in the order of bytes.
 type Facts struct {
 	Environment  StoreEnvironment     `json:"environment,omitempty"`
 	Lifecycle    register[Lifecycle]  `json:"lifecycle,omitzero"`
@@ -17,27 +17,27 @@ type Facts struct {
 	Reference    register[references] `json:"reference,omitzero"`
 	AccountToken register[string]     `json:"accountToken,omitzero"`
 	CustomerID   register[string]     `json:"customerId,omitzero"`
-	// Acknowledge says that the rail waits, or waited, for an acknowledgement.
+	// Acknowledge says that the rail requires, or required, an acknowledgment.
 	Acknowledge bool `json:"acknowledge,omitempty"`
-	// ReplacedBy is the purchase that took this one's place.
+	// ReplacedBy is the purchase that replaced this one.
 	ReplacedBy string `json:"replacedBy,omitempty"`
 	// Charges are by their id; they are rows of their own.
 	Charges map[string]ChargeFacts `json:"-"`
 }
 
-// references is how the rail finds the purchase, and how it is owned.
+// references holds the ids by which the rail finds the purchase, and its ownership.
 type references struct {
 	RawRef    string    `json:"rawRef,omitempty"`
 	Ownership Ownership `json:"ownership,omitempty"`
 }
 
-// ChargeFacts are what is known of one charge.
+// ChargeFacts are the known facts of one charge.
 type ChargeFacts struct {
 	Charge  register[Charge]            `json:"charge,omitzero"`
 	Refunds map[string]register[Refund] `json:"refunds,omitempty"`
 }
 
-// register holds the statement that stands.
+// register holds the statement with the highest version.
 type register[T any] struct {
 	Version int64 `json:"version"`
 	Value   *T    `json:"value"`
@@ -45,7 +45,7 @@ type register[T any] struct {
 
 func said[T any](version int64, value *T) register[T] { return register[T]{version, value} }
 
-// merge returns the register that stands of two.
+// merge returns the register with the higher version.
 func (r register[T]) merge(other register[T]) register[T] {
 	switch {
 	case other.Value == nil:
@@ -63,9 +63,8 @@ func content(value any) []byte {
 	return text
 }
 
-// Merge adds an observation to what is known. The order in which observations
-// are merged, and how often, makes no difference; facts are not changed in
-// place.
+// Merge returns the facts with an observation added. The result does not depend on the order in
+// which observations are merged, nor on repetitions; f is not changed.
 func Merge(f Facts, o Observation) Facts {
 	if o.Environment > f.Environment {
 		f.Environment = o.Environment
@@ -112,8 +111,8 @@ func Merge(f Facts, o Observation) Facts {
 	return f
 }
 
-// mergeCharge lets a settled charge stand against any statement that it has not, and
-// one for a trial, then one for a change, against any that it was for a period: some rails
+// mergeCharge merges two statements about a charge. A settled one wins over one that is not
+// settled, and one for a trial, then one for a change, over one for a period, because some rails
 // report the newest charge under the period that is to follow it.
 func mergeCharge(known, other register[Charge]) register[Charge] {
 	if known.Value != nil && other.Value != nil {
@@ -139,14 +138,13 @@ func (c Charge) rank() int {
 	return 1
 }
 
-// replaced adds that another purchase took this one's place.
+// replaced adds that another purchase replaced this one.
 func (f Facts) replaced(by string) Facts {
 	f.ReplacedBy = max(f.ReplacedBy, by)
 	return f
 }
 
-// arrived reports whether money arrived by this charge at any time: none goes
-// back that did not.
+// arrived reports whether money ever arrived by this charge, which a refund implies.
 func (c ChargeFacts) arrived() bool {
 	if c.Charge.Value != nil && c.Charge.Value.Settled && !c.Charge.Value.Trial {
 		return true
@@ -159,9 +157,8 @@ func (c ChargeFacts) arrived() bool {
 	return false
 }
 
-// gone returns how much of the charge went back, in parts of 10,000, and whether
-// the payer's bank took it. Amounts are added up before they are rounded, so that
-// all parts together are the whole.
+// gone returns the refunded part of the charge in basis points, and whether the payer's bank took
+// it. Amounts are summed before they are rounded, so that all parts together are the whole.
 func (c ChargeFacts) gone() (basisPoints int64, chargeback bool) {
 	paid := c.paid()
 	if c.Charge.Value != nil {
@@ -228,7 +225,7 @@ func (f Facts) back() (arrived, all, chargeback bool) {
 	return true, all, chargeback
 }
 
-// paid returns the charge itself, the zero value where it is not known.
+// paid returns the charge, the zero value if it is not known.
 func (c ChargeFacts) paid() (paid Charge) {
 	if c.Charge.Value != nil {
 		paid = *c.Charge.Value
@@ -236,8 +233,8 @@ func (c ChargeFacts) paid() (paid Charge) {
 	return paid
 }
 
-// latest returns the newest charge by which money arrived, before any that is for a
-// change within a period.
+// latest returns the newest charge by which money arrived; charges for a change within a period
+// count only if there is no other.
 func (f Facts) latest() (id string, ok bool) {
 	var at Instant
 	var change bool

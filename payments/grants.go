@@ -11,10 +11,10 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// mask is what of a purchase was taken away by hand.
+// mask is an entitlement of a purchase that was revoked by hand.
 type mask struct{ purchaseID, entitlement string }
 
-// grantRow is an entitlement that was given by hand.
+// grantRow is an entitlement that was granted by hand.
 type grantRow struct {
 	id                   string
 	subject              Subject
@@ -22,7 +22,7 @@ type grantRow struct {
 	grantedAt, expiresAt Instant
 }
 
-// Grant is an entitlement that was given by hand.
+// Grant is an entitlement that was granted by hand.
 type Grant struct {
 	ID          string           `json:"id"`
 	Subject     Subject          `json:"subject"`
@@ -36,19 +36,18 @@ func (g grantRow) wire() Grant {
 	return Grant{g.id, g.subject, g.entitlement, g.reason, capability.Millis(int64(g.grantedAt)), optional.Time(g.expiresAt)}
 }
 
-// GrantRequest gives an entitlement by hand.
+// GrantRequest is the request of [Payments.Grant].
 type GrantRequest struct {
 	Subject     Subject
 	Entitlement string
-	// ExpiresAt is the zero time for good, else in the future.
+	// ExpiresAt is in the future; the zero time means never.
 	ExpiresAt time.Time
-	// Reason is 1 to 500 bytes, for the trail.
+	// Reason is 1 to 500 bytes, for the audit trail.
 	Reason string
 }
 
-// Grant gives an entitlement by hand: one of Config.ManualEntitlements. It
-// touches no purchase. Refuses with payments/entitlement_not_declared and
-// payments/subject_kind_mismatch.
+// Grant grants an entitlement by hand: one of Config.ManualEntitlements. It changes no purchase.
+// Refuses with payments/entitlement_not_declared and payments/subject_kind_mismatch.
 func (p *Payments) Grant(ctx context.Context, g GrantRequest) (Grant, error) {
 	if err := p.checkSubject(g.Subject); err != nil {
 		return Grant{}, err
@@ -87,9 +86,9 @@ func (p *Payments) Grant(ctx context.Context, g GrantRequest) (Grant, error) {
 
 const maxReason = 500
 
-// RevokeRequest takes an entitlement away by hand. Of Entitlement, GrantID and
-// PurchaseID one is given: an entitlement wherever the subject has it from, one
-// grant, or all that one purchase gives.
+// RevokeRequest is the request of [Payments.Revoke]. Exactly one of Entitlement, GrantID and
+// PurchaseID is set: an entitlement from any source, one grant, or all entitlements of one
+// purchase.
 type RevokeRequest struct {
 	Subject     Subject
 	Entitlement string
@@ -98,11 +97,10 @@ type RevokeRequest struct {
 	Reason      string
 }
 
-// Revoke takes entitlements away by hand: grants end, and what purchases give is
-// masked until they are repaired, also of those that are on hold, paused or over,
-// which may come back; purchases made later give it again. Refuses with
-// payments/entitlement_not_found, payments/purchase_not_found and
-// payments/subject_kind_mismatch.
+// Revoke revokes entitlements by hand: grants end, and entitlements of purchases are masked until
+// [Payments.Repair], also those of purchases on hold, paused or ended, which may become active
+// again. Later purchases are not affected. Refuses with payments/entitlement_not_found,
+// payments/purchase_not_found and payments/subject_kind_mismatch.
 func (p *Payments) Revoke(ctx context.Context, r RevokeRequest) (e Entitlements, err error) {
 	if err := p.checkSubject(r.Subject); err != nil {
 		return e, err
@@ -168,8 +166,8 @@ func (p *Payments) revoke(ctx context.Context, r RevokeRequest) error {
 	return p.fire(ctx, r.Subject, was, left.active(now), nil)
 }
 
-// maskPurchases takes away what purchases give, whether they grant it at the
-// moment or may again; hit is false when none of them gives it.
+// maskPurchases masks entitlements of purchases, whether they grant them now or may again; hit is
+// false if no purchase has them.
 func (p *Payments) maskPurchases(ctx context.Context, r RevokeRequest) (hit bool, err error) {
 	rows, err := p.store.revocable(ctx, r.Subject, p.catalog.entitling)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/kitbackend/kit/audit"
 )
 
-// history reads what the rail says happened since the last run, a page at a
-// time; how far it got is kept after each page, up to one that could not be
-// written.
+// history reads the rail's history since the last run, a page at a time. It stores its position
+// after each page, up to one that could not be written.
 func (w *walk) history(ctx context.Context, r *railWalk) error {
 	if r.rail.History == nil {
 		return nil
@@ -24,7 +23,7 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 	case !known:
 		at = historyRow{since: At(now.Add(-firstHistory)), until: At(now)}
 	case at.cursor == "":
-		// A clock that was set back has nothing to read beyond now.
+		// After a clock was set back there is nothing to read beyond now.
 		at = historyRow{since: min(at.until, At(now)) - Instant(historyOverlap.Milliseconds()), until: At(now)}
 	}
 	again, left := false, false
@@ -38,8 +37,8 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 		late := asking.Err() != nil
 		cancel()
 		if err != nil && !late && !again && at.cursor != "" && !IsTransient(err) {
-			// The rail may have forgotten the cursor: the window is read from its
-			// beginning. Only a page that comes takes the place of the cursor.
+			// The rail may have forgotten the cursor: the window is read from its beginning. The
+			// cursor is replaced only once a page was read.
 			w.p.host.Log.WarnContext(ctx, "payments: the history of a rail is read again", slog.String("rail", string(r.rail.ID)), slog.Any("error", err))
 			again, at.cursor, at.until = true, "", At(now)
 			continue
@@ -71,8 +70,8 @@ func (w *walk) history(ctx context.Context, r *railWalk) error {
 	return nil
 }
 
-// historyPage writes a page. Deliveries that fail are in the inbox; unwritten says
-// that an observation, which has none, has to be read again.
+// historyPage writes a page. Deliveries that fail are stored in the inbox; unwritten says that an
+// observation, for which there is no inbox, has to be read again.
 func (w *walk) historyPage(ctx context.Context, r *railWalk, page HistoryPage) (unwritten bool, err error) {
 	for _, d := range page.Deliveries {
 		received, err := w.p.deliver(ctx, r.rail, d, callBudget)

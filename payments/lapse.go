@@ -11,22 +11,21 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// sweepBinding is the job that removes what is old and writes down what lapsed.
+// sweepBinding is the job that removes old rows and writes purchases and grants that have lapsed.
 const sweepBinding = "PAYMENTS_SWEEP"
 
 const (
-	// maxLapsed bounds how many batches of each kind one pass of lapse takes, and
-	// lapseAsks for how long it asks each rail.
+	// maxLapsed bounds how many batches of each kind one pass of lapse takes, and lapseAsks how
+	// long it calls each rail.
 	maxLapsed = 100
 	lapseAsks = 30 * time.Second
-	// maxUnasked is how long the end of a purchase waits for a rail that cannot be
-	// asked.
+	// maxUnasked is how long the end of a purchase waits for a rail that is unavailable.
 	maxUnasked = 72 * time.Hour
 )
 
-// lapse writes down what ended by time alone and tells the hooks of it. Reads
-// are right without it. What cannot be written keeps nothing else from it; the
-// error is for the job, which tries again.
+// lapse writes the purchases and grants that ended by time alone and fires the hooks. Reads are
+// correct without it. It skips a row that cannot be written, and returns an error so that the job
+// is retried.
 func (p *Payments) lapse(ctx context.Context) error {
 	var failed []error
 	for _, railID := range sorted(p.rails) {
@@ -41,20 +40,20 @@ func (p *Payments) lapseOf(ctx context.Context, rail *rail) error {
 	return p.lapsePurchases(ctx, &lapsing{p: p, rail: rail, job: sweepBinding, over: func() bool { return asking.Err() != nil }})
 }
 
-// lapsing writes down what purchases of a rail became by time alone.
+// lapsing writes the changes of a rail's purchases that time alone has made.
 type lapsing struct {
 	p    *Payments
 	rail *rail
 	job  string
-	// over reports whether the time to ask the rail is over; it is asked no more after
-	// failures in a row either.
+	// over reports whether the time to call the rail is over. After several failures in a row it is
+	// not called either.
 	over     func() bool
 	failures int
 }
 
-// write writes down what a purchase became. Of one that was to be renewed the rail
-// is asked first: once it is written as over nobody asks again, and the word of
-// its renewal may be lost. The change is nil for one that is left to the next pass.
+// write writes the change of a purchase. If the purchase was to be renewed it asks the rail first,
+// because a purchase that is written as ended is not checked again, and the webhook of its renewal
+// may have been lost. The change is nil for a purchase that is left to the next pass.
 func (l *lapsing) write(ctx context.Context, r *row) (*change, error) {
 	if l.rail.Fetch == nil || !r.p.WillRenew || r.p.Then.mayRenew() || l.p.host.Now().Sub(r.p.ChangesAt.Time()) >= maxUnasked {
 		return l.p.projectAgain(ctx, l.rail, r.transactionID, l.job)
@@ -103,7 +102,7 @@ func (p *Payments) lapsePurchases(ctx context.Context, l *lapsing) (failed error
 	return failed
 }
 
-// unwritten logs that something of a purchase was not done.
+// unwritten logs a purchase that could not be written.
 func (p *Payments) unwritten(ctx context.Context, id string, err error) {
 	if ctx.Err() == nil { // otherwise the caller has gone
 		p.host.Log.WarnContext(ctx, "payments: a purchase is left for later", slog.String("id", shorten(id)), slog.Any("error", err))
@@ -123,7 +122,7 @@ func (p *Payments) projectAgain(ctx context.Context, rail *rail, transactionID, 
 	return c, err
 }
 
-// lapseGrants ends the grants whose time is over.
+// lapseGrants ends expired grants.
 func (p *Payments) lapseGrants(ctx context.Context) (failed error) {
 	var last grantRow
 	for range maxLapsed {

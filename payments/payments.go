@@ -1,20 +1,15 @@
 // Package payments turns what five rails report, two stores, a card processor
 // and two merchants of record, into purchases and entitlements.
 //
-// # What it promises
+// # Guarantees
 //
 //   - Reports of rails are merged into facts that do not depend on the order or
 //     the number of deliveries: see [Merge]. A status is a function of facts and
-//     time alone: see [Project]. So a late, early or repeated webhook changes
-//     nothing that is true, and what ends by time ends without a job.
-//   - A webhook is acknowledged once what it says is durable. One whose proof does
-//     not verify is refused; an authentic one of another environment is recorded,
-//     acknowledged, and without effect.
+//     time alone: see [Project]. So a late, early or repeated webhook leads to the same result, and purchases end by time without a job.
+//   - A webhook is acknowledged once its effects are durable. One whose proof does not verify is refused; an authentic one of another environment is recorded and acknowledged, without effect.
 //   - A settled charge credits the ledger once, in the transaction of the
-//     projection. A refund takes it back; what the balance does not cover is owed,
-//     shown, and tried again.
-//   - A purchase belongs to one subject. Submitting one that somebody else has is
-//     refused; a restore moves it, and never copies.
+//     projection. A refund takes the credit back; the part that the balance does not cover is owed, shown, and tried again.
+//   - A purchase belongs to one subject. Submitting a purchase of another subject is refused; a restore moves it, and never copies it.
 //   - Status and money are independent: grants come from the status, credits from
 //     charges that settled.
 //
@@ -56,17 +51,15 @@ var migrations embed.FS
 type Peers struct {
 	// Secrets keeps the credentials of the rails; required.
 	Secrets *secrets.Secrets
-	// Ledger takes credits of products that have one. It lives in the same
-	// database.
+	// Ledger gets the credits of products that have one. It uses the same database.
 	Ledger *ledger.Ledger
-	// Audit records what changes; nil records nothing.
+	// Audit records changes; nil records nothing.
 	Audit *audit.Audit
-	// Users are asked by [Payments.RequireEntitlement] who calls; without them it
-	// admits nobody.
+	// Users verifies the callers of [Payments.RequireEntitlement], which without it admits nobody.
 	Users *capability.Users
 }
 
-// Payments keeps purchases. It is safe for concurrent use, from several
+// Payments manages purchases and entitlements. It is safe for concurrent use, from several
 // processes on PostgreSQL.
 type Payments struct {
 	host        capability.Host
@@ -186,7 +179,7 @@ func (p *Payments) health() []capability.HealthKey {
 	}
 }
 
-// heard forgets what another node has changed.
+// heard invalidates cached entitlements that another node has changed.
 func (p *Payments) heard(payload []byte) {
 	kind, subjectID, ok := strings.Cut(string(payload), " ")
 	if !ok {
@@ -211,8 +204,8 @@ func (p *Payments) on(id RailID) (*rail, error) {
 // versionSlots is how many counters the purchases of a rail share.
 const versionSlots = 4096
 
-// access is what a rail works with: the credentials as they are now. Refuses
-// with payments/rail_not_configured.
+// access returns the Access of a call, with the current credentials. Refuses with
+// payments/rail_not_configured.
 func (p *Payments) access(ctx context.Context, rail *rail) (Access, error) {
 	data, err := p.handle.Get(ctx)
 	if errors.Is(err, secrets.ErrNotFound) {
@@ -241,7 +234,7 @@ func (p *Payments) access(ctx context.Context, rail *rail) (Access, error) {
 	return access, nil
 }
 
-// subjectOf returns whom a user buys for, and whether the user may manage that.
+// subjectOf returns the subject that a user buys for, and whether the user may manage its billing.
 func (p *Payments) subjectOf(ctx context.Context, userID string) (Subject, bool, error) {
 	if err := capability.CheckUserID(userID); err != nil {
 		return Subject{}, false, err
@@ -266,9 +259,9 @@ func (p *Payments) manager(ctx context.Context, userID string) (Subject, error) 
 	return subject, err
 }
 
-// stillThere refuses a subject that has another token than before, or none: it was
-// erased while a rail was asked, and nothing may be written of it behind that. No
-// erasure ends before the transaction. Refuses with auth/unauthenticated.
+// stillThere refuses a subject whose token has changed, because it was erased while a rail was
+// called and nothing may be written about it afterwards. It locks the subject against erasure until
+// the transaction ends. Refuses with auth/unauthenticated.
 func (p *Payments) stillThere(ctx context.Context, subject Subject, token string) error {
 	there, err := p.store.holdSubject(ctx, subject, token)
 	if err == nil && !there {
@@ -277,8 +270,8 @@ func (p *Payments) stillThere(ctx context.Context, subject Subject, token string
 	return err
 }
 
-// AccountToken returns the UUID that stands for a subject at the rails: an app
-// gives it to its store with a purchase, so that the purchase finds its subject.
+// AccountToken returns the UUID that identifies a subject at the rails: an app passes it to its
+// store with a purchase, by which the purchase is assigned to the subject.
 func (p *Payments) AccountToken(ctx context.Context, subject Subject) (string, error) {
 	if err := p.checkSubject(subject); err != nil {
 		return "", err

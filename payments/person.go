@@ -10,11 +10,11 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// pseudonymPrefix begins the subject id of what is left of somebody who was
-// erased. No subject is called so.
+// pseudonymPrefix begins the subject ids that replace erased subjects. No other subject id begins
+// with it.
 const pseudonymPrefix = "erased:"
 
-// erased reports whether a subject is what is left of somebody.
+// erased reports whether a subject is the pseudonym of an erased one.
 func (s Subject) erased() bool { return strings.HasPrefix(s.ID, pseudonymPrefix) }
 
 // exported is a purchase with its charges.
@@ -32,8 +32,8 @@ type exportedCharge struct {
 	Refunds     []Refund         `json:"refunds"`
 }
 
-// export emits the records of a user who buys for themself. Purchases of
-// organizations belong to them.
+// export emits the records of a user who buys for themselves. Purchases of organizations belong to
+// the organizations.
 func (p *Payments) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	subject := Subject{SubjectUser, person.ID}
 	if p.cfg.BillingSubject != SubjectUser || p.checkSubject(subject) != nil {
@@ -97,9 +97,9 @@ func (p *Payments) exportPurchase(ctx context.Context, r *row, emit capability.E
 	return emit("purchase", record)
 }
 
-// erase leaves a pseudonym in the place of a user: purchases and charges stay
-// there, later webhooks land there, and nothing is granted. Purchases that still
-// bill are named, and cancelled first where Config.CancelOnErase says so.
+// erase replaces a user by a pseudonym, which keeps the purchases and charges, gets later webhooks,
+// and is granted nothing. The result names purchases that still bill; they are canceled first if
+// Config.CancelOnErase is set.
 func (p *Payments) erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	subject := Subject{SubjectUser, person.ID}
 	if p.cfg.BillingSubject != SubjectUser || p.checkSubject(subject) != nil {
@@ -138,7 +138,7 @@ func (p *Payments) erase(ctx context.Context, person capability.Person) (erasure
 	return erasure, nil
 }
 
-// stillBills says what becomes of a subscription whose subject is erased.
+// stillBills returns the entry of an erasure for a subscription of the erased subject.
 func (p *Payments) stillBills(ctx context.Context, r *row) capability.Kept {
 	what := fmt.Sprintf("subscription %s at %s", shorten(r.transactionID), r.rail)
 	rail := p.rails[r.rail]

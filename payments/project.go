@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// States of the acknowledgement a rail waits for.
+// States of the acknowledgment that a rail requires.
 const (
 	ackNone    = "none"
 	ackPending = "pending"
@@ -23,25 +23,24 @@ const (
 	ackRefused = "refused"
 )
 
-// Bounds of what a rail may say at once.
+// Bounds of the observations of one call.
 const (
 	maxTransactionID = 200
 	maxRawRef        = 4000
 	maxObservations  = 1000
 )
 
-// change is what one call of apply does to the rows of one rail.
+// change is the input and the state of one call of apply, for the rows of one rail.
 type change struct {
 	rail *rail
-	// claimed is whom every row without a subject is given to; zero for nobody.
+	// claimed is the subject that every row without one gets; zero for none.
 	claimed Subject
-	// token is that of claimed from before the rail was asked, "" where nobody waits
-	// for the rail.
+	// token is the token of claimed from before the rail was called, "" for a call without a user.
 	token string
 	// move reports whether a row of another subject is given to claimed too; nil
 	// moves none.
 	move func(*row, Instant) bool
-	// checked says that the rail was asked, for reconcile.
+	// checked says that the rail was called, for reconcile.
 	checked bool
 	actor   audit.Actor
 	// rows are by transaction id. Those of other rails, which follow one that has
@@ -57,7 +56,7 @@ func (c *change) begin(now Instant) {
 	c.now, c.rows, c.before, c.heirs = now, make(map[string]*row), make(map[string]granted), make(map[string]bool)
 }
 
-// granted is what a row granted before it was changed.
+// granted holds the entitlements of a row before it was changed.
 type granted struct {
 	subject Subject
 	product string
@@ -66,9 +65,8 @@ type granted struct {
 	status  Status
 }
 
-// apply merges observations of a rail and brings everything that follows from
-// them to the database, in the transaction of ctx: statuses, charges, ledger,
-// entitlements and the events about them.
+// apply merges observations of a rail and writes all their consequences in the transaction of ctx:
+// statuses, charges, ledger, entitlements and the events about them.
 func (p *Payments) apply(ctx context.Context, c *change, observations []Observation) error {
 	c.begin(At(p.host.DB.Now(ctx)))
 	observations, err := p.known(ctx, c.rail.ID, observations)
@@ -81,7 +79,7 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 	for _, o := range observations {
 		r := c.rows[o.TransactionID]
 		r.facts = Merge(r.facts, o)
-		// What was replaced stays so, whether this is the newest statement or not.
+		// A replaced purchase stays replaced, whether or not this is the newest statement.
 		if l := o.Lifecycle; l != nil && l.State != StatePending && l.State != StateAbandoned {
 			if old := c.rows[l.Replaces]; old != nil && old != r {
 				old.facts = old.facts.replaced(r.transactionID)
@@ -105,7 +103,7 @@ func (p *Payments) apply(ctx context.Context, c *change, observations []Observat
 	return p.settleRows(ctx, c)
 }
 
-// known leaves out observations that may make no purchase and are of none.
+// known removes observations with OnlyKnown whose purchase is not known.
 func (p *Payments) known(ctx context.Context, rail RailID, list []Observation) ([]Observation, error) {
 	kept := make([]Observation, 0, len(list))
 	for _, o := range list {
@@ -121,11 +119,11 @@ func (p *Payments) known(ctx context.Context, rail RailID, list []Observation) (
 	return kept, nil
 }
 
-// maxHeirs bounds how many purchases that follow each other are looked at.
+// maxHeirs bounds the length of a chain of replaced purchases.
 const maxHeirs = 16
 
-// lockHeirs reads what replaced the rows of a change and has no subject yet: it
-// was heard of before the purchase that it inherits from.
+// lockHeirs reads the purchases without a subject that replaced the rows of a change, because they
+// were reported before the purchase whose subject they inherit.
 func (p *Payments) lockHeirs(ctx context.Context, c *change) error {
 	next := sorted(c.rows)
 	for len(next) > 0 && len(c.heirs) < maxHeirs {
@@ -194,8 +192,8 @@ func (p *Payments) lockRow(ctx context.Context, c *change, transactionID string)
 	return nil
 }
 
-// bind gives a purchase that nobody has to whom its rail or the caller names. A
-// purchase that somebody has stays where it is.
+// bind assigns a purchase without a subject to the one that its rail or the caller names. A
+// purchase with a subject is not changed.
 func (p *Payments) bind(ctx context.Context, c *change, r *row) (err error) {
 	if r.subject == (Subject{}) {
 		if r.subject, err = p.named(ctx, c, r); err != nil || r.subject == (Subject{}) {
@@ -253,8 +251,8 @@ func (p *Payments) customerOf(ctx context.Context, rail *rail, subject Subject) 
 	return p.store.customer(ctx, rail.ID, subject)
 }
 
-// settleRows projects the rows of a change, writes them, and lets ledger,
-// entitlements and trail follow.
+// settleRows projects the rows of a change, writes them, and updates ledger, entitlements and audit
+// trail.
 func (p *Payments) settleRows(ctx context.Context, c *change) error {
 	for _, transactionID := range sorted(c.rows) {
 		r := c.rows[transactionID]
@@ -279,7 +277,7 @@ func (p *Payments) settleRows(ctx context.Context, c *change) error {
 	return p.announce(ctx, c)
 }
 
-// project sets what the facts of a row mean now.
+// project sets the projection of a row's facts at an instant.
 func (p *Payments) project(rail *rail, r *row, now Instant) {
 	product, known := p.catalog.of(r.rail, r.facts.Lifecycle.Value)
 	r.productKey, r.kind = product.Key, product.Kind
@@ -386,8 +384,8 @@ type recorded struct {
 	To            Status `json:"to"`
 }
 
-// recordChanges leaves an event for each purchase that is new, has another
-// status, or another subject.
+// recordChanges records an event for each purchase that is new or whose status or subject has
+// changed.
 func (p *Payments) recordChanges(ctx context.Context, c *change) error {
 	for _, transactionID := range sorted(c.rows) {
 		r, before := c.rows[transactionID], c.before[transactionID]
@@ -413,9 +411,8 @@ func target(s Subject) audit.Target { return audit.Target{Type: string(s.Type), 
 
 func shorten(text string) string { return text[:min(len(text), 64)] }
 
-// announce counts the change of every subject concerned, tells the hooks which
-// keys were gained and lost, and lets caches forget. Of somebody who was erased
-// there is nothing to tell.
+// announce counts the change of every subject concerned, fires the hooks with the keys gained and
+// lost, and invalidates caches. It fires no hooks for an erased subject.
 func (p *Payments) announce(ctx context.Context, c *change) error {
 	touched := make(map[Subject]bool)
 	for transactionID, r := range c.rows {
@@ -438,8 +435,8 @@ func (p *Payments) announce(ctx context.Context, c *change) error {
 	return nil
 }
 
-// announceOne compares what the rows of a change granted a subject before with
-// what they grant now, on top of everything else the subject has.
+// announceOne compares the entitlements that the rows of a change granted a subject before and
+// after, given all other sources of the subject.
 func (p *Payments) announceOne(ctx context.Context, c *change, subject Subject) error {
 	if err := p.touch(ctx, subject); err != nil {
 		return err
@@ -480,8 +477,8 @@ func (p *Payments) addKeys(into map[string]bool, purchaseID, productKey string, 
 	}
 }
 
-// fire tells the hooks which keys a subject gained and lost, where the rest of
-// what it has does not grant them anyway.
+// fire calls the hooks with the keys that a subject gained and lost, except those that its other
+// sources grant.
 func (p *Payments) fire(ctx context.Context, subject Subject, was, is, rest map[string]bool) error {
 	event := hooks.EntitlementsChanged{SubjectType: string(subject.Type), SubjectID: subject.ID, Granted: []string{}, Revoked: []string{}}
 	for _, key := range sorted(is) {
@@ -500,8 +497,8 @@ func (p *Payments) fire(ctx context.Context, subject Subject, was, is, rest map[
 	return p.host.Hooks.EntitlementsChanged.Fire(ctx, event)
 }
 
-// checkObservations refuses what a rail must not say, as a fault of the rail,
-// and whether all of it is of this deployment's environment.
+// checkObservations checks that observations keep to the rules of [Observation], and reports
+// whether all of them are of this deployment's environment.
 func (p *Payments) checkObservations(rail *rail, list []Observation) ([]Observation, error) {
 	if len(list) > maxObservations {
 		return nil, errors.New("payments: a rail returned too many observations at once")
@@ -528,7 +525,7 @@ func (p *Payments) checkObservations(rail *rail, list []Observation) ([]Observat
 	return list, nil
 }
 
-// newToken draws an account token: a UUID, which both stores ask for.
+// newToken returns a new account token: a UUID, as both stores require.
 func newToken() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
@@ -536,8 +533,8 @@ func newToken() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// afterApply does what must follow the commit: rails that wait for an
-// acknowledgement get it, and what fails is left to reconcile.
+// afterApply runs after the commit: it acknowledges purchases at rails that require it, and leaves
+// failures to reconcile.
 func (p *Payments) afterApply(ctx context.Context, c *change) {
 	for _, transactionID := range sorted(c.rows) {
 		r := c.rows[transactionID]
@@ -550,7 +547,7 @@ func (p *Payments) afterApply(ctx context.Context, c *change) {
 	}
 }
 
-// acknowledge tells a rail that a purchase was delivered and notes it.
+// acknowledge acknowledges a purchase at its rail and records that.
 func (p *Payments) acknowledge(ctx context.Context, rail *rail, r *row) error {
 	access, err := p.access(ctx, rail)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// Purchase is one purchase as it stands now.
+// Purchase is the current state of one purchase.
 type Purchase struct {
 	ID               string           `json:"id"`
 	Rail             RailID           `json:"rail"`
@@ -58,8 +58,8 @@ func (r *Resume) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// at lets a row be what it is at an instant and by the policy of now: what changed by
-// time alone was not written by anybody.
+// at projects a row at an instant, because changes by time alone may not have been written, and by
+// the current policy on grace.
 func (r *row) at(now Instant, grace bool) Projection {
 	p := r.p
 	if p.ChangesAt == 0 || now < p.ChangesAt {
@@ -96,10 +96,10 @@ func (p *Payments) wire(r *row, now Instant, admin bool) Purchase {
 	return purchase
 }
 
-// SubmitRequest is what a client says it bought.
+// SubmitRequest is a client's proof of a purchase.
 type SubmitRequest struct {
 	Rail RailID
-	// ProductKey, where given, is what the client believes it is.
+	// ProductKey, if set, is the product that the client expects.
 	ProductKey string
 	Submission
 }
@@ -108,7 +108,7 @@ type SubmitRequest struct {
 type Submitted struct {
 	Purchase     Purchase      `json:"purchase"`
 	Entitlements []Entitlement `json:"entitlements"`
-	// Created says that the purchase was not known or had nobody before.
+	// Created says that the purchase was unknown or had no subject before.
 	Created bool `json:"-"`
 }
 
@@ -116,14 +116,12 @@ type Submitted struct {
 // of the response is 200 instead of 201.
 func (s Submitted) Repeated() bool { return !s.Created }
 
-// Submit verifies what a client says it bought and gives it to the user's
-// subject, if it has none or that one; again is the same. A bare transaction id
-// gives nothing to anybody: it confirms a purchase that the store's account token
-// or an earlier proof gave to the subject. Refuses with
-// payments/rail_not_enabled, rail_not_configured, rail_unavailable,
-// invalid_receipt, app_mismatch, environment_mismatch, product_not_found,
-// purchase_pending, purchase_claimed, purchase_not_found and billing_denied, and
-// with auth/unauthenticated where the user is erased meanwhile.
+// Submit verifies a client's proof of a purchase and assigns the purchase to the user's subject if
+// it has no other; it is idempotent. A bare transaction id assigns nothing: it only confirms a
+// purchase that the account token or an earlier proof assigned to the subject. Refuses with
+// payments/rail_not_enabled, rail_not_configured, rail_unavailable, invalid_receipt, app_mismatch,
+// environment_mismatch, product_not_found, purchase_pending, purchase_claimed, purchase_not_found
+// and billing_denied, and with auth/unauthenticated where the user is erased meanwhile.
 func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (Submitted, error) {
 	var none Submitted
 	subject, err := p.manager(ctx, userID)
@@ -180,9 +178,9 @@ func (p *Payments) Submit(ctx context.Context, userID string, s SubmitRequest) (
 	return Submitted{p.wire(r, At(p.host.Now()), false), resolved.Entitlements, c.before[first].subject == (Subject{})}, err
 }
 
-// claims reports whether a submission gives an unclaimed purchase to the subject:
-// what a store signed, or its purchase token, is in the buyer's hands; the id of a
-// transaction or session can be in anybody's.
+// claims reports whether a submission assigns an unclaimed purchase to the subject. Only the buyer
+// has a signed transaction or a purchase token, but others may know the id of a transaction or
+// session.
 func (p *Payments) claims(ctx context.Context, rail *rail, subject Subject, s Submission) (bool, error) {
 	if rail.Checkout == nil {
 		return s.possessed(), nil
@@ -191,7 +189,7 @@ func (p *Payments) claims(ctx context.Context, rail *rail, subject Subject, s Su
 	return ok && owner == subject, err
 }
 
-// redeem lets a rail verify a submission; at least one observation comes back.
+// redeem has a rail verify a submission; it returns at least one observation.
 func (p *Payments) redeem(ctx context.Context, rail *rail, s Submission) ([]Observation, error) {
 	for name, text := range map[string]string{"signedTransaction": s.SignedTransaction, "transactionId": s.TransactionID,
 		"purchaseToken": s.PurchaseToken, "productId": s.ProductID, "sessionId": s.SessionID} {
@@ -211,7 +209,7 @@ func (p *Payments) redeem(ctx context.Context, rail *rail, s Submission) ([]Obse
 // maxProof bounds what a client submits as proof of one purchase.
 const maxProof = 32 << 10
 
-// ask calls a rail for somebody who waits, and checks what it returns.
+// ask calls a rail for a waiting caller, and checks the observations.
 func (p *Payments) ask(ctx context.Context, rail *rail, call func(context.Context, Access) ([]Observation, error)) ([]Observation, error) {
 	access, err := p.access(ctx, rail)
 	if err != nil {
@@ -233,8 +231,8 @@ func (p *Payments) ask(ctx context.Context, rail *rail, call func(context.Contex
 	return observations, nil
 }
 
-// RestoreRequest is what a client finds in its store's history. Rails without
-// proofs of their own look the caller's purchases up.
+// RestoreRequest holds the purchases that a client finds in its store's history. Rails without such
+// proofs look up the caller's purchases.
 type RestoreRequest struct {
 	Rail RailID
 	// Items has at most [MaxRestore] entries. One with a bare transaction id is
@@ -245,7 +243,7 @@ type RestoreRequest struct {
 // MaxRestore bounds one restore.
 const MaxRestore = 100
 
-// Restored says what became of a store's history.
+// Restored is the result of a restore.
 type Restored struct {
 	Restored     []Purchase    `json:"restored"`
 	Skipped      []Skipped     `json:"skipped"`
@@ -261,11 +259,11 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// Restore gives the purchases that a store vouches for to the user's subject.
-// Purchases of another subject are moved, by the policy of Config.Restore, in one
-// transaction each; consumables stay where they were used. Refuses with
-// payments/rail_not_enabled, rail_not_configured, rail_unavailable and
-// billing_denied, and with auth/unauthenticated where the user is erased meanwhile.
+// Restore assigns purchases for which a store vouches to the user's subject. Purchases of another
+// subject are moved by the policy of Config.Restore, in one transaction each; consumables stay with
+// the subject that used them. Refuses with payments/rail_not_enabled, rail_not_configured,
+// rail_unavailable and billing_denied, and with auth/unauthenticated where the user is erased
+// meanwhile.
 func (p *Payments) Restore(ctx context.Context, userID string, q RestoreRequest) (Restored, error) {
 	out := Restored{Restored: []Purchase{}, Skipped: []Skipped{}}
 	subject, err := p.manager(ctx, userID)
@@ -321,7 +319,7 @@ func (p *Payments) restoreItems(ctx context.Context, rail *rail, subject Subject
 	return nil
 }
 
-// restoreOfCustomer reads what the subject bought as a customer of the rail.
+// restoreOfCustomer fetches the purchases of the subject as a customer of the rail.
 func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Subject, token, customer string, out *Restored) error {
 	if rail.OfCustomer == nil {
 		return nil
@@ -351,7 +349,7 @@ func (p *Payments) restoreOfCustomer(ctx context.Context, rail *rail, subject Su
 	return nil
 }
 
-// restoreOne applies one purchase and notes whether the subject has it now.
+// restoreOne applies one purchase and records whether the subject has it now.
 func (p *Payments) restoreOne(ctx context.Context, c *change, subject Subject, observations []Observation, index int, out *Restored) error {
 	first := observations[0].TransactionID
 	if err := p.host.DB.InTx(ctx, func(ctx context.Context) error { return p.apply(ctx, c, observations) }); err != nil {
@@ -387,8 +385,7 @@ func (p *Payments) movable(r *row, now Instant) bool {
 	return false
 }
 
-// RepairRequest names a purchase that is to be looked at again and given to a
-// subject.
+// RepairRequest names a purchase to fetch again and the subject to assign it to.
 type RepairRequest struct {
 	Rail          RailID
 	TransactionID string
@@ -396,10 +393,9 @@ type RepairRequest struct {
 	Reason        string
 }
 
-// Repair asks the rail how a purchase stands, projects it, gives it to the
-// subject, and takes back what was revoked of it by hand. Refuses with
-// payments/purchase_not_found, rail_not_enabled, rail_not_configured,
-// rail_unavailable and subject_kind_mismatch.
+// Repair fetches a purchase from its rail, projects it, assigns it to the subject, and reinstates
+// entitlements of it that were revoked by hand. Refuses with payments/purchase_not_found,
+// rail_not_enabled, rail_not_configured, rail_unavailable and subject_kind_mismatch.
 func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error) {
 	if err := p.checkSubject(q.Subject); err != nil {
 		return Purchase{}, err
@@ -452,7 +448,7 @@ func (p *Payments) Repair(ctx context.Context, q RepairRequest) (Purchase, error
 	return p.wire(repaired, At(p.host.Now()), true), nil
 }
 
-// unmask takes back what was revoked of a purchase by hand.
+// unmask reinstates the entitlements of a purchase that were revoked by hand.
 func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
 	if err := p.touch(ctx, subject); err != nil {
 		return err
@@ -472,8 +468,7 @@ func (p *Payments) unmask(ctx context.Context, r *row, subject Subject) error {
 	return p.fire(ctx, subject, nil, after.active(now), before.active(now))
 }
 
-// ListPurchases lists purchases, newest first. A status in the filter is that of
-// now.
+// ListPurchases lists purchases, newest first. The filter compares the current status.
 func (p *Payments) ListPurchases(ctx context.Context, f PurchaseFilter, page capability.Page) (capability.Items[Purchase], error) {
 	page = page.Bounded()
 	rows, now, err := p.rows(ctx, f, page)

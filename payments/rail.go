@@ -25,31 +25,28 @@ const (
 )
 
 // Rail is a store or processor: data, and functions that turn its wire format
-// into observations and speak to its API. A nil function is something the rail
-// cannot do. The functions are safe for concurrent use, keep nothing that has
-// to survive the process, put a deadline on what they send, and bound what they
-// read.
+// into observations and speak to its API. A nil function means that the rail does not support the
+// operation. The functions are safe for concurrent use, keep no state that must survive the
+// process, put a deadline on requests, and bound responses.
 //
-// Their errors are one of three: a refusal (an error of this package such as
-// [ErrInvalidReceipt]), which no repetition changes; [Transient], which a
-// repetition may; and anything else, which is treated as transient and logged.
+// Their errors are of three kinds: a refusal (an error of this package such as
+// [ErrInvalidReceipt]), for which a retry is of no use; [Transient], for which it may be; and any
+// other error, which is treated as transient and logged.
 type Rail struct {
 	ID RailID
 	// Credentials are the fields of the rail's block in the secret
 	// payments-provider-credentials; the name is the rail's ID.
 	Credentials secrets.Block
-	// CheckCredentials refuses values that cannot be right, such as a key of
-	// another environment. Its error is a sentence that quotes no value.
+	// CheckCredentials refuses invalid values, such as a key of another environment. Its error is a
+	// sentence that quotes no value.
 	CheckCredentials func(environment StoreEnvironment, fields secrets.Fields) error
 	// MerchantOfRecord says that the rail is the seller and may refund on its own.
 	MerchantOfRecord bool
-	// CustomersByEmail says that the rail finds its customers by the address that
-	// the payer types, so that a customer proves nothing about who paid. Such a
-	// customer names no purchase and claims none; what is bought without an account
-	// token waits for [Payments.Repair]. It opens a portal, fills in a checkout, and
-	// is asked about in a restore, only for a subject that has all of its purchases
-	// that are known here; before a portal opens, OfCustomer is asked for the rest, as
-	// far as it lists them.
+	// CustomersByEmail says that the rail identifies customers by the address that the payer types,
+	// so that a customer does not prove who paid. A purchase is then never assigned by its
+	// customer; without an account token it waits for [Payments.Repair]. The customer is used for
+	// portals, checkouts and restores only if all its known purchases belong to the subject; before
+	// a portal opens, OfCustomer is called for further ones.
 	CustomersByEmail bool
 	// ReportsCompleted says that the rail only ever reports transactions that went
 	// through, so that a trial which ended was a purchase that expired. Of other
@@ -60,8 +57,8 @@ type Rail struct {
 	RenewalLeeway time.Duration
 
 	// Verify checks the proof of a webhook over the exact bytes received and
-	// returns what was delivered. It refuses with [ErrInvalidSignature]. Where the
-	// keys of the sender cannot be had it returns [Transient].
+	// returns what was delivered. It refuses with [ErrInvalidSignature]. If the keys of the sender
+	// are unavailable it returns [Transient].
 	Verify func(ctx context.Context, a Access, header http.Header, body []byte) (Delivery, error)
 	// Expand turns a verified delivery, read from its Body alone, into
 	// observations; none means that there is nothing to record. It may call the
@@ -71,30 +68,29 @@ type Rail struct {
 	// first. It refuses with [ErrInvalidReceipt], [ErrAppMismatch],
 	// [ErrPurchaseNotFound] and [ErrPurchasePending].
 	Redeem func(ctx context.Context, a Access, s Submission) ([]Observation, error)
-	// Fetch asks the rail how a purchase stands now. It refuses with
-	// [ErrPurchaseNotFound].
+	// Fetch fetches the current state of a purchase. It refuses with [ErrPurchaseNotFound].
 	Fetch func(ctx context.Context, a Access, ref Ref) ([]Observation, error)
-	// OfCustomer asks the rail for the purchases of one of its customers.
+	// OfCustomer fetches the purchases of a customer of the rail.
 	OfCustomer func(ctx context.Context, a Access, customerID string) ([]Observation, error)
-	// History reads what happened at the rail in a window of time, a page a call,
-	// to find the webhooks that were missed.
+	// History reads the events of the rail in a window of time, one page for each call, to find
+	// missed webhooks.
 	History func(ctx context.Context, a Access, w Window) (HistoryPage, error)
-	// Acknowledge tells the rail that a purchase was delivered. It is idempotent.
+	// Acknowledge acknowledges the delivery of a purchase to the rail. It is idempotent.
 	Acknowledge func(ctx context.Context, a Access, ref Ref) error
 	// Checkout makes a page where a user pays.
 	Checkout func(ctx context.Context, a Access, r CheckoutRequest) (Checkout, error)
 	// Portal makes a page where a customer manages what was bought.
 	Portal func(ctx context.Context, a Access, r PortalRequest) (Portal, error)
-	// Pricing asks what a subscription pays now and next.
+	// Pricing fetches the current and next price of a subscription.
 	Pricing func(ctx context.Context, a Access, ref Ref) (Price, error)
-	// CreateDiscount makes a code. It refuses with [ErrDiscountConflict].
+	// CreateDiscount makes a discount code. It refuses with [ErrDiscountConflict].
 	CreateDiscount func(ctx context.Context, a Access, d DiscountRequest) (externalID string, err error)
 	// Cancel ends a renewing purchase at the end of its paid period. It is
 	// idempotent.
 	Cancel func(ctx context.Context, a Access, ref Ref) error
 }
 
-// Access is what a rail works with during one call.
+// Access holds the credentials and helpers of one call to a rail.
 type Access struct {
 	// Credentials is the rail's block, present in full.
 	Credentials secrets.Fields
@@ -105,13 +101,12 @@ type Access struct {
 	Environment StoreEnvironment
 	// Now is the only clock.
 	Now func() time.Time
-	// Version draws a version for state that is about to be fetched of the purchase
-	// with this transaction id. It is called before the request is sent, once for
-	// each purchase that the request is about. Registers whose versions come from
-	// here never get one from elsewhere.
+	// Version returns a new version for the state of the purchase with this transaction id that is
+	// about to be fetched. It is called before the request is sent, once for each purchase that the
+	// request is about. Registers whose versions come from here never get one from elsewhere.
 	Version func(ctx context.Context, transactionID string) (int64, error)
-	// Kind returns what the catalog sells under a product id of this rail, "" when
-	// it sells nothing there.
+	// Kind returns the kind of the catalog's product with a product id of this rail, "" if there is
+	// none.
 	Kind func(storeProductID string) ProductKind
 }
 
@@ -119,18 +114,18 @@ type Access struct {
 type Delivery struct {
 	// ID is unique among the rail's deliveries: 1 to 200 bytes.
 	ID string
-	// Type is what the rail calls the event, for people.
+	// Type is the rail's name of the event, for display.
 	Type string
-	// At is when it happened, as the rail says.
+	// At is when it happened, by the rail's clock.
 	At Instant
-	// Environment is what the delivery says it is of; "" when it does not say. One
-	// that is not the deployment's is recorded and acknowledged, not expanded.
+	// Environment is the environment that the delivery names, or "". A delivery of another
+	// environment than the deployment's is recorded and acknowledged, but not expanded.
 	Environment StoreEnvironment
 	// Body is what [Rail.Expand] reads: the exact bytes received.
 	Body []byte
 }
 
-// Ref is how a rail finds a purchase again.
+// Ref identifies a purchase to its rail.
 type Ref struct {
 	TransactionID string
 	// RawRef is [Observation.RawRef] of the purchase, "" when there was none.
@@ -141,22 +136,22 @@ type Ref struct {
 	CustomerID string
 }
 
-// Submission is what a client says it bought: one of the first three, or SessionID.
-// Nothing in it is believed.
+// Submission is a client's proof of a purchase: one of the first three members, or SessionID. Its
+// content is not trusted.
 type Submission struct {
-	// SignedTransaction is ios_store's.
+	// SignedTransaction is for ios_store.
 	SignedTransaction string
-	// TransactionID is ios_store's, where the client has no signed transaction. It
-	// proves no possession.
+	// TransactionID is for ios_store, if the client has no signed transaction. It proves no
+	// possession.
 	TransactionID string
-	// PurchaseToken is android_store's, ProductID may accompany it.
+	// PurchaseToken is for android_store, optionally with ProductID.
 	PurchaseToken string
 	ProductID     string
 	// SessionID is that of a checkout.
 	SessionID string
 }
 
-// proofs counts what a submission names; one is what it should be.
+// proofs counts the proofs in a submission, which must be one.
 func (s Submission) proofs() (n int) {
 	for _, text := range []string{s.SignedTransaction, s.TransactionID, s.PurchaseToken, s.SessionID} {
 		if text != "" {
@@ -169,7 +164,7 @@ func (s Submission) proofs() (n int) {
 // possessed reports whether only the buyer's device has what was submitted.
 func (s Submission) possessed() bool { return s.SignedTransaction != "" || s.PurchaseToken != "" }
 
-// Window is what [Rail.History] is asked for.
+// Window selects a page of [Rail.History].
 type Window struct {
 	Since, Until Instant
 	// Cursor is [HistoryPage.Next] of the page before, "" for the first.
@@ -187,13 +182,13 @@ type HistoryPage struct {
 	Next string
 }
 
-// CheckoutRequest is what is to be paid for.
+// CheckoutRequest describes the purchase to pay for.
 type CheckoutRequest struct {
 	Product  Product
 	Store    StoreIDs
 	Quantity int64
-	// AccountToken stands for the subject at the rail; it comes back as
-	// [Observation.AccountToken]. It is a UUID and says nothing about anybody.
+	// AccountToken identifies the subject at the rail, which returns it as
+	// [Observation.AccountToken]. It is a random UUID.
 	AccountToken string
 	// CustomerID is "" for a subject that the rail does not know yet.
 	CustomerID string
@@ -215,7 +210,7 @@ type Checkout struct {
 	ExpiresAt Instant
 }
 
-// PortalRequest says whose purchases are to be managed.
+// PortalRequest names the customer whose purchases are managed.
 type PortalRequest struct {
 	// CustomerID is "" when the subject has none at this rail; a rail that needs
 	// one refuses with [ErrCustomerNotFound].
@@ -227,11 +222,11 @@ type PortalRequest struct {
 // Portal is a page where a customer manages what was bought.
 type Portal struct{ URL string }
 
-// DiscountRequest is a code that takes something off.
+// DiscountRequest describes a discount code to make.
 type DiscountRequest struct {
 	Code string
 	Kind DiscountKind
-	// PercentBasisPoints is 1 to 10,000, where 10,000 is everything.
+	// PercentBasisPoints is 1 to 10,000, where 10,000 is 100 %.
 	PercentBasisPoints int64
 	// AmountMinor and Currency are those of a fixed discount.
 	AmountMinor int64
@@ -242,15 +237,14 @@ type DiscountRequest struct {
 	// MaxRedemptions is 0 for no bound; EndsAt is 0 for no end.
 	MaxRedemptions int64
 	EndsAt         Instant
-	// ProductIDs are the store's ids of what it applies to; empty means everything.
+	// ProductIDs are the store's ids of the products it applies to; empty means all.
 	ProductIDs []StoreIDs
 	// IdempotencyKey makes a repeated request one discount.
 	IdempotencyKey string
 }
 
-// Transient says that a rail could not be asked: try again, after a while where
-// the rail said how long. The webhook or request is refused with
-// payments/rail_unavailable.
+// Transient returns the error of a rail that is unavailable, with the time to wait before a retry
+// if the rail gave one. The webhook or request is refused with payments/rail_unavailable.
 func Transient(cause error, retryAfter time.Duration) error {
 	return &TransientError{Cause: cause, RetryAfter: retryAfter}
 }
@@ -272,7 +266,7 @@ func (e *TransientError) Wait() time.Duration { return e.RetryAfter }
 // Unwrap returns the cause.
 func (e *TransientError) Unwrap() error { return e.Cause }
 
-// IsTransient reports whether an error of a rail may be gone the next time.
+// IsTransient reports whether a retry may succeed after an error of a rail.
 func IsTransient(err error) bool {
 	var transient *TransientError
 	return errors.As(err, &transient)

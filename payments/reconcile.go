@@ -19,15 +19,15 @@ const ReconcileBinding = "PAYMENTS_RECONCILE"
 
 // ReconcileRequest narrows a run; nil and the zero value do not.
 type ReconcileRequest struct {
-	// Rail is the only rail to look at.
+	// Rail is the only rail to reconcile.
 	Rail RailID `json:"rail,omitempty"`
 }
 
-// RunStatus says how a reconcile run stands.
+// RunStatus is the status of a reconcile run.
 type RunStatus string
 
-// The statuses of a run. A partial one left something out: a rail that failed,
-// or what did not fit into its time; the next run goes on there.
+// The statuses of a run. A partial one is incomplete, because a rail failed or its time was over;
+// the next run continues there.
 const (
 	RunRunning   RunStatus = "running"
 	RunSucceeded RunStatus = "succeeded"
@@ -49,7 +49,7 @@ type Run struct {
 	Rails      []RailRun        `json:"rails"`
 }
 
-// RailRun is what a run did at one rail.
+// RailRun is the result of a run at one rail.
 type RailRun struct {
 	Rail    RailID `json:"rail"`
 	Checked int64  `json:"checked"`
@@ -57,9 +57,9 @@ type RailRun struct {
 	Failed  int64  `json:"failed"`
 	// Recovered counts webhooks that were missed.
 	Recovered int64 `json:"recovered"`
-	// Code is why the rail was left before the end.
+	// Code is the code of the error that ended the rail's part early.
 	Code string `json:"code,omitempty"`
-	// More says that the run's time was over first.
+	// More says that the run's time was over before its work.
 	More bool `json:"more,omitempty"`
 }
 
@@ -81,10 +81,10 @@ func (r runRow) wire() Run {
 // Bounds of a run.
 const (
 	batchSize = 200
-	// runStale is when a run without a sign of life has died. One whose last sign
-	// is as far ahead is of a clock that was set back since.
+	// runStale is the time after its last heartbeat at which a run counts as dead. One whose last
+	// heartbeat is as far ahead was written before the clock was set back.
 	runStale = 15 * time.Minute
-	// recheck is how long what a rail said is not asked again.
+	// recheck is how long a fetched purchase is not fetched again.
 	recheck = 20 * time.Hour
 	// maxFailures in a row end a rail's part of a run.
 	maxFailures = 3
@@ -98,10 +98,10 @@ const (
 	maxAttempts    = 50
 )
 
-// ErrRunning says that a run goes on already, here or on another node.
+// ErrRunning reports that a run is under way, here or on another node.
 var ErrRunning = errors.New("payments: a reconcile run goes on already")
 
-// runReconcile is the job. Where a run goes on already there is nothing to do.
+// runReconcile runs the job. It does nothing while another run is under way.
 func (p *Payments) runReconcile(ctx context.Context, job jobs.Job) error {
 	var q *ReconcileRequest
 	if len(job.Payload) > 0 {
@@ -122,11 +122,10 @@ func (p *Payments) runReconcile(ctx context.Context, job jobs.Job) error {
 	return err
 }
 
-// Reconcile looks at everything that may have changed without a webhook, in
-// bounded batches: deliveries that failed, purchases whose time has come, refunds
-// that are owed, acknowledgements, the histories of the rails, and what was not
-// looked at for a day. A rail that fails does not keep the others from it. It
-// returns [ErrRunning] while another run goes on.
+// Reconcile processes everything that may have changed without a webhook, in bounded batches:
+// failed deliveries, purchases that changed by time, owed refunds, acknowledgments, the histories
+// of the rails, and purchases that were not fetched for a day. If a rail fails it continues with
+// the others. It returns [ErrRunning] while another run is under way.
 func (p *Payments) Reconcile(ctx context.Context, q ReconcileRequest) (Run, error) {
 	return p.reconcile(ctx, "application", q, time.Hour)
 }
@@ -181,7 +180,7 @@ func (p *Payments) finishRun(ctx context.Context, run runRow, rails []RailRun) (
 	return run.wire(), err
 }
 
-// walk is one run on its way.
+// walk is the state of one run.
 type walk struct {
 	p   *Payments
 	run *runRow
@@ -189,7 +188,7 @@ type walk struct {
 	end time.Time
 }
 
-// rail does a rail's part of a run.
+// rail runs a rail's part of a run.
 func (w *walk) rail(ctx context.Context, rail *rail) (part RailRun) {
 	part.Rail = rail.ID
 	err := w.recall(ctx, rail, &part)
@@ -234,7 +233,7 @@ func (r *railWalk) failed(err error) error {
 	return nil
 }
 
-// stop notes why a rail was left.
+// stop records why a rail's part ended early.
 func (w *walk) stop(ctx context.Context, part *RailRun, err error) {
 	part.Code = ErrRailUnavailable.Code
 	var refusal *capability.Error
@@ -246,10 +245,10 @@ func (w *walk) stop(ctx context.Context, part *RailRun, err error) {
 	}
 }
 
-// over reports whether the run's time is.
+// over reports whether the run's time is over.
 func (w *walk) over() bool { return time.Now().After(w.end) }
 
-// beat shows that the run goes on, after each batch, and whether it may.
+// beat writes the heartbeat of the run after each batch, and reports whether the run may continue.
 func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 	if w.over() || ctx.Err() != nil {
 		part.More = true
@@ -262,8 +261,8 @@ func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 	return ok, err
 }
 
-// recall makes due what was put off, or looked at, in a time that was not: nothing
-// waits for longer than the ledger.
+// recall makes rows due whose time was written by a clock that was ahead. No row waits for longer
+// than clawbackRetry.
 func (w *walk) recall(ctx context.Context, rail *rail, part *RailRun) error {
 	for rows := 0; rows < maxRows; rows += batchSize {
 		found, err := w.p.store.recall(ctx, rail.ID, At(w.p.host.Now().Add(clawbackRetry+runStale)), batchSize)
@@ -277,8 +276,7 @@ func (w *walk) recall(ctx context.Context, rail *rail, part *RailRun) error {
 	return nil
 }
 
-// overdue writes down what changed by time alone, and asks the ledger again for
-// what is owed.
+// overdue writes changes by time alone, and retries owed clawbacks.
 func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 	last := &row{}
 	l := &lapsing{p: w.p, rail: rail, job: ReconcileBinding, over: w.over}
@@ -302,8 +300,8 @@ func (w *walk) overdue(ctx context.Context, rail *rail, part *RailRun) error {
 	return w.owed(ctx, rail, part)
 }
 
-// owed asks the ledger again. What it could not take back has a later time than
-// before; a batch that could not be written at all is left to the next run.
+// owed retries owed clawbacks. One that fails again gets a later time; a batch that could not be
+// written at all is left to the next run.
 func (w *walk) owed(ctx context.Context, rail *rail, part *RailRun) error {
 	for rows := 0; rows < maxRows; {
 		owed, err := w.p.store.owed(ctx, rail.ID, At(w.p.host.Now()), batchSize)
@@ -324,8 +322,8 @@ func (w *walk) owed(ctx context.Context, rail *rail, part *RailRun) error {
 	return nil
 }
 
-// written counts what became of a purchase. One that cannot be written keeps no
-// others from it; one that is left, whose change is nil, does not count.
+// written counts the result of a purchase. One that cannot be written does not stop the run; one
+// that is left to the next pass, whose change is nil, does not count.
 func (w *walk) written(ctx context.Context, part *RailRun, transactionID string, c *change, err error) {
 	switch {
 	case err != nil:
@@ -379,8 +377,8 @@ func (w *walk) failed(r *railWalk, err error) error {
 	return r.failed(err)
 }
 
-// undelivered counts a delivery that failed. One that the rail has no part in,
-// such as what a hook refuses, waits in the inbox and keeps no others from it.
+// undelivered counts a failed delivery. If the rail did not cause the failure, as when a hook
+// refuses, the delivery waits in the inbox and the run continues.
 func (w *walk) undelivered(ctx context.Context, r *railWalk, d Delivery, err error) error {
 	if errors.Is(err, ErrRailUnavailable) {
 		return w.failed(r, err)
@@ -392,15 +390,15 @@ func (w *walk) undelivered(ctx context.Context, r *railWalk, d Delivery, err err
 	return nil
 }
 
-// unwritten counts what the rail has no part in that it failed.
+// unwritten counts a failure that the rail did not cause.
 func (w *walk) unwritten(ctx context.Context, part *RailRun, id string, err error) {
 	w.run.failed++
 	part.Failed++
 	w.p.unwritten(ctx, id, err)
 }
 
-// acknowledgements tells the rail of purchases that it waits for. One that it does
-// not take keeps no others from it, unless it takes none of a batch.
+// acknowledgements acknowledges purchases at the rail. It continues after a refused one, unless the
+// rail refuses a whole batch.
 func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
 	if r.rail.Acknowledge == nil {
 		return nil
@@ -439,7 +437,7 @@ func (w *walk) acknowledgements(ctx context.Context, r *railWalk) error {
 	}
 }
 
-// unchecked asks the rail for what was not looked at for a day.
+// unchecked fetches the purchases that were not fetched for a day.
 func (w *walk) unchecked(ctx context.Context, r *railWalk) error {
 	if r.rail.Fetch == nil {
 		return nil
@@ -464,8 +462,7 @@ func (w *walk) unchecked(ctx context.Context, r *railWalk) error {
 	return nil
 }
 
-// fetch asks for one purchase. One that cannot be had is looked at again in the
-// next run.
+// fetch fetches one purchase. One that fails is fetched again in the next run.
 func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 	observations, err := w.p.ask(ctx, r.rail, func(ctx context.Context, a Access) ([]Observation, error) { return r.rail.Fetch(ctx, a, row.ref()) })
 	if err == nil {
@@ -484,7 +481,7 @@ func (w *walk) fetch(ctx context.Context, r *railWalk, row *row) error {
 	return w.failed(r, err)
 }
 
-// fetched writes what a rail says of one purchase, and that it was asked.
+// fetched writes the observations of one purchase, and that it was fetched.
 func (w *walk) fetched(ctx context.Context, r *railWalk, row *row, observations []Observation) error {
 	c := &change{rail: r.rail, checked: true, actor: audit.Actor{Kind: audit.ActorJob, ID: ReconcileBinding}}
 	err := w.p.host.DB.InTx(ctx, func(ctx context.Context) error { return w.p.apply(ctx, c, observations) })

@@ -2,7 +2,7 @@ package payments
 
 import "context"
 
-// How long rows are kept, in milliseconds. Purchases and charges stay.
+// How long rows are kept, in milliseconds. Purchases and charges are never removed.
 const (
 	day         = 24 * 60 * 60 * 1000
 	deliveryAge = 30 * day

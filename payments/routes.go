@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/internal/wait"
 )
 
-// smallBody bounds what is no list of proofs.
+// smallBody bounds request bodies other than lists of proofs.
 const smallBody = 64 << 10
 
 func (p *Payments) routes() []capability.Route {
@@ -84,7 +84,7 @@ func (p *Payments) postPurchase(c *capability.Call, b purchaseBody) (Submitted, 
 	return p.Submit(c.Context(), c.Caller.UserID, SubmitRequest{Rail: b.Rail, ProductKey: b.ProductKey, Submission: s})
 }
 
-// getEntitlements includes what apps give the stores for the subject.
+// getEntitlements includes the account tokens of the subject.
 func (p *Payments) getEntitlements(c *capability.Call, _ capability.None) (Entitlements, error) {
 	subject, _, err := p.subjectOf(c.Context(), c.Caller.UserID)
 	if err != nil {
@@ -134,8 +134,7 @@ type checkoutBody struct {
 	Quantity     int64  `json:"quantity,omitempty"`
 }
 
-// postCheckout hands the Idempotency-Key on to the rail, which makes one
-// checkout of it.
+// postCheckout passes the Idempotency-Key to the rail, which makes one checkout for it.
 func (p *Payments) postCheckout(c *capability.Call, b checkoutBody) (Bought, error) {
 	return p.Checkout(c.Context(), c.Caller.UserID, BuyRequest{Rail: b.Rail, ProductKey: b.ProductKey, DiscountCode: b.DiscountCode, Quantity: b.Quantity,
 		IdempotencyKey: c.Request().Header.Get("Idempotency-Key")})
@@ -153,7 +152,7 @@ func (p *Payments) getPricing(c *capability.Call, _ capability.None) (Pricing, e
 	return p.Pricing(c.Context(), c.Caller.UserID)
 }
 
-// Catalog is what is sold, and where.
+// Catalog lists the products and the rails that sell them.
 type Catalog struct {
 	BillingSubject     SubjectKind   `json:"billingSubject"`
 	Rails              []CatalogRail `json:"rails"`
@@ -250,7 +249,7 @@ type grantBody struct {
 	TransactionID string           `json:"transactionId,omitempty"`
 }
 
-// granting is what a grant or a repair led to.
+// granting is the result of a grant or a repair.
 type granting struct {
 	Grant    *Grant    `json:"grant,omitempty"`
 	Purchase *Purchase `json:"purchase,omitempty"`

@@ -2,7 +2,7 @@ package payments
 
 import "time"
 
-// Status is what a purchase is, of the nine of the specification.
+// Status is the status of a purchase, one of the nine of the specification.
 type Status string
 
 // The statuses. Whether one grants and whether money arrived are independent.
@@ -38,7 +38,7 @@ func (s Status) mayRenew() bool {
 	return s != StatusExpired && s != StatusNeverPaid && s != StatusRevoked
 }
 
-// Terms are what of rail, catalog and configuration decides about a status.
+// Terms are the settings of rail, catalog and configuration that decide a status.
 type Terms struct {
 	Kind ProductKind
 	// Duration is that of a one-time product; Start is when it began to count,
@@ -52,13 +52,13 @@ type Terms struct {
 	Grace bool
 }
 
-// Projection is what facts mean at an instant.
+// Projection is the status of a purchase at an instant, by its facts.
 type Projection struct {
 	Status       Status
 	Grants       bool
 	MoneyArrived bool
-	// AccessUntil is the end of what was paid for, 0 where there is none.
-	// GrantsUntil is when Grants becomes false by itself, 0 for never.
+	// AccessUntil is the end of the paid access, 0 if it has none. GrantsUntil is when Grants
+	// becomes false by itself, 0 for never.
 	AccessUntil, GrantsUntil Instant
 	// ChangesAt is when Status becomes Then by itself, 0 for never.
 	ChangesAt Instant
@@ -70,7 +70,7 @@ type Projection struct {
 	BillingIssueSince    Instant
 }
 
-// Project returns what facts mean now. It depends on nothing else.
+// Project returns the projection of facts at an instant. It depends on its arguments alone.
 func Project(f Facts, t Terms, now Instant) Projection {
 	p := decide(f, t, now)
 	if p.Status == StatusNeverPaid && t.NeverUnpaid {
@@ -98,8 +98,8 @@ func Project(f Facts, t Terms, now Instant) Projection {
 	return p
 }
 
-// decide applies the precedence: what took the money or the access away, then
-// what the rail says, then the time.
+// decide applies the precedence: refunds and revocations first, then the state of the rail, then
+// the time.
 func decide(f Facts, t Terms, now Instant) Projection {
 	l := f.Lifecycle.Value
 	arrived, all, chargeback := f.back()
@@ -143,7 +143,7 @@ func decide(f Facts, t Terms, now Instant) Projection {
 	}
 }
 
-// ended is a status that no time changes.
+// ended returns the projection of a status that time does not change.
 func ended(s Status, l *Lifecycle) Projection {
 	p := Projection{Status: s}
 	if l != nil {
@@ -155,15 +155,15 @@ func ended(s Status, l *Lifecycle) Projection {
 	return p
 }
 
-// paused carries the end of the pause where the rail reported one.
+// paused returns the projection of a pause, with its end if the rail reported one.
 func paused(l *Lifecycle) Projection {
 	p := ended(StatusPaused, l)
 	p.ResumeAt = l.ResumeAt
 	return p
 }
 
-// running is what the rail says runs. A renewing purchase keeps granting for a
-// while past its period, since its renewal may be under way; one that is to be
+// running returns the projection of a purchase that the rail reports as active. A renewing purchase
+// keeps granting for a while past its period, since its renewal may be under way; one that is to be
 // paused is not renewed.
 func running(l *Lifecycle, t Terms, now Instant, over Status) Projection {
 	if t.Kind == KindOneTime && t.Duration > 0 {
@@ -204,8 +204,8 @@ func until(s, then Status, end Instant, leeway time.Duration, now Instant) Proje
 	return Projection{Status: s, AccessUntil: end, GrantsUntil: last, ChangesAt: last, Then: then}
 }
 
-// inGrace carries the later of the paid period's end and the grace window. Only
-// a window that the rail reports ends it.
+// inGrace returns the projection of a purchase in grace, with the later of the paid period's end
+// and the grace window. Only a window that the rail reports ends it.
 func inGrace(f Facts, l *Lifecycle, now Instant) Projection {
 	paid := f.paidThrough()
 	if paid == 0 && l.GraceUntil == 0 {

@@ -63,7 +63,7 @@ func (s store) unmask(ctx context.Context, purchaseID string) error {
 	return err
 }
 
-// held is one purchase or grant that may entitle a subject.
+// held is one purchase or grant that may grant an entitlement to a subject.
 type held struct {
 	// product is empty for a grant, whose key is entitlement; of a purchase the
 	// entitlement is one that was taken away by hand, or "".
@@ -100,7 +100,7 @@ func (s store) setChecked(ctx context.Context, purchaseID string, now Instant) e
 	return err
 }
 
-// delivered is a webhook as the inbox keeps it.
+// delivered is a webhook in the inbox.
 type delivered struct {
 	rail RailID
 	Delivery
@@ -197,7 +197,7 @@ func earlier(where *database.Conditions, before string) {
 	}
 }
 
-// PurchaseFilter narrows a list of purchases; empty fields do not.
+// PurchaseFilter selects purchases; empty fields select all.
 type PurchaseFilter struct {
 	Rail       RailID
 	Status     Status

@@ -32,7 +32,7 @@ const (
 	EnvironmentOther      StoreEnvironment = "other"
 )
 
-// ProductKind says what buying a product does.
+// ProductKind is the kind of a product.
 type ProductKind string
 
 // The kinds of product. A one-time product with a duration does not renew.
@@ -42,7 +42,7 @@ const (
 	KindConsumable   ProductKind = "consumable"
 )
 
-// Ownership says how somebody came to a purchase.
+// Ownership says whether a purchase was bought or shared.
 type Ownership string
 
 // The kinds of ownership. A purchase shared with a family grants entitlements
@@ -52,7 +52,7 @@ const (
 	OwnershipFamilyShared Ownership = "family_shared"
 )
 
-// PeriodType says on which terms the current period runs.
+// PeriodType is the kind of the current period, such as a trial.
 type PeriodType string
 
 // The types of period.
@@ -63,32 +63,30 @@ const (
 	PeriodPromo  PeriodType = "promotional"
 )
 
-// Observation is what a rail said about one purchase: a set of facts, each
-// optional, that is merged into what is known. Any order and any repetition of
-// observations leads to the same facts.
+// Observation is a rail's report about one purchase: a set of facts, each optional, that is merged
+// into the known ones. Any order and any repetition of observations leads to the same facts.
 type Observation struct {
 	Rail RailID
 	// TransactionID is the key of the purchase at its rail: 1 to 200 bytes.
 	TransactionID string
-	// RawRef is what the rail needs to fetch the purchase where that is not the
-	// transaction id, such as a purchase token: at most 4,000 bytes.
+	// RawRef is the id by which the rail fetches the purchase if that is not the transaction id,
+	// such as a purchase token: at most 4,000 bytes.
 	RawRef string
-	// Environment is what the rail reports; "" where it names none.
+	// Environment is the environment that the rail reports, or "".
 	Environment StoreEnvironment
-	// Version orders what is said about the same purchase: the rail's own time of
-	// the statement, or a version drawn from [Access.Version]. It is above 0.
+	// Version orders the observations of a purchase: it is the rail's own time of the statement, or
+	// a version from [Access.Version]. It is above 0.
 	Version int64
-	// AccountToken is what a checkout or app gave the rail for the subject.
+	// AccountToken is the token by which a checkout or app named the subject to the rail.
 	AccountToken string
 	// CustomerID is the rail's id of the payer.
 	CustomerID string
 	// Ownership is "" for purchased.
 	Ownership Ownership
-	// NeedsAcknowledge says that the rail waits for [Rail.Acknowledge].
+	// NeedsAcknowledge says that the rail requires [Rail.Acknowledge].
 	NeedsAcknowledge bool
-	// OnlyKnown says that it makes no purchase: where nothing else is known of the
-	// purchase, it is dropped. It is for what [Rail.Expand] and [Rail.History] say of
-	// purchases that the rail no longer shows.
+	// OnlyKnown says that the observation is dropped if the purchase is not known. It is for
+	// purchases that the rail no longer shows, in results of [Rail.Expand] and [Rail.History].
 	OnlyKnown bool
 
 	Lifecycle *Lifecycle
@@ -98,7 +96,7 @@ type Observation struct {
 	Price     *Price
 }
 
-// State is what a rail says of a purchase, before payments decides its status.
+// State is the state of a purchase as its rail reports it, from which payments derives the status.
 type State string
 
 // The states. A purchase that was bought once is active as long as it is owned.
@@ -117,8 +115,8 @@ const (
 	StateAbandoned State = "abandoned"
 )
 
-// Lifecycle is one statement about how a purchase stands; the newest one counts
-// as a whole.
+// Lifecycle is a statement about the state of a purchase; the newest one replaces the others as a
+// whole.
 type Lifecycle struct {
 	// ProductID is the store's id of the product; BasePlanID and PriceID narrow it.
 	ProductID  string `json:"productId"`
@@ -130,13 +128,11 @@ type Lifecycle struct {
 	Quantity    int64      `json:"quantity,omitempty"`
 	PurchasedAt Instant    `json:"purchasedAt,omitempty"`
 	PeriodStart Instant    `json:"periodStart,omitempty"`
-	// AccessUntil is the end of the period; 0 where there is none, as of what is
-	// owned for good.
+	// AccessUntil is the end of the period; 0 for a purchase that is owned forever.
 	AccessUntil Instant `json:"accessUntil,omitempty"`
-	// GraceUntil is the end of the rail's grace window, 0 where it reports none
-	// apart from the state.
+	// GraceUntil is the end of the rail's grace window, 0 if it does not report one.
 	GraceUntil Instant `json:"graceUntil,omitempty"`
-	// ResumeAt is what the rail says of a paused purchase, never computed.
+	// ResumeAt is the end of a pause as the rail reports it, never computed.
 	ResumeAt Instant `json:"resumeAt,omitempty"`
 	// WillRenew is false from the moment it was canceled; CancelAt is when that
 	// takes effect, 0 for AccessUntil.
@@ -145,24 +141,24 @@ type Lifecycle struct {
 	EndedAt   Instant `json:"endedAt,omitempty"`
 	// BillingIssueSince is when a renewal first failed.
 	BillingIssueSince Instant `json:"billingIssueSince,omitempty"`
-	// Prepaid runs out at AccessUntil without having been canceled.
+	// Prepaid says that the purchase ends at AccessUntil without having been canceled.
 	Prepaid bool `json:"prepaid,omitempty"`
-	// PauseAt is when a pause begins that was asked for.
+	// PauseAt is when a requested pause begins.
 	PauseAt Instant `json:"pauseAt,omitempty"`
-	// PendingProductID is what it changes to at the next renewal.
+	// PendingProductID is the product to which it changes at the next renewal.
 	PendingProductID string `json:"pendingProductId,omitempty"`
-	// Replaces is the transaction id of the purchase that this one takes the place
-	// of. The older one grants nothing from then on.
+	// Replaces is the transaction id of the purchase that this one replaces. The older one grants
+	// nothing from then on.
 	Replaces string `json:"replaces,omitempty"`
 }
 
-// Charge is one payment of a purchase. One that settled stays settled: what
-// takes money back is a [Refund].
+// Charge is one payment of a purchase. A settled charge stays settled: money that goes back is a
+// [Refund].
 type Charge struct {
 	// ID is unique among the rail's charges: 1 to 200 bytes.
 	ID string  `json:"id"`
 	At Instant `json:"at,omitempty"`
-	// ProductID is what was paid for, "" for the product of the lifecycle.
+	// ProductID is the product that was paid for, "" for the product of the lifecycle.
 	ProductID   string `json:"productId,omitempty"`
 	AmountMinor int64  `json:"amountMinor,omitempty"`
 	Currency    string `json:"currency,omitempty"`
@@ -175,7 +171,7 @@ type Charge struct {
 	// arrived, but for no period of its own, so it credits nothing. A purchase is
 	// refunded once both the period and what changes within it cost went back.
 	Proration bool `json:"proration,omitempty"`
-	// PeriodStart and PeriodEnd are what it paid for, 0 where that has no end.
+	// PeriodStart and PeriodEnd bound the paid period; PeriodEnd is 0 if it has no end.
 	PeriodStart Instant `json:"periodStart,omitempty"`
 	PeriodEnd   Instant `json:"periodEnd,omitempty"`
 }
@@ -189,9 +185,8 @@ type Refund struct {
 	// Version is the version of this statement, 0 for the observation's.
 	Version int64   `json:"version,omitempty"`
 	At      Instant `json:"at,omitempty"`
-	// AmountMinor is what went back; Full says that nothing is left. BasisPoints
-	// says instead which part of the charge it was, and Quantity how many of what
-	// was bought.
+	// AmountMinor is the refunded amount; Full says that it is all of the charge. BasisPoints gives
+	// instead the refunded part of the charge, and Quantity the number of refunded units.
 	AmountMinor int64 `json:"amountMinor,omitempty"`
 	BasisPoints int64 `json:"basisPoints,omitempty"`
 	Quantity    int64 `json:"quantity,omitempty"`
@@ -202,38 +197,38 @@ type Refund struct {
 	Reversed bool `json:"reversed,omitempty"`
 }
 
-// Revoke says that the rail took access away without a refund, or gave it back.
+// Revoke says that the rail revoked access without a refund, or restored it.
 type Revoke struct {
 	At     Instant `json:"at,omitempty"`
 	Reason string  `json:"reason,omitempty"`
-	// Reversed takes an earlier revocation back.
+	// Reversed cancels an earlier revocation.
 	Reversed bool `json:"reversed,omitempty"`
 }
 
-// Price is what a subscription pays, and when that changes.
+// Price is the price of a subscription and its next change.
 type Price struct {
 	AmountMinor int64  `json:"amountMinor"`
 	Currency    string `json:"currency"`
 	// Interval is a period such as "P1M" (ISO 8601).
 	Interval string     `json:"interval,omitempty"`
 	Next     *NextPrice `json:"next,omitempty"`
-	// Discount is the code or name of what is taken off, "" for nothing.
+	// Discount is the code or name of the discount, or "".
 	Discount string `json:"discount,omitempty"`
 }
 
-// NextPrice is what a subscription will pay.
+// NextPrice is the price of a subscription after its next change.
 type NextPrice struct {
 	AmountMinor int64  `json:"amountMinor"`
 	Currency    string `json:"currency"`
-	// ProductID is the store's id of what it changes to.
+	// ProductID is the store's id of the product that it changes to.
 	ProductID       string  `json:"productId,omitempty"`
 	At              Instant `json:"at,omitempty"`
 	RequiresConsent bool    `json:"requiresConsent,omitempty"`
-	// ConsentState is "pending" or "accepted" where consent is asked for.
+	// ConsentState is "pending" or "accepted" if the store requires consent.
 	ConsentState string `json:"consentState,omitempty"`
 }
 
-// DiscountKind says what a discount takes off.
+// DiscountKind is the kind of a discount.
 type DiscountKind string
 
 // The kinds of discount.

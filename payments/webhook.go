@@ -11,11 +11,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Outcome is what became of a webhook.
+// Outcome is the result of a webhook.
 type Outcome string
 
-// The outcomes. A refused one is authentic, recorded and acknowledged, since its
-// sender would repeat it in vain; a failed one is tried again.
+// The outcomes. A refused webhook is authentic, recorded and acknowledged, because a retry would be
+// of no use; a failed one is tried again.
 const (
 	OutcomeApplied   Outcome = "applied"
 	OutcomeDuplicate Outcome = "duplicate"
@@ -36,12 +36,11 @@ const (
 	maxWebhook    = 1 << 20
 	maxDeliveryID = 200
 	maxType       = 100
-	// webhookBudget is how long a rail may be asked while its webhook waits: a
-	// refund at card_processor takes six requests, one after the other. Senders wait
-	// 10 seconds and more; merchant_a, which waits 5, delivers again what took
-	// longer, as a duplicate.
+	// webhookBudget is how long a rail may be called while its webhook waits: a refund at
+	// card_processor takes six requests, one after the other. Senders wait 10 seconds and more;
+	// merchant_a, which waits 5, delivers a slower one again, as a duplicate.
 	webhookBudget = 8 * time.Second
-	// callBudget is how long it may be asked while a user waits.
+	// callBudget is how long it may be called while a user waits.
 	callBudget = 15 * time.Second
 	// failedRetry is how long a failed delivery waits until it is tried again.
 	failedRetry = 10 * time.Minute
@@ -49,8 +48,8 @@ const (
 
 type deliveryKey struct{}
 
-// verifier checks the proof of a rail's webhook and hands what was delivered to
-// the handler in the request's context.
+// verifier checks the proof of a rail's webhook and passes the delivery to the handler in the
+// request's context.
 func (p *Payments) verifier(rail *rail) capability.Verifier {
 	return func(r *http.Request, body []byte) error {
 		access, err := p.access(r.Context(), rail)
@@ -76,7 +75,7 @@ func (p *Payments) verifier(rail *rail) capability.Verifier {
 	}
 }
 
-// receive returns once what a webhook says is durable.
+// receive returns the handler of a rail's webhook, which responds once its effects are durable.
 func (p *Payments) receive(rail *rail) func(*capability.Call) error {
 	return func(c *capability.Call) error {
 		d, ok := c.Request().Context().Value(deliveryKey{}).(Delivery)
@@ -93,15 +92,15 @@ func (p *Payments) receive(rail *rail) func(*capability.Call) error {
 	}
 }
 
-// deliver does what a verified delivery says, once. It returns an error only
-// where a repetition can help; then the delivery is in the inbox as failed.
+// deliver applies a verified delivery once. It returns an error only if a retry can succeed; then
+// the delivery is in the inbox as failed.
 func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget time.Duration) (Received, error) {
 	if outcome, known, err := p.store.outcomeOf(ctx, rail.ID, d.ID); err != nil {
 		return Received{}, err
 	} else if known && outcome != OutcomeFailed {
 		return Received{true, OutcomeDuplicate, ""}, nil
 	}
-	// A sender that hangs up does not stop what it began.
+	// A sender that disconnects does not stop the processing.
 	ctx = context.WithoutCancel(ctx)
 	if d.Environment != "" && d.Environment != p.environment {
 		return p.refuse(ctx, rail, d, ErrEnvironmentMismatch)
@@ -135,7 +134,7 @@ func (p *Payments) deliver(ctx context.Context, rail *rail, d Delivery, budget t
 	return Received{true, done.outcome, ""}, nil
 }
 
-// keep puts a delivery that failed into the inbox.
+// keep stores a failed delivery in the inbox.
 func (p *Payments) keep(ctx context.Context, rail *rail, d Delivery, why *capability.Error) error {
 	return p.store.record(ctx, delivered{rail: rail.ID, Delivery: d, outcome: OutcomeFailed, code: why.Code, retryAt: At(p.host.Now().Add(failedRetry))})
 }
@@ -155,8 +154,7 @@ func (p *Payments) expand(ctx context.Context, rail *rail, d Delivery, budget ti
 	return p.checkObservations(rail, observations)
 }
 
-// refuse records an authentic delivery that is not for us. Its sender is told
-// that it arrived.
+// refuse records and acknowledges an authentic delivery that is not for this deployment.
 func (p *Payments) refuse(ctx context.Context, rail *rail, d Delivery, refusal *capability.Error) (Received, error) {
 	err := p.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := p.store.record(ctx, delivered{rail: rail.ID, Delivery: d, outcome: OutcomeRefused, code: refusal.Code}); err != nil {
@@ -168,7 +166,7 @@ func (p *Payments) refuse(ctx context.Context, rail *rail, d Delivery, refusal *
 	return Received{true, OutcomeRefused, refusal.Code}, err
 }
 
-// unavailable is what a rail that cannot be asked looks like to a caller.
+// unavailable returns the refusal for an error of a rail.
 func (p *Payments) unavailable(ctx context.Context, rail *rail, err error) error {
 	var refusal *capability.Error
 	if errors.As(err, &refusal) && !IsTransient(err) {

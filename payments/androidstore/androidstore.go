@@ -2,9 +2,8 @@
 // Play Developer API v3 and its real-time developer notifications, pushed by
 // Pub/Sub with a token of OpenID Connect.
 //
-// The token proves who sends, not what: a notification only says which purchase
-// to look at, and state is fetched, never believed. Purchases are known by the
-// SHA-256 of their token.
+// The token proves the sender, not the content: a notification only names the purchase whose state
+// is then fetched. The transaction id of a purchase is the SHA-256 of its token.
 package androidstore
 
 import (
@@ -29,15 +28,15 @@ import (
 )
 
 const (
-	// ID is the rail's.
+	// ID is the id of the rail.
 	ID = payments.RailAndroidStore
-	// BaseURL is where the API is.
+	// BaseURL is the address of the API.
 	BaseURL = "https://androidpublisher.googleapis.com"
-	// KeysURL is where the keys are that tokens are signed with.
+	// KeysURL is the address of the public keys of push tokens.
 	KeysURL = "https://www.googleapis.com/oauth2/v3/certs"
-	// SubscriptionsURL is where people manage what they have subscribed to.
+	// SubscriptionsURL is the page on which users manage their subscriptions.
 	SubscriptionsURL = "https://play.google.com/store/account/subscriptions"
-	// renewalLeeway covers the day that the store gives silently.
+	// renewalLeeway covers the day of grace that the store does not report.
 	renewalLeeway = 24 * time.Hour
 	// clockSkew is how far the clocks of the sender and of the host may differ.
 	clockSkew = time.Minute
@@ -45,8 +44,7 @@ const (
 	maxToken = 4 << 10
 )
 
-// Options are where the rail is and whom it trusts. The zero value is the real
-// one.
+// Options replace addresses and keys of the rail. The zero value is Google's.
 type Options struct {
 	// BaseURL and KeysURL replace the addresses: https, or http on loopback.
 	BaseURL, KeysURL string
@@ -54,8 +52,7 @@ type Options struct {
 	HTTP *http.Client
 }
 
-// New returns the rail. It panics when an address of Options is none to send
-// credentials to.
+// New returns the rail. It panics if an address of Options is not https, or http on loopback.
 func New(o Options) payments.Rail {
 	r := &rail{
 		base: outbound.MustBase(ID, o.BaseURL, BaseURL), client: outbound.New(ID, o.HTTP),
@@ -138,7 +135,7 @@ type notification struct {
 // millis are milliseconds as the store writes them: in a text or as a number.
 type millis int64
 
-// UnmarshalJSON never fails: what cannot be read is none.
+// UnmarshalJSON never fails: a value that cannot be read becomes 0.
 func (m *millis) UnmarshalJSON(raw []byte) error {
 	n, err := strconv.ParseInt(strings.Trim(string(raw), `"`), 10, 64)
 	if *m = millis(n); err != nil || n < 0 {
@@ -211,7 +208,8 @@ func (c claims) good(a payments.Access) bool {
 		now < c.ExpiresAt+skew && now > c.IssuedAt-skew && c.ExpiresAt > c.IssuedAt
 }
 
-// delivery reads a push. One that is proven and still no push cannot be recorded.
+// delivery reads a push. It refuses a proven body that is no push, because it could not be
+// recorded.
 func delivery(body []byte, a payments.Access) (payments.Delivery, error) {
 	p, n, err := parsePush(body)
 	if err != nil {
@@ -247,7 +245,7 @@ func parsePush(body []byte) (p push, n notification, err error) {
 	return p, n, json.Unmarshal(data, &n)
 }
 
-// expand fetches what a notification is about.
+// expand fetches the purchase that a notification names.
 func (r *rail) expand(ctx context.Context, a payments.Access, d payments.Delivery) ([]payments.Observation, error) {
 	_, n, err := parsePush(d.Body)
 	if err != nil {
@@ -283,7 +281,7 @@ func (r *rail) subscriptionChanged(ctx context.Context, a payments.Access, n not
 	}), nil
 }
 
-// purchaseToken is what the store gives as one.
+// purchaseToken is the form of a purchase token.
 var purchaseToken = regexp.MustCompile(`^[0-9A-Za-z._~+/=-]{8,1000}$`)
 
 // key is the id of the purchase of a token.
@@ -311,7 +309,8 @@ func (r *rail) fetch(ctx context.Context, a payments.Access, ref payments.Ref) (
 	return r.purchase(ctx, a, ref.RawRef, ref.Kind)
 }
 
-// purchase fetches what a token is of; an unknown kind may be either.
+// purchase fetches the purchase of a token; if its kind is unknown it may be a subscription or a
+// product.
 func (r *rail) purchase(ctx context.Context, a payments.Access, token string, kind payments.ProductKind) ([]payments.Observation, error) {
 	if kind == payments.KindOneTime || kind == payments.KindConsumable {
 		return r.product(ctx, a, token)

@@ -18,7 +18,7 @@ import (
 
 const (
 	scope = "https://www.googleapis.com/auth/androidpublisher"
-	// tokenMargin is how long before its end an access token is not used anymore.
+	// tokenMargin is how long before its expiry an access token is replaced.
 	tokenMargin = time.Minute
 	// maxVoided is how many voided purchases a page has at most, voidedPages how
 	// many pages are read for one of them.
@@ -37,8 +37,8 @@ type accessToken struct {
 	made, until time.Time
 }
 
-// good reports whether a token is to be used; one of a later time is of a clock that
-// was set back since.
+// good reports whether a token can be used. One from the future was made before the clock was set
+// back.
 func (t accessToken) good(now time.Time) bool { return !now.Before(t.made) && now.Before(t.until) }
 
 // token returns an access token of the service account.
@@ -61,7 +61,7 @@ func (r *rail) token(ctx context.Context, a payments.Access) (string, error) {
 	return made.text, nil
 }
 
-// exchange asks for an access token with a proof by the account's key.
+// exchange requests an access token with an assertion signed by the account's key.
 func (r *rail) exchange(ctx context.Context, a payments.Access) (accessToken, error) {
 	address := a.Credentials["tokenUri"].Reveal()
 	if err := outbound.CheckBase(address); err != nil {
@@ -110,8 +110,8 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return response, err == nil && response.OK(), err
 }
 
-// errGone is why a purchase is not found that there was: its store no longer shows
-// what expired sixty days ago.
+// errGone reports an existing purchase that the store no longer shows, because it expired sixty
+// days ago.
 var errGone = errors.New("the purchase is no longer shown")
 
 // get reads a purchase.
@@ -153,7 +153,7 @@ func (r *rail) subscription(ctx context.Context, a payments.Access, token string
 	return []payments.Observation{o}, nil
 }
 
-// order is what of an order tells what was paid.
+// order holds the members of an order that say what was paid.
 type order struct {
 	Token string `json:"purchaseToken"`
 	Items []struct {
@@ -162,8 +162,8 @@ type order struct {
 	} `json:"lineItems"`
 }
 
-// introduced sets what an introductory charge took, which only its order says. It
-// stays 0 where the credentials may not read orders.
+// introduced sets the amount of an introductory charge, which only its order has. It stays 0 if the
+// credentials may not read orders.
 func (r *rail) introduced(ctx context.Context, a payments.Access, token string, c *payments.Charge) error {
 	var o order
 	_, found, err := r.call(ctx, a, http.MethodGet, "/orders/"+outbound.Segment(c.ID), nil, &o)
@@ -178,7 +178,7 @@ func (r *rail) introduced(ctx context.Context, a payments.Access, token string, 
 	return nil
 }
 
-// product fetches what was bought once by its token.
+// product fetches a one-time purchase by its token.
 func (r *rail) product(ctx context.Context, a payments.Access, token string) ([]payments.Observation, error) {
 	if !purchaseToken.MatchString(token) {
 		return nil, payments.ErrInvalidReceipt
@@ -200,8 +200,8 @@ const (
 	refundTypePart          = 2
 )
 
-// voided fetches the purchase that was voided, and why. The notification may be
-// the first that is heard of it.
+// voided fetches a voided purchase and the reason. The notification may be the first about the
+// purchase.
 func (r *rail) voided(ctx context.Context, a payments.Access, n notification) ([]payments.Observation, error) {
 	kind := payments.KindOneTime
 	if n.Voided.ProductType == productTypeSubscription {
@@ -223,8 +223,8 @@ func (r *rail) voided(ctx context.Context, a payments.Access, n notification) ([
 	return observations, nil
 }
 
-// gone stands for a purchase that the store no longer shows, and whose money may
-// still go back. It may be a tester's, so it is taken only where it is known.
+// gone returns an observation of a purchase that the store no longer shows but may still refund. It
+// may be a tester's, so the observation counts only for a known purchase.
 func gone(token string) []payments.Observation {
 	return []payments.Observation{{Rail: ID, TransactionID: key(token), Version: 1, OnlyKnown: true}}
 }
@@ -280,8 +280,8 @@ const (
 	historyPage = 20
 )
 
-// history reads the voided purchases of a window. Each is fetched, which tells
-// whose environment it is of; one that the store does not find is left out.
+// history reads the voided purchases of a window. It fetches each to learn its environment, and
+// omits one that the store does not find.
 func (r *rail) history(ctx context.Context, a payments.Access, w payments.Window) (payments.HistoryPage, error) {
 	w.Limit = min(max(w.Limit, 1), historyPage)
 	w.Since = max(w.Since, payments.At(a.Now().Add(time.Hour-historyAge)))

@@ -40,8 +40,8 @@ type keys struct {
 	failure error // of the last fetch
 }
 
-// key returns the key of an id. It refuses with [payments.ErrInvalidSignature]
-// when the issuer has none; not knowing is [payments.Transient].
+// key returns the key of an id. It refuses with [payments.ErrInvalidSignature] if the issuer has no
+// such key, and returns [payments.Transient] if the keys cannot be fetched.
 func (k *keys) key(ctx context.Context, now func() time.Time, id string) (*rsa.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,7 +64,8 @@ func (k *keys) key(ctx context.Context, now func() time.Time, id string) (*rsa.P
 	return nil, payments.ErrInvalidSignature
 }
 
-// refresh is not ended by a caller that goes away: the others wait for it too.
+// refresh fetches the keys. It ignores the cancellation of its caller, because others wait for it
+// too.
 func (k *keys) refresh(ctx context.Context, now func() time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 	defer cancel()
@@ -108,7 +109,7 @@ func (k *keys) fetch(ctx context.Context, now func() time.Time) error {
 
 var maxAge = regexp.MustCompile(`(?:^|[\s,])max-age=([0-9]{1,9})`)
 
-// lifetime reads how long a response may be kept.
+// lifetime returns how long a response may be cached.
 func lifetime(cacheControl string) time.Duration {
 	match := maxAge.FindStringSubmatch(cacheControl)
 	if match == nil {

@@ -15,7 +15,7 @@ type amount struct {
 	Nanos    int32  `json:"nanos"`
 }
 
-// minor is the amount in minor units; what is none is nothing.
+// minor returns the amount in minor units, 0 for an invalid one.
 func (a amount) minor() int64 {
 	var units int64
 	if a.Units != "" {
@@ -205,15 +205,14 @@ func lifecycle(s subscription) *payments.Lifecycle {
 	case "SUBSCRIPTION_STATE_PENDING_PURCHASE_CANCELED":
 		l.State, l.WillRenew = payments.StateAbandoned, false
 	default:
-		l.State = payments.StateHold // a state of tomorrow grants nothing
+		l.State = payments.StateHold // an unknown, future state grants nothing
 	}
 	return l
 }
 
-// charges are the newest orders of a subscription. The store does not say when
-// they were charged: they are put in order from the start, by their number. Nor
-// does it tell a change of plan at the full price from a prorated one, so the first
-// order of either is not credited.
+// charges returns the newest orders of a subscription. The store does not say when they were
+// charged, so they are ordered by their number. Nor does it distinguish a change of plan at the
+// full price from a prorated one, so the first order of either is not credited.
 func charges(s subscription) []payments.Charge {
 	var list []payments.Charge
 	for _, item := range s.Items {
@@ -245,7 +244,7 @@ func renewals(orderID string) int64 {
 	return n + 1
 }
 
-// price maps what a line item pays and will pay.
+// price maps the current and next price of a line item.
 func price(item lineItem) *payments.Price {
 	plan := item.Renewing
 	if plan == nil || plan.Price == nil {
@@ -309,7 +308,7 @@ func fromProduct(token string, p product, version int64, kind func(string) payme
 		return o
 	}
 	order := p.OrderID
-	if order == "" { // what a code paid for has no order
+	if order == "" { // a purchase paid by a code has no order
 		order = o.TransactionID
 	}
 	o.Charges = []payments.Charge{{ID: order, At: l.PurchasedAt, ProductID: l.ProductID, Quantity: l.Quantity, Settled: true}}

@@ -56,8 +56,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return r.client.JSON(ctx, request, into)
 }
 
-// failure is the code of a response that is no success, with the parameter that
-// it is about.
+// failure returns the code of an error response and the parameter that it names.
 func failure(a outbound.Response) (code, param string) {
 	var body struct {
 		Error struct {
@@ -71,8 +70,8 @@ func failure(a outbound.Response) (code, param string) {
 	return body.Error.Code, body.Error.Param
 }
 
-// subscription fetches one with what was paid of it. token is that of a session
-// which made it, for subscriptions that carry none.
+// subscription fetches a subscription with its paid invoices. token is that of the session which
+// made it, for subscriptions without one.
 func (r *rail) subscription(ctx context.Context, a payments.Access, id, token string) ([]payments.Observation, error) {
 	version, err := a.Version(ctx, id)
 	if err != nil {
@@ -112,7 +111,7 @@ func (r *rail) subscriptionAt(ctx context.Context, a payments.Access, id string,
 	}, nil
 }
 
-// current is what the items of a subscription cost, before discounts.
+// current returns the price of a subscription's items, before discounts.
 func current(s subscription) *payments.Price {
 	if len(s.Items.Data) == 0 {
 		return nil
@@ -126,8 +125,8 @@ func current(s subscription) *payments.Price {
 	return p
 }
 
-// session fetches a session, and the subscription that it made. One that nothing
-// came of yet is nothing.
+// session fetches a session, and the subscription that it made. A session without a result yet has
+// no observations.
 func (r *rail) session(ctx context.Context, a payments.Access, id string) ([]payments.Observation, error) {
 	version, err := a.Version(ctx, id)
 	if err != nil {
@@ -174,8 +173,8 @@ func accountOf(s session) string {
 	return s.ClientReference
 }
 
-// charge fetches what went back of a charge, with the purchase that it paid for:
-// a refund may be the first that is heard of it.
+// charge fetches the refunds of a charge with the purchase that it paid for, because a refund may
+// be the first report of a purchase.
 func (r *rail) charge(ctx context.Context, a payments.Access, id, paymentIntent string) ([]payments.Observation, error) {
 	if id == "" || paymentIntent == "" {
 		return nil, nil
@@ -204,7 +203,7 @@ func (r *rail) charge(ctx context.Context, a payments.Access, id, paymentIntent 
 	return []payments.Observation{o}, nil
 }
 
-// refunds fetches a charge with its disputes; chargeID is what payments calls it.
+// refunds fetches a charge with its disputes; chargeID is its id in payments.
 func (r *rail) refunds(ctx context.Context, a payments.Access, id, chargeID string) ([]payments.Refund, error) {
 	var c charge
 	found, err := r.get(ctx, a, "/v1/charges/"+outbound.Segment(id), nil, &c)
@@ -223,8 +222,8 @@ func (r *rail) refunds(ctx context.Context, a payments.Access, id, chargeID stri
 	return refunds(chargeID, c, disputes.Data), nil
 }
 
-// owner finds the subscription or session that a payment was for, and what the
-// charge is called there: its invoice, or the payment itself.
+// owner finds the subscription or session that a payment was for, and the id of the charge there:
+// its invoice, or the payment itself.
 func (r *rail) owner(ctx context.Context, a payments.Access, paymentIntent string) (transactionID, chargeID string, err error) {
 	var paid struct {
 		Data []struct {

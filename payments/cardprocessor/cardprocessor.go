@@ -1,9 +1,9 @@
 // Package cardprocessor is the rail card_processor, wire-compatible with Stripe.
 //
 // A delivery only names what changed: subscriptions, sessions, charges and
-// disputes are fetched, and the status comes from what was fetched. So deliveries
-// may come in any order. Requests carry a pinned version of the API; deliveries
-// of any version are taken, as nothing but ids is read from them.
+// disputes are fetched, and the status comes from what was fetched. So deliveries may come in any
+// order. Requests carry a pinned version of the API; deliveries of any version are accepted, as
+// only ids are read from them.
 package cardprocessor
 
 import (
@@ -22,20 +22,21 @@ import (
 )
 
 const (
-	// ID is the rail's.
+	// ID is the id of the rail.
 	ID = payments.RailCardProcessor
-	// BaseURL is where the API is.
+	// BaseURL is the address of the API.
 	BaseURL = "https://api.stripe.com"
 	// Version is the version of the API that requests are pinned to.
 	Version = "2026-08-26.dahlia"
-	// Tolerance is how far the time of a signature may be from ours, both ways.
+	// Tolerance is how far the time of a signature may differ from the kit's clock, in either
+	// direction.
 	Tolerance = 300 * time.Second
 	// accountKey is the member of an object's metadata that holds the token of the
 	// subject.
 	accountKey = "kit_account"
 )
 
-// Options are where the rail is. The zero value is the real one.
+// Options replace the address and client of the rail. The zero value is Stripe's.
 type Options struct {
 	// BaseURL replaces the address of the API: https, or http on loopback.
 	BaseURL string
@@ -43,8 +44,7 @@ type Options struct {
 	HTTP *http.Client
 }
 
-// New returns the rail. It panics when Options.BaseURL is no address to send
-// credentials to.
+// New returns the rail. It panics if Options.BaseURL is not https, or http on loopback.
 func New(o Options) payments.Rail {
 	r := &rail{base: outbound.MustBase(ID, o.BaseURL, BaseURL), client: outbound.New(ID, o.HTTP)}
 	return payments.Rail{
@@ -72,7 +72,7 @@ type rail struct {
 
 var apiKey = regexp.MustCompile(`^(sk|rk)_(live|test)_[A-Za-z0-9_]{8,}$`)
 
-// checkCredentials refuses keys of the other environment: they say which they are of.
+// checkCredentials refuses keys of the other environment, which keys name.
 func checkCredentials(environment payments.StoreEnvironment, fields secrets.Fields) error {
 	parts := apiKey.FindStringSubmatch(fields["apiKey"].Reveal())
 	if parts == nil {
@@ -89,7 +89,7 @@ func checkCredentials(environment payments.StoreEnvironment, fields secrets.Fiel
 
 var form = signature.Header{Name: "Stripe-Signature", Separator: ",", Time: "t", Signature: "v1", Joint: "."}
 
-// event is what is read of a delivery.
+// event holds the members of a delivery that are read.
 type event struct {
 	ID       string `json:"id"`
 	Object   string `json:"object"`
@@ -109,7 +109,7 @@ type event struct {
 	} `json:"data"`
 }
 
-// verify accepts a signature by the secret of now or of before the rotation.
+// verify accepts a signature by the current secret or the one before the rotation.
 func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	keys := [][]byte{[]byte(a.Credentials["webhookSecret"].Reveal()), []byte(a.Previous["webhookSecret"].Reveal())}
 	if form.Verify(h, body, keys, a.Now(), Tolerance) != nil {
@@ -118,8 +118,8 @@ func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (p
 	return delivery(body)
 }
 
-// delivery reads an event. One that is signed and still no event is refused as a
-// proof that fails, for nothing in it can be recorded.
+// delivery reads an event. It refuses a signed body that is no event like an invalid proof, because
+// it could not be recorded.
 func delivery(body []byte) (payments.Delivery, error) {
 	var e event
 	if strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil ||

@@ -11,8 +11,8 @@ import (
 	"github.com/kitbackend/kit/payments/internal/outbound"
 )
 
-// checkout makes a session. The subject's token goes on everything that the
-// session makes, so that any of it leads back.
+// checkout makes a session. The subject's token is set on all objects that the session makes, so
+// that each of them names the subject.
 func (r *rail) checkout(ctx context.Context, a payments.Access, c payments.CheckoutRequest) (payments.Checkout, error) {
 	customer := c.CustomerID
 	if customer == "" {
@@ -85,7 +85,7 @@ func (r *rail) portal(ctx context.Context, a payments.Access, p payments.PortalR
 	return payments.Portal{}, r.client.Unexpected(response)
 }
 
-// pricing asks for the next invoice as a preview; a subscription that ends has none.
+// pricing requests a preview of the next invoice; a subscription that ends has none.
 func (r *rail) pricing(ctx context.Context, a payments.Access, ref payments.Ref) (payments.Price, error) {
 	var s subscription
 	found, err := r.get(ctx, a, "/v1/subscriptions/"+outbound.Segment(ref.TransactionID), nil, &s)

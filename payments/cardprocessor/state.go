@@ -53,7 +53,7 @@ type subscription struct {
 	CancelAtPeriodEnd bool              `json:"cancel_at_period_end"`
 	EndedAt           int64             `json:"ended_at"`
 	TrialEnd          int64             `json:"trial_end"`
-	// PeriodStart and PeriodEnd stood here until 2025-03-31, since then on items.
+	// PeriodStart and PeriodEnd are here in API versions before 2025-03-31, and on items since.
 	PeriodStart     int64 `json:"current_period_start"`
 	PeriodEnd       int64 `json:"current_period_end"`
 	PauseCollection *struct {
@@ -170,10 +170,9 @@ func (in invoice) proration() bool {
 	return in.Reason == "subscription_update"
 }
 
-// charges are the settled invoices of a subscription. An invoice over nothing is
-// a trial when there was nothing to discount either and it began before the trial
-// ended, be that early; so is one for a change of plan that cost nothing: neither is
-// worth a credit.
+// charges returns the settled invoices of a subscription. An invoice over 0 without a discount is a
+// trial if it began before the trial ended, even if that was early, and so is one for a change of
+// plan that cost nothing: neither earns a credit.
 func charges(s subscription, invoices []invoice) (list []payments.Charge, paidThrough payments.Instant) {
 	for _, in := range invoices {
 		if in.Status != "paid" {
@@ -200,7 +199,7 @@ func charges(s subscription, invoices []invoice) (list []payments.Charge, paidTh
 	return list, paidThrough
 }
 
-// settled reports whether any money arrived, be it nothing after a discount.
+// settled reports whether any charge settled, also one over 0 after a discount.
 func settled(list []payments.Charge) bool {
 	for _, c := range list {
 		if c.Settled && !c.Trial {
@@ -210,7 +209,7 @@ func settled(list []payments.Charge) bool {
 	return false
 }
 
-// lifecycle maps a subscription and what was paid of it.
+// lifecycle maps a subscription and its payments.
 func lifecycle(s subscription, paid []payments.Charge, paidThrough payments.Instant, now time.Time) *payments.Lifecycle {
 	l := &payments.Lifecycle{
 		PurchasedAt: seconds(s.StartDate), PeriodStart: seconds(s.PeriodStart), AccessUntil: seconds(s.PeriodEnd),
@@ -253,8 +252,8 @@ func lifecycle(s subscription, paid []payments.Charge, paidThrough payments.Inst
 	return l
 }
 
-// collectionPaused is a pause that the status does not show: what was paid for is
-// still used up.
+// collectionPaused applies a pause of collection, which the status does not show: the paid period
+// still runs to its end.
 func collectionPaused(l *payments.Lifecycle, resumesAt int64, paidThrough payments.Instant, now time.Time) {
 	l.ResumeAt = seconds(resumesAt)
 	if paidThrough > payments.At(now) {
@@ -264,7 +263,7 @@ func collectionPaused(l *payments.Lifecycle, resumesAt int64, paidThrough paymen
 	l.State, l.AccessUntil = payments.StatePaused, paidThrough
 }
 
-// pausedState tells pauses that were asked for from payments that fail.
+// pausedState distinguishes requested pauses from failed payments.
 func pausedState(s subscription) payments.State {
 	if d := s.StatusDetails; d != nil && d.Paused != nil && d.Paused.Subscription != nil {
 		switch d.Paused.Subscription.Type {
@@ -274,7 +273,7 @@ func pausedState(s subscription) payments.State {
 			return payments.StateHold
 		}
 	}
-	// Before the reason was told, a trial without a payment method was the only one.
+	// Older responses name no reason; the only one then was a trial without a payment method.
 	return payments.StateHold
 }
 
@@ -295,8 +294,8 @@ func paidSession(s session) bool {
 	return s.PaymentStatus == "paid" || s.PaymentStatus == "no_payment_required"
 }
 
-// sessionCharges are what a session that pays once was paid with. One over
-// nothing has no payment; its own id stands for it.
+// sessionCharges returns the charge of a session that pays once. A session over 0 has no payment,
+// so its own id identifies the charge.
 func sessionCharges(s session) []payments.Charge {
 	if !paidSession(s) {
 		return nil
@@ -313,8 +312,8 @@ func sessionCharges(s session) []payments.Charge {
 	return []payments.Charge{c}
 }
 
-// refunds are what went back of a charge: the sum of its refunds, and each
-// dispute by what it did to the balance.
+// refunds returns the refunds of a charge: their sum, and each dispute by its effect on the
+// balance.
 func refunds(chargeID string, c charge, disputes []dispute) []payments.Refund {
 	list := []payments.Refund{{
 		ID: "refunds", ChargeID: chargeID, AmountMinor: c.AmountRefunded,

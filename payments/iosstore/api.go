@@ -15,14 +15,14 @@ import (
 
 const (
 	audience = "appstoreconnect-v1"
-	// tokenLife is how long the proof of a request is good.
+	// tokenLife is how long the token of a request is valid.
 	tokenLife = 5 * time.Minute
 	// The API keeps notifications for this long.
 	keptProduction = 180 * 24 * time.Hour
 	keptSandbox    = 30 * 24 * time.Hour
 )
 
-// Errors of the API that a repetition may end, though their status says otherwise.
+// repeatable lists error codes of the API that a retry may resolve, despite their status.
 var repeatable = map[int]bool{4040002: true, 4040004: true, 4040006: true, 5000001: true}
 
 // call sends a request with a proof made for it; found is false when there is no
@@ -60,7 +60,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	return false, r.client.Unexpected(response)
 }
 
-// bearer is the proof of a request.
+// bearer returns the token of a request.
 func bearer(a payments.Access) (string, error) {
 	key, err := jws.ECKey(a.Credentials["privateKey"].Reveal())
 	if err != nil {
@@ -73,7 +73,7 @@ func bearer(a payments.Access) (string, error) {
 	})
 }
 
-// redeem takes a signed transaction, which needs nobody else, or the id of one.
+// redeem takes a signed transaction, which is a proof by itself, or the id of one.
 func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submission) ([]payments.Observation, error) {
 	raw := s.SignedTransaction
 	if raw == "" {
@@ -96,8 +96,8 @@ func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submiss
 	if e, _ := environment(t.Environment); e != a.Environment {
 		return observations, nil
 	}
-	// The transaction of a device is old: the store may know of a newer period. The
-	// transaction is proof enough where the store cannot be asked.
+	// The transaction of a device may be old, and the store may know a newer period. The
+	// transaction suffices while the store is unavailable.
 	if status, err := r.statuses(ctx, a, t.OriginalID); err == nil {
 		observations = append(observations, status...)
 	}
@@ -185,8 +185,7 @@ func (r *rail) statuses(ctx context.Context, a payments.Access, originalID strin
 	return nil, payments.ErrPurchaseNotFound
 }
 
-// periods asks for the newest transactions of a subscription, whose charges may
-// have been missed.
+// periods fetches the newest transactions of a subscription, whose charges may have been missed.
 func (r *rail) periods(ctx context.Context, a payments.Access, originalID string) ([]payments.Observation, error) {
 	var response struct {
 		app

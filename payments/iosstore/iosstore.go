@@ -1,11 +1,10 @@
 // Package iosstore is the rail ios_store, wire-compatible with the App Store
 // Server API and App Store Server Notifications V2.
 //
-// Everything that counts is signed by Apple: a signature is ES256 with exactly
-// three certificates in its header, of which the first two lead to the pinned
-// root and carry Apple's extensions, and what it signs names this app and an
-// environment of the store. Transactions that Xcode makes are signed by nobody
-// and never accepted.
+// Only data that Apple has signed is used: a signature is ES256 with exactly three certificates in
+// its header, of which the first two lead to the pinned root and carry Apple's extensions, and what
+// it signs names this app and an environment of the store. Transactions that Xcode makes are signed
+// by nobody and never accepted.
 //
 // App Review and TestFlight buy in the sandbox, from the app that users get: a
 // production deployment refuses what they buy. Point the build under review to a
@@ -32,20 +31,19 @@ import (
 )
 
 const (
-	// ID is the rail's.
+	// ID is the id of the rail.
 	ID = payments.RailIOSStore
-	// BaseURL is where the API is.
+	// BaseURL is the address of the API.
 	BaseURL = "https://api.storekit.apple.com"
-	// SandboxURL is where the API for tests is.
+	// SandboxURL is the address of the API for tests.
 	SandboxURL = "https://api.storekit-sandbox.apple.com"
-	// SubscriptionsURL is where people manage what they have subscribed to.
+	// SubscriptionsURL is the page on which users manage their subscriptions.
 	SubscriptionsURL = "https://apps.apple.com/account/subscriptions"
 	// maxBody bounds a notification.
 	maxBody = jws.MaxSize + 1<<10
 )
 
-// Options are where the rail is and whom it trusts. The zero value is the real
-// one.
+// Options replace address and roots of the rail. The zero value is Apple's.
 type Options struct {
 	// BaseURL replaces the address of the API: https, or http on loopback.
 	BaseURL string
@@ -55,8 +53,7 @@ type Options struct {
 	Roots []*x509.Certificate
 }
 
-// New returns the rail. It panics when Options.BaseURL is no address to send
-// credentials to.
+// New returns the rail. It panics if Options.BaseURL is not https, or http on loopback.
 func New(o Options) payments.Rail {
 	if len(o.Roots) == 0 {
 		o.Roots = []*x509.Certificate{AppleRoot()}
@@ -131,14 +128,14 @@ func (e external) named() app {
 	return e.app
 }
 
-// app is which application something is of.
+// app identifies an application and environment.
 type app struct {
 	Environment string      `json:"environment"`
 	BundleID    string      `json:"bundleId"`
 	AppleID     json.Number `json:"appAppleId"`
 }
 
-// of returns which application a notification is of.
+// of returns the application that a notification is for.
 func (n notification) of() (app, bool) {
 	switch {
 	case n.Data != nil:
@@ -165,7 +162,7 @@ func environment(name string) (e payments.StoreEnvironment, ok bool) {
 	return payments.EnvironmentOther, false
 }
 
-// errApp is for what is signed for another application or environment.
+// errApp reports a payload that is signed for another application or environment.
 var errApp = errors.New("iosstore: signed for another application")
 
 // check returns the environment of what is of the application of the credentials,
@@ -282,9 +279,8 @@ func (r *rail) expand(_ context.Context, a payments.Access, d payments.Delivery)
 	return observations, nil
 }
 
-// aboutTransaction reports whether the transaction in a notification is the one
-// that something happened to, which may be of a period long past, rather than
-// the newest one.
+// aboutTransaction reports whether a notification is about the transaction that it contains, which
+// may be of an old period, rather than about the newest one.
 func aboutTransaction(notification string) bool {
 	switch notification {
 	case "REFUND", "REFUND_DECLINED", "REFUND_REVERSED", "REVOKE", "CONSUMPTION_REQUEST":

@@ -72,7 +72,7 @@ func (t transaction) key() string {
 	return t.ID
 }
 
-// chargeID is what was paid for: a restored purchase was paid once.
+// chargeID returns the id of the charge: a restored purchase was paid once.
 func (t transaction) chargeID() string {
 	if t.Type == typeNonConsumable {
 		return t.OriginalID
@@ -176,8 +176,8 @@ func purchase(t transaction) *payments.Lifecycle {
 	return l
 }
 
-// fromStatus maps the status of a subscription with its newest transaction. One
-// that is not the newest says nothing.
+// fromStatus maps the status of a subscription with its newest transaction. It returns nothing for
+// a transaction that is not the newest.
 func fromStatus(status int, t transaction, r renewal, signedDate int64) []payments.Observation {
 	if t.Type != typeRenewing || t.Upgraded || t.RevocationDate > 0 || status == statusActive && t.ExpiresDate <= signedDate {
 		return nil

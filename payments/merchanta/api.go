@@ -34,8 +34,7 @@ func (r *rail) get(ctx context.Context, a payments.Access, path string, query ur
 	return false, r.client.Unexpected(response)
 }
 
-// call sends JSON. Only what reads is tried again: there are no keys that would
-// make a repeated request one.
+// call sends JSON. It retries only reads, because the API has no idempotency keys.
 func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Response, error) {
 	request := outbound.Request{
 		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
@@ -57,7 +56,7 @@ func (r *rail) call(ctx context.Context, a payments.Access, method, path string,
 	}{into})
 }
 
-// ofSubscription adds what was paid where the status depends on it.
+// ofSubscription adds the payments of a subscription if its status depends on them.
 func (r *rail) ofSubscription(ctx context.Context, a payments.Access, s subscription) ([]payments.Observation, error) {
 	var p paid
 	if s.asks() {
@@ -110,8 +109,8 @@ func (r *rail) transaction(ctx context.Context, a payments.Access, id string) ([
 	return append(whole, observations...), err
 }
 
-// ofAdjustment fetches the purchase that an adjustment is about: a refund may be
-// the first that is heard of it.
+// ofAdjustment fetches the purchase of an adjustment, because a refund may be the first report of a
+// purchase.
 func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment) ([]payments.Observation, error) {
 	back, ok := refund(j)
 	if !ok {
@@ -125,7 +124,7 @@ func (r *rail) ofAdjustment(ctx context.Context, a payments.Access, j adjustment
 	return observations, nil
 }
 
-// adjustments fetches what went back of a transaction or subscription.
+// adjustments fetches the adjustments of a transaction or subscription.
 func (r *rail) adjustments(ctx context.Context, a payments.Access, by, id string) ([]payments.Refund, error) {
 	var found []adjustment
 	if _, err := r.get(ctx, a, "/adjustments", url.Values{by: {id}, "per_page": {strconv.Itoa(maxTransactions)}}, &found); err != nil {

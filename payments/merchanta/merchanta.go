@@ -2,8 +2,8 @@
 //
 // Deliveries carry the whole object, whose time of change orders them. Facts that
 // an object lacks, such as the amount paid of a subscription that is past due,
-// are fetched. The merchant of record may refund on its own: an adjustment brings
-// the purchase that it is about along.
+// are fetched. The merchant of record may refund on its own: for an adjustment its purchase is
+// fetched.
 package merchanta
 
 import (
@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// ID is the rail's.
+	// ID is the id of the rail.
 	ID = payments.RailMerchantA
-	// BaseURL is where the API is.
+	// BaseURL is the address of the API.
 	BaseURL = "https://api.paddle.com"
-	// SandboxURL is where the API for tests is.
+	// SandboxURL is the address of the API for tests.
 	SandboxURL = "https://sandbox-api.paddle.com"
-	// Tolerance is how far the time of a signature may be from ours, both ways,
-	// when Options says nothing else.
+	// Tolerance is how far the time of a signature may differ from the kit's clock, in either
+	// direction, unless Options sets another.
 	Tolerance = 5 * time.Second
-	// MaxTolerance bounds what Options may say.
+	// MaxTolerance bounds Options.Tolerance.
 	MaxTolerance = 300 * time.Second
 
 	accountKey = "kit_account"
 )
 
-// Options are where the rail is. The zero value is the real one.
+// Options adjust the rail. The zero value is Paddle's.
 type Options struct {
 	// BaseURL replaces the address of the API: https, or http on loopback.
 	BaseURL string
@@ -47,8 +47,7 @@ type Options struct {
 	Tolerance time.Duration
 }
 
-// New returns the rail. It panics when Options.BaseURL is no address to send
-// credentials to.
+// New returns the rail. It panics if Options.BaseURL is not https, or http on loopback.
 func New(o Options) payments.Rail {
 	r := &rail{tolerance: Tolerance, client: outbound.New(ID, o.HTTP)}
 	r.production = outbound.MustBase(ID, o.BaseURL, BaseURL)
@@ -105,8 +104,7 @@ type event struct {
 	Data       json.RawMessage `json:"data"`
 }
 
-// verify accepts any of several signatures, by the secret of now or of before
-// the rotation.
+// verify accepts any of several signatures, by the current secret or the one before the rotation.
 func (r *rail) verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	keys := [][]byte{[]byte(a.Credentials["webhookSecret"].Reveal()), []byte(a.Previous["webhookSecret"].Reveal())}
 	if form.Verify(h, body, keys, a.Now(), r.tolerance) != nil {
@@ -115,8 +113,8 @@ func (r *rail) verify(_ context.Context, a payments.Access, h http.Header, body 
 	return delivery(body)
 }
 
-// delivery reads an event. One that is signed and still no event is refused as a
-// proof that fails, for nothing in it can be recorded.
+// delivery reads an event. It refuses a signed body that is no event like an invalid proof, because
+// it could not be recorded.
 func delivery(body []byte) (payments.Delivery, error) {
 	var e event
 	if strictjson.Valid(body) != nil || json.Unmarshal(body, &e) != nil || e.ID == "" || len(e.ID) > 200 {

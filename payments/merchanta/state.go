@@ -150,8 +150,7 @@ func amount(text string) int64 {
 	return n
 }
 
-// charge is what a transaction that settled paid for. One over nothing is a trial
-// when there was nothing to discount either.
+// charge returns the charge of a settled transaction. One over 0 without a discount is a trial.
 func charge(t transaction) payments.Charge {
 	c := payments.Charge{
 		ID: t.ID, At: t.BilledAt.Instant(), AmountMinor: amount(t.Details.Totals.Total), Currency: money.Currency(t.Currency),
@@ -216,7 +215,7 @@ func once(t transaction) *payments.Lifecycle {
 	return l
 }
 
-// paid is what is known of a subscription's transactions beyond the subscription.
+// paid holds facts of a subscription's transactions that the subscription itself lacks.
 type paid struct {
 	charges []payments.Charge
 	// overdue says that a transaction of it is past due.
@@ -241,7 +240,8 @@ func (p paid) any() bool {
 	return false
 }
 
-// asks reports whether the status of a subscription depends on its transactions.
+// asks reports whether the status of a subscription depends on its transactions, which then have to
+// be fetched.
 func (s subscription) asks() bool {
 	return s.Status == "past_due" || s.Status == "paused" || s.Status == "canceled"
 }
@@ -276,12 +276,12 @@ func lifecycle(s subscription, p paid) *payments.Lifecycle {
 			l.State = payments.StateAbandoned
 		}
 	default:
-		l.State = payments.StateHold // a state of tomorrow grants nothing
+		l.State = payments.StateHold // an unknown, future state grants nothing
 	}
 	return l
 }
 
-// scheduled adds what a subscription is about to do.
+// scheduled adds the scheduled change of a subscription.
 func scheduled(l *payments.Lifecycle, s subscription) {
 	if s.Scheduled == nil {
 		return
@@ -305,9 +305,8 @@ func fromSubscription(s subscription, p paid) payments.Observation {
 	}
 }
 
-// refund maps an adjustment; ok is false for one that moves no money, be it yet
-// or ever. A chargeback and what takes it back are adjustments of their own, so
-// they share an id, as credits do.
+// refund maps an adjustment; ok is false for one that has not moved money. A chargeback and its
+// reversal are separate adjustments, so they are given one id, as are credits.
 func refund(j adjustment) (r payments.Refund, ok bool) {
 	r = payments.Refund{
 		ID: j.ID, ChargeID: j.TransactionID, Version: stamp.Version(j.UpdatedAt, j.CreatedAt), At: j.CreatedAt.Instant(),
@@ -327,7 +326,7 @@ func refund(j adjustment) (r payments.Refund, ok bool) {
 	return r, j.Status != "pending_approval"
 }
 
-// current is what the items of a subscription cost, before discounts.
+// current returns the price of a subscription's items, before discounts.
 func current(s subscription) *payments.Price {
 	if len(s.Items) == 0 {
 		return nil

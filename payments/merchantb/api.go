@@ -18,8 +18,8 @@ import (
 const (
 	// maxOfCustomer bounds what is read of a customer.
 	maxOfCustomer = 20
-	// historyPage is small enough for what each of its entries is of to be fetched
-	// within the deadline of a call.
+	// historyPage is small enough that the purchase of each entry can be fetched within the
+	// deadline of a call.
 	historyPage = 20
 )
 
@@ -35,8 +35,7 @@ func (r *rail) get(ctx context.Context, a payments.Access, path string, query ur
 	return false, r.client.Unexpected(response)
 }
 
-// call sends JSON. Only what reads is tried again: there are no keys that would
-// make a repeated request one.
+// call sends JSON. It retries only reads, because the API has no idempotency keys.
 func (r *rail) call(ctx context.Context, a payments.Access, method, path string, query url.Values, body, into any) (outbound.Response, error) {
 	request := outbound.Request{
 		Now: a.Now, Method: method, Base: r.sandbox, Path: path, Query: query, Repeatable: method == http.MethodGet,
@@ -80,8 +79,8 @@ func (r *rail) order(ctx context.Context, a payments.Access, id string) ([]payme
 	return r.ofOrder(ctx, a, o)
 }
 
-// ofOrder adds the subscription that an order is of, if the store still has it:
-// what was paid, and went back, stands without.
+// ofOrder adds the subscription of an order, if the store still has it; charges and refunds count
+// without it.
 func (r *rail) ofOrder(ctx context.Context, a payments.Access, o order) ([]payments.Observation, error) {
 	observations := fromOrder(o, stamp.Time{})
 	if o.SubscriptionID == "" || len(observations) == 0 {
@@ -94,8 +93,7 @@ func (r *rail) ofOrder(ctx context.Context, a payments.Access, o order) ([]payme
 	return append([]payments.Observation{whole}, observations...), err
 }
 
-// ofRefund fetches the order that a refund is about: it may be the first that is
-// heard of it.
+// ofRefund fetches the order of a refund, which may be the first report of a purchase.
 func (r *rail) ofRefund(ctx context.Context, a payments.Access, taken refund, said stamp.Time) ([]payments.Observation, error) {
 	var o order
 	found, err := r.get(ctx, a, "/v1/orders/"+outbound.Segment(taken.OrderID), nil, &o)
@@ -205,7 +203,7 @@ func (r *rail) pastRefunds(ctx context.Context, a payments.Access, w payments.Wi
 		}
 		observations, err := r.ofRefund(ctx, a, taken, stamp.Time{})
 		if errors.Is(err, payments.ErrPurchaseNotFound) {
-			continue // an order that the store has forgotten keeps no others from being found
+			continue // skip an order that the store no longer has
 		}
 		if err != nil {
 			return false, err

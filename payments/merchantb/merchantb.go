@@ -1,9 +1,9 @@
 // Package merchantb is the rail merchant_b, wire-compatible with Polar, whose
 // webhooks are Standard Webhooks.
 //
-// Deliveries carry the whole object, whose time of change orders them. The name
-// of an event says which object it carries and nothing else. The merchant of
-// record may refund on its own: a refund brings its order along.
+// Deliveries carry the whole object, whose time of change orders them. The name of an event is used
+// only to know which object it carries. The merchant of record may refund on its own: for a refund
+// its order is fetched.
 package merchantb
 
 import (
@@ -25,21 +25,22 @@ import (
 )
 
 const (
-	// ID is the rail's.
+	// ID is the id of the rail.
 	ID = payments.RailMerchantB
-	// BaseURL is where the API is.
+	// BaseURL is the address of the API.
 	BaseURL = "https://api.polar.sh"
-	// SandboxURL is where the API for tests is.
+	// SandboxURL is the address of the API for tests.
 	SandboxURL = "https://sandbox-api.polar.sh"
 	// Version is the version of the API that requests are pinned to.
 	Version = "2026-10"
-	// Tolerance is how far the time of a signature may be from ours, both ways.
+	// Tolerance is how far the time of a signature may differ from the kit's clock, in either
+	// direction.
 	Tolerance = 300 * time.Second
 
 	accountKey = "kit_account"
 )
 
-// Options are where the rail is. The zero value is the real one.
+// Options adjust the rail. The zero value is Polar's.
 type Options struct {
 	// BaseURL replaces the address of the API: https, or http on loopback.
 	BaseURL string
@@ -47,8 +48,7 @@ type Options struct {
 	HTTP *http.Client
 }
 
-// New returns the rail. It panics when Options.BaseURL is no address to send
-// credentials to.
+// New returns the rail. It panics if Options.BaseURL is not https, or http on loopback.
 func New(o Options) payments.Rail {
 	r := &rail{client: outbound.New(ID, o.HTTP)}
 	r.production = outbound.MustBase(ID, o.BaseURL, BaseURL)
@@ -78,8 +78,8 @@ type rail struct {
 	client              *outbound.Client
 }
 
-// checkCredentials refuses what is too short to be right. Tokens and secrets do
-// not say which environment they are of: those of another one fail the proof.
+// checkCredentials refuses credentials that are too short. Tokens and secrets do not name their
+// environment; those of another one fail to verify.
 func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error {
 	if len(fields["accessToken"].Reveal()) < 8 {
 		return outbound.Problem("The accessToken of merchant_b is too short.")
@@ -90,8 +90,8 @@ func checkCredentials(_ payments.StoreEnvironment, fields secrets.Fields) error 
 	return nil
 }
 
-// keys are the two forms in which a secret signs: the bytes of its text, and what
-// those of the standard form "whsec_" and base64 stand for.
+// keys returns the two keys of a secret: the bytes of its text, and those that the standard form
+// "whsec_" and base64 encodes.
 func keys(secret string) [][]byte {
 	if secret == "" {
 		return nil
@@ -109,8 +109,8 @@ type event struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// verify accepts any of several signatures, by the secret of now or of before
-// the rotation, in both forms.
+// verify accepts any of several signatures, by the current secret or the one before the rotation,
+// in both forms.
 func verify(_ context.Context, a payments.Access, h http.Header, body []byte) (payments.Delivery, error) {
 	candidates := append(keys(a.Credentials["webhookSecret"].Reveal()), keys(a.Previous["webhookSecret"].Reveal())...)
 	id, err := signature.Standard(h, body, candidates, a.Now(), Tolerance)
@@ -180,7 +180,7 @@ func (r *rail) redeem(ctx context.Context, a payments.Access, s payments.Submiss
 	return all, nil
 }
 
-// unfinished tells a checkout that nobody has paid from one that there is not.
+// unfinished distinguishes an unpaid checkout from one that does not exist.
 func (r *rail) unfinished(ctx context.Context, a payments.Access, id string) error {
 	var made checkout
 	found, err := r.get(ctx, a, "/v1/checkouts/"+outbound.Segment(id), nil, &made)

@@ -127,7 +127,7 @@ func lifecycle(s subscription) *payments.Lifecycle {
 	case "incomplete_expired":
 		l.State, l.WillRenew, l.EndedAt = payments.StateAbandoned, false, s.EndedAt.Instant()
 	default:
-		l.State = payments.StateHold // a state of tomorrow grants nothing
+		l.State = payments.StateHold // an unknown, future state grants nothing
 	}
 	return l
 }
@@ -141,7 +141,7 @@ func fromSubscription(s subscription, said stamp.Time) payments.Observation {
 	return o
 }
 
-// current is what a subscription pays; what it changes to has no price here.
+// current returns the price of a subscription, without that of a pending change.
 func current(s subscription) *payments.Price {
 	return &payments.Price{
 		AmountMinor: s.Amount, Currency: money.Currency(s.Currency), Interval: money.Period(s.IntervalCount, s.Interval), Discount: s.DiscountID,
@@ -171,7 +171,7 @@ func fromOrder(o order, said stamp.Time) []payments.Observation {
 		AccountToken: cmp.Or(o.Metadata.Account, o.Customer.ExternalID), CustomerID: o.CustomerID,
 	}
 	if o.settled() {
-		// An order over nothing is a trial when there was nothing to discount either.
+		// An order over 0 without a discount is a trial.
 		result.Charges = []payments.Charge{{
 			ID: o.ID, At: o.CreatedAt.Instant(), ProductID: o.ProductID, AmountMinor: o.Total, Currency: money.Currency(o.Currency),
 			Settled: true, Trial: o.SubscriptionID != "" && o.Total == 0 && o.Subtotal == 0, Proration: o.proration(),
@@ -201,7 +201,7 @@ func fromOrder(o order, said stamp.Time) []payments.Observation {
 	return []payments.Observation{result}
 }
 
-// sum is what went back of an order by all of its refunds.
+// sum returns one refund with the sum of an order's refunds.
 func sum(o order) payments.Refund {
 	return payments.Refund{
 		ID: "refunds", ChargeID: o.ID, At: o.ModifiedAt.Instant(), AmountMinor: o.Refunded,
@@ -209,9 +209,8 @@ func sum(o order) payments.Refund {
 	}
 }
 
-// back maps a refund of an order by what is in the order by now. Of a dispute it
-// is a refund of its own, which the bank took; ok is false for what has not
-// happened.
+// back maps a refund by the current state of its order. A dispute becomes a separate refund with
+// Chargeback; ok is false for a refund that has not happened.
 func back(r refund, o order, said stamp.Time) (payments.Refund, bool) {
 	if !r.disputed() {
 		return sum(o), o.settled()

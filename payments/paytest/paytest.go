@@ -1,7 +1,7 @@
 // Package paytest is the five rails as scripted stores in one process: they
 // respond to the real rails' requests and send genuine signed deliveries, on a clock
-// of the test's. Tests of applications make them sell, renew, fail, refund and so
-// on, and look at what their kit makes of it; it needs no network.
+// of the test's. Tests of applications make them sell, renew, fail, refund and so on, and check the
+// effects in their kit. No network is needed.
 //
 //	stores := paytest.New(clock.Now, payments.EnvironmentSandbox)
 //	k := kittest.New(t, ..., kit.WithPayments(stores.Config(payments.Config{...})))
@@ -33,8 +33,8 @@ import (
 // Rails are the rails of the kit, in their order.
 var Rails = []payments.RailID{payments.RailIOSStore, payments.RailAndroidStore, payments.RailCardProcessor, payments.RailMerchantA, payments.RailMerchantB}
 
-// ErrUnsupported is what a store returns that cannot do what it is asked, such as
-// a pause of ios_store.
+// ErrUnsupported is returned for an action that a store does not have, such as a pause at
+// ios_store.
 var ErrUnsupported = errors.New("paytest: this store does not do that")
 
 // Stores are the five scripted stores. They are safe for concurrent use.
@@ -100,7 +100,7 @@ func (s *Stores) Credentials() secrets.Blocks {
 	}
 }
 
-// Kit is what Connect needs of a composed kit.
+// Kit is the part of a composed kit that [Stores.Connect] needs.
 type Kit interface {
 	http.Handler
 	Secrets() *secrets.Secrets
@@ -195,12 +195,12 @@ func (s *Stores) post(rail payments.RailID, d script.Delivery) error {
 	return nil
 }
 
-// Order is what somebody buys.
+// Order is an order at a scripted store.
 type Order struct {
 	// Product is that of the catalog.
 	Product payments.Product
-	// AccountToken stands for the buyer: [payments.Payments.AccountToken]. Without
-	// one nobody has the purchase until somebody submits it.
+	// AccountToken identifies the buyer: [payments.Payments.AccountToken]. Without one the purchase
+	// has no subject until a user submits it.
 	AccountToken string
 	// AmountMinor is 999 by default, in USD.
 	AmountMinor int64
@@ -289,8 +289,8 @@ func (p *Purchase) Renew() error {
 	return p.act(s.IOS.Renew, s.Android.Renew, s.Card.Renew, s.A.Renew, s.B.Renew)
 }
 
-// Grace fails the charge of the next period; access goes on until the window
-// ends. The processor and the merchants of record report no window of their own.
+// Grace fails the charge of the next period; access continues until the window ends. The processor
+// and the merchants of record report no window of their own.
 func (p *Purchase) Grace(until time.Time) error {
 	s := p.stores
 	return p.act(func(id string) []script.Delivery { return s.IOS.Grace(id, until) },
@@ -394,7 +394,7 @@ func (p *Purchase) Unshare() error {
 	return p.act(p.newest(p.stores.IOS.Unshare), nil, nil, nil, nil)
 }
 
-// Submission is what the buyer's client would submit.
+// Submission returns the proof that the buyer's client would submit.
 func (p *Purchase) Submission() payments.Submission {
 	switch p.Rail {
 	case payments.RailIOSStore:

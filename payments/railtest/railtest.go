@@ -1,6 +1,6 @@
 // Package railtest is the suite that every rail passes, and that an application
-// runs against a rail of its own: what a proof covers and what it refuses, which
-// failures are transient, and that a store which is down is left alone.
+// runs against a rail of its own: what a proof covers and which ones are refused, which failures
+// are transient, and that a store which is down is not called.
 package railtest
 
 import (
@@ -26,12 +26,12 @@ type Fixture struct {
 	Environment payments.StoreEnvironment
 	// Deliver buys something new and returns a genuine delivery about it.
 	Deliver func() script.Delivery
-	// Unknown returns a genuine delivery of an event that the rail has no use for.
+	// Unknown returns a genuine delivery of an event that the rail ignores.
 	Unknown func() script.Delivery
 	// Other returns a genuine delivery of the other environment; nil for rails that
 	// do not say which environment a delivery is of.
 	Other func() script.Delivery
-	// Bought is the purchase of the last delivery, for asking about.
+	// Bought returns the purchase of the last delivery, to fetch it.
 	Bought func() payments.Ref
 	// Loose says that the proof does not cover the body, so that everything the body
 	// says must be fetched.
@@ -69,7 +69,7 @@ func (c *Clock) Advance(d time.Duration) {
 // NewClock returns a clock that begins at noon of 1 March 2026, UTC.
 func NewClock() *Clock { return &Clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
 
-// Access returns what the rail is called with.
+// Access returns the Access to call the rail with.
 func (f Fixture) Access(clock *Clock) payments.Access {
 	var mu sync.Mutex
 	var version int64
@@ -455,8 +455,8 @@ func (s *suite) credentials() {
 	}
 }
 
-// FuzzExpand throws bodies at a rail that look like those of its deliveries: it
-// must not panic, and what it makes of them must be fit to be recorded.
+// FuzzExpand calls the rail with bodies that resemble those of its deliveries: it must not panic,
+// and the observations must be storable.
 func FuzzExpand(f *testing.F, fixture Fixture, clock *Clock) {
 	f.Add(fixture.Deliver().Body)
 	f.Add(fixture.Unknown().Body)
@@ -485,9 +485,9 @@ func fit(t *testing.T, fixture Fixture, access payments.Access, d payments.Deliv
 	}
 }
 
-// FuzzVerify throws bodies with a genuine proof at a rail, as a sender whose
-// secret leaked could; seal makes a body of what is drawn, nil takes it as it is.
-// Without a secret the header is that of a genuine delivery.
+// FuzzVerify calls the rail with bodies that have a genuine proof, as a sender with a leaked secret
+// could make; seal makes a body from the fuzzed bytes, nil uses them unchanged. Without a secret
+// the header is that of a genuine delivery.
 func FuzzVerify(f *testing.F, fixture Fixture, clock *Clock, seal func(text []byte) (body []byte, ok bool)) {
 	genuine := fixture.Deliver()
 	f.Add(genuine.Body)
@@ -521,8 +521,7 @@ func FuzzVerify(f *testing.F, fixture Fixture, clock *Clock, seal func(text []by
 	})
 }
 
-// FuzzRedeem throws what no store has given at a rail as each kind of proof: it
-// vouches for none of it.
+// FuzzRedeem submits invalid values as each kind of proof: the rail must refuse all of them.
 func FuzzRedeem(f *testing.F, fixture Fixture, clock *Clock) {
 	for _, text := range []string{"", "a.b.c", "eyJhbGciOiJFUzI1NiJ9.e30.AA", "token-1", "cs_1", "../../v1", "a\x00b", "1?expand=x"} {
 		f.Add(text)

@@ -37,13 +37,13 @@ const (
 )
 
 var (
-	// ErrMalformed is for what is no token of the wanted algorithm.
+	// ErrMalformed reports text that is not a token of the algorithm.
 	ErrMalformed = errors.New("jws: malformed token")
-	// ErrSignature is for a signature that does not verify.
+	// ErrSignature reports a signature that does not verify.
 	ErrSignature = errors.New("jws: the signature does not verify")
 )
 
-// Header is what is read of a token's header.
+// Header holds the members of a token's header that are read.
 type Header struct {
 	Algorithm string `json:"alg"`
 	KeyID     string `json:"kid"`
@@ -52,7 +52,7 @@ type Header struct {
 	Critical     json.RawMessage `json:"crit"`
 }
 
-// Token is a parsed token. Nothing in it is to be believed before it is verified.
+// Token is a parsed token. Nothing in it can be trusted before it is verified.
 type Token struct {
 	Header    Header
 	Payload   []byte
@@ -165,7 +165,7 @@ func Sign(key crypto.Signer, members map[string]any, claims any) (string, error)
 	return input + "." + encoding.EncodeToString(signature), nil
 }
 
-// ErrKey is for a private key that cannot be used.
+// ErrKey reports a private key that cannot be used.
 var ErrKey = errors.New("jws: not a private key in PEM and PKCS #8")
 
 // ECKey reads a private key on P-256 from PEM.

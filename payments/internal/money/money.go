@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ErrAmount is for an amount that is no whole number of minor units, or none
-// that an int64 holds.
+// ErrAmount reports an amount that is not a whole number of minor units, or that overflows an
+// int64.
 var ErrAmount = errors.New("money: not an amount in minor units")
 
 // exponents lists the currencies of ISO 4217 that do not have two digits.
@@ -21,7 +21,7 @@ var exponents = map[string]int{
 	"BHD": 3, "IQD": 3, "JOD": 3, "KWD": 3, "LYD": 3, "OMR": 3, "TND": 3,
 }
 
-// Exponent is how many decimal digits the minor unit of a currency has.
+// Exponent returns how many decimal digits the minor unit of a currency has.
 func Exponent(currency string) int {
 	if digits, ok := exponents[strings.ToUpper(currency)]; ok {
 		return digits
@@ -29,7 +29,7 @@ func Exponent(currency string) int {
 	return 2
 }
 
-// Currency returns a code in upper case, or "" for what is no code.
+// Currency returns a currency code in upper case, or "" for text that is none.
 func Currency(code string) string {
 	if len(code) != 3 {
 		return ""
@@ -43,9 +43,8 @@ func Currency(code string) string {
 	return code
 }
 
-// FromMilli converts thousandths of the major unit. Fractions of the minor
-// unit are rounded to the nearest, halves to even: stores report prices there
-// that were never charged.
+// FromMilli converts thousandths of the major unit. It rounds fractions of the minor unit to the
+// nearest, halves to even: stores report list prices in this form, not charged amounts.
 func FromMilli(milli int64, currency string) int64 {
 	switch Exponent(currency) {
 	case 0:

@@ -16,9 +16,8 @@ const (
 	maxOpen = time.Minute
 )
 
-// breaker stops calls to a rail that keeps failing, and lets one at a time
-// through once the pause is over. A call that never came back is no reason to
-// stay shut: after a pause the next one probes.
+// breaker stops calls to a rail that keeps failing, and lets one at a time through once the pause
+// is over. If such a probe does not return, the next one may probe after another pause.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
@@ -26,8 +25,8 @@ type breaker struct {
 	until    time.Time
 }
 
-// enter returns how long calls are still refused; 0 lets this one through. More
-// than a pause is left only where the clock was set back.
+// enter returns how long calls are still refused; 0 lets this one through. More than a pause can
+// remain only if the clock was set back.
 func (b *breaker) enter(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +46,7 @@ func (b *breaker) succeed() {
 	b.failures, b.pause, b.until = 0, 0, time.Time{}
 }
 
-// leave ends a call that proved nothing: the next one may probe.
+// leave ends a call without a result: the next one may probe.
 func (b *breaker) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

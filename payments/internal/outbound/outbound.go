@@ -1,7 +1,7 @@
-// Package outbound is the HTTP client of the rails. Whatever a store does, a
-// call ends: each try has a deadline, a response has a size, tries are few with
-// jitter between them and no sooner than Retry-After asks, calls under way are
-// counted, and a store that keeps failing is left alone for a while.
+// Package outbound is the HTTP client of the rails. Whatever a store does, a call ends: each try
+// has a deadline, responses are bounded in size, tries are few, with jitter between them and not
+// before Retry-After, concurrent calls are bounded, and a store that keeps failing is not called
+// for a while.
 package outbound
 
 import (
@@ -29,12 +29,12 @@ const (
 	Timeout = 10 * time.Second
 	// MaxResponse bounds a response, in bytes.
 	MaxResponse = 4 << 20
-	// Tries is how often a call is made at most.
+	// Tries is the largest number of tries of a call.
 	Tries = 3
 	// MaxUnderWay bounds the calls of one client at the same time; more wait.
 	MaxUnderWay = 16
-	// MaxWait bounds the time between two tries. A store that asks for more is
-	// not tried again by the same call.
+	// MaxWait bounds the time between two tries. If Retry-After is longer, the call is not tried
+	// again.
 	MaxWait = 3 * time.Second
 
 	firstWait = 200 * time.Millisecond
@@ -49,8 +49,8 @@ type Client struct {
 	breaker breaker
 }
 
-// New makes a client over the caller's own, nil for a new one. Redirects are
-// never followed, so that credentials stay where they belong.
+// New returns a client that uses over, or a new client if it is nil. It never follows redirects, so
+// that credentials are not sent to another host.
 func New(rail payments.RailID, over *http.Client) *Client {
 	client := http.Client{}
 	if over != nil {
@@ -60,14 +60,14 @@ func New(rail payments.RailID, over *http.Client) *Client {
 	return &Client{rail: rail, http: &client, wait: wait.For, slots: make(chan struct{}, MaxUnderWay)}
 }
 
-// Problem is a sentence about credentials, for the person who writes them. It quotes no
+// Problem is a sentence about invalid credentials, for the person who enters them. It quotes no
 // value.
 type Problem string
 
 func (p Problem) Error() string { return string(p) }
 
-// CheckBase returns what is wrong with an address of a rail, which is https, or
-// http on loopback, without user, query and fragment.
+// CheckBase returns an error unless text is an address for a rail: https, or http on loopback,
+// without user, query and fragment.
 func CheckBase(text string) error {
 	base, err := url.Parse(text)
 	if err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
@@ -79,8 +79,8 @@ func CheckBase(text string) error {
 	return nil
 }
 
-// MustBase is the option if one is given, which must be an address that
-// [CheckBase] takes, otherwise the default.
+// MustBase returns option, or standard if it is empty. It panics if [CheckBase] refuses the
+// address.
 func MustBase(rail payments.RailID, option, standard string) string {
 	if option == "" {
 		return standard
@@ -96,8 +96,8 @@ type Request struct {
 	// Now is the clock of the call.
 	Now    func() time.Time
 	Method string
-	// Base is an address without a trailing slash, Path is joined to it as it is:
-	// what comes from outside must be escaped by [Segment].
+	// Base is an address without a trailing slash, to which Path is appended unchanged: untrusted
+	// parts of it must be escaped by [Segment].
 	Base, Path string
 	Query      url.Values
 	Header     http.Header
@@ -107,7 +107,7 @@ type Request struct {
 	Repeatable bool
 }
 
-// Segment escapes one element of a path, also one that a server would resolve.
+// Segment escapes one element of a path, dot segments included.
 func Segment(text string) string {
 	if text == "." || text == ".." {
 		return strings.ReplaceAll(text, ".", "%2E")
@@ -115,7 +115,7 @@ func Segment(text string) string {
 	return url.PathEscape(text)
 }
 
-// Response is what a rail returned, with any status that is no fault of the moment.
+// Response is the response of a rail, with any status but those of [Unavailable].
 type Response struct {
 	Status int
 	Header http.Header
@@ -125,13 +125,13 @@ type Response struct {
 // OK reports a status of 200 to 299.
 func (a Response) OK() bool { return a.Status >= 200 && a.Status < 300 }
 
-// Unavailable is the error of a call that may succeed later: no connection, no
-// response in time, a status of 408, 429 or from 500, or a breaker that is open.
+// Unavailable is the error of a call that may succeed later: no connection, no response in time, a
+// status of 408, 429 or at least 500, or an open breaker.
 type Unavailable struct {
 	Rail payments.RailID
 	// Status is 0 without a response.
 	Status int
-	// RetryAfter is what the rail or the breaker asks to wait; 0 when unknown.
+	// RetryAfter is how long the rail or the breaker asks to wait; 0 when unknown.
 	RetryAfter time.Duration
 	Cause      error
 }
@@ -145,8 +145,8 @@ func (e *Unavailable) Error() string {
 
 func (e *Unavailable) Unwrap() error { return e.Cause }
 
-// ErrOpen is the cause of an [Unavailable] that asked nobody, because too many
-// calls before it had failed.
+// ErrOpen is the cause of an [Unavailable] for a call that was not made, because too many before it
+// had failed.
 var ErrOpen = errors.New("too many calls have failed")
 
 // errTooLarge is the cause of an [Unavailable] for a response above [MaxResponse].
@@ -176,8 +176,8 @@ func (c *Client) JSON(ctx context.Context, r Request, into any) (Response, error
 	return response, nil
 }
 
-// Unexpected is the error for a status that the caller has no meaning for, such
-// as one that says that the credentials are wrong.
+// Unexpected returns the error for a status that the caller does not handle, such as that of wrong
+// credentials.
 func (c *Client) Unexpected(a Response) error {
 	return fmt.Errorf("%s returned %d", c.rail, a.Status)
 }
@@ -227,7 +227,7 @@ func (c *Client) once(ctx context.Context, r Request) (Response, error) {
 	return response, err
 }
 
-// errRequest is for a request that cannot be made, which is no fault of the rail.
+// errRequest reports a request that cannot be built, which is no failure of the rail.
 var errRequest = errors.New("the request cannot be made")
 
 func (c *Client) try(ctx context.Context, r Request) (Response, error) {
@@ -268,8 +268,8 @@ func target(r Request) string {
 	return r.Base + r.Path + "?" + r.Query.Encode()
 }
 
-// unavailable drops the address from the error of the client: paths hold tokens
-// that are as good as a purchase.
+// unavailable removes the address from an error of the HTTP client, because paths contain tokens
+// that prove a purchase.
 func (c *Client) unavailable(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()

@@ -1,7 +1,7 @@
 // Package signature checks webhooks that are signed with HMAC-SHA256 over a
-// timestamp and the exact bytes of the body. The three forms in use differ in
-// where the parts stand, not in what is checked: [Header] reads the form that
-// keeps everything in one header, [Standard] that of Standard Webhooks.
+// timestamp and the exact bytes of the body. The three forms in use differ in the place of the
+// parts, not in the check: [Header] reads the form that keeps everything in one header, [Standard]
+// that of Standard Webhooks.
 package signature
 
 import (
@@ -23,11 +23,11 @@ const (
 	maxSignatures = 16
 )
 
-// ErrProof is the only error: what exactly was wrong helps an attacker alone.
+// ErrProof is the only error, because details would help only an attacker.
 var ErrProof = errors.New("signature: the signature does not verify")
 
-// Header is the form of one header with a timestamp and signatures in hex, such
-// as "t=1700000000,v1=5257a8".
+// Header describes a header with a timestamp and signatures in hex, such as
+// "t=1700000000,v1=5257a8".
 type Header struct {
 	// Name is the header's, Separator stands between its members.
 	Name, Separator string
@@ -115,7 +115,7 @@ func Sum(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// one is a header that is there once and of a size worth reading.
+// one returns a header that is present once and not too long.
 func one(h http.Header, name string) string {
 	values := h.Values(name)
 	if len(values) != 1 || len(values[0]) > maxHeader {

@@ -1,4 +1,4 @@
-// Package stamp reads the times of rails that write them as in RFC 3339.
+// Package stamp reads times of rails in RFC 3339.
 package stamp
 
 import (
@@ -7,10 +7,10 @@ import (
 	"github.com/kitbackend/kit/payments"
 )
 
-// Time is a time of RFC 3339; null, "" and what is none are the zero time.
+// Time is a time in RFC 3339; null, "" and invalid text are the zero time.
 type Time struct{ time.Time }
 
-// UnmarshalJSON never fails: a time that cannot be read is none.
+// UnmarshalJSON never fails: a time that cannot be read becomes the zero time.
 func (t *Time) UnmarshalJSON(raw []byte) error {
 	t.Time = time.Time{}
 	if len(raw) > 2 && raw[0] == '"' {
@@ -21,10 +21,10 @@ func (t *Time) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Instant is the time in milliseconds.
+// Instant returns the time in milliseconds.
 func (t Time) Instant() payments.Instant { return payments.At(t.Time) }
 
-// Version is the first of the times that there is, in microseconds.
+// Version returns the first of the times that is not zero, in microseconds.
 func Version(times ...Time) int64 {
 	for _, t := range times {
 		if !t.IsZero() {

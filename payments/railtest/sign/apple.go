@@ -1,7 +1,7 @@
 // Package sign makes the proofs of the five rails with keys of its own: chains
 // of certificates shaped like Apple's, tokens shaped like Google's, and the HMAC
-// signatures of the others. It is for tests and scripted stores; nothing that
-// trusts the real roots believes what it makes.
+// signatures of the others. It is for tests and scripted stores; verifiers with the real roots
+// refuse its proofs.
 package sign
 
 import (
