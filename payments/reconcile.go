@@ -261,8 +261,8 @@ func (w *walk) beat(ctx context.Context, part *RailRun) (bool, error) {
 	return ok, err
 }
 
-// recall makes rows due whose time was written by a clock that was ahead. No row waits for longer
-// than clawbackRetry.
+// recall makes rows due whose time was written by a clock that was ahead: those put off for longer
+// than clawbackRetry and a margin.
 func (w *walk) recall(ctx context.Context, rail *rail, part *RailRun) error {
 	for rows := 0; rows < maxRows; rows += batchSize {
 		found, err := w.p.store.recall(ctx, rail.ID, At(w.p.host.Now().Add(clawbackRetry+runStale)), batchSize)
