@@ -1340,7 +1340,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change a refresh token, of the cookie or of the body, for its successor and an access token
+         * Exchange a refresh token, from the cookie or the body, for its successor and an access token
          * @description Public: the refresh token is the proof.
          */
         post: operations["postAuthTokenRotate"];
