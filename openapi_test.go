@@ -443,10 +443,14 @@ var unreached = map[string]string{
 	"GET /storage/:id/parts storage/upload_incomplete":                "only between the two steps in which another request opens a multipart upload at the bucket",
 	"POST /matchmaking/invites/:id/accept matchmaking/room_full":      seatsRace,
 	"POST /matchmaking/invites/:id/accept matchmaking/room_not_found": seatsRace,
+	"POST /multiplayer/sessions/:id/action kit/rate_limited":          crowded,
+	"POST /multiplayer/sessions/:id/close kit/rate_limited":           crowded,
+	"POST /multiplayer/sessions/:id/leave kit/rate_limited":           crowded,
 }
 
 const (
 	asPage    = "is shown as a page, which the tests of the package look at; only refusals in JSON are recorded"
+	crowded   = "takes more callers of one session at once than it keeps up with, as the tests of the package have them in process"
 	seatsRace = "the session's seats were looked at before, in the same transaction: only another node can take the last one, or end the session, in between"
 )
 

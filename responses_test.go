@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,7 +13,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/matchmaking"
+	"github.com/kitbackend/kit/media"
+	"github.com/kitbackend/kit/multiplayer"
+	"github.com/kitbackend/kit/storage"
+	"github.com/kitbackend/kit/support"
+	"github.com/kitbackend/kit/testers"
 )
 
 // TestResponsesAreThoseOfTheDocument calls every row as a caller that its guard
@@ -162,4 +170,213 @@ func (d described) resolve(t *testing.T, schema *jsonschema.Schema) *jsonschema.
 	}
 	d.resolved[schema] = resolved
 	return resolved
+}
+
+// named returns what holds a response to a refusal that the document names for the row.
+func named(t *testing.T, k *kittest.Kit) func(got *kittest.Response, row string, status int, code string) {
+	t.Helper()
+	_, paths := document(t, k)
+	return func(got *kittest.Response, row string, status int, code string) {
+		t.Helper()
+		got.Want(status, code)
+		method, path, _ := strings.Cut(row, " ")
+		if codes := paths[braced(path)][strings.ToLower(method)].Codes; !slices.Contains(codes, code) {
+			t.Errorf("%s refuses with %s, and the document names %q", row, code, codes)
+		}
+	}
+}
+
+// TestBoundsOfUsersAreInTheDocument: what a user can have or do only so often is
+// refused with a code that the document names for the row.
+func TestBoundsOfUsersAreInTheDocument(t *testing.T) {
+	k := composed(t)
+	ctx, ada, refuses := t.Context(), k.User("ada"), named(t, k)
+	full := func(row, path string, body any) {
+		t.Helper()
+		got := ada.Post(path, body)
+		for n := 0; n < 100 && got.Status < 400; n++ {
+			got = ada.Post(path, body)
+		}
+		refuses(got, row, 429, "kit/rate_limited")
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.User("bob")
+	full("POST /matchmaking/friends/:userId/request", "/matchmaking/friends/bob/request", nil)
+	full("POST /matchmaking/games/:game/invites", "/matchmaking/games/duel/invites", map[string]any{"userId": "bob"})
+	full("POST /multiplayer/games/:game", "/multiplayer/games/duel", nil)
+
+	object, err := k.Storage().Put(ctx, storage.Upload{OwnerID: "ada", Path: "shared", Size: 1}, strings.NewReader("a"))
+	must(err)
+	full("POST /storage/:id/shares", "/storage/"+object.ID+"/shares", nil)
+	for i := range storage.MaxPending {
+		_, err := k.Storage().Start(ctx, storage.Upload{OwnerID: "ada", Path: strconv.Itoa(i), Size: 1})
+		must(err)
+	}
+	full("POST /storage", "/storage", map[string]any{"path": "more", "size": 1})
+	for range media.MaxPending {
+		_, err := k.Media().Create(ctx, media.Upload{OwnerID: "ada", Filename: "a.png", ContentType: "image/png", Size: 1})
+		must(err)
+	}
+	full("POST /media", "/media", map[string]any{"filename": "a.png", "contentType": "image/png", "size": 1})
+
+	duel, err := k.Multiplayer().Game("duel")
+	must(err)
+	invite, err := k.Matchmaking().SendInvite(ctx, "duel", "bob", matchmaking.Invitee{UserID: "ada"})
+	must(err)
+	room, err := k.Matchmaking().OpenRoom(ctx, "duel", "bob")
+	must(err)
+	for i := range multiplayer.MaxSeated {
+		_, err := k.Multiplayer().Start(ctx, multiplayer.Start{Game: duel, Players: []string{"ada", "guest" + strconv.Itoa(i)}})
+		must(err)
+	}
+	full("POST /multiplayer/sessions/:id/join", "/multiplayer/sessions/"+room.SessionID+"/join", nil)
+	full("POST /matchmaking/games/:game/rooms", "/matchmaking/games/duel/rooms", nil)
+	full("POST /matchmaking/rooms/:code/join", "/matchmaking/rooms/"+room.Code+"/join", nil)
+	full("POST /matchmaking/invites/:id/accept", "/matchmaking/invites/"+invite.ID+"/accept", nil)
+	full("POST /matchmaking/games/:game/queue", "/matchmaking/games/duel/queue", map[string]any{})
+}
+
+// TestRefusalsOfStaffAreInTheDocument: what a repeated call of staff is refused with
+// has a code that the document names for the row.
+func TestRefusalsOfStaffAreInTheDocument(t *testing.T) {
+	k := composed(t)
+	refuses := named(t, k)
+	ticket, _, err := k.Support().Submit(t.Context(), support.Feedback{UserID: "ada", Message: "It works."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply := func(text string) *kittest.Response {
+		return k.Machine("support:threads:reply").Post("/support/threads/"+ticket.ID+"/reply", map[string]any{"message": text, "idempotencyKey": "once"})
+	}
+	reply("Thank you.").Want(201, "")
+	refuses(reply("Another one."), "POST /support/threads/:id/reply", 409, "kit/idempotency_conflict")
+
+	if err := k.Testers().SetCohort(t.Context(), testers.CohortConfig{ID: "beta", Name: "Beta", StoreURL: "https://play.example/beta"}); err != nil {
+		t.Fatal(err)
+	}
+	staff, member := k.Machine("testers:roster:write"), map[string]any{"cohortId": "beta", "email": "bob@example.org"}
+	invite := map[string]any{"cohortId": "beta", "testers": []any{map[string]any{"email": "bob@example.org"}}}
+	staff.Post("/testers/invite", invite).Want(201, "")
+	last := staff.Post("/testers/resend", member)
+	for n := 0; n < 50 && last.Status < 400; n++ {
+		last = staff.Post("/testers/resend", member)
+	}
+	refuses(last, "POST /testers/resend", 429, "email/rate_limited")
+	staff.Post("/testers/remove", member).Want(200, "")
+	refuses(staff.Post("/testers/invite", invite), "POST /testers/invite", 429, "email/rate_limited")
+
+	film, err := k.Media().Create(t.Context(), media.Upload{OwnerID: "ada", Filename: "a.mp4", ContentType: "video/mp4", Size: 101 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]any{"parts": []any{map[string]any{"partNumber": 1, "etag": "a"}}}
+	refuses(k.User("ada").Post("/media/"+film.Item.ID+"/finalize", parts), "POST /media/:id/finalize", 500, "storage/multipart_failed")
+}
+
+// gate says where a game refuses its players, or takes money that they do not have.
+type gate struct {
+	At     string `json:"at"`
+	Takes  bool   `json:"takes"`
+	TooNew bool   `json:"tooNew"`
+}
+
+// gates is a game for so many players at least.
+func gates(kind string, players int) multiplayer.Model {
+	type game = multiplayer.Context[gate]
+	at := func(c game, step, userID string) ([]multiplayer.Effect, error) {
+		switch {
+		case c.Config.At != step:
+			return nil, nil
+		case c.Config.Takes:
+			return []multiplayer.Effect{multiplayer.Debit(userID, "coins", 5, c.Ref(step))}, nil
+		case c.Config.TooNew:
+			return nil, multiplayer.ErrInvalidTransition
+		}
+		return nil, multiplayer.Illegal("Not here.")
+	}
+	return multiplayer.Define(multiplayer.Definition[gate, struct{}]{
+		Kind: kind, MinPlayers: players,
+		Init: func(c game) (s struct{}, effects []multiplayer.Effect, err error) {
+			effects, err = at(c, "begin", c.Players[len(c.Players)-1])
+			return s, effects, err
+		},
+		OnJoin: func(_ game, s struct{}, _ string) (struct{}, []multiplayer.Effect, error) { return s, nil, nil },
+		OnLeave: func(c game, s struct{}, userID string) (struct{}, []multiplayer.Effect, error) {
+			effects, err := at(c, "leave", userID)
+			return s, effects, err
+		},
+		Apply: func(_ game, s struct{}, _ multiplayer.Move) (struct{}, []multiplayer.Effect, error) {
+			return s, nil, nil
+		},
+		IsComplete: func(game, struct{}) bool { return false },
+		Resolve: func(c game, _ struct{}) multiplayer.Outcome {
+			effects, _ := at(c, "close", c.Players[0])
+			return multiplayer.Outcome{Effects: effects}
+		},
+		Redact: func(_ game, s struct{}, _ string, _ bool) any { return s },
+	})
+}
+
+// TestRefusalsOfModelsAreInTheDocument: what a model forbids, and a stake that nobody
+// covers, is refused with a code that the document names for the row, wherever a model
+// is asked.
+func TestRefusalsOfModelsAreInTheDocument(t *testing.T) {
+	rules := map[string]gate{
+		"forbids": {At: "begin"}, "later": {At: "begin", TooNew: true}, "takes": {At: "begin", Takes: true},
+		"keeps": {At: "leave"}, "fines": {At: "leave", Takes: true}, "bills": {At: "close", Takes: true},
+	}
+	cfg := multiplayer.Config{Models: []multiplayer.Model{gates("alone", 1), gates("pair", 2)}}
+	var queues matchmaking.Config
+	for name, g := range rules {
+		for kind, needed := range map[string]int{"alone": 1, "pair": 2} {
+			table := multiplayer.Game{Key: kind + "-" + name, Kind: kind, Mode: multiplayer.ModeTable, Players: 2, Rules: g}
+			cfg.Games = append(cfg.Games, table)
+			queues.Games = append(queues.Games, matchmaking.Game{Key: table.Key, Players: max(needed, 2), Snapshot: &table})
+		}
+	}
+	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithLedger(coins()), kit.WithMultiplayer(cfg), kit.WithMatchmaking(queues))
+	ada, bob, refuses := k.User("ada"), k.User("bob"), named(t, k)
+	for name, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		"forbids": {422, "multiplayer/invalid_move"}, "later": {409, "multiplayer/invalid_transition"}, "takes": {409, "ledger/insufficient_funds"},
+	} {
+		refuses(ada.Post("/multiplayer/games/alone-"+name, nil), "POST /multiplayer/games/:game", want.status, want.code)
+		refuses(ada.Post("/matchmaking/games/alone-"+name+"/rooms", nil), "POST /matchmaking/games/:game/rooms", want.status, want.code)
+
+		var session multiplayer.View
+		ada.Post("/multiplayer/games/pair-"+name, nil).Want(201, "").JSON(&session)
+		refuses(bob.Post("/multiplayer/sessions/"+session.ID+"/join", nil), "POST /multiplayer/sessions/:id/join", want.status, want.code)
+
+		var invite matchmaking.Invite
+		ada.Post("/matchmaking/games/pair-"+name+"/invites", map[string]any{"userId": "bob"}).Want(201, "").JSON(&invite)
+		refuses(bob.Post("/matchmaking/invites/"+invite.ID+"/accept", nil), "POST /matchmaking/invites/:id/accept", want.status, want.code)
+
+		var room matchmaking.Room
+		ada.Post("/matchmaking/games/pair-"+name+"/rooms", nil).Want(201, "").JSON(&room)
+		if name == "later" { // is a room that is over
+			want.status, want.code = 404, "matchmaking/room_not_found"
+		}
+		refuses(bob.Post("/matchmaking/rooms/"+room.Code+"/join", nil), "POST /matchmaking/rooms/:code/join", want.status, want.code)
+	}
+	for _, c := range []struct {
+		game, verb string
+		status     int
+		code       string
+	}{
+		{"alone-keeps", "leave", 422, "multiplayer/invalid_move"},
+		{"alone-fines", "leave", 409, "ledger/insufficient_funds"},
+		{"alone-bills", "close", 409, "ledger/insufficient_funds"},
+	} {
+		var session multiplayer.View
+		ada.Post("/multiplayer/games/"+c.game, nil).Want(201, "").JSON(&session)
+		bob.Post("/multiplayer/sessions/"+session.ID+"/join", nil).Want(200, "")
+		refuses(ada.Post("/multiplayer/sessions/"+session.ID+"/"+c.verb, nil), "POST /multiplayer/sessions/:id/"+c.verb, c.status, c.code)
+	}
 }

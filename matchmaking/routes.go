@@ -1,31 +1,37 @@
 package matchmaking
 
-import "github.com/kitbackend/kit/capability"
+import (
+	"slices"
+
+	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/multiplayer"
+)
 
 // maxBody bounds bodies, in bytes.
 const maxBody = 4 << 10
 
 func (m *Matchmaking) routes() []capability.Route {
 	user := capability.User()
+	begun := slices.Clip(multiplayer.PlayRefusals())
 	routes := []capability.Route{
 		{Method: "POST", Path: "/games/:game/rooms", Guard: user,
 			Summary:  "Open a room: a session that others join by a code.",
-			Refusals: []*capability.Error{ErrGameNotFound, ErrNoSessions, ErrLimitReached},
+			Refusals: append(begun, multiplayer.ErrInvalidTransition, ErrGameNotFound, ErrNoSessions, ErrLimitReached),
 			Handle:   capability.JSON(201, m.postRoom)},
 		{Method: "POST", Path: "/rooms/:code/join", Guard: user,
 			Summary:  "Join the session of a room code.",
-			Refusals: []*capability.Error{ErrRoomNotFound, ErrRoomFull, ErrInvalidCode, capability.ErrRateLimited},
+			Refusals: append(begun, ErrRoomNotFound, ErrRoomFull, ErrInvalidCode),
 			Handle:   capability.JSON(200, m.postJoin)},
 		{Method: "POST", Path: "/games/:game/invites", Guard: user,
 			Summary: "Invite a user, by id or screen name.", MaxBody: maxBody,
-			Refusals: []*capability.Error{ErrGameNotFound, ErrNoSessions, ErrUserNotFound, ErrInviteForbidden, ErrLimitReached},
+			Refusals: []*capability.Error{ErrGameNotFound, ErrNoSessions, ErrUserNotFound, ErrInviteForbidden, ErrLimitReached, capability.ErrRateLimited},
 			Handle:   capability.JSON(201, m.postInvite)},
 		{Method: "GET", Path: "/invites", Guard: user,
 			Summary: "The invites that the caller got or sent, newest first.",
 			Handle:  capability.List(m.listInvites)},
 		{Method: "POST", Path: "/invites/:id/accept", Guard: user,
 			Summary:  "Accept an invite; the response carries the session.",
-			Refusals: []*capability.Error{ErrInviteNotFound, ErrInviteForbidden, ErrGameNotFound, ErrNoSessions, ErrRoomNotFound, ErrRoomFull},
+			Refusals: append(begun, multiplayer.ErrInvalidTransition, ErrInviteNotFound, ErrInviteForbidden, ErrGameNotFound, ErrNoSessions, ErrRoomNotFound, ErrRoomFull),
 			Handle:   capability.JSON(200, m.postAcceptInvite)},
 		{Method: "POST", Path: "/invites/:id/decline", Guard: user,
 			Summary:  "Decline an invite.",
@@ -38,7 +44,7 @@ func (m *Matchmaking) routes() []capability.Route {
 	routes = append(routes,
 		capability.Route{Method: "POST", Path: "/games/:game/queue", Guard: user,
 			Summary: "Wait for a match.", MaxBody: maxBody,
-			Refusals: []*capability.Error{ErrGameNotFound},
+			Refusals: []*capability.Error{ErrGameNotFound, capability.ErrRateLimited},
 			Handle:   capability.JSON(202, m.postQueue)},
 		capability.Route{Method: "GET", Path: "/games/:game/queue", Guard: user,
 			Summary:  "How the caller stands in the queue.",
@@ -63,7 +69,7 @@ func (m *Matchmaking) friendRoutes() []capability.Route {
 			Handle:  capability.List(m.listFriends)},
 		{Method: "POST", Path: "/friends/:userId/request", Guard: user,
 			Summary:  "Ask a user to be a friend.",
-			Refusals: []*capability.Error{ErrUserNotFound, ErrAlreadyFriends, ErrLimitReached},
+			Refusals: []*capability.Error{ErrUserNotFound, ErrAlreadyFriends, ErrLimitReached, capability.ErrRateLimited},
 			Handle:   capability.JSON(200, m.postRequest)},
 		{Method: "POST", Path: "/friends/:userId/accept", Guard: user,
 			Summary:  "Accept a friend request.",

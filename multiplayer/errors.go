@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/ledger"
 )
 
 // The refusals of multiplayer. Ids and bodies that break their bounds are
@@ -31,6 +32,13 @@ func refusals() []*capability.Error {
 	return []*capability.Error{
 		ErrSessionNotFound, ErrGameNotFound, ErrNotAMember, ErrSessionFull, ErrInvalidMove, ErrInvalidTransition,
 	}
+}
+
+// PlayRefusals lists what the rules, the ledger and the bounds of a user refuse
+// where a session begins or goes on: for the rows of capabilities that start and
+// fill sessions because a user wants it.
+func PlayRefusals() []*capability.Error {
+	return []*capability.Error{ErrInvalidMove, ledger.ErrInsufficientFunds, capability.ErrRateLimited}
 }
 
 // Stale says, in the details of [ErrInvalidTransition], which version the session has.

@@ -2,6 +2,7 @@ package multiplayer
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/ledger"
@@ -9,29 +10,30 @@ import (
 
 func (m *Multiplayer) routes() []capability.Route {
 	user := capability.User()
+	played := slices.Clip(append(PlayRefusals(), ErrInvalidTransition))
 	return capability.Mount(m.cfg.BasePath,
 		capability.Route{Method: "POST", Path: "/games/:game", Guard: user,
 			Summary: "Create a session of a game and take its first seat.", Idempotent: true,
-			Refusals: []*capability.Error{ErrGameNotFound, ledger.ErrInsufficientFunds},
+			Refusals: append(played, ErrGameNotFound),
 			Handle:   capability.JSON(201, m.postGame)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/join", Guard: user,
 			Summary:  "Take a seat.",
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrSessionFull, ErrInvalidTransition, ledger.ErrInsufficientFunds},
+			Refusals: append(played, ErrSessionNotFound, ErrSessionFull),
 			Handle:   capability.JSON(200, m.postJoin)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/action", Guard: user,
 			Summary: "Act. The body goes to the model as it is; Idempotency-Key is the action's id.", MaxBody: MaxAction,
-			Headers: []capability.Param{{Name: "Idempotency-Key", Summary: "The action's id, of at most 64 visible ASCII characters, by which it counts once."}},
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidMove, ErrInvalidTransition,
-				ledger.ErrInsufficientFunds, capability.ErrIdempotencyConflict},
-			Handle: capability.JSON(200, m.postAction)},
+			Headers:  []capability.Param{{Name: "Idempotency-Key", Summary: "The action's id, of at most 64 visible ASCII characters, by which it counts once."}},
+			Refusals: append(played, ErrSessionNotFound, ErrNotAMember, capability.ErrIdempotencyConflict),
+			Handle:   capability.JSON(200, m.postAction)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/leave", Guard: user,
 			Summary:  "Leave a table.",
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},
+			Refusals: append(played, ErrSessionNotFound, ErrNotAMember),
 			Handle:   capability.JSON(204, m.postLeave)},
 		capability.Route{Method: "POST", Path: "/sessions/:id/close", Guard: user,
-			Summary:  "Close a table.",
-			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition},
-			Handle:   capability.JSON(200, m.postClose)},
+			Summary: "Close a table.",
+			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember, ErrInvalidTransition, ledger.ErrInsufficientFunds,
+				capability.ErrRateLimited},
+			Handle: capability.JSON(200, m.postClose)},
 		capability.Route{Method: "GET", Path: "/sessions/:id", Guard: user,
 			Summary:  "The session as the caller sees it.",
 			Refusals: []*capability.Error{ErrSessionNotFound, ErrNotAMember},

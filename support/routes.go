@@ -39,7 +39,7 @@ func (s *Support) routes() []capability.Route {
 			Handle:   capability.JSON(http.StatusOK, s.postArchive)},
 		{Method: "POST", Path: "/threads/:id/reply", Guard: capability.ControlPlane("support:threads:reply"), MaxBody: 256 << 10,
 			Summary:  "Reply to the person of a thread.",
-			Refusals: []*capability.Error{ErrNotFound, ErrReplyFailed},
+			Refusals: []*capability.Error{ErrNotFound, ErrReplyFailed, capability.ErrIdempotencyConflict},
 			Handle:   capability.JSON(http.StatusCreated, s.postReply)},
 		{Method: "POST", Path: "/threads/:id/reclassify", Guard: capability.ControlPlane("support:threads:reclassify"), MaxBody: 1 << 10,
 			Summary:  "Classify a thread again, or set its category.",

@@ -6602,9 +6602,9 @@ export interface components {
         /**
          * @description kit/idempotency_conflict: This Idempotency-Key was used for another request.
          *
-         *     ledger/insufficient_funds: The available balance does not cover the amount.
+         *     support/reply_failed: The reply cannot be sent to this person.
          */
-        "Refused409-KitIdempotencyConflict-LedgerInsufficientFunds": {
+        "Refused409-KitIdempotencyConflict-SupportReplyFailed": {
             headers: {
                 [name: string]: unknown;
             };
@@ -6612,7 +6612,7 @@ export interface components {
                 "application/json": components["schemas"]["Refusal"] & {
                     error?: {
                         /** @enum {string} */
-                        code?: "kit/idempotency_conflict" | "ledger/insufficient_funds";
+                        code?: "kit/idempotency_conflict" | "support/reply_failed";
                     };
                 };
             };
@@ -6631,6 +6631,42 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "ledger/insufficient_funds" | "ledger/ref_conflict";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     matchmaking/room_full: Every seat of this room is taken.
+         */
+        "Refused409-LedgerInsufficientFunds-MatchmakingRoomFull": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ledger/insufficient_funds" | "matchmaking/room_full";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     multiplayer/invalid_transition: The session does not take this now.
+         */
+        "Refused409-LedgerInsufficientFunds-MultiplayerInvalidTransition": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ledger/insufficient_funds" | "multiplayer/invalid_transition";
                     };
                 };
             };
@@ -6677,20 +6713,6 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "matchmaking/limit_reached";
-                    };
-                };
-            };
-        };
-        /** @description matchmaking/room_full: Every seat of this room is taken. */
-        "Refused409-MatchmakingRoomFull": {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Refusal"] & {
-                    error?: {
-                        /** @enum {string} */
-                        code?: "matchmaking/room_full";
                     };
                 };
             };
@@ -6797,20 +6819,6 @@ export interface components {
                 };
             };
         };
-        /** @description support/reply_failed: The reply cannot be sent to this person. */
-        "Refused409-SupportReplyFailed": {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Refusal"] & {
-                    error?: {
-                        /** @enum {string} */
-                        code?: "support/reply_failed";
-                    };
-                };
-            };
-        };
         /** @description testers/cohort_closed: The cohort is closed. */
         "Refused409-TestersCohortClosed-Page": {
             headers: {
@@ -6874,6 +6882,46 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "kit/idempotency_conflict" | "ledger/insufficient_funds" | "multiplayer/invalid_transition";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     matchmaking/room_full: Every seat of this room is taken.
+         *
+         *     multiplayer/invalid_transition: The session does not take this now.
+         */
+        "Refused409-abf525043ae2e381": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ledger/insufficient_funds" | "matchmaking/room_full" | "multiplayer/invalid_transition";
+                    };
+                };
+            };
+        };
+        /**
+         * @description ledger/insufficient_funds: The available balance does not cover the amount.
+         *
+         *     matchmaking/limit_reached: There are too many of these already.
+         *
+         *     multiplayer/invalid_transition: The session does not take this now.
+         */
+        "Refused409-d26f709f06b32ada": {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "ledger/insufficient_funds" | "matchmaking/limit_reached" | "multiplayer/invalid_transition";
                     };
                 };
             };
@@ -7238,6 +7286,21 @@ export interface components {
                     error?: {
                         /** @enum {string} */
                         code?: "payments/app_mismatch" | "payments/environment_mismatch" | "payments/invalid_receipt";
+                    };
+                };
+            };
+        };
+        /** @description email/rate_limited: Too many mails to this address. Wait and try again. */
+        "Refused429-EmailRateLimited": {
+            headers: {
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"] & {
+                    error?: {
+                        /** @enum {string} */
+                        code?: "email/rate_limited";
                     };
                 };
             };
@@ -10815,6 +10878,7 @@ export interface operations {
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MatchmakingUserNotFound"];
             409: components["responses"]["Refused409-MatchmakingAlreadyFriends-MatchmakingLimitReached"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -10850,6 +10914,7 @@ export interface operations {
             409: components["responses"]["Refused409-MatchmakingLimitReached"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             501: components["responses"]["Refused501-MatchmakingNoSessions"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -10912,6 +10977,7 @@ export interface operations {
             404: components["responses"]["Refused404-KitNotFound-MatchmakingGameNotFound"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -10966,7 +11032,9 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MatchmakingGameNotFound"];
-            409: components["responses"]["Refused409-MatchmakingLimitReached"];
+            409: components["responses"]["Refused409-d26f709f06b32ada"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             501: components["responses"]["Refused501-MatchmakingNoSessions"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -11029,7 +11097,9 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf-MatchmakingInviteForbidden"];
             404: components["responses"]["Refused404-2014783fa0be65d2"];
-            409: components["responses"]["Refused409-MatchmakingRoomFull"];
+            409: components["responses"]["Refused409-abf525043ae2e381"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             501: components["responses"]["Refused501-MatchmakingNoSessions"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -11108,7 +11178,8 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MatchmakingRoomNotFound"];
-            409: components["responses"]["Refused409-MatchmakingRoomFull"];
+            409: components["responses"]["Refused409-LedgerInsufficientFunds-MatchmakingRoomFull"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
             429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
@@ -11176,6 +11247,7 @@ export interface operations {
             403: components["responses"]["Refused403-AuthCsrf"];
             413: components["responses"]["Refused413-KitBodyTooLarge-StorageQuotaExceeded"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11298,7 +11370,7 @@ export interface operations {
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType-MediaUnsupportedType"];
             422: components["responses"]["Refused422-63f821c5ba9002e"];
-            500: components["responses"]["Refused500-KitInternal"];
+            500: components["responses"]["Refused500-KitInternal-StorageMultipartFailed"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
     };
@@ -11330,8 +11402,10 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerGameNotFound"];
-            409: components["responses"]["Refused409-KitIdempotencyConflict-LedgerInsufficientFunds"];
+            409: components["responses"]["Refused409-a6ece1f40e4728b0"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11399,6 +11473,7 @@ export interface operations {
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11427,7 +11502,8 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf-MultiplayerNotAMember"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerSessionNotFound"];
-            409: components["responses"]["Refused409-MultiplayerInvalidTransition"];
+            409: components["responses"]["Refused409-LedgerInsufficientFunds-MultiplayerInvalidTransition"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11457,6 +11533,8 @@ export interface operations {
             403: components["responses"]["Refused403-AuthCsrf"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerSessionNotFound"];
             409: components["responses"]["Refused409-d394ed0acca6e99e"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -11483,7 +11561,9 @@ export interface operations {
             401: components["responses"]["Refused401-AuthUnauthenticated"];
             403: components["responses"]["Refused403-AuthCsrf-MultiplayerNotAMember"];
             404: components["responses"]["Refused404-KitNotFound-MultiplayerSessionNotFound"];
-            409: components["responses"]["Refused409-MultiplayerInvalidTransition"];
+            409: components["responses"]["Refused409-LedgerInsufficientFunds-MultiplayerInvalidTransition"];
+            422: components["responses"]["Refused422-MultiplayerInvalidMove"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -12498,6 +12578,7 @@ export interface operations {
             403: components["responses"]["Refused403-AuthCsrf"];
             413: components["responses"]["Refused413-KitBodyTooLarge-StorageQuotaExceeded"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal-StorageMultipartFailed"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -12830,6 +12911,7 @@ export interface operations {
             409: components["responses"]["Refused409-StorageUploadIncomplete"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-KitRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable"];
         };
@@ -13226,7 +13308,7 @@ export interface operations {
             401: components["responses"]["Refused401-ControlplaneInvalidCredential"];
             403: components["responses"]["Refused403-ControlplaneInsufficientScope-ControlplaneNotConnected"];
             404: components["responses"]["Refused404-KitNotFound-SupportNotFound"];
-            409: components["responses"]["Refused409-SupportReplyFailed"];
+            409: components["responses"]["Refused409-KitIdempotencyConflict-SupportReplyFailed"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
             500: components["responses"]["Refused500-KitInternal"];
@@ -13329,6 +13411,7 @@ export interface operations {
             409: components["responses"]["Refused409-5593c3e269aae127"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-EmailRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable-TestersNotConfigured"];
         };
@@ -13513,6 +13596,7 @@ export interface operations {
             409: components["responses"]["Refused409-f05ee5ba6178ed8e"];
             413: components["responses"]["Refused413-KitBodyTooLarge"];
             415: components["responses"]["Refused415-KitUnsupportedMediaType"];
+            429: components["responses"]["Refused429-EmailRateLimited"];
             500: components["responses"]["Refused500-KitInternal"];
             503: components["responses"]["Refused503-KitUnavailable-TestersNotConfigured"];
         };
