@@ -336,17 +336,17 @@ func (b *Bucket) List(ctx context.Context, after string, limit int) ([]bucket.Ob
 	return list, nil
 }
 
-// names lists a folder in order; one that is not there is empty.
-func names(root *os.Root, dir string) ([]string, error) {
+// names lists a folder in order. A folder that does not exist, or that another
+// process removes meanwhile, is empty.
+func names(root *os.Root, dir string) (list []string, err error) {
 	f, err := root.Open(dir)
+	if err == nil {
+		defer f.Close()
+		list, err = f.Readdirnames(-1)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, err := f.Readdirnames(-1)
 	slices.Sort(list)
 	return list, err
 }
