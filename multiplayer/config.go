@@ -245,7 +245,11 @@ func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fa
 	}
 	model, ok := models[g.Kind]
 	if !ok {
-		add("kind", g.Kind, "has no model", "use one of "+strings.Join(slices.Sorted(maps.Keys(models)), ", "))
+		fix := "give its model in Config.Models"
+		if len(models) > 0 {
+			fix += ", or use one of " + strings.Join(slices.Sorted(maps.Keys(models)), ", ")
+		}
+		add("kind", g.Kind, "has no model", fix)
 		return g, faults
 	}
 	if g.Players < model.min || g.Players > model.max {

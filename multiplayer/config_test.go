@@ -74,6 +74,19 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
+func TestFaultOfAMissingModelSaysWhatToDo(t *testing.T) {
+	for want, models := range map[string][]multiplayer.Model{
+		"has no model (give its model in Config.Models)":                       nil,
+		"has no model (give its model in Config.Models, or use one of tricks)": {tricks},
+	} {
+		_, err := multiplayer.New(capability.Host{}, multiplayer.Config{Models: models,
+			Games: []multiplayer.Game{{Key: "duel", Kind: "chess"}}}, multiplayer.Peers{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected it to say %q", err, want)
+		}
+	}
+}
+
 // TestGameJSON: a game is stored and shown in the specification's terms.
 func TestGameJSON(t *testing.T) {
 	game := multiplayer.Game{Key: "duel", Kind: "tricks", Mode: multiplayer.ModeMatch, Players: 2, Rules: trickRules{Stake: 5, Cards: 3},
