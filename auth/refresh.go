@@ -36,7 +36,8 @@ type refreshState struct {
 // Rotate exchanges a refresh token for its successor and an access token. Every
 // caller within Config.ReuseGrace gets the same successor. So does a later caller
 // whose response was lost, as long as nobody has used the new tokens. Any other
-// reuse means that two parties hold the token: the session ends. Refuses with auth/refresh_invalid and auth/refresh_reused.
+// reuse means that two parties hold the token: the session ends. Refuses with
+// auth/refresh_invalid and auth/refresh_reused.
 func (a *Auth) Rotate(ctx context.Context, token string) (Rotated, error) {
 	sessionID, counter, ok := splitRefresh(token)
 	if !ok {

@@ -19,13 +19,18 @@
 //
 //   - Outputs are assigned, not appended to, and set anew in each run.
 //   - No I/O, channels or sleep: others wait meanwhile. There is a limit of 10 seconds.
-//   - Time comes from [DB.Now]. Ids may be drawn inside, but those of a run that was rolled back must not leave it.
+//   - Time comes from [DB.Now]. Ids may be drawn inside, but those of a run that was rolled back
+//     must not leave it.
 //   - Work that must follow a commit goes to [AfterCommit].
-//   - Every call on the DB inside gets the callback's context, in the callback's goroutine or one it waits for. Any
-//     other context is another transaction, which waits for this one. The context is of no use after the callback.
-//   - Rows are locked in the order of their keys, and a row that is to be changed is read with /*pg FOR UPDATE */.
-//   - After a refused statement the callback returns its error. A statement that may be refused in normal operation is written as ON CONFLICT DO NOTHING or as a guarded UPDATE, and the rows are counted. A transaction whose statement or
-//     joined callback failed does not commit, even if the callback returns nil.
+//   - Every call on the DB inside gets the callback's context, in the callback's goroutine or one
+//     it waits for. Any other context is another transaction, which waits for this one. The
+//     context is of no use after the callback.
+//   - Rows are locked in the order of their keys, and a row that is to be changed is read with
+//     /*pg FOR UPDATE */.
+//   - After a refused statement the callback returns its error. A statement that may be refused
+//     in normal operation is written as ON CONFLICT DO NOTHING or as a guarded UPDATE, and the
+//     rows are counted. A transaction whose statement or joined callback failed does not commit,
+//     even if the callback returns nil.
 //
 // On SQLite callbacks run one at a time, in a goroutine of the package; a panic, or [runtime.Goexit], is met again in
 // the goroutine of the caller, by running the callback there.

@@ -2,21 +2,26 @@
 // change that causes them, and run by every node that calls [Queue.Run].
 //
 // The promises:
-//   - A job enqueued in a transaction exists when it commits and never when it does not. Acknowledged jobs survive
-//     whatever acknowledged rows survive.
-//   - A job runs at least once. Work that is written in the queue's database takes effect exactly once when its
-//     transaction calls [Complete]; everything else has to be idempotent.
-//   - One node at a time runs a job, under a lease of 60 seconds that it renews every 20. A node that dies or is cut off
-//     loses the lease, another takes over, and what the first one reports later is not recorded. Nodes need clocks that
-//     agree within half a minute.
+//   - A job enqueued in a transaction exists when it commits and never when it does not.
+//     Acknowledged jobs survive whatever acknowledged rows survive.
+//   - A job runs at least once. Work that is written in the queue's database takes effect exactly
+//     once when its transaction calls [Complete]; everything else has to be idempotent.
+//   - One node at a time runs a job, under a lease of 60 seconds that it renews every 20. A node
+//     that dies or is cut off loses the lease, another takes over, and what the first one reports
+//     later is not recorded. Nodes need clocks that agree within half a minute.
 //   - A failed run is repeated after a growing pause until MaxAttempts are spent, then the job is discarded.
-//   - Schedules are read in UTC and need no leader: each tick becomes one job over all nodes. Ticks missed while no node
-//     ran become one job, for the latest. When a run takes longer than the interval, two ticks run at the same time.
-//   - A clock that jumps back by less than an interval repeats no tick. After a clock that was further ahead a schedule resumes by itself, within an interval and an hour at most, and logs that; ticks since then may run again.
-//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold up the others. A worker
-//     is free when its run returns; the outcome is recorded with others, a thousand of which may wait.
-//   - A node claims jobs ahead of its workers while their runs are short: as many as take 25 ms, 128 at most. One that
-//     still waits after 100 ms is given back, attempt and all, and other nodes are told.
+//   - Schedules are read in UTC and need no leader: each tick becomes one job over all nodes.
+//     Ticks missed while no node ran become one job, for the latest. When a run takes longer than
+//     the interval, two ticks run at the same time.
+//   - A clock that jumps back by less than an interval repeats no tick. After a clock that was
+//     further ahead a schedule resumes by itself, within an interval and an hour at most, and
+//     logs that; ticks since then may run again.
+//   - One binding takes at most three quarters of a node's workers, so a slow one does not hold
+//     up the others. A worker is free when its run returns; the outcome is recorded with others,
+//     a thousand of which may wait.
+//   - A node claims jobs ahead of its workers while their runs are short: as many as take 25 ms,
+//     128 at most. One that still waits after 100 ms is given back, attempt and all, and other
+//     nodes are told.
 //
 // Capabilities declare bindings and enqueue; the kit registers the bindings and calls Run.
 package jobs

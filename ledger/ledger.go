@@ -5,8 +5,10 @@
 //
 //   - No account ever has balance < 0, held < 0 or held > balance, and no
 //     balance passes [MaxAmount]: the storage itself refuses it, under any concurrency.
-//   - A ref takes effect once. It is unique over the whole ledger, holds included: the same call again returns the outcome of the first one, marked Replayed; any other call under it is ledger/ref_conflict. So a call whose outcome is unknown can simply be repeated. Capture and release have no ref
-//     of their own: the second one of a hold is ledger/hold_not_open.
+//   - A ref takes effect once. It is unique over the whole ledger, holds included: the same call
+//     again returns the outcome of the first one, marked Replayed; any other call under it is
+//     ledger/ref_conflict. So a call whose outcome is unknown can simply be repeated. Capture and
+//     release have no ref of their own: the second one of a hold is ledger/hold_not_open.
 //   - An operation joins the transaction of its context and commits or rolls
 //     back with the caller's own rows; outside of one it is durable when it
 //     returns. A refusal changes nothing and leaves the caller's transaction

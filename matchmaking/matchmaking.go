@@ -15,8 +15,9 @@
 //   - A room code is used at most MaxUses times, each use is a seat, and both or
 //     neither are taken. Codes that were never given out, have expired or are
 //     used up get the same refusal, and only some wrong ones a minute.
-//   - To a user, those they block and those who block them do not exist: no requests, invites, presence or matches. Only who gives out the code
-//     of a room, or offers free seats, may bring the two together.
+//   - To a user, those they block and those who block them do not exist: no requests, invites,
+//     presence or matches. Only who gives out the code of a room, or offers free seats, may bring
+//     the two together.
 //   - Presence is by rows that are written when the first socket of a user on a
 //     node opens and some seconds after the last has closed, never for a
 //     heartbeat; a dead node's users go offline within 15 seconds.

@@ -3,13 +3,18 @@
 //
 // # Guarantees
 //
-//   - Reports of rails are merged into facts that do not depend on the order or
-//     the number of deliveries: see [Merge]. A status is a function of facts and
-//     time alone: see [Project]. So a late, early or repeated webhook leads to the same result, and purchases end by time without a job.
-//   - A webhook is acknowledged once its effects are durable. One whose proof does not verify is refused; an authentic one of another environment is recorded and acknowledged, without effect.
-//   - A settled charge credits the ledger once, in the transaction of the
-//     projection. A refund takes the credit back; the part that the balance does not cover is owed, shown, and tried again.
-//   - A purchase belongs to one subject. Submitting a purchase of another subject is refused; a restore moves it, and never copies it.
+//   - Reports of rails are merged into facts that do not depend on the order or the number of
+//     deliveries: see [Merge]. A status is a function of facts and time alone: see [Project]. So
+//     a late, early or repeated webhook leads to the same result, and purchases end by time
+//     without a job.
+//   - A webhook is acknowledged once its effects are durable. One whose proof does not verify is
+//     refused; an authentic one of another environment is recorded and acknowledged, without
+//     effect.
+//   - A settled charge credits the ledger once, in the transaction of the projection. A refund
+//     takes the credit back; the part that the balance does not cover is owed, shown, and tried
+//     again.
+//   - A purchase belongs to one subject. Submitting a purchase of another subject is refused; a
+//     restore moves it, and never copies it.
 //   - Status and money are independent: grants come from the status, credits from
 //     charges that settled.
 //

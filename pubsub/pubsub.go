@@ -3,10 +3,11 @@
 //
 // The promises, the same on both drivers:
 //   - A hint published inside a transaction leaves after its commit, one of a rolled-back transaction never.
-//   - A subscription gets each hint of its topic at most once, those of one publisher in the order of publishing; the
-//     publisher's own node gets it too.
-//   - Where hints were lost on the way to a living node, each of its subscriptions concerned gets a nil payload in
-//     their place and reads its rows again. A node that dies takes its unsent hints with it; nobody is told.
+//   - A subscription gets each hint of its topic at most once, those of one publisher in the
+//     order of publishing; the publisher's own node gets it too.
+//   - Where hints were lost on the way to a living node, each of its subscriptions concerned gets
+//     a nil payload in their place and reads its rows again. A node that dies takes its unsent
+//     hints with it; nobody is told.
 //   - Publishing never waits for a subscriber or for the network.
 package pubsub
 

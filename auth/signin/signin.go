@@ -13,9 +13,10 @@
 //     with an address learns it all the same: sign-up says that it is taken, or,
 //     while addresses need verification, the next sign-in by that password does;
 //     so does a provider's account of an address without proof.
-//   - Links and codes are stored as hashes and valid once and for minutes, except the link that verifies an address, which changes nothing the second time. A link
-//     opened in a browser shows a button; only the button uses it up, so a mail
-//     scanner proves nothing and signs nobody in.
+//   - Links and codes are stored as hashes and valid once and for minutes, except the link that
+//     verifies an address, which changes nothing the second time. A link opened in a browser
+//     shows a button; only the button uses it up, so a mail scanner proves nothing and signs
+//     nobody in.
 //   - Proving an address that was not proved before by anything but the link or
 //     code of the sign-up itself removes what was set before: password, linked
 //     accounts, factors, sessions. An attacker who registered the address first keeps no access.

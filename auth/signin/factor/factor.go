@@ -3,12 +3,15 @@
 // handles sessions, cookies and mails, and decides who may change the factors of a user.
 //
 // What it promises:
-//   - A code of an authenticator counts once, and one step of the clock early or late. A new secret replaces the one before with its first right code.
+//   - A code of an authenticator counts once, and one step of the clock early or late. A new
+//     secret replaces the one before with its first right code.
 //   - Backup codes are ten, of 50 bits each, used up one by one and kept as keyed hashes.
-//   - A sign-in that waits for its second factor accepts five tries in ten minutes, and ends with the first right one. Of concurrent right tries one succeeds.
+//   - A sign-in that waits for its second factor accepts five tries in ten minutes, and ends with
+//     the first right one. Of concurrent right tries one succeeds.
 //   - Ten wrong proofs in a row lock the second factor for a quarter of an hour: those
 //     of sign-ins, which cost the first factor, apart from those in sessions.
-//   - The trust in a browser is renewed with each sign-in: a copied token is valid until it or the original is used.
+//   - The trust in a browser is renewed with each sign-in: a copied token is valid until it or
+//     the original is used.
 //
 // Secrets are sealed for their user, tokens are stored as hashes. Methods that change a user join
 // the transaction in ctx, in which the caller has locked the user's row.

@@ -3,7 +3,8 @@
 //
 // What it promises:
 //   - A code is stored as a salted hash and valid once, until it expires. A new one replaces the one before.
-//   - A code allows three guesses in all, however they are spread over clients; the browser that requested it always has one of them.
+//   - A code allows three guesses in all, however they are spread over clients; the browser that
+//     requested it always has one of them.
 //   - Of concurrent right guesses one succeeds.
 package mailcode
 

@@ -7,8 +7,12 @@
 //   - A profile is what the provider vouches for: by an ID token whose signature,
 //     issuer, audience, age and nonce were checked, or by the user info over TLS. An
 //     address counts as verified as [EmailTrust] has it.
-//   - A provider cannot harm this process: responses are bounded in size and time, JSON with a duplicate member is refused, no redirect is followed, and discovered endpoints are called at public addresses alone.
-//   - Configuration and keys are fetched by one caller for all that wait, at most once in 30 seconds however many unknown keys are named, and are used for a day while the provider is down.
+//   - A provider cannot harm this process: responses are bounded in size and time, JSON with a
+//     duplicate member is refused, no redirect is followed, and discovered endpoints are called
+//     at public addresses alone.
+//   - Configuration and keys are fetched by one caller for all that wait, at most once in 30
+//     seconds however many unknown keys are named, and are used for a day while the provider is
+//     down.
 //
 // It handles no browser requests, database or sessions: states, cookies and accounts are its
 // caller's.

@@ -2,10 +2,14 @@
 // it, handles sessions and cookies, and decides who may change the passkeys of a user.
 //
 // What it promises:
-//   - A challenge is valid for one ceremony, within [CeremonyTTL], whatever its result. Only its hash is stored.
-//   - A passkey is accepted from pages of origins that the site trusts, and if the authenticator has verified the user: by itself it is two factors.
-//   - A credential belongs to one user: a passkey signs in the user of its row, whatever name is sent with it.
-//   - A stored counter never falls. A lower one from the authenticator is reported, see [Use], and not refused.
+//   - A challenge is valid for one ceremony, within [CeremonyTTL], whatever its result. Only its
+//     hash is stored.
+//   - A passkey is accepted from pages of origins that the site trusts, and if the authenticator
+//     has verified the user: by itself it is two factors.
+//   - A credential belongs to one user: a passkey signs in the user of its row, whatever name is
+//     sent with it.
+//   - A stored counter never falls. A lower one from the authenticator is reported, see [Use],
+//     and not refused.
 package passkey
 
 import (
