@@ -48,10 +48,6 @@ const (
 	StatusFailed     Status = "failed"
 )
 
-func (s Status) known() bool {
-	return s == StatusPending || s == StatusProcessing || s == StatusReady || s == StatusFailed
-}
-
 // Upload describes an item to be.
 type Upload struct {
 	OwnerID string `json:"-"`

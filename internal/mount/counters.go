@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Provoked, when set, is called with each refusal of a row. Only package internal/provoked sets it,
-// before anything serves.
+// Provoked is called, if it is set, with each refusal of a row. Only package internal/provoked sets
+// it, before anything serves.
 var Provoked func(method, path, domain, code string)
 
 // counters are what rows have counted since the process began, without any SDK.

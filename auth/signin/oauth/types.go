@@ -77,7 +77,7 @@ type Fields struct{ Subject, Email, EmailVerified, Name, Image string }
 type EmailTrust int
 
 const (
-	// EmailAsClaimed, the default, trusts the claim of the provider.
+	// EmailAsClaimed trusts the claim of the provider; it is the default.
 	EmailAsClaimed EmailTrust = iota
 	// EmailNeverVerified is for providers whose users choose any address.
 	EmailNeverVerified
