@@ -26,11 +26,11 @@ func eachBench(b *testing.B, fn func(b *testing.B, r *rig)) {
 	}
 }
 
-// benchCallers act at once.
+// benchCallers is how many callers act at the same time.
 const benchCallers = 64
 
-// BenchmarkAct counts durable actions a second, each under an id of its own,
-// by 64 callers in as many sessions and in a single one.
+// BenchmarkAct measures durable actions per second, each with an id of its own, by 64 callers in as
+// many sessions and in a single one.
 //
 //	go test ./multiplayer -run '^$' -bench Act -benchtime 3s
 func BenchmarkAct(b *testing.B) {
@@ -68,7 +68,7 @@ func BenchmarkAct(b *testing.B) {
 	}
 }
 
-// BenchmarkView reads a session in memory, as a player sees it.
+// BenchmarkView measures reading a cached session as a player.
 func BenchmarkView(b *testing.B) {
 	eachBench(b, func(b *testing.B, r *rig) {
 		id, players := crowd(r)

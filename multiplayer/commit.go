@@ -11,45 +11,43 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// maxTries bounds how often a step starts over because the session has changed.
+// maxTries bounds how often a step is retried because the session has changed.
 const maxTries = 5
 
-// optimisticTries is how many of them lock nothing.
+// optimisticTries is how many of the tries take no lock.
 const optimisticTries = 2
 
-// errBusy is what is left when other nodes were faster every time.
+// errBusy is returned when another node changed the session during every try.
 var errBusy = capability.ErrUnavailable.Saying("The session is changing too fast. Try again.")
 
-// errDoubtful asks for action ids to be looked up.
+// errDoubtful reports that the action ids must be looked up before the calls can be decided.
 var errDoubtful = errors.New("multiplayer: an action may have been accepted before")
 
-// errBroken is in the error of a session that cannot be played, see [session.broken].
+// errBroken is wrapped by the error of a session that cannot be played, see [session.broken].
 var errBroken = errors.New("multiplayer: a session is broken")
 
 var errPanicked = errors.New("multiplayer: a panic, logged with its stack")
 
-// batch is steps on their way to the database: any number of plain ones or a
-// single one with effects or a result, so that what the ledger refuses takes no
-// neighbour along.
+// batch is the steps of one transaction: any number of plain ones or a single one with effects, a
+// result or seats, so that a refusal of the ledger fails no other step.
 type batch struct {
 	before, after *session
 	steps         []step
 	effects       []Effect
-	// taken is how many calls the batch brings to their outcomes; the first sure
-	// of them have theirs whether or not it is committed.
+	// taken is how many calls the batch decides; the outcomes of the first sure of them hold
+	// whether or not it is committed.
 	taken, sure int
-	// alone: the one step writes more than rows of the session.
+	// alone reports that the only step writes more than rows of the session.
 	alone bool
 }
 
-// heavy reports whether a step writes more than rows of the session: money, a
-// result, or seats.
+// heavy reports whether a step writes more than rows of the session: money, a result, or seats.
 func heavy(before, after *session, effects []Effect) bool {
 	return len(effects) > 0 || after.phase.Terminal() || !slices.Equal(before.players, after.players)
 }
 
-// plan decides calls one after the other, each on what those before it left,
-// until one must be alone.
+// plan decides calls one after the other, each on the state that the calls before it left, until
+// one must be alone.
 func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 	b := &batch{before: s, after: s}
 	for _, c := range calls {
@@ -82,13 +80,13 @@ func (m *Multiplayer) plan(s *session, calls []*call, known []logged) *batch {
 	return b
 }
 
-// doubtful reports whether a refusal may be of an action that was accepted
+// doubtful reports whether a refused call may be a repetition of an action that was accepted
 // before.
 func (b *batch) doubtful(calls []*call) bool {
 	return slices.ContainsFunc(calls[:b.taken], func(c *call) bool { return c.Err != nil && c.Op.actionID != "" })
 }
 
-// accepted finds the step that took an action id.
+// accepted finds the log row of a step's action id.
 func accepted(known []logged, st step) (logged, bool) {
 	if st.actionID == "" {
 		return logged{}, false
@@ -101,7 +99,8 @@ func accepted(known []logged, st step) (logged, bool) {
 	return logged{}, false
 }
 
-// replay returns a step whose action id is taken.
+// replay returns the outcome of a step whose action id was used before: the first outcome if the
+// data is the same, and a refusal otherwise.
 func (l logged) replay(st step) (Ack, error) {
 	if !bytes.Equal(l.data, st.data) {
 		return Ack{}, capability.ErrIdempotencyConflict.Saying("This action id was used for another action.")
@@ -109,7 +108,7 @@ func (l logged) replay(st step) (Ack, error) {
 	return Ack{ID: l.actionID, Version: l.version, Replayed: true}, nil
 }
 
-// known reads which action ids of the calls were accepted before.
+// known reads the log rows of those action ids of the calls that were accepted before.
 func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]logged, error) {
 	var ids []string
 	for _, c := range calls {
@@ -123,8 +122,8 @@ func (m *Multiplayer) known(ctx context.Context, id string, calls []*call) ([]lo
 	return m.store.known(ctx, id, ids)
 }
 
-// advance is [session.advance] by the session's model; a fault of that is
-// logged here and returned as kit/internal.
+// advance is [session.advance] with the session's model. It logs a fault of the model, which is
+// returned as kit/internal.
 func (m *Multiplayer) advance(s *session, st step) (*session, []Effect, error) {
 	if s.broken != nil && !st.kind.ends() {
 		return nil, nil, fmt.Errorf("%w: %w", errBroken, s.broken)
@@ -143,8 +142,8 @@ func (m *Multiplayer) blame(s *session, err error) {
 	}
 }
 
-// commit writes a batch in one transaction, or returns errStale when somebody
-// else was faster.
+// commit writes a batch in one transaction, or returns errStale if the session was changed in the
+// meantime.
 func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 	after := *b.after
 	if late := after.deadline != 0 && (after.alarm == 0 || after.alarm > after.deadline); late {
@@ -163,14 +162,14 @@ func (m *Multiplayer) commit(ctx context.Context, b *batch) (*session, error) {
 	return &after, err
 }
 
-// plain reports whether a batch writes nothing but moves of a game that goes on,
-// which then share a transaction with those of other sessions.
+// plain reports whether a batch consists of moves of a game that continues. Those share a
+// transaction with the moves of other sessions.
 func (m *Multiplayer) plain(ctx context.Context, b *batch, after *session) bool {
 	return !m.host.DB.InTransaction(ctx) && !b.alone && after.alarm == b.before.alarm && after.state != nil &&
 		after.phase == b.before.phase
 }
 
-// write is what follows the session's own row.
+// write writes everything but the session's own row.
 func (m *Multiplayer) write(ctx context.Context, b *batch, after *session) error {
 	if err := m.store.append(ctx, after.id, b.before.version+1, b.steps); err != nil {
 		return err

@@ -19,13 +19,13 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// countState is the one of a game in which everybody counts.
+// countState is the state of a game in which everybody counts.
 type countState struct {
 	Counts map[string]int `json:"counts"`
 	Total  int            `json:"total"`
 }
 
-// counting is a model that takes every number and ends when there is nothing to count.
+// counting is a model that accepts every number and ends when there is nothing to count.
 func counting(kind string, players int) multiplayer.Model {
 	type countContext = multiplayer.Context[struct{}]
 	return multiplayer.Define(multiplayer.Definition[struct{}, countState]{
@@ -58,7 +58,7 @@ func countConfig() multiplayer.Config {
 	}
 }
 
-// countConfigWithoutTricks is that of a node that lost a model.
+// countConfigWithoutTricks is the configuration of a node that lacks a model.
 func countConfigWithoutTricks() multiplayer.Config {
 	c := countConfig()
 	c.Models = c.Models[:1]
@@ -80,8 +80,8 @@ func crowd(r *rig) (id string, players []string) {
 
 const actsOfEach = 10
 
-// actAtOnce has every player act, from all nodes in turn, with an id each time
-// and every action sent twice. It returns the versions of the accepted ones.
+// actAtOnce lets every player act, on all nodes in turn, with an id each time and every action sent
+// twice. It returns the versions of the accepted actions.
 func actAtOnce(t *testing.T, id string, players []string, nodes ...*rig) map[int64]string {
 	t.Helper()
 	var mu sync.Mutex
@@ -113,7 +113,7 @@ func actAtOnce(t *testing.T, id string, players []string, nodes ...*rig) map[int
 	return versions
 }
 
-// actUntilTaken acts until the session has room for it, as a client with an id may.
+// actUntilTaken repeats an action until the session has room for it, as a client may do with an id.
 func actUntilTaken(r *rig, id, user string, a multiplayer.Action) (multiplayer.Ack, error) {
 	for {
 		ack, err := r.Act(context.Background(), id, user, a)
@@ -123,7 +123,7 @@ func actUntilTaken(r *rig, id, user string, a multiplayer.Action) (multiplayer.A
 	}
 }
 
-// oneOrder proves that every accepted action is in the log once, without a gap.
+// oneOrder checks that every accepted action is in the log once, without a gap.
 func oneOrder(r *rig, id string, players []string, versions map[int64]string) {
 	r.t.Helper()
 	want := int64(len(players) * actsOfEach)
@@ -146,7 +146,7 @@ func oneOrder(r *rig, id string, players []string, versions map[int64]string) {
 	r.replays(id)
 }
 
-// Test64AtOnce has 64 players act at once in one session.
+// Test64AtOnce lets 64 players act concurrently in one session.
 func Test64AtOnce(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), countConfig())
@@ -155,7 +155,7 @@ func Test64AtOnce(t *testing.T) {
 	})
 }
 
-// TestTwoNodes has them act on two nodes.
+// TestTwoNodes lets them act on two nodes.
 func TestTwoNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	clock := kittest.NewClock()
@@ -166,7 +166,7 @@ func TestTwoNodes(t *testing.T) {
 	oneOrder(b, id, players, versions)
 }
 
-// TestNodesTakeTurns: what one node did the other sees at once.
+// TestNodesTakeTurns checks that a node sees the changes of another one at once.
 func TestNodesTakeTurns(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	clock := kittest.NewClock()
@@ -177,11 +177,11 @@ func TestNodesTakeTurns(t *testing.T) {
 
 	stale := nodes[0].create("duel", "ada").ID
 	nodes[0].join(stale, "bob")
-	_, err := nodes[1].play(stale, "bob", trickMove{}) // in memory there now
+	_, err := nodes[1].play(stale, "bob", trickMove{}) // now cached there
 	nodes[0].ok(err)
 	_, err = nodes[0].play(stale, "ada", trickMove{})
 	nodes[0].ok(err)
-	_, err = nodes[1].play(stale, "bob", trickMove{}) // which the version in memory would refuse
+	_, err = nodes[1].play(stale, "bob", trickMove{}) // the cached version would refuse it
 	nodes[0].ok(err)
 
 	for i := range 4 {
@@ -198,7 +198,7 @@ func TestNodesTakeTurns(t *testing.T) {
 	nodes[1].replays(id)
 }
 
-// TestOneSeatLeft: of many who join at once one gets it.
+// TestOneSeatLeft checks that only one of many who join concurrently gets the last seat.
 func TestOneSeatLeft(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		id := r.create("duel", "ada").ID
@@ -224,8 +224,8 @@ func TestOneSeatLeft(t *testing.T) {
 	})
 }
 
-// TestStartAtOnce: of many who start a session under one id all get it, and its
-// stakes are held once.
+// TestStartAtOnce checks that all who start a session under one id concurrently get the same
+// session, and that its stakes are held once.
 func TestStartAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -246,8 +246,8 @@ func TestStartAtOnce(t *testing.T) {
 	})
 }
 
-// TestSharedPlayers: sessions that hold stakes of the same players in other
-// orders do not stand in each other's way.
+// TestSharedPlayers checks that sessions that hold stakes of the same players in different orders
+// do not deadlock.
 func TestSharedPlayers(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		players := []string{"ada", "bob", "cid", "dan"}
@@ -272,8 +272,8 @@ func TestSharedPlayers(t *testing.T) {
 	})
 }
 
-// TestSharedPlayersAtTheEnd: nor do those that settle stakes of the same players
-// in other orders, some of them by leaving them open.
+// TestSharedPlayersAtTheEnd checks the same for sessions that settle stakes of the same players in
+// different orders, some of them by leaving them open.
 func TestSharedPlayersAtTheEnd(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
@@ -301,9 +301,8 @@ func TestSharedPlayersAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestBatch: what queued up meanwhile is written together, but for what must be
-// alone, and what is refused takes no neighbour along. A caller that goes away in time
-// has not acted.
+// TestBatch checks that queued steps are written together, except those that must be alone, and
+// that a refused step fails no other. A caller that cancels in time has not acted.
 func TestBatch(t *testing.T) {
 	r := node(t, databasetest.File(t), kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
 		Games: []multiplayer.Game{{Key: "script", Kind: "script", Players: 1}}})
@@ -311,7 +310,7 @@ func TestBatch(t *testing.T) {
 	id := r.create("script", "ada").ID
 	begun, leave := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { // holds the one writer of the database
+	group.Go(func() { // holds the only writer of the database
 		if err := r.db.InTx(context.Background(), func(context.Context) error {
 			close(begun)
 			<-leave
@@ -373,13 +372,13 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBusy: a session takes so many callers and no more.
+// TestBusy checks that the callers of a session are bounded.
 func TestBusy(t *testing.T) {
 	r := node(t, databasetest.File(t), kittest.NewClock(), countConfig())
 	id, players := crowd(r)
 	begun, leave := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { // holds the one writer of the database
+	group.Go(func() { // holds the only writer of the database
 		if err := r.db.InTx(context.Background(), func(context.Context) error {
 			close(begun)
 			<-leave
@@ -412,7 +411,7 @@ func TestBusy(t *testing.T) {
 	r.replays(id)
 }
 
-// TestIdleSessionsAreForgotten: a node caches what is played.
+// TestIdleSessionsAreForgotten checks that a node caches only the sessions in use.
 func TestIdleSessionsAreForgotten(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		var ids []string

@@ -13,12 +13,12 @@ import (
 	"github.com/kitbackend/kit/internal/socket"
 )
 
-// Config says which games there are.
+// Config configures multiplayer.
 type Config struct {
-	// Games are what sessions are created from, each key once. None is right
-	// where matchmaking alone creates sessions, from games of its own.
+	// Games are the games that sessions are created from, each key once. It may be empty if only
+	// matchmaking creates sessions, from games of its own.
 	Games []Game
-	// Models are required: one for the kind of every game.
+	// Models are the models of the games, one for each kind. At least one is required.
 	Models []Model
 	// OpenTimeout is how long a session waits for players before it is
 	// abandoned, by default 24 hours.
@@ -26,67 +26,68 @@ type Config struct {
 	// Retention is how long the log of a session is kept after its end, by
 	// default 30 days; the result stays.
 	Retention time.Duration
-	// Database names the binding that holds the sessions, by default "DB". The
-	// ledger, the leaderboard and rating live on the same one.
+	// Database names the binding that holds the sessions, by default "DB". The ledger, the
+	// leaderboard and rating must use the same one.
 	Database string
 	// BasePath is the mount prefix, by default "/multiplayer".
 	BasePath string
 }
 
-// Mode says who can come and go.
+// Mode says whether players can join and leave during the game.
 type Mode string
 
 // The two modes.
 const (
-	// Match has a fixed roster: it begins when the last player has joined.
+	// ModeMatch has a fixed roster: it begins when the last player has joined.
 	ModeMatch Mode = "match"
-	// Table begins with the players that its model needs; more join and leave
-	// while it is played.
+	// ModeTable begins with the players that its model needs; more join and leave while it is
+	// played.
 	ModeTable Mode = "table"
 )
 
 // MaxSeats bounds the players of one session.
 const MaxSeats = 10_000
 
-// Game is the configuration of one game. A session keeps the one it was
-// created with; later changes do not touch it.
+// Game is the configuration of one game. A session keeps the configuration that it was created
+// with; later changes do not affect it.
 type Game struct {
-	// Key names it in paths: 1 to 64 letters, digits, hyphens and underscores.
+	// Key names the game in paths: 1 to 64 letters, digits, hyphens and underscores.
 	Key string
 	// Kind names the model.
 	Kind string
-	// Mode is Match by default.
+	// Mode is [ModeMatch] by default.
 	Mode Mode
-	// Players is the roster of a match, and how many a table seats at most; by
-	// default 2, at most [MaxSeats].
+	// Players is the roster of a match, and the most players of a table; by default 2, at most
+	// [MaxSeats].
 	Players int
 	// Rules configure the model, whose schema they must fit: the model's own
 	// type, or JSON. Nil means an empty object.
 	Rules any
-	// TurnTimeout is how long a session waits for the next action before it is
-	// abandoned, in whole milliseconds. Zero waits indefinitely.
+	// TurnTimeout is how long a session waits for the next action before the model's OnTimeout is
+	// called or, without one, the session is abandoned, in whole milliseconds. Zero waits
+	// indefinitely.
 	TurnTimeout time.Duration
-	// FramesPerSecond is how many frames of one socket are taken a second, and how
-	// many at once: by default 20, at most [MaxFramesPerSecond]. A game in real
-	// time that sends what its players do 60 times a second sets 60.
+	// FramesPerSecond is how many frames of one socket are accepted per second, and how many at
+	// once: by default 20, at most [MaxFramesPerSecond]. A real-time game that sends the input of
+	// its players 60 times a second sets 60.
 	FramesPerSecond int
-	// Leaderboard, optional, says what a finished game is worth.
+	// Leaderboard, optional, configures the points of a finished game.
 	Leaderboard *Scoring
 }
 
-// MaxFramesPerSecond bounds what a game takes of one socket. What is read of a
-// socket stays within 512 KiB a second.
+// MaxFramesPerSecond bounds [Game].FramesPerSecond. A socket is read at no more than 512 KiB a
+// second in any case.
 const MaxFramesPerSecond = 500
 
 // Scoring submits points to a board for every ranked player.
 type Scoring struct {
-	// Board is the key of a configured board, as a rule one that sums.
+	// Board is the key of a configured board, usually one that sums.
 	Board  string `json:"board"`
 	Points Points `json:"points"`
 }
 
-// Points are what an outcome is worth. The only first wins; with several
-// firsts they draw; everybody else loses.
+// Points are the points of an outcome. A player or team that is alone in first place wins; those
+// who share first place draw; everybody else loses.
 type Points struct {
 	Win  int64 `json:"win"`
 	Draw int64 `json:"draw"`
@@ -102,7 +103,7 @@ func (g Game) needed(model Model) int {
 	return g.Players
 }
 
-// gameJSON is a game as it is stored and shown.
+// gameJSON is the JSON form of a game, stored and shown.
 type gameJSON struct {
 	Key           string          `json:"key"`
 	Kind          string          `json:"kind"`
@@ -114,7 +115,7 @@ type gameJSON struct {
 	Leaderboard   *Scoring        `json:"leaderboard"`
 }
 
-// MarshalJSON writes the game in the terms of the specification.
+// MarshalJSON encodes the game with the member names of the specification.
 func (g Game) MarshalJSON() ([]byte, error) {
 	rules, err := rulesJSON(g.Rules)
 	if err != nil {
@@ -128,7 +129,7 @@ func (g Game) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (g *Game) UnmarshalJSON(data []byte) error {
 	var in gameJSON
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -221,7 +222,7 @@ func (c Config) resolve(peers Peers) (map[string]Game, map[string]Model, error) 
 	return games, models, faults.Err()
 }
 
-// check returns the game with its rules in one spelling, and what is wrong with it.
+// check returns the game with its defaults and encoded rules, and its faults.
 func (g Game) check(models map[string]Model, peers Peers) (Game, []capability.Fault) {
 	var faults []capability.Fault
 	add := func(key string, value any, reason, fix string) {
@@ -289,5 +290,5 @@ func (c Config) keys() []capability.ConfigKey {
 	}
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for generated documents.
 func (Mode) Choices() []string { return []string{string(ModeMatch), string(ModeTable)} }

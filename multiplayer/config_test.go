@@ -87,7 +87,7 @@ func TestFaultOfAMissingModelSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestGameJSON: a game is stored and shown in the specification's terms.
+// TestGameJSON checks that a game is stored and shown with the member names of the specification.
 func TestGameJSON(t *testing.T) {
 	game := multiplayer.Game{Key: "duel", Kind: "tricks", Mode: multiplayer.ModeMatch, Players: 2, Rules: trickRules{Stake: 5, Cards: 3},
 		TurnTimeout: 30 * time.Second, Leaderboard: &multiplayer.Scoring{Board: "wins", Points: multiplayer.Points{Win: 3, Draw: 1}}}
@@ -110,8 +110,8 @@ func TestGameJSON(t *testing.T) {
 	}
 }
 
-// TestStatesOfEveryShape: nil maps and slices, bytes and raw JSON are stored
-// and read by the schema that follows from the type.
+// TestStatesOfEveryShape checks that nil maps and slices, bytes and raw JSON are stored and read by
+// the inferred schema.
 func TestStatesOfEveryShape(t *testing.T) {
 	type inner struct {
 		Tags map[string][]int `json:"tags"`

@@ -29,10 +29,10 @@ const (
 	crashGift    = 1_000_000
 )
 
-// TestKill kills a node with kill -9 in the middle of 200 staked matches. After
-// the restart every acknowledged action is in the log, some matches are played
-// to their end and the others abandoned when their time is over, and every
-// stake was captured or released once: no coin is lost and none is made.
+// TestKill kills a node with kill -9 in the middle of 200 staked matches. After the restart every
+// acknowledged action is in the log, some matches are played to their end and the others abandoned
+// when their time is over, and every stake has been captured or released once: no coin is lost or
+// created.
 func TestKill(t *testing.T) {
 	t.Run("file", func(t *testing.T) { killedInMatches(t, filepath.Join(t.TempDir(), "kit.db")) })
 	t.Run("postgres", func(t *testing.T) {
@@ -62,14 +62,14 @@ func openAddress(address string) (*database.DB, error) {
 	return database.OpenFile(address)
 }
 
-// nodeChild is this test's program as a node of its own.
+// nodeChild returns the command that runs this test binary as another node.
 func nodeChild(address string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "MULTIPLAYER_TEST_CHILD="+address)
 	return cmd
 }
 
-// afterRestart takes up what the child left.
+// afterRestart continues the matches of the child and checks them.
 func afterRestart(t *testing.T, address string, acknowledged []string) {
 	t.Helper()
 	db, err := openAddress(address)
@@ -124,7 +124,7 @@ func afterRestart(t *testing.T, address string, acknowledged []string) {
 	if balance != gifts {
 		t.Errorf("of %d coins %d are left", gifts, balance)
 	}
-	r.ok(errorOf(db.Exec(ctx, `ANALYZE`))) // a server would have done so by itself by now
+	r.ok(errorOf(db.Exec(ctx, `ANALYZE`))) // autovacuum would have done so on a real server
 	report, err := r.ledger.Verify(ctx)
 	if err == nil {
 		err = report.Err()
@@ -144,9 +144,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playMatches plays 200 matches at a time, again and again, and prints every
-// action that was acknowledged. Each line is one write to a pipe, which is
-// whole or not there.
+// playMatches plays 200 matches at a time, repeatedly, and prints every action that was
+// acknowledged. Each line is one write to a pipe, which is atomic.
 func playMatches(address string) {
 	db, err := openAddress(address)
 	if err != nil {

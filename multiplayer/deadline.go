@@ -17,7 +17,7 @@ const (
 	sweepBinding    = "MULTIPLAYER_SWEEP"
 )
 
-// overdueAfter is when the sweep takes care of a deadline whose alarm is lost.
+// overdueAfter is how long after a deadline the sweep ends a turn whose alarm is lost.
 const overdueAfter = 5 * time.Minute
 
 func (m *Multiplayer) jobs() []jobs.Binding {
@@ -34,16 +34,15 @@ func (m *Multiplayer) jobs() []jobs.Binding {
 	}
 }
 
-// setAlarm has a job look at the session when its deadline has come. Deadlines
-// move with every action and the alarm does not: one that comes too early finds
-// the new deadline and waits for it. So there is at most one write of a job for
-// each time limit that passes, not one for each action.
+// setAlarm schedules a job for the session's deadline. A deadline moves with every action and the
+// alarm does not: one that fires too early snoozes until the new deadline. So a job is written at
+// most once for each time limit that passes, not once for each action.
 func (m *Multiplayer) setAlarm(ctx context.Context, s *session) error {
 	return m.host.Jobs.SetAlarm(ctx, deadlineBinding, s.id, time.UnixMilli(s.alarm), nil)
 }
 
-// expire abandons a session whose deadline has passed. Anybody may ask at any
-// time: the session itself knows whether it has.
+// expire ends the turn of a session whose deadline has passed. It can be called at any time: the
+// session itself decides whether the deadline has passed.
 func (m *Multiplayer) expire(ctx context.Context, id string) error {
 	s, err := m.current(ctx, id)
 	if err != nil || s.phase.Terminal() || s.deadline == 0 {
@@ -61,8 +60,8 @@ func (m *Multiplayer) expire(ctx context.Context, id string) error {
 	return jobs.Snooze(time.Duration(s.deadline-now) * time.Millisecond)
 }
 
-// end ends a turn whose time is over. Refusals of the ledger or the model do not
-// keep the session from being abandoned.
+// end ends a turn whose time is over. If the ledger or the model refuses that, the session is
+// abandoned.
 func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
 	_, err := m.do(ctx, id, step{kind: stepExpire, at: now})
 	if isFinal(err) && !errors.Is(err, ErrSessionNotFound) {
@@ -72,9 +71,9 @@ func (m *Multiplayer) end(ctx context.Context, id string, now int64) error {
 	return err
 }
 
-// isFinal reports whether a step that is tried again comes to the same: the
-// rules, the ledger or a fault of the model forbid it. What the moment forbids,
-// such as a session with too many callers, says nothing of the step.
+// isFinal reports whether a step that is retried would fail again: the rules, the ledger or a fault
+// of the model forbid it. Temporary refusals, such as too many callers of the session, are not
+// final.
 func isFinal(err error) bool {
 	for _, own := range []error{errRefused, errSettled, errNoLedger, errBroken, errPanicked} {
 		if errors.Is(err, own) {
@@ -87,5 +86,5 @@ func isFinal(err error) bool {
 		!errors.Is(err, capability.ErrRateLimited)
 }
 
-// now is the time in whole milliseconds, outside of every transaction.
+// now returns the time in whole milliseconds, outside of every transaction.
 func (m *Multiplayer) now() time.Time { return m.host.DB.Now(context.Background()) }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// EffectKind names what an effect does in the ledger.
+// EffectKind is the ledger operation of an effect.
 type EffectKind string
 
 // The kinds of effect.
@@ -18,35 +18,34 @@ const (
 	EffectTransfer EffectKind = "transfer"
 )
 
-// Effect is one movement of money that a model declares. The session settles
-// it in the transaction of the transition, once by its ref.
+// Effect is one ledger operation that a model declares. The session settles it in the transaction
+// of the transition, once by its ref.
 type Effect struct {
 	Kind EffectKind `json:"kind"`
-	// UserID is whose account it is; of a transfer, who pays.
+	// UserID is the owner of the account; of a transfer, the payer.
 	UserID string `json:"userId,omitempty"`
-	// To is who is paid by a transfer.
+	// To is the payee of a transfer.
 	To       string `json:"to,omitempty"`
 	Currency string `json:"currency,omitempty"`
 	// Amount is in minor units.
 	Amount int64 `json:"amount,omitempty"`
-	// All has a capture without an amount take the whole hold. Without it an
-	// amount of zero is ledger/invalid_amount, as it is everywhere.
+	// All makes a capture without an amount spend the whole hold. Without All an amount of zero is
+	// ledger/invalid_amount.
 	All bool `json:"all,omitempty"`
-	// Ref begins with the session's id, see [Context.Ref]. A capture and a
-	// release carry that of their hold.
+	// Ref begins with the session's id, see [Context.Ref]. A capture and a release have the ref of
+	// their hold.
 	Ref string `json:"ref"`
-	// Memo is free text of at most 500 bytes, for a movement of money alone.
+	// Memo is free text of at most 500 bytes, not used by a release.
 	Memo string `json:"memo,omitempty"`
 }
 
-// Hold reserves a stake. A player who does not cover it has the action refused
-// and nothing persisted. A hold that is neither captured nor released by the
-// end of the session is released then.
+// Hold reserves a stake. If the player cannot cover it, the action is refused and nothing is
+// stored. A hold that is neither captured nor released by the end of the session is released then.
 func Hold(userID, currency string, amount int64, ref string) Effect {
 	return Effect{Kind: EffectHold, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
 
-// Capture spends a hold of this session, all of it.
+// Capture spends the whole of a hold of this session.
 func Capture(ref string) Effect { return Effect{Kind: EffectCapture, Ref: ref, All: true} }
 
 // CapturePart spends a part of a hold of this session and releases the rest. The
@@ -55,7 +54,7 @@ func CapturePart(ref string, amount int64) Effect {
 	return Effect{Kind: EffectCapture, Ref: ref, Amount: amount}
 }
 
-// Release returns a hold of this session.
+// Release releases a hold of this session.
 func Release(ref string) Effect { return Effect{Kind: EffectRelease, Ref: ref} }
 
 // Credit pays a player.
@@ -63,7 +62,7 @@ func Credit(userID, currency string, amount int64, ref string) Effect {
 	return Effect{Kind: EffectCredit, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
 
-// Debit takes from a player, who must cover it.
+// Debit takes an amount from a player, who must cover it.
 func Debit(userID, currency string, amount int64, ref string) Effect {
 	return Effect{Kind: EffectDebit, UserID: userID, Currency: currency, Amount: amount, Ref: ref}
 }
@@ -81,11 +80,11 @@ func (e Effect) takes() bool {
 	return e.Kind == EffectHold || e.Kind == EffectDebit || e.Kind == EffectTransfer
 }
 
-// maxEffects bounds what one transition declares.
+// maxEffects bounds the effects of one transition.
 const maxEffects = 4 * MaxSeats
 
-// checkEffects holds a model to the session's own refs: so sessions never
-// collide in the ledger, and none settles a hold of another.
+// checkEffects checks that every ref belongs to the session: so sessions never collide in the
+// ledger, and none settles a hold of another.
 func checkEffects(sessionID string, effects []Effect) error {
 	if len(effects) > maxEffects {
 		return fmt.Errorf("declares more than %d effects at once", maxEffects)

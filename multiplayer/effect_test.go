@@ -26,7 +26,7 @@ type scriptState struct {
 
 type scriptMove struct {
 	Effects []multiplayer.Effect `json:"effects"`
-	// Foreign leaves refs as they are; otherwise they become the session's.
+	// Foreign keeps refs as they are; otherwise they get the session's prefix.
 	Foreign bool   `json:"foreign,omitempty"`
 	End     bool   `json:"end,omitempty"`
 	Grow    string `json:"grow,omitempty"`
@@ -37,7 +37,7 @@ type scriptMove struct {
 
 type scriptContext = multiplayer.Context[struct{}]
 
-// script is a model that declares what it is told to.
+// script is a model that declares the effects in its moves.
 var script = multiplayer.Define(multiplayer.Definition[struct{}, scriptState]{
 	Kind: "script", MinPlayers: 1,
 	Init: func(scriptContext) (scriptState, []multiplayer.Effect, error) { return scriptState{}, nil, nil },
@@ -60,7 +60,7 @@ var script = multiplayer.Define(multiplayer.Definition[struct{}, scriptState]{
 	Redact: func(_ scriptContext, s scriptState, _ string, _ bool) any { return strings.Repeat("x", s.Size*20) },
 })
 
-// TestEffects has a session settle every kind of effect, once by its ref.
+// TestEffects settles every kind of effect in a session, once by its ref.
 func TestEffects(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
@@ -112,13 +112,13 @@ func TestEffects(t *testing.T) {
 		}
 		r.balance("ada", 71, 2)
 		r.ok(errorOf(r.play(id, "ada", scriptMove{End: true})))
-		r.balance("ada", 71, 0) // what was left open went back
+		r.balance("ada", 71, 0) // the open rest was released
 		r.replays(id)
 	})
 }
 
-// TestLimits: a view that is too large is the model's fault, and a log comes to
-// an end.
+// TestLimits checks that a view that is too large is a fault of the model, and that the length of a
+// log is bounded.
 func TestLimits(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		cfg := multiplayer.Config{Models: []multiplayer.Model{script, tricks},
@@ -137,7 +137,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestTableLimit: the log of a table does not grow by coming and going for ever.
+// TestTableLimit checks that joining and leaving cannot grow the log of a table without bound.
 func TestTableLimit(t *testing.T) {
 	r := node(t, databasetest.Memory(t), kittest.NewClock(), trickConfig())
 	r.give(100, "ada", "bob", "cid")
@@ -149,8 +149,8 @@ func TestTableLimit(t *testing.T) {
 	r.ok(r.Leave(t.Context(), id, "bob"))
 }
 
-// TestPoolOfAnotherAlgorithm: a fault of rating's configuration does not keep a
-// game, and its stakes, from ending; the outcome can be recorded once it is fixed.
+// TestPoolOfAnotherAlgorithm checks that a fault of rating's configuration does not keep a game,
+// and its stakes, from ending, and that the outcome can be recorded once it is fixed.
 func TestPoolOfAnotherAlgorithm(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
@@ -176,8 +176,8 @@ func TestPoolOfAnotherAlgorithm(t *testing.T) {
 	})
 }
 
-// TestOutcomes: who gets which points, and that an outcome which rating or the
-// board does not take ends the game all the same.
+// TestOutcomes checks who gets which points, and that an outcome which rating or the board refuses
+// still ends the game.
 func TestOutcomes(t *testing.T) {
 	type ranks = map[string]int
 	team := func(place int, users ...string) multiplayer.Team {

@@ -15,11 +15,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of what a session keeps, in bytes of JSON.
+// Bounds of the data of a session, in bytes of JSON.
 const (
-	// MaxState bounds a state, what a player sees of it, and a result's detail.
+	// MaxState bounds a state, a player's view of it, and a result's detail.
 	MaxState = 256 << 10
-	// MaxAction bounds what a client sends.
+	// MaxAction bounds the data of an action.
 	MaxAction = 16 << 10
 )
 
@@ -27,15 +27,16 @@ const (
 type typed[C, S any] struct {
 	Definition[C, S]
 	rules, state *jsonschema.Resolved
-	// sure: what S encodes to is of its schema, which follows from the type.
+	// sure reports that every encoded S matches its schema, because the schema is inferred from the
+	// type.
 	sure bool
-	// flat: a copy of C shares nothing with it, so one that was decoded can be
-	// handed to the model again. recent are some that were.
+	// flat reports that a copy of C shares no memory with it, so that decoded rules can be passed
+	// to the model again. recent caches decoded rules.
 	flat   bool
 	recent [8]atomic.Pointer[decoded[C]]
 }
 
-// decoded is rules as they are stored and as the model takes them.
+// decoded is stored rules with their decoded form.
 type decoded[C any] struct {
 	raw   json.RawMessage
 	rules C
@@ -43,8 +44,8 @@ type decoded[C any] struct {
 
 var seedOfRecent = maphash.MakeSeed()
 
-// fault is what is wrong with a model. Its text holds nothing of a state: it is
-// logged while the game is on.
+// fault is a fault of a model. Its text contains nothing of a state, because it is logged during
+// the game.
 type fault struct {
 	kind, doing, what string
 	stack             []byte
@@ -60,8 +61,8 @@ func (t *typed[C, S]) fault(doing, what string) error {
 
 func (t *typed[C, S]) checkRules(rules json.RawMessage) error { return hold(t.rules, rules) }
 
-// checkState holds a state to its schema. The error does not say which rule
-// is broken: that would quote the state.
+// checkState validates a state against its schema. The error does not say which rule is broken:
+// that would quote the state.
 func (t *typed[C, S]) checkState(state json.RawMessage) error {
 	if hold(t.state, state) != nil {
 		return t.fault("State", "is not of its schema")
@@ -69,7 +70,7 @@ func (t *typed[C, S]) checkState(state json.RawMessage) error {
 	return nil
 }
 
-// play runs the model's part of a transition, and its end if that is reached.
+// play runs the model's part of a transition, and resolves the game if it is complete.
 func (t *typed[C, S]) play(in input, kind stepKind, m Move) (out played, err error) {
 	defer t.catch(string(kind), &err)
 	c, s, err := t.decode(in)
@@ -89,7 +90,7 @@ func (t *typed[C, S]) play(in input, kind stepKind, m Move) (out played, err err
 		s, effects, err = t.OnLeave(c, s, m.UserID)
 	case stepExpire:
 		s, effects, err = t.OnTimeout(c, s)
-	default: // a close resolves the state as it is
+	default: // closing resolves the current state
 	}
 	if err != nil {
 		return played{}, refusal(err)
@@ -110,7 +111,7 @@ func (t *typed[C, S]) play(in input, kind stepKind, m Move) (out played, err err
 	return out, err
 }
 
-// resolve ends the game, on the state as it is stored.
+// resolve ends the game, on the state as decoded from its stored form.
 func (t *typed[C, S]) resolve(c Context[C], out *played) error {
 	var s S
 	if err := json.Unmarshal(out.state, &s); err != nil {
@@ -130,7 +131,7 @@ func (t *typed[C, S]) resolve(c Context[C], out *played) error {
 	return err
 }
 
-// redact returns what a viewer sees of the state in.
+// redact returns the state as a viewer sees it.
 func (t *typed[C, S]) redact(in input, viewer string, revealed bool) (view json.RawMessage, err error) {
 	defer t.catch("Redact", &err)
 	c, s, err := t.decode(in)
@@ -140,7 +141,7 @@ func (t *typed[C, S]) redact(in input, viewer string, revealed bool) (view json.
 	return t.encode("Redact", t.Redact(c, s, viewer, revealed))
 }
 
-// reencode shows what becomes of a state between two actions.
+// reencode decodes a state and encodes it again, as happens between two actions.
 func (t *typed[C, S]) reencode(in input) (json.RawMessage, error) {
 	_, s, err := t.decode(in)
 	if err != nil {
@@ -149,7 +150,7 @@ func (t *typed[C, S]) reencode(in input) (json.RawMessage, error) {
 	return t.encode("State", s)
 }
 
-// decode makes arguments that are the model's own to change.
+// decode returns arguments that the model may change.
 func (t *typed[C, S]) decode(in input) (c Context[C], s S, err error) {
 	c = Context[C]{SessionID: in.sessionID, Players: slices.Clone(in.players), Now: in.now}
 	if c.Config, err = t.config(in.rules); err != nil {
@@ -161,7 +162,7 @@ func (t *typed[C, S]) decode(in input) (c Context[C], s S, err error) {
 	return c, s, nil
 }
 
-// config decodes rules, or returns those that were decoded before.
+// config decodes rules, or returns cached ones.
 func (t *typed[C, S]) config(raw json.RawMessage) (rules C, err error) {
 	place := &t.recent[maphash.Bytes(seedOfRecent, raw)%uint64(len(t.recent))]
 	if known := place.Load(); t.flat && known != nil && bytes.Equal(known.raw, raw) {
@@ -187,8 +188,8 @@ func (t *typed[C, S]) encode(doing string, value any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// catch makes a fault of a panic. Its value may be anything, a state included,
-// so only what the runtime itself says is kept.
+// catch turns a panic into a fault. The panic's value may be anything, a state included, so only
+// the text of a runtime error is kept.
 func (t *typed[C, S]) catch(doing string, err *error) {
 	p := recover()
 	if p == nil {
@@ -202,8 +203,8 @@ func (t *typed[C, S]) catch(doing string, err *error) {
 	*err = &fault{kind: t.Kind, doing: doing, what: what, stack: callers()}
 }
 
-// callers is the stack of a panic without the arguments of its functions, which
-// can be parts of a state.
+// callers returns the stack of a panic without the arguments of its functions, which can be parts
+// of a state.
 func callers() []byte {
 	var stack []byte
 	pcs := make([]uintptr, 64)
@@ -216,9 +217,9 @@ func callers() []byte {
 	return stack
 }
 
-// refusal is how a model's error goes to the player: what was made to be told
-// goes alone, without what it wraps or is wrapped in; of anything else only that
-// the move is refused.
+// refusal returns the error that a player receives for a model's error: a refusal that is meant for
+// the player, without its cause and without the errors that wrap it, and otherwise only that the
+// move is refused.
 func refusal(err error) error {
 	meant := capability.AsError(err)
 	if meant.Is(ErrInvalidMove) || meant.Is(ErrInvalidTransition) {

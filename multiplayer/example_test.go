@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// A guessing duel: a die is thrown, both guess without seeing the other's
-// guess, and who is closer wins.
+// A guessing duel: a die is thrown, both players guess without seeing the other's guess, and the
+// closer one wins.
 type duelState struct {
 	Die     int64          `json:"die"`
 	Guesses map[string]int `json:"guesses"`
@@ -82,7 +82,7 @@ func Example() {
 	// resolved <nil> true true
 }
 
-// exampleMultiplayer is what kit.New does with kit.WithMultiplayer.
+// exampleMultiplayer does what kit.New does with kit.WithMultiplayer.
 func exampleMultiplayer() (m *multiplayer.Multiplayer, done func()) {
 	db, err := database.OpenMemory()
 	if err != nil {

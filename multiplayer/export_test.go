@@ -9,7 +9,7 @@ func (m *Multiplayer) Warm() int {
 	return len(m.owners.warm)
 }
 
-// Waiting returns how many callers of a session wait.
+// Waiting returns how many callers of a session are waiting.
 func (m *Multiplayer) Waiting(id string) int { return m.owners.of(id).queue.Waiting() }
 
 // Busy returns how many sessions of this node are under way.
@@ -24,12 +24,11 @@ func (m *Multiplayer) Busy() (n int) {
 	return n
 }
 
-// HoldMoves makes moves wait for each other until release is called, to be
-// written in one transaction.
+// HoldMoves lets moves queue up until release is called, to be written in one transaction.
 func (m *Multiplayer) HoldMoves() (release func()) { return m.moves.Hold() }
 
-// Moves returns how many moves wait to be written.
+// Moves returns how many moves are waiting to be written.
 func (m *Multiplayer) Moves() int { return m.moves.Waiting() }
 
-// Expire is what the alarm of a session does.
+// Expire runs the alarm of a session.
 func (m *Multiplayer) Expire(ctx context.Context, id string) error { return m.expire(ctx, id) }

@@ -13,84 +13,79 @@ import (
 	"github.com/kitbackend/kit/internal/strictjson"
 )
 
-// Definition describes a game model with the configuration C and the state S,
-// both of which encode as JSON. The functions are pure: the same arguments give
-// the same bytes, whenever and wherever they are called. The [Context]
-// brings everything a game needs, time and randomness included, and [Effect]
-// values carry out everything it wants done. They do no I/O, keep nothing between calls,
-// start no goroutines and range over no map where the order matters; package
-// modeltest finds out.
+// Definition describes a game model with the configuration C and the state S, both of which encode
+// as JSON. The functions are pure: the same arguments give the same bytes, whenever and wherever
+// they are called. The [Context] carries everything a game needs, including time and randomness,
+// and the returned [Effect] values describe all side effects. The functions do no I/O, keep nothing
+// between calls, start no goroutines and do not depend on the iteration order of a map; package
+// modeltest checks this.
 //
-// A state lives as its JSON: what does not encode is lost between two actions.
-// [Define] makes a [Model] of a definition.
+// A state is stored as JSON: whatever does not encode is lost between two actions. [Define] makes a
+// [Model] from a definition.
 type Definition[C, S any] struct {
-	// Kind is what [Game].Kind names: 1 to 64 letters, digits, hyphens and
-	// underscores. A model whose states or rules of play change while sessions
-	// are under way needs a new one.
+	// Kind is the name for [Game].Kind: 1 to 64 letters, digits, hyphens and underscores. A model
+	// whose states or rules change while sessions are under way needs a new kind.
 	Kind string
 	// MinPlayers is 2 by default, MaxPlayers [MaxSeats].
 	MinPlayers, MaxPlayers int
-	// Config and State are the JSON Schemas (2020-12) of C and S, by default
-	// those that follow from the types. Rules are held to Config when a session
-	// is created; a state is held to State when it is read and, where that does not
-	// follow from the type, before it is stored.
+	// Config and State are the JSON Schemas (2020-12) of C and S, by default inferred from the
+	// types. Rules are checked against Config when a session is created and when it is read; a
+	// state is checked against State when it is read and, unless the type ensures it, before it is
+	// stored.
 	Config, State *jsonschema.Schema
-	// Init returns the first state, once the players are there.
+	// Init returns the first state, once the session has its players.
 	Init func(c Context[C]) (S, []Effect, error)
-	// Apply returns the state after a move. It may change the one it got. Its
-	// error refuses the move, see [Illegal]; nothing is persisted then.
+	// Apply returns the state after a move. It may change the state it was given. An error refuses
+	// the move, see [Illegal]; then nothing is stored.
 	Apply func(c Context[C], s S, m Move) (S, []Effect, error)
-	// IsComplete reports whether the game is over. It is asked after every
-	// transition, and a complete game is resolved at once.
+	// IsComplete reports whether the game is over. It is called after every transition; a complete
+	// game is resolved at once.
 	IsComplete func(c Context[C], s S) bool
-	// Resolve returns how the game ended: a complete one or, in table mode, one
-	// that is closed.
+	// Resolve returns the outcome of a game that is complete or, in table mode, was closed.
 	Resolve func(c Context[C], s S) Outcome
-	// Redact returns what a player may see of a state: anything that encodes as
-	// JSON. revealed reports that the session is over and nothing needs to be
-	// hidden any more. It may change the state it got.
+	// Redact returns what a player may see of a state: anything that encodes as JSON. revealed
+	// reports that the session is over, so that nothing needs to be hidden any more. It may change
+	// the state it was given.
 	Redact func(c Context[C], s S, viewer string, revealed bool) any
-	// OnJoin and OnLeave, in table mode, return the state after a player took or
-	// left a seat: c.Players includes the one who joined and not the one who left.
+	// OnJoin and OnLeave, in table mode, return the state after a player took or left a seat:
+	// c.Players includes the player who joined and not the one who left.
 	OnJoin, OnLeave func(c Context[C], s S, userID string) (S, []Effect, error)
-	// OnTimeout, optional, returns the state after the time for a turn has passed,
-	// such as one in which the player whose turn it was has lost. A game that is
-	// not complete then goes on, with the full time for the next turn. Without it,
-	// and after its error, the session is abandoned.
+	// OnTimeout, optional, returns the state after the time for a turn has passed, such as one in
+	// which the player whose turn it was has lost. If the game is not complete then, it continues
+	// with the full time for the next turn. Without OnTimeout, or if it returns an error, the
+	// session is abandoned.
 	OnTimeout func(c Context[C], s S) (S, []Effect, error)
 }
 
-// Context is what a model may know.
+// Context is the input of a model's functions.
 type Context[C any] struct {
 	SessionID string
-	// Config are the game's rules as they were when the session was created.
+	// Config holds the game's rules as of the creation of the session.
 	Config C
 	// Players are the user ids in the order they joined, which is turn order.
 	Players []string
-	// Now is the time of the transition in UTC, whole milliseconds, never before
-	// that of the one before. For Redact it is that of the last transition.
+	// Now is the time of the transition in UTC, in whole milliseconds, never before the time of the
+	// previous one. For Redact it is the time of the last transition.
 	Now time.Time
 	// Random is the session's stream. Only Init, Apply, OnJoin, OnLeave and
 	// OnTimeout may draw from it.
 	Random *Random
 }
 
-// Ref makes the ref of an effect: the session's id, a slash, and a name that is
-// unique in the session, such as "stake/" and the player. All in all it is at
-// most 200 bytes without "#". Playing the same session again makes the same
-// refs, so money moves once.
+// Ref returns the ref of an effect: the session's id, a slash, and a name that is unique in the
+// session, such as "stake/" and the player. The ref must have at most 200 bytes and no "#".
+// Replaying the session gives the same refs, so money moves once.
 func (c Context[C]) Ref(name string) string { return c.SessionID + "/" + name }
 
-// Move is an action as the model gets it.
+// Move is an action as passed to the model.
 type Move struct {
 	// UserID is the player who acts, one of [Context].Players.
 	UserID string
-	// Data is the JSON that the client sent, untouched.
+	// Data is the JSON as received from the client.
 	Data json.RawMessage
 }
 
-// Decode reads the data strictly into the pointer. Its error is one for Apply
-// to return.
+// Decode decodes the data strictly into the pointer. Its error is meant to be returned by Apply.
 func (m Move) Decode(into any) error {
 	if err := strictjson.Decode(m.Data, into); err != nil {
 		return ErrInvalidMove.Saying("%s", err.Error())
@@ -98,11 +93,10 @@ func (m Move) Decode(into any) error {
 	return nil
 }
 
-// Illegal is the error by which a model refuses a move and tells the player
-// why: multiplayer/invalid_move. The text goes to that player, so it holds
-// nothing that is hidden from them. A model that returns
-// [ErrInvalidTransition] refuses what is legal at another time. The text of any
-// other error is neither sent nor logged, as it may hold anything.
+// Illegal returns the error with which a model refuses a move and tells the player why:
+// multiplayer/invalid_move. The text is sent to that player, so it must not contain anything hidden
+// from them. A model returns [ErrInvalidTransition] to refuse a move that is legal at another time.
+// The text of any other error is neither sent nor logged, as it may contain anything.
 func Illegal(format string, args ...any) error { return ErrInvalidMove.Saying(format, args...) }
 
 // Outcome is how a game ended.
@@ -112,10 +106,10 @@ type Outcome struct {
 	Ranks map[string]int
 	// Teams is given instead of Ranks for games between teams.
 	Teams []Team
-	// Effects pay out.
+	// Effects are the payouts.
 	Effects []Effect
-	// Detail is JSON of at most [MaxState] bytes for the result, which everybody
-	// sees; nil is left out.
+	// Detail is JSON of at most [MaxState] bytes for the result, visible to every player; nil is
+	// left out.
 	Detail any
 }
 
@@ -123,15 +117,15 @@ type Outcome struct {
 type Model struct {
 	kind     string
 	min, max int
-	// table says whether players can come and go, timeout whether the model says
-	// what a passed deadline means.
+	// table reports whether players can join and leave, timeout whether the model handles a passed
+	// deadline.
 	table, timeout bool
 
 	fault  error
 	engine engine
 }
 
-// engine plays a model whose types it hides. States and rules are JSON.
+// engine is a model with its types erased. States and rules are JSON.
 type engine interface {
 	checkRules(rules json.RawMessage) error
 	checkState(state json.RawMessage) error
@@ -140,7 +134,7 @@ type engine interface {
 	reencode(in input) (json.RawMessage, error)
 }
 
-// input is what an engine plays on.
+// input is the input of an engine.
 type input struct {
 	sessionID string
 	rules     json.RawMessage
@@ -151,12 +145,12 @@ type input struct {
 	state     json.RawMessage
 }
 
-// played is what a model made of its input.
+// played is the result of one call of a model.
 type played struct {
 	state   json.RawMessage
 	cursor  int64
 	effects []Effect
-	outcome *outcome // of a game that is over
+	outcome *outcome // set if the game is over
 }
 
 // outcome is an Outcome with its detail encoded.
@@ -166,8 +160,7 @@ type outcome struct {
 	detail json.RawMessage
 }
 
-// Define makes a model for [Config].Models. Faults of the definition
-// are reported at assembly.
+// Define makes a model for [Config].Models. Faults of the definition are reported at assembly.
 func Define[C, S any](d Definition[C, S]) Model {
 	m := Model{kind: d.Kind, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxSeats), table: d.OnJoin != nil && d.OnLeave != nil,
 		timeout: d.OnTimeout != nil}

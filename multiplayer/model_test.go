@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer/modeltest"
 )
 
-// TestModels holds the models of these tests to what they are to be.
+// TestModels runs modeltest on the models of these tests.
 func TestModels(t *testing.T) {
 	modeltest.Run(t, modeltest.Suite{
 		Model: duel, Game: multiplayer.Game{Key: "guess", Kind: "guess"},
@@ -37,8 +37,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestSimulation: a session is played in memory as it is on a database, given
-// its seed.
+// TestSimulation checks that a simulation with the same seed plays as a session on a database does.
 func TestSimulation(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	game := trickConfig().Games[2]

@@ -7,25 +7,24 @@ import (
 	"github.com/kitbackend/kit/internal/queue"
 )
 
-// maxMoves is how many sessions share a transaction at most.
+// maxMoves is the most sessions that share a transaction.
 const maxMoves = 64
 
-// move is a session on its way from one version to a later one by steps that
-// change neither its players nor its phase nor its alarm.
+// move takes a session from one version to a later one by steps that change neither its players nor
+// its phase nor its alarm.
 type move struct {
 	before, after *session
 	steps         []step
 }
 
-// movers has the moves of several sessions written in one transaction: what a
-// commit costs is shared, on PostgreSQL the way to the server too.
+// movers returns the queue that writes the moves of several sessions in one transaction: they share
+// the cost of a commit and, on PostgreSQL, of a round trip.
 func (m *Multiplayer) movers() *queue.Queue[move, struct{}] {
 	return &queue.Queue[move, struct{}]{Run: m.writeMoves, Size: maxMoves, Leaders: queue.WriteLeaders(m.host.DB)}
 }
 
-// writeMoves writes moves that came at the same time, all or none of them. What
-// one of them is refused for, having been overtaken or repeating an action id,
-// takes no neighbour along: then each is written by itself.
+// writeMoves writes concurrent moves, all or none of them. If one of them is stale or repeats an
+// action id, each is written by itself, so that none fails because of another.
 func (m *Multiplayer) writeMoves(ctx context.Context, calls []*queue.Call[move, struct{}]) int {
 	moves := make([]move, len(calls))
 	for i, c := range calls {

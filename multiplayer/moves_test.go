@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Moves of several sessions are written together. One whose session another node
-// has changed, and one that repeats an action id, take no neighbour along.
+// TestMovesShareATransaction checks that moves of several sessions are written together. One whose
+// session another node has changed, and one that repeats an action id, fail no other.
 func TestMovesShareATransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		clock := kittest.NewClock()
@@ -44,7 +44,7 @@ func TestMovesShareATransaction(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d moves wait, not %d", here.Moves(), len(ids))
 			}
-			time.Sleep(time.Millisecond) //nolint:forbidigo // until the callers of other goroutines have come
+			time.Sleep(time.Millisecond) //nolint:forbidigo // until the callers in other goroutines have queued
 		}
 		release()
 		group.Wait()

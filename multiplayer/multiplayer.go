@@ -1,81 +1,75 @@
-// Package multiplayer runs games whose truth is on the server: players join
-// sessions, act, and see what the game's model lets each of them see.
+// Package multiplayer runs server-authoritative games: players join sessions, act, and see what the
+// game's model lets each of them see.
 //
-// # What it promises
+// # Guarantees
 //
-//   - An accepted action is durable when it is acknowledged, is in the log once,
-//     and follows the one before without a gap, on any number of nodes. An
-//     action with an id counts once, however often it is sent.
-//   - The ledger effects of a transition, its log row, its deadline and, at the
-//     end, the result, the ratings and the points commit together or not at all.
-//     An effect counts once by its ref. A stake that a player does not cover
-//     refuses the action, and nothing of it is kept. At the end no hold of the
-//     session stays open.
-//   - A session whose turn is not played in time ends, or goes on, as its model
-//     says, and is abandoned where that says nothing; also when the node that it
-//     was played on is gone. Players who come and go put no deadline off.
-//   - Everything a player sees has passed the model's Redact. Views alone show
-//     anything of a state, neither in errors nor in the log of the
-//     process.
-//   - Randomness can be checked: the hash of the seed is known before the first
-//     draw, the seed once the session is over. See [Random].
-//   - The log of a session, played again, gives the same bytes. See
-//     [Multiplayer.Replay].
+//   - An accepted action is durable when it is acknowledged, is in the log exactly once, and
+//     follows the previous one without a gap, on any number of nodes. An action with an id counts
+//     once, however often it is sent.
+//   - The ledger effects of a transition, its log row, its deadline and, at the end, the result,
+//     the ratings and the points commit together or not at all. An effect counts once by its ref.
+//     If a player cannot cover a stake, the action is refused and nothing of it is stored. At the
+//     end no hold of the session stays open.
+//   - When a turn is not played in time, the model decides whether the session ends or continues,
+//     and the session is abandoned if the model does not decide; also when the node that it was
+//     played on is gone. Joining and leaving do not postpone a deadline.
+//   - Everything a player sees has passed the model's Redact. Only views show anything of a state;
+//     neither errors nor the log of the process do.
+//   - Randomness can be checked: the hash of the seed is known before the first draw, the seed once
+//     the session is over. See [Random].
+//   - Replaying the log of a session gives the same bytes. See [Multiplayer.Replay].
 //
 // # Models
 //
-// A game is a pure model; see [Definition]. Package modeltest holds one to it.
+// A game is a pure model; see [Definition]. Package modeltest checks that a model is one.
 //
 // # Phases
 //
-// A session is open while it waits for players, active while it is played, then
-// resolved or abandoned. A match begins with its full roster and is played to
-// its end. A table begins with as many as its model needs; players come and go,
-// and the player who opened it closes it: the model resolves an active one. When
-// that player has left, nobody closes it. A table that the last player leaves is
-// closed.
+// A session is open while it waits for players, active while it is played, then resolved or
+// abandoned. A match begins with its full roster and is played to its end. A table begins with as
+// many players as its model needs; players come and go, and the player who opened it can close it:
+// the model then resolves an active one. After that player has left, nobody can close it. A table
+// is closed when its last player leaves.
 //
 // # Transactions
 //
-// An operation joins the transaction of its context and commits or rolls back
-// with the caller's own rows; outside of one it is durable when it returns. In
-// a caller's transaction a refusal leaves that usable, but for one by the ledger.
+// An operation joins the transaction of its context and commits or rolls back with the caller's own
+// rows; outside of one it is durable when it returns. A refusal leaves the caller's transaction
+// usable, unless the ledger refused.
 //
 // # The socket
 //
-// A player's WebSocket carries JSON text frames that their member type tells
-// apart. A page, which can set no headers, offers the subprotocols kit.v1 and
-// kit.bearer.<access token>; the server selects the first one. It sends:
+// A player's WebSocket carries JSON text frames, distinguished by their member type. A page, which
+// can set no headers, offers the subprotocols kit.v1 and kit.bearer.<access token>; the server
+// selects the first one. The server sends:
 //
 //	hello  {v, sessionId, you, version, heartbeatMs, resume, ts}
-//	view   {version, view}        replaces what the client has
+//	view   {version, view}        replaces the client's view
 //	patch  {from, to, ops}        RFC 6902 add, remove, replace on the view of from
 //	ack    {id, version}          the action is durable
 //	error  {id?, code, message, details?, retryAfterMs?}
 //	ping   {ts}                   every heartbeatMs; ts is the server's clock
 //	closed {phase, result}        after the last view; the socket ends
 //
-// and takes:
+// The client sends:
 //
-//	action {id, expect?, data}    the id makes it count once over reconnects
-//	resume {version}              asks for the whole view, after a patch that does not fit
+//	action {id, expect?, data}    the id makes it count once across reconnects
+//	resume {version}              requests the whole view, after a patch that does not apply
 //	ping, pong                    signs of life; pong replies to ping
 //
-// hello and view follow every connect, so a client that comes back needs no
-// more than to send again what was not acknowledged. A client that reads slowly skips
-// versions. A frame has at most 16 KiB, and 20 a second are taken, or as many as
-// the game says. Close codes:
-// 1000 after closed, 1012 and 1013 to come back when the reason's retryAfterMs
-// have passed, 4001 when the proof has ended, 4003 when the player has left,
-// 4008 when replies pile up unread, 4010 when the user opened too many newer
-// sockets.
+// hello and view follow every connect, so a client that reconnects only has to resend the actions
+// that were not acknowledged. A client that reads slowly skips versions. A frame has at most 16
+// KiB, and 20 a second are accepted unless the game sets another rate. Close codes: 1000 after
+// closed; 1012 and 1013 ask the client to reconnect after the retryAfterMs of the reason; 4001 when
+// the proof has ended, 4003 when the player has left, 4008 when the client does not read its
+// replies, 4010 when the user opened too many newer sockets.
 //
 // # Who may call
 //
-// In process, every caller that has the *Multiplayer. Over HTTP every signed-in user
-// creates sessions, at most [MaxOpen] of their own waiting at a time, and joins
-// those whose id they were given; the players of a session do and see the rest.
-// Nobody takes more than [MaxSeated] seats at a time.
+// In process, every caller that has the *Multiplayer. Over HTTP every signed-in user creates
+// sessions, at most [MaxOpen] of which wait for players at a time, and joins sessions whose id they
+// know; the other routes of a session are for its players. Nobody takes more than [MaxSeated] seats
+// at a time.
 package multiplayer
 
 import (
@@ -99,7 +93,7 @@ import (
 // Name is the capability's name.
 const Name = "multiplayer"
 
-// Bounds of what callers say.
+// Bounds of the arguments of callers.
 const (
 	// MaxOpen is how many sessions of one creator may wait for players at a time.
 	MaxOpen = 20
@@ -113,15 +107,14 @@ const (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are the capabilities that multiplayer uses. They live in the same
-// database.
+// Peers are the capabilities that multiplayer uses. They must use the same database.
 type Peers struct {
-	// Ledger settles the effects of models. Without it a model that declares one
-	// has its action refused as a fault.
+	// Ledger settles the effects of models. Without it, an action for which the model declares an
+	// effect fails as a fault.
 	Ledger *ledger.Ledger
-	// Leaderboard takes the points of games that name a board.
+	// Leaderboard receives the points of games that name a board.
 	Leaderboard *leaderboard.Leaderboard
-	// Rating rates the outcomes of the games it composes under the same key.
+	// Rating rates the outcomes of games that it has composed under the same key.
 	Rating *rating.Rating
 }
 
@@ -140,7 +133,7 @@ type Multiplayer struct {
 	moves  *queue.Queue[move, struct{}]
 }
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New checks the configuration and reports all faults at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Multiplayer, error) {
 	cfg = cfg.withDefaults()
 	games, models, err := cfg.resolve(peers)
@@ -174,7 +167,7 @@ func (m *Multiplayer) Capability() capability.Capability {
 	}
 }
 
-// close sends the sockets elsewhere and lets what is under way finish.
+// close tells the clients of the sockets to reconnect and waits for the calls under way.
 func (m *Multiplayer) close(ctx context.Context) error {
 	return errors.Join(m.hub.close(ctx), m.owners.close(ctx))
 }
@@ -195,9 +188,8 @@ func (m *Multiplayer) Game(key string) (Game, error) {
 	return g, nil
 }
 
-// Check returns what is wrong with a game that [Multiplayer.Start] is to take,
-// all of it: for callers that have games of their own to check at assembly. The game it
-// returns has its defaults filled in.
+// Check returns the game with its defaults filled in, and all faults of a game that is meant for
+// [Multiplayer.Start]. It is for callers that check games of their own at assembly.
 func (m *Multiplayer) Check(g Game) (Game, error) {
 	faults := capability.Faults{Capability: Name}
 	checked, list := g.withDefaults().check(m.models, m.peers)
@@ -230,10 +222,9 @@ func (m *Multiplayer) Leave(ctx context.Context, sessionID, userID string) error
 	return err
 }
 
-// Close ends a table: one that waits for players is abandoned, an active one
-// resolved. Refuses with multiplayer/session_not_found, not_a_member and, in
-// match mode, to all but the player who opened the table and when the session
-// is over, invalid_transition.
+// Close ends a table: one that waits for players is abandoned, an active one resolved. Refuses with
+// multiplayer/session_not_found, multiplayer/not_a_member and multiplayer/invalid_transition: in
+// match mode, when the session is over, and to every player except the one who opened the table.
 func (m *Multiplayer) Close(ctx context.Context, sessionID, userID string) (View, error) {
 	ack, err := m.do(ctx, sessionID, step{kind: stepClose, actor: userID})
 	if err != nil {
@@ -242,18 +233,18 @@ func (m *Multiplayer) Close(ctx context.Context, sessionID, userID string) (View
 	return m.viewAt(ctx, sessionID, userID, ack.Version)
 }
 
-// Abandon ends a session as if its deadline had passed: its open holds go back,
-// and nobody wins. It is for operators, of sessions that cannot go on; one that
+// Abandon ends a session as if its deadline had passed, without the model: its open holds are
+// released, and nobody wins. It is for operators, for sessions that cannot continue; a session that
 // is over stays as it is. Refuses with multiplayer/session_not_found.
 func (m *Multiplayer) Abandon(ctx context.Context, sessionID string) error {
 	_, err := m.do(ctx, sessionID, step{kind: stepAbandon})
 	return err
 }
 
-// Act brings a player's action to the model. Refuses with
-// multiplayer/session_not_found, not_a_member, invalid_move and
-// invalid_transition, ledger/insufficient_funds, kit/invalid_request,
-// kit/idempotency_conflict, and kit/rate_limited when too many act at once.
+// Act applies a player's action by the model. Refuses with multiplayer/session_not_found,
+// not_a_member, invalid_move and invalid_transition, ledger/insufficient_funds,
+// kit/invalid_request, kit/idempotency_conflict, and kit/rate_limited when too many players act at
+// once.
 func (m *Multiplayer) Act(ctx context.Context, sessionID, userID string, a Action) (Ack, error) {
 	switch err := strictjson.Valid(a.Data); {
 	case len(a.Data) > MaxAction:
@@ -265,7 +256,7 @@ func (m *Multiplayer) Act(ctx context.Context, sessionID, userID string, a Actio
 	return m.act(ctx, sessionID, userID, a)
 }
 
-// act is Act with data that is valid and that nobody else changes.
+// act is Act with valid data that nobody else changes.
 func (m *Multiplayer) act(ctx context.Context, sessionID, userID string, a Action) (Ack, error) {
 	if !validActionID(a.ID) {
 		return Ack{}, capability.ErrInvalidRequest.Saying("An action id is at most %d visible ASCII characters.", MaxActionID)
@@ -278,8 +269,8 @@ func validActionID(id string) bool {
 	return len(id) <= MaxActionID && strings.IndexFunc(id, func(c rune) bool { return !visible(c) }) < 0
 }
 
-// do brings a step to a session: through its queue on this node or, inside of a
-// transaction, at once.
+// do applies a step to a session: through its queue on this node or, inside of a transaction, at
+// once.
 func (m *Multiplayer) do(ctx context.Context, sessionID string, st step) (Ack, error) {
 	if !validName(sessionID) {
 		return Ack{}, ErrSessionNotFound
@@ -326,8 +317,8 @@ func (m *Multiplayer) View(ctx context.Context, sessionID, userID string) (View,
 	return m.show(s, userID)
 }
 
-// viewAt is View for a caller that knows that the session has come to a version: it may
-// be older than the newest, but not than that one, and as a rule costs no query.
+// viewAt is View for a caller that knows a version of the session. The view may be older than the
+// newest one, but not older than that version, and usually costs no query.
 func (m *Multiplayer) viewAt(ctx context.Context, sessionID, userID string, version int64) (View, error) {
 	if version < 1 || !validName(sessionID) || m.host.DB.InTransaction(ctx) {
 		return m.View(ctx, sessionID, userID)
@@ -385,10 +376,9 @@ func (m *Multiplayer) Seats(ctx context.Context, sessionID string) (free int, ph
 	return s.game.Players - len(s.players), s.phase, nil
 }
 
-// Subscribe calls f with the version that a session came to, for the changes
-// of every node, one call at a time, until cancel is called. Calls may be
-// skipped; 0 means that some may have been missed. It is a hint: callers that
-// need to be sure read the session now and then.
+// Subscribe calls f with each new version of a session, for the changes of every node, one call at
+// a time, until cancel is called. Calls may be skipped; version 0 means that some may have been
+// missed. It is a hint: callers that must not miss a change also read the session now and then.
 func (m *Multiplayer) Subscribe(sessionID string, f func(version int64)) (cancel func()) {
 	return m.host.PubSub.Subscribe(topic(sessionID), func(payload []byte) {
 		version, err := strconv.ParseInt(string(payload), 10, 64)
@@ -401,7 +391,7 @@ func (m *Multiplayer) Subscribe(sessionID string, f func(version int64)) (cancel
 
 func topic(sessionID string) string { return "multiplayer/" + sessionID }
 
-// announce tells all nodes, after the commit, which version a session came to.
+// announce notifies all nodes, after the commit, of the new version of a session.
 func (m *Multiplayer) announce(ctx context.Context, s *session) {
 	if err := m.host.PubSub.Publish(ctx, topic(s.id), strconv.AppendInt(nil, s.version, 10)); err != nil {
 		m.log.Warn("multiplayer: a change was not announced", slog.String("session", s.id), slog.Any("error", err))
@@ -426,7 +416,7 @@ func (m *Multiplayer) current(ctx context.Context, sessionID string) (*session, 
 	return m.owners.of(sessionID).at(ctx, version)
 }
 
-// load reads a session and holds what it read to the model's schemas.
+// load reads a session and checks it against the model's schemas.
 func (m *Multiplayer) load(ctx context.Context, sessionID string, read func(context.Context, string) (*session, error)) (*session, error) {
 	s, err := read(ctx, sessionID)
 	if err != nil {

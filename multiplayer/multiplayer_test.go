@@ -36,13 +36,13 @@ func TestCapability(t *testing.T) {
 	})
 }
 
-// each runs a test on a node of its own on every database.
+// each runs a test on a new node on every database.
 func each(t *testing.T, f func(t *testing.T, r *rig)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { f(t, node(t, db, kittest.NewClock(), trickConfig())) })
 }
 
-// TestMatch goes through a staked match: what players see before the start, on
-// the way and at the end, and what the end does elsewhere.
+// TestMatch plays a staked match: the views of the players before the start, during the game and at
+// the end, and the effects of the end on other capabilities.
 func TestMatch(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -94,7 +94,7 @@ func TestMatch(t *testing.T) {
 	})
 }
 
-// checkStakes holds balances, points and ratings to how the match ended.
+// checkStakes checks balances, points and ratings against the result of the match.
 func checkStakes(t *testing.T, r *rig, result multiplayer.Result) {
 	t.Helper()
 	ctx := context.Background()
@@ -144,9 +144,9 @@ func TestActionIDsCountOnce(t *testing.T) {
 		r.refuses(capability.ErrIdempotencyConflict, err)
 		_, err = act(r, "ada", "a2", `{"card":0}`) // another action, out of turn
 		r.refuses(multiplayer.ErrInvalidTransition, err)
-		_, err = act(r, "bob", "a1", `{"card":1}`) // another player's
+		_, err = act(r, "bob", "a1", `{"card":1}`) // of another player
 		r.ok(err)
-		_, err = act(r, "ada", "a2", `{"card":0}`) // was refused, so it may come again
+		_, err = act(r, "ada", "a2", `{"card":0}`) // was refused, so its id may be used again
 		r.ok(err)
 		other := node(t, r.db, r.clock, trickConfig()) // after a restart
 		again, err = act(other, "ada", "a1", `{"card":0}`)
@@ -174,8 +174,8 @@ func TestExpectedVersion(t *testing.T) {
 	})
 }
 
-// TestStakeNotCovered: the transition is not persisted, and the other player's
-// purse is nobody's business.
+// TestStakeNotCovered checks that the transition is not stored, and that the balance of the other
+// player is not disclosed.
 func TestStakeNotCovered(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -197,7 +197,7 @@ func TestStakeNotCovered(t *testing.T) {
 
 		_, err = r.ledger.Credit(ctx, ledger.Entry{UserID: "ada", Currency: "coins", Amount: 10, Ref: "more"})
 		r.ok(err)
-		_, err = r.Join(ctx, id, "eve") // never had an account
+		_, err = r.Join(ctx, id, "eve") // without an account
 		r.refuses(ledger.ErrInsufficientFunds, err)
 		if short, ok := capability.AsError(err).Details.(ledger.Shortfall); !ok || short.Required != 10 {
 			t.Errorf("%+v", capability.AsError(err).Details)
@@ -210,7 +210,7 @@ func TestStakeNotCovered(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// TestViewsAreTheCallers: what a caller does to a view is not done to the session.
+// TestViewsAreTheCallers checks that a caller who changes a view does not change the session.
 func TestViewsAreTheCallers(t *testing.T) {
 	r := node(t, databasetest.Memory(t), kittest.NewClock(), trickConfig())
 	id := r.create("duel", "bob").ID
@@ -221,8 +221,8 @@ func TestViewsAreTheCallers(t *testing.T) {
 	}
 }
 
-// TestTable goes through a table: it begins with two, others come, go and come
-// back with a new stake, and who opened it closes it.
+// TestTable plays a table: it begins with two players, others join, leave and come back with a new
+// stake, and the player who opened it closes it.
 func TestTable(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -244,7 +244,7 @@ func TestTable(t *testing.T) {
 		r.join(id, "bob")
 		r.balance("bob", 100, 5)
 		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Close(ctx, id, "bob")))
-		r.ok(r.Leave(ctx, id, "ada")) // cid has the first seat now, and did not open it
+		r.ok(r.Leave(ctx, id, "ada")) // cid has the first seat now, but did not open it
 		r.refuses(multiplayer.ErrInvalidTransition, errorOf(r.Close(ctx, id, "cid")))
 		r.refuses(multiplayer.ErrNotAMember, errorOf(r.Close(ctx, id, "ada")))
 		r.join(id, "ada")
@@ -285,7 +285,7 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestRefusals produces every code, and the bounds of what is said.
+// TestRefusals produces every refusal code, and exceeds the bounds of the arguments.
 func TestRefusals(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -325,8 +325,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestStart: a session is made once by its id, on any repetition, and in the
-// caller's transaction.
+// TestStart checks that a session is created once by its id, on any repetition, and in the caller's
+// transaction.
 func TestStart(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -385,7 +385,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestConfigIsKept: what a game becomes does not touch a session under way.
+// TestConfigIsKept checks that changes to a game do not affect a session under way.
 func TestConfigIsKept(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -400,9 +400,9 @@ func TestConfigIsKept(t *testing.T) {
 	})
 }
 
-// TestStoredStateIsChecked: a state that is not of its schema is refused when
-// it is read, and not quoted; and neither that nor a model that is gone keeps
-// the stakes from coming back.
+// TestStoredStateIsChecked checks that a state that does not match its schema is refused when it is
+// read, and is not quoted; and that neither that nor a missing model keeps the stakes from being
+// released.
 func TestStoredStateIsChecked(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		id := r.create("duel", "ada").ID
@@ -441,7 +441,7 @@ func TestStoredStateIsChecked(t *testing.T) {
 	})
 }
 
-// TestClockJumpsBack: a session's time does not.
+// TestClockJumpsBack checks that a session's time does not go back.
 func TestClockJumpsBack(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -458,7 +458,7 @@ func TestClockJumpsBack(t *testing.T) {
 	})
 }
 
-// TestSubscribe: every change is announced, after it can be read.
+// TestSubscribe checks that every change is announced, after it can be read.
 func TestSubscribe(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		id := r.create("duel", "ada").ID

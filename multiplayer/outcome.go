@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// place is where a player of an outcome, or their team, finished.
+// place is the finishing place of a player or their team.
 type place struct {
 	userID string
 	place  int
@@ -35,7 +35,7 @@ func (r *Result) places() []place {
 	return list
 }
 
-// of returns what a player gets.
+// of returns the points of a player.
 func (p Points) of(places []place, mine place) int64 {
 	drawn := slices.ContainsFunc(places, func(other place) bool { return other.place == 1 && other.side != mine.side })
 	switch {

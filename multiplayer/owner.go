@@ -12,25 +12,24 @@ import (
 	"github.com/kitbackend/kit/internal/queue"
 )
 
-// Bounds of what a node keeps warm.
+// Bounds of the cache of a node.
 const (
 	maxWaiting = 64               // callers of one session
 	maxBatch   = 32               // steps that share a transaction
-	idleTime   = 60 * time.Second // after which a session is forgotten
-	maxWarm    = 20_000           // sessions, those under way not counted
+	idleTime   = 60 * time.Second // after which a session is removed from the cache
+	maxWarm    = 20_000           // sessions, without those under way
 )
 
-// owners are the sessions that this node has cached. They save reading and
-// make the callers of a session wait in turn, no more: what is written is held
-// to the version in the database, so a node that knows an old one starts over.
+// owners caches the sessions of this node. It saves reads and queues the callers of a session, no
+// more: every write checks the version in the database, so a node with an old version starts over.
 type owners struct {
 	m *Multiplayer
 
-	mu    sync.Mutex // taken before that of an owner
+	mu    sync.Mutex // locked before the mutex of an owner
 	warm  map[string]*owner
 	swept time.Time
 
-	gate   sync.Mutex // taken after both
+	gate   sync.Mutex // locked after both
 	closed bool
 	busy   sync.WaitGroup // callers
 }
@@ -48,12 +47,12 @@ type owner struct {
 	loading sync.Mutex
 }
 
-// call is a step whose caller waits.
+// call is a step with a waiting caller.
 type call = queue.Call[step, Ack]
 
 func newOwners(m *Multiplayer) *owners { return &owners{m: m, warm: make(map[string]*owner)} }
 
-// of returns the owner of a session.
+// of returns the owner of a session, which it adds to the cache if necessary.
 func (o *owners) of(id string) *owner {
 	now := o.m.now()
 	o.mu.Lock()
@@ -71,8 +70,8 @@ func (o *owners) of(id string) *owner {
 	return own
 }
 
-// existing returns the owner of a session that there is. Ids that somebody made
-// up take no place among the cached ones.
+// existing returns the owner of a session that exists, so that invented ids take no place in the
+// cache.
 func (o *owners) existing(ctx context.Context, id string) (*owner, error) {
 	o.mu.Lock()
 	_, cached := o.warm[id]
@@ -89,8 +88,8 @@ func (o *owners) existing(ctx context.Context, id string) (*owner, error) {
 	return o.of(id), nil
 }
 
-// sweep forgets the sessions nobody asked for lately or, when there are too
-// many, all that nothing is under way in.
+// sweep removes the idle sessions from the cache or, when it is full, all sessions that are not
+// under way.
 func (o *owners) sweep(now time.Time) {
 	o.swept = now
 	crowded := len(o.warm) >= maxWarm
@@ -110,7 +109,7 @@ func (o *owners) forget(id string) {
 	}
 }
 
-// close refuses new callers and lets those under way finish.
+// close refuses new callers and waits for those under way.
 func (o *owners) close(ctx context.Context) error {
 	o.gate.Lock()
 	o.closed = true
@@ -128,7 +127,7 @@ func (o *owners) close(ctx context.Context) error {
 	}
 }
 
-// begin accounts for a caller.
+// begin registers a caller; it returns false once the owners are closed.
 func (o *owners) begin() bool {
 	o.gate.Lock()
 	defer o.gate.Unlock()
@@ -157,7 +156,7 @@ func (o *owner) known() *session {
 	return o.latest
 }
 
-// keep remembers a version, unless a newer one is cached; nil forgets all.
+// keep caches a version unless a newer one is cached; nil clears the cache.
 func (o *owner) keep(s *session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -166,8 +165,8 @@ func (o *owner) keep(s *session) {
 	}
 }
 
-// at returns the session at this version or a newer one. Of many who ask for a
-// version that is not cached one reads it.
+// at returns the session at this version or a newer one. If it is not cached, one of the concurrent
+// callers reads it.
 func (o *owner) at(ctx context.Context, version int64) (*session, error) {
 	if s := o.known(); s != nil && s.version >= version {
 		return s, nil
@@ -189,7 +188,7 @@ func (o *owner) load(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// do brings a step to the session.
+// do applies a step to the session.
 func (o *owner) do(ctx context.Context, st step) (Ack, error) {
 	if !o.m.owners.begin() {
 		return Ack{}, database.ErrClosed
@@ -202,8 +201,8 @@ func (o *owner) do(ctx context.Context, st step) (Ack, error) {
 	return ack, err
 }
 
-// round brings the first of the calls to their outcomes, as many as share a
-// transaction, and returns how many that were.
+// round decides the first of the calls, as many as share a transaction, and returns how many they
+// were.
 func (o *owner) round(ctx context.Context, calls []*call) int {
 	b, err := o.attempt(ctx, calls)
 	if err != nil {
@@ -214,8 +213,8 @@ func (o *owner) round(ctx context.Context, calls []*call) int {
 	return b.taken
 }
 
-// attempt tries until nobody else changes the session meanwhile. An error
-// concerns the calls that the batch took and that are not sure.
+// attempt tries until no other node changes the session meanwhile. An error concerns the calls that
+// the batch took, except the first sure ones.
 func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error) {
 	b = &batch{taken: 1}
 	defer func() {
@@ -247,8 +246,8 @@ func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error
 	return b, errBusy
 }
 
-// try decides calls on the cached version and writes what came of it. Unless
-// told to, it looks up no action id: in the log one counts once anyway.
+// try decides calls on the cached version and writes the result. It looks up action ids only if
+// lookUp is set: the log refuses a repeated id anyway.
 func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, error) {
 	s, err := o.at(ctx, 1)
 	var known []logged
@@ -276,8 +275,8 @@ func (o *owner) try(ctx context.Context, calls []*call, lookUp bool) (*batch, er
 	return b, nil
 }
 
-// locked decides calls on the newest version with its row locked, for a session
-// that other nodes change all the time.
+// locked decides calls on the newest version with its row locked, for a session that other nodes
+// change often.
 func (o *owner) locked(ctx context.Context, calls []*call) (b *batch, err error) {
 	var after *session
 	err = o.m.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -311,8 +310,8 @@ func (o *owner) locked(ctx context.Context, calls []*call) (b *batch, err error)
 	return b, nil
 }
 
-// confirm returns errStale unless a version is the newest. Writing finds out by
-// itself; what writes nothing is held to it here.
+// confirm returns errStale unless the session has the newest version. A batch without steps needs
+// this check, because no write makes it.
 func (o *owner) confirm(ctx context.Context, s *session) error {
 	newest, err := o.m.store.version(ctx, o.id)
 	if err == nil && newest != s.version {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// operation is one of RFC 6902: add, remove or replace.
+// operation is an operation of RFC 6902: add, remove or replace.
 type operation struct {
 	Op   string `json:"op"`
 	Path string `json:"path"`
@@ -18,7 +18,7 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// encodePatch writes a [patchFrame], which has at least one operation.
+// encodePatch encodes a [patchFrame] with at least one operation.
 func encodePatch(from, to int64, ops []operation) json.RawMessage {
 	b := append(make([]byte, 0, 256), `{"type":"patch","from":`...)
 	b = append(strconv.AppendInt(b, from, 10), `,"to":`...)
@@ -36,7 +36,7 @@ func encodePatch(from, to int64, ops []operation) json.RawMessage {
 	return append(b, "]}"...)
 }
 
-// appendText writes a text as JSON.
+// appendText appends a text as JSON.
 func appendText(b []byte, text string) []byte {
 	plain := func(c byte) bool {
 		return ' ' <= c && c <= '~' && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -50,9 +50,8 @@ func appendText(b []byte, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// changes returns the operations that turn a player's view of a session into a
-// later one. Members that a session never changes are not looked at, and others
-// are encoded only where they differ.
+// changes returns the operations that change a player's view of a session into a later one. Members
+// that never change during a session are not compared, and others are encoded only if they differ.
 func changes(from, to *View) (ops []operation, err error) {
 	var d differ
 	compare := func(name string, from, to any) {
@@ -96,13 +95,13 @@ func changes(from, to *View) (ops []operation, err error) {
 // differ collects operations.
 type differ []operation
 
-// value adds what turns one JSON document into another, both as encoding/json
-// writes them: without space.
+// value adds the operations that change one JSON document into another, both as encoded by
+// encoding/json: without space.
 func (d differ) value(path string, from, to []byte) differ {
 	if bytes.Equal(from, to) {
 		return d
 	}
-	if from[0] == to[0] { // of two texts, numbers or words it makes no difference
+	if from[0] == to[0] { // if both are strings, numbers or literals, the whole value is replaced
 		switch from[0] {
 		case '{':
 			return d.object(path, members(from), members(to))
@@ -113,7 +112,7 @@ func (d differ) value(path string, from, to []byte) differ {
 	return append(d, operation{"replace", path, to})
 }
 
-// object compares members in their order where both have the same, as the
+// object compares members pairwise if both objects have the same names in the same order, as the
 // encodings of one struct do.
 func (d differ) object(path string, from, to []member) differ {
 	if !slices.EqualFunc(from, to, func(a, b member) bool { return bytes.Equal(a.name, b.name) }) {
@@ -143,8 +142,8 @@ func (d differ) others(path string, from, to map[string][]byte) differ {
 	return d
 }
 
-// array leaves alone what both have at their begin and end, so that a card
-// taken out of a hand is one operation; what is between is changed in place.
+// array skips the common prefix and suffix, so that removing a card from a hand is one operation;
+// the elements between are changed in place.
 func (d differ) array(path string, from, to [][]byte) differ {
 	start := 0
 	for start < min(len(from), len(to)) && bytes.Equal(from[start], to[start]) {
@@ -169,13 +168,13 @@ func (d differ) array(path string, from, to [][]byte) differ {
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer writes a member's name as a part of a path, RFC 6901.
+// pointer encodes a member's name as a part of a path, RFC 6901.
 func pointer(name string) string { return "/" + escape.Replace(name) }
 
-// member is one of an object, as it is written there: the name with its quotes.
+// member is a member of an encoded object; name includes the quotes.
 type member struct{ name, value []byte }
 
-// text is the name.
+// text returns the decoded name.
 func (m member) text() (name string) {
 	if bytes.IndexByte(m.name, '\\') < 0 {
 		return string(m.name[1 : len(m.name)-1])
@@ -194,7 +193,7 @@ func byName(list []member) map[string][]byte {
 	return m
 }
 
-// members splits an object that encoding/json wrote.
+// members splits an object encoded by encoding/json.
 func members(object []byte) (list []member) {
 	for i := 1; object[i] != '}'; {
 		if object[i] == ',' {
@@ -208,7 +207,7 @@ func members(object []byte) (list []member) {
 	return list
 }
 
-// elements splits an array that encoding/json wrote.
+// elements splits an array encoded by encoding/json.
 func elements(array []byte) (list [][]byte) {
 	for i := 1; array[i] != ']'; {
 		if array[i] == ',' {
@@ -221,7 +220,7 @@ func elements(array []byte) (list [][]byte) {
 	return list
 }
 
-// valueEnd returns where the value that begins at i ends.
+// valueEnd returns the end of the value that begins at i.
 func valueEnd(data []byte, i int) int {
 	for deep := 0; ; {
 		switch data[i] {
@@ -246,7 +245,7 @@ func valueEnd(data []byte, i int) int {
 	}
 }
 
-// textEnd returns where the text whose first quote is at i ends.
+// textEnd returns the end of the string whose first quote is at i.
 func textEnd(data []byte, i int) int {
 	for i++; data[i] != '"'; i++ {
 		if data[i] == '\\' {

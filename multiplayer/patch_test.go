@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// apply is the other side of a patch, as a client would write it.
+// apply applies a patch, as a client would.
 func apply(t rapid.TB, document any, ops []operation) any {
 	for _, op := range ops {
 		var value any
@@ -83,7 +83,7 @@ func document(depth int) *rapid.Generator[any] {
 	)
 }
 
-// What a patch makes of the old view is the new view.
+// TestPatchLaw checks that a patch changes the old view into the new view.
 func TestPatchLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := document(4).Draw(t, "from"), document(4).Draw(t, "to")
@@ -119,8 +119,8 @@ func TestPatchIsSmall(t *testing.T) {
 	}
 }
 
-// A patch of every member that changes makes the later view; every other one
-// is that of the session for good.
+// TestChangesOfAView checks that a patch covers every member that changes; the other members never
+// change during a session.
 func TestChangesOfAView(t *testing.T) {
 	before := View{
 		ID: "s", Game: "g", Kind: "k", Mode: ModeTable, Seats: 4, You: "ada", Phase: PhaseActive, Version: 3,
@@ -159,7 +159,7 @@ func TestChangesOfAView(t *testing.T) {
 	}
 }
 
-// Patches and acknowledgements are written as encoding/json would.
+// TestFramesAreJSON checks that patches and acknowledgements are encoded as encoding/json would.
 func TestFramesAreJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ops []operation
@@ -187,7 +187,8 @@ func TestFramesAreJSON(t *testing.T) {
 	})
 }
 
-// Players who saw and see the same are sent one patch, others their own.
+// TestPatchesAreShared checks that players with equal views receive the same patch, and others
+// their own.
 func TestPatchesAreShared(t *testing.T) {
 	view := func(version int64, state string) *View {
 		return &View{You: state, Version: version, Phase: PhaseActive, State: json.RawMessage(state)}

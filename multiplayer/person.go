@@ -22,8 +22,8 @@ type actionRecord struct {
 	At        capability.Time `json:"at"`
 }
 
-// export emits every session in which a user has or had a seat: as the user sees
-// it while it is kept, what they did there, and how it ended.
+// export emits every session in which a user has or had a seat: the user's view of it unless it has
+// been removed, the user's actions, and the result.
 func (m *Multiplayer) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	for after := ""; ; {
 		ids, err := m.store.sessionsOf(ctx, person.ID, after, exportChunk)
@@ -47,10 +47,10 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 		if err := emit("session", view); err != nil {
 			return err
 		}
-	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError: // removed, or left
+	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError: // removed, or the user has left
 	case ctx.Err() != nil:
 		return err
-	default: // a model that is gone or at fault hides the state from the user, too
+	default: // the model is missing or at fault, so the state cannot be redacted for the user
 		if err := emit("session", map[string]string{"id": id}); err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (m *Multiplayer) exportSession(ctx context.Context, id, userID string, emit
 	return emit("result", result)
 }
 
-// erase ends what a user plays: the seat at a table is given up, a match and a
-// table that has a stake of theirs are abandoned, and what is on hold goes back.
-// Then the logs of all their sessions that are over are removed before their time.
+// erase ends what a user plays: a seat at a table is given up; a match, and a table that has a
+// stake of the user, are abandoned, and the holds are released. Then the sessions of the user that
+// are over are removed before their time, but not their results.
 func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{
 		{What: "results of games", Why: "they are the other players', too; the user id in them is a pseudonym"},
@@ -107,8 +107,8 @@ func (m *Multiplayer) erase(ctx context.Context, person capability.Person) (capa
 	}
 }
 
-// giveUp takes a user out of a session that is not over, and ends one that keeps a
-// stake of theirs: the ledger gives it back, and the game could not be paid out.
+// giveUp removes a user from a session that is not over, and abandons one that keeps a stake of the
+// user: the ledger releases the stake, so that the game could not be paid out.
 func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
 	seated, _, err := m.Seated(ctx, id, userID)
 	if err == nil && seated {
@@ -118,7 +118,7 @@ func (m *Multiplayer) giveUp(ctx context.Context, id, userID string) error {
 	case err == nil, errors.Is(err, ErrNotAMember):
 	case errors.Is(err, ErrSessionNotFound):
 		return nil
-	case isFinal(err): // a match, or a model that lets nobody go
+	case isFinal(err): // a match, or a model that refuses to let players leave
 		return ignoreMissing(m.Abandon(ctx, id))
 	default:
 		return err

@@ -28,8 +28,8 @@ func (r *rig) exported(user string) (kinds map[string]int, text string) {
 	return kinds, text
 }
 
-// TestErase: a match ends, a seat at a table is given up, what is on hold goes
-// back, and of what is over the results alone stay.
+// TestErase checks that a match ends, a seat at a table is given up, holds are released, and only
+// the results of sessions that are over stay.
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -84,9 +84,9 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// TestErasedStakeEndsTheTable: at a table where the stake of who leaves stays in the
-// pot, erasing the user gives it back, and with it the stakes of all others, whom a
-// game that can no longer be paid out would keep from their money for ever.
+// TestErasedStakeEndsTheTable checks that at a table where the stake of a player who leaves stays
+// in the pot, erasing the user releases it and the stakes of all others, because the game can no
+// longer be paid out.
 func TestErasedStakeEndsTheTable(t *testing.T) {
 	forfeit := trickDefinition()
 	forfeit.Kind = "forfeit"
@@ -106,7 +106,7 @@ func TestErasedStakeEndsTheTable(t *testing.T) {
 			r.join(id, "ada")
 			tables = append(tables, id)
 		}
-		r.ok(r.Leave(ctx, tables[0], "ada")) // and sits at the other one
+		r.ok(r.Leave(ctx, tables[0], "ada")) // and keeps the seat at the other one
 		r.balance("ada", 100, 10)
 		for _, c := range []capability.Capability{r.Capability(), r.ledger.Capability()} {
 			_, err := c.Erase(ctx, capability.Person{ID: "ada"})

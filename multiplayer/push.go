@@ -11,14 +11,13 @@ import (
 	"github.com/kitbackend/kit/internal/socket"
 )
 
-// lookAgain is how often a session with sockets is read without a hint, for the
-// one that never came.
+// lookAgain is how often a session with sockets is read without a hint, in case a hint was lost.
 const lookAgain = 30 * time.Second
 
-// lookTime bounds such a read.
+// lookTime is the timeout of such a read.
 const lookTime = 5 * time.Second
 
-// hub holds the sockets of this node and tells them when their sessions change.
+// hub holds the sockets of this node and refreshes them when their sessions change.
 type hub struct {
 	m     *Multiplayer
 	group *socket.Group
@@ -27,7 +26,7 @@ type hub struct {
 	tables map[string]*table
 }
 
-// table is a session that has sockets here.
+// table is a session that has sockets on this node.
 type table struct {
 	id     string
 	cancel func() // ends the subscription
@@ -35,23 +34,23 @@ type table struct {
 
 	mu    sync.Mutex
 	seats map[*seat]struct{}
-	// version is the newest that this node has heard of.
+	// version is the newest version known to this node.
 	version int64
-	// patches are the last that were made, next the place of the next one.
+	// patches holds the last patches made, next is the index of the next one.
 	patches [4]sharedPatch
 	next    int
 }
 
-// sharedPatch leads from one view to a later one. Players who see the same share
-// it: two views of a session differ in their states and in whose they are.
+// sharedPatch changes one view into a later one. Players who see the same share it: two views of a
+// session at one version differ only in State and You.
 type sharedPatch struct {
 	from, to      int64
 	before, after json.RawMessage
 	frame         json.RawMessage
 }
 
-// change returns the frame that leads from one view to a later one. The later
-// one then shares its state with that of other players.
+// change returns the frame that changes one view into a later one. If the patch is shared, the
+// later view then shares its state with the views of other players.
 func (t *table) change(last, v *View) any {
 	t.mu.Lock()
 	for _, known := range t.patches {
@@ -115,15 +114,15 @@ func (h *hub) leave(p *seat) {
 	}
 }
 
-// newest returns the version that a view must not be older than.
+// newest returns the newest known version, which a view must not be older than.
 func (t *table) newest() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.version
 }
 
-// fewSeats is how many sockets the one who acts tells of it; more are told by
-// the subscription, so that the action does not wait for them.
+// fewSeats is how many sockets an action refreshes itself; more are refreshed by the subscription,
+// so that the action does not wait for them.
 const fewSeats = 8
 
 // told is heard for a version that this node has just written.
@@ -142,8 +141,8 @@ func (t *table) few() bool {
 	return len(t.seats) <= fewSeats
 }
 
-// heard has all sockets of a session sent what they have not; of version 0 it
-// finds out first what there is, and ends them where there is nothing any more.
+// heard refreshes the sockets of a session that are behind a version. For version 0 it first reads
+// the newest version, and closes the sockets if the session no longer exists.
 func (h *hub) heard(t *table, version int64) {
 	if version == 0 {
 		newest, err := h.read(t)
@@ -186,5 +185,5 @@ func (h *hub) read(t *table) (int64, error) {
 	return version, err
 }
 
-// close tells all clients to come back elsewhere.
+// close asks all clients to reconnect, to another node.
 func (h *hub) close(ctx context.Context) error { return h.group.Close(ctx) }

@@ -23,20 +23,18 @@ const (
 	wordsOfBlock = sha256.Size / 8
 )
 
-// Random is the random stream of a session: the same seed gives the same draws,
-// in every language.
+// Random is the random stream of a session: the same seed gives the same draws, in every language.
 //
-// Block i is HMAC-SHA256 with the seed as key over "kit/rng/v1" and i as 8
-// bytes, big-endian. Word c is the top 53 bits of the (c mod 4)th big-endian
-// 64-bit integer of block c/4, an integer that JavaScript keeps exactly. Every
-// draw uses up words from the cursor on.
+// Block i is HMAC-SHA256 with the seed as key over "kit/rng/v1" and i as 8 bytes, big-endian. Word
+// c is the top 53 bits of the (c mod 4)th big-endian 64-bit integer of block c/4, an integer that
+// JavaScript represents exactly. Every draw consumes words from the cursor on.
 //
-// A refused action has drawn nothing: the next one gets the same words. A model
-// whose effects depend on a draw holds the stake before, since a debit that is
-// refused would tell a player what is drawn next, at no cost.
+// A refused action does not advance the cursor: the next one draws the same words. A model whose
+// effects depend on a draw must therefore hold the stake before the draw: a debit that is refused
+// would disclose the next draw to a player, at no cost.
 //
-// A draw that makes no sense, such as one from an empty range, panics: the
-// session then refuses the action as the model's fault.
+// A draw with invalid arguments, such as one from an empty range, panics: the session then refuses
+// the action as a fault of the model.
 type Random struct {
 	seed   []byte
 	mac    hash.Hash // nil before the first draw
@@ -45,14 +43,14 @@ type Random struct {
 	number int64 // of block
 }
 
-// NewRandom is the stream of a seed from a word on: with a revealed seed
-// everybody can repeat the draws of a session.
+// NewRandom returns the stream of a seed from a word on. With a revealed seed everybody can repeat
+// the draws of a session.
 func NewRandom(seed []byte, cursor int64) *Random {
 	return &Random{seed: bytes.Clone(seed), cursor: cursor, number: -1}
 }
 
-// SeedHash is what a session commits to before its first draw: the SHA-256 of
-// the seed, in hex. It hides the seed because that is drawn uniformly.
+// SeedHash returns the commitment of a session to its seed, published before the first draw: the
+// SHA-256 of the seed, in hex. It hides the seed because the seed is drawn uniformly.
 func SeedHash(seed []byte) string {
 	sum := sha256.Sum256(seed)
 	return hex.EncodeToString(sum[:])
@@ -64,7 +62,7 @@ func newSeed() []byte {
 	return seed
 }
 
-// Cursor counts the words used so far.
+// Cursor returns the number of words consumed so far.
 func (r *Random) Cursor() int64 { return r.cursor }
 
 func (r *Random) word() uint64 {
@@ -85,12 +83,12 @@ func (r *Random) word() uint64 {
 	return word
 }
 
-// Next draws a number from 0 to below 1: one word divided by 2^53.
+// Next draws a number in [0, 1): one word divided by 2^53.
 func (r *Random) Next() float64 { return float64(r.word()) / span }
 
-// Int draws an integer from least to most, both included, each equally likely:
-// of n numbers a word w is least + w mod n, and words from the largest multiple
-// of n up are drawn again. The range spans at most 2^53 numbers.
+// Int draws an integer from least to most, both included, each equally likely: in a range of n
+// numbers a word w gives least + w mod n, and words that are not below the largest multiple of n
+// are drawn again. The range spans at most 2^53 numbers.
 func (r *Random) Int(least, most int64) int64 {
 	n := uint64(most) - uint64(least) + 1
 	if most < least || n > span || n == 0 {
@@ -104,13 +102,13 @@ func (r *Random) Int(least, most int64) int64 {
 	}
 }
 
-// Shuffle brings n items into random order: from the last down to the second,
-// item i is swapped with item Int(0, i).
+// Shuffle puts n items in random order: from the last down to the second, item i is swapped with
+// item Int(0, i).
 func (r *Random) Shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, int(r.Int(0, int64(i))))
 	}
 }
 
-// Pick draws one of the items: that of index Int(0, len(items)-1).
+// Pick draws one of the items: the one of index Int(0, len(items)-1).
 func Pick[T any](r *Random, items []T) T { return items[r.Int(0, int64(len(items)-1))] }

@@ -22,8 +22,7 @@ func vectorSeed() []byte {
 	return seed
 }
 
-// TestRandomVector holds the stream to the vector that other languages are
-// held to.
+// TestRandomVector checks the stream against the test vector for other languages.
 func TestRandomVector(t *testing.T) {
 	seed := vectorSeed()
 	if got := multiplayer.SeedHash(seed); got != "be45cb2605bf36bebde684841a28f0fd43c69850a3dce5fedba69928ee3a8991" {
@@ -61,8 +60,8 @@ func TestRandomVector(t *testing.T) {
 	}
 }
 
-// TestRandomGoesOn: a stream that is taken up at a cursor gives what the one
-// from the start would.
+// TestRandomGoesOn checks that a stream continued at a cursor gives the same words as the one from
+// the start.
 func TestRandomGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "seed")
@@ -93,7 +92,7 @@ func TestRandomIsEven(t *testing.T) {
 	for _, n := range counts {
 		square += (n - draws/6) * (n - draws/6) / (draws / 6)
 	}
-	if square > 20.5 { // one in a thousand of five degrees of freedom
+	if square > 20.5 { // one in a thousand for five degrees of freedom
 		t.Errorf("chi square %.1f of %v", square, counts)
 	}
 }
@@ -133,8 +132,8 @@ func TestRandomRefusesNonsense(t *testing.T) {
 	}
 }
 
-// TestWhoMayDraw: the functions that make states draw, those that only read them
-// are at fault if they do, and nothing of the transition is kept.
+// TestWhoMayDraw checks that the functions that return states may draw, that a draw by those that
+// only read them is a fault, and that nothing of the transition is stored then.
 func TestWhoMayDraw(t *testing.T) {
 	type game = multiplayer.Context[struct{}]
 	for _, drawing := range []string{"Init", "Apply", "IsComplete", "Resolve", "Redact"} {

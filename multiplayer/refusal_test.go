@@ -20,7 +20,7 @@ type tollState struct {
 
 type tollContext = multiplayer.Context[tollRules]
 
-// toll takes coins of its one player, at the start or with a move.
+// toll takes coins from its only player, at the start or with a move.
 var toll = multiplayer.Define(multiplayer.Definition[tollRules, tollState]{
 	Kind: "toll", MinPlayers: 1,
 	Init: func(c tollContext) (tollState, []multiplayer.Effect, error) {

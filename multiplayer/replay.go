@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// checkStored holds what was read to the schemas of the session's model.
+// checkStored validates a stored session against the schemas of its model.
 func (m *Multiplayer) checkStored(s *session) error {
 	model, ok := m.models[s.game.Kind]
 	if !ok {
@@ -29,11 +29,10 @@ func (m *Multiplayer) checkStored(s *session) error {
 // replayChunk is how many steps of a log are read at once.
 const replayChunk = 500
 
-// Replay plays the log of a session again and compares what comes out with
-// what is stored, byte by byte: the state, the phase, the players, the draws,
-// the deadline and the effects. It returns how many steps there were, and an
-// error that names the first difference, but nothing of the state. Refuses with
-// multiplayer/session_not_found.
+// Replay replays the log of a session and compares the result with the stored session, byte by
+// byte: the state, the phase, the players, the draws, the deadline and the effects. It returns the
+// number of steps, and an error that names the first difference but contains nothing of the state.
+// Refuses with multiplayer/session_not_found.
 func (m *Multiplayer) Replay(ctx context.Context, sessionID string) (steps int64, err error) {
 	stored, err := m.load(ctx, sessionID, m.store.load)
 	if err == nil {
@@ -69,7 +68,7 @@ func (m *Multiplayer) Replay(ctx context.Context, sessionID string) (steps int64
 	return s.version, m.compareEffects(ctx, s, effects)
 }
 
-// difference names what of the session is not as stored, or "".
+// difference names the first part of the session that differs from the stored one, or returns "".
 func (s *session) difference(stored *session) string {
 	switch {
 	case !bytes.Equal(s.state, stored.state):
@@ -86,8 +85,8 @@ func (s *session) difference(stored *session) string {
 	return ""
 }
 
-// compareEffects holds the effects of a replay to those that were settled; at
-// the end of a session, holds that nothing had ended were released besides.
+// compareEffects compares the effects of a replay with those that were settled. At the end of a
+// session open holds were also released.
 func (m *Multiplayer) compareEffects(ctx context.Context, s *session, effects []Effect) error {
 	settled, err := m.store.effects(ctx, s.id)
 	if err != nil {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// sweepChunk bounds what one statement of a sweep takes.
+// sweepChunk bounds the sessions of one statement of a sweep.
 const sweepChunk = 100
 
-// sweep abandons what alarms have missed and removes what ended long ago.
+// sweep ends the turns whose alarms were lost and removes the sessions that ended before the
+// retention time.
 func (m *Multiplayer) sweep(ctx context.Context) error {
 	now := m.now()
 	if err := m.sweepOverdue(ctx, now); err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// trickRules configure the game of the tests: everybody holds hidden cards and
-// plays one a round; the highest takes the trick.
+// trickRules configure the game of the tests: every player holds hidden cards and plays one a
+// round; the highest takes the trick.
 type trickRules struct {
 	Stake int64 `json:"stake"`
 	Cards int   `json:"cards"`
@@ -45,7 +45,7 @@ type trickContext = multiplayer.Context[trickRules]
 
 type trickMove struct {
 	Card int `json:"card"`
-	// Complain and Panic put hidden state where it must not get out of.
+	// Complain and Panic put hidden state where it must not be disclosed.
 	Complain bool `json:"complain,omitempty"`
 	Panic    bool `json:"panic,omitempty"`
 }
@@ -53,7 +53,7 @@ type trickMove struct {
 func deal(c trickContext, s *trickState, id string) []multiplayer.Effect {
 	hand := make([]string, c.Config.Cards)
 	for i := range hand {
-		// A power of two, so that no word is ever drawn again: a card is one word.
+		// A power of two, so that no word is drawn again: a card is one word.
 		hand[i] = fmt.Sprintf("card-%015d", c.Random.Int(0, 1<<49-1))
 	}
 	s.Hands[id], s.Tricks[id] = hand, 0
@@ -201,7 +201,7 @@ type rig struct {
 	close  func(context.Context) error
 }
 
-// logged keeps what a node logs, and tells a test of each line.
+// logged stores the log of a node, and passes each line to a test.
 type logged struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
@@ -223,7 +223,7 @@ func (l *logged) text() string {
 	return l.buf.String()
 }
 
-// node builds one on a database whose schema is there or not.
+// node returns a node on a database, with or without the schema.
 func node(t testing.TB, db *database.DB, clock *kittest.Clock, cfg multiplayer.Config) *rig {
 	t.Helper()
 	r := &rig{t: t, db: db, clock: clock, log: &logged{}}
@@ -336,7 +336,7 @@ func (r *rig) finish(id string, players ...string) multiplayer.View {
 	}
 }
 
-// balance fails the test unless the account is as said.
+// balance fails the test unless the account has this balance and this amount on hold.
 func (r *rig) balance(user string, balance, held int64) {
 	r.t.Helper()
 	b, err := r.ledger.Balance(context.Background(), user, "coins")
@@ -346,7 +346,7 @@ func (r *rig) balance(user string, balance, held int64) {
 	}
 }
 
-// replays proves the log of a session, and that the ledger adds up.
+// replays checks the log of a session, and that the ledger adds up.
 func (r *rig) replays(id string) {
 	r.t.Helper()
 	steps, err := r.Replay(context.Background(), id)

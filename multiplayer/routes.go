@@ -58,7 +58,7 @@ func (m *Multiplayer) postJoin(c *capability.Call, _ capability.None) (View, err
 	return m.Join(c.Context(), c.Param("id"), c.Caller.UserID)
 }
 
-// postAction returns the view after the action, or the newest one.
+// postAction returns the view after the action, or a newer one.
 func (m *Multiplayer) postAction(c *capability.Call, body json.RawMessage) (View, error) {
 	ack, err := m.Act(c.Context(), c.Param("id"), c.Caller.UserID,
 		Action{ID: c.Request().Header.Get("Idempotency-Key"), Data: body})

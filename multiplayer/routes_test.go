@@ -41,7 +41,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// composed is a whole kit with the games of the tests.
+// composed returns a whole kit with the games of the tests.
 func composed(t *testing.T) *kittest.Kit {
 	return kittest.New(t, kit.WithAuth(auth.Config{}),
 		kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins"}}}),
@@ -50,7 +50,7 @@ func composed(t *testing.T) *kittest.Kit {
 		kit.WithMultiplayer(trickConfig()))
 }
 
-// TestOverHTTP plays a match by its routes.
+// TestOverHTTP plays a match over the routes.
 func TestOverHTTP(t *testing.T) {
 	k := composed(t)
 	ada, bob, eve := k.User("ada"), k.User("bob"), k.User("eve")
@@ -107,7 +107,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 	for _, what := range []string{"/action", "/leave", "/close"} {
 		ada.Post(session+what, `{"card":0}`).Want(409, "multiplayer/invalid_transition")
-		eve.Post(session+what, `{"card":0}`).Want(403, "multiplayer/not_a_member") // a stranger is not told that it is over
+		eve.Post(session+what, `{"card":0}`).Want(403, "multiplayer/not_a_member") // the refusal does not disclose that it is over
 	}
 	eve.Post(session+"/join", nil).Want(409, "multiplayer/invalid_transition")
 	eve.Get(session+"/result").Want(403, "multiplayer/not_a_member")
@@ -129,7 +129,7 @@ func TestOverHTTP(t *testing.T) {
 	ada.Post("/multiplayer/sessions/"+v.ID+"/leave", nil).Want(204, "")
 }
 
-// TestWithoutLedger: an effect is never dropped.
+// TestWithoutLedger checks that an effect is never dropped.
 func TestWithoutLedger(t *testing.T) {
 	cfg := trickConfig()
 	cfg.Games[1].Leaderboard = nil

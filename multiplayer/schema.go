@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemaOf resolves the given schema or, without one, that of the type.
+// schemaOf resolves the given schema or, if it is nil, the one inferred from the type.
 func schemaOf[T any](given *jsonschema.Schema) (*jsonschema.Resolved, error) {
 	schema := given
 	if schema == nil {
@@ -28,8 +28,8 @@ func schemaOf[T any](given *jsonschema.Schema) (*jsonschema.Resolved, error) {
 	return schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 }
 
-// admitNilMaps lets a map be null, which is how Go encodes one that is nil; the
-// inference does so for slices only.
+// admitNilMaps lets a map be null, which is how Go encodes a nil map; the inference admits null for
+// slices only.
 func admitNilMaps(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -44,7 +44,7 @@ func admitNilMaps(s *jsonschema.Schema) {
 	admitNilMaps(s.AdditionalProperties)
 }
 
-// hold holds JSON to a schema.
+// hold validates JSON against a schema.
 func hold(schema *jsonschema.Resolved, data json.RawMessage) error {
 	var value any
 	if err := json.Unmarshal(data, &value); err != nil {
@@ -58,9 +58,9 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// encodesAsTyped reports whether every value of a type encodes to what the
-// schema that follows from it takes: no part of it encodes itself. The type is
-// one that has a schema, so it does not hold itself.
+// encodesAsTyped reports whether every value of a type encodes to JSON that matches the schema
+// inferred from the type: no part of it has an encoding of its own. The type is not recursive,
+// because the inference refuses recursive types.
 func encodesAsTyped(t reflect.Type) bool {
 	switch {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[[]byte]():
@@ -98,7 +98,7 @@ func encodesItself(t reflect.Type) bool {
 	return p.Implements(marshaler) || p.Implements(textMarshaler)
 }
 
-// isFlat reports whether a copy of a value shares nothing with it.
+// isFlat reports whether a copy of a value shares no memory with it.
 func isFlat(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct:

@@ -15,7 +15,8 @@ type named string
 
 func (named) MarshalText() ([]byte, error) { return nil, nil }
 
-// A state is not held to its schema where whatever its type encodes to is of it.
+// TestWhatEncodesAsTyped checks that a state is not validated before it is stored if its type
+// ensures that it matches the schema.
 func TestWhatEncodesAsTyped(t *testing.T) {
 	type inner struct {
 		Tags map[string][]int `json:"tags,omitempty"`
@@ -60,7 +61,8 @@ func TestWhatEncodesAsTyped(t *testing.T) {
 	}
 }
 
-// Rules are decoded once only where no model can change what another one gets.
+// TestFlatRules checks that decoded rules are cached only if a model cannot change what another
+// call gets.
 func TestFlatRules(t *testing.T) {
 	type flat struct {
 		N     int

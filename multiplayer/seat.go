@@ -8,8 +8,8 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// seat writes who has a seat after a batch, and refuses a player who joins with
-// more seats than a user can have.
+// seat records who has a seat after a batch, and refuses a player who joins with more seats than a
+// user can have.
 func (m *Multiplayer) seat(ctx context.Context, b *batch, after *session) error {
 	came, left := minus(after.players, b.before.players), minus(b.before.players, after.players)
 	if b.steps[0].kind == stepJoin && len(came) > 0 {
@@ -29,7 +29,7 @@ func (m *Multiplayer) seat(ctx context.Context, b *batch, after *session) error 
 	return m.store.setSeats(ctx, after.id, left, false)
 }
 
-// minus returns what is in one list and not in another.
+// minus returns the elements of one list that are not in another.
 func minus(list, other []string) []string {
 	if slices.Equal(list, other) {
 		return nil
@@ -41,8 +41,8 @@ func minus(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return there[id] })
 }
 
-// mayCreate refuses a creator with too many sessions. It locks the user, so that
-// many requests at once pass no limit.
+// mayCreate refuses a creator with too many sessions. It locks the user, so that concurrent
+// requests cannot exceed the limit.
 func (m *Multiplayer) mayCreate(ctx context.Context, userID string) error {
 	if err := m.store.lockUser(ctx, userID); err != nil {
 		return err
@@ -57,9 +57,8 @@ func (m *Multiplayer) mayCreate(ctx context.Context, userID string) error {
 	return m.CheckSeats(ctx, userID)
 }
 
-// CheckSeats refuses, with kit/rate_limited, a user who has a seat in
-// [MaxSeated] sessions that are not over. It is for capabilities that start
-// sessions because a user wants one.
+// CheckSeats refuses, with kit/rate_limited, a user who has a seat in [MaxSeated] sessions that are
+// not over. It is for capabilities that start sessions on a user's request.
 func (m *Multiplayer) CheckSeats(ctx context.Context, userID string) error {
 	seats, err := m.store.countSeats(ctx, userID, MaxSeated)
 	if err != nil {
@@ -77,16 +76,15 @@ func (m *Multiplayer) Seated(ctx context.Context, sessionID, userID string) (sea
 	return live, found && !live, err
 }
 
-// ListRunning lists the sessions that are not over and in which a user has a
-// seat, the newest first: with these a match goes on on another device. Refuses
-// with kit/invalid_request.
+// ListRunning lists the sessions that are not over and in which a user has a seat, the newest
+// first, so that a match can be continued on another device. Refuses with kit/invalid_request.
 func (m *Multiplayer) ListRunning(ctx context.Context, userID string, page capability.Page) (capability.Items[Session], error) {
 	var none capability.Items[Session]
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
 	page = page.Bounded()
-	below := "~" // above every id
+	below := "~" // greater than every id
 	if _, err := page.After(&below); err != nil {
 		return none, err
 	}
@@ -101,7 +99,7 @@ func (m *Multiplayer) ListRunning(ctx context.Context, userID string, page capab
 	return capability.Paged(page, list, func(s Session) []any { return []any{s.ID} }), nil
 }
 
-// summary is what everybody who is in a session may know of it.
+// summary returns what every player of a session may know about it.
 func (s *session) summary() Session {
 	out := Session{ID: s.id, Game: s.game.Key, Phase: s.phase, Version: s.version, Players: slices.Clone(s.players), Seats: s.game.Players}
 	if s.phase == PhaseActive {

@@ -20,8 +20,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// TestOpenSessionsAreBoundedAtOnce: of many requests at the same time no more
-// than the limit create a session.
+// TestOpenSessionsAreBoundedAtOnce checks that concurrent requests create no more sessions than the
+// limit.
 func TestOpenSessionsAreBoundedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		var created, refused atomic.Int64
@@ -45,8 +45,7 @@ func TestOpenSessionsAreBoundedAtOnce(t *testing.T) {
 	})
 }
 
-// TestSeatsAreBounded: sessions that are played count, too, and those that are
-// over do not.
+// TestSeatsAreBounded checks that active sessions count, too, and that those that are over do not.
 func TestSeatsAreBounded(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), countConfig())
@@ -66,7 +65,8 @@ func TestSeatsAreBounded(t *testing.T) {
 	})
 }
 
-// TestListRunning lists what one plays, the newest first, and nothing that is over.
+// TestListRunning checks that a user's sessions are listed, the newest first, and none that is
+// over.
 func TestListRunning(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -103,8 +103,8 @@ func TestListRunning(t *testing.T) {
 	})
 }
 
-// TestInventedSessionsTakeNoRoom: ids that nobody has made push no session out
-// of what the node has cached.
+// TestInventedSessionsTakeNoRoom checks that invented ids displace no session from the node's
+// cache.
 func TestInventedSessionsTakeNoRoom(t *testing.T) {
 	r := node(t, databasetest.Memory(t), kittest.NewClock(), trickConfig())
 	before := r.Warm()
@@ -118,7 +118,7 @@ func TestInventedSessionsTakeNoRoom(t *testing.T) {
 	}
 }
 
-// TestComingAndGoingPutsNoTurnOff: the deadline of a turn is that of the last action.
+// TestComingAndGoingPutsNoTurnOff checks that only an action sets the deadline of a turn.
 func TestComingAndGoingPutsNoTurnOff(t *testing.T) {
 	cfg := trickConfig()
 	cfg.Games[2].TurnTimeout = 30 * time.Second
@@ -150,8 +150,8 @@ func TestComingAndGoingPutsNoTurnOff(t *testing.T) {
 	})
 }
 
-// timed is a game in which the player whose turn is not played in time loses a
-// life; without lives the other one has won.
+// timed is a game in which a player who does not act in time loses a life; a player without lives
+// loses.
 func timed() multiplayer.Model {
 	type state struct {
 		Turn  int    `json:"turn"`
@@ -187,8 +187,8 @@ func timed() multiplayer.Model {
 	})
 }
 
-// TestTimeoutIsTheModels: who loses when the clock runs out is the game's to
-// say, and what the ledger refuses of that does not keep it from ending.
+// TestTimeoutIsTheModels checks that the model decides who loses when the time is over, and that a
+// refusal of the ledger does not keep the game from ending.
 func TestTimeoutIsTheModels(t *testing.T) {
 	cfg := multiplayer.Config{Models: []multiplayer.Model{timed()},
 		Games: []multiplayer.Game{{Key: "timed", Kind: "timed", TurnTimeout: 30 * time.Second}}}
@@ -225,7 +225,7 @@ func TestTimeoutIsTheModels(t *testing.T) {
 	})
 }
 
-// TestMatchEndedHook runs with the end of a session and can refuse it.
+// TestMatchEndedHook checks that the hook runs with the end of a session and can refuse it.
 func TestMatchEndedHook(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		var events []hooks.MatchEnded
@@ -254,8 +254,8 @@ func TestMatchEndedHook(t *testing.T) {
 	})
 }
 
-// TestBrokenRatingDoesNotKeepAGame: the game ends, unrated, and can be rated
-// under its key once the row is repaired.
+// TestBrokenRatingDoesNotKeepAGame checks that the game ends, unrated, and can be rated under its
+// key once the row is repaired.
 func TestBrokenRatingDoesNotKeepAGame(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		ctx := t.Context()
@@ -280,7 +280,8 @@ func TestBrokenRatingDoesNotKeepAGame(t *testing.T) {
 	})
 }
 
-// TestCaptureOfNothing: no amount is all of a hold, an amount of zero a fault.
+// TestCaptureOfNothing checks that Capture spends the whole hold, and that a capture of zero is a
+// fault.
 func TestCaptureOfNothing(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := node(t, db, kittest.NewClock(), multiplayer.Config{Models: []multiplayer.Model{script},
@@ -300,8 +301,8 @@ func TestCaptureOfNothing(t *testing.T) {
 	})
 }
 
-// TestTwoNodesAreNeverTooFast: however many act on two nodes, nobody is told
-// that the session changes too fast.
+// TestTwoNodesAreNeverTooFast checks that, however many act on two nodes, no call is refused
+// because the session changes too fast.
 func TestTwoNodesAreNeverTooFast(t *testing.T) {
 	dbs := databasetest.Shared(t, 4)
 	clock := kittest.NewClock()

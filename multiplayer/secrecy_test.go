@@ -15,10 +15,9 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// TestNothingHiddenGetsOut plays random games with players who are also out to
-// make the model complain and panic about what is hidden. What any of them is
-// shown or told before the end, and all that is logged, is searched for the
-// hands of others and for the seed.
+// TestNothingHiddenGetsOut plays random games with players who also try to make the model put
+// hidden data in errors and panics. Everything that a player receives before the end, and the whole
+// log, is searched for the hands of others and for the seed.
 func TestNothingHiddenGetsOut(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		games := 10
@@ -45,7 +44,7 @@ func TestNothingHiddenGetsOut(t *testing.T) {
 	})
 }
 
-// riskState is one that is handed on as arguments, which a stack shows.
+// riskState is passed on as arguments, which a stack trace would show.
 type riskState struct {
 	Secret int64  `json:"secret"`
 	Pad    [8]int `json:"pad"`
@@ -59,8 +58,8 @@ func burst(s riskState, err error) riskState {
 	return s
 }
 
-// TestModelsTellNoMoreThanTheyMean: of a model's error the refusal in it is told
-// and nothing around it, of a panic where it was.
+// TestModelsTellNoMoreThanTheyMean checks that only the refusal in a model's error is disclosed,
+// without the errors around it, and of a panic only its place.
 func TestModelsTellNoMoreThanTheyMean(t *testing.T) {
 	type context = multiplayer.Context[struct{}]
 	const secret = 0x5ec4e75ec4e7
@@ -98,17 +97,17 @@ func TestModelsTellNoMoreThanTheyMean(t *testing.T) {
 	}
 }
 
-// canary is one game that is watched.
+// canary is a game that is checked for leaks.
 type canary struct {
 	*rig
 	rng     *rand.Rand
 	id      string
 	players []string
 	over    bool
-	secrets map[string][]string // whom what is hidden from
+	secrets map[string][]string // by the player from whom they are hidden
 }
 
-// look reads all of the session behind its back, and then every view.
+// look reads the whole session from the database, and then checks every view.
 func (c *canary) look() {
 	c.t.Helper()
 	var seed, phase string
@@ -137,7 +136,7 @@ func (c *canary) look() {
 	}
 }
 
-// told searches what a player is told.
+// told searches a response to a player.
 func (c *canary) told(viewer string, result any, err error) {
 	c.t.Helper()
 	raw, failed := json.Marshal(result)

@@ -10,8 +10,7 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// session is everything about a session at one version. It is never changed
-// once it is made: transitions make new ones.
+// session is everything about a session at one version. It is immutable: transitions make new ones.
 type session struct {
 	id      string
 	game    Game
@@ -19,23 +18,23 @@ type session struct {
 	phase   Phase
 	version int64
 	players []string
-	left    []string // who had a seat before, the last maxLeft of them
+	left    []string // former players, the last maxLeft of them
 	seed    []byte
 	cursor  int64
 	state   json.RawMessage // nil before the start
 	result  *Result         // nil until it is terminal
 
 	deadline  int64 // unix ms, 0 for none; meaningless once terminal
-	alarm     int64 // when a job looks at the deadline at the latest; 0 for never
+	alarm     int64 // the latest time at which a job checks the deadline; 0 for never
 	createdAt int64
 	updatedAt int64
 
-	// broken is why the session cannot be played: what was read is not of the
-	// schemas of its model, or it has none any more. It can still be abandoned.
+	// broken is why the session cannot be played: the stored data does not match the schemas of its
+	// model, or the model is no longer defined. It can still be abandoned.
 	broken error
 }
 
-// stepKind says what a transition is.
+// stepKind is the kind of a transition.
 type stepKind string
 
 const (
@@ -45,47 +44,46 @@ const (
 	stepLeave  stepKind = "leave"
 	stepClose  stepKind = "close"
 	stepExpire stepKind = "expire"
-	// stepAbandon is expire before the time.
+	// stepAbandon is expire, possibly before the deadline, without the model.
 	stepAbandon stepKind = "abandon"
 	stepBegin   stepKind = "begin" // a part of create and join, never in the log
 )
 
-// moves reports whether the step is play: what puts the deadline of a turn off.
+// moves reports whether the step is a move of the game, which sets a new deadline.
 func (k stepKind) moves() bool { return k == stepAct || k == stepExpire }
 
-// ends reports whether the step needs nobody but the session itself.
+// ends reports whether the step ends a turn or a session without an actor.
 func (k stepKind) ends() bool { return k == stepExpire || k == stepAbandon }
 
-// step is what somebody wants of a session and, once it is accepted, a row of
-// its log: with the seed and the game the log says all there is to know.
+// step is an operation on a session and, once it is accepted, a row of its log: the log, the seed
+// and the game determine everything about the session.
 type step struct {
 	kind     stepKind
-	actor    string // empty for create and expire
+	actor    string // empty for create, expire and abandon
 	actionID string
 	expect   int64
 	data     json.RawMessage // of create an opening
 	at       int64           // unix ms
 }
 
-// maxLog bounds the transitions of a session; leaving, closing and the deadline
-// come on top.
+// maxLog bounds the transitions of a session; leaving, closing and the deadline are allowed beyond
+// it.
 const maxLog = 100_000
 
 var errTooLong = ErrInvalidTransition.Saying("The session has gone on for too long.")
 
-// maxLeft bounds those who may read the result of a table they left.
+// maxLeft bounds how many former players of a table may read its result.
 const maxLeft = MaxSeats
 
-// opening is what a session is created with.
+// opening is the data of a create step.
 type opening struct {
 	Players []string `json:"players"`
 	// Until is when a session that has not begun is abandoned, unix ms.
 	Until int64 `json:"until"`
 }
 
-// advance returns the session after a step, and the effects of it. The session
-// itself means that there was nothing to do. It is pure: the same arguments
-// give the same bytes.
+// advance returns the session after a step, and the effects of the step. It returns the session
+// itself if there was nothing to do. It is pure: the same arguments give the same bytes.
 func (s *session) advance(model Model, st step) (*session, []Effect, error) {
 	next := *s
 	next.players, next.left = slices.Clone(s.players), slices.Clone(s.left)
@@ -102,7 +100,7 @@ func (s *session) advance(model Model, st step) (*session, []Effect, error) {
 		return nil, nil, &fault{kind: s.game.Kind, doing: string(st.kind), what: err.Error()}
 	}
 	switch {
-	case next.phase == PhaseActive && s.phase == PhaseActive && !st.kind.moves(): // joining or leaving puts nothing off
+	case next.phase == PhaseActive && s.phase == PhaseActive && !st.kind.moves(): // joining or leaving does not postpone the deadline
 	case next.phase == PhaseActive && next.game.TurnTimeout > 0:
 		next.deadline = next.updatedAt + next.game.TurnTimeout.Milliseconds()
 	case next.phase != PhaseOpen:
@@ -150,8 +148,8 @@ func (t *transition) take(s *session, st step) error {
 	}
 }
 
-// expire has the model say what the end of the time means, if it can, and else
-// abandons the session. A model at fault does not keep a session from ending.
+// expire lets the model handle the passed deadline if it can, and otherwise abandons the session. A
+// fault of the model does not keep a session from ending.
 func (t *transition) expire(s *session, st step) {
 	if st.kind == stepExpire && s.phase == PhaseActive && s.broken == nil && t.model.timeout && s.version < maxLog {
 		if t.play(stepExpire, Move{}) == nil {
@@ -193,8 +191,8 @@ func (t *transition) join(s *session, st step) error {
 	return t.play(stepJoin, Move{UserID: st.actor})
 }
 
-// beginIfReady starts the game with the full roster of a match, or with as many
-// players as a table's model needs.
+// beginIfReady starts the game with the full roster of a match, or with as many players as a
+// table's model needs.
 func (t *transition) beginIfReady() error {
 	if len(t.next.players) < t.next.game.needed(t.model) {
 		return nil
@@ -232,7 +230,7 @@ func (t *transition) leave(st step) error {
 	return nil
 }
 
-// without takes a player from a list that is the caller's own.
+// without removes a player from a list, which it changes in place.
 func without(ids []string, id string) []string {
 	return slices.DeleteFunc(ids, func(other string) bool { return other == id })
 }
@@ -270,8 +268,8 @@ func (s *session) input() input {
 	}
 }
 
-// overdue reports whether the deadline has passed: until the session is
-// abandoned for it, nothing puts it off.
+// overdue reports whether the deadline has passed. Once it has, no action can postpone it until the
+// session is abandoned or the model has handled it.
 func (s *session) overdue(at int64) bool { return s.deadline != 0 && at >= s.deadline }
 
 // endedAt is when a terminal session ended, 0 before.
@@ -292,7 +290,7 @@ func (t *transition) end(phase Phase, o *outcome) {
 	}
 }
 
-// fairness shows the seed once the session is terminal.
+// fairness returns the fairness data, which includes the seed once the session is terminal.
 func (s *session) fairness() Fairness {
 	f := Fairness{Algorithm: Algorithm, SeedHash: SeedHash(s.seed), Cursor: s.cursor}
 	if s.phase.Terminal() {
@@ -302,7 +300,7 @@ func (s *session) fairness() Fairness {
 	return f
 }
 
-// view is what a player sees. Refuses with multiplayer/not_a_member.
+// view returns the session as a player sees it. Refuses with multiplayer/not_a_member.
 func (s *session) view(model Model, userID string) (View, error) {
 	if !slices.Contains(s.players, userID) {
 		return View{}, ErrNotAMember

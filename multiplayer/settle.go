@@ -22,9 +22,9 @@ var (
 	errRefused  = errors.New("multiplayer: the ledger refuses")
 )
 
-// settle brings what a transition declares to the ledger, in its transaction,
-// and with the last one of a session gives back every hold that is left open.
-// Effects that this session has settled before are skipped.
+// settle performs the effects of a transition in the ledger, in the transaction of the session, and
+// with the last transition of a session releases every hold that is still open. Effects that this
+// session has settled before are skipped.
 func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effects []Effect) error {
 	if m.peers.Ledger == nil {
 		if len(effects) > 0 {
@@ -54,7 +54,7 @@ func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effe
 			continue
 		}
 		err = m.perform(ctx, e)
-		// A caller that has the ledger in process may have settled what is left.
+		// An in-process caller of the ledger may have settled a hold that is left open.
 		if err != nil && !(errors.Is(err, ledger.ErrHoldNotOpen) && slices.Contains(left, e)) {
 			return uncovered(e, actor, err)
 		}
@@ -62,8 +62,7 @@ func (m *Multiplayer) settle(ctx context.Context, s *session, actor string, effe
 	return nil
 }
 
-// leftOpen returns the releases, at the end of a session, of the holds that its
-// effects do not end.
+// leftOpen returns, at the end of a session, the releases of the holds that its effects do not end.
 func leftOpen(s *session, holds, effects []Effect) (left []Effect) {
 	if !s.phase.Terminal() {
 		return nil
@@ -83,10 +82,9 @@ func leftOpen(s *session, holds, effects []Effect) (left []Effect) {
 	return left
 }
 
-// lockOrder brings effects that are about single accounts into the order of
-// those, as what they do to one does not depend on the others: so sessions that
-// share players do not wait for each other in a circle. A transfer is about two
-// and stays between those before it and those after it.
+// lockOrder sorts effects by account, so that sessions that share players do not deadlock. The
+// order of effects on different accounts does not matter. A transfer concerns two accounts and
+// keeps its place: only the effects between two transfers are sorted.
 func lockOrder(effects, holds []Effect) []Effect {
 	accounts := make(map[string]Effect, len(holds))
 	for _, hold := range holds {
@@ -113,9 +111,8 @@ func lockOrder(effects, holds []Effect) []Effect {
 	return ordered
 }
 
-// claim returns whether an effect is new. One that is not is the same as the
-// first of its ref; and a hold is still open, or else a player who came back
-// would play without a stake.
+// claim reports whether an effect is new. An effect that is not new must equal the first one of its
+// ref; and a hold must still be open, or a player who comes back would play without a stake.
 func (m *Multiplayer) claim(ctx context.Context, s *session, e Effect) (bool, error) {
 	claimed, first, err := m.store.claim(ctx, s.id, e, s.version)
 	if err != nil || claimed {
@@ -160,8 +157,8 @@ func (m *Multiplayer) perform(ctx context.Context, e Effect) (err error) {
 	return err
 }
 
-// uncovered tells an effect that a player cannot pay from one that the model
-// should not have declared. The balance of another player is not told.
+// uncovered distinguishes an effect that a player cannot pay from one that the model should not
+// have declared. It does not disclose the balance of another player.
 func uncovered(e Effect, actor string, err error) error {
 	var refused *capability.Error
 	switch {
@@ -180,8 +177,8 @@ func uncovered(e Effect, actor string, err error) error {
 	return refused.Because(&Uncovered{UserID: e.UserID})
 }
 
-// conclude writes what a session leaves behind at its end, in the same
-// transaction: the players are rated and get their points, the result is kept.
+// conclude writes the outcome of a session at its end, in the same transaction: it rates the
+// players, submits their points and stores the result.
 func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error) {
 	result := *s.result
 	if places := result.places(); s.phase == PhaseResolved && len(places) > 0 {
@@ -204,8 +201,8 @@ func (m *Multiplayer) conclude(ctx context.Context, s *session) (*Result, error)
 	return &result, m.host.Hooks.MatchEnded.Fire(ctx, ended)
 }
 
-// rate records the outcome where rating composes the same game. An outcome that
-// rating does not take leaves the players unrated: the game has ended all the same.
+// rate records the outcome if rating composes the same game. An outcome that rating refuses leaves
+// the players unrated; it does not keep the game from ending.
 func (m *Multiplayer) rate(ctx context.Context, s *session, r *Result) ([]rating.Change, error) {
 	if m.peers.Rating == nil {
 		return nil, nil
@@ -221,14 +218,15 @@ func (m *Multiplayer) rate(ctx context.Context, s *session, r *Result) ([]rating
 	case errors.Is(err, rating.ErrUnsupportedPlayerCount), errors.Is(err, capability.ErrInvalidRequest):
 		m.log.Warn("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.String("code", capability.AsError(err).Code))
 		return nil, nil
-	case errors.Is(err, rating.ErrOtherAlgorithm), errors.Is(err, rating.ErrBroken): // it may be recorded later, under the same key
+	case errors.Is(err, rating.ErrOtherAlgorithm), errors.Is(err, rating.ErrBroken): // it can be recorded later, under the same key
 		m.log.Error("multiplayer: an outcome was not rated", slog.String("session", s.id), slog.Any("error", err))
 		return nil, nil
 	}
 	return rated.Players, err
 }
 
-// score submits the points of the outcome, player by player in one order.
+// score submits the points of the outcome in the order of user ids, so that transactions do not
+// deadlock.
 func (m *Multiplayer) score(ctx context.Context, s *session, places []place) error {
 	scoring := s.game.Leaderboard
 	if scoring == nil || m.peers.Leaderboard == nil {

@@ -8,18 +8,17 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Simulation plays a model in memory by the rules of a session, without a
-// database, a clock or money: for tests of models, see package modeltest, and
-// for repeating a session whose seed is revealed. It is not safe for
-// concurrent use.
+// Simulation plays a model in memory by the rules of a session, without a database, a clock or
+// money: for tests of models, see package modeltest, and for repeating a session whose seed is
+// revealed. It is not safe for concurrent use.
 type Simulation struct {
 	model   Model
 	session *session
 	effects []Effect
 }
 
-// Simulate begins a session of a game with a seed of [SeedSize] bytes. With
-// fewer players than it needs it is open.
+// Simulate begins a session of a game with a seed of [SeedSize] bytes. With fewer players than the
+// game needs, the session is open.
 func Simulate(model Model, game Game, seed []byte, at time.Time, players ...string) (*Simulation, error) {
 	faults := capability.Faults{Capability: Name}
 	game, list := game.withDefaults().check(map[string]Model{model.kind: model}, Peers{})
@@ -40,15 +39,15 @@ func Simulate(model Model, game Game, seed []byte, at time.Time, players ...stri
 	return s, s.advance(step{kind: stepCreate, data: data, at: at.UnixMilli()})
 }
 
-// Clone returns a simulation that goes on independently from here.
+// Clone returns an independent copy of the simulation.
 func (s *Simulation) Clone() *Simulation {
 	c := *s
 	c.effects = slices.Clone(s.effects)
 	return &c
 }
 
-// Act brings a player's action to the model. It refuses as [Multiplayer.Act]
-// does; an error that is not a *capability.Error is a fault of the model.
+// Act applies a player's action by the model. It refuses as [Multiplayer.Act] does; an error that
+// is not a *capability.Error is a fault of the model.
 func (s *Simulation) Act(userID string, data json.RawMessage, at time.Time) error {
 	return s.advance(step{kind: stepAct, actor: userID, data: data, at: at.UnixMilli()})
 }
@@ -77,22 +76,22 @@ func (s *Simulation) advance(st step) error {
 	return nil
 }
 
-// State is the whole state as it would be stored, null before the start.
+// State returns the whole state as it would be stored, nil before the start.
 func (s *Simulation) State() json.RawMessage { return slices.Clone(s.session.state) }
 
-// Phase returns how far the session is.
+// Phase returns the phase of the session.
 func (s *Simulation) Phase() Phase { return s.session.phase }
 
 // Players returns the user ids in turn order.
 func (s *Simulation) Players() []string { return slices.Clone(s.session.players) }
 
-// Cursor counts the words drawn so far.
+// Cursor returns the number of words drawn so far.
 func (s *Simulation) Cursor() int64 { return s.session.cursor }
 
-// Effects returns all that the model declared so far.
+// Effects returns all effects declared so far.
 func (s *Simulation) Effects() []Effect { return slices.Clone(s.effects) }
 
-// View returns what a player sees, as [Multiplayer.View] does.
+// View returns the session as a player sees it, like [Multiplayer.View].
 func (s *Simulation) View(userID string) (View, error) { return s.session.view(s.model, userID) }
 
 // Reencode returns the state decoded to the model's type and encoded again.

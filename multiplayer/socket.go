@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// protocolVersion is the v of hello.
+	// protocolVersion is the member v of hello.
 	protocolVersion = 1
-	// maxKept bounds the state that is kept of every socket to make patches from,
-	// in bytes; a view with a larger one is sent whole.
+	// maxKept bounds the state that is kept for every socket to make patches from, in bytes; a view
+	// with a larger one is sent whole.
 	maxKept = 64 << 10
-	// frameOverhead is what a view has at least apart from its players and state, in bytes.
+	// frameOverhead is the minimum size of a view without its players and state, in bytes.
 	frameOverhead = 256
 )
 
 // The frames that a server sends, apart from error, ping and pong.
 type (
-	// helloFrame comes first. Resume says whether the session is still played,
-	// so that a client whose line breaks should come back.
+	// helloFrame is the first frame. Resume reports that the session is not over, so that a client
+	// that loses the connection should reconnect.
 	helloFrame struct {
 		Type        string `json:"type"`
 		V           int    `json:"v"`
@@ -36,13 +36,13 @@ type (
 		Resume      bool   `json:"resume"`
 		TS          int64  `json:"ts"`
 	}
-	// viewFrame is everything the player sees; it replaces what they saw before.
+	// viewFrame is everything the player sees; it replaces the client's view.
 	viewFrame struct {
 		Type    string `json:"type"`
 		Version int64  `json:"version"`
 		View    View   `json:"view"`
 	}
-	// patchFrame changes the view of version From into that of To.
+	// patchFrame changes the view of version From into the view of version To.
 	patchFrame struct {
 		Type string      `json:"type"`
 		From int64       `json:"from"`
@@ -69,16 +69,15 @@ type (
 		Expect int64           `json:"expect"`
 		Data   json.RawMessage `json:"data"`
 	}
-	// resumeFrame asks for the whole view: the client has another version than
-	// the one a patch is from.
+	// resumeFrame requests the whole view: a patch does not apply to the client's version.
 	resumeFrame struct {
 		Type    string `json:"type"`
 		Version int64  `json:"version"`
 	}
 )
 
-// socket upgrades a player's request. Membership is checked before, so that the
-// refusal is an HTTP response, and again with every view.
+// socket upgrades a player's request. Membership is checked before the upgrade, so that the refusal
+// is an HTTP response, and again with every view.
 func (m *Multiplayer) socket(c *capability.Call) error {
 	s, err := m.current(c.Context(), c.Param("id"))
 	if err != nil {
@@ -92,23 +91,24 @@ func (m *Multiplayer) socket(c *capability.Call) error {
 		FramesPerSecond: s.game.FramesPerSecond, Opened: p.opened, Frame: p.frame, Latest: p.latest, Closed: p.closed})
 }
 
-// seat is one socket of a player. Any number of devices may hold one.
+// seat is one socket of a player, who may have several.
 type seat struct {
 	hub       *hub
 	sessionID string
-	// version and over are what the session was at the upgrade.
+	// version and over are those of the session at the upgrade.
 	version int64
 	over    bool
 	conn    *socket.Conn
 	table   *table
 
-	sent  atomic.Int64 // the version of the view that the client has
-	whole atomic.Bool  // the client asked for the whole view
-	// replying is held from a frame to its reply, which closed waits for.
+	sent  atomic.Int64 // the version of the client's view
+	whole atomic.Bool  // the client requested the whole view
+	// replying is held from a frame to its reply, which latest waits for before it closes the
+	// socket.
 	replying sync.Mutex
-	// acting: an action is under way, whose reply brings the newest view along.
+	// acting reports that an action is under way, whose reply includes the newest view.
 	acting atomic.Bool
-	last   *View // that view, or nil; the writing goroutine's own
+	last   *View // the client's view, or nil; used by the writing goroutine only
 }
 
 func (p *seat) opened(c *socket.Conn) {
@@ -118,7 +118,7 @@ func (p *seat) opened(c *socket.Conn) {
 		HeartbeatMs: socket.Heartbeat.Milliseconds(), Resume: !p.over, TS: p.hub.m.now().UnixMilli(),
 	})
 	p.hub.enter(p)
-	p.hub.heard(p.table, 0) // of what changed before the subscription
+	p.hub.heard(p.table, 0) // for changes before the subscription
 }
 
 func (p *seat) closed(*socket.Conn) { p.hub.leave(p) }
@@ -166,8 +166,8 @@ func (p *seat) action(f socket.Frame) error {
 	return err
 }
 
-// readAction reads a frame whose JSON is known to be valid. What is not as it
-// should be is for Decode to refuse.
+// readAction reads a frame whose JSON is known to be valid. It leaves the refusal of a malformed
+// action to Decode.
 func readAction(f socket.Frame) (a actionFrame, err error) {
 	a.Type, a.ID = f.Type, f.ID
 	for _, m := range f.Members {
@@ -195,8 +195,7 @@ func (a Ack) frame() []byte {
 	return append(strconv.AppendInt(append(b, `,"version":`...), a.Version, 10), '}')
 }
 
-// latest returns what brings the client to the newest view, or nil when it has
-// that.
+// latest returns the frame that updates the client to the newest view, or nil if the client has it.
 func (p *seat) latest(c *socket.Conn) any {
 	v, err := p.hub.m.viewAt(c.Context(), p.sessionID, c.Caller().UserID, p.table.newest())
 	switch {
@@ -210,7 +209,7 @@ func (p *seat) latest(c *socket.Conn) any {
 	if p.sent.Load() >= v.Version && !p.whole.Load() {
 		return nil
 	}
-	if p.sent.Store(v.Version); v.Phase.Terminal() { // both follow this view
+	if p.sent.Store(v.Version); v.Phase.Terminal() { // both are sent after this view
 		p.replying.Lock()
 		defer p.replying.Unlock()
 		c.Send(closedFrame{"closed", v.Phase, v.Result})
@@ -226,8 +225,8 @@ func (p *seat) latest(c *socket.Conn) any {
 	return p.table.change(last, &v)
 }
 
-// shorter returns the patch from the last view when that is surely shorter
-// than the new one, else the view.
+// shorter returns the patch from the last view if it is certainly shorter than the new view, and
+// otherwise the view.
 func shorter(last, v *View) any {
 	least := frameOverhead + len(v.State)
 	for _, player := range v.Players {

@@ -24,7 +24,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// line is a client that only counts: b.Fatal is for the benchmark's own goroutine.
+// line is a client that only counts; b.Fatal may only be called from the benchmark's own goroutine.
 type line struct {
 	*websocket.Conn
 	err error
@@ -50,7 +50,7 @@ func connect(server, session, token string) (*websocket.Conn, error) {
 	return ws, err
 }
 
-// until reads up to a frame that holds a text.
+// until reads frames up to one that contains a text.
 func (l *line) until(text string) bool {
 	for l.err == nil {
 		var raw []byte
@@ -68,9 +68,8 @@ func names(prefix string, n int) (list []string) {
 	return list
 }
 
-// Actions over sockets, one at a time a player, in many sessions: from sending
-// one to its durable acknowledgement. 20 a second are taken of a socket, so
-// there are many.
+// BenchmarkSocketActions measures actions over sockets, one at a time per player, in many sessions:
+// from sending one to its durable acknowledgement. A socket accepts 20 a second, so there are many.
 func BenchmarkSocketActions(b *testing.B) {
 	for name, open := range map[string]func() *database.DB{
 		"file":     func() *database.DB { return databasetest.File(b) },
@@ -117,8 +116,8 @@ func BenchmarkSocketActions(b *testing.B) {
 	}
 }
 
-// One player acts, a thousand at the table see it: with a state that all may
-// see, and with one that holds a secret of each.
+// BenchmarkSocketFanOut measures how an action reaches a thousand players at the table: with a
+// state that is the same for all, and with one that has a secret for each.
 func BenchmarkSocketFanOut(b *testing.B) {
 	for _, game := range []string{"plain-hall", "hall"} {
 		b.Run(game, func(b *testing.B) {
@@ -145,7 +144,7 @@ func BenchmarkSocketFanOut(b *testing.B) {
 	}
 }
 
-// fanOut has a player act and returns how long it took each to read of it.
+// fanOut lets a player act and returns how long it took until each player received it.
 func (n *served) fanOut(b *testing.B, id, player string, all []*line, mark string) []time.Duration {
 	b.Helper()
 	seen := make([]time.Duration, len(all))
@@ -167,8 +166,8 @@ func (n *served) fanOut(b *testing.B, id, player string, all []*line, mark strin
 
 const holder = "KIT_BENCH_SOCKETS"
 
-// Ten thousand idle sockets, their clients in a process of their own: what one
-// costs in memory, and all of them in processor time.
+// BenchmarkSocketsHeld measures ten thousand idle sockets, whose clients are a process of their
+// own: the memory of each, and the processor time of all.
 func BenchmarkSocketsHeld(b *testing.B) {
 	const tables, seats = 2500, 4
 	n := newServed(b, kit.WithDatabase(databasetest.File(b)))
@@ -198,13 +197,13 @@ func BenchmarkSocketsHeld(b *testing.B) {
 	b.ReportMetric(tables*seats/time.Since(start).Seconds(), "connects/s")
 	b.ReportMetric(float64(resident(b)-before)/tables/seats/1024, "KiB/socket")
 	from, used := time.Now(), processor.Spent()
-	time.Sleep(20 * time.Second) //nolint:forbidigo // how much nothing costs
+	time.Sleep(20 * time.Second) //nolint:forbidigo // measure the cost of idle sockets
 	b.ReportMetric(100*(processor.Spent()-used).Seconds()/time.Since(from).Seconds(), "cpu-%")
 	_, _ = cmd.Process.Signal(os.Interrupt), cmd.Wait()
 }
 
-// holdSockets is the clients' process of BenchmarkSocketsHeld: it opens the
-// sockets it is told of, says so, and reads until it is ended.
+// holdSockets is the clients' process of BenchmarkSocketsHeld: it opens the sockets that it reads
+// from told, reports each, and reads until it is ended.
 func holdSockets(told io.Reader) {
 	jobs := make(chan [3]string)
 	var wg sync.WaitGroup

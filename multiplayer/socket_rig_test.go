@@ -21,8 +21,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Tally is the game of these tests: players add to a sum until it reaches the
-// goal. Each has a secret, and the padding changes with every action.
+// tallyRules configure the game of these tests: players add to a sum until it reaches the goal.
+// Each player has a secret, and the padding changes with every action.
 type tallyRules struct {
 	Goal int `json:"goal"`
 	Pad  int `json:"pad"`
@@ -89,7 +89,7 @@ func tallyModel() multiplayer.Model {
 	})
 }
 
-// served is a kit of these tests behind a real server.
+// served is a kit of these tests on a real server.
 type served struct {
 	*kittest.Kit
 	t      testing.TB
@@ -125,7 +125,7 @@ type wsClient struct {
 	t    testing.TB
 	name string
 	raw  [][]byte // every frame received
-	// view is what patches have made of the views.
+	// view is the view as changed by the patches.
 	view    any
 	version int64
 }
@@ -163,7 +163,7 @@ func (n *served) token(user string) string {
 	return token
 }
 
-// try upgrades, or returns the refusal.
+// try opens a socket, or returns the refusal.
 func (n *served) try(user, session string, header http.Header) (*wsClient, int, string) {
 	n.t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"kit.v1"}}
@@ -181,7 +181,7 @@ func (n *served) try(user, session string, header http.Header) (*wsClient, int, 
 		return nil, response.StatusCode, body.Error.Code
 	}
 	n.t.Cleanup(func() { _ = ws.Close() })
-	_ = ws.SetReadDeadline(time.Now().Add(time.Minute)) // a test that waits in vain ends
+	_ = ws.SetReadDeadline(time.Now().Add(time.Minute)) // so that a test that waits in vain ends
 	return &wsClient{Conn: ws, t: n.t, name: user}, response.StatusCode, ""
 }
 
@@ -214,7 +214,7 @@ func (n *served) start(game string, players ...string) string {
 	return s.ID
 }
 
-// next reads a frame and keeps the view up to date.
+// next reads a frame and updates the view.
 func (c *wsClient) next() wsFrame {
 	c.t.Helper()
 	kind, raw, err := c.ReadMessage()
@@ -241,7 +241,7 @@ func (c *wsClient) next() wsFrame {
 	return f
 }
 
-// patchedView applies an operation to a view; of what these views hold.
+// patchedView applies an operation to a view of objects, arrays and plain values.
 func patchedView(t testing.TB, node any, op, path string, value any) any {
 	t.Helper()
 	if path == "" {
@@ -325,7 +325,7 @@ func (c *wsClient) closed() (int, string) {
 	}
 }
 
-// same holds a client's view to what the route returns at the same version.
+// same checks that a client's view equals the response of the route at the same version.
 func (n *served) same(c *wsClient, session string) {
 	n.t.Helper()
 	var want any

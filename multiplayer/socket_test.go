@@ -71,7 +71,8 @@ func TestSocketStory(t *testing.T) {
 	}
 }
 
-// The action that ends a session is acknowledged before the socket closes.
+// TestSocketAcknowledgesTheLastAction checks that the action that ends a session is acknowledged
+// before the socket closes.
 func TestSocketAcknowledgesTheLastAction(t *testing.T) {
 	n := newServed(t)
 	for range 100 {
@@ -145,8 +146,8 @@ func TestSocketRefusals(t *testing.T) {
 	}
 }
 
-// An action whose acknowledgement the client never saw is sent again, on a new
-// line, and counts once.
+// TestSocketResume checks that an action whose acknowledgement was lost is sent again, on a new
+// connection, and counts once.
 func TestSocketResume(t *testing.T) {
 	n := newServed(t)
 	id := n.start("pair", "ada", "bob")
@@ -201,8 +202,8 @@ func TestSocketsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// Of what 64 clients do at once everything is in the log once, in one order,
-// and all of them see the same in the end.
+// TestSocketsActAtOnce lets 64 clients act concurrently: every action is in the log once, in one
+// order, and all clients have the same view in the end.
 func TestSocketsActAtOnce(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newServed(t, kit.WithDatabase(db))
@@ -253,7 +254,8 @@ func TestSocketsActAtOnce(t *testing.T) {
 	})
 }
 
-// A client that hardly reads while others act skips versions.
+// TestSlowSocketSkipsVersions checks that a client that hardly reads while others act skips
+// versions.
 func TestSlowSocketSkipsVersions(t *testing.T) {
 	n := newServed(t)
 	id := n.start("heavy", "ada", "bob")
@@ -262,13 +264,13 @@ func TestSlowSocketSkipsVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow.reach(1)
-	const actions = 60 // of views of 200 kB: more than the kernel keeps
+	const actions = 60 // with views of 200 kB: more than the kernel buffers
 	read := time.Now()
 	for i := range actions {
 		if _, err := n.Multiplayer().Act(t.Context(), id, "ada", multiplayer.Action{Data: json.RawMessage(`{"add":1}`), ID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
-		if i%4 == 3 || time.Since(read) > time.Second { // so that it is slow and not gone, on a busy machine too
+		if i%4 == 3 || time.Since(read) > time.Second { // slow, but not too slow on a busy machine
 			slow.next()
 			read = time.Now()
 		}
@@ -293,8 +295,8 @@ func TestSocketOfWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestSocketOfARemovedSession: where the hint of the end was lost, the socket
-// ends with the first look that finds no session.
+// TestSocketOfARemovedSession checks that, if the hint of the end was lost, the socket is closed by
+// the first read that finds no session.
 func TestSocketOfARemovedSession(t *testing.T) {
 	n := newServed(t)
 	id := n.start("pair", "ada", "bob")
@@ -311,7 +313,8 @@ func TestSocketOfARemovedSession(t *testing.T) {
 	}
 }
 
-// A revocation reaches an open socket within a second of the clock on the wall.
+// TestSocketOfARevokedUser checks that a revocation reaches an open socket within a second of real
+// time.
 func TestSocketOfARevokedUser(t *testing.T) {
 	n := newServed(t)
 	id := n.start("pair", "ada", "bob")
@@ -336,8 +339,8 @@ func TestSocketOfARevokedUser(t *testing.T) {
 	}
 }
 
-// Nothing that a player receives before the end holds the secret of another, or
-// the seed: no view, no patch, no error.
+// TestSocketFramesKeepSecrets checks that no frame that a player receives before the end contains
+// the secret of another player or the seed: no view, no patch, no error.
 func TestSocketFramesKeepSecrets(t *testing.T) {
 	n := newServed(t)
 	id := n.start("table", "ada", "bob")
@@ -383,8 +386,8 @@ func TestSocketFramesKeepSecrets(t *testing.T) {
 	}
 }
 
-// Closing the kit sends every client away with a time to come back at, and
-// leaves no goroutine behind.
+// TestSocketsOfANodeThatStops checks that closing the kit asks every client to reconnect, with a
+// time, and leaks no goroutine.
 func TestSocketsOfANodeThatStops(t *testing.T) {
 	n := newServed(t)
 	before := runtime.NumGoroutine()
@@ -394,7 +397,7 @@ func TestSocketsOfANodeThatStops(t *testing.T) {
 		clients = append(clients, n.dial("ada", id), n.dial("bob", id))
 	}
 	var reading sync.WaitGroup
-	for _, c := range clients { // at once with Close, which waits for their replies
+	for _, c := range clients { // concurrently with Close, which waits for their replies
 		reading.Go(func() {
 			code, reason := c.closed()
 			var retry struct{ RetryAfterMs *int64 }
@@ -409,19 +412,20 @@ func TestSocketsOfANodeThatStops(t *testing.T) {
 	reading.Wait()
 	n.server.Close()
 	deadline := time.Now().Add(20 * time.Second)
-	for runtime.NumGoroutine() > before { // finished goroutines still have to end
+	for runtime.NumGoroutine() > before { // until the goroutines have ended
 		if runtime.Gosched(); time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
 	}
 }
 
-// A game says how many frames of a socket are taken: 60 here, where 20 are the rule.
+// TestGameSaysFramesPerSecond checks the rate of a game that accepts 60 frames per second, where
+// the default is 20.
 func TestGameSaysFramesPerSecond(t *testing.T) {
 	n := newServed(t)
 	ada := n.dial("ada", n.start("fast", "ada", "bob"))
 	for range 2 {
-		for range 30 { // as many replies may wait
+		for range 30 { // as many replies may be queued
 			ada.say(`{"type":"ping"}`)
 		}
 		for range 30 {

@@ -9,10 +9,10 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// Create opens a session of a configured game with its creator seated, and
-// begins it if that is all it takes. Refuses with multiplayer/game_not_found,
-// kit/rate_limited when [MaxOpen] of the user's sessions wait for players or the
-// user has [MaxSeated] seats, and ledger/insufficient_funds.
+// Create opens a session of a configured game with its creator seated, and begins it if no more
+// players are needed. Refuses with multiplayer/game_not_found, kit/rate_limited when [MaxOpen] of
+// the user's sessions wait for players or the user has [MaxSeated] seats, and
+// ledger/insufficient_funds.
 func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, error) {
 	g, err := m.Game(game)
 	if err != nil {
@@ -28,10 +28,11 @@ func (m *Multiplayer) Create(ctx context.Context, game, userID string) (View, er
 	return m.show(s, userID)
 }
 
-// Start creates a session with players, or returns the one that has its id:
-// made from a game of the same key, with whichever players by now. Refuses with
-// kit/invalid_request, with kit/idempotency_conflict also once the session of
-// the id is removed, and with ledger/insufficient_funds, see [Uncovered].
+// Start creates a session with players, or returns the existing session of the id if it has a game
+// of the same key, whatever its players. Refuses with kit/invalid_request, with
+// kit/idempotency_conflict if the id was used for another game or its session has been removed, and
+// with ledger/insufficient_funds, see [Uncovered]. It returns [ErrUnasked] if the beginning would
+// take money from a player who has not asked for the session.
 func (m *Multiplayer) Start(ctx context.Context, start Start) (Session, error) {
 	s, err := m.begin(ctx, start, nil)
 	if err != nil {
@@ -40,8 +41,8 @@ func (m *Multiplayer) Start(ctx context.Context, start Start) (Session, error) {
 	return s.summary(), nil
 }
 
-// begin creates a session or returns the one that there is. In the transaction
-// of a new one may, unless nil, refuses its creator.
+// begin creates a session or returns the existing one. may, unless nil, is called in the
+// transaction of a new session and can refuse its creator.
 func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.Context, string) error) (*session, error) {
 	game, err := m.Check(start.Game)
 	if err != nil {
@@ -77,9 +78,9 @@ func (m *Multiplayer) begin(ctx context.Context, start Start, may func(context.C
 	return made, err
 }
 
-// asks reports whether the beginning of a session takes money of some players:
-// by the effects that it had or, of one that is open, would have with strangers
-// in the free seats.
+// asks reports whether the beginning of a session takes money from one of the players: by the
+// effects of a session that has begun, or by those of a simulated beginning of an open one with
+// strangers in the free seats.
 func (m *Multiplayer) asks(s *session, effects []Effect, players []string) bool {
 	if s.phase == PhaseOpen {
 		model, full := m.models[s.game.Kind], *s
@@ -88,7 +89,7 @@ func (m *Multiplayer) asks(s *session, effects []Effect, players []string) bool 
 			full.players = append(full.players, "stranger-"+id.New(m.now()))
 		}
 		t := transition{model: model, next: &full}
-		if t.play(stepBegin, Move{}) != nil { // nobody can tell
+		if t.play(stepBegin, Move{}) != nil { // unknown, so assume that it does
 			return true
 		}
 		effects = t.effects
@@ -96,7 +97,7 @@ func (m *Multiplayer) asks(s *session, effects []Effect, players []string) bool 
 	return slices.ContainsFunc(effects, func(e Effect) bool { return e.takes() && slices.Contains(players, e.UserID) })
 }
 
-// create writes a new session; nil when there is one of its id.
+// create writes a new session; it returns nil if the id exists.
 func (m *Multiplayer) create(ctx context.Context, b *batch, may func(context.Context, string) error) (*session, error) {
 	after := *b.after
 	after.alarm = after.deadline
@@ -145,8 +146,8 @@ func (m *Multiplayer) checkStart(g Game, start Start) error {
 	return nil
 }
 
-// existing returns the session of an id, or nil. An id whose session was
-// removed stays taken: its refs have moved money, its result is kept.
+// existing returns the session of an id, or nil. The id of a removed session stays taken: its refs
+// have moved money and its result is kept.
 func (m *Multiplayer) existing(ctx context.Context, id string, game Game) (*session, error) {
 	s, err := m.store.load(ctx, id)
 	switch {

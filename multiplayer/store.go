@@ -14,8 +14,7 @@ import (
 // store is the SQL of multiplayer.
 type store struct{ db *database.DB }
 
-// errStale says that the session has another version than the one a transition
-// was made from.
+// errStale reports that the session no longer has the version that a transition was made from.
 var errStale = errors.New("multiplayer: the session has changed")
 
 const columns = `id, config, creator, phase, version, players, former, seed, words, state, deadline, alarm, created_at, updated_at`
@@ -39,12 +38,12 @@ func scanSession(row database.Scanner) (*session, error) {
 
 const selectSession = `SELECT ` + columns + ` FROM multiplayer_session WHERE id = $1`
 
-// load returns a session, nil when there is none.
+// load returns a session, nil if there is none.
 func (s store) load(ctx context.Context, id string) (*session, error) {
 	return s.read(ctx, id, selectSession)
 }
 
-// lock is load for a caller's transaction, which nobody then overtakes.
+// lock is load with the row locked, for the transaction of a caller.
 func (s store) lock(ctx context.Context, id string) (*session, error) {
 	return s.read(ctx, id, selectSession+` `+database.ForUpdate)
 }
@@ -58,7 +57,7 @@ func (s store) read(ctx context.Context, id, query string) (*session, error) {
 	return found, err
 }
 
-// version returns that of a session, 0 when there is none.
+// version returns the version of a session, 0 if there is none.
 func (s store) version(ctx context.Context, id string) (int64, error) {
 	version, _, err := database.Get(ctx, s.db, func(row database.Scanner) (v int64, err error) {
 		return v, row.Scan(&v)
@@ -66,7 +65,7 @@ func (s store) version(ctx context.Context, id string) (int64, error) {
 	return version, err
 }
 
-// insert writes a new session; false when there is one of this id.
+// insert writes a new session and reports whether its id was free.
 func (s store) insert(ctx context.Context, n *session) (bool, error) {
 	config, err := json.Marshal(n.game)
 	if err != nil {
@@ -87,8 +86,8 @@ func updateArgs(before, after *session) []any {
 		after.cursor, stateText(after), after.deadline, after.alarm, after.updatedAt, after.endedAt()}
 }
 
-// update writes the session over the version it was made from, or returns
-// errStale and changes nothing.
+// update replaces the version that the session was made from, or returns errStale and changes
+// nothing.
 func (s store) update(ctx context.Context, before, after *session) error {
 	rows, err := s.db.Exec(ctx, updateSession, updateArgs(before, after)...)
 	if err == nil && rows == 0 {
@@ -97,9 +96,9 @@ func (s store) update(ctx context.Context, before, after *session) error {
 	return err
 }
 
-// move writes moves of different sessions, each over the version it was made
-// from, or returns errStale and changes nothing. On PostgreSQL it is a single
-// statement, which locks the sessions in order of their ids, as other nodes do.
+// move writes moves of different sessions, each replacing the version it was made from, or returns
+// errStale and changes nothing. On PostgreSQL it is a single statement, which locks the sessions in
+// order of their ids, as other nodes do.
 func (s store) move(ctx context.Context, moves []move) error {
 	if s.db.Dialect() == database.PostgreSQL {
 		return s.moveAtOnce(ctx, moves)
@@ -158,8 +157,8 @@ func (s store) moveAtOnce(ctx context.Context, moves []move) error {
 	return err
 }
 
-// append writes the steps that led to the versions from first on, each by
-// itself: SQLite keeps a journal for a statement of several rows.
+// append writes the steps that led to the versions from first on, one statement for each: SQLite
+// keeps a journal for a statement of several rows.
 func (s store) append(ctx context.Context, id string, first int64, steps []step) error {
 	for i, st := range steps {
 		data := string(st.data)
@@ -187,19 +186,19 @@ func scanLogged(row database.Scanner) (l logged, err error) {
 	return l, err
 }
 
-// known returns which of the action ids were accepted before, by any actor.
+// known returns the log rows of action ids that were accepted before, of any actor.
 func (s store) known(ctx context.Context, id string, actionIDs []string) ([]logged, error) {
 	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
 		WHERE session_id = $1 AND action_id <> '' AND action_id `+database.InList(2), id, database.List(actionIDs))
 }
 
-// log returns the steps behind a version, at most limit, in order.
+// log returns the steps after a version, at most limit, in order.
 func (s store) log(ctx context.Context, id string, after int64, limit int) ([]logged, error) {
 	return database.All(ctx, s.db, scanLogged, `SELECT `+actionColumns+` FROM multiplayer_action
 		WHERE session_id = $1 AND version > $2 ORDER BY version LIMIT $3`, id, after, limit)
 }
 
-// The parts of an effect's ref.
+// The parts of the key of an effect: a ref may have one effect of each.
 const (
 	partMove   = "move"
 	partSettle = "settle"
@@ -212,8 +211,8 @@ func (e Effect) part() string {
 	return partMove
 }
 
-// claim notes an effect; false when one of its ref and part was settled before,
-// which is then returned.
+// claim records an effect. It returns false and the first effect if one of the same ref and part
+// was recorded before.
 func (s store) claim(ctx context.Context, id string, e Effect, version int64) (claimed bool, first Effect, err error) {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -233,15 +232,15 @@ func (s store) claim(ctx context.Context, id string, e Effect, version int64) (c
 	return false, first, err
 }
 
-// readEffect reads a stored effect. A capture of no amount was of all before
-// there was a word for it.
+// readEffect decodes a stored effect. Rows written before All existed store a capture of the whole
+// hold without an amount.
 func readEffect(data string) (e Effect, err error) {
 	err = json.Unmarshal([]byte(data), &e)
 	e.All = e.All || e.Kind == EffectCapture && e.Amount == 0
 	return e, err
 }
 
-// openHolds returns the holds that nothing has ended, by ref.
+// openHolds returns the holds that no effect has ended, by ref.
 func (s store) openHolds(ctx context.Context, id string) ([]Effect, error) {
 	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect AS h
 		WHERE session_id = $1 AND part = 'move' AND kind = 'hold' AND NOT EXISTS (
@@ -249,7 +248,7 @@ func (s store) openHolds(ctx context.Context, id string) ([]Effect, error) {
 		ORDER BY ref`, id)
 }
 
-// effects returns all of a session, by ref.
+// effects returns all effects of a session, by ref.
 func (s store) effects(ctx context.Context, id string) ([]Effect, error) {
 	return database.All(ctx, s.db, scanEffect, `SELECT effect FROM multiplayer_effect WHERE session_id = $1 ORDER BY ref, part`, id)
 }
@@ -276,7 +275,7 @@ func (s store) finish(ctx context.Context, n *session, r *Result) error {
 	return err
 }
 
-// result returns how a session ended and who may read it; nil while it has not.
+// result returns how a session ended and who may read it; nil if it has not ended.
 func (s store) result(ctx context.Context, id string) (r *Result, members []string, err error) {
 	var data, list string
 	err = s.db.QueryRow(ctx, `SELECT result, members FROM multiplayer_result WHERE session_id = $1`, id).Scan(&data, &list)
@@ -303,23 +302,23 @@ func (s store) waiting(ctx context.Context, creator string) (n int64, err error)
 	return n, err
 }
 
-// text is a list as it is stored.
+// text encodes a list for storage.
 func text(ids []string) string { return database.List(ids) }
 
 func stateText(s *session) sql.NullString {
 	return sql.NullString{String: string(s.state), Valid: s.state != nil}
 }
 
-// overdue returns sessions behind an id whose deadline passed before an
-// instant, in order.
+// overdue returns the sessions after an id whose deadline passed before an instant, in order of
+// their ids.
 func (s store) overdue(ctx context.Context, before time.Time, after string) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session
 		WHERE phase IN ('open', 'active') AND deadline > 0 AND deadline < $1 AND id > $2 ORDER BY id LIMIT $3`,
 		before.UnixMilli(), after, sweepChunk)
 }
 
-// remove deletes some sessions that ended before an instant, and returns how
-// many; their results stay.
+// remove deletes some of the sessions that ended before an instant, and returns how many; their
+// results stay.
 func (s store) remove(ctx context.Context, before time.Time) (n int, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		over, err := database.All(ctx, s.db, scanSession, `SELECT `+columns+` FROM multiplayer_session
@@ -356,6 +355,6 @@ func (s store) removeSessions(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// removeSteps bounds the log that one transaction of a sweep deletes, unless a
-// single session has more.
+// removeSteps bounds the log rows that one transaction of a sweep deletes, unless a single session
+// has more.
 const removeSteps = 20_000

@@ -8,7 +8,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// lockUser has the transactions that give one user a seat follow each other.
+// lockUser serializes the transactions that give one user a seat.
 func (s store) lockUser(ctx context.Context, userID string) error {
 	return s.db.Lock(ctx, "multiplayer "+userID)
 }
@@ -17,7 +17,7 @@ var setSeats = `INSERT INTO multiplayer_seat (user_id, session_id, live) SELECT 
 	FROM ` + database.Text(`json_each($1) AS v`, `jsonb_array_elements_text($1::jsonb) AS v (value)`) + `
 	WHERE true ON CONFLICT (user_id, session_id) DO UPDATE SET live = excluded.live`
 
-// setSeats notes that users have a seat, or no longer do.
+// setSeats records whether users have a seat or no longer do.
 func (s store) setSeats(ctx context.Context, sessionID string, users []string, live bool) error {
 	if len(users) == 0 {
 		return nil
@@ -26,8 +26,8 @@ func (s store) setSeats(ctx context.Context, sessionID string, users []string, l
 	return err
 }
 
-// seat returns whether a user's seat in a session is live; found is false for a
-// user who never had one.
+// seat reports whether a user's seat in a session is live; found is false for a user who never had
+// one.
 func (s store) seat(ctx context.Context, sessionID, userID string) (live, found bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (live bool, err error) { return live, row.Scan(&live) },
 		`SELECT live FROM multiplayer_seat WHERE user_id = $2 AND session_id = $1`, sessionID, userID)
@@ -41,13 +41,13 @@ func (s store) countSeats(ctx context.Context, userID string, limit int) (n int,
 	return n, err
 }
 
-// sessionsOf lists the sessions behind an id in which a user has or had a seat.
+// sessionsOf lists the sessions after an id in which a user has or had a seat.
 func (s store) sessionsOf(ctx context.Context, userID, after string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT session_id FROM multiplayer_seat WHERE user_id = $1 AND session_id > $2
 		ORDER BY session_id LIMIT $3`, userID, after, limit)
 }
 
-// actionsOf lists what a user did in a session after a version.
+// actionsOf lists a user's actions in a session after a version.
 func (s store) actionsOf(ctx context.Context, id, userID string, after int64, limit int) ([]actionRecord, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (a actionRecord, err error) {
 		var at int64
@@ -62,9 +62,9 @@ func (s store) actionsOf(ctx context.Context, id, userID string, after int64, li
 		ORDER BY version LIMIT $4`, id, userID, after, limit)
 }
 
-// forget removes a user's seats in sessions that are not played any more, and
-// with them the rest of those sessions but their results. It returns how many
-// seats and sessions that were.
+// forget removes a user's seats in sessions that are over, or that the user has left, and removes
+// the sessions that are over, but not their results. It returns the number of seats and sessions
+// removed.
 func (s store) forget(ctx context.Context, userID string, ids []string) (removed int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		over, err := database.All(ctx, s.db, scanText, `SELECT id FROM multiplayer_session WHERE ended_at > 0 AND id `+database.InList(1)+

@@ -7,18 +7,18 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// Phase is how far a session is.
+// Phase is the phase of a session.
 type Phase string
 
 // The phases. The last two are terminal.
 const (
 	PhaseOpen      Phase = "open"      // waits for players
 	PhaseActive    Phase = "active"    // is played
-	PhaseResolved  Phase = "resolved"  // came to its end
+	PhaseResolved  Phase = "resolved"  // has ended by the rules
 	PhaseAbandoned Phase = "abandoned" // its deadline passed, or it was closed before it began
 )
 
-// Terminal reports whether nothing changes any more.
+// Terminal reports whether the session is over and does not change any more.
 func (p Phase) Terminal() bool { return p == PhaseResolved || p == PhaseAbandoned }
 
 // View is a session as one of its players sees it.
@@ -27,18 +27,17 @@ type View struct {
 	Game string `json:"game"`
 	Kind string `json:"kind"`
 	Mode Mode   `json:"mode"`
-	// Phase and State are those of Version, which every change raises by one.
+	// Phase and State are those of Version, which every change increments by one.
 	Phase   Phase `json:"phase"`
 	Version int64 `json:"version"`
 	// Players are user ids in the order they joined, which is turn order.
 	Players []string `json:"players"`
-	// Seats is how many can play: the exact roster of a match, the most that a
-	// table takes.
+	// Seats is how many can play: the exact roster of a match, the most players of a table.
 	Seats int `json:"seats"`
-	// You is whose view this is.
+	// You is the user id of the player whose view this is.
 	You string `json:"you"`
-	// TurnDeadline is when an active session is abandoned unless somebody acts,
-	// nil where nobody is waited for.
+	// TurnDeadline is when the time for the turn of an active session ends, nil if there is no time
+	// limit.
 	TurnDeadline *capability.Time `json:"turnDeadline"`
 	Fairness     Fairness         `json:"fairness"`
 	// State is what the model lets this player see; null before the start.
@@ -59,7 +58,7 @@ type Fairness struct {
 	Seed *string `json:"seed"`
 }
 
-// Result is how a session ended. It is kept for good.
+// Result is how a session ended. It is kept indefinitely.
 type Result struct {
 	SessionID string   `json:"sessionId"`
 	Game      string   `json:"game"`
@@ -70,64 +69,62 @@ type Result struct {
 	Ranks map[string]int `json:"ranks,omitempty"`
 	// Teams is the same for a game between teams.
 	Teams []Team `json:"teams,omitempty"`
-	// Detail is what the model adds, for everybody to see.
+	// Detail is set by the model and visible to every player.
 	Detail  json.RawMessage `json:"detail,omitempty"`
 	EndedAt capability.Time `json:"endedAt"`
-	// Fairness carries the seed.
+	// Fairness includes the seed.
 	Fairness Fairness `json:"fairness"`
-	// Rating is what the outcome did to the players' ratings, where rating
-	// composes the same game.
+	// Rating holds the changes of the players' ratings, if rating has composed the same game.
 	Rating []rating.Change `json:"rating,omitempty"`
 }
 
-// Team finishes as one.
+// Team is a team of an outcome, whose players share a place.
 type Team struct {
-	// Place counts from 1, the winner's; ties share a place.
+	// Place counts from 1, the place of the winner; ties share a place.
 	Place   int      `json:"place"`
 	UserIDs []string `json:"userIds"`
 }
 
-// Action is what a player does.
+// Action is an action of a player.
 type Action struct {
-	// ID, chosen by the client and at most 64 visible ASCII characters, makes
-	// the action count once: the same again returns what the first one did.
-	// Empty means that a repetition is another action.
+	// ID, chosen by the client and at most 64 visible ASCII characters, makes the action count
+	// once: a repetition returns the outcome of the first one. With an empty id every repetition is
+	// another action.
 	ID string
-	// Expect, unless zero, refuses the action when the session has another
-	// version.
+	// Expect, unless zero, refuses the action if the session has another version.
 	Expect int64
-	// Data is JSON of at most [MaxAction] bytes. It goes to the model as it is.
+	// Data is JSON of at most [MaxAction] bytes. It is passed to the model unchanged.
 	Data json.RawMessage
 }
 
-// Ack says that an action was accepted and is durable.
+// Ack acknowledges an action that was accepted and is durable.
 type Ack struct {
 	ID string `json:"id"`
-	// Version is the session's right after the action.
+	// Version is the version of the session right after the action.
 	Version int64 `json:"version"`
 	// Replayed reports that the action had been accepted before.
 	Replayed bool `json:"-"`
 }
 
-// Start says what a session begins with; see [Multiplayer.Start].
+// Start holds the arguments of [Multiplayer.Start].
 type Start struct {
-	// SessionID is chosen by the caller, 1 to 64 letters, digits, hyphens and
-	// underscores; a caller that repeats it gets the session that there is. It is as
-	// hard to guess as the caller makes it. Empty means a new one.
+	// SessionID is chosen by the caller, 1 to 64 letters, digits, hyphens and underscores; a caller
+	// that repeats it gets the existing session. It is only as hard to guess as the caller makes
+	// it. If it is empty, a new one is generated.
 	SessionID string
-	// Game is taken as it is; it need not be a configured one.
+	// Game is the game to play; it need not be a configured one.
 	Game Game
 	// Players are seated in this order.
 	Players []string
-	// Open lets the session wait for the players that are missing.
+	// Open lets the session wait for missing players.
 	Open bool
-	// Unasked are players who have not asked for this session now. Where its
-	// beginning, now or once it has its players, would take money of one, it is
-	// refused with [ErrUnasked].
+	// Unasked are players who have not requested this session now. If its beginning, now or once
+	// all players have joined, would take money from one of them, it is refused with [ErrUnasked].
 	Unasked []string
 }
 
-// Session is what [Multiplayer.Start] and [Multiplayer.ListRunning] return.
+// Session is the summary of a session that [Multiplayer.Start] and [Multiplayer.ListRunning]
+// return.
 type Session struct {
 	ID      string
 	Game    string
@@ -140,7 +137,7 @@ type Session struct {
 	TurnDeadline *capability.Time
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for generated documents.
 func (Phase) Choices() []string {
 	return []string{string(PhaseOpen), string(PhaseActive), string(PhaseResolved), string(PhaseAbandoned)}
 }

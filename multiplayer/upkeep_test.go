@@ -17,8 +17,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// TestDeadline: an alarm that comes early waits, one that comes late does
-// nothing, and in time a session is abandoned and its stakes are returned.
+// TestDeadline checks that an alarm that fires early snoozes, that one that fires late does
+// nothing, and that at the deadline a session is abandoned and its stakes are released.
 func TestDeadline(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -33,7 +33,7 @@ func TestDeadline(t *testing.T) {
 		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseActive {
 			t.Fatalf("%+v", v)
 		}
-		r.clock.Advance(10 * time.Second) // to the instant
+		r.clock.Advance(10 * time.Second) // exactly
 		_, err := r.play(id, "bob", trickMove{})
 		r.refuses(multiplayer.ErrInvalidTransition, err)
 		r.runJobs()
@@ -56,8 +56,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestNothingPutsOffADeadline: while the alarm of a passed deadline is late,
-// nobody comes, goes or closes the table.
+// TestNothingPutsOffADeadline checks that, while the alarm of a passed deadline is late, nobody can
+// join, leave or close the table.
 func TestNothingPutsOffADeadline(t *testing.T) {
 	cfg := trickConfig()
 	cfg.Games[2].TurnTimeout = 30 * time.Second
@@ -72,7 +72,7 @@ func TestNothingPutsOffADeadline(t *testing.T) {
 	} {
 		r.refuses(multiplayer.ErrInvalidTransition, err)
 	}
-	r.join(id, "bob") // who has a seat keeps it
+	r.join(id, "bob") // a player who has a seat keeps it
 	r.runJobs()
 	for _, id := range []string{open, id} {
 		if v := r.view(id, "ada"); v.Phase != multiplayer.PhaseAbandoned {
@@ -81,8 +81,8 @@ func TestNothingPutsOffADeadline(t *testing.T) {
 	}
 }
 
-// TestNobodyComes: a session that waits for players does not wait for ever, one
-// without a time limit does.
+// TestNobodyComes checks that a session stops waiting for players after the timeout, and that an
+// active one without a time limit does not end.
 func TestNobodyComes(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		waiting, patient := r.create("duel", "ada").ID, r.create("duel", "bob").ID
@@ -113,7 +113,7 @@ func TestNobodyComes(t *testing.T) {
 	})
 }
 
-// TestLostAlarm: the sweep abandons what no alarm did.
+// TestLostAlarm checks that the sweep abandons a session whose alarm was lost.
 func TestLostAlarm(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -130,8 +130,8 @@ func TestLostAlarm(t *testing.T) {
 	})
 }
 
-// TestCrowdAtADeadline: a session with too many callers is not abandoned for
-// that when a turn ends; those who acted in time have acted.
+// TestCrowdAtADeadline checks that a session with too many callers when a turn ends is not
+// abandoned because of them, and that actions sent in time are accepted.
 func TestCrowdAtADeadline(t *testing.T) {
 	cfg := multiplayer.Config{Models: []multiplayer.Model{timed()},
 		Games: []multiplayer.Game{{Key: "timed", Kind: "timed", TurnTimeout: 30 * time.Second}}}
@@ -142,7 +142,7 @@ func TestCrowdAtADeadline(t *testing.T) {
 
 	held, release := make(chan struct{}), make(chan struct{})
 	var writer, actors sync.WaitGroup
-	writer.Go(func() { // the one writer of the database
+	writer.Go(func() { // holds the only writer of the database
 		if err := r.db.InTx(context.Background(), func(context.Context) error {
 			close(held)
 			<-release
@@ -169,7 +169,7 @@ func TestCrowdAtADeadline(t *testing.T) {
 	<-full
 	r.clock.Advance(20 * time.Second)
 	letGo := sync.OnceFunc(func() { close(release); writer.Wait(); actors.Wait() })
-	r.log.line = func([]byte) { letGo() } // with the first that is said of it
+	r.log.line = func([]byte) { letGo() } // with the first log line about it
 	if err := r.Expire(t.Context(), id); !errors.Is(err, capability.ErrRateLimited) {
 		t.Errorf("got %v, want to be asked again", err)
 	}
@@ -181,7 +181,7 @@ func TestCrowdAtADeadline(t *testing.T) {
 	r.replays(id)
 }
 
-// TestTampering: Replay notices what was changed behind its back.
+// TestTampering checks that Replay detects changes to the stored data.
 func TestTampering(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")
@@ -219,7 +219,7 @@ func TestTampering(t *testing.T) {
 	})
 }
 
-// TestRetention: the log goes, the result stays.
+// TestRetention checks that the log is removed and the result stays.
 func TestRetention(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.give(100, "ada", "bob")

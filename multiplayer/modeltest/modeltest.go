@@ -1,6 +1,6 @@
-// Package modeltest holds a multiplayer model to the rules of
-// multiplayer.Definition: that it is pure, that its states survive being
-// stored, that it never panics, and that it hides what it should.
+// Package modeltest tests that a multiplayer model keeps the rules of multiplayer.Definition: that
+// it is pure, that its states survive being stored, that it never panics, and that it hides what it
+// should.
 //
 //	func TestDuel(t *testing.T) {
 //		modeltest.Run(t, modeltest.Suite{
@@ -9,11 +9,10 @@
 //		})
 //	}
 //
-// The suite plays random games and makes every transition again and again on
-// equal input: on other threads, and in a bubble of testing/synctest where the
-// clock shows another year. A model that reads the clock or a source of
-// randomness of its own, keeps something between calls or goes by the order of
-// a map gives other bytes sooner or later.
+// The suite plays random games and repeats every transition on equal input: with GOMAXPROCS set to
+// 1, and in a bubble of testing/synctest whose clock shows another year. This finds models that
+// read the clock or another source of randomness, keep state between calls or depend on the
+// iteration order of a map: sooner or later they return different bytes.
 package modeltest
 
 import (
@@ -32,27 +31,26 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Suite says how to play a model.
+// Suite configures how a model is played.
 type Suite struct {
 	Model multiplayer.Model
 	Game  multiplayer.Game
-	// Move returns an action for the player whose view it gets: anything that
-	// encodes as JSON, good or bad, or nil to do nothing. r is its only source
-	// of chance.
+	// Move returns an action for the player whose view it is given: anything that encodes as JSON,
+	// legal or not, or nil for no action. r must be its only source of randomness.
 	Move func(v multiplayer.View, r *rand.Rand) any
-	// Hidden, optional, returns texts that must not be in what this player sees
-	// of the state before the end.
+	// Hidden, optional, returns texts that must not appear in the viewer's view of the state before
+	// the end.
 	Hidden func(state json.RawMessage, viewer string) []string
-	// Games is how many games are played, 20 by default; Steps is how many
-	// actions one has at most, 200 by default.
+	// Games is how many games are played, 20 by default; Steps is the most actions of a game, 200
+	// by default.
 	Games, Steps int
 }
 
-// repeats is how often a transition is made again. An order that depends on a
-// map of two keys comes out the same every time in one of 2^repeats cases.
+// repeats is how often a transition is repeated. The iteration order of a map of two keys is the
+// same every time in one of 2^repeats cases.
 const repeats = 12
 
-// Run plays the games and fails the test at the first fault of a game.
+// Run plays the games and reports the first fault of each.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	for seed := range uint64(orDefault(s.Games, 20)) {
@@ -78,10 +76,10 @@ type game struct {
 	sim    *multiplayer.Simulation
 	now    time.Time
 	script []move
-	next   int // the number of the next newcomer
+	next   int // the number of the next new player
 }
 
-// move is one transition, to be made again.
+// move is one transition, which can be repeated.
 type move struct {
 	what  string
 	apply func(*multiplayer.Simulation) error
@@ -110,7 +108,7 @@ func (s Suite) play(t *testing.T, seed uint64) error {
 	return checkMoney(g.sim.Effects())
 }
 
-// begin makes the session again and again, too.
+// begin starts the session, repeatedly like every transition.
 func (g *game) begin() error {
 	seed := make([]byte, multiplayer.SeedSize)
 	for i := range seed {
@@ -139,7 +137,7 @@ func (g *game) newcomer() string {
 	return fmt.Sprint("player-", g.next)
 }
 
-// step makes one transition, of a random player.
+// step makes one transition of a random player.
 func (g *game) step() error {
 	g.now = g.now.Add(time.Duration(g.r.IntN(5000)) * time.Millisecond)
 	m, err := g.choose()
@@ -164,7 +162,7 @@ func (g *game) step() error {
 	return err
 }
 
-// garbage is what hostile clients send.
+// garbage holds data that hostile clients send.
 var garbage = []string{`null`, `0`, `-1e300`, `""`, `"\u0000"`, `[]`, `{}`, `[[[[[]]]]]`, `{"a":{"b":[1,2,3]}}`, `true`, `1.5`}
 
 func (g *game) choose() (move, error) {
@@ -174,7 +172,7 @@ func (g *game) choose() (move, error) {
 		switch dice := g.r.IntN(100); {
 		case dice < 4:
 			who := g.newcomer()
-			if g.r.IntN(2) == 0 { // or somebody who was here before
+			if g.r.IntN(2) == 0 { // or a player who was there before
 				who = fmt.Sprint("player-", 1+g.r.IntN(g.next))
 			}
 			return move{"OnJoin", func(s *multiplayer.Simulation) error { return s.Join(who, at) }}, nil
@@ -200,7 +198,7 @@ func (g *game) choose() (move, error) {
 	return move{"Apply", func(s *multiplayer.Simulation) error { return s.Act(player, data, at) }}, err
 }
 
-// unexpected lets refusals pass, which are no fault of the model.
+// unexpected returns err unless it is a refusal, which is no fault of the model.
 func unexpected(what string, err error) error {
 	var refusal *capability.Error
 	if err == nil || errors.As(err, &refusal) {
@@ -209,7 +207,7 @@ func unexpected(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// repeat makes a transition again and compares all that came out of it.
+// repeat repeats a transition and compares its results.
 func (g *game) repeat(what string, first *multiplayer.Simulation, run func() (*multiplayer.Simulation, error)) error {
 	want, err := picture(first)
 	if err != nil {
@@ -241,13 +239,13 @@ func (g *game) repeat(what string, first *multiplayer.Simulation, run func() (*m
 	return g.inAnotherYear(func() error { return compare("by another clock") })
 }
 
-// inAnotherYear runs in a bubble whose clock began in the year 2000.
+// inAnotherYear runs f in a bubble whose clock starts in the year 2000.
 func (g *game) inAnotherYear(f func() error) (err error) {
 	synctest.Test(g.t, func(*testing.T) { err = f() })
 	return err
 }
 
-// picture is all that came of a session so far.
+// picture returns everything observable of a session.
 func picture(s *multiplayer.Simulation) ([]byte, error) {
 	all := struct {
 		Phase   multiplayer.Phase
@@ -266,7 +264,7 @@ func picture(s *multiplayer.Simulation) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// look checks the state and what the players see of it.
+// look checks the state and the players' views of it.
 func (g *game) look() error {
 	again, err := g.sim.Reencode()
 	if err != nil {
@@ -292,7 +290,7 @@ func (g *game) look() error {
 	return nil
 }
 
-// again plays the whole game once more from its beginning.
+// again replays the whole game from its beginning.
 func (g *game) again() error {
 	want, err := picture(g.sim)
 	if err != nil {
@@ -301,7 +299,7 @@ func (g *game) again() error {
 	return g.inAnotherYear(func() error {
 		other := g.first.Clone()
 		for _, m := range g.script {
-			time.Sleep(time.Hour) //nolint:forbidigo // of the bubble's clock
+			time.Sleep(time.Hour) //nolint:forbidigo // on the bubble's clock
 			if err := m.apply(other); err != nil {
 				return fmt.Errorf("%s: played again it is refused: %w", m.what, err)
 			}
@@ -314,9 +312,8 @@ func (g *game) again() error {
 	})
 }
 
-// checkMoney holds effects to what the ledger takes and a session settles: a
-// ref moves money once, what ends a hold follows it, and only what is the same
-// is declared again.
+// checkMoney checks effects by the rules of the ledger and of sessions: a ref moves money once, a
+// capture or a release follows its hold, and a repeated effect equals the first one.
 func checkMoney(effects []multiplayer.Effect) error {
 	moved, settled := make(map[string]multiplayer.Effect), make(map[string]multiplayer.Effect)
 	for _, e := range effects {

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer/modeltest"
 )
 
-// rules and state of a game in which everybody adds up what they are dealt.
+// rules configure a game in which players add up the numbers they are dealt.
 type rules struct {
 	Goal int `json:"goal"`
 }
@@ -28,7 +28,7 @@ type state struct {
 type definition = multiplayer.Definition[rules, state]
 type contextOf = multiplayer.Context[rules]
 
-// pure is a model without fault.
+// pure returns a model without a fault.
 func pure() definition {
 	return definition{
 		Kind: "sums", MinPlayers: 2, MaxPlayers: 6,
@@ -124,7 +124,7 @@ func TestPureModelPasses(t *testing.T) {
 // TestFaultsAreCaught breaks one rule at a time.
 func TestFaultsAreCaught(t *testing.T) {
 	apply := pure().Apply
-	// after runs the pure Apply and then does something to its state.
+	// after applies the pure Apply and then changes its state.
 	after := func(f func(s *state, c contextOf)) definition {
 		d := pure()
 		d.Apply = func(c contextOf, s state, m multiplayer.Move) (state, []multiplayer.Effect, error) {
