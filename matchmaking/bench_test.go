@@ -19,14 +19,14 @@ import (
 	"github.com/kitbackend/kit/matchmaking"
 )
 
-// benchmarks run on a file, whose commits are durable, and on PostgreSQL.
+// databases runs a benchmark on a file, whose commits are durable, and on PostgreSQL.
 func databases(b *testing.B, run func(b *testing.B, db *database.DB)) {
 	b.Run("file", func(b *testing.B) { run(b, databasetest.File(b)) })
 	b.Run("postgres", func(b *testing.B) { run(b, databasetest.Postgres(b)) })
 }
 
-// BenchmarkSweepSQL sweeps 10,000 players of normal skill into matches of two,
-// from the lease to the claim; the sessions are for other jobs.
+// BenchmarkSweepSQL sweeps 10,000 players of normally distributed skill into matches of two, from
+// the lease to the claim, without creating the sessions.
 func BenchmarkSweepSQL(b *testing.B) {
 	databases(b, func(b *testing.B, db *database.DB) {
 		cfg := games()
@@ -48,7 +48,7 @@ func BenchmarkSweepSQL(b *testing.B) {
 	})
 }
 
-// fill has n players wait who have been here for 0 to 30 seconds, and nobody else.
+// fill replaces the queue by n players who have been waiting for 0 to 30 seconds.
 func (r *rig) fill(game string, n int) {
 	r.t.Helper()
 	now := r.Clock.Now().UnixMilli()
@@ -75,7 +75,7 @@ func (r *rig) fill(game string, n int) {
 	}
 }
 
-// BenchmarkEnqueue is 16 clients at once, new players all of them.
+// BenchmarkEnqueue enqueues new players from 16 concurrent clients.
 func BenchmarkEnqueue(b *testing.B) {
 	databases(b, func(b *testing.B, db *database.DB) {
 		r := newRig(b, matchmaking.Config{}, kit.WithDatabase(db))
@@ -93,7 +93,7 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
-// BenchmarkForm makes sessions of matches of two, 100 a job, one job at a time.
+// BenchmarkForm creates the sessions of matches of two, 100 per job, one job at a time.
 func BenchmarkForm(b *testing.B) {
 	databases(b, func(b *testing.B, db *database.DB) {
 		r := newRig(b, matchmaking.Config{}, kit.WithDatabase(db))
@@ -110,8 +110,8 @@ func BenchmarkForm(b *testing.B) {
 	})
 }
 
-// BenchmarkPresenceConnect opens presence sockets of new users from 32 clients
-// at once, until each has its first event.
+// BenchmarkPresenceConnect opens presence sockets of new users from 32 concurrent clients, until
+// each has received its first event.
 func BenchmarkPresenceConnect(b *testing.B) {
 	databases(b, func(b *testing.B, db *database.DB) {
 		r := newRig(b, matchmaking.Config{}, kit.WithDatabase(db))

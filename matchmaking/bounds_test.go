@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Of many requests at the same time no more than ten open a room.
+// TestRoomsAreBoundedAtOnce checks that concurrent requests open at most ten rooms.
 func TestRoomsAreBoundedAtOnce(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		var opened atomic.Int64
@@ -39,7 +39,8 @@ func TestRoomsAreBoundedAtOnce(t *testing.T) {
 	})
 }
 
-// Accepting does not bring an inviter back to a table they have left.
+// TestInviterIsNotBroughtBack checks that accepting an invite does not seat an inviter at a table
+// they have left.
 func TestInviterIsNotBroughtBack(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("host", "b", "c")
@@ -59,8 +60,8 @@ func TestInviterIsNotBroughtBack(t *testing.T) {
 	})
 }
 
-// Accepting takes no money of the inviter and does not tell what they have; the
-// game begins when they come.
+// TestAcceptingTakesNoMoneyOfTheInviter checks that accepting takes no money from the inviter and
+// does not disclose their balance; the game begins when they join.
 func TestAcceptingTakesNoMoneyOfTheInviter(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -78,7 +79,7 @@ func TestAcceptingTakesNoMoneyOfTheInviter(t *testing.T) {
 		v, err := r.SendInvite(ctx, "staked", "ada", toUser("bob"))
 		r.ok(err)
 		v, err = r.AcceptInvite(ctx, v.ID, "bob")
-		r.ok(err) // that ada has 3 of 10 is nobody's to know
+		r.ok(err) // the refusal would disclose that ada has 3 of 10
 		held("ada", 0)
 		view, err := r.Multiplayer().View(ctx, v.SessionID, "bob")
 		r.ok(err)
@@ -96,8 +97,8 @@ func TestAcceptingTakesNoMoneyOfTheInviter(t *testing.T) {
 	})
 }
 
-// Strangers cannot fill what a user can be invited to: two of them leave room
-// for others, and all of them for friends.
+// TestStrangersLeaveRoom checks that strangers cannot use up a user's received invites: two of them
+// leave room for others, and all of them for friends.
 func TestStrangersLeaveRoom(t *testing.T) {
 	many := games()[:0]
 	for i := range 60 {
@@ -120,7 +121,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	})
 }
 
-// A new socket is told of all invites that wait, however many.
+// TestAllInvitesOnConnect checks that a new socket receives all pending invites, however many.
 func TestAllInvitesOnConnect(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	r.users("ada")
@@ -138,8 +139,8 @@ func TestAllInvitesOnConnect(t *testing.T) {
 	e.silent()
 }
 
-// A sweep that takes longer than its slot is not thrown away by the next one of
-// the same node.
+// TestLongSweep checks that a sweep that takes longer than its slot is not deposed by the next one
+// of the same node.
 func TestLongSweep(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for round := range 4 {
@@ -152,7 +153,7 @@ func TestLongSweep(t *testing.T) {
 			if !ok || slow.Matches() != 2 {
 				t.Fatalf("leads %v with %d matches, want 2", ok, slow.Matches())
 			}
-			r.step(5 * time.Second) // the next sweep, while this one has not claimed
+			r.step(5 * time.Second) // the next sweep, before this one has claimed
 			r.step(5 * time.Second)
 			r.ok(slow.Claim(ctx))
 			r.RunJobs()
@@ -161,7 +162,8 @@ func TestLongSweep(t *testing.T) {
 	})
 }
 
-// A sweep that fails does not keep the next one waiting for its lease.
+// TestFailedSweepGivesItsLeaseBack checks that a sweep that fails releases its lease, so that the
+// next one need not wait for it.
 func TestFailedSweepGivesItsLeaseBack(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	for _, user := range []string{"a", "b"} {
@@ -178,7 +180,8 @@ func TestFailedSweepGivesItsLeaseBack(t *testing.T) {
 	}
 }
 
-// A ticket that commits while the sweep of its slot runs is swept by the next one.
+// TestTicketCommitsDuringItsSweep checks that a ticket that commits while the sweep of its slot
+// runs is swept by the next one.
 func TestTicketCommitsDuringItsSweep(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	r, other := both[0], both[1]
@@ -198,7 +201,7 @@ func TestTicketCommitsDuringItsSweep(t *testing.T) {
 	r.allMatched("table", []string{"a", "b"})
 }
 
-// What a session is created from can be made for its players.
+// TestSnapshotForPlayers checks that the game of a session can depend on its players.
 func TestSnapshotForPlayers(t *testing.T) {
 	cfg := games()
 	cfg[0].SnapshotFor = func(_ context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) {
@@ -218,7 +221,7 @@ func TestSnapshotForPlayers(t *testing.T) {
 		r.ok(errorOf(r.JoinRoom(ctx, room.Code, "guest")))
 		b, err := r.Ledger().Balance(ctx, "guest", "coins")
 		r.ok(err)
-		if b.Held != 1 { // made when the host was alone
+		if b.Held != 1 { // created when the host was alone
 			t.Errorf("%d are held, want 1", b.Held)
 		}
 		if _, err := r.OpenRoom(ctx, "duel", "broke"); err == nil {

@@ -12,28 +12,28 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A room code is four letters, a dash and four digits, without the ones that
-// are taken for each other: I and 1, O and 0. There are 24^4 * 8^4 of them.
+// A room code is four letters, a dash and four digits, without those that are easily confused: I
+// and 1, O and 0. There are 24^4 * 8^4 codes.
 const (
 	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 	codeDigits  = "23456789"
 	codeHalf    = 4
 )
 
-// maxCodeInput bounds what a person may have typed around a code, in bytes.
+// maxCodeInput bounds the input that is parsed as a code, in bytes.
 const maxCodeInput = 64
 
-// codeTries is how often a code is drawn until one is free. With a million
-// rooms one draw in 1,300 is taken.
+// codeTries is how often a code is drawn until one is free. With a million rooms one draw in 1,300
+// is taken.
 const codeTries = 5
 
-// rude are four letters that nobody is to read aloud.
+// rude lists the offensive combinations of four letters.
 var rude = []string{
 	"ARSE", "CUNT", "DYKE", "FAGS", "FUCK", "JAPS", "KUNT", "NAZY", "PAKY", "RAPE", "SCUM", "SLAG", "SLUT", "SPAZ",
 	"TARD", "TWAT", "WANK",
 }
 
-// newCode draws a code, every one that is not rude with the same chance.
+// newCode draws a code that is not rude, uniformly.
 func newCode() string {
 	for {
 		letters := draw(codeLetters)
@@ -43,8 +43,8 @@ func newCode() string {
 	}
 }
 
-// draw picks characters of an alphabet; a byte past its last multiple is drawn
-// again, so that none is more likely.
+// draw picks characters of an alphabet uniformly; bytes past the last multiple of its length are
+// drawn again.
 func draw(alphabet string) string {
 	var text [codeHalf]byte
 	for i := range text {
@@ -57,9 +57,8 @@ func draw(alphabet string) string {
 	return string(text[:])
 }
 
-// parseCode reads a code as people write it: in any case, with any spaces, the
-// dash another one or none. A character that is not of the alphabets is not
-// guessed at.
+// parseCode parses a code as people write it: in any case, with any spaces, and with any dash or
+// none. It does not correct characters that are not in the alphabets.
 func parseCode(text string) (code string, ok bool) {
 	if len(text) > maxCodeInput {
 		return "", false
@@ -97,10 +96,10 @@ func isOf(text, alphabet string) bool {
 	return true
 }
 
-// codeKey is where the store has the session of a code.
+// codeKey returns the key of a code in the store.
 func codeKey(code string) string { return "matchmaking:" + code }
 
-// reserve finds a free code and points it to a session.
+// reserve finds a free code and stores the session under it.
 func (m *Matchmaking) reserve(ctx context.Context, sessionID string, ttl time.Duration) (string, error) {
 	for range codeTries {
 		code := m.drawCode()

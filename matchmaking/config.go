@@ -14,18 +14,18 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// Config says which games players find each other for.
+// Config configures matchmaking.
 type Config struct {
 	// Games is required: at least one, each key once.
 	Games []Game
 	// NoFriends leaves the friend routes out.
 	NoFriends bool
-	// Codes holds the room codes, under matchmaking:<code>; the specification's
-	// binding MATCHMAKING. By default entries of the database, kv.NewSQL. One
-	// whose put-if-absent is not atomic is refused.
+	// Codes stores the room codes, under matchmaking:<code>; the specification's binding
+	// MATCHMAKING. By default they are entries of the database, kv.NewSQL. A store whose
+	// put-if-absent is not atomic is refused.
 	Codes kv.Store
-	// Database names the binding that holds all else, by default "DB".
-	// Multiplayer lives on the same one.
+	// Database names the binding that holds everything else, by default "DB". Multiplayer must use
+	// the same one.
 	Database string
 	// BasePath is the mount prefix, by default "/matchmaking".
 	BasePath string
@@ -33,25 +33,24 @@ type Config struct {
 
 // Game is one game that has rooms, invites and a queue.
 type Game struct {
-	// Key names it in paths: 1 to 64 letters, digits, hyphens and underscores.
+	// Key names the game in paths: 1 to 64 letters, digits, hyphens and underscores.
 	Key string `json:"key"`
-	// Players is required: how many form a match, 2 to [MaxPlayers].
+	// Players is required: how many players form a match, 2 to [MaxPlayers].
 	Players int `json:"players"`
-	// SkillPool is the rating pool that players are matched by. Without one, and
-	// where rating is not composed, only the region counts.
+	// SkillPool is the rating pool that players are matched by. Without one, and if rating is not
+	// composed, players are matched by region only.
 	SkillPool string `json:"skillPool,omitempty"`
-	// Snapshot is what sessions are created from. Without one, and where
-	// multiplayer is not composed, players are still paired, but no session is
-	// created, and there are neither rooms nor invites. Its key and players are
-	// by default those of the game.
+	// Snapshot is the game that sessions are created from. Without one, and if multiplayer is not
+	// composed, players are still paired, but no session is created, and there are neither rooms
+	// nor invites. Its key and players are by default those of the game.
 	Snapshot *multiplayer.Game `json:"snapshot"`
-	// SnapshotFor, optional, returns what the session of some players is created
-	// from, such as Snapshot with other rules. The key, mode and number of players
-	// stay. It runs in the transaction of the session, which may run again: it
-	// reads and decides, no more. Its error refuses the room, invite or match.
+	// SnapshotFor, optional, returns the game for a session of the given players, such as Snapshot
+	// with other rules. It must not change the key, the mode and the number of players. It runs in
+	// the transaction of the session, which may be retried, so it must not have side effects. Its
+	// error refuses the room, invite or match.
 	SnapshotFor func(ctx context.Context, base multiplayer.Game, players []string) (multiplayer.Game, error) `json:"-"`
-	// Regions are the separate queues of the game, by default one, "default".
-	// A request that names none enters the first.
+	// Regions are the separate queues of the game, by default one, "default". A request without a
+	// region enters the first.
 	Regions   []string  `json:"regions"`
 	RoomCodes RoomCodes `json:"roomCodes"`
 	Queue     Queue     `json:"queue"`
@@ -60,28 +59,28 @@ type Game struct {
 // MaxPlayers bounds the players of one match.
 const MaxPlayers = 1000
 
-// RoomCodes bounds what one code can be used for.
+// RoomCodes bounds the use of a room code.
 type RoomCodes struct {
-	// TTLSeconds is how long a code lives, 10 to 86,400, by default 900.
+	// TTLSeconds is how long a code is valid, 10 to 86,400, by default 900.
 	TTLSeconds int `json:"ttlSeconds"`
-	// MaxUses is how many players can join by it, 1 to 1,000, by default 9.
+	// MaxUses is how many players can join by the code, 1 to 1,000, by default 9.
 	MaxUses int `json:"maxUses"`
 }
 
-// Queue says whom a waiting player can be matched with.
+// Queue configures whom a waiting player can be matched with.
 type Queue struct {
-	// InitialBand is how far apart the skills of a match may be at first; zero
-	// matches equals only. Nil is no bound: the nearest skills are matched at once.
+	// InitialBand is the largest difference of the skills in a match at first; zero matches equal
+	// skills only. Nil means no bound: the nearest skills are matched at once.
 	InitialBand *float64 `json:"initialBand,omitempty"`
 	// WidenPerSecond is how much the band grows with every second of waiting.
 	WidenPerSecond float64 `json:"widenPerSecond"`
-	// MaxWaitSeconds is after how long there is no bound any more; zero is never.
+	// MaxWaitSeconds is the waiting time after which there is no bound; zero means never.
 	MaxWaitSeconds int `json:"maxWaitSeconds"`
 	// SweepSeconds is how often matches are made, 1 to 60, by default 5.
 	SweepSeconds int `json:"sweepSeconds"`
 }
 
-// band is how far apart skills may be after some waiting; infinite: no bound.
+// band returns the largest difference of skills after some waiting, infinite if there is no bound.
 func (q Queue) band(waited time.Duration) float64 {
 	if q.InitialBand == nil || q.overdue(waited) {
 		return math.Inf(1)
@@ -96,7 +95,7 @@ func (q Queue) overdue(waited time.Duration) bool {
 func (q Queue) maxWait() time.Duration { return time.Duration(q.MaxWaitSeconds) * time.Second }
 func (q Queue) sweep() time.Duration   { return time.Duration(q.SweepSeconds) * time.Second }
 
-// patience is how long a ticket is kept whose player neither asks nor has a
+// patience is how long a ticket is kept if its player neither requests its status nor has a
 // presence socket.
 func (q Queue) patience() time.Duration { return max(time.Minute, q.maxWait()) }
 

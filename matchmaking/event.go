@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The events of the presence socket. Type tells them apart.
+// The events of the presence socket, distinguished by Type.
 type (
 	matchFound struct {
 		Type      string `json:"type"`
@@ -23,8 +23,8 @@ type (
 		Type string `json:"type"`
 		From string `json:"from"`
 	}
-	// friendsOnline comes when the socket has opened, with everybody who is
-	// online, then with who has come or gone since.
+	// friendsOnline is sent when the socket has opened, with all friends who are online, and then
+	// with each change.
 	friendsOnline struct {
 		Type    string   `json:"type"`
 		Online  []string `json:"online"`
@@ -36,22 +36,20 @@ func friends(online, offline []string) friendsOnline {
 	return friendsOnline{"friends_online", append([]string{}, online...), append([]string{}, offline...)}
 }
 
-// topic carries the events between the nodes.
+// topic is the pubsub topic of the events between the nodes.
 const topic = "matchmaking/events"
 
-// receivers is how many users one hint is for at most, so that it stays below
-// what the bus carries.
+// receivers is the most users of one hint, so that it stays below the size limit of pubsub.
 const receivers = 12
 
-// hint is an event on its way to the sockets of some users, on every node.
+// hint is an event for the sockets of some users, on every node.
 type hint struct {
 	To    []string        `json:"to"`
 	Event json.RawMessage `json:"event"`
 }
 
-// push sends an event to the sockets of the users, on all nodes, once the
-// transaction in ctx has committed. It is a hint: where it is lost the rows
-// still say what happened.
+// push sends an event to the sockets of the users, on all nodes, once the transaction in ctx has
+// committed. It is a hint: if it is lost, the stored rows still have the change.
 func (m *Matchmaking) push(ctx context.Context, event any, to ...string) {
 	raw, err := json.Marshal(event)
 	if err != nil {

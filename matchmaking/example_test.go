@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 )
 
-// Two players wait and are paired by the next sweep. The game has no snapshot,
-// so the application makes of the match what it likes.
+// Two players wait and are paired by the next sweep. The game has no snapshot, so the application
+// decides what to do with the match.
 func Example() {
 	ctx := context.Background()
 	m, queue, clock, done := exampleMatchmaking()
@@ -25,7 +25,7 @@ func Example() {
 	waiting, _ := m.Status(ctx, "darts", "ada")
 	fmt.Println(waiting.State)
 
-	clock.Advance(5e9) // to the next sweep, which queue.Run makes by itself
+	clock.Advance(5e9) // to the next sweep, which queue.Run runs
 	_, _ = queue.RunDue(ctx)
 	found, _ := m.Status(ctx, "darts", "ada")
 	match, _, err := m.Match(ctx, found.MatchID)
@@ -35,8 +35,8 @@ func Example() {
 	// matched 2 eu <nil>
 }
 
-// Two users who send each other a request are friends. A blocked user does not
-// find the one who blocked any more.
+// Two users who send each other a request become friends. A blocked user cannot find the user who
+// blocked them.
 func ExampleMatchmaking_Block() {
 	ctx := context.Background()
 	m, _, _, done := exampleMatchmaking()
@@ -54,7 +54,7 @@ func ExampleMatchmaking_Block() {
 	// true
 }
 
-// exampleMatchmaking is what kit.New does with kit.WithMatchmaking.
+// exampleMatchmaking does what kit.New does with kit.WithMatchmaking.
 func exampleMatchmaking() (m *matchmaking.Matchmaking, queue *jobs.Queue, clock *kittest.Clock, done func()) {
 	db, err := database.OpenMemory()
 	if err != nil {

@@ -16,7 +16,7 @@ type formPayload struct {
 	Matches []string `json:"matches"`
 }
 
-// enqueueForming hands matches to the workers of all nodes.
+// enqueueForming enqueues the jobs that create the sessions of matches, on any node.
 func (m *Matchmaking) enqueueForming(ctx context.Context, matchIDs []string) error {
 	for some := range slices.Chunk(matchIDs, formBatch) {
 		if _, err := m.host.Jobs.Enqueue(ctx, formBinding, formPayload{some}); err != nil {
@@ -26,8 +26,8 @@ func (m *Matchmaking) enqueueForming(ctx context.Context, matchIDs []string) err
 	return nil
 }
 
-// runForm is the job that makes sessions of matches. All of them and the end of
-// the job commit together; when one cannot be made, each is tried by itself.
+// runForm is the job that creates the sessions of matches. All of them and the end of the job
+// commit together; if one cannot be created, each is tried by itself.
 func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 	var payload formPayload
 	if err := json.Unmarshal(job.Payload, &payload); err != nil {
@@ -42,7 +42,7 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 		}
 		return jobs.Complete(ctx)
 	})
-	if err == nil || isPassing(err) && !errors.Is(err, errNoSnapshot) { // that is of one match alone
+	if err == nil || isPassing(err) && !errors.Is(err, errNoSnapshot) { // errNoSnapshot concerns one match only
 		return err
 	}
 	var failed []error
@@ -56,27 +56,27 @@ func (m *Matchmaking) runForm(ctx context.Context, job jobs.Job) error {
 	return errors.Join(failed...)
 }
 
-// isRefusal reports whether trying again would end the same.
+// isRefusal reports whether a retry would fail again.
 func isRefusal(err error) bool {
 	var refusal *capability.Error
 	return errors.As(err, &refusal) && refusal.Status < 500 || errors.Is(err, errNoSnapshot) && !isPassing(err)
 }
 
-// isPassing reports whether an error is of the moment, and no match's.
+// isPassing reports whether an error is temporary and not caused by a match.
 func isPassing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(capability.AsError(err), capability.ErrUnavailable)
 }
 
-// form makes a session of a match, in a transaction; of one that has a session
-// or has failed it makes nothing.
+// form creates the session of a match, in a transaction. It does nothing for a match that has a
+// session or has failed.
 func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
 	if err != nil || !ok || match.State != Forming {
 		return err
 	}
 	g, known := m.games[match.GameKey]
-	if !known { // no refusal: another node may be of a newer version
+	if !known { // not a refusal: another node may have a newer version
 		return fmt.Errorf("matchmaking: this node has no game %q", match.GameKey)
 	}
 	switch gone, err := m.disabled(ctx, match.Players...); {
@@ -91,7 +91,7 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 		match.SessionID = backfill
 		for _, userID := range match.Players {
 			err := m.seat(ctx, backfill, userID)
-			if errors.Is(err, capability.ErrRateLimited) { // they have as many as one user can have
+			if errors.Is(err, capability.ErrRateLimited) { // the player has as many as one user can have
 				err = &atFault{userID, err}
 			}
 			if err != nil {
@@ -113,7 +113,7 @@ func (m *Matchmaking) form(ctx context.Context, matchID string) error {
 	return nil
 }
 
-// atFault says because of which player a match cannot become a session.
+// atFault is the error of a match that cannot become a session because of one player.
 type atFault struct {
 	userID string
 	cause  error
@@ -122,7 +122,7 @@ type atFault struct {
 func (f *atFault) Error() string { return "matchmaking: player " + f.userID + ": " + f.cause.Error() }
 func (f *atFault) Unwrap() error { return f.cause }
 
-// culprit returns the player who is at fault, if one is.
+// culprit returns the player who is at fault, if there is one.
 func culprit(err error) (userID string, ok bool) {
 	var uncovered *multiplayer.Uncovered
 	if errors.As(err, &uncovered) {
@@ -135,7 +135,7 @@ func culprit(err error) (userID string, ok bool) {
 	return "", false
 }
 
-// disabled returns one of some users who is disabled, "" when none is.
+// disabled returns the first of the users who is disabled, "" if none is.
 func (m *Matchmaking) disabled(ctx context.Context, userIDs ...string) (string, error) {
 	if m.peers.Auth == nil {
 		return "", nil
@@ -152,8 +152,8 @@ func (m *Matchmaking) disabled(ctx context.Context, userIDs ...string) (string, 
 	return "", nil
 }
 
-// fail ends a match that cannot become a session. Where one player is at fault,
-// or the seats are gone, the others wait again with the time they have waited.
+// fail ends a match that cannot become a session. If one player is at fault, or the seats are gone,
+// the others wait again and keep their waiting time.
 func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) error {
 	fault, byPlayer := culprit(cause)
 	if !byPlayer {
@@ -162,9 +162,9 @@ func (m *Matchmaking) fail(ctx context.Context, matchID string, cause error) err
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error { return m.dissolve(ctx, matchID, fault) })
 }
 
-// dissolve ends a match that forms because of one of its players, or of nobody:
-// "". The seats that it has taken of an offer are there again in the first case,
-// and do not exist in the other.
+// dissolve ends a match that is forming, because of one of its players or, if fault is "", of none.
+// In the first case the seats that it took from an offer are offered again; in the other case the
+// offer is withdrawn.
 func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error {
 	match, backfill, ok, err := m.store.lockMatch(ctx, matchID)
 	if err != nil || !ok || match.State != Forming {
@@ -173,7 +173,7 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error
 	if err := m.store.settleMatch(ctx, matchID, "failed", ""); err != nil {
 		return err
 	}
-	if !slices.Contains(match.Players, fault) { // one who is in the session already
+	if !slices.Contains(match.Players, fault) { // the player is in the session already
 		fault = ""
 	}
 	switch {
@@ -191,7 +191,7 @@ func (m *Matchmaking) dissolve(ctx context.Context, matchID, fault string) error
 		return err
 	}
 	g, known := m.games[match.GameKey]
-	if !known { // a node that knows the game sweeps it, within a minute
+	if !known { // a node that knows the game schedules the sweep within a minute
 		return nil
 	}
 	return m.scheduleSweep(ctx, g)

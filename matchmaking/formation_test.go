@@ -15,8 +15,8 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// A match whose session cannot be made fails by itself, or waits by itself for what
-// passes: those that the same job forms become sessions.
+// TestMatchThatFailsTakesNoNeighbourAlong checks that a match whose session cannot be created fails
+// alone, or is retried alone after a temporary error: the other matches of the job become sessions.
 func TestMatchThatFailsTakesNoNeighbourAlong(t *testing.T) {
 	for state, failure := range map[string]error{
 		matchmaking.Failed:  errors.New("no game for these"),
@@ -47,7 +47,7 @@ func TestMatchThatFailsTakesNoNeighbourAlong(t *testing.T) {
 	}
 }
 
-// A user who was disabled while waiting is matched with nobody.
+// TestDisabledPlayerIsNotMatched checks that a user who was disabled while waiting is not matched.
 func TestDisabledPlayerIsNotMatched(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob", "cid")
@@ -67,8 +67,9 @@ func TestDisabledPlayerIsNotMatched(t *testing.T) {
 	})
 }
 
-// Seats that a player cannot take are there for the next one: who does not cover
-// the stake of a table, and who has too many seats, is at fault alone.
+// TestSeatsOutliveAPlayerAtFault checks that seats that a player cannot take are offered to the
+// next one, and that only the player who does not cover the stake of a table, or has too many
+// seats, is at fault.
 func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 	cfg := append(games(), matchmaking.Game{Key: "stakes", Players: 2,
 		Snapshot: &multiplayer.Game{Kind: "duel", Mode: multiplayer.ModeTable, Players: 6, Rules: duelRules{10}}})
@@ -92,7 +93,7 @@ func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 			r.ok(errorOf(r.Enqueue(ctx, "stakes", "", user)))
 		}
 		r.ok(r.RunSweep(ctx, "stakes"))
-		r.ok(r.Clean(ctx)) // while the match forms
+		r.ok(r.Clean(ctx)) // while the match is forming
 		for range 2 {
 			r.step(5 * time.Second)
 		}
@@ -117,8 +118,8 @@ func TestSeatsOutliveAPlayerAtFault(t *testing.T) {
 	})
 }
 
-// An offer that comes after its seats were all taken is a new one: it has not
-// waited, so it does not reach further than any other.
+// TestOfferAfterAFullTableIsNew checks that an offer that follows one whose seats were all taken is
+// new: its waiting time starts anew, so its band is as narrow as any other.
 func TestOfferAfterAFullTableIsNew(t *testing.T) {
 	cfg := append(games(), matchmaking.Game{Key: "ranked", Players: 2, SkillPool: "duel",
 		Queue:    matchmaking.Queue{InitialBand: new(50.0), WidenPerSecond: 10, MaxWaitSeconds: 30},

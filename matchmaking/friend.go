@@ -7,14 +7,13 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// How many friends a user has at most, and how many of their requests may wait
-// for a decision.
+// Bounds of the friends of a user, and of the user's requests that wait for a decision.
 const (
 	maxFriends  = 1000
 	maxRequests = 200
 )
 
-// bond is what stands between two users.
+// bond is the relation between two users.
 type bond struct {
 	low, high             string
 	state, requester      string
@@ -22,7 +21,7 @@ type bond struct {
 	since                 int64
 }
 
-// newBond is nothing between two users.
+// newBond returns the empty relation between two users.
 func newBond(a, b string) bond {
 	return bond{low: min(a, b), high: max(a, b), state: "none"}
 }
@@ -44,7 +43,7 @@ func (b *bond) other(userID string) string {
 	return b.low
 }
 
-// friend is the bond as one of the two sees it.
+// friend returns the bond as seen by one of the two.
 func (b *bond) friend(userID string) Friend {
 	f := Friend{UserID: b.other(userID), State: FriendAccepted, Since: capability.Millis(b.since)}
 	if b.state == "requested" {
@@ -56,8 +55,7 @@ func (b *bond) friend(userID string) Friend {
 	return f
 }
 
-// change edits what stands between two users, with their row locked; an error
-// of edit leaves it as it was.
+// change edits the bond of two users, with their row locked; an error of edit leaves it unchanged.
 func (m *Matchmaking) change(ctx context.Context, userID, other string, edit func(context.Context, *bond) error) (b bond, err error) {
 	for _, id := range []string{userID, other} {
 		if err := capability.CheckUserID(id); err != nil {
@@ -79,10 +77,9 @@ func (m *Matchmaking) change(ctx context.Context, userID, other string, edit fun
 	return b, err
 }
 
-// RequestFriend asks a user to be a friend; when that one has asked already,
-// they are friends now. Asking again changes nothing. Refuses with
-// matchmaking/user_not_found, matchmaking/already_friends,
-// matchmaking/limit_reached and kit/rate_limited.
+// RequestFriend sends a friend request to a user; if that user has sent one already, the two become
+// friends. A repeated request changes nothing. Refuses with matchmaking/user_not_found,
+// matchmaking/already_friends, matchmaking/limit_reached and kit/rate_limited.
 func (m *Matchmaking) RequestFriend(ctx context.Context, userID, other string) (Friend, error) {
 	if wait, ok := m.asks.Allow(userID); !ok {
 		return Friend{}, tooOften(wait)
@@ -121,9 +118,8 @@ func (m *Matchmaking) RequestFriend(ctx context.Context, userID, other string) (
 	return b.friend(userID), nil
 }
 
-// AcceptFriend returns yes to a user who has asked. Refuses with
-// matchmaking/friend_request_not_found, matchmaking/already_friends and
-// matchmaking/limit_reached.
+// AcceptFriend accepts the request of a user. Refuses with matchmaking/friend_request_not_found,
+// matchmaking/already_friends and matchmaking/limit_reached.
 func (m *Matchmaking) AcceptFriend(ctx context.Context, userID, other string) (Friend, error) {
 	b, err := m.change(ctx, userID, other, func(ctx context.Context, b *bond) error {
 		switch {
@@ -140,7 +136,8 @@ func (m *Matchmaking) AcceptFriend(ctx context.Context, userID, other string) (F
 	return b.friend(userID), nil
 }
 
-// befriend makes friends of a request, and tells each who is online.
+// befriend turns a request into a friendship, and notifies each of the two if the other one is
+// online.
 func (m *Matchmaking) befriend(ctx context.Context, b *bond) error {
 	if err := m.store.lockUsers(ctx, b.low, b.high); err != nil {
 		return err
@@ -158,7 +155,7 @@ func (m *Matchmaking) befriend(ctx context.Context, b *bond) error {
 	return m.tellOnline(ctx, b, true)
 }
 
-// tellOnline tells each of the two that the other one, if online, has come or gone.
+// tellOnline notifies each of the two that the other one, if online, appears or disappears.
 func (m *Matchmaking) tellOnline(ctx context.Context, b *bond, online bool) error {
 	here, err := m.store.online(ctx, m.now(ctx), b.low, b.high)
 	if err != nil {
@@ -187,8 +184,8 @@ func (m *Matchmaking) DeclineFriend(ctx context.Context, userID, other string) e
 	return err
 }
 
-// RemoveFriend ends a friendship, or takes back a request. Refuses with
-// matchmaking/user_not_found when there is neither.
+// RemoveFriend ends a friendship, or withdraws a request. Refuses with matchmaking/user_not_found
+// if there is neither.
 func (m *Matchmaking) RemoveFriend(ctx context.Context, userID, other string) error {
 	_, err := m.change(ctx, userID, other, func(ctx context.Context, b *bond) error {
 		if b.state == "none" || b.state == "requested" && b.requester == other {
@@ -199,7 +196,7 @@ func (m *Matchmaking) RemoveFriend(ctx context.Context, userID, other string) er
 	return err
 }
 
-// part ends what there is between two users.
+// part ends the friendship or the request of two users.
 func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 	friends := b.state == "accepted"
 	b.set("none", "", m.now(ctx))
@@ -209,8 +206,7 @@ func (m *Matchmaking) part(ctx context.Context, b *bond) error {
 	return m.tellOnline(ctx, b, false)
 }
 
-// ListFriends lists a user's friends and the requests between them and others, by
-// user id.
+// ListFriends lists a user's friends and the requests from and to the user, by user id.
 func (m *Matchmaking) ListFriends(ctx context.Context, userID string, page capability.Page) (capability.Items[Friend], error) {
 	var none capability.Items[Friend]
 	if err := capability.CheckUserID(userID); err != nil {
@@ -247,20 +243,20 @@ func (m *Matchmaking) ListFriends(ctx context.Context, userID string, page capab
 	return capability.Paged(page, list, func(f Friend) []any { return []any{f.UserID} }), nil
 }
 
-// FriendsAmong returns which of the users have a friend among them, sorted.
-// Rating asks it, as its peer Friends.
+// FriendsAmong returns which of the users have a friend among them, sorted. Rating calls it as its
+// peer Friends.
 func (m *Matchmaking) FriendsAmong(ctx context.Context, userIDs []string) ([]string, error) {
 	return m.store.friendsAmong(ctx, userIDs)
 }
 
-// Block hides a user and another one from each other: they are no friends any
-// more, invites between them are gone, and neither reaches the other until
-// [Matchmaking.Unblock]. Blocking again changes nothing.
+// Block hides a user and another one from each other: their friendship ends, invites between them
+// are removed, and neither can reach the other until [Matchmaking.Unblock]. A repeated block
+// changes nothing.
 func (m *Matchmaking) Block(ctx context.Context, userID, other string) error {
 	return m.setBlock(ctx, userID, other, true)
 }
 
-// Unblock takes back a block of the user's own. Without one it changes nothing.
+// Unblock removes a block by the user. Without one it changes nothing.
 func (m *Matchmaking) Unblock(ctx context.Context, userID, other string) error {
 	return m.setBlock(ctx, userID, other, false)
 }
@@ -292,7 +288,7 @@ func (m *Matchmaking) setBlock(ctx context.Context, userID, other string, on boo
 	return err
 }
 
-// ListBlocked lists whom a user blocks, by user id.
+// ListBlocked lists the users whom a user blocks, by user id.
 func (m *Matchmaking) ListBlocked(ctx context.Context, userID string, page capability.Page) (capability.Items[string], error) {
 	page = page.Bounded()
 	after := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/matchmaking"
 )
 
-// friendsOf is a user's list as "id state".
+// friendsOf returns a user's list as "id state".
 func (r *rig) friendsOf(userID string) []string {
 	r.t.Helper()
 	list := []string{}
@@ -49,7 +49,7 @@ func TestFriends(t *testing.T) {
 			t.Error(diff)
 		}
 		r.ok(errorOf(r.AcceptFriend(ctx, "a", "b")))
-		f, err := r.RequestFriend(ctx, "c", "b") // who was asked asks: a yes
+		f, err := r.RequestFriend(ctx, "c", "b") // the user with the request sends one, which accepts it
 		r.ok(err)
 		if f.State != matchmaking.FriendAccepted {
 			t.Errorf("got %+v, want friends", f)
@@ -65,7 +65,7 @@ func TestFriends(t *testing.T) {
 		}
 		r.ok(r.RemoveFriend(ctx, "c", "b"))
 		r.ok(errorOf(r.RequestFriend(ctx, "d", "c")))
-		r.ok(r.RemoveFriend(ctx, "d", "c")) // taken back
+		r.ok(r.RemoveFriend(ctx, "d", "c")) // withdrawn
 		if diff := cmp.Diff([]string{}, r.friendsOf("c")); diff != "" {
 			t.Error(diff)
 		}
@@ -82,17 +82,18 @@ func TestFriendRefusals(t *testing.T) {
 		r.refuses(capability.ErrInvalidRequest, errorOf(r.RequestFriend(ctx, "a", "a")))
 		r.refuses(capability.ErrInvalidRequest, errorOf(r.RequestFriend(ctx, "a", "x\x00")))
 		r.ok(errorOf(r.RequestFriend(ctx, "a", "c")))
-		for _, other := range []string{"c", "d", "b"} { // one's own, none, a friend
+		for _, other := range []string{"c", "d", "b"} { // the user's own request, none, a friend
 			r.refuses(matchmaking.ErrFriendRequestNotFound, r.DeclineFriend(ctx, "a", other))
 		}
 		r.refuses(matchmaking.ErrFriendRequestNotFound, errorOf(r.AcceptFriend(ctx, "a", "c")))
 		r.refuses(matchmaking.ErrFriendRequestNotFound, errorOf(r.AcceptFriend(ctx, "a", "d")))
-		r.refuses(matchmaking.ErrUserNotFound, r.RemoveFriend(ctx, "c", "a")) // to be declined
+		r.refuses(matchmaking.ErrUserNotFound, r.RemoveFriend(ctx, "c", "a")) // has to be declined instead
 		r.refuses(matchmaking.ErrUserNotFound, r.RemoveFriend(ctx, "a", "d"))
 	})
 }
 
-// Two who ask each other at the same time are friends in any order.
+// TestFriendRequestsCross checks that two users who send each other a request at the same time
+// become friends in any order.
 func TestFriendRequestsCross(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for i := range 20 {
@@ -125,7 +126,7 @@ func TestFriendLimits(t *testing.T) {
 	r.Clock.Advance(2 * time.Minute)
 	r.ok(errorOf(r.RequestFriend(ctx, "ada", others[30])))
 
-	// 200 that nobody accepts, 1,000 friends.
+	// 200 requests that are not accepted, 1,000 friends.
 	insert := func(user, state, requester string, n int) {
 		for _, id := range ids("z-"+user, n) {
 			r.ok(errorOf(r.Database().Exec(ctx, `INSERT INTO matchmaking_friend (low, high, state, requester, low_blocks, high_blocks, since)
@@ -144,7 +145,7 @@ func TestFriendLimits(t *testing.T) {
 	r.refuses(matchmaking.ErrLimitReached, errorOf(r.AcceptFriend(ctx, "eve", "new")))
 }
 
-// To a blocked user the one who blocked does not exist, and the other way round.
+// TestBlock checks that neither of the two users finds the other after a block.
 func TestBlock(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.befriend("a", "b")
@@ -175,7 +176,7 @@ func TestBlock(t *testing.T) {
 		}
 		r.ok(r.Block(ctx, "a", "b"))
 		r.ok(r.Unblock(ctx, "b", "a"))
-		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.RequestFriend(ctx, "b", "a"))) // still blocked, by the other
+		r.refuses(matchmaking.ErrUserNotFound, errorOf(r.RequestFriend(ctx, "b", "a"))) // still blocked by the other user
 		for range 2 {
 			r.ok(r.Unblock(ctx, "a", "b"))
 		}

@@ -9,19 +9,19 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// How many wrong codes one may try within guessWindow: a user, and an address,
-// behind which a whole school may sit. At 10,000 live rooms a code is hit once
-// in 136,000 tries. Per node, like all rate limits of the kit.
+// The wrong codes that a user and an address may try within guessWindow; a whole school may share
+// an address. With 10,000 live rooms one of 136,000 guesses is a valid code. The limits are per
+// node, like all rate limits of the kit.
 const (
 	guessesPerUser    = 10
 	guessesPerAddress = 60
 	guessWindow       = time.Minute
-	// maxGuessers bounds the memory that many of them can take.
+	// maxGuessers bounds the memory of the counters.
 	maxGuessers = 50_000
 )
 
-// guesses counts failures, and attempts under way, which may become some:
-// a user who joins by good codes one after the other is never held up.
+// guesses counts failures, and attempts under way, which may become failures: a user who joins by
+// valid codes one after the other is never limited.
 type guesses struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -37,13 +37,13 @@ func newGuesses(now func() time.Time) *guesses {
 	return &guesses{now: now, made: make(map[string]guessed)}
 }
 
-// guesser is what a failure is counted for.
+// guesser is a key that failures are counted for.
 type guesser struct {
 	key string
 	max int
 }
 
-// guessers are the user and, of a request, its address.
+// guessers returns the user and, of a request, its address.
 func guessers(ctx context.Context, userID string) []guesser {
 	list := []guesser{{"user " + userID, guessesPerUser}}
 	if o := capability.RequestInfoOf(ctx); o != nil && o.IP != "" {
@@ -52,9 +52,8 @@ func guessers(ctx context.Context, userID string) []guesser {
 	return list
 }
 
-// try counts a failure in advance, so that many at the same time are no more
-// than one after the other, and refuses with kit/rate_limited who has failed too
-// often.
+// try counts a failure in advance, so that concurrent attempts do not exceed the limit, and refuses
+// with kit/rate_limited after too many failures.
 func (g *guesses) try(who []guesser) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +75,7 @@ func (g *guesses) try(who []guesser) error {
 	return nil
 }
 
-// spare takes back what try has counted: the code was not wrong.
+// spare uncounts a failure that try has counted: the code was not wrong.
 func (g *guesses) spare(who []guesser) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +98,7 @@ func (g *guesses) live(key string, now time.Time) guessed {
 	return made
 }
 
-// makeRoom forgets whose window has passed and, should that not do, everybody.
+// makeRoom removes the counters whose window has passed and, if that is not enough, all of them.
 func (g *guesses) makeRoom(now time.Time) {
 	if len(g.made) < maxGuessers {
 		return
@@ -114,7 +113,7 @@ func (g *guesses) makeRoom(now time.Time) {
 	}
 }
 
-// tooOften is kit/rate_limited with how long to wait.
+// tooOften returns kit/rate_limited with how long to wait.
 func tooOften(wait time.Duration) error {
 	return capability.ErrRateLimited.With(Pause{max(wait.Milliseconds(), 1)})
 }

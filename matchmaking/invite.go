@@ -13,25 +13,25 @@ import (
 // InviteLifetime is how long an invite can be accepted.
 const InviteLifetime = time.Hour
 
-// How many open invites a user may have sent, to one other
-// and in all, and have got: so many from friends and so many from others, who
-// cannot take the places of friends.
+// Bounds of the open invites of a user: sent to one other user, sent in all, and received. Received
+// invites are counted separately for friends and for other users, so that strangers cannot take the
+// places of friends.
 const (
 	maxSentToOne = 5
 	maxSent      = 50
 	maxReceived  = 100
 )
 
-// The states of an invite; one that was declined or has expired is gone.
+// The states of an invite; one that was declined or has expired is removed.
 const (
 	InvitePending  = "pending"
 	InviteAccepted = "accepted"
 )
 
-// SendInvite invites a user. While an invite of the two for this game waits, it
-// returns that one. Refuses with matchmaking/game_not_found,
-// matchmaking/no_sessions, matchmaking/user_not_found,
-// matchmaking/invite_forbidden, matchmaking/limit_reached and kit/rate_limited.
+// SendInvite invites a user. If an invite from the same user to the other one for this game is
+// pending, it returns that one. Refuses with matchmaking/game_not_found, matchmaking/no_sessions,
+// matchmaking/user_not_found, matchmaking/invite_forbidden, matchmaking/limit_reached and
+// kit/rate_limited.
 func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invitee) (Invite, error) {
 	if _, err := m.sessionGame(game); err != nil {
 		return Invite{}, err
@@ -48,7 +48,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 	}
 	fresh := id.New(m.host.DB.Now(ctx))
 	var v Invite
-	// The bond of the two is locked: a block is there before or after.
+	// The bond of the two is locked, so that a block is committed before or after.
 	_, err = m.change(ctx, from, invitee, func(ctx context.Context, b *bond) error {
 		now := m.host.DB.Now(ctx)
 		v = Invite{ID: fresh, GameKey: game, From: from, To: invitee, State: InvitePending,
@@ -71,7 +71,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 		if err != nil {
 			return err
 		}
-		if !added { // another request of the same user was a moment faster
+		if !added { // a concurrent request of the same user committed first
 			v, _, err = m.store.waitingInvite(ctx, v)
 			return err
 		}
@@ -84,7 +84,7 @@ func (m *Matchmaking) SendInvite(ctx context.Context, game, from string, to Invi
 	return v, nil
 }
 
-// find returns the one user that is meant.
+// find returns the id of the invitee.
 func (m *Matchmaking) find(ctx context.Context, to Invitee) (string, error) {
 	switch {
 	case (to.UserID == "") == (to.ScreenName == ""):
@@ -107,8 +107,8 @@ func (m *Matchmaking) find(ctx context.Context, to Invitee) (string, error) {
 	return users[0].ID, nil
 }
 
-// mayInvite refuses between users of whom one blocks the other, telling only
-// the one who does.
+// mayInvite refuses invites between users of whom one blocks the other. Only the user who blocks
+// learns the reason.
 func (b *bond) mayInvite(from string) error {
 	switch {
 	case b.blocks(b.other(from)):
@@ -119,7 +119,8 @@ func (b *bond) mayInvite(from string) error {
 	return nil
 }
 
-// inviteLimits refuses one invite too many. The counted rows are locked.
+// inviteLimits refuses an invite beyond the limits. The users are locked, so that concurrent
+// invites cannot exceed them.
 func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) error {
 	if err := m.store.lockUsers(ctx, v.From, v.To); err != nil {
 		return err
@@ -142,15 +143,15 @@ func (m *Matchmaking) inviteLimits(ctx context.Context, v Invite, friends bool) 
 	return limited("invites of this user", received, maxReceived)
 }
 
-// ListInvites lists the invites that a user got or sent and that have not expired,
-// newest first.
+// ListInvites lists the invites that a user received or sent and that have not expired, newest
+// first.
 func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capability.Page) (capability.Items[Invite], error) {
 	var none capability.Items[Invite]
 	if err := capability.CheckUserID(userID); err != nil {
 		return none, err
 	}
 	page = page.Bounded()
-	below := "~" // above every id
+	below := "~" // greater than every id
 	if _, err := page.After(&below); err != nil {
 		return none, err
 	}
@@ -161,17 +162,16 @@ func (m *Matchmaking) ListInvites(ctx context.Context, userID string, page capab
 	return capability.Paged(page, list, func(v Invite) []any { return []any{v.ID} }), nil
 }
 
-// AcceptInvite brings the two together in a session, and returns the invite
-// with its id; accepting again returns the same. A user who invites several to a
-// game of more than two has them in one session while it has seats; who blocks
-// another of them, or is blocked by one, gets another session.
+// AcceptInvite brings the two together in a session, and returns the invite with its id; a repeated
+// call returns the same. Players who accept invites of the same user to a game of more than two
+// join one session while it has seats, except a player who blocks another invited player, or is
+// blocked by one, who gets another session.
 //
-// It takes no money of the inviter, whose stake nobody but they put in: where
-// the beginning of the game would, the session is open with the invitee in it,
-// and begins when the inviter joins it. An inviter who has left a session is not
-// brought back to it, and the invite of one who was disabled is none. Refuses
-// with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when the
-// session cannot be created, as [multiplayer.Multiplayer.Start] does.
+// It takes no money from the inviter, who has not confirmed a stake: if the beginning of the game
+// would, the session is open with the invitee in it, and begins when the inviter joins it. An
+// inviter who has left a session is not brought back to it, and an invite of a disabled user counts
+// as not found. Refuses with matchmaking/invite_not_found, matchmaking/invite_forbidden and, when
+// the session cannot be created, as [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string) (Invite, error) {
 	var v Invite
 	fresh := id.New(m.host.DB.Now(ctx))
@@ -205,7 +205,7 @@ func (m *Matchmaking) AcceptInvite(ctx context.Context, inviteID, userID string)
 	return v, nil
 }
 
-// together seats the invitee in a session with the inviter, and returns it.
+// together seats the invitee in a session with the inviter, and returns its id.
 func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh string) (string, error) {
 	earlier, found, err := m.store.lastSession(ctx, v)
 	if err != nil {
@@ -229,7 +229,7 @@ func (m *Matchmaking) together(ctx context.Context, g *Game, v Invite, fresh str
 	return fresh, err
 }
 
-// DeclineInvite removes an invite that one has got. Refuses with
+// DeclineInvite removes an invite that the user has received. Refuses with
 // matchmaking/invite_not_found and matchmaking/invite_forbidden.
 func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string) error {
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -244,8 +244,8 @@ func (m *Matchmaking) DeclineInvite(ctx context.Context, inviteID, userID string
 	})
 }
 
-// lockReceived locks an invite that the user may accept or decline. All invites of one
-// inviter are accepted one after the other, so that they find one session.
+// lockReceived locks an invite that the user may accept or decline. The invites of one inviter are
+// accepted one after the other, so that they find one session.
 func (m *Matchmaking) lockReceived(ctx context.Context, inviteID, userID string) (Invite, error) {
 	if err := capability.CheckText("id", inviteID, 1, maxName); err != nil {
 		return Invite{}, err

@@ -16,7 +16,7 @@ import (
 func toUser(id string) matchmaking.Invitee   { return matchmaking.Invitee{UserID: id} }
 func toName(name string) matchmaking.Invitee { return matchmaking.Invitee{ScreenName: name} }
 
-// invites lists what a user got and sent.
+// invites lists the invites that a user received and sent.
 func (r *rig) invites(userID string) []matchmaking.Invite {
 	r.t.Helper()
 	list := []matchmaking.Invite{}
@@ -70,7 +70,7 @@ func TestInvite(t *testing.T) {
 		}
 		r.refuses(matchmaking.ErrInviteNotFound, r.DeclineInvite(ctx, v.ID, "bob"))
 
-		// Another one, of the same two, for another session.
+		// A second invite of the same two, for another session.
 		v, err = r.SendInvite(ctx, "duel", "ada", toUser("bob"))
 		r.ok(err)
 		second, err := r.AcceptInvite(ctx, v.ID, "bob")
@@ -81,7 +81,7 @@ func TestInvite(t *testing.T) {
 	})
 }
 
-// An invite that was declined, or is an hour old, is gone.
+// TestInviteEnds checks that an invite that was declined, or is an hour old, cannot be accepted.
 func TestInviteEnds(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -106,8 +106,8 @@ func TestInviteEnds(t *testing.T) {
 	})
 }
 
-// Everybody whom one player invites to a game of four plays in one session,
-// accept they at once or not.
+// TestInviteGroup checks that all players whom one player invites to a game of four play in one
+// session, whether they accept concurrently or not.
 func TestInviteGroup(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		guests := []string{"b", "c", "d", "e"}
@@ -141,8 +141,8 @@ func TestInviteGroup(t *testing.T) {
 	})
 }
 
-// Where the inviter has left and one seat is free, the two get a session of
-// their own.
+// TestInviteToFullTable checks that the two get a session of their own if the inviter has left and
+// one seat is free.
 func TestInviteToFullTable(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("host", "b", "c")
@@ -164,7 +164,7 @@ func TestInviteToFullTable(t *testing.T) {
 	})
 }
 
-// An invite that meets a block does not outlive it.
+// TestInviteMeetsBlock checks that a block removes an invite that is sent concurrently.
 func TestInviteMeetsBlock(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -218,7 +218,8 @@ func TestInviteLimits(t *testing.T) {
 	r.refuses(matchmaking.ErrLimitReached, errorOf(r.SendInvite(ctx, "duel", "eve", toUser(others[50]))))
 }
 
-// Nobody gets into a session with a user who was disabled after inviting.
+// TestInviteOfADisabledUserIsGone checks that nobody joins a session by the invite of a user who
+// has been disabled since.
 func TestInviteOfADisabledUserIsGone(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
@@ -231,7 +232,8 @@ func TestInviteOfADisabledUserIsGone(t *testing.T) {
 	})
 }
 
-// However many a game takes, accepting takes no money of the inviter.
+// TestInviterOfSeveralIsAskedForTheStake checks that accepting takes no money from the inviter,
+// also in a game of more than two.
 func TestInviterOfSeveralIsAskedForTheStake(t *testing.T) {
 	cfg := append(games(), matchmaking.Game{Key: "trio", Players: 3, Snapshot: &multiplayer.Game{Kind: "duel", Rules: duelRules{10}}})
 	each(t, matchmaking.Config{Games: cfg}, func(t *testing.T, r *rig) {
@@ -263,7 +265,8 @@ func TestInviterOfSeveralIsAskedForTheStake(t *testing.T) {
 	})
 }
 
-// Two of whom one blocks the other do not meet by the invites of a third.
+// TestInvitesKeepTheBlockedApart checks that two users of whom one blocks the other do not meet by
+// the invites of a third user.
 func TestInvitesKeepTheBlockedApart(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("host", "ada", "bob", "eve")

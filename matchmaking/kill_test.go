@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// The environment of a child process: the file that it works on.
+// childFile is the environment variable of a child process with the path of its database.
 const childFile = "MATCHMAKING_TEST_FILE"
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKill kills a process with kill -9 while players enter the queue and
-// matches are swept and formed, again and again on one file. At the end every
-// player whose place was acknowledged is in one session; one may be left over.
+// TestKill kills a process with kill -9 while players enter the queue and matches are swept and
+// formed, repeatedly on one file. At the end every player whose ticket was acknowledged is in one
+// session; one may be left over.
 func TestKill(t *testing.T) {
 	rounds := 12
 	if testing.Short() {
@@ -44,7 +44,7 @@ func TestKill(t *testing.T) {
 		users = append(users, processtest.Kill(t, sweepingChild(path), rand.IntN(150)+20)...)
 	}
 
-	end := quick() // as the next start finds it, when the leases of the dead have ended
+	end := quick() // the time of the next start, after the leases of the dead process have ended
 	k, done := openQueue(path, func() time.Time { return end })
 	defer done()
 	for range 90 {
@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 	waiting := 0
 	sessions := make(map[string]int)
 	for _, user := range users {
-		var state, match string // by the row: the API shows it for ten minutes, and this clock is quick
+		var state, match string // from the row: the API returns it for ten minutes only, and this clock is fast
 		row := k.Database().QueryRow(ctx, `SELECT state, match_id FROM matchmaking_ticket WHERE user_id = $1`, user)
 		if err := row.Scan(&state, &match); err != nil {
 			t.Fatalf("%s is lost: %v", user, err)
@@ -71,7 +71,7 @@ func TestKill(t *testing.T) {
 		}
 		sessions[match]++
 	}
-	// Players of the last moment may be there whose acknowledgement got lost.
+	// The last players may be there although their acknowledgement was lost.
 	unknown := 0
 	for id, n := range sessions {
 		if n > 2 {
@@ -87,21 +87,21 @@ func TestKill(t *testing.T) {
 	t.Logf("%d players acknowledged in %d rounds, %d sessions, %d with a player who was not, %d waiting", len(users), rounds, len(sessions), unknown, waiting)
 }
 
-// sweepingChild is this test's program as a node of its own.
+// sweepingChild returns the command that runs this test binary as another node.
 func sweepingChild(path string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childFile+"="+path)
 	return cmd
 }
 
-// quick is a clock of twenty seconds a second, the same in every process, so
-// that sweeps come one after the other.
+// quick is a clock that runs twenty times as fast, the same in every process, so that sweeps follow
+// each other quickly.
 func quick() time.Time {
 	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return epoch.Add(20 * time.Since(epoch))
 }
 
-// openQueue composes what TestKill needs on a file.
+// openQueue composes the capabilities that TestKill needs, on a file.
 func openQueue(path string, now func() time.Time) (k *kit.Kit, done func()) {
 	db, err := database.OpenFile(path)
 	if err != nil {
@@ -120,8 +120,8 @@ func openQueue(path string, now func() time.Time) (k *kit.Kit, done func()) {
 	return k, func() { _, _ = k.Close(context.Background()), db.Close() }
 }
 
-// queueChild works like a node, and has players enter the queue whom it prints
-// once they are there, until it is killed.
+// queueChild runs a node, and enqueues players and prints each once it is acknowledged, until it is
+// killed.
 func queueChild(path string) {
 	k, _ := openQueue(path, quick)
 	go func() { log.Fatal(k.Run(ctx)) }()

@@ -1,42 +1,39 @@
-// Package matchmaking brings players together: rooms with codes, invites,
-// friends, a queue by skill and region, and presence.
+// Package matchmaking brings players together: rooms with codes, invites, friends, a queue by skill
+// and region, and presence.
 //
-// # What it promises
+// # Guarantees
 //
-//   - A ticket of the queue is matched once, however many nodes there are. One
-//     node at a time sweeps a game, under a lease whose epoch every claim
-//     carries; when it dies another takes over and no ticket is lost.
-//   - A match that was found becomes one session. The claim of its tickets and
-//     the job that creates the session commit together, and the session has the
-//     id of the match, so a job that runs again finds it.
-//   - Nobody is matched outside of everybody's skill band, which widens with
-//     waiting, unless somebody has waited past MaxWaitSeconds: then players who have
-//     waited for a sweep may be taken, the nearest skill first.
-//   - A room code is used at most MaxUses times, each use is a seat, and both or
-//     neither are taken. Codes that were never given out, have expired or are
-//     used up get the same refusal, and only some wrong ones a minute.
-//   - To a user, those they block and those who block them do not exist: no requests, invites,
-//     presence or matches. Only who gives out the code of a room, or offers free seats, may bring
-//     the two together.
-//   - Presence is by rows that are written when the first socket of a user on a
-//     node opens and some seconds after the last has closed, never for a
-//     heartbeat; a dead node's users go offline within 15 seconds.
-//   - An operation joins the transaction of its context; what is pushed to
-//     sockets leaves after its commit. Pushes are hints, at most once: the routes
-//     read the truth.
+//   - A ticket of the queue is matched once, however many nodes there are. One node at a time
+//     sweeps a game, under a lease whose epoch every claim checks; when that node dies another one
+//     takes over and no ticket is lost.
+//   - A match becomes one session. The claim of its tickets and the job that creates the session
+//     commit together, and the session has the id of the match, so a repeated job finds it.
+//   - Players are matched only within the skill bands of all of them, which widen with waiting,
+//     unless one has waited longer than MaxWaitSeconds: then players who have waited for a sweep
+//     may be taken regardless of skill, the nearest skill first.
+//   - A room code is used at most MaxUses times. Each use is a seat; both are taken or neither is.
+//     Codes that were never issued, have expired or are used up get the same refusal, and only some
+//     wrong codes per minute are checked.
+//   - Users do not see users whom they block or who block them: no requests, invites, presence or
+//     matches. The two can only meet through the code of a room, or through free seats that a
+//     caller offers.
+//   - Presence is stored in rows that are written when the first socket of a user on a node opens
+//     and some seconds after the last one has closed, never for a heartbeat; the users of a dead
+//     node go offline within 15 seconds.
+//   - An operation joins the transaction of its context; events are pushed to sockets after its
+//     commit. Pushes are hints, delivered at most once: the routes read the stored state.
 //
 // # Without a peer
 //
-// Without auth every route refuses, as all user routes do, and user ids are
-// taken as they are. Without rating, and in a game without SkillPool, the queue
-// goes by region only. Without multiplayer, and in a game without Snapshot,
-// players are paired and the queue returns matched without a session id; rooms
-// and invites are refused with matchmaking/no_sessions.
+// Without auth every route refuses, as all user routes do, and user ids are not checked. Without
+// rating, and in a game without SkillPool, the queue matches by region only. Without multiplayer,
+// and in a game without Snapshot, players are paired and the queue returns matched without a
+// session id; rooms and invites are refused with matchmaking/no_sessions.
 //
 // # Who may call
 //
-// In process, every caller that has the *Matchmaking; blocking, parties, backfill and
-// matches are there only. Over HTTP all signed-in users, for themselves.
+// In process, every caller that has the *Matchmaking; blocking, parties, backfill and matches are
+// available only there. Over HTTP all signed-in users, for themselves.
 package matchmaking
 
 import (
@@ -63,13 +60,13 @@ var migrations embed.FS
 
 // Peers are the capabilities that matchmaking uses; each may be nil.
 type Peers struct {
-	// Auth knows which users there are, and by what names.
+	// Auth looks up users, by id and by name.
 	Auth *auth.Auth
-	// Rating knows how good players are.
+	// Rating provides the skills of players.
 	Rating *rating.Rating
-	// Multiplayer holds the sessions that matches, rooms and invites become.
+	// Multiplayer holds the sessions of matches, rooms and invites.
 	Multiplayer *multiplayer.Multiplayer
-	// Audit records who blocks whom.
+	// Audit records blocks.
 	Audit *audit.Audit
 }
 
@@ -82,22 +79,22 @@ type Matchmaking struct {
 	peers Peers
 	store store
 	codes kv.Store
-	// drawCode is newCode, except where a test wants two rooms to meet.
+	// drawCode is newCode, except in a test of code collisions.
 	drawCode func() string
 	guesses  *guesses
-	asks     *rate.Limiter // friend requests
+	asks     *rate.Limiter // limits friend requests
 	invites  *rate.Limiter
 	sweeps   sweeps
 	presence *presence
 }
 
-// How often a user may ask somebody.
+// The rates of a user's friend requests and invites.
 var (
 	friendRequests = rate.Limit{Events: 30, Per: time.Hour}
 	inviteRate     = rate.Limit{Events: 30, Per: time.Minute}
 )
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New checks the configuration and reports all faults at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Matchmaking, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(peers); err != nil {
@@ -171,13 +168,13 @@ func (m *Matchmaking) sessionGame(key string) (*Game, error) {
 	return g, err
 }
 
-// now is the instant of the transaction in ctx, in unix milliseconds.
+// now returns the instant of the transaction in ctx, in unix milliseconds.
 func (m *Matchmaking) now(ctx context.Context) int64 { return m.host.DB.Now(ctx).UnixMilli() }
 
 // maxName bounds the id of an invite or session, and a screen name, in bytes.
 const maxName = 256
 
-// exists refuses with matchmaking/user_not_found whom auth does not know.
+// exists refuses users unknown to auth with matchmaking/user_not_found.
 func (m *Matchmaking) exists(ctx context.Context, userID string) error {
 	if err := capability.CheckUserID(userID); err != nil || m.peers.Auth == nil {
 		return err

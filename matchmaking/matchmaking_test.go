@@ -31,7 +31,7 @@ func TestCapability(t *testing.T) {
 	})
 }
 
-// routes lists a composed table as "METHOD path guard".
+// routes lists the route table as "METHOD path guard".
 func routes(r *rig) []string {
 	var list []string
 	for _, route := range r.Routes() {
@@ -74,7 +74,7 @@ func TestRoutes(t *testing.T) {
 	r.User("ada").Get("/matchmaking/friends").Want(404, "kit/not_found")
 }
 
-// faultKeys lists what a composition is refused for.
+// faultKeys lists the keys of the faults of a composition.
 func faultKeys(err error) []string {
 	var keys []string
 	var walk func(error)
@@ -120,7 +120,7 @@ type eventual struct{ kv.Store }
 
 func (eventual) Atomic() bool { return false }
 
-// The defaults of the specification.
+// TestConfigDefaults checks the defaults against the specification.
 func TestConfigDefaults(t *testing.T) {
 	r := newRig(t, matchmaking.Config{Games: []matchmaking.Game{{Key: "duel", Players: 3, Snapshot: &multiplayer.Game{Kind: "duel", Rules: duelRules{}}}}})
 	for _, c := range r.Capabilities() {
@@ -142,7 +142,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// Every route and every refusal, over HTTP.
+// TestHTTP calls every route, and covers most refusals, over HTTP.
 func TestHTTP(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		const games, roomsOf, inviteList, friends = "/matchmaking/games/", "/matchmaking/rooms/", "/matchmaking/invites", "/matchmaking/friends"
@@ -219,7 +219,7 @@ func TestHTTP(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		r.ok(errorOf(r.EnqueueParty(ctx, "table", "eu", "x", "y")))
-		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "table", "eu", "x", "z"))) // parties are in process only
+		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "table", "eu", "x", "z"))) // parties are available in process only
 		ada.Get(games+"table/queue").Want(200, "")
 		ada.Do("DELETE", games+"table/queue", nil).Want(204, "")
 
@@ -228,9 +228,9 @@ func TestHTTP(t *testing.T) {
 	})
 }
 
-// Without auth nobody gets in; without rating the region alone counts; without
-// multiplayer players are paired and no session is made. With audit a block is
-// on the trail.
+// TestSeams checks matchmaking without its peers: without auth every route refuses; without rating
+// only the region counts; without multiplayer players are paired and no session is created. With
+// audit a block is recorded.
 func TestSeams(t *testing.T) {
 	bare := compose(t, matchmaking.Config{})
 	for _, route := range bare.Routes() {
@@ -271,7 +271,7 @@ func TestSeams(t *testing.T) {
 	}
 }
 
-// Moving the prefix moves every route.
+// TestBasePath checks that the prefix applies to every route.
 func TestBasePath(t *testing.T) {
 	r := newRig(t, matchmaking.Config{BasePath: "/play"})
 	r.User("ada").Get("/play/invites").Want(http.StatusOK, "")

@@ -12,8 +12,7 @@ import (
 	"github.com/kitbackend/kit/matchmaking"
 )
 
-// allMatched returns the sessions of players with how many of them each has;
-// everybody has to be in a match of two.
+// allMatched returns the number of players in each session; every player must be in a match of two.
 func (r *rig) allMatched(game string, users []string) map[string]int {
 	r.t.Helper()
 	matches := map[string]int{}
@@ -38,7 +37,7 @@ func (r *rig) allMatched(game string, users []string) map[string]int {
 	return matches
 }
 
-// Two nodes sweep and form at the same time while players come and go: each
+// TestNodesMatchOnce sweeps and forms on two nodes at the same time while players come and go: each
 // ticket is matched once.
 func TestNodesMatchOnce(t *testing.T) {
 	cfg := games()
@@ -82,9 +81,9 @@ func TestNodesMatchOnce(t *testing.T) {
 	}
 }
 
-// A node that dies with the lease, before it has claimed what it found, loses
-// nothing: when the lease has ended another one sweeps, and the dead one, should
-// it wake up, claims nothing.
+// TestSweepingNodeDies checks that a node that dies with the lease, before it has claimed its
+// matches, loses nothing: when the lease has ended another node sweeps, and the dead one, if it
+// resumes, claims nothing.
 func TestSweepingNodeDies(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	users := ids("p", 10)
@@ -97,13 +96,13 @@ func TestSweepingNodeDies(t *testing.T) {
 		t.Fatalf("leads %v, found %d matches, want 5", ok, dead.Matches())
 	}
 	alive := both[1]
-	alive.ok(alive.RunSweep(ctx, "table")) // the lease is not its own
+	alive.ok(alive.RunSweep(ctx, "table")) // it does not have the lease
 	for _, q := range alive.status("table", users...) {
 		if q.State != matchmaking.Waiting {
 			t.Fatalf("%+v while another node leads", q)
 		}
 	}
-	for range 3 { // the chain of sweeps goes on by itself
+	for range 3 { // the chain of sweeps continues
 		alive.step(5 * time.Second)
 	}
 	sessions := alive.allMatched("table", users)
@@ -116,8 +115,8 @@ func TestSweepingNodeDies(t *testing.T) {
 	}
 }
 
-// A node that dies between the claim and the session: the match is in the
-// database, and another node forms it under its id.
+// TestFormingNodeDies checks a node that dies between the claim and the session: the match is in
+// the database, and another node forms it under its id.
 func TestFormingNodeDies(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	users := ids("p", 6)
@@ -137,7 +136,7 @@ func TestFormingNodeDies(t *testing.T) {
 			t.Fatalf("%+v, want the match that forms", again)
 		}
 	}
-	// The job is under way on a node that has died.
+	// The job is running on a node that has died.
 	both[0].ok(errorOf(both[0].Database().Exec(ctx, `UPDATE kit_job SET state = 'running', lease_until = $1, lease_token = 'dead'
 		WHERE binding = 'MATCHMAKING_FORM'`, both[0].Clock.Now().Add(time.Hour).UnixMilli())))
 	alive := both[1]
@@ -147,7 +146,8 @@ func TestFormingNodeDies(t *testing.T) {
 	alive.allMatched("table", users)
 }
 
-// A node that does not know the game yet leaves its matches to those that do.
+// TestFormingNodeIsOlder checks that a node that does not know the game yet leaves its matches to
+// those that do.
 func TestFormingNodeIsOlder(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"a", "b"} {
@@ -164,7 +164,7 @@ func TestFormingNodeIsOlder(t *testing.T) {
 	})
 }
 
-// A sweep that finds a player gone makes no match of the others.
+// TestPlayerLeavesDuringSweep checks that a match of which a player has left is not made.
 func TestPlayerLeavesDuringSweep(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"a", "b", "c", "d"} {
@@ -186,7 +186,7 @@ func TestPlayerLeavesDuringSweep(t *testing.T) {
 	})
 }
 
-// A sweep whose only match has lost a player ends well.
+// TestOnlyMatchFallsApart checks that a sweep succeeds if its only match has lost a player.
 func TestOnlyMatchFallsApart(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"a", "b"} {
@@ -202,8 +202,8 @@ func TestOnlyMatchFallsApart(t *testing.T) {
 	})
 }
 
-// A node dies with the lease, then the clock goes back: a lease too far in
-// the future does not count.
+// TestSweeperAfterClockWentBack checks that, after a node has died with the lease and the clock has
+// gone back, a lease too far in the future does not count.
 func TestSweeperAfterClockWentBack(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	for _, user := range []string{"a", "b"} {
@@ -221,7 +221,7 @@ func TestSweeperAfterClockWentBack(t *testing.T) {
 	}
 }
 
-// A player's requests at the same time make one ticket.
+// TestEnqueueRace checks that concurrent requests of a player make one ticket.
 func TestEnqueueRace(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for round := range 5 {
@@ -244,8 +244,8 @@ func TestEnqueueRace(t *testing.T) {
 	})
 }
 
-// A request that saw no ticket of the player does not write over the one that
-// another request made and the sweep has matched since.
+// TestEnqueueAfterMatch checks that a request that found no ticket of the player does not overwrite
+// one that another request wrote and the sweep has matched since.
 func TestEnqueueAfterMatch(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"a", "b"} {
@@ -260,7 +260,7 @@ func TestEnqueueAfterMatch(t *testing.T) {
 	})
 }
 
-// The job of every minute takes up a chain of sweeps that has broken.
+// TestBrokenChain checks that the job that runs every minute restarts a broken chain of sweeps.
 func TestBrokenChain(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.Clock.Advance(40 * time.Second)

@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// blocked is a user whom the exported one blocks.
+// blocked is the export record of a user who is blocked by the exported one.
 type blocked struct {
 	UserID string `json:"userId"`
 }
@@ -76,17 +76,17 @@ func exportList[T any](ctx context.Context, userID, kind string,
 	}
 }
 
-// erase removes a user from queues, rooms, invites, friends and presence. Who
-// waits in a party with the user does not wait any more, and a match that is to
-// become a session with the user is dissolved; a room's session is multiplayer's.
+// erase removes a user from queues, rooms, invites, friends and presence. The ticket of the user's
+// party is removed, and a match that is forming with the user is dissolved; the session of a room
+// belongs to multiplayer.
 func (m *Matchmaking) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{{
 		What: "matches found in the last 10 minutes",
 		Why:  "the other players read them; they hold the user id and expire",
 	}}}
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
-		// A match is locked before its places; then the places are, so that no sweep
-		// takes one, and looked at once more.
+		// A match is locked before its tickets. The second round locks the tickets, so that no
+		// sweep takes one, and finds the matches made meanwhile.
 		for _, lock := range []string{"", database.ForUpdate} {
 			matches, err := m.store.matchesOf(ctx, person.ID, lock)
 			if err != nil {

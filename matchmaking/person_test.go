@@ -11,7 +11,8 @@ import (
 	"github.com/kitbackend/kit/matchmaking"
 )
 
-// Everything about a user is exported, and after an erasure nothing names them.
+// TestExportAndErase checks that everything about a user is exported, and that after an erasure no
+// row names the user.
 func TestExportAndErase(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob", "cid", "dan")
@@ -52,7 +53,7 @@ func TestExportAndErase(t *testing.T) {
 		if kinds := exported("ada"); len(kinds) != 0 {
 			t.Errorf("after the erasure there is %v", kinds)
 		}
-		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "bob"))) // whom ada waited with
+		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "bob"))) // was in the party of ada
 		if diff := cmp.Diff(map[string]int{"room": 1, "queue": 1}, exported("bob")); diff != "" {
 			t.Error(diff)
 		}
@@ -69,8 +70,8 @@ func TestExportAndErase(t *testing.T) {
 	})
 }
 
-// Who is erased between the claim and the session gets no seat, and the others
-// wait on with the time they have waited.
+// TestErasedPlayerGetsNoSession checks that a player who is erased between the claim and the
+// session gets no seat, and that the others wait again and keep their waiting time.
 func TestErasedPlayerGetsNoSession(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"ada", "bob"} {

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// nodeLease is how long a node counts as alive without renewing.
+	// nodeLease is how long a node counts as alive after it renewed its lease.
 	nodeLease = 15 * time.Second
-	renewLead = 10 * time.Second // before its end
-	// lingering is how long a user stays online after the last socket has
-	// closed: a user who reconnects does not flicker.
+	renewLead = 10 * time.Second // how long before its end it is due for renewal
+	// lingering is how long a user stays online after the last socket has closed, so that a user
+	// who reconnects does not flicker.
 	lingering = 10 * time.Second
-	// tickEvery is how often leases and lingering users are looked at.
+	// tickEvery is how often leases and lingering users are checked.
 	tickEvery = time.Second
 	// stripes is how many users can come or go at the same time.
 	stripes = 64
@@ -28,21 +28,21 @@ const (
 	presenceBatch = 200
 )
 
-// presence is the sockets of this node, and the rows that say so to others.
+// presence is the sockets of this node, and the rows that make its users visible to other nodes.
 type presence struct {
 	m       *Matchmaking
 	node    string
 	sockets *socket.Group
 	seed    maphash.Seed
-	edges   [stripes]sync.Mutex // one user's coming and going, in turn
+	edges   [stripes]sync.Mutex // serialize the coming and going of a user
 
 	begin  sync.Once
-	ctx    context.Context // of what runs in the background
+	ctx    context.Context // of the background goroutines
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
 	mu      sync.Mutex
-	here    map[string]time.Time // users with a row; when they leave, zero while connected
+	here    map[string]time.Time // users with a row, and when the row is removed, zero while connected
 	renewAt time.Time
 	closed  bool
 	syncing bool
@@ -57,8 +57,7 @@ func newPresence(m *Matchmaking) *presence {
 	return p
 }
 
-// accept upgrades a request of the user that the guard verified. The first one makes
-// this a node that others see.
+// accept upgrades a request of the user that the guard verified. The first one registers this node.
 func (p *presence) accept(c *capability.Call) error {
 	p.begin.Do(func() {
 		unlisten := p.m.host.PubSub.Subscribe(topic, p.receive)
@@ -68,7 +67,7 @@ func (p *presence) accept(c *capability.Call) error {
 	return p.sockets.Accept(c, socket.Handler{Opened: p.opened, Closed: p.left})
 }
 
-// background runs f, for which close waits.
+// background runs f in a goroutine that close waits for.
 func (p *presence) background(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,8 +90,7 @@ func (p *presence) run(unlisten func()) {
 	}
 }
 
-// tick renews the lease when it is time, and lets go who has been gone for long
-// enough.
+// tick renews the lease when it is due, and takes users offline whose lingering time is over.
 func (p *presence) tick(ctx context.Context) {
 	now := p.m.host.Now()
 	p.mu.Lock()
@@ -115,8 +113,8 @@ func (p *presence) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// renew prolongs the lease and buries dead nodes. A node that was taken for
-// dead puts its users back.
+// renew extends the lease and removes dead nodes. A node that was itself removed as dead restores
+// the rows of its users.
 func (p *presence) renew(ctx context.Context, now time.Time) error {
 	there, err := p.m.store.renewNode(ctx, p.node, now.Add(nodeLease).UnixMilli())
 	if err != nil {
@@ -142,8 +140,7 @@ func (p *presence) renew(ctx context.Context, now time.Time) error {
 	return p.m.buryNodes(ctx)
 }
 
-// buryNodes removes nodes whose lease has ended, and tells the friends of their
-// users.
+// buryNodes removes nodes whose lease has ended, and notifies the friends of their users.
 func (m *Matchmaking) buryNodes(ctx context.Context) error {
 	var users []string
 	err := m.host.DB.InTx(ctx, func(ctx context.Context) (err error) {
@@ -156,7 +153,7 @@ func (m *Matchmaking) buryNodes(ctx context.Context) error {
 	return m.gone(ctx, users)
 }
 
-// gone tells the friends of users who have a socket nowhere any more.
+// gone notifies the friends of users who no longer have a socket anywhere.
 func (m *Matchmaking) gone(ctx context.Context, users []string) error {
 	now := m.now(ctx)
 	for some := range slices.Chunk(users, presenceBatch) {
@@ -172,7 +169,7 @@ func (m *Matchmaking) gone(ctx context.Context, users []string) error {
 	return nil
 }
 
-// back tells the friends of users who were taken for gone that they are there.
+// back notifies the friends of users who were wrongly shown as offline that they are online.
 func (m *Matchmaking) back(ctx context.Context, users []string) error {
 	for some := range slices.Chunk(users, presenceBatch) {
 		if err := m.tellFriends(ctx, some, true); err != nil {
@@ -182,8 +179,7 @@ func (m *Matchmaking) back(ctx context.Context, users []string) error {
 	return nil
 }
 
-// tellFriends tells the friends of some users who are online that these have
-// come or gone.
+// tellFriends notifies the online friends of some users that these are online or offline.
 func (m *Matchmaking) tellFriends(ctx context.Context, users []string, online bool) error {
 	pairs, err := m.store.friendsOnline(ctx, m.now(ctx), users)
 	if err != nil {
@@ -203,8 +199,7 @@ func (p *presence) edge(userID string) *sync.Mutex {
 	return &p.edges[maphash.String(p.seed, userID)%stripes]
 }
 
-// opened brings a user online with the first socket, and tells the new socket
-// what waits for the user.
+// opened takes a user online with the first socket, and sends the new socket the user's news.
 func (p *presence) opened(c *socket.Conn) {
 	ctx, userID := c.Context(), c.Caller().UserID
 	first, err := p.arrive(ctx, userID)
@@ -217,8 +212,8 @@ func (p *presence) opened(c *socket.Conn) {
 	}
 }
 
-// arrive writes the row of a user who has none on this node, and reports
-// whether the user was offline everywhere.
+// arrive writes the row of a user who has none on this node, and reports whether the user was
+// offline everywhere.
 func (p *presence) arrive(ctx context.Context, userID string) (first bool, err error) {
 	edge := p.edge(userID)
 	edge.Lock()
@@ -232,8 +227,9 @@ func (p *presence) arrive(ctx context.Context, userID string) (first bool, err e
 	if here {
 		return false, nil
 	}
-	// Of two nodes that a user comes to at once, one looks before the other's row is
-	// there; a node that they leave meanwhile finds this one's, or has none by now.
+	// If a user connects to two nodes at once, at least one of them looks before the row of the
+	// other one is written, and so reports first. The second look covers a user who leaves the
+	// other node meanwhile: that node either finds the row of this one, or has removed its own.
 	elsewhere, err := p.m.store.isElsewhere(ctx, p.m.now(ctx), p.node, userID)
 	if err != nil {
 		return false, err
@@ -250,8 +246,7 @@ func (p *presence) arrive(ctx context.Context, userID string) (first bool, err e
 	return !elsewhere, err
 }
 
-// greet sends what a new socket is to know; on the user's first one the friends
-// are told.
+// greet sends the news to a new socket, and notifies the friends if it is the user's first one.
 func (p *presence) greet(ctx context.Context, c *socket.Conn, first bool) error {
 	userID := c.Caller().UserID
 	news, err := p.news(ctx, []string{userID})
@@ -265,8 +260,7 @@ func (p *presence) greet(ctx context.Context, c *socket.Conn, first bool) error 
 	return nil
 }
 
-// news is what waits for users: which friends are online, and open
-// invites.
+// news is the state that a new socket is sent: the friends who are online, and the open invites.
 type news struct {
 	friends map[string][]string
 	invites map[string][]Invite
@@ -290,7 +284,7 @@ func (n news) send(c *socket.Conn) {
 	c.SendAll(frames...)
 }
 
-// left notes when the last socket of a user has closed.
+// left records when the last socket of a user has closed.
 func (p *presence) left(c *socket.Conn) {
 	userID := c.Caller().UserID
 	p.mu.Lock()
@@ -300,7 +294,7 @@ func (p *presence) left(c *socket.Conn) {
 	}
 }
 
-// letGo removes the rows of users whose time is up, stripe by stripe.
+// letGo removes the rows of users whose lingering time is over, stripe by stripe.
 func (p *presence) letGo(ctx context.Context, now time.Time) error {
 	due := make(map[*sync.Mutex][]string)
 	p.mu.Lock()
@@ -319,7 +313,7 @@ func (p *presence) letGo(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// leave takes users offline who have not come back meanwhile.
+// leave takes those users offline who have not reconnected meanwhile.
 func (p *presence) leave(ctx context.Context, edge *sync.Mutex, users []string) error {
 	edge.Lock()
 	defer edge.Unlock()
@@ -337,8 +331,8 @@ func (p *presence) leave(ctx context.Context, edge *sync.Mutex, users []string) 
 	return p.m.gone(ctx, users)
 }
 
-// receive hands an event to the sockets that it is for. Where events were lost
-// everybody is told anew.
+// receive sends an event to the sockets of its receivers. After a loss of events, a nil payload, it
+// sends all users their news again.
 func (p *presence) receive(payload []byte) {
 	if payload == nil {
 		p.resync()
@@ -356,8 +350,7 @@ func (p *presence) receive(payload []byte) {
 	}
 }
 
-// resync tells all users of this node again what waits for them, next to the
-// events that go on.
+// resync sends all users of this node their news again, concurrently with new events.
 func (p *presence) resync() {
 	p.mu.Lock()
 	busy := p.syncing
@@ -396,10 +389,10 @@ func (p *presence) tellAgain(ctx context.Context, users []string) error {
 	return nil
 }
 
-// close sends every peer to another node. The rows stay until the lease ends,
-// so that a user who comes back in time was never offline.
+// close asks all clients to reconnect, to another node. The rows stay until the lease ends, so that
+// a user who reconnects in time never was offline.
 func (p *presence) close(ctx context.Context) error {
-	p.begin.Do(func() {}) // nobody begins any more
+	p.begin.Do(func() {}) // no accept after this starts the background goroutine
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()

@@ -18,7 +18,7 @@ func (r *rig) onlineNow(userIDs ...string) []string {
 	return append([]string{}, list...)
 }
 
-// On connect a user learns what waits for them; then comes what happens.
+// TestPresence checks that a user receives the pending news on connect, and then the events.
 func TestPresence(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		server := r.serve()
@@ -81,8 +81,8 @@ func TestPresence(t *testing.T) {
 	})
 }
 
-// refused sends what the socket does not know: identity and all else come from
-// the server.
+// refused sends a frame that the socket does not know: identity and everything else come from the
+// server.
 func (r *rig) refused(e *ear) {
 	r.t.Helper()
 	r.ok(e.WriteMessage(1, []byte(`{"type":"hello","userId":"bob"}`)))
@@ -101,8 +101,8 @@ func (r *rig) noticed(userID string) {
 	}
 }
 
-// A user who comes back within ten seconds was never offline, and nobody hears
-// of the user's other devices.
+// TestPresenceDoesNotFlicker checks that a user who reconnects within ten seconds was never
+// offline, and that friends are not notified of further devices of the user.
 func TestPresenceDoesNotFlicker(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	server := r.serve()
@@ -127,7 +127,8 @@ func TestPresenceDoesNotFlicker(t *testing.T) {
 	}
 }
 
-// Friends made or unmade while both are there learn of each other.
+// TestPresenceFollowsFriendship checks that users who become friends, or end a friendship, while
+// both are online are notified.
 func TestPresenceFollowsFriendship(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	server := r.serve()
@@ -150,7 +151,8 @@ func TestPresenceFollowsFriendship(t *testing.T) {
 	}
 }
 
-// The queue pushes its match to every player, and a socket keeps a ticket alive.
+// TestPresenceHearsOfMatch checks that the queue pushes a match to every player, and that a socket
+// keeps a ticket alive.
 func TestPresenceHearsOfMatch(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	server := r.serve()
@@ -171,7 +173,8 @@ func TestPresenceHearsOfMatch(t *testing.T) {
 	}
 }
 
-// Where events were lost everybody is told again who is online.
+// TestPresenceAfterLostEvents checks that after a loss of events every user is sent again who is
+// online.
 func TestPresenceAfterLostEvents(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	server := r.serve()
@@ -183,7 +186,8 @@ func TestPresenceAfterLostEvents(t *testing.T) {
 	bob.hears([]string{"ada"}, nil)
 }
 
-// Of a user who comes to two nodes at once friends hear.
+// TestPresenceOnNodesAtOnce checks that friends are notified of a user who connects to two nodes at
+// once.
 func TestPresenceOnNodesAtOnce(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	here, there := both[0].serve(), both[1].serve()
@@ -202,7 +206,8 @@ func TestPresenceOnNodesAtOnce(t *testing.T) {
 	}
 }
 
-// A node dies, then the clock goes back: its users go offline all the same.
+// TestPresenceAfterClockWentBack checks that the users of a dead node go offline although the clock
+// went back.
 func TestPresenceAfterClockWentBack(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	both[0].listen(both[0].serve(), "ada")
@@ -215,8 +220,9 @@ func TestPresenceAfterClockWentBack(t *testing.T) {
 	}
 }
 
-// Two nodes: events cross, a user on both is online until the last socket has
-// closed, and a dead node's users are offline when its lease has ended.
+// TestPresenceOverNodes checks that events reach other nodes, that a user on two nodes is online
+// until the last socket has closed, and that the users of a dead node are offline when its lease
+// has ended.
 func TestPresenceOverNodes(t *testing.T) {
 	both := nodes(t, 2, matchmaking.Config{})
 	one, two := both[0], both[1]
@@ -247,7 +253,7 @@ func TestPresenceOverNodes(t *testing.T) {
 	}
 	ada.silent()
 
-	// The second node dies: it does not tick any more.
+	// The second node dies: it no longer ticks.
 	two.Kill()
 	for range 16 {
 		one.Clock.Advance(time.Second)
@@ -258,7 +264,7 @@ func TestPresenceOverNodes(t *testing.T) {
 	}
 	ada.hears(nil, []string{"bob"})
 
-	// It was only slow: its users are back, and their friends hear of it.
+	// It was only slow: its users are back, and their friends are notified.
 	two.Tick(ctx)
 	ada.hears([]string{"bob"}, nil)
 	if diff := cmp.Diff([]string{"ada", "bob"}, one.onlineNow("ada", "bob")); diff != "" {

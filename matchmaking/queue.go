@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// matchLifetime is how long a match can be read after it was found.
+	// matchLifetime is how long a match can be read after it was made.
 	matchLifetime = 10 * time.Minute
 	// ticketMemory is how long a player's last match is remembered.
 	ticketMemory = 24 * time.Hour
-	// seenEvery is how exactly it is known when a player last asked.
+	// seenEvery is the precision of the time of a player's last request.
 	seenEvery = 10 * time.Second
-	// backfillLifetime is how long free seats are offered unless offered again.
+	// backfillLifetime is how long an offer of free seats lasts unless it is repeated.
 	backfillLifetime = 10 * time.Minute
 )
 
 // The states of a player in a queue.
 const (
 	Waiting = "waiting"
-	// Forming: a match is found and its session is being created.
+	// Forming means that a match was made and its session is being created.
 	Forming = "forming"
 	Matched = "matched"
-	// Failed: the session of the match could not be created, because of this
-	// player; a stake that they do not cover is the common reason, others are that
-	// they were disabled and, where seats were offered, that they have too many.
+	// Failed means that the session of the match could not be created, because of this player or
+	// for a reason that concerns no player. The common reason is a stake that the player does not
+	// cover; others are that the player was disabled and, for offered seats, has too many seats.
 	Failed = "failed"
 )
 
@@ -46,18 +46,18 @@ type player struct {
 	matchedAt              int64
 }
 
-// Enqueue has a player wait for a match. A player who waits already, or has just been
-// matched, keeps the ticket. The region "" is the game's first. Refuses
-// with matchmaking/game_not_found, kit/invalid_request for an unknown region, and
-// kit/rate_limited with as many seats as one user can have.
+// Enqueue adds a player to a queue. A player who is waiting already, or has just been matched,
+// keeps the ticket. The region "" is the game's first. Refuses with matchmaking/game_not_found,
+// kit/invalid_request for an unknown region, and kit/rate_limited if the user has as many seats as
+// one user can have.
 func (m *Matchmaking) Enqueue(ctx context.Context, game, region, userID string) (Queued, error) {
 	return m.enqueue(ctx, game, region, []string{userID})
 }
 
-// EnqueueParty has players wait together: they get into one match or none. Any
-// of them leaves for all. It is matched by the mean of their skills. Refuses as
-// [Matchmaking.Enqueue] does, and with matchmaking/already_queued when one of
-// them waits otherwise.
+// EnqueueParty adds players who wait together: they are matched into one match or none. When one of
+// them leaves, all do. A party is matched by the mean of its skills. Refuses as
+// [Matchmaking.Enqueue] does, and with matchmaking/already_queued if one of them has another
+// ticket.
 func (m *Matchmaking) EnqueueParty(ctx context.Context, game, region string, userIDs ...string) (Queued, error) {
 	return m.enqueue(ctx, game, region, userIDs)
 }
@@ -99,7 +99,7 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 	}
 	var result Queued
 	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
-		for { // again when another first request of the player was a moment faster
+		for { // repeated if a concurrent request of a player without a ticket committed first
 			rows, err := m.store.lockPlayers(ctx, g.Key, party)
 			if err != nil {
 				return err
@@ -128,8 +128,8 @@ func (m *Matchmaking) enqueue(ctx context.Context, game, region string, userIDs 
 	return result, nil
 }
 
-// holding returns how the players stand if one of the rows they have holds them,
-// and refuses when it is not the same ticket for the whole party.
+// holding returns the state of the players if one of their rows holds them, and refuses if the
+// whole party does not share that ticket.
 func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows []player) (held bool, q Queued, err error) {
 	for _, row := range rows {
 		if held, q, err = m.standing(ctx, g, row); err != nil {
@@ -145,8 +145,8 @@ func (m *Matchmaking) holding(ctx context.Context, g *Game, party []string, rows
 	return false, Queued{}, nil
 }
 
-// write puts a ticket in the place of the rows that the players have; false when
-// a player without a party has got another one since.
+// write replaces the rows of the players by a new ticket; it returns false if a player without a
+// party has got another ticket since.
 func (m *Matchmaking) write(ctx context.Context, fresh, rows []player) (bool, error) {
 	had := make(map[string]string, len(rows))
 	for _, p := range rows {
@@ -181,14 +181,14 @@ func checkParty(g *Game, userIDs []string) ([]string, error) {
 	return party, nil
 }
 
-// same reports whether all rows are of one ticket.
+// same reports whether all rows belong to one ticket.
 func same(rows []player) bool {
 	return !slices.ContainsFunc(rows, func(p player) bool { return p.ticketID != rows[0].ticketID })
 }
 
-// standing returns how a player stands, and whether the ticket holds them: it
-// does while it waits, while the match forms, and for one sweep after that, so
-// that a repeated request meets the match whose response it missed.
+// standing returns the state of a player, and whether the ticket holds them: it does while it is
+// waiting, while the match is forming, and for one sweep after that, so that a repeated request
+// finds the match whose response was lost.
 func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held bool, q Queued, err error) {
 	now := m.now(ctx)
 	switch p.state {
@@ -210,7 +210,7 @@ func (m *Matchmaking) standing(ctx context.Context, g *Game, p player) (held boo
 	return held, q, nil
 }
 
-// waiting is a ticket as it stands, or stood, at an instant.
+// waiting returns the state of a waiting ticket at an instant.
 func (m *Matchmaking) waiting(g *Game, p player, at int64) Queued {
 	q := Queued{State: Waiting, Region: p.region, WaitedMs: max(at-p.enqueuedAt, 0)}
 	if band := g.Queue.band(time.Duration(q.WaitedMs) * time.Millisecond); m.bySkill(g) && !math.IsInf(band, 1) {
@@ -219,10 +219,10 @@ func (m *Matchmaking) waiting(g *Game, p player, at int64) Queued {
 	return q
 }
 
-// Status returns how a player stands, and counts as a sign of life: a ticket
-// whose player neither asks nor has a presence socket expires after a minute, or
-// MaxWaitSeconds if that is longer. A match can be read for ten minutes. Refuses
-// with matchmaking/game_not_found and matchmaking/not_queued.
+// Status returns the state of a player, and counts as a sign of life: a ticket expires after a
+// minute, or MaxWaitSeconds if that is longer, if its player neither requests the status nor has a
+// presence socket. A match can be read for ten minutes. Refuses with matchmaking/game_not_found and
+// matchmaking/not_queued.
 func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, error) {
 	g, err := m.game(game)
 	if err != nil {
@@ -247,13 +247,12 @@ func (m *Matchmaking) Status(ctx context.Context, game, userID string) (Queued, 
 		if err := m.store.seen(ctx, p, m.now(ctx)); err != nil {
 			return err
 		}
-		return m.scheduleSweep(ctx, g) // should the last one have died with its node
+		return m.scheduleSweep(ctx, g) // in case the last sweep died with its node
 	})
 }
 
-// Leave takes a player, and the party they wait with, out of a queue. Refuses
-// with matchmaking/game_not_found and matchmaking/not_queued; a match that was
-// found cannot be left here.
+// Leave removes a player, and the player's party, from a queue. Refuses with
+// matchmaking/game_not_found and matchmaking/not_queued; a match that was made cannot be left here.
 func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
 	if _, err := m.game(game); err != nil {
 		return err
@@ -268,16 +267,14 @@ func (m *Matchmaking) Leave(ctx context.Context, game, userID string) error {
 	return err
 }
 
-// Match returns a match for ten minutes after it was found; ok is false without
-// one.
+// Match returns a match for ten minutes after it was made; ok is false if there is none.
 func (m *Matchmaking) Match(ctx context.Context, matchID string) (match Match, ok bool, err error) {
 	return m.store.match(ctx, matchID)
 }
 
-// Offer puts free seats into the queue: players who wait get them before a match
-// of their own. Offering again replaces the offer, which lasts ten minutes; zero
-// seats take it back. Refuses with matchmaking/game_not_found,
-// matchmaking/no_sessions and kit/invalid_request.
+// Offer puts free seats into the queue: waiting players get them before a match of their own. A
+// repeated offer replaces the first one. It lasts ten minutes; zero seats withdraw it. Refuses with
+// matchmaking/game_not_found, matchmaking/no_sessions and kit/invalid_request.
 func (m *Matchmaking) Offer(ctx context.Context, b Backfill) error {
 	g, err := m.sessionGame(b.GameKey)
 	if err != nil {
@@ -307,7 +304,7 @@ func (m *Matchmaking) Offer(ctx context.Context, b Backfill) error {
 // bySkill reports whether players of the game are matched by skill.
 func (m *Matchmaking) bySkill(g *Game) bool { return m.peers.Rating != nil && g.SkillPool != "" }
 
-// skills returns what the players are matched by.
+// skills returns the skills that the players are matched by.
 func (m *Matchmaking) skills(ctx context.Context, g *Game, userIDs []string) ([]float64, error) {
 	skills := make([]float64, len(userIDs))
 	if !m.bySkill(g) {

@@ -17,7 +17,7 @@ import (
 
 var ctx = context.Background()
 
-// status is how players stand, in order.
+// status returns the states of players, in order.
 func (r *rig) status(game string, userIDs ...string) []matchmaking.Queued {
 	r.t.Helper()
 	var list []matchmaking.Queued
@@ -31,12 +31,12 @@ func (r *rig) status(game string, userIDs ...string) []matchmaking.Queued {
 
 func band(width float64) *float64 { return &width }
 
-// From the queue into a session: the band widens, the sweep matches, the job
-// creates the session, and the match can be read for ten minutes.
+// TestQueue follows two players from the queue into a session: the band widens, the sweep matches,
+// the job creates the session, and the match can be read for ten minutes.
 func TestQueue(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("ada", "bob")
-		r.rate("ada", 10) // some 130 above
+		r.rate("ada", 10) // about 130 above
 		q, err := r.Enqueue(ctx, "duel", "", "ada")
 		r.ok(err)
 		if diff := cmp.Diff(matchmaking.Queued{State: "waiting", Region: "default", Band: band(50)}, q); diff != "" {
@@ -64,7 +64,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s, found %v, %s", diff, found, view.Phase)
 		}
 
-		// A response that got lost: for one sweep the same request meets the match.
+		// If the response was lost: for one sweep the same request finds the match.
 		again, err = r.Enqueue(ctx, "duel", "", "ada")
 		r.ok(err)
 		if diff := cmp.Diff(want, again); diff != "" {
@@ -92,7 +92,7 @@ func TestQueueRefusals(t *testing.T) {
 	r.refuses(capability.ErrInvalidRequest, r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: "s", Seats: -1}))
 }
 
-// Regions are queues of their own.
+// TestQueueRegions checks that regions are separate queues.
 func TestQueueRegions(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for user, region := range map[string]string{"a": "eu", "b": "us", "c": "us"} {
@@ -109,7 +109,8 @@ func TestQueueRegions(t *testing.T) {
 	})
 }
 
-// A ticket ends when its player leaves, or has not been heard of for a minute.
+// TestQueueLiveness checks that a ticket ends when its player leaves, or has given no sign of life
+// for a minute.
 func TestQueueLiveness(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"asks", "silent", "leaves"} {
@@ -122,7 +123,7 @@ func TestQueueLiveness(t *testing.T) {
 		}
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "silent")))
 		r.refuses(matchmaking.ErrNotQueued, errorOf(r.Status(ctx, "four", "leaves")))
-		// The seat is free for another: a player that has gone is not matched.
+		// A player who has gone is not matched; another one can be.
 		for _, user := range []string{"x", "y"} {
 			r.ok(errorOf(r.Enqueue(ctx, "four", "", user)))
 		}
@@ -135,8 +136,8 @@ func TestQueueLiveness(t *testing.T) {
 	})
 }
 
-// Nobody who blocks the other is matched with them, and the last opponent only
-// when there is nobody else.
+// TestQueueAvoids checks that players of whom one blocks the other are never matched, and that the
+// last opponent is matched only if there is no other.
 func TestQueueAvoids(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.users("a", "b", "c")
@@ -144,7 +145,7 @@ func TestQueueAvoids(t *testing.T) {
 		for _, user := range []string{"a", "b"} {
 			r.ok(errorOf(r.Enqueue(ctx, "duel", "", user)))
 		}
-		for range 12 { // past the maximum too
+		for range 12 { // also past the maximum
 			r.step(5 * time.Second)
 		}
 		for _, q := range r.status("duel", "a", "b") {
@@ -170,7 +171,7 @@ func TestQueueAvoids(t *testing.T) {
 	})
 }
 
-// The skill of a ticket is read again when it is a minute old.
+// TestQueueReadsSkillAgain checks that the skill of a ticket is read again when it is a minute old.
 func TestQueueReadsSkillAgain(t *testing.T) {
 	cfg := games()
 	cfg[0].Queue = matchmaking.Queue{InitialBand: new(50.0)}
@@ -195,12 +196,12 @@ func TestQueueReadsSkillAgain(t *testing.T) {
 	})
 }
 
-// Parties get into one match, and leave together.
+// TestParty checks that a party gets into one match, and leaves together.
 func TestParty(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "c", "a", "b")))
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "a", "b", "c")))
-		r.ok(errorOf(r.Enqueue(ctx, "four", "", "b"))) // as they stand
+		r.ok(errorOf(r.Enqueue(ctx, "four", "", "b"))) // keeps the ticket of the party
 		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "a", "b")))
 		r.refuses(matchmaking.ErrAlreadyQueued, errorOf(r.EnqueueParty(ctx, "four", "", "c", "d")))
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "x", "y")))
@@ -223,7 +224,8 @@ func TestParty(t *testing.T) {
 	})
 }
 
-// The free seats of a table go to those who wait, before a match of their own.
+// TestBackfill checks that waiting players get the free seats of a table before a match of their
+// own.
 func TestBackfill(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		game := *games()[3].Snapshot
@@ -245,7 +247,7 @@ func TestBackfill(t *testing.T) {
 		if free != 2 {
 			t.Errorf("%d seats are free, want 2", free)
 		}
-		// One seat is left of the offer; a player that does not fit makes a match.
+		// One seat is left of the offer; the players without a seat make a match.
 		for _, user := range []string{"c", "d", "e"} {
 			r.ok(errorOf(r.Enqueue(ctx, "table", "", user)))
 		}
@@ -257,7 +259,7 @@ func TestBackfill(t *testing.T) {
 		if sessions[table.ID] != 1 || len(sessions) != 2 {
 			t.Errorf("got %v, want one at the table and a match of two", sessions)
 		}
-		// Seats that are gone: the player waits on, with the time waited.
+		// If the seats are gone, the player waits again and keeps the waiting time.
 		r.ok(r.Offer(ctx, matchmaking.Backfill{GameKey: "table", SessionID: "gone", Seats: 1}))
 		r.ok(errorOf(r.Enqueue(ctx, "table", "", "f")))
 		r.step(5 * time.Second)
@@ -274,8 +276,8 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// A match whose stake one player does not cover fails for that one; the other one
-// waits on with the time waited so far.
+// TestUncoveredStake checks that a match whose stake one player does not cover fails for that
+// player; the other one waits again and keeps the waiting time.
 func TestUncoveredStake(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		for _, user := range []string{"rich", "too"} {
@@ -306,8 +308,8 @@ func TestUncoveredStake(t *testing.T) {
 	})
 }
 
-// A ticket that was written before the clock went back is as old as one of now:
-// it widens, and expires with a player who has gone.
+// TestQueueAfterClockWentBack checks that a ticket that was written before the clock went back
+// counts as written now: it widens, and expires with a player who has gone.
 func TestQueueAfterClockWentBack(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.rate("strong", 10)
@@ -329,13 +331,13 @@ func TestQueueAfterClockWentBack(t *testing.T) {
 	})
 }
 
-// A party stays one ticket, whichever of its players was seen by the clock that
-// was ahead.
+// TestPartyAfterClockWentBack checks that a party stays one ticket, whichever of its players was
+// seen by the clock that was ahead.
 func TestPartyAfterClockWentBack(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "ada", "bob")))
 		r.Clock.Advance(11 * time.Second)
-		r.status("four", "ada") // bob has not asked since
+		r.status("four", "ada") // bob has not requested the status since
 		r.Clock.Advance(-15 * time.Second)
 		r.ok(r.RunSweep(ctx, "four"))
 		r.ok(errorOf(r.EnqueueParty(ctx, "four", "", "cid", "dan")))

@@ -24,7 +24,7 @@ func TestRefusalsOfFriendsAndInvites(t *testing.T) {
 	ada.Post(games+"duel/invites", to("bob")).Want(201, "").JSON(&v)
 	for i := range 49 {
 		r.User(fmt.Sprint("u", i))
-		r.Clock.Advance(3 * time.Second) // within the rate of the row
+		r.Clock.Advance(3 * time.Second) // within the rate limit of the route
 		ada.Post(games+"duel/invites", to(fmt.Sprint("u", i))).Want(201, "")
 	}
 	ada.Post(games+"duel/invites", to("eve")).Want(409, "matchmaking/limit_reached")

@@ -9,8 +9,8 @@ import (
 // maxCleaned bounds the rows of each kind that one run removes.
 const maxCleaned = 10_000
 
-// runClean removes what has expired, and takes up what died with its node: the
-// chain of sweeps of a game in which somebody waits, and users who seem online.
+// runClean removes expired rows, and recovers from dead nodes: it restarts the chain of sweeps of a
+// game with waiting players, and takes the users of dead nodes offline.
 func (m *Matchmaking) runClean(ctx context.Context, _ jobs.Job) error {
 	for _, g := range m.games {
 		err := m.host.DB.InTx(ctx, func(ctx context.Context) error {

@@ -26,7 +26,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// duelRules say what everybody stakes.
+// duelRules configure the stake of each player.
 type duelRules struct {
 	Stake int64 `json:"stake"`
 }
@@ -37,7 +37,7 @@ type duel struct {
 
 type duelContext = multiplayer.Context[duelRules]
 
-// duelModel is a game that the first move ends.
+// duelModel is a game that ends with the first move.
 func duelModel() multiplayer.Model {
 	come := func(c duelContext, userID string) []multiplayer.Effect {
 		if c.Config.Stake == 0 {
@@ -70,7 +70,7 @@ func duelModel() multiplayer.Model {
 	})
 }
 
-// games are those of most tests.
+// games returns the games of most tests.
 func games() []matchmaking.Game {
 	snapshot := func(stake int64) *multiplayer.Game {
 		return &multiplayer.Game{Kind: "duel", Rules: duelRules{stake}}
@@ -92,7 +92,7 @@ type rig struct {
 	t testing.TB
 }
 
-// newRig composes everything that matchmaking works with.
+// newRig composes matchmaking with all its peers.
 func newRig(t testing.TB, cfg matchmaking.Config, opts ...kit.Option) *rig {
 	t.Helper()
 	return compose(t, cfg, append([]kit.Option{
@@ -121,8 +121,7 @@ func each(t *testing.T, cfg matchmaking.Config, f func(t *testing.T, r *rig)) {
 	}
 }
 
-// nodes composes n kits on one database of PostgreSQL and one clock, which hear
-// of each other.
+// nodes composes n kits on one PostgreSQL database and one clock, connected by pubsub.
 func nodes(t testing.TB, n int, cfg matchmaking.Config) []*rig {
 	t.Helper()
 	clock := kittest.NewClock()
@@ -136,7 +135,7 @@ func nodes(t testing.TB, n int, cfg matchmaking.Config) []*rig {
 	return list
 }
 
-// hear waits until the node hears of the others.
+// hear waits until the node receives the events of the others.
 func (r *rig) hear() {
 	heard := make(chan struct{}, 1)
 	defer r.PubSub().Subscribe("tests/connected", func([]byte) { // the nil of the first connect
@@ -175,7 +174,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// users makes users of these ids.
+// users creates users with these ids.
 func (r *rig) users(ids ...string) {
 	r.t.Helper()
 	for _, id := range ids {
@@ -199,14 +198,14 @@ func (r *rig) befriend(a, b string) {
 	r.ok(errorOf(r.AcceptFriend(ctx, b, a)))
 }
 
-// step moves the clock to the next sweep and works what is due.
+// step advances the clock to the next sweep and runs the due jobs.
 func (r *rig) step(d time.Duration) {
 	r.t.Helper()
 	r.Clock.Advance(d)
 	r.RunJobs()
 }
 
-// rate gives a player a skill of about this in the pool duel.
+// rate gives a player wins in the pool duel, and so a skill.
 func (r *rig) rate(userID string, wins int) {
 	r.t.Helper()
 	for range wins {
@@ -214,7 +213,7 @@ func (r *rig) rate(userID string, wins int) {
 	}
 }
 
-// serve puts a rig behind a real server.
+// serve starts a real server for a rig.
 func (r *rig) serve() *httptest.Server {
 	server := httptest.NewServer(r.Kit)
 	r.t.Cleanup(server.Close)
@@ -240,8 +239,7 @@ type ear struct {
 	heard map[string]bool // the invites
 }
 
-// listen opens a presence socket and returns it with its first frame, which
-// says who is online.
+// listen opens a presence socket and returns it with its first frame, the friends who are online.
 func (r *rig) listen(server *httptest.Server, userID string) (*ear, frame) {
 	r.t.Helper()
 	r.users(userID)
@@ -252,12 +250,12 @@ func (r *rig) listen(server *httptest.Server, userID string) (*ear, frame) {
 	_ = resp.Body.Close()
 	r.t.Cleanup(func() { _ = conn.Close() })
 	e := &ear{conn, r.t, make(map[string]bool)}
-	return e, e.next("friends_online", "friend_request") // one of before may arrive late
+	return e, e.next("friends_online", "friend_request") // an earlier request may arrive late
 }
 
-// next reads the next event, which has to be of a type; events of other types
-// can be passed over. News of who is online and which invites wait may come again at
-// any time, as they are when the node has begun to listen on PostgreSQL.
+// next reads the next event, which must have the given type; events of the other types are skipped.
+// The online friends and pending invites may be sent again at any time, because the node sends them
+// when it has begun to listen on PostgreSQL.
 func (e *ear) next(kind string, others ...string) frame {
 	e.t.Helper()
 	if kind != "pong" {
@@ -284,7 +282,7 @@ func (e *ear) next(kind string, others ...string) frame {
 	}
 }
 
-// hears waits until it is told who of the friends has come or gone, or is there.
+// hears waits for the event that these friends have come online or gone offline.
 func (e *ear) hears(online, offline []string) {
 	e.t.Helper()
 	e.find("friends_online", func(f frame) bool {
@@ -292,8 +290,7 @@ func (e *ear) hears(online, offline []string) {
 	})
 }
 
-// silent asks for a pong: but for events of these types, nothing was sent
-// before it.
+// silent checks, by a ping and its pong, that no events were sent except of these types.
 func (e *ear) silent(but ...string) {
 	e.t.Helper()
 	if err := e.WriteMessage(websocket.TextMessage, []byte(`{"type":"ping"}`)); err != nil {
@@ -310,7 +307,7 @@ func ids(prefix string, n int) []string {
 	return list
 }
 
-// find reads events of a type until one is as wanted.
+// find reads events of a type until one matches.
 func (e *ear) find(kind string, wanted func(frame) bool) {
 	e.t.Helper()
 	for !wanted(e.next(kind)) {

@@ -9,14 +9,13 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// maxRooms bounds the rooms of one host whose codes are good.
+// maxRooms bounds the rooms of one host whose codes are valid.
 const maxRooms = 10
 
-// OpenRoom creates a session that waits for players, seats the host and gives
-// out a code for it. Refuses with matchmaking/game_not_found,
-// matchmaking/no_sessions, matchmaking/limit_reached with 10 codes that are good,
-// kit/rate_limited with as many seats as one user can have, and as
-// [multiplayer.Multiplayer.Start] does.
+// OpenRoom creates a session that waits for players, seats the host and returns a code for it.
+// Refuses with matchmaking/game_not_found, matchmaking/no_sessions, matchmaking/limit_reached if
+// the host has 10 valid codes, kit/rate_limited if the host has as many seats as one user can have,
+// and as [multiplayer.Multiplayer.Start] does.
 func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, error) {
 	g, err := m.sessionGame(game)
 	if err != nil {
@@ -28,8 +27,8 @@ func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, er
 	if err := m.mayOpen(ctx, host); err != nil {
 		return Room{}, err
 	}
-	// The store of codes may be another one, so the code comes before the room:
-	// one that leads to no room is not valid, and expires.
+	// The codes may be in another store, so the code is written before the room: a code without a
+	// room is not valid, and expires.
 	sessionID, ttl := id.New(m.host.DB.Now(ctx)), time.Duration(g.RoomCodes.TTLSeconds)*time.Second
 	code, err := m.reserve(ctx, sessionID, ttl)
 	if err != nil {
@@ -40,7 +39,7 @@ func (m *Matchmaking) OpenRoom(ctx context.Context, game, host string) (Room, er
 		if err := m.store.lockUsers(ctx, host); err != nil {
 			return err
 		}
-		if err := m.mayOpen(ctx, host); err != nil { // others may have been opened meanwhile
+		if err := m.mayOpen(ctx, host); err != nil { // others may have been opened concurrently
 			return err
 		}
 		r.expiresAt = m.now(ctx) + ttl.Milliseconds()
@@ -66,11 +65,10 @@ func (m *Matchmaking) mayOpen(ctx context.Context, host string) error {
 	return m.peers.Multiplayer.CheckSeats(ctx, host)
 }
 
-// JoinRoom takes a use of a code and a seat of its session, both or neither.
-// Joining again takes nothing and returns the same. The code may be written in
-// any case, with spaces and without its dash. Refuses with
-// matchmaking/invalid_code, matchmaking/room_full, matchmaking/room_not_found
-// and, after too many codes that are not valid, kit/rate_limited.
+// JoinRoom takes a use of a code and a seat of its session, both or neither. Joining again takes
+// nothing and returns the same. The code may be written in any case, with spaces and without its
+// dash. Refuses with matchmaking/invalid_code, matchmaking/room_full, matchmaking/room_not_found
+// and, after too many invalid codes, kit/rate_limited.
 func (m *Matchmaking) JoinRoom(ctx context.Context, code, userID string) (Joined, error) {
 	if err := capability.CheckUserID(userID); err != nil {
 		return Joined{}, err
@@ -117,7 +115,7 @@ func (m *Matchmaking) joinRoom(ctx context.Context, text, userID string) (r room
 	return r, err
 }
 
-// use takes one of the uses that a room has left, for a user who has none yet.
+// use takes one of the uses that a room has left, unless the user has one.
 func (m *Matchmaking) use(ctx context.Context, r room, userID string) error {
 	if userID == r.host {
 		return nil

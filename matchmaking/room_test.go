@@ -52,7 +52,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// What is read is always a code, and reading it again changes nothing.
+// FuzzParseCode checks that parsing returns only codes, and that parsing such a code returns it
+// unchanged.
 func FuzzParseCode(f *testing.F) {
 	f.Add("abcd 2345")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -66,7 +67,7 @@ func FuzzParseCode(f *testing.F) {
 	})
 }
 
-// Spaces, case and the dash never matter.
+// TestCodeTolerance checks that spaces, case and the dash do not matter.
 func TestCodeTolerance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		code := matchmaking.NewCode()
@@ -101,7 +102,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("expires at %s, want %s", room.ExpiresAt, want)
 		}
 		want := matchmaking.Joined{SessionID: room.SessionID, GameKey: "four"}
-		for _, user := range []string{"host", "ada", "ada"} { // the host and a second time take no use
+		for _, user := range []string{"host", "ada", "ada"} { // the host, and joining again, take no use
 			joined, err := r.JoinRoom(ctx, strings.ToLower(strings.ReplaceAll(room.Code, "-", " ")), user)
 			r.ok(err)
 			if diff := cmp.Diff(want, joined); diff != "" {
@@ -147,7 +148,8 @@ func TestRoomRefusals(t *testing.T) {
 	})
 }
 
-// Of many who join at once exactly MaxUses get in, and each has a seat.
+// TestRoomRace checks that of many who join concurrently exactly MaxUses get in, and each has a
+// seat.
 func TestRoomRace(t *testing.T) {
 	cfg := games()
 	cfg[3].RoomCodes.MaxUses = 4
@@ -178,7 +180,7 @@ func TestRoomRace(t *testing.T) {
 	})
 }
 
-// A refused seat gives the use back.
+// TestRoomUseAndSeatTogether checks that a refused seat does not take a use.
 func TestRoomUseAndSeatTogether(t *testing.T) {
 	cfg := games()
 	cfg[0].RoomCodes.MaxUses = 1
@@ -192,8 +194,8 @@ func TestRoomUseAndSeatTogether(t *testing.T) {
 	})
 }
 
-// A code that is taken is drawn again; when all are, the room is refused. An
-// entry that leads to no room is no valid code.
+// TestCodeCollision checks that a code that is taken is drawn again; if all are taken, the room is
+// refused. An entry without a room is not a valid code.
 func TestCodeCollision(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	r.DrawCodes("AAAA-2222", "AAAA-2222", "BBBB-3333", "AAAA-2222")
@@ -209,7 +211,7 @@ func TestCodeCollision(t *testing.T) {
 	}
 }
 
-// The store of codes may be the application's own.
+// TestCodeStore checks that the application can provide the store of codes.
 func TestCodeStore(t *testing.T) {
 	var codes *kv.Memory
 	now := time.Now
@@ -226,8 +228,8 @@ func TestCodeStore(t *testing.T) {
 	r.refuses(matchmaking.ErrInvalidCode, errorOf(r.JoinRoom(ctx, "AAAA-2222", "ada")))
 }
 
-// Ten wrong codes a minute, for a user and sixty for an address; then even a
-// good one has to wait.
+// TestGuessing checks the limits of wrong codes, ten a minute for a user and sixty for an address;
+// after that even a valid code is refused.
 func TestGuessing(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	room, err := r.OpenRoom(ctx, "table", "host")
@@ -255,14 +257,14 @@ func TestGuessing(t *testing.T) {
 	r.refuses(capability.ErrRateLimited, school("another", "ABCD-2345"))
 	r.refuses(matchmaking.ErrInvalidCode, home("another", "ABCD-2345"))
 
-	// A network has as many addresses of IPv6 as it likes.
+	// A network has any number of IPv6 addresses.
 	for i := range 60 {
 		r.refuses(matchmaking.ErrInvalidCode, from(fmt.Sprintf("2001:db8::%x", i))(fmt.Sprint("guest-", i), "ABCD-2345"))
 	}
 	r.refuses(capability.ErrRateLimited, from("2001:db8::ffff")("one more", "ABCD-2345"))
 }
 
-// Guesses at the same time are not more than one after the other.
+// TestGuessingAtOnce checks that concurrent guesses do not exceed the limit.
 func TestGuessingAtOnce(t *testing.T) {
 	each(t, matchmaking.Config{}, func(t *testing.T, r *rig) {
 		var tried atomic.Int64
@@ -281,7 +283,7 @@ func TestGuessingAtOnce(t *testing.T) {
 	})
 }
 
-// Rooms opened at the same time keep to the limit, too.
+// TestRoomLimitAtOnce checks that rooms opened concurrently do not exceed the limit.
 func TestRoomLimitAtOnce(t *testing.T) {
 	r := newRig(t, matchmaking.Config{})
 	var opened atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/multiplayer"
 )
 
-// maxBody bounds bodies, in bytes.
+// maxBody bounds request bodies, in bytes.
 const maxBody = 4 << 10
 
 func (m *Matchmaking) routes() []capability.Route {

@@ -15,8 +15,8 @@ func (m *Matchmaking) hasSessions(g *Game) bool {
 	return m.peers.Multiplayer != nil && g.Snapshot != nil
 }
 
-// start creates a session, or finds the one of an earlier attempt. Where seats
-// are left it waits for more players. It takes no money from players that were not asked.
+// start creates a session, or finds the one of an earlier attempt. If seats are left it waits for
+// more players. It takes no money from unasked players.
 func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, players []string, unasked ...string) error {
 	game, err := g.snapshot(ctx, players)
 	if err != nil {
@@ -28,10 +28,10 @@ func (m *Matchmaking) start(ctx context.Context, g *Game, sessionID string, play
 	return err
 }
 
-// errNoSnapshot is in the error of players for whom there is no game.
+// errNoSnapshot is wrapped by the error of players for whom there is no game.
 var errNoSnapshot = errors.New("matchmaking: the game has no session for these players")
 
-// snapshot returns what a session of these players is created from.
+// snapshot returns the game for a session of these players.
 func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game, error) {
 	if g.SnapshotFor == nil {
 		return *g.Snapshot, nil
@@ -46,7 +46,7 @@ func (g *Game) snapshot(ctx context.Context, players []string) (multiplayer.Game
 	return game, nil
 }
 
-// seat gives a user a seat in a session; a user who has one keeps it. Refuses with
+// seat gives a user a seat in a session, which a user who has one keeps. Refuses with
 // matchmaking/room_full and matchmaking/room_not_found.
 func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error {
 	_, err := m.peers.Multiplayer.Join(ctx, sessionID, userID)
@@ -59,8 +59,7 @@ func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error 
 	return err
 }
 
-// hasSeats reports whether a guest can join a session in which the host is, or
-// into which the host has not come yet.
+// hasSeats reports whether a guest can join a session that the host has not left, besides the host.
 func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (bool, error) {
 	free, phase, err := m.peers.Multiplayer.Seats(ctx, sessionID)
 	if errors.Is(err, multiplayer.ErrSessionNotFound) || phase.Terminal() {
@@ -71,12 +70,12 @@ func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (boo
 	}
 	seated, left, err := m.peers.Multiplayer.Seated(ctx, sessionID, host)
 	if !seated {
-		free-- // the host's
+		free-- // the seat of the host
 	}
 	return free > 0 && !left, err
 }
 
-// validateSnapshot holds the session that a match becomes to the match.
+// validateSnapshot checks that the snapshot is a game that seats a match.
 func (g Game) validateSnapshot(faults *capability.Faults, at string, peers Peers) {
 	if g.Snapshot == nil && g.SnapshotFor != nil {
 		faults.Add(at+"snapshot", nil, "is missing with SnapshotFor", "give the game that the function starts from")

@@ -8,20 +8,20 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// store is the SQL of matchmaking: rooms, invites and friends here, the queue
-// and presence in files of their own. Instants are unix milliseconds.
+// store is the SQL of matchmaking: rooms, invites and friends here, the queue and presence in files
+// of their own. Instants are unix milliseconds.
 type store struct{ db *database.DB }
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 func scanCount(row database.Scanner) (n int64, err error)    { return n, row.Scan(&n) }
 
-// count returns the number that a query counts.
+// count returns the result of a counting query.
 func (s store) count(ctx context.Context, query string, args ...any) (int64, error) {
 	n, _, err := database.Get(ctx, s.db, scanCount, query, args...)
 	return n, err
 }
 
-// lockUsers has the transactions that count what users have follow each other.
+// lockUsers serializes the transactions that check the limits of a user.
 func (s store) lockUsers(ctx context.Context, userIDs ...string) error {
 	slices.Sort(userIDs)
 	for _, id := range userIDs {
@@ -48,7 +48,7 @@ func (s store) countRooms(ctx context.Context, host string, now int64) (int64, e
 	return s.count(ctx, `SELECT count(*) FROM matchmaking_room WHERE host = $1 AND expires_at > $2`, host, now)
 }
 
-// lockRoom returns a room whose code is good, as nobody else can change it.
+// lockRoom returns a room with a valid code, with its row locked.
 func (s store) lockRoom(ctx context.Context, sessionID string, now int64) (room, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (r room, err error) {
 		return r, row.Scan(&r.sessionID, &r.game, &r.host, &r.usesLeft, &r.expiresAt)
@@ -75,8 +75,8 @@ func scanInvite(row database.Scanner) (v Invite, err error) {
 	return v, err
 }
 
-// waitingInvite returns the invite of the same two for the same game that waits.
-// One that has expired makes room.
+// waitingInvite returns the pending invite of the same two for the same game. It removes one that
+// has expired.
 func (s store) waitingInvite(ctx context.Context, v Invite) (Invite, bool, error) {
 	if _, err := s.db.Exec(ctx, `DELETE FROM matchmaking_invite
 		WHERE inviter = $1 AND invitee = $2 AND game = $3 AND state = 'pending' AND expires_at <= $4`,
@@ -94,15 +94,14 @@ func (s store) insertInvite(ctx context.Context, v Invite) (added bool, err erro
 	return n == 1, err
 }
 
-// sentInvites counts those of a user that wait, and those of them that wait for
-// one other.
+// sentInvites counts the pending invites of a user, and those of them to one other user.
 func (s store) sentInvites(ctx context.Context, from, to string, now int64) (sent, here int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN invitee = $2 THEN 1 ELSE 0 END), 0) FROM matchmaking_invite
 		WHERE inviter = $1 AND state = 'pending' AND expires_at > $3`, from, to, now).Scan(&sent, &here)
 	return sent, here, err
 }
 
-// receivedInvites counts those that wait for a user, from friends or from others.
+// receivedInvites counts the pending invites to a user, from friends or from others.
 func (s store) receivedInvites(ctx context.Context, to string, friends bool, now int64) (int64, error) {
 	return s.count(ctx, `SELECT count(*) FROM matchmaking_invite AS v WHERE v.invitee = $1 AND v.state = 'pending' AND v.expires_at > $2
 		AND EXISTS (SELECT 1 FROM matchmaking_friend AS f WHERE f.state = 'accepted'
@@ -121,7 +120,7 @@ func (s store) invitesOf(ctx context.Context, userID, below string, now int64, l
 var selectWaiting = `SELECT ` + inviteColumns + ` FROM matchmaking_invite
 	WHERE state = 'pending' AND expires_at > $2 AND invitee ` + database.InList(1) + ` ORDER BY id`
 
-// invitesFor returns the invites that wait for each of the users, oldest first.
+// invitesFor returns the pending invites to each of the users, oldest first.
 func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[string][]Invite, error) {
 	list, err := database.All(ctx, s.db, scanInvite, selectWaiting, database.List(users), now)
 	waiting := make(map[string][]Invite)
@@ -131,7 +130,7 @@ func (s store) invitesFor(ctx context.Context, now int64, users []string) (map[s
 	return waiting, err
 }
 
-// lockInvite returns an invite with all those of its inviter locked.
+// lockInvite returns an invite with all invites of its inviter locked.
 func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, error) {
 	list, err := database.All(ctx, s.db, scanInvite, `SELECT `+inviteColumns+` FROM matchmaking_invite
 		WHERE inviter = (SELECT inviter FROM matchmaking_invite WHERE id = $1) ORDER BY id `+database.ForUpdate, inviteID)
@@ -143,9 +142,9 @@ func (s store) lockInvite(ctx context.Context, inviteID string) (Invite, bool, e
 	return Invite{}, false, err
 }
 
-// lastSession returns the session that an invite of the same user for the same
-// game has led to last, but none to which somebody was invited whom the invitee
-// blocks, or who blocks the invitee.
+// lastSession returns the last session that was created for an accepted invite of the same user for
+// the same game, unless somebody was invited to it whom the invitee blocks, or who blocks the
+// invitee.
 func (s store) lastSession(ctx context.Context, v Invite) (string, bool, error) {
 	return database.Get(ctx, s.db, scanText, `SELECT v.session_id FROM matchmaking_invite AS v
 		WHERE v.inviter = $1 AND v.game = $2 AND v.state = 'accepted' AND NOT EXISTS (
@@ -177,7 +176,7 @@ func scanBond(row database.Scanner) (b bond, err error) {
 	return b, row.Scan(&b.low, &b.high, &b.state, &b.requester, &b.lowBlocks, &b.highBlocks, &b.since)
 }
 
-// lockBond makes the row of two users if it is missing, and locks it.
+// lockBond locks the row of two users, which it creates if necessary.
 func (s store) lockBond(ctx context.Context, x, y string) (bond, error) {
 	nothing := newBond(x, y)
 	for {
@@ -187,13 +186,13 @@ func (s store) lockBond(ctx context.Context, x, y string) (bond, error) {
 		}
 		b, found, err := database.Get(ctx, s.db, scanBond, `SELECT `+bondColumns+` FROM matchmaking_friend
 			WHERE low = $1 AND high = $2 `+database.ForUpdate, nothing.low, nothing.high)
-		if err != nil || found { // else it was removed in between
+		if err != nil || found { // otherwise it was removed in between
 			return b, err
 		}
 	}
 }
 
-// saveBond writes a row that is locked, or removes it when it says nothing.
+// saveBond writes a locked row, or removes it if it is empty.
 func (s store) saveBond(ctx context.Context, b bond) (err error) {
 	if b.state == "none" && !b.blocked() {
 		_, err = s.db.Exec(ctx, `DELETE FROM matchmaking_friend WHERE low = $1 AND high = $2`, b.low, b.high)
@@ -204,7 +203,7 @@ func (s store) saveBond(ctx context.Context, b bond) (err error) {
 	return err
 }
 
-// bondsOf lists friendships and requests of a user by the other one's id.
+// bondsOf lists the friendships and requests of a user by the other user's id.
 func (s store) bondsOf(ctx context.Context, userID, after string, limit int) ([]bond, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (b bond, err error) {
 		var other string
@@ -221,7 +220,7 @@ func (s store) countFriends(ctx context.Context, userID string) (int64, error) {
 		+ (SELECT count(*) FROM matchmaking_friend WHERE high = $1 AND state = 'accepted')`, userID)
 }
 
-// countRequests counts the open ones of a user.
+// countRequests counts the open requests by a user.
 func (s store) countRequests(ctx context.Context, userID string) (int64, error) {
 	const waiting = ` AND state = 'requested' AND requester = $1)`
 	return s.count(ctx, `SELECT (SELECT count(*) FROM matchmaking_friend WHERE low = $1`+waiting+`
@@ -243,8 +242,8 @@ func (s store) blockedBy(ctx context.Context, userID, after string, limit int) (
 		ORDER BY other LIMIT $3`, userID, after, limit)
 }
 
-// clean removes expired rooms, invites, offers and old matches. Tickets are
-// kept for a day, for their last match.
+// clean removes expired rooms, invites, offers and old matches. Tickets are kept for a day, because
+// of their last match.
 func (s store) clean(ctx context.Context, now int64) error {
 	for _, c := range []struct {
 		query  string

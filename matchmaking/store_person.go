@@ -7,16 +7,16 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// roomRecord is a room as it is exported.
+// roomRecord is an exported room.
 type roomRecord struct {
 	SessionID string `json:"sessionId"`
 	GameKey   string `json:"gameKey"`
-	// Host says whether the user opened the room.
+	// Host reports whether the user opened the room.
 	Host      bool            `json:"host"`
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
-// ticketRecord is a place in a queue as it is exported.
+// ticketRecord is an exported ticket.
 type ticketRecord struct {
 	GameKey    string          `json:"gameKey"`
 	Region     string          `json:"region"`
@@ -24,7 +24,7 @@ type ticketRecord struct {
 	EnqueuedAt capability.Time `json:"enqueuedAt"`
 }
 
-// roomsOf lists the rooms that a user opened or came to.
+// roomsOf lists the rooms that a user opened or joined.
 func (s store) roomsOf(ctx context.Context, userID string) ([]roomRecord, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (r roomRecord, err error) {
 		var expires int64
@@ -37,7 +37,7 @@ func (s store) roomsOf(ctx context.Context, userID string) ([]roomRecord, error)
 		ORDER BY session_id`, userID)
 }
 
-// games lists the games that have tickets, seeking from one to the next.
+// games lists the games that have tickets, by index seeks from one game to the next.
 func (s store) games(ctx context.Context) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `WITH RECURSIVE held (game) AS (
 		SELECT MIN(game) FROM matchmaking_ticket
@@ -59,8 +59,8 @@ func (s store) ticketsOf(ctx context.Context, userID string) ([]ticketRecord, er
 		userID, database.List(games))
 }
 
-// matchesOf returns the matches that have taken one of a user's places in queues;
-// lock may be [database.ForUpdate].
+// matchesOf returns the matches that have claimed a ticket of the user; lock may be
+// [database.ForUpdate].
 func (s store) matchesOf(ctx context.Context, userID, lock string) (matches []string, err error) {
 	games, err := s.games(ctx)
 	if err != nil {
@@ -76,13 +76,13 @@ func (s store) matchesOf(ctx context.Context, userID, lock string) (matches []st
 	return matches, err
 }
 
-// erase removes all rows about a user and returns how many they were.
+// erase removes all rows about a user and returns their number.
 func (s store) erase(ctx context.Context, userID string) (removed int64, err error) {
 	games, err := s.games(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, game := range games { // the party waits no longer
+	for _, game := range games { // the whole party leaves the queue
 		if _, err := s.leave(ctx, game, userID); err != nil {
 			return 0, err
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// renewNode prolongs the lease of a node, and returns false when it is new or
-// was taken for dead.
+// renewNode extends the lease of a node, and returns false if the node is new or was removed as
+// dead.
 func (s store) renewNode(ctx context.Context, node string, until int64) (there bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE matchmaking_node SET lease_until = $2 WHERE id = $1`, node, until)
 	if err != nil || n == 1 {
@@ -18,8 +18,8 @@ func (s store) renewNode(ctx context.Context, node string, until int64) (there b
 	return false, err
 }
 
-// deleteDeadNodes returns the users that they had. A lease that ends later than
-// any can was written before the clock went back.
+// deleteDeadNodes removes the nodes whose lease has ended and returns their users. A lease that
+// ends later than possible was written before the clock went back.
 func (s store) deleteDeadNodes(ctx context.Context, now int64) ([]string, error) {
 	nodes, err := database.All(ctx, s.db, scanText, `DELETE FROM matchmaking_node WHERE lease_until <= $1 OR lease_until > $2 RETURNING id`,
 		now, now+2*nodeLease.Milliseconds())

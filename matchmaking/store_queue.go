@@ -22,14 +22,13 @@ func (s store) player(ctx context.Context, game, userID string) (player, bool, e
 var lockPlayers = `SELECT ` + playerColumns + ` FROM matchmaking_ticket WHERE game = $1 AND user_id ` + database.InList(2) +
 	` ORDER BY user_id ` + database.ForUpdate
 
-// lockPlayers returns the rows of those who have one.
+// lockPlayers locks and returns the existing rows of the players.
 func (s store) lockPlayers(ctx context.Context, game string, userIDs []string) ([]player, error) {
 	return database.All(ctx, s.db, scanPlayer, lockPlayers, game, database.List(userIDs))
 }
 
-// enqueue writes a row of a new ticket, in the place of the one that the player
-// had, empty: none; false when they have another one by now. The last match stays,
-// as whom not to meet again.
+// enqueue writes the row of a new ticket, which replaces the ticket had, "" for none. It returns
+// false if the player has another one by now. The last match is kept, to avoid a rematch.
 func (s store) enqueue(ctx context.Context, p player, had string) (written bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO matchmaking_ticket (`+playerColumns+`)
 		VALUES ($1, $2, $3, $4, $5, 'waiting', $6, $7, $8, $9, '', 0)
@@ -41,14 +40,14 @@ func (s store) enqueue(ctx context.Context, p player, had string) (written bool,
 	return n == 1, err
 }
 
-// seen notes a sign of life of a whole ticket.
+// seen records a sign of life for a whole ticket.
 func (s store) seen(ctx context.Context, p player, now int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $4
 		WHERE game = $1 AND user_id = $2 AND ticket_id = $3 AND state = 'waiting'`, p.game, p.userID, p.ticketID, now)
 	return err
 }
 
-// leave takes a waiting player out, and who waits with them.
+// leave removes a waiting player and the player's party.
 func (s store) leave(ctx context.Context, game, userID string) (left bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND (enqueued_at, ticket_id) =
 		(SELECT t.enqueued_at, t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.user_id = $2 AND t.state = 'waiting')`,
@@ -58,13 +57,13 @@ func (s store) leave(ctx context.Context, game, userID string) (left bool, err e
 
 const selectMatch = `SELECT id, game, region, players, backfill, state, session_id FROM matchmaking_match WHERE id = $1`
 
-// match returns a match in the words of the API.
+// match returns a match with the states of the API.
 func (s store) match(ctx context.Context, matchID string) (Match, bool, error) {
 	match, _, found, err := s.readMatch(ctx, selectMatch, matchID)
 	return match, found, err
 }
 
-// lockMatch also returns the session that the players fill up, if any.
+// lockMatch also returns the session of the offered seats that the match takes, if any.
 func (s store) lockMatch(ctx context.Context, matchID string) (match Match, backfill string, found bool, err error) {
 	return s.readMatch(ctx, selectMatch+` `+database.ForUpdate, matchID)
 }
@@ -83,8 +82,8 @@ func (s store) readMatch(ctx context.Context, query, matchID string) (match Matc
 	return match, backfill, found, err
 }
 
-// offer puts the free seats of a session into the queue, or changes how many. One
-// in the place of an offer that is over has not waited yet.
+// offer puts the free seats of a session into the queue, or changes their number. The waiting time
+// starts anew if it replaces an offer that has ended.
 func (s store) offer(ctx context.Context, b Backfill, now, until int64) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO matchmaking_backfill (session_id, game, region, seats, skill, enqueued_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -100,8 +99,8 @@ func (s store) withdraw(ctx context.Context, sessionID string) error {
 	return err
 }
 
-// waitingPlayers lists a queue, the longest waiting first, the players of a
-// ticket in one row. It reads what a sweep needs.
+// waitingPlayers lists a queue, the longest waiting first, the players of a ticket next to each
+// other. It reads only the columns that a sweep needs.
 func (s store) waitingPlayers(ctx context.Context, game string, limit int) ([]player, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (p player, err error) {
 		p.game = game
@@ -120,8 +119,8 @@ func (s store) offers(ctx context.Context, game string, now int64, limit int) ([
 		WHERE game = $1 AND expires_at > $2 ORDER BY enqueued_at LIMIT $3`, game, now, limit)
 }
 
-// blockedPairs returns who of those that wait must not meet. SQLite keeps the
-// order of a CROSS JOIN.
+// blockedPairs returns the pairs of waiting players that must not meet. SQLite keeps the order of a
+// CROSS JOIN.
 func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]bool, error) {
 	pairs, err := database.All(ctx, s.db, func(row database.Scanner) (pair [2]string, err error) {
 		return pair, row.Scan(&pair[0], &pair[1])
@@ -135,17 +134,17 @@ func (s store) blockedPairs(ctx context.Context, game string) (map[[2]string]boo
 	return blocked, err
 }
 
-// rejuvenate has tickets that were written by a clock that was ahead begin now:
-// until it has caught up they would neither widen nor expire. What is after an
-// instant was; enqueued_at decides for itself, since a party has one in common.
+// rejuvenate resets the times of tickets that were written by a clock that was ahead: until the
+// clock caught up they would neither widen nor expire. These are the tickets seen after the given
+// instant; enqueued_at is checked separately, because a party shares it.
 func (s store) rejuvenate(ctx context.Context, game string, after, now int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET seen_at = $3, enqueued_at = CASE WHEN enqueued_at > $2 THEN $3 ELSE enqueued_at END
 		WHERE game = $1 AND state = 'waiting' AND seen_at > $2`, game, after, now)
 	return err
 }
 
-// expire takes out the tickets of whom nobody has heard since an instant and
-// who have no presence socket.
+// expire removes the tickets without a sign of life since an instant whose players have no presence
+// socket.
 func (s store) expire(ctx context.Context, game string, before, now int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET state = 'left' WHERE game = $1 AND state = 'waiting' AND ticket_id IN (
 		SELECT t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.state = 'waiting' AND t.seen_at < $2 AND NOT EXISTS (
@@ -154,7 +153,7 @@ func (s store) expire(ctx context.Context, game string, before, now int64) error
 	return err
 }
 
-// setSkill keeps a skill that was read anew.
+// setSkill stores a skill that was read again.
 func (s store) setSkill(ctx context.Context, p player) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_ticket SET skill = $3, skill_at = $4 WHERE game = $1 AND user_id = $2`,
 		p.game, p.userID, p.skill, p.skillAt)
@@ -168,9 +167,9 @@ func (s store) isWaiting(ctx context.Context, game string) (bool, error) {
 	return n > 0, err
 }
 
-// lead takes the lease of a game for a node, unless a sweep of this or another
-// node has it, and returns its epoch, 0 without. A lease that ends later than any can was written
-// before the clock went back.
+// lead takes the lease of a game for a node and returns its epoch, or 0 if a sweep of this or
+// another node has it. A lease that ends later than possible was written before the clock went
+// back.
 func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) (epoch int64, err error) {
 	if _, err := s.db.Exec(ctx, `INSERT INTO matchmaking_sweeper (game, node_id, epoch, lease_until) VALUES ($1, '', 0, 0)
 		ON CONFLICT DO NOTHING`, game); err != nil {
@@ -181,15 +180,14 @@ func (s store) lead(ctx context.Context, game, nodeID string, now, until int64) 
 	return n, err
 }
 
-// holds reports whether a lease is still the one of this epoch, and keeps it so
-// until the transaction ends.
+// holds reports whether a lease still has this epoch, and locks it until the transaction ends.
 func (s store) holds(ctx context.Context, game string, epoch int64) (bool, error) {
 	_, found, err := database.Get(ctx, s.db, scanCount, `SELECT epoch FROM matchmaking_sweeper
 		WHERE game = $1 AND epoch = $2 `+database.ForUpdate, game, epoch)
 	return found, err
 }
 
-// renew prolongs a lease that is still held.
+// renew extends a lease that is still held.
 func (s store) renew(ctx context.Context, game string, epoch, until int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_sweeper SET lease_until = $3
 		WHERE game = $1 AND epoch = $2 AND lease_until > 0 AND lease_until < $3`, game, epoch, until)
@@ -201,17 +199,17 @@ func (s store) release(ctx context.Context, game string, epoch int64) error {
 	return err
 }
 
-// claim is one player's place in a match that was found.
+// claim is one player's place in a match.
 type claim struct{ match, user, ticket string }
 
-// found is a match as it is written.
+// found is a match as written.
 type found struct {
 	id, region, players, backfill string // the players a JSON list
 }
 
-// claim takes players out of the queue, those that still wait with this ticket,
-// and returns how many: one by one on SQLite, where that is quickest, and at
-// once on PostgreSQL, which is a round trip away.
+// claim takes players out of the queue who still wait with this ticket, and returns their number:
+// one by one on SQLite, which is fastest there, and by one statement on PostgreSQL, to save round
+// trips.
 func (s store) claim(ctx context.Context, game string, claims []claim, now int64) (n int64, err error) {
 	if s.db.Dialect() == database.PostgreSQL {
 		users, tickets, matches := make([]string, len(claims)), make([]string, len(claims)), make([]string, len(claims))
@@ -236,7 +234,7 @@ func (s store) claim(ctx context.Context, game string, claims []claim, now int64
 var countClaimed = `SELECT match_id, count(*) FROM matchmaking_ticket WHERE game = $1 AND state = 'matched'
 	AND user_id ` + database.InList(2) + ` GROUP BY match_id`
 
-// claimed counts the players that each match has of these.
+// claimed counts these players by match.
 func (s store) claimed(ctx context.Context, game string, users []string) (map[string]int, error) {
 	type count struct {
 		id string
@@ -256,8 +254,8 @@ var putBack = `UPDATE matchmaking_ticket SET state = 'waiting', match_id = '', m
 	WHERE game = $1 AND state = 'matched' AND match_id = $2 AND user_id ` + database.InList(3) + `
 	AND ticket_id NOT IN (SELECT t.ticket_id FROM matchmaking_ticket AS t WHERE t.game = $1 AND t.user_id = $4)`
 
-// putBack has the players of a match that came to nothing wait again, but not
-// those who share a ticket with the one at fault, if there is one.
+// putBack lets the players of a failed match wait again, except those who share a ticket with the
+// player at fault, if there is one.
 func (s store) putBack(ctx context.Context, game, matchID string, users []string, fault string) error {
 	_, err := s.db.Exec(ctx, putBack, game, matchID, database.List(users), fault)
 	return err
@@ -275,9 +273,9 @@ func (s store) insertMatches(ctx context.Context, game string, matches []found, 
 	return err
 }
 
-// takeSeats lowers an offer by what a match takes of it; false when it is not
-// that large any more. One that is used up has its expiry below zero until then,
-// so that what is given back is as it was.
+// takeSeats reduces an offer by the seats of a match; it returns false if the offer is not large
+// enough any more. An offer that is used up keeps its expiry as a negative number, so that
+// giveSeats can restore it.
 func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, error) {
 	rows, err := s.db.Exec(ctx, `UPDATE matchmaking_backfill SET expires_at = -expires_at
 		WHERE session_id = $1 AND seats = $2 AND expires_at > 0`, sessionID, n)
@@ -289,23 +287,22 @@ func (s store) takeSeats(ctx context.Context, sessionID string, n int) (bool, er
 	return rows == 1, err
 }
 
-// giveSeats takes back takeSeats.
+// giveSeats reverts takeSeats.
 func (s store) giveSeats(ctx context.Context, sessionID string, n int) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_backfill SET seats = CASE WHEN expires_at > 0 THEN seats ELSE 0 END + $2,
 		expires_at = abs(expires_at) WHERE session_id = $1`, sessionID, n)
 	return err
 }
 
-// stale lists matches that nobody has tried to form since an instant, and marks
-// them as tried now.
+// stale lists the matches that no job has tried to form since an instant, and marks them as tried
+// now.
 func (s store) stale(ctx context.Context, game string, before, now int64, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `UPDATE matchmaking_match SET tried_at = $3 WHERE id IN (
 		SELECT id FROM matchmaking_match WHERE game = $1 AND state = 'forming' AND tried_at <= $2 ORDER BY tried_at LIMIT $4
 		 `+database.SkipLocked+`) RETURNING id`, game, before, now, limit)
 }
 
-// settleMatch ends the forming of a match; nothing happens to one that has
-// ended.
+// settleMatch ends the forming of a match; it does nothing if that has ended.
 func (s store) settleMatch(ctx context.Context, matchID, state, sessionID string) error {
 	_, err := s.db.Exec(ctx, `UPDATE matchmaking_match SET state = $2, session_id = $3 WHERE id = $1 AND state = 'forming'`, matchID, state, sessionID)
 	return err

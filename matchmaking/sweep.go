@@ -9,46 +9,45 @@ import (
 	"time"
 )
 
-// ticket is who waits together: a player, a party, or the free seats of a
-// session that plays already.
+// ticket is one entry of the queue: a player, a party, or the free seats of a session that is under
+// way.
 type ticket struct {
 	id      string
 	players []string
-	// size is how many seats of a match it takes, or has.
+	// size is how many seats of a match it takes or, for free seats, offers.
 	size   int
 	region string
 	skill  float64
 	since  int64 // unix milliseconds
-	// last are the matches that the players come from.
+	// last are the last matches of the players.
 	last []string
-	// session is whose free seats these are; empty: players.
+	// session is the session of the free seats; empty for players.
 	session string
 }
 
-// rules say who may be matched with whom.
+// rules are the rules of who may be matched with whom.
 type rules struct {
 	Queue
-	// players is how many form a match.
+	// players is how many players form a match.
 	players int
 	// blocked holds the pairs that must not meet, the lower id first.
 	blocked map[[2]string]bool
 }
 
 const (
-	// maxSkips bounds the candidates that one seed passes over.
+	// maxSkips bounds the candidates that one seed skips.
 	maxSkips = 256
-	// rematch is how much further away the last opponent seems to be.
+	// rematch is how much further away the last opponent counts.
 	rematch = 100
 )
 
-// sweep puts tickets together, as indexes into the list; the seed comes first.
-// It reads no clock and draws nothing: the same tickets give the same matches.
+// sweep groups tickets into matches, as indexes into the list; the seed comes first. It reads no
+// clock and no random source: the same tickets give the same matches.
 //
-// Region by region, tickets lie in order of skill. Sessions with free seats are
-// seeds first, then the longest waiting. A seed takes the nearest skill on
-// either side, again and again, while all skills of the match lie within the
-// narrowest of their bands. A seed that has waited past the maximum does not
-// heed the band of a ticket that was there at the sweep before.
+// In each region the tickets are ordered by skill. Sessions with free seats are seeds first, then
+// the longest waiting tickets. A seed repeatedly takes the nearest skill on either side, while all
+// skills of the match are within the narrowest of their bands. A seed that has waited past the
+// maximum ignores the bands of tickets that were there at the previous sweep.
 func sweep(tickets []ticket, r rules, now int64) [][]int {
 	regions := make(map[string][]int)
 	for i := range tickets {
@@ -67,13 +66,13 @@ func sweep(tickets []ticket, r rules, now int64) [][]int {
 	return matches
 }
 
-// line is the tickets of a region in order of skill. Position 0 and the one
-// past the last are ends; next and prev lead past those that are taken.
+// line is the tickets of a region in order of skill. The positions 0 and len(order)-1 are
+// sentinels; next and prev skip the tickets that are taken.
 type line struct {
 	rules
 	tickets    []ticket
 	now        int64
-	order      []int // position to ticket; sessions with free seats are not in line
+	order      []int // position to ticket; sessions with free seats are not included
 	next, prev []int
 	taken      []bool
 	seeds      []seed
@@ -159,21 +158,21 @@ func (l *line) around(s seed) (left, right int) {
 	return l.prev[right], right
 }
 
-// group is a match in the making, used again for every seed.
+// group is a match being formed, reused for every seed.
 type group struct {
 	*line
 	overdue   bool      // the seed has waited past the maximum
-	patient   bool      // only those are taken who were there at the sweep before
+	patient   bool      // only tickets of the previous sweep are taken
 	members   []*ticket // the seed first
-	positions []int     // of the others
-	later     []int     // who would be a rematch
-	seats     int       // still to be filled
-	low, high float64   // the skills so far
+	positions []int     // of the other members
+	later     []int     // candidates that would be a rematch
+	seats     int       // not filled yet
+	low, high float64   // the range of skills so far
 	band      float64   // the narrowest so far
 }
 
-// form gathers a match around a seed and reports whether there is one. A seed
-// past the maximum that fails for the band of somebody new tries without those.
+// form gathers a match around a seed and reports whether there is one. A seed past the maximum that
+// fails because of the band of a new ticket tries again without new tickets.
 func (g *group) form(s seed) bool {
 	g.overdue = g.Queue.overdue(g.waited(&g.tickets[s.ticket]))
 	return g.gather(s, false) || g.overdue && g.gather(s, true)
@@ -196,7 +195,7 @@ func (g *group) gather(s seed, patient bool) bool {
 	return g.seats == 0 || t.session != "" && len(g.positions) > 0
 }
 
-// reach goes outwards from the seed, the nearer side first.
+// reach searches outwards from the seed, the nearer side first.
 func (g *group) reach(s seed) {
 	own := g.members[0].skill
 	left, right := g.around(s)
@@ -229,7 +228,7 @@ func (g *group) reach(s seed) {
 	}
 }
 
-// bandOf is the band of a candidate that the match has to heed.
+// bandOf returns the band of a candidate that the match has to respect.
 func (g *group) bandOf(t *ticket) float64 {
 	waited := g.waited(t)
 	if g.overdue && waited >= g.sweep() {
@@ -238,7 +237,7 @@ func (g *group) bandOf(t *ticket) float64 {
 	return g.Queue.band(waited)
 }
 
-// fits reports whether a ticket may join, were it further away by so much.
+// fits reports whether a ticket may join, if it were further away by the given distance.
 func (g *group) fits(t *ticket, further float64) bool {
 	if g.patient && g.waited(t) < g.sweep() {
 		return false
@@ -271,7 +270,7 @@ func (g *group) isBlocked(t *ticket) bool {
 	return false
 }
 
-// met reports whether a ticket has just played against one of the members.
+// met reports whether a ticket shares its last match with one of the members.
 func (g *group) met(t *ticket) bool {
 	for _, member := range g.members {
 		for _, match := range member.last {

@@ -14,7 +14,7 @@ import (
 
 const sweptAt = int64(1_800_000_000_000)
 
-// drawTickets makes a small queue: parties, regions, free seats, blocked pairs.
+// drawTickets draws a small queue: parties, regions, free seats, blocked pairs.
 func drawTickets(t *rapid.T, r *rules) []ticket {
 	n := rapid.IntRange(0, 60).Draw(t, "tickets")
 	tickets := make([]ticket, n)
@@ -47,7 +47,7 @@ func drawTickets(t *rapid.T, r *rules) []ticket {
 	return tickets
 }
 
-// drawBand is a band of some width, of none, or no band.
+// drawBand draws a band of some width or zero, or no band.
 func drawBand(t *rapid.T) *float64 {
 	if width := rapid.IntRange(-1, 60).Draw(t, "band"); width >= 0 {
 		return new(float64(width))
@@ -67,8 +67,8 @@ func drawRules(t *rapid.T) rules {
 	}
 }
 
-// waitedOf and the other helpers below restate the rules, so that the laws do
-// not read them from the code under test.
+// waitedOf and the other helpers below restate the rules, so that the properties do not depend on
+// the code under test.
 func waitedOf(k ticket) time.Duration {
 	return time.Duration(max(sweptAt-k.since, 0)) * time.Millisecond
 }
@@ -85,8 +85,9 @@ func isOverdue(r rules, k ticket) bool {
 	return r.MaxWaitSeconds > 0 && waitedOf(k) >= time.Duration(r.MaxWaitSeconds)*time.Second
 }
 
-// Every sweep: no ticket twice, sizes exact, one region, bands mutual unless
-// the seed is past the maximum, no player with one that is blocked.
+// TestSweepLaws checks that in every sweep no ticket is matched twice, sizes are exact, a match has
+// one region, bands are mutual unless the seed is past the maximum, and no player meets a blocked
+// one.
 func TestSweepLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRules(t)
@@ -137,8 +138,9 @@ func TestSweepLaws(t *testing.T) {
 	})
 }
 
-// The player that has waited longest chooses first: a pair that stays behind could not
-// have been a match, and no older ticket envies a younger seed its partner.
+// TestSweepIsFairToTheOldest checks that the player who has waited longest chooses first: a pair
+// that is left could not have been a match, and no younger seed has a partner that an older ticket
+// that is left could have had.
 func TestSweepIsFairToTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRules(t)
@@ -183,8 +185,8 @@ func TestSweepIsFairToTheOldest(t *testing.T) {
 	})
 }
 
-// Past the maximum a ticket waits for lack of players only: the others left in
-// its region, who have been there for a sweep, do not make a match.
+// TestSweepDoesNotStarve checks that past the maximum a ticket waits only for lack of players: the
+// others left in its region, who have been there for a sweep, do not make a match.
 func TestSweepDoesNotStarve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRules(t)
@@ -221,7 +223,7 @@ func TestSweepDoesNotStarve(t *testing.T) {
 	})
 }
 
-// The same tickets in another order give the same matches.
+// TestSweepIsDeterministic checks that the same tickets in another order give the same matches.
 func TestSweepIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRules(t)
@@ -244,8 +246,8 @@ func TestSweepIsDeterministic(t *testing.T) {
 	})
 }
 
-// The last opponent is taken when nobody else is near, once the band allows for
-// the distance that a rematch counts for.
+// TestSweepAvoidsRematch checks that the last opponent is taken if nobody else is near, once the
+// band allows the distance added for a rematch.
 func TestSweepAvoidsRematch(t *testing.T) {
 	at := func(id string, skill float64, waited time.Duration, last ...string) ticket {
 		return ticket{id: id, players: []string{id}, size: 1, skill: skill, since: sweptAt - waited.Milliseconds(), last: last}
@@ -267,7 +269,7 @@ func TestSweepAvoidsRematch(t *testing.T) {
 	}
 }
 
-// queueOf makes tickets of normally distributed skill, arrived evenly over 30 s.
+// queueOf returns tickets of normally distributed skill that arrived evenly over 30 s.
 func queueOf(n, regions int, party func() int) []ticket {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	tickets := make([]ticket, n)
@@ -308,7 +310,7 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// report tells how many tickets were matched, how far apart, after what wait.
+// report reports how many tickets were matched, how far apart, and after what wait.
 func report(b *testing.B, tickets []ticket, matches [][]int) {
 	var spreads, waits []float64
 	matched := 0
@@ -333,7 +335,8 @@ func report(b *testing.B, tickets []ticket, matches [][]int) {
 	b.ReportMetric(waits[len(waits)*95/100], "wait-p95-s")
 }
 
-// A band of zero matches equals only; without a band the nearest are matched.
+// TestBandOfZero checks that a band of zero matches equal skills only, and that without a band the
+// nearest are matched.
 func TestBandOfZero(t *testing.T) {
 	waiting := func(skills ...float64) (list []ticket) {
 		for i, skill := range skills {

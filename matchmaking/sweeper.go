@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// The bindings of matchmaking.
+// The job bindings of matchmaking.
 const (
 	sweepBinding = "MATCHMAKING_SWEEP"
 	formBinding  = "MATCHMAKING_FORM"
@@ -26,26 +26,26 @@ const (
 const (
 	// maxQueue bounds the players, and the offers of seats, of one sweep.
 	maxQueue = 100_000
-	// leaseSweeps is how many sweeps a node may miss before another one leads.
+	// leaseSweeps is how many sweeps a node may miss before its lease ends.
 	leaseSweeps = 3
-	// maxRenewals bounds for how long a sweep that hangs keeps others out.
+	// maxRenewals bounds how long a sweep that hangs keeps its lease.
 	maxRenewals = 60
-	// skillLifetime is how long a skill is taken as it was read.
+	// skillLifetime is how long a skill that was read is used.
 	skillLifetime = time.Minute
-	// maxReread bounds the skills that one sweep reads anew.
+	// maxReread bounds the skills that one sweep rereads.
 	maxReread = 100
-	// clockSkew is how far the clock of the node that sweeps may be ahead.
+	// clockSkew is how far the clock of the sweeping node may be ahead.
 	clockSkew = 250 * time.Millisecond
-	// catchUpTime bounds the statement of a ticket that came late.
+	// catchUpTime is the timeout of scheduling a sweep for a late ticket.
 	catchUpTime = 5 * time.Second
 	// formBatch is how many sessions one job creates.
 	formBatch = 100
-	// formPatience is how long a match may be in the making before somebody else
-	// tries: its node may have died.
+	// formPatience is how long a match may be forming before another job tries: its node may have
+	// died.
 	formPatience = 15 * time.Second
 )
 
-// sweeps remembers which sweep of a game this node has scheduled.
+// sweeps remembers the last sweep of each game that this node has scheduled.
 type sweeps struct {
 	mu   sync.Mutex
 	slot map[string]int64
@@ -70,8 +70,8 @@ type sweepPayload struct {
 	Game string `json:"game"`
 }
 
-// scheduleSweep sees to it that a game is swept at the next multiple of
-// SweepSeconds: one job over all nodes, enqueued with what asks for it.
+// scheduleSweep schedules a sweep of a game at the next multiple of SweepSeconds: one job over all
+// nodes, enqueued in the transaction of ctx.
 func (m *Matchmaking) scheduleSweep(ctx context.Context, g *Game) error {
 	step := g.Queue.sweep().Milliseconds()
 	slot := m.now(ctx)/step + 1
@@ -93,8 +93,8 @@ func (m *Matchmaking) enqueueSweep(ctx context.Context, g *Game, slot int64) err
 	return err
 }
 
-// catchUp runs after a commit. The sweep of the slot may have looked before it,
-// and another one of that slot is not enqueued: then the next one has to look.
+// catchUp runs after a commit. The sweep of the slot may have read the queue before the commit, and
+// it is not enqueued twice, so catchUp schedules the next one.
 func (m *Matchmaking) catchUp(g *Game, slot int64) {
 	step := g.Queue.sweep().Milliseconds()
 	now := m.host.Now().UnixMilli() + min(step/4, clockSkew.Milliseconds())
@@ -131,14 +131,14 @@ func (m *Matchmaking) runSweep(ctx context.Context, job jobs.Job) error {
 	if err == nil {
 		err = m.claim(ctx, g, epoch, q, sweep(q.tickets, q.rules, q.at))
 	}
-	if err != nil && !errors.Is(err, errDeposed) { // the next sweep need not wait
+	if err != nil && !errors.Is(err, errDeposed) { // so that the next sweep need not wait for the lease to end
 		return errors.Join(err, m.store.release(context.WithoutCancel(ctx), g.Key, epoch))
 	}
 	return err
 }
 
-// keepLease prolongs a lease while its sweep runs, so that one which takes longer
-// than its slot, or than the lease, is not thrown away.
+// keepLease renews a lease while its sweep runs, so that a sweep which takes longer than its slot,
+// or than the lease, is not discarded.
 func (m *Matchmaking) keepLease(ctx context.Context, g *Game, epoch int64) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -161,9 +161,8 @@ func (m *Matchmaking) keepLease(ctx context.Context, g *Game, epoch int64) (done
 	return func() { cancel(); <-ended }
 }
 
-// lead schedules the next sweep, should there be something left for it, before
-// anything can go wrong with this one, and takes the lease. It returns 0 when
-// another node has it or nothing is to be done.
+// lead takes the lease, after it has scheduled the next sweep, so that a failure of this one does
+// not end the chain. It returns 0 if another node has the lease or nothing is waiting.
 func (m *Matchmaking) lead(ctx context.Context, g *Game) (epoch int64, err error) {
 	err = m.host.DB.InTx(ctx, func(ctx context.Context) error {
 		epoch = 0
@@ -181,14 +180,14 @@ func (m *Matchmaking) lead(ctx context.Context, g *Game) (epoch int64, err error
 	return epoch, err
 }
 
-// queue is what a sweep is made of.
+// queue is the input of a sweep.
 type queue struct {
 	tickets []ticket
 	rules   rules
 	at      int64
 }
 
-// read expires the tickets nobody asks for and returns the others.
+// read expires abandoned tickets and returns the others.
 func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	now := m.now(ctx)
 	q := queue{at: now, rules: rules{Queue: g.Queue, players: g.Players}}
@@ -216,7 +215,7 @@ func (m *Matchmaking) read(ctx context.Context, g *Game) (queue, error) {
 	return q, err
 }
 
-// reread reads skills that are older than a minute, the oldest first.
+// reread reads skills that are older than a minute again, the oldest first.
 func (m *Matchmaking) reread(ctx context.Context, g *Game, players []player, now int64) error {
 	if !m.bySkill(g) {
 		return nil
@@ -249,8 +248,7 @@ func (m *Matchmaking) reread(ctx context.Context, g *Game, players []player, now
 	})
 }
 
-// tickets puts players who wait together into one ticket. A party of which not
-// all were read is left out.
+// tickets groups the players by ticket. A party that was not read completely is left out.
 func tickets(players []player) []ticket {
 	list := make([]ticket, 0, len(players))
 	for len(players) > 0 {
@@ -275,11 +273,11 @@ func tickets(players []player) []ticket {
 	return list
 }
 
-// errDeposed ends a sweep whose lease another node has taken meanwhile.
+// errDeposed ends a sweep that has lost its lease to another sweep.
 var errDeposed = errors.New("matchmaking: another node leads this game by now")
 
-// claim takes the matched tickets out of the queue, and enqueues the jobs that
-// make sessions of them, while the lease is still that of the sweep.
+// claim takes the matched tickets out of the queue, and enqueues the jobs that create their
+// sessions, if the sweep still has the lease.
 func (m *Matchmaking) claim(ctx context.Context, g *Game, epoch int64, q queue, matches [][]int) error {
 	drawn := m.draw(q, matches)
 	return m.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -312,7 +310,7 @@ type draft struct {
 	claims []claim
 }
 
-// draw gives matches their ids, and their players an order by lot.
+// draw gives matches their ids, and their players a random order.
 func (m *Matchmaking) draw(q queue, matches [][]int) []draft {
 	now := time.UnixMilli(q.at)
 	list := make([]draft, len(matches))
@@ -337,8 +335,8 @@ func (m *Matchmaking) draw(q queue, matches [][]int) []draft {
 	return list
 }
 
-// take claims the players of all matches at once, and returns the matches that
-// got theirs; of the others, one has left meanwhile, and the rest wait again.
+// take claims the players of all matches at once, and returns the matches that got all of theirs;
+// the players of the other matches wait again, except those who have left.
 func (m *Matchmaking) take(ctx context.Context, g *Game, drafts []draft, now int64) ([]string, error) {
 	if len(drafts) == 0 {
 		return nil, nil

@@ -2,24 +2,24 @@ package matchmaking
 
 import "github.com/kitbackend/kit/capability"
 
-// Friend is another user.
+// Friend is a friend of a user, or another user with a friend request.
 type Friend struct {
 	UserID string `json:"userId"`
 	State  string `json:"state"`
 	// Since is when they became friends, or the request was made.
 	Since capability.Time `json:"since"`
-	// Online is whether a friend has a presence socket.
+	// Online reports whether a friend has a presence socket.
 	Online bool `json:"online"`
 }
 
-// The states of a friendship, as one of the two users sees it.
+// The states of a friendship, as seen by one of the two users.
 const (
 	FriendAccepted = "accepted"
-	FriendIncoming = "incoming" // the other one has asked
+	FriendIncoming = "incoming" // the other user has sent a request
 	FriendOutgoing = "outgoing" // the other user has not decided
 )
 
-// Invite asks one user into a game with another.
+// Invite invites a user into a game with another one.
 type Invite struct {
 	ID      string `json:"id"`
 	GameKey string `json:"gameKey"`
@@ -32,27 +32,27 @@ type Invite struct {
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
-// Invitee names whom to invite, by one of the two.
+// Invitee identifies the user to invite, by exactly one of the two.
 type Invitee struct {
 	UserID     string `json:"userId,omitempty"`
 	ScreenName string `json:"screenName,omitempty"`
 }
 
-// Queued says how a player stands in a queue.
+// Queued is the state of a player in a queue.
 type Queued struct {
 	State  string `json:"state"`
 	Region string `json:"region"`
-	// Band is how far apart skills may be by now; nil: no bound.
+	// Band is the current largest difference of skills; nil means no bound.
 	Band *float64 `json:"band"`
-	// WaitedMs ends with the match.
+	// WaitedMs is the waiting time, which ends with the match.
 	WaitedMs int64 `json:"waitedMs"`
-	// SessionID is set when matched, where there are sessions.
+	// SessionID is set when the player is matched, if the game has sessions.
 	SessionID string `json:"sessionId,omitempty"`
-	// MatchID is the match that was found, for [Matchmaking.Match].
+	// MatchID is the id of the match, for [Matchmaking.Match].
 	MatchID string `json:"-"`
 }
 
-// Match is players that the sweep has put together.
+// Match is a group of players formed by the sweep.
 type Match struct {
 	ID      string
 	GameKey string
@@ -61,17 +61,17 @@ type Match struct {
 	Players []string
 	// State is [Forming], [Matched] or [Failed].
 	State string
-	// SessionID is empty while forming, and where there are no sessions.
+	// SessionID is empty while the match is forming, and if the game has no sessions.
 	SessionID string
 }
 
-// Backfill is free seats of a session that plays already: a table, as a rule.
+// Backfill offers free seats of a session that is under way, usually a table.
 type Backfill struct {
 	GameKey   string
 	Region    string
 	SessionID string
 	Seats     int
-	// Skill is that of the players who are there, for a game with a SkillPool.
+	// Skill is the skill of the seated players, for a game with a SkillPool.
 	Skill float64
 }
 
@@ -82,7 +82,7 @@ type Room struct {
 	SessionID string          `json:"sessionId"`
 }
 
-// Joined says which session a code led to.
+// Joined is the session of a code.
 type Joined struct {
 	SessionID string `json:"sessionId"`
 	GameKey   string `json:"gameKey"`
