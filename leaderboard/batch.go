@@ -11,30 +11,29 @@ import (
 	"github.com/kitbackend/kit/internal/queue"
 )
 
-const batchSize = 256 // submissions in one transaction at most
+const batchSize = 256 // most submissions in one transaction
 
-// call is a submission whose caller waits.
+// call is a submission with a waiting caller.
 type call = queue.Call[*operation, outcome]
 
-// batcher shares transactions between concurrent callers of one board. The
-// operations of a batch are decided one after the other in memory, by the same
-// rules as alone, and each row is written once.
+// batcher shares transactions between concurrent callers of one board. The operations of a batch
+// are decided one after the other in memory, by the same rules as a single one, and each row is
+// written once.
 //
-// On PostgreSQL, while nobody else changes the board, a batch is two statements:
-// one that reads, and one that writes if the version of the board is still that
-// which was read. Rows that earlier batches wrote need not be read again: the
-// same condition proves that they are the newest. Otherwise a batch is a transaction that
-// locks the board first.
+// On PostgreSQL, while nobody else changes the board, a batch is two statements: one that reads,
+// and one that writes if the version of the board is still the one that was read. Rows that earlier
+// batches wrote are cached and need not be read: the same condition proves that they are the
+// newest. Otherwise a batch is a transaction that locks the board first.
 type batcher struct {
 	queue.Queue[*operation, outcome]
 	store store
 	board *board
 
-	// The board after the last batch; only for the caller that leads.
+	// The state of the board after the last batch; used only by the caller that leads.
 	version  int64
 	last     state            // without an entry
 	openedAt int64            // of its window
-	known    map[string]entry // by user id, nil while nothing is known
+	known    map[string]entry // by user id, nil if nothing is known
 }
 
 func newBatcher(s store, b *board) *batcher {
@@ -43,8 +42,8 @@ func newBatcher(s store, b *board) *batcher {
 	return batcher
 }
 
-// run brings calls to their outcomes. A refusal is that of one call; an error
-// of the database, which no call by itself can cause, is everybody's.
+// run sets the outcomes of calls. A refusal concerns one call; an error of the database, which no
+// single call can cause, fails all of them.
 func (b *batcher) run(ctx context.Context, calls []*call) int {
 	done, err := false, error(nil)
 	if b.store.db.Dialect() == database.PostgreSQL {
@@ -61,14 +60,14 @@ func (b *batcher) run(ctx context.Context, calls []*call) int {
 	return len(calls)
 }
 
-// try is the way without a lock. It does nothing if somebody else has changed
-// the board since the last batch, or does so now.
+// try decides calls without a lock. It does nothing if the board has been changed since the last
+// batch, or is changed concurrently.
 func (b *batcher) try(ctx context.Context, calls []*call) (done bool, err error) {
 	batch := b.recall(ctx, calls)
 	if batch != nil {
 		batch.decide(calls)
 	}
-	if batch == nil || !batch.changed() { // only what is written is held to the version
+	if batch == nil || !batch.changed() { // only a write checks the version
 		batch, err = b.load(ctx, calls)
 		if err != nil || !batch.ready() || batch.version != b.version {
 			return false, err
@@ -76,7 +75,7 @@ func (b *batcher) try(ctx context.Context, calls []*call) (done bool, err error)
 		batch.decide(calls)
 	}
 	known := b.known
-	b.known = nil // until it is sure what the batch has left
+	b.known = nil // until the result of the batch is certain
 	if done, err = b.save(ctx, batch); done && err == nil {
 		b.known = known
 		b.remember(batch)
@@ -84,7 +83,7 @@ func (b *batcher) try(ctx context.Context, calls []*call) (done bool, err error)
 	return done, err
 }
 
-// recall returns what calls meet if all of it is known, and otherwise nil.
+// recall returns the batch of calls if the entries of all of them are known, and otherwise nil.
 func (b *batcher) recall(ctx context.Context, calls []*call) *batch {
 	now := b.store.db.Now(ctx)
 	if b.known == nil || b.openedAt != b.board.openedAt(now) {
@@ -104,7 +103,7 @@ func (b *batcher) recall(ctx context.Context, calls []*call) *batch {
 	return batch
 }
 
-// remember keeps what a batch has left.
+// remember caches the results of a batch.
 func (b *batcher) remember(batch *batch) {
 	if b.known == nil || b.openedAt != batch.openedAt || len(b.known)+len(batch.entries) > b.store.sizes.known {
 		b.known = make(map[string]entry)
@@ -117,7 +116,7 @@ func (b *batcher) remember(batch *batch) {
 	}
 }
 
-// locked is the path with the board locked.
+// locked decides calls with the board locked.
 func (b *batcher) locked(ctx context.Context, calls []*call) error {
 	b.known = nil
 	return b.store.db.InTx(ctx, func(ctx context.Context) error {
@@ -150,7 +149,7 @@ func (b *batcher) locked(ctx context.Context, calls []*call) error {
 	})
 }
 
-// batch is what the operations of some calls meet and change.
+// batch is the state and the changes of the operations of some calls.
 type batch struct {
 	state    // without an entry
 	now      int64
@@ -178,7 +177,7 @@ func (b *batch) changed() bool {
 	return false
 }
 
-// decide brings calls to their outcomes, each on what those before it left.
+// decide sets the outcomes of calls, each on the state that the calls before it left.
 func (b *batch) decide(calls []*call) {
 	for _, c := range calls {
 		st := b.entries[c.Op.userID]

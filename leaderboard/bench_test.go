@@ -88,7 +88,7 @@ func BenchmarkSegment(b *testing.B) {
 	})
 }
 
-// BenchmarkSubmit has many callers at once, which share commits.
+// BenchmarkSubmit measures concurrent callers, which share commits.
 func BenchmarkSubmit(b *testing.B) {
 	eachBench(b, func(b *testing.B, n *node, _ *rand.Rand) {
 		b.SetParallelism(8)

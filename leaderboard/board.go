@@ -19,7 +19,7 @@ type board struct {
 
 func inRange(score int64) bool { return -MaxScore <= score && score <= MaxScore }
 
-// definition is what the configuration says the board is.
+// definition returns the definition of the board by its configuration.
 func (b *board) definition() Definition {
 	d := Definition{Store: b.Store, Direction: b.Direction, Aggregation: b.Aggregation}
 	if b.schedule != nil {
@@ -28,7 +28,7 @@ func (b *board) definition() Definition {
 	return d
 }
 
-// sign turns scores into keys, which sort ascending, and back.
+// sign converts scores to keys, which sort ascending, and back, by multiplication.
 func (b *board) sign() int64 {
 	if b.Direction == DirectionDescending {
 		return -1
@@ -36,7 +36,7 @@ func (b *board) sign() int64 {
 	return 1
 }
 
-// accept holds a submitted score to the bounds of the board.
+// accept refuses a score that is out of the bounds of the board.
 func (b *board) accept(score int64) error {
 	if !inRange(score) || b.Min != nil && score < *b.Min || b.Max != nil && score > *b.Max {
 		return ErrScoreRejected
@@ -55,7 +55,7 @@ func (b *board) tier(score int64) (key string) {
 	return key
 }
 
-// place is where an entry stands in the order of its window.
+// place is the position of an entry in the order of its window.
 type place struct {
 	key, achievedAt int64
 	userID          string
@@ -67,14 +67,14 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.key, q.key), cmp.Compare(p.achievedAt, q.achievedAt), strings.Compare(p.userID, q.userID))
 }
 
-// next returns the first place behind p: no text sorts between it and p's, as
-// none has a NUL.
+// next returns the first place after p: no user id sorts between p's and this one, because none
+// contains a NUL.
 func (p place) next() place {
 	p.userID += "\x01"
 	return p
 }
 
-// entry is an entry as it is stored.
+// entry is a stored entry.
 type entry struct {
 	place
 	hidden       int64
@@ -82,7 +82,7 @@ type entry struct {
 	lastActiveAt int64
 }
 
-// seat is the place that counts in the ranks of others, nil for a hidden entry.
+// seat returns the place that counts in the ranks of others, nil for a hidden entry.
 func (e *entry) seat() *place {
 	if e == nil || e.hidden != 0 {
 		return nil
@@ -90,21 +90,20 @@ func (e *entry) seat() *place {
 	return &e.place
 }
 
-// operation is one submission on its way to the database. The two ways there,
-// one statement at a time and a batch at once, share the rules below.
+// operation is one submission. A single submission and a batch decide it by the same rules, below.
 type operation struct {
 	board  *board
 	userID string
 	score  int64
 }
 
-// outcome is what an operation left: the entry, and the window it is in.
+// outcome is the result of an operation: the entry, and its window.
 type outcome struct {
 	window int64
 	entry  entry
 }
 
-// apply decides an operation on what it meets.
+// apply decides an operation on the given state.
 func (op *operation) apply(st state, now int64) (entry, error) {
 	e := entry{place: place{op.board.sign() * op.score, now, op.userID}, hidden: st.hidden}
 	if old := st.entry; old != nil {
@@ -124,7 +123,7 @@ func (op *operation) apply(st state, now int64) (entry, error) {
 	return e, nil
 }
 
-// aggregate returns the key that an old and a submitted one make.
+// aggregate combines an old and a submitted key.
 func (b *board) aggregate(old, submitted int64) (int64, error) {
 	switch b.Aggregation {
 	case AggregationBest:
@@ -139,7 +138,7 @@ func (b *board) aggregate(old, submitted int64) (int64, error) {
 	}
 }
 
-// show is a stored entry as callers see it.
+// show returns a stored entry in its public form.
 func (b *board) show(e entry, score int64) Entry {
 	shown := Entry{
 		UserID: e.userID, Score: score, AchievedAt: capability.Millis(e.achievedAt), Tier: b.tier(score),
@@ -151,12 +150,12 @@ func (b *board) show(e entry, score int64) Entry {
 	return shown
 }
 
-// windowForm is the key of a window: the instant it opened at.
+// windowForm is the format of window keys: the instant at which the window opened.
 const windowForm = "20060102T1504Z"
 
 func windowKey(openedAt int64) string { return time.UnixMilli(openedAt).UTC().Format(windowForm) }
 
-// openedAt returns the instant the window of now opened at, 0 without windows.
+// openedAt returns the instant at which the current window opened, 0 without windows.
 func (b *board) openedAt(now time.Time) int64 {
 	if b.schedule == nil {
 		return 0
@@ -169,7 +168,7 @@ func (b *board) closesAt(openedAt int64) time.Time {
 	return b.schedule.Next(time.UnixMilli(openedAt))
 }
 
-// parseWindow reads the key of a window; closed is false for the open one.
+// parseWindow parses the key of a window; closed is false for the open one.
 func (b *board) parseWindow(key string, now time.Time) (openedAt int64, closed bool, err error) {
 	open := b.openedAt(now)
 	if key == "" {

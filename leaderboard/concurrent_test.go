@@ -29,8 +29,8 @@ func many(n int, fn func(i int)) {
 	group.Wait()
 }
 
-// everywhere runs fn with one node on each SQLite, and with two nodes on a
-// PostgreSQL database of their own, whose count of deadlocks must stay 0.
+// everywhere runs fn with one node on each SQLite database, and with two nodes on a PostgreSQL
+// database of their own, whose count of deadlocks must stay 0.
 func everywhere(t *testing.T, config leaderboard.Config, fn func(t *testing.T, nodes ...*node)) {
 	t.Run("memory", func(t *testing.T) { fn(t, open(t, databasetest.Memory(t), config, newClock())) })
 	t.Run("file", func(t *testing.T) { fn(t, open(t, databasetest.File(t), config, newClock())) })
@@ -55,8 +55,8 @@ func everywhere(t *testing.T, config leaderboard.Config, fn func(t *testing.T, n
 	})
 }
 
-// TestWriters lets 16 callers submit, hide, show and remove at once, alone and
-// inside transactions, and then counts.
+// TestWriters lets 16 callers submit, hide, show and remove concurrently, alone and inside
+// transactions, and then checks the counts.
 func TestWriters(t *testing.T) {
 	config := leaderboard.KnowLittle(leaderboard.SmallRanges(config, 8), 20)
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
@@ -121,8 +121,8 @@ func TestWriters(t *testing.T) {
 	})
 }
 
-// TestFirst lets many callers make the first submission of a player, on a board
-// nobody has submitted to, at the same instant.
+// TestFirst lets many callers make the first submission of a player, on a board without
+// submissions, at the same instant.
 func TestFirst(t *testing.T) {
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		ctx := t.Context()
@@ -149,8 +149,8 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestDefinitionRace lets two configurations of one board submit first at once:
-// the first has it, the other is refused from then on.
+// TestDefinitionRace lets two configurations of one board submit first concurrently: the first one
+// defines the board, the other is refused from then on.
 func TestDefinitionRace(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		at := newClock()
@@ -187,7 +187,7 @@ func TestDefinitionRace(t *testing.T) {
 	})
 }
 
-// TestBatch holds a batch to the same submissions one by one.
+// TestBatch compares a batch with the same submissions one by one.
 func TestBatch(t *testing.T) {
 	databasetest.Each(t, batch)
 }
@@ -228,7 +228,8 @@ func batch(t *testing.T, db *database.DB) {
 	})
 }
 
-// TestKnown: what a node knows of a board is what another node has left of it.
+// TestKnown checks that the cached entries of a node are not used after another node has changed
+// the board.
 func TestKnown(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	at := newClock()
@@ -245,7 +246,7 @@ func TestKnown(t *testing.T) {
 		}
 	}
 	arcade := leaderboard.View{Board: "arcade"}
-	// The first submission locks, the second reads, the third knows.
+	// The first submission locks, the second reads, the third uses the cache.
 	know := func() {
 		t.Helper()
 		for i := range int64(3) {
@@ -292,7 +293,7 @@ func TestKnown(t *testing.T) {
 	}
 	submit(a, "arcade", "ada", 41, 41)
 
-	at.advance(24 * time.Hour) // of "daily" a new window
+	at.advance(24 * time.Hour) // opens a new window of "daily"
 	submit(a, "daily", "ada", 1, 1)
 	at.advance(-24 * time.Hour)
 	submit(a, "daily", "ada", 7, 7)
@@ -301,8 +302,8 @@ func TestKnown(t *testing.T) {
 	a.addsUp(t)
 }
 
-// TestBatchGivesUp takes back what has not begun when its caller goes away or
-// the leaderboard is closed.
+// TestBatchGivesUp checks that a queued submission is dropped when its caller cancels or the
+// leaderboard is closed.
 func TestBatchGivesUp(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { batchGivesUp(t, open(t, db, config, newClock())) })
 }

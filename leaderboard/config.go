@@ -14,41 +14,41 @@ import (
 	"github.com/kitbackend/kit/internal/cron"
 )
 
-// Config says which boards there are.
+// Config configures the leaderboard.
 type Config struct {
 	// Boards is required: at least one, each key once.
 	Boards []Board
-	// Rank says how ranks are found; the zero value is live.
+	// Rank configures how ranks are computed; the zero value means live.
 	Rank Rank
-	// AdminScope is the scope of an access token that may hide and remove
-	// entries over HTTP, by default "leaderboard:admin".
+	// AdminScope is the scope of an access token that may hide players and remove entries over
+	// HTTP, by default "leaderboard:admin".
 	AdminScope string
 	// SubmitScope is the scope of an access token that may submit to
 	// server-authoritative boards, and for other users, by default
 	// "leaderboard:submit".
 	SubmitScope string
-	// LockStale is after how long without a sign of life a refresh of
-	// materialized ranks counts as dead. By default what LEADERBOARD_LOCK_STALE_MS
-	// says in milliseconds, else one hour.
+	// LockStale is the time without a sign of life after which a refresh of materialized ranks
+	// counts as dead. By default it is the value of LEADERBOARD_LOCK_STALE_MS in milliseconds, or
+	// else one hour.
 	LockStale time.Duration
 	// Database names the binding that holds the boards, by default "DB".
 	Database string
 	// BasePath is the mount prefix, by default "/leaderboard".
 	BasePath string
 
-	sizes sizes // zero: the usual ones
+	sizes sizes // zero means the usual ones
 }
 
-// Rank is one of the two ways to find ranks. Both keep the counts that live
-// ranks are read from, so a deployment may change between them at any time.
+// Rank configures one of the two ways to compute ranks. Both keep the counts that live ranks are
+// computed from, so a deployment may change between them at any time.
 type Rank struct {
-	// Materialize is a cron expression, in UTC, at whose instants all ranks are
-	// written down; what is read is the rank of the last such walk. Empty
-	// means live: every read returns the rank of that moment.
+	// Materialize is a cron expression, in UTC, at whose instants all ranks are computed and
+	// stored; reads return the rank of the last run. Empty means live: every read returns the
+	// current rank.
 	Materialize string
 }
 
-// MarshalJSON writes the mode as the configuration spells it.
+// MarshalJSON encodes the mode as in the specification's configuration.
 func (r Rank) MarshalJSON() ([]byte, error) {
 	if r.Materialize == "" {
 		return json.Marshal("live")
@@ -56,16 +56,16 @@ func (r Rank) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"materialize": r.Materialize})
 }
 
-// Direction says which score wins.
+// Direction says whether a higher or a lower score is better.
 type Direction string
 
-// The directions: the highest score wins, or the lowest (lap times).
+// The directions: the highest score wins, or the lowest (as for lap times).
 const (
 	DirectionDescending Direction = "desc"
 	DirectionAscending  Direction = "asc"
 )
 
-// Aggregation says what becomes of the score when a player submits again.
+// Aggregation says how the score of a further submission is combined with the stored one.
 type Aggregation string
 
 // The aggregations: keep the better score, keep the new one, or add it.
@@ -75,13 +75,13 @@ const (
 	AggregationSum    Aggregation = "sum"
 )
 
-// Board is one ranked list of players, or with a window a row of them.
+// Board is one ranked list of players or, with a window, a sequence of lists.
 //
-// Once a board has an entry, Store, Direction, Aggregation and Window are
-// fixed; submissions under another definition are refused with
-// leaderboard/board_immutable. A new definition needs a new key.
+// Once a board has an entry, Store, Direction, Aggregation and Window are fixed; submissions under
+// another definition are refused with leaderboard/board_immutable. A new definition needs a new
+// key.
 type Board struct {
-	// Key names it in paths: 1 to 64 letters, digits, and ._- not in front.
+	// Key names the board in paths: 1 to 64 letters, digits, and ._- except as the first.
 	Key string `json:"key"`
 	// Store is "d1", the relational store, which is also the default.
 	Store string `json:"store"`
@@ -89,41 +89,39 @@ type Board struct {
 	Direction Direction `json:"direction"`
 	// Aggregation is required.
 	Aggregation Aggregation `json:"aggregation"`
-	// Window is a cron expression, in UTC, at whose instants a new window
-	// opens and the one before closes. Empty means one list for all time.
+	// Window is a cron expression, in UTC, at whose instants a new window opens and the previous
+	// one closes. Empty means one list for all time.
 	Window string `json:"window,omitempty"`
-	// Retain is how many closed windows are kept, RetainDays for how many days
-	// after its end each one is, at most 36,500. Zero means all; only one of
-	// them may be set.
+	// Retain is how many closed windows are kept, RetainDays for how many days after its end each
+	// one is, at most 36,500. Zero means all; only one of them may be set.
 	Retain     int `json:"retain,omitempty"`
 	RetainDays int `json:"retainDays,omitempty"`
-	// Min and Max bound each submitted score; nil means no bound but
-	// [MaxScore].
+	// Min and Max bound each submitted score; nil means no bound except [MaxScore].
 	Min *int64 `json:"min,omitempty"`
 	Max *int64 `json:"max,omitempty"`
-	// TrackActivity keeps, for each entry, how often it was submitted to and
-	// when last. It makes every submission a write.
+	// TrackActivity counts the submissions to each entry and stores the time of the last one. It
+	// makes every submission a write.
 	TrackActivity bool `json:"trackActivity"`
 	// Tiers name ranges of scores, at most 100 of them.
 	Tiers []Tier `json:"tiers,omitempty"`
-	// ServerAuthoritative says that scores need the submit scope; nil means true.
+	// ServerAuthoritative requires the submit scope for scores; nil means true.
 	ServerAuthoritative *bool `json:"serverAuthoritative"`
 }
 
-// Tier is the name of the scores from Min up to the next tier's.
+// Tier is the name of the scores from Min up to the Min of the next tier.
 type Tier struct {
 	Key string `json:"key"`
 	Min int64  `json:"min"`
 }
 
-// MaxScore bounds scores, and sums of them, on both sides of zero: 2^53-1, the
-// largest integer that every JSON client keeps exactly.
+// MaxScore bounds scores, and sums of them, on both sides of zero: 2^53-1, the largest integer that
+// every JSON client represents exactly.
 const MaxScore = 1<<53 - 1
 
 const (
 	storeD1       = "d1"
 	maxTiers      = 100
-	maxRetainDays = 36_500 // a century; a time.Duration holds not quite three
+	maxRetainDays = 36_500 // a century; a time.Duration holds less than three
 	defaultStale  = time.Hour
 	staleEnv      = "LEADERBOARD_LOCK_STALE_MS"
 )
@@ -148,7 +146,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// resolve checks the configuration and returns what it says in working form.
+// resolve checks the configuration and returns the boards in working form.
 func (c Config) resolve(routes []capability.Route) (boards map[string]*board, stale time.Duration, err error) {
 	faults := &capability.Faults{Capability: Name}
 	if len(c.Boards) == 0 {
@@ -175,7 +173,7 @@ func (c Config) resolve(routes []capability.Route) (boards map[string]*board, st
 	return boards, c.stale(faults), faults.Err()
 }
 
-// check reports what is wrong with one board apart from its key and window.
+// check reports the faults of one board except those of its key and window.
 func (b *board) check(faults *capability.Faults, at func(field string) string) {
 	if b.Store != storeD1 {
 		faults.Add(at("store"), b.Store, "is not a store", "use d1, or leave it empty")
@@ -232,7 +230,7 @@ func (b *board) checkTiers(faults *capability.Faults, key string) {
 	}
 }
 
-// parseSchedule returns nil for no schedule, and for one at fault.
+// parseSchedule returns nil for no schedule, and for an invalid one.
 func parseSchedule(faults *capability.Faults, key, text string) *cron.Schedule {
 	if text == "" {
 		return nil
@@ -276,12 +274,12 @@ func (c Config) keys() []capability.ConfigKey {
 	}
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for generated documents.
 func (Direction) Choices() []string {
 	return []string{string(DirectionDescending), string(DirectionAscending)}
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for generated documents.
 func (Aggregation) Choices() []string {
 	return []string{string(AggregationBest), string(AggregationLatest), string(AggregationSum)}
 }

@@ -20,14 +20,15 @@ import (
 
 const staleEnv = "LEADERBOARD_LOCK_STALE_MS"
 
-// oneBoard is a configuration of one board, changed from one without a fault.
+// oneBoard returns a configuration of one board, which change makes from a valid one.
 func oneBoard(change func(*leaderboard.Board)) leaderboard.Config {
 	b := leaderboard.Board{Key: "b", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}
 	change(&b)
 	return leaderboard.Config{Boards: []leaderboard.Board{b}}
 }
 
-// TestFaults: each is found at assembly, at its key, a schedule's with its code.
+// TestFaults checks that each fault is reported at assembly, at its key, and a fault of a schedule
+// with its code.
 func TestFaults(t *testing.T) {
 	type board = leaderboard.Board
 	twice := oneBoard(func(*board) {})
@@ -103,7 +104,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLargest: bounds are inclusive.
+// TestLargest checks that bounds are inclusive.
 func TestLargest(t *testing.T) {
 	tiers := make([]leaderboard.Tier, 100)
 	for i := range tiers {
@@ -124,7 +125,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// TestFaultsTogether: all are reported at once.
+// TestFaultsTogether checks that all faults are reported at once.
 func TestFaultsTogether(t *testing.T) {
 	t.Setenv(staleEnv, "soon")
 	_, err := leaderboard.New(capability.Host{}, leaderboard.Config{
@@ -158,13 +159,13 @@ func TestFaultsTogether(t *testing.T) {
 	}
 }
 
-// TestAssembly: the kit, too, is refused with the code of a schedule.
+// TestAssembly checks that the kit reports the code of an invalid schedule.
 func TestAssembly(t *testing.T) {
 	_, err := kittest.Compose(t, kit.WithLeaderboard(oneBoard(func(b *leaderboard.Board) { b.Window = "weekly" })))
 	wantErr(t, err, leaderboard.ErrInvalidSchedule)
 }
 
-// TestManifest: what is left out is shown as what it becomes, tiers in their order.
+// TestManifest checks that the manifest shows the defaults, and tiers in their order.
 func TestManifest(t *testing.T) {
 	cfg := leaderboard.Config{
 		Boards: []leaderboard.Board{
@@ -218,7 +219,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestNeededJobs: ranks are walked and windows swept only where something asks for it.
+// TestNeededJobs checks that ranks are stored and windows swept only if the configuration requires
+// it.
 func TestNeededJobs(t *testing.T) {
 	type board = leaderboard.Board
 	walked := oneBoard(func(*board) {})
@@ -248,8 +250,8 @@ func TestNeededJobs(t *testing.T) {
 	}
 }
 
-// TestStaleSources: a walk that gives no sign of life is dead after an hour, or
-// what the environment says, or what the configuration says.
+// TestStaleSources checks the time after which a walk without a sign of life counts as dead: an
+// hour, or the value of the environment, or the value of the configuration.
 func TestStaleSources(t *testing.T) {
 	for name, c := range map[string]struct {
 		env   string

@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// Scores come in; a player looks at the top of the board and at those around.
+// Scores are submitted; a player reads the top of the board and the entries around their own.
 func Example() {
 	ctx := context.Background()
 	boards, _, _, done := exampleBoards()
@@ -46,7 +46,7 @@ func Example() {
 	// friends: 1. ada 900 5. eve 500
 }
 
-// A score is in with the rows of one's own that it belongs to, or not at all.
+// A score commits with the caller's own rows, or not at all.
 func ExampleLeaderboard_Submit() {
 	ctx := context.Background()
 	boards, db, _, done := exampleBoards()
@@ -66,8 +66,8 @@ func ExampleLeaderboard_Submit() {
 	// true
 }
 
-// A board with windows begins anew at each instant of its schedule. The closed
-// windows stay, under the instants they opened at.
+// A board with windows starts anew at each instant of its schedule. The closed windows stay, under
+// the instants they opened at.
 func ExampleLeaderboard_Boards() {
 	ctx := context.Background()
 	boards, _, clock, done := exampleBoards()
@@ -91,7 +91,7 @@ func ExampleLeaderboard_Boards() {
 	// 20261116T0000Z 0
 }
 
-// exampleBoards is what kit.New does with kit.WithLeaderboard.
+// exampleBoards does what kit.New does with kit.WithLeaderboard.
 func exampleBoards() (boards *leaderboard.Leaderboard, db *database.DB, at *clock, done func()) {
 	db, err := database.OpenMemory()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/kitbackend/kit/internal/queue/queuetest"
 )
 
-// SmallRanges returns a configuration in which buckets of more than n entries are
-// cut into ranges at once.
+// SmallRanges returns a configuration in which buckets of more than n entries are divided into
+// ranges at once.
 func SmallRanges(c Config, n int64) Config {
 	c.sizes = cmp.Or(c.sizes, usual)
 	c.sizes.ranged, c.sizes.relieve = n, 1
@@ -40,8 +40,8 @@ func (l *Leaderboard) Gather(board string, calls ...func()) {
 	queuetest.Gather(l.batchers[board], calls...)
 }
 
-// Reads are the texts of what reads about a player who is at a place, and their
-// arguments after the board and when its window opened.
+// Reads returns the statements that read about a player at a place, with their arguments after the
+// board and the opening of its window.
 func Reads(d database.Dialect, userID string, key, achievedAt int64) map[string][]any {
 	reads := map[string][]any{
 		"me":      {standingSQL, false, userID},
@@ -57,8 +57,8 @@ func Reads(d database.Dialect, userID string, key, achievedAt int64) map[string]
 	return reads
 }
 
-// GatherReads makes reads of a board queue up in their order and runs them as
-// one batch of each kind. It returns how many came to the queues.
+// GatherReads makes reads of a board queue up in their order and runs them as one batch of each
+// kind. It returns how many were queued.
 func (l *Leaderboard) GatherReads(board string, players, pages []func()) (shared int) {
 	r := l.readers[board]
 	queuetest.Gather(watched{&r.players, &shared}, players...)

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// maxHealth is how many boards, the first of the configuration, the health values show.
+	// maxHealth is how many boards, the first of the configuration, are in the health values.
 	maxHealth = 24
-	// maxBars is how many buckets a histogram has.
+	// maxBars is the largest number of bars of a histogram.
 	maxBars = 32
-	// maxScan is how many counts a histogram is made of, at most.
+	// maxScan bounds the counts that a histogram is computed from.
 	maxScan = 512
 )
 
-// Histogram is how the scores of the visible entries of an open window are
-// distributed: Entries[i] of them from From[i] up to From[i+1]. The bars are of
-// one width up to 1024 on either side of zero, and grow with the scores beyond.
+// Histogram is the distribution of the scores of the visible entries of an open window: Entries[i]
+// of them are in the range from From[i] up to From[i+1]. Bars have the same width up to 1024 on
+// either side of zero, and grow with the scores beyond.
 type Histogram struct {
 	From    []int64 `json:"from"`
 	Entries []int64 `json:"entries"`
@@ -45,7 +45,7 @@ func (l *Leaderboard) health() []capability.HealthKey {
 	return keys
 }
 
-// histogram joins the counts of the level that is fine enough into bars.
+// histogram merges the counts of the finest level that has few enough buckets into bars.
 func (l *Leaderboard) histogram(ctx context.Context, b *board) (h Histogram, err error) {
 	h = Histogram{From: []int64{}, Entries: []int64{}}
 	window, ok, err := l.store.windowID(ctx, b.Key, b.openedAt(l.host.DB.Now(ctx)))
@@ -80,7 +80,7 @@ func (l *Leaderboard) histogram(ctx context.Context, b *board) (h Histogram, err
 	return h, nil
 }
 
-// turn makes a histogram of keys, which end before an end, one of scores.
+// turn converts a histogram of keys, which end before an end, to one of scores.
 func (h *Histogram) turn(end int64) {
 	n := len(h.From)
 	from, entries := make([]int64, n), make([]int64, n)

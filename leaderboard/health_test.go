@@ -18,10 +18,10 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// maxHealthValue is what the manifest takes of one value, in bytes.
+// maxHealthValue is the largest size of a value in the manifest, in bytes.
 const maxHealthValue = 2 << 10
 
-// health reads one of the health values.
+// health returns one of the health values.
 func (n *node) health(ctx context.Context, name string) (any, error) {
 	for _, key := range n.Capability().Health {
 		if key.Key == name {
@@ -31,7 +31,7 @@ func (n *node) health(ctx context.Context, name string) (any, error) {
 	return nil, fmt.Errorf("no health value %s", name)
 }
 
-// wantHealth holds a health value to its JSON.
+// wantHealth compares the JSON of a health value.
 func (n *node) wantHealth(t *testing.T, name, want string) {
 	t.Helper()
 	value, err := n.health(t.Context(), name)
@@ -73,7 +73,7 @@ func TestHealth(t *testing.T) {
 		n.wantHealth(t, "scores.arcade", `{"from":[7,8,9],"entries":[2,0,1]}`)
 		n.wantHealth(t, "scores.laps", `{"from":[-1,0,1,2,3,4,5,6,7],"entries":[1,0,0,0,0,0,0,0,1]}`)
 
-		// One width up to 1024, beyond it grows with the scores.
+		// The bars have the same width up to 1024, beyond it they grow with the scores.
 		n.submit(t, "xp", "ada", 1)
 		n.submit(t, "xp", "bob", 1024)
 		h := n.histogram(t, "xp")
@@ -87,7 +87,7 @@ func TestHealth(t *testing.T) {
 			}
 		}
 
-		// What others do not see does not count, nor what is gone, nor what has closed.
+		// Hidden and removed entries do not count, nor those of closed windows.
 		for _, user := range []string{"bob", "cyd"} {
 			if _, err := n.SetHidden(t.Context(), "arcade", user, leaderboard.Player, true); err != nil {
 				t.Fatal(err)
@@ -115,8 +115,8 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// TestHistogram holds the bars to the scores, counted one by one, in both
-// directions, near zero and at the ends of what a score can be.
+// TestHistogram compares the bars with the scores, counted one by one, in both directions, near
+// zero and at the largest and smallest scores.
 func TestHistogram(t *testing.T) {
 	boards := 0
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -156,7 +156,7 @@ func TestHistogram(t *testing.T) {
 	})
 }
 
-// drawn holds the histogram of a board to its visible scores.
+// drawn compares the histogram of a board with its visible scores.
 func drawn(t *rapid.T, n *node, board string, scores []int64) {
 	value, err := n.health(context.Background(), "scores."+board)
 	if err != nil {
@@ -199,8 +199,8 @@ func drawn(t *rapid.T, n *node, board string, scores []int64) {
 	}
 }
 
-// TestManyBoards: the values of the first 24 boards are shown, and each fits
-// the manifest with the longest keys and ten digits a count.
+// TestManyBoards checks that the values of the first 24 boards are shown, and that each fits into
+// the manifest with the longest keys and counts of ten digits.
 func TestManyBoards(t *testing.T) {
 	var cfg leaderboard.Config
 	for i := range 30 {
@@ -222,7 +222,7 @@ func TestManyBoards(t *testing.T) {
 	}
 }
 
-// TestHealthKeys: no two values have one name.
+// TestHealthKeys checks that no two values have the same name.
 func TestHealthKeys(t *testing.T) {
 	n := open(t, databasetest.Memory(t), oneBoard(func(b *leaderboard.Board) { b.Key = "entries" }), newClock())
 	var names []string

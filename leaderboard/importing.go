@@ -9,17 +9,16 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-const importChunk = 1000 // entries a transaction
+const importChunk = 1000 // entries per transaction
 
-// Import copies entries from elsewhere into a window of a board: UserID, Score,
-// AchievedAt, Attempts and LastActiveAt of each, in place of the player's entry
-// if there is one; of two entries of a player the later stands. It works in
-// chunks, each durable by itself, and counts at the end, as
-// [Leaderboard.Rebuild] does; until then ranks do not know of what was copied.
-// After a failure it may simply run again. Bounds of the board do not apply,
-// those of [Submission] do; instants are of the years 1970 to 9999. Refuses with
-// leaderboard/board_not_found for a window that cannot have been, with
-// kit/invalid_request, and as [Leaderboard.Submit] does.
+// Import copies entries into a window of a board: UserID, Score, AchievedAt, Attempts and
+// LastActiveAt of each, replacing the player's entry if there is one; of two entries of a player
+// the later one is kept. It works in chunks, each durable by itself, and updates the counts at the
+// end, as [Leaderboard.Rebuild] does; until then ranks do not include the copied entries. After a
+// failure the whole import can be repeated. The bounds of the board do not apply, those of
+// [Submission] do; instants are of the years 1970 to 9999. Refuses with leaderboard/board_not_found
+// for a window that cannot have existed, with kit/invalid_request, and as [Leaderboard.Submit]
+// does.
 func (l *Leaderboard) Import(ctx context.Context, in View, entries iter.Seq[Entry]) (Report, error) {
 	v, err := l.view(ctx, in)
 	if err == nil && v.closed && (v.openedAt > l.host.DB.Now(ctx).UnixMilli() ||
@@ -58,8 +57,8 @@ func (l *Leaderboard) Import(ctx context.Context, in View, entries iter.Seq[Entr
 	return l.Rebuild(ctx, in)
 }
 
-// checkEntry holds an entry to the bounds of one that was submitted. A place
-// before 1970 would lie before the first range of its bucket.
+// checkEntry checks the bounds of an imported entry. A place before 1970 would be before the first
+// range of its bucket.
 func checkEntry(e Entry) error {
 	if err := capability.CheckUserID(e.UserID); err != nil {
 		return err

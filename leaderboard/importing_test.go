@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// entryOf is an entry to import.
+// entryOf returns an entry to import.
 func entryOf(user string, score, at int64) leaderboard.Entry {
 	return leaderboard.Entry{UserID: user, Score: score, AchievedAt: capability.Millis(at)}
 }
@@ -29,7 +29,7 @@ func (n *node) bring(t testing.TB, v leaderboard.View, entries ...leaderboard.En
 	return err
 }
 
-// TestImport copies entries in next to those that are there, and again.
+// TestImport imports entries into a board that has some, twice.
 func TestImport(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.submit(t, "laps", "ada", 50)
@@ -55,7 +55,8 @@ func TestImport(t *testing.T) {
 			if diff := gocmp.Diff(want, report); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}
-			// The score of the import stands, though it is no better; both stay hidden.
+			// The imported score replaces the old one, though it is not better; both players stay
+			// hidden.
 			n.wantTop(t, v, "cyd:55", "ada:70")
 			n.ranksCount(t, v)
 			n.addsUp(t)
@@ -78,7 +79,7 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// TestImportOnce has a player twice: the last entry stands, in one chunk and over two.
+// TestImportOnce imports a player twice: the last entry is kept, in one chunk and over two.
 func TestImportOnce(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		if err := n.bring(t, arcade, entryOf("ada", 1, 5), entryOf("bob", 9, 5), entryOf("ada", 2, 6)); err != nil {
@@ -102,8 +103,7 @@ func TestImportOnce(t *testing.T) {
 	})
 }
 
-// TestImportWindows copies into windows: the open one, one that is closed and
-// one that nobody submitted to.
+// TestImportWindows imports into windows: the open one, a closed one, and one without submissions.
 func TestImportWindows(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.load(t, leaderboard.View{Board: "daily"}, 4, 3)
@@ -124,7 +124,7 @@ func TestImportWindows(t *testing.T) {
 	})
 }
 
-// TestImportRefuses meets every refusal; nothing of a refused chunk is there.
+// TestImportRefuses covers every refusal; nothing of a refused chunk is stored.
 func TestImportRefuses(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		good := entryOf("ada", 1, 1)
@@ -132,9 +132,9 @@ func TestImportRefuses(t *testing.T) {
 			{Board: "nothing"},
 			{Board: "arcade", Window: "20261121T0000Z"},
 			{Board: "daily", Window: "20261121"},
-			{Board: "daily", Window: "20261121T0001Z"},  // nothing opens then
+			{Board: "daily", Window: "20261121T0001Z"},  // no window opens then
 			{Board: "weekly", Window: "20261117T0000Z"}, // a Tuesday
-			{Board: "daily", Window: "20261122T0000Z"},  // to come
+			{Board: "daily", Window: "20261122T0000Z"},  // in the future
 		} {
 			wantErr(t, n.bring(t, v, good), leaderboard.ErrBoardNotFound)
 		}
@@ -152,7 +152,7 @@ func TestImportRefuses(t *testing.T) {
 		if entries := n.tally(t, `SELECT COUNT(*) FROM leaderboard_entry`); entries != 0 {
 			t.Errorf("%d entries", entries)
 		}
-		// The bounds of the board are for submissions.
+		// The bounds of the board apply only to submissions.
 		if err := n.bring(t, leaderboard.View{Board: "mood"}, entryOf("ada", 500, 1), entryOf("bob", leaderboard.MaxScore, 1)); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +160,7 @@ func TestImportRefuses(t *testing.T) {
 	})
 }
 
-// TestImportImmutable refuses entries under another definition.
+// TestImportImmutable checks that entries under another definition are refused.
 func TestImportImmutable(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, config, newClock())
@@ -172,7 +172,7 @@ func TestImportImmutable(t *testing.T) {
 		}
 		wantErr(t, other.bring(t, arcade, entryOf("bob", 2, 1)), leaderboard.ErrBoardImmutable)
 		n.wantTop(t, arcade, "ada:1")
-		// Without an entry the definition is another's to make.
+		// Without an entry the definition can change.
 		if err := n.Remove(t.Context(), arcade, "ada"); err != nil {
 			t.Fatal(err)
 		}
@@ -185,8 +185,8 @@ func TestImportImmutable(t *testing.T) {
 	})
 }
 
-// TestImportChunks leaves what came before a failure: it is durable, not
-// counted, and found so; run again, everything is there.
+// TestImportChunks checks that the chunks before a failure are durable, but not counted, and that
+// Verify finds them; repeating the import completes it.
 func TestImportChunks(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var entries []leaderboard.Entry
@@ -215,7 +215,7 @@ func TestImportChunks(t *testing.T) {
 	})
 }
 
-// TestImportBesideWriters copies in while the same players submit.
+// TestImportBesideWriters imports while the same players submit.
 func TestImportBesideWriters(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 8)
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {

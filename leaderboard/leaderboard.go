@@ -1,48 +1,44 @@
-// Package leaderboard keeps ranked lists of players: scores are submitted,
-// ranks, neighbours and totals are read, at any number of players.
+// Package leaderboard keeps ranked lists of players: callers submit scores, and read ranks, the
+// entries around a player and totals, at any number of players.
 //
-// # What it promises
+// # Guarantees
 //
-//   - The order is total: score, then who had it first, then user id by bytes.
-//     Nobody shares a rank.
-//   - A live rank is exact: one more than the visible entries ahead, as a count
-//     over all rows would find it, in every transaction and at every instant.
-//     It costs a few short index walks, whatever the number of players. See
-//     [Leaderboard.Verify].
-//   - A submission is durable when it returns. It joins the transaction of its
-//     context and commits or rolls back with the caller's own rows. A refusal
-//     changes nothing and leaves the caller's transaction usable.
-//   - Submitting the same score again keeps the time it was achieved at. On a
-//     sum board submitting twice adds twice: over HTTP an Idempotency-Key keeps
-//     a repeated request from doing so.
+//   - The order is total: score, then the earlier time of achievement, then user id by bytes. No
+//     two entries share a rank.
+//   - A live rank is exact: one more than the number of visible entries ahead, as a count over all
+//     rows would return it, in every transaction and at every instant. It costs a few short index
+//     scans, whatever the number of players. See [Leaderboard.Verify].
+//   - A submission is durable when it returns. It joins the transaction of its context and commits
+//     or rolls back with the caller's own rows. A refusal changes nothing and leaves the caller's
+//     transaction usable.
+//   - A repeated submission of the same score keeps the time at which it was achieved. On a sum
+//     board submitting twice adds twice: over HTTP an Idempotency-Key prevents a repeated request
+//     from adding again.
 //
 // # Windows
 //
-// A board with a schedule has windows: one is open, and at each instant of the
-// schedule it closes and the next opens. A closed window stays readable under
-// its key, the instant it opened at, until retention sweeps it. A window that
-// nobody submitted to does not exist.
+// A board with a schedule has windows: one is open, and at each instant of the schedule it closes
+// and the next opens. A closed window stays readable under its key, the instant it opened at, until
+// retention sweeps it. A window without a submission does not exist.
 //
 // # Hidden players
 //
-// A player may hide, and an administrator may hide a player: on the whole
-// board, closed windows and windows to come included. A hidden entry is in no
-// list and in nobody's rank or total. Its player still reads it, with the rank
-// it would have.
+// A player may hide, and an administrator may hide a player: on the whole board, including closed
+// and future windows. A hidden entry is in no list and does not count in the ranks and totals of
+// others. Its player still reads it, with the rank it would have.
 //
 // # Transactions over several boards
 //
-// A change of a board locks it until the transaction ends. A transaction that
-// changes several goes through them in the order of their keys; two that do
-// not may wait for each other, and one of them is then run again.
+// A change of a board locks it until the transaction ends. A transaction that changes several
+// boards should do so in the order of their keys; otherwise two transactions may deadlock, and one
+// of them is then retried.
 //
 // # Who may call
 //
-// In process, every caller that has the *Leaderboard. Over HTTP users read all boards and
-// hide themselves; they submit for themselves where a board is not
-// server-authoritative. An access token with the scope Config.SubmitScope
-// submits to every board and for every user, one with Config.AdminScope hides
-// and removes.
+// In process, every caller that has the *Leaderboard. Over HTTP users read all boards and hide
+// themselves; they submit for themselves if a board is not server-authoritative. An access token
+// with the scope Config.SubmitScope submits to every board and for every user, one with
+// Config.AdminScope hides players and removes entries.
 package leaderboard
 
 import (
@@ -58,7 +54,7 @@ import (
 // Name is the capability's name.
 const Name = "leaderboard"
 
-// Bounds of what is asked for.
+// Bounds of the arguments of reads.
 const (
 	// MaxSegment is how many players one [Leaderboard.Segment] reads.
 	MaxSegment = 80
@@ -75,7 +71,7 @@ var migrations embed.FS
 
 // Peers are the capabilities the leaderboard uses.
 type Peers struct {
-	// Audit records what administrators hide and remove over HTTP; nil records nothing.
+	// Audit records what administrators hide and remove; nil records nothing.
 	Audit *audit.Audit
 }
 
@@ -92,8 +88,8 @@ type Leaderboard struct {
 	readers  map[string]*reader
 }
 
-// New checks the configuration, all faults at once; it does no I/O. A schedule
-// at fault is found in its error as leaderboard/invalid_schedule.
+// New checks the configuration and reports all faults at once; it does no I/O. The error of an
+// invalid schedule wraps leaderboard/invalid_schedule.
 func New(host capability.Host, cfg Config, peers Peers) (*Leaderboard, error) {
 	l := &Leaderboard{host: host, cfg: cfg.withDefaults(), store: store{host.DB, cmp.Or(cfg.sizes, usual)}, audit: peers.Audit}
 	var err error
@@ -127,7 +123,7 @@ func (l *Leaderboard) Capability() capability.Capability {
 	}
 }
 
-// close lets what is under way finish.
+// close waits for the batches and reads under way.
 func (l *Leaderboard) close(ctx context.Context) (err error) {
 	for key, b := range l.batchers {
 		err = errors.Join(err, b.Close(ctx), l.readers[key].close(ctx))
@@ -138,10 +134,9 @@ func (l *Leaderboard) close(ctx context.Context) (err error) {
 // Has reports whether a board is configured.
 func (l *Leaderboard) Has(board string) bool { return l.boards[board] != nil }
 
-// Submit enters a score into the open window of a board and returns the
-// player's entry once that is durable; [Leaderboard.Me] returns its rank.
-// Refuses with leaderboard/board_not_found, leaderboard/score_rejected and
-// leaderboard/board_immutable.
+// Submit enters a score into the open window of a board and returns the player's entry once it is
+// durable; [Leaderboard.Me] returns its rank. Refuses with leaderboard/board_not_found,
+// leaderboard/score_rejected and leaderboard/board_immutable.
 func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
 	b, err := l.board(s.Board, s.UserID)
 	if err != nil {
@@ -157,8 +152,8 @@ func (l *Leaderboard) Submit(ctx context.Context, s Submission) (Entry, error) {
 	return b.show(out.entry, b.sign()*out.entry.key), l.relieve(ctx, b, out)
 }
 
-// do brings an operation to the database: into the caller's transaction or,
-// outside of one, into one that it shares with concurrent callers.
+// do runs an operation in the caller's transaction or, outside of one, in one that it shares with
+// concurrent callers.
 func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err error) {
 	if !l.host.DB.InTransaction(ctx) {
 		return l.batchers[op.board.Key].Do(ctx, op)
@@ -166,9 +161,9 @@ func (l *Leaderboard) do(ctx context.Context, op *operation) (out outcome, err e
 	return l.store.submit(ctx, op)
 }
 
-// relieve looks, every now and then, whether the place a submission went to has
-// become too crowded. The score is in, so outside of the caller's transaction
-// no failure of this is one of the submission.
+// relieve checks, once in a number of submissions, whether the range of a submission has become too
+// crowded. The score is stored already, so outside of the caller's transaction an error of relieve
+// does not fail the submission.
 func (l *Leaderboard) relieve(ctx context.Context, b *board, out outcome) error {
 	if b.entered.Add(1)%l.store.sizes.relieve != 0 || out.entry.hidden != 0 {
 		return nil
@@ -183,8 +178,8 @@ func (l *Leaderboard) relieve(ctx context.Context, b *board, out outcome) error 
 	return err
 }
 
-// Me returns a player's own standing. Refuses with leaderboard/board_not_found
-// and leaderboard/entry_not_found.
+// Me returns a player's own standing. Refuses with leaderboard/board_not_found and
+// leaderboard/entry_not_found.
 func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing, error) {
 	v, err := l.view(ctx, in, userID)
 	if err != nil {
@@ -200,8 +195,8 @@ func (l *Leaderboard) Me(ctx context.Context, in View, userID string) (Standing,
 	return v.standing(found.rows[found.me]), nil
 }
 
-// ListTop lists a window in order, the best first. Ranks here are live in both
-// modes: the positions in the list. Refuses with leaderboard/board_not_found.
+// ListTop lists a window in order, the best first. Its ranks are live in both rank modes: the
+// positions in the list. Refuses with leaderboard/board_not_found.
 func (l *Leaderboard) ListTop(ctx context.Context, in View, page capability.Page) (capability.Items[Ranked], error) {
 	var none capability.Items[Ranked]
 	v, err := l.view(ctx, in)
@@ -228,10 +223,9 @@ func (l *Leaderboard) ListTop(ctx context.Context, in View, page capability.Page
 	return capability.Items[Ranked]{Items: v.ranked(paged.Items), NextCursor: paged.NextCursor}, nil
 }
 
-// Around returns at most limit entries around a player, the player's own among
-// them even if hidden: half of them ahead, and more behind where there are
-// fewer ahead, or the other way round. limit is 1 to [MaxAround]. Refuses with
-// leaderboard/board_not_found and leaderboard/entry_not_found.
+// Around returns at most limit entries around a player, including the player's own even if hidden:
+// half of them ahead, and more from the other side if one side has fewer. limit is 1 to
+// [MaxAround]. Refuses with leaderboard/board_not_found and leaderboard/entry_not_found.
 func (l *Leaderboard) Around(ctx context.Context, in View, userID string, limit int) (Neighbours, error) {
 	v, err := l.view(ctx, in, userID)
 	if err != nil {
@@ -253,9 +247,9 @@ func (l *Leaderboard) Around(ctx context.Context, in View, userID string, limit 
 	return Neighbours{Items: v.ranked(rows), Total: total}, nil
 }
 
-// Segment returns the visible entries among some players, such as the friends
-// of one, in order and with their ranks on the whole board. It takes at most
-// [MaxSegment] user ids. Refuses with leaderboard/board_not_found.
+// Segment returns the visible entries of some players, such as a user's friends, in order and with
+// their ranks on the whole board. It takes at most [MaxSegment] user ids. Refuses with
+// leaderboard/board_not_found.
 func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (Neighbours, error) {
 	if len(userIDs) > MaxSegment {
 		return Neighbours{}, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxSegment)
@@ -280,10 +274,9 @@ func (l *Leaderboard) Segment(ctx context.Context, in View, userIDs ...string) (
 	return n, err
 }
 
-// SetHidden says whether a player or an administrator hides a player. Refuses
-// with leaderboard/board_not_found, and with leaderboard/entry_not_found for
-// a user who has no entry in any window and is not hidden. Calls of an administrator
-// are audited.
+// SetHidden sets whether a player or an administrator hides a player. Refuses with
+// leaderboard/board_not_found, and with leaderboard/entry_not_found for a user who has no entry in
+// any window and is not hidden. Calls of an administrator are audited.
 func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hider, hidden bool) (v Visibility, err error) {
 	b, err := l.board(board, userID)
 	if err != nil {
@@ -306,8 +299,7 @@ func (l *Leaderboard) SetHidden(ctx context.Context, board, userID string, by Hi
 	return v, err
 }
 
-// Remove deletes the entry of a player, which is audited. A later submission
-// makes a new one.
+// Remove deletes the entry of a player, which is audited. A later submission makes a new one.
 // Refuses with leaderboard/board_not_found and leaderboard/entry_not_found.
 func (l *Leaderboard) Remove(ctx context.Context, in View, userID string) error {
 	v, err := l.view(ctx, in, userID)
@@ -326,7 +318,7 @@ func (l *Leaderboard) Remove(ctx context.Context, in View, userID string) error 
 	return err
 }
 
-// record puts on the trail what was done about a player in a view.
+// record records an audit event about a player in a view.
 func (l *Leaderboard) record(ctx context.Context, action, userID string, in View) error {
 	return l.audit.Record(ctx, audit.Event{Action: action, Subject: audit.Target{Type: "user", ID: userID},
 		Detail: done(in)})
@@ -338,7 +330,7 @@ type done struct {
 	Window string `json:"window,omitempty"`
 }
 
-// change runs in the caller's transaction, which a refusal leaves usable, or in one of its own.
+// change runs fn in the caller's transaction, which a refusal leaves usable, or in one of its own.
 func (l *Leaderboard) change(ctx context.Context, fn func(context.Context) error) error {
 	if l.host.DB.InTransaction(ctx) {
 		return fn(ctx)
@@ -372,7 +364,7 @@ func (l *Leaderboard) Boards(ctx context.Context) ([]Info, error) {
 
 func (l *Leaderboard) materialized() bool { return l.cfg.Rank.Materialize != "" }
 
-// board returns a configured board, and holds user ids to their bounds.
+// board returns a configured board, and checks the user ids.
 func (l *Leaderboard) board(key string, userIDs ...string) (*board, error) {
 	b := l.boards[key]
 	if b == nil {
@@ -386,7 +378,7 @@ func (l *Leaderboard) board(key string, userIDs ...string) (*board, error) {
 	return b, nil
 }
 
-// view finds what is to be read; that a closed window exists is not known yet.
+// view resolves a view, without checking that a closed window exists.
 func (l *Leaderboard) view(ctx context.Context, in View, userIDs ...string) (view, error) {
 	b, err := l.board(in.Board, userIDs...)
 	if err != nil {
@@ -396,7 +388,8 @@ func (l *Leaderboard) view(ctx context.Context, in View, userIDs ...string) (vie
 	return view{b, openedAt, closed}, err
 }
 
-// missing returns why nothing was found in a view: it does not exist, or otherwise.
+// missing returns the error for an empty result: leaderboard/board_not_found if the closed window
+// does not exist, otherwise the given error.
 func (l *Leaderboard) missing(ctx context.Context, v view, otherwise error) error {
 	if !v.closed {
 		return otherwise

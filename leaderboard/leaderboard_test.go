@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// clock stands still until it is moved.
+// clock is a clock that only moves when a test advances it.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -118,7 +118,7 @@ func (n *node) submit(t testing.TB, board, user string, score int64) leaderboard
 	return e
 }
 
-// top shows a window as "user:score" in order, and holds the ranks to be 1, 2, 3, ...
+// top returns a window as "user:score" in order, and checks that the ranks are 1, 2, 3, ...
 func (n *node) top(t testing.TB, v leaderboard.View) (shown []string) {
 	t.Helper()
 	cursor := ""
@@ -195,7 +195,7 @@ func TestAggregations(t *testing.T) {
 
 func TestOrder(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
-		// First by score, then by who had it first; the third at the same instant, by user id.
+		// First by score, then by the earlier time; the third at the same instant, by user id.
 		n.submit(t, "arcade", "eve", 5)
 		n.submit(t, "arcade", "bob", 7)
 		n.submit(t, "arcade", "ada", 7)
@@ -204,7 +204,7 @@ func TestOrder(t *testing.T) {
 		n.clock.advance(at.Sub(n.clock.Now()))
 		n.submit(t, "arcade", "Zed", 6)
 		n.wantTop(t, leaderboard.View{Board: "arcade"}, "bob:7", "ada:7", "Zed:6", "zoe:6", "eve:5")
-		// The same score again keeps its time, a better one and back does not.
+		// A repeated score keeps its time; a change to another score and back does not.
 		n.submit(t, "arcade", "bob", 7)
 		n.wantTop(t, leaderboard.View{Board: "arcade"}, "bob:7", "ada:7", "Zed:6", "zoe:6", "eve:5")
 		n.submit(t, "mood", "bob", 7)

@@ -9,11 +9,11 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// late is for how long after its end submissions may still come into a window,
-// from transactions under way and nodes whose clocks are behind.
+// late is for how long after its end submissions may still enter a window, from transactions under
+// way and nodes whose clocks are behind.
 const late = 10 * time.Minute
 
-// rankLock is the name of the lock that keeps a second walk away.
+// rankLock is the name of the lock that prevents concurrent walks.
 const rankLock = "rank"
 
 var errLockLost = errors.New("leaderboard: the lock of the walk was taken over as stale")
@@ -23,8 +23,8 @@ func (l *Leaderboard) rankBinding() jobs.Binding {
 		Run: func(ctx context.Context, _ jobs.Job) error { return l.materialize(ctx) }}
 }
 
-// materialize writes down the ranks of all windows in which they may have
-// changed since the last time. While another does it, it does nothing.
+// materialize stores the ranks of all windows in which they may have changed since the last walk.
+// While another walk is running, it does nothing.
 func (l *Leaderboard) materialize(ctx context.Context) (err error) {
 	token := rand.Text()
 	taken, err := l.store.takeLock(ctx, rankLock, token, l.cfg.LockStale)
@@ -51,7 +51,7 @@ func (l *Leaderboard) materialize(ctx context.Context) (err error) {
 	return nil
 }
 
-// rankWindow walks through the entries of a window in order.
+// rankWindow ranks the entries of a window in order.
 func (l *Leaderboard) rankWindow(ctx context.Context, b *board, window int64, token string) error {
 	started := l.host.DB.Now(ctx).UnixMilli()
 	at, ranked, more := place{key: -MaxScore - 1}, int64(0), true

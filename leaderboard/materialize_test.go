@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// written is boards whose ranks are written down each hour.
+// written is boards whose ranks are stored each hour.
 var written = leaderboard.Config{
 	Rank: leaderboard.Rank{Materialize: "0 * * * *"},
 	Boards: []leaderboard.Board{
@@ -30,11 +30,11 @@ var written = leaderboard.Config{
 
 const walk = "LEADERBOARD_RANK"
 
-// interrupted is the leaderboard of a node once more, which calls fn before
-// each chunk of a long job, from 1.
+// interrupted returns a second leaderboard of a node, which calls fn before each chunk of a long
+// job, from 1.
 func (n *node) interrupted(t testing.TB, cfg leaderboard.Config, fn func(chunk int)) *node {
 	t.Helper()
-	looks := 0 // at the clock: a chunk takes one before and one after
+	looks := 0 // reads of the clock: a chunk makes one before and one after
 	host := capability.Host{DB: n.db, Environment: "test", Log: slog.New(slog.DiscardHandler), Now: func() time.Time {
 		if looks++; looks%2 == 1 {
 			fn(looks/2 + 1)
@@ -66,7 +66,7 @@ func pair(t *testing.T, cfg leaderboard.Config, fn func(t *testing.T, a, b *node
 	}
 }
 
-// wantRanks holds what players read as their rank, "ada:1", to what is wanted.
+// wantRanks compares the ranks that players read, as "ada:1".
 func (n *node) wantRanks(t testing.TB, v leaderboard.View, want ...string) {
 	t.Helper()
 	var got []string
@@ -83,7 +83,7 @@ func (n *node) wantRanks(t testing.TB, v leaderboard.View, want ...string) {
 	}
 }
 
-// misranked counts the visible entries of a window whose written rank is not their place.
+// misranked counts the visible entries of a window whose stored rank is wrong.
 func (n *node) misranked(t testing.TB, v leaderboard.View) int64 {
 	t.Helper()
 	return n.tally(t, `SELECT COUNT(*) FROM (
@@ -97,7 +97,7 @@ func (n *node) locks(t testing.TB) int64 {
 	return n.tally(t, `SELECT COUNT(*) FROM leaderboard_lock`)
 }
 
-// TestMaterialized reads the ranks of the last walk, whatever happened since.
+// TestMaterialized checks that reads return the ranks of the last walk, whatever has changed since.
 func TestMaterialized(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
@@ -139,7 +139,7 @@ func TestMaterialized(t *testing.T) {
 		n.wantRanks(t, arcade, "ada:1", "cyd:2", "dan:3", "bob:4")
 		n.addsUp(t)
 
-		// Live ranks are there at any time, should the configuration change.
+		// Live ranks are available at any time, if the configuration changes.
 		live := written
 		live.Rank = leaderboard.Rank{}
 		other, err := build(db, live, n.clock)
@@ -151,8 +151,8 @@ func TestMaterialized(t *testing.T) {
 	})
 }
 
-// TestMaterializedHidden has hidden players in no walk, and none of their old
-// ranks come back.
+// TestMaterializedHidden checks that walks skip hidden players, and that their old ranks do not
+// reappear.
 func TestMaterializedHidden(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
@@ -173,7 +173,7 @@ func TestMaterializedHidden(t *testing.T) {
 		}
 		walks()
 		hide("ada", true)
-		n.wantRanks(t, arcade, "ada:1", "bob:2", "cyd:3") // ada's own is live
+		n.wantRanks(t, arcade, "ada:1", "bob:2", "cyd:3") // the rank of ada is live
 		hide("ada", false)
 		n.wantRanks(t, arcade, "ada:1", "bob:2", "cyd:3")
 		hide("ada", true)
@@ -216,8 +216,8 @@ func TestWalkChunks(t *testing.T) {
 	}
 }
 
-// TestWalkBesideWriters walks while others submit, hide and remove; the walk
-// after it, alone, finds everybody's rank.
+// TestWalkBesideWriters walks while others submit, hide and remove; a later walk without writers
+// ranks all entries correctly.
 func TestWalkBesideWriters(t *testing.T) {
 	config := leaderboard.SmallWalks(config, 100)
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
@@ -252,7 +252,7 @@ func TestWalkBesideWriters(t *testing.T) {
 	})
 }
 
-// TestWalkPace has a walk pause after each chunk as long as that took.
+// TestWalkPace checks that a walk pauses after each chunk as long as the chunk took.
 func TestWalkPace(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWalkPace(t *testing.T) {
 		n := open(t, databasetest.Memory(t), written, at)
 		n.load(t, arcade, make([]int64, 250)...)
 		host := capability.Host{DB: n.db, Environment: "test", Log: slog.New(slog.DiscardHandler), Now: func() time.Time {
-			at.advance(3 * time.Second) // what a chunk takes
+			at.advance(3 * time.Second) // the duration of a chunk
 			return at.Now()
 		}}
 		l, err := leaderboard.New(host, written, leaderboard.Peers{})
@@ -285,7 +285,7 @@ func TestWalkPace(t *testing.T) {
 	})
 }
 
-// TestWalkLock has one walk at a time on two nodes: the other does nothing.
+// TestWalkLock checks that only one walk runs at a time on two nodes: the other does nothing.
 func TestWalkLock(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
@@ -314,8 +314,8 @@ func TestWalkLock(t *testing.T) {
 	})
 }
 
-// TestWalkStale takes the lock of a walk that has given no sign of life for as
-// long as counts as dead, and finishes it; should that one wake up, it stops.
+// TestWalkStale checks that another walk takes over the lock of one that has given no sign of life
+// for the configured time, and finishes the work; the first one stops if it resumes.
 func TestWalkStale(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	for name, c := range map[string]struct {
@@ -358,7 +358,8 @@ func TestWalkStale(t *testing.T) {
 	}
 }
 
-// TestWalkTaken leaves the lock to whom it belongs when one stops that has lost it.
+// TestWalkTaken checks that a walk that has lost its lock does not release the lock of its new
+// holder.
 func TestWalkTaken(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
@@ -368,7 +369,7 @@ func TestWalkTaken(t *testing.T) {
 				return
 			}
 			a.clock.advance(time.Hour)
-			// As if another had just taken it.
+			// As if another walk had just taken it.
 			if _, err := a.db.Exec(t.Context(), `UPDATE leaderboard_lock SET token = 'second'`); err != nil {
 				t.Error(err)
 			}
@@ -383,7 +384,7 @@ func TestWalkTaken(t *testing.T) {
 	})
 }
 
-// TestWalkStopped gives the lock back at once when its node stops.
+// TestWalkStopped checks that the lock is released at once when its node stops.
 func TestWalkStopped(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	pair(t, written, func(t *testing.T, a, b *node) {
@@ -408,8 +409,8 @@ func TestWalkStopped(t *testing.T) {
 	})
 }
 
-// TestWalkFinal walks a closed window for as long as somebody may still have been
-// late, and then never again, so that its ranks stay.
+// TestWalkFinal checks that a closed window is walked for as long as late submissions are possible,
+// and then never again, so that its ranks stay.
 func TestWalkFinal(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
@@ -420,10 +421,10 @@ func TestWalkFinal(t *testing.T) {
 		n.submit(t, "daily", "ada", 4)
 		n.wantRanks(t, closed, "ada:0", "bob:1")
 		n.clock.advance(time.Hour)
-		n.submit(t, "daily", "cyd", 1) // to the next window
+		n.submit(t, "daily", "cyd", 1) // enters the next window
 		n.runDue(t)
 		n.wantRanks(t, closed, "ada:1", "bob:2")
-		n.clock.advance(-time.Minute) // that of another node
+		n.clock.advance(-time.Minute) // the clock of another node
 		n.submit(t, "daily", "eve", 9)
 		n.wantRanks(t, closed, "eve:0")
 		n.clock.advance(time.Hour + time.Minute)
@@ -432,9 +433,9 @@ func TestWalkFinal(t *testing.T) {
 		n.tamper(t, closed, `UPDATE leaderboard_entry SET rank = 7 WHERE window_id = $1 AND user_id = 'bob'`)
 		n.clock.advance(time.Hour)
 		n.runDue(t)
-		n.wantRanks(t, closed, "ada:1", "bob:7") // as it was left
+		n.wantRanks(t, closed, "ada:1", "bob:7") // unchanged
 
-		// What is imported has no rank until the next walk.
+		// An imported entry has no rank until the next walk.
 		if err := n.bring(t, closed, entryOf("dan", 3, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +446,7 @@ func TestWalkFinal(t *testing.T) {
 	})
 }
 
-// TestWalkOvertaken walks a closed window again that has changed behind the walk.
+// TestWalkOvertaken checks that a closed window is walked again if it changed behind the walk.
 func TestWalkOvertaken(t *testing.T) {
 	written := leaderboard.SmallWalks(written, 100)
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -480,8 +481,8 @@ func TestWalkOvertaken(t *testing.T) {
 	})
 }
 
-// TestWalkClosedChanges walks a closed window again in which somebody was
-// hidden, shown or removed.
+// TestWalkClosedChanges checks that a closed window is walked again after a player was hidden,
+// shown or removed.
 func TestWalkClosedChanges(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())
@@ -512,8 +513,8 @@ func TestWalkClosedChanges(t *testing.T) {
 	})
 }
 
-// TestWalkClockAhead walks while the clock is a day ahead. When it is right
-// again the open window is walked as before, and a lock from the future is no lock.
+// TestWalkClockAhead walks while the clock is a day ahead. When the clock is right again the open
+// window is walked as before, and a lock from the future does not count.
 func TestWalkClockAhead(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, written, newClock())

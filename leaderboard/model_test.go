@@ -25,8 +25,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// difference reports how values differ, "" where they do not: gocmp takes long to find
-// that they are equal.
+// difference describes how values differ, "" if they do not; it is faster than go-cmp for equal
+// values.
 func difference(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
@@ -34,7 +34,7 @@ func difference(want, got any) string {
 	return gocmp.Diff(want, got)
 }
 
-// model is a board in a few lines: what every call must return.
+// model is a simple implementation of a board, with the expected result of every call.
 type model struct {
 	leaderboard.Board
 	windows map[string]map[string]leaderboard.Entry // by window key and user id
@@ -126,7 +126,7 @@ func (m *model) remove(window, user string, now time.Time) error {
 	return nil
 }
 
-// compare is the order of the board.
+// compare compares entries in the order of the board.
 func (m *model) compare(a, b leaderboard.Entry) int {
 	byScore := cmp.Compare(b.Score, a.Score)
 	if m.Direction == leaderboard.DirectionAscending {
@@ -135,7 +135,7 @@ func (m *model) compare(a, b leaderboard.Entry) int {
 	return cmp.Or(byScore, a.AchievedAt.Compare(b.AchievedAt.Time), strings.Compare(a.UserID, b.UserID))
 }
 
-// visible lists the entries of a window that others see, ranked.
+// visible lists the visible entries of a window, ranked.
 func (m *model) visible(window string) []leaderboard.Ranked {
 	ranked := []leaderboard.Ranked{}
 	for _, e := range slices.SortedFunc(maps.Values(m.windows[window]), m.compare) {
@@ -146,7 +146,7 @@ func (m *model) visible(window string) []leaderboard.Ranked {
 	return ranked
 }
 
-// standing is what a player reads: one more than the visible entries ahead.
+// standing returns a player's standing: the rank is one more than the visible entries ahead.
 func (m *model) standing(window string, e leaderboard.Entry) (s leaderboard.Standing) {
 	s = leaderboard.Standing{Entry: e, Rank: 1}
 	var behind int64
@@ -172,7 +172,7 @@ var (
 	worlds int
 )
 
-// newWorld is boards of their own, one of each kind, apart from those of other runs.
+// newWorld returns one board of each kind, with keys that no other run uses.
 func newWorld() (cfg leaderboard.Config, models []*model) {
 	worlds++
 	for _, direction := range []leaderboard.Direction{leaderboard.DirectionAscending, leaderboard.DirectionDescending} {
@@ -191,7 +191,7 @@ func newWorld() (cfg leaderboard.Config, models []*model) {
 	return cfg, models
 }
 
-// step is one change, done to the leaderboard and to the model.
+// step makes one change, to the leaderboard and to the model.
 func step(ctx context.Context, t *rapid.T, n *node, m *model) {
 	user := rapid.SampledFrom(players).Draw(t, "user")
 	var got, want error
@@ -218,7 +218,7 @@ func step(ctx context.Context, t *rapid.T, n *node, m *model) {
 	}
 }
 
-// same holds everything that can be read of a board to the model.
+// same compares all reads of a board with the model.
 func same(t *rapid.T, n *node, m *model) {
 	ctx := context.Background()
 	for window, entries := range m.windows {
@@ -274,7 +274,7 @@ func all(t *rapid.T, n *node, v leaderboard.View) []leaderboard.Ranked {
 	}
 }
 
-// around holds the entries around a player to the model's.
+// around compares the entries around a player with the model's.
 func around(t *rapid.T, n *node, v leaderboard.View, m *model, me leaderboard.Standing) {
 	const limit = 3
 	got, err := n.Around(context.Background(), v, me.Entry.UserID, limit)
@@ -293,7 +293,7 @@ func around(t *rapid.T, n *node, v leaderboard.View, m *model, me leaderboard.St
 	}
 }
 
-// count finds a player's rank as the definition says: by counting rows.
+// count returns a player's rank by its definition: by counting rows.
 func (n *node) count(t rapid.TB, v leaderboard.View, user string) (rank int64) {
 	openedAt := int64(0)
 	if v.Window != "" {
@@ -314,9 +314,9 @@ func (n *node) count(t rapid.TB, v leaderboard.View, user string) (rank int64) {
 	return rank
 }
 
-// fewer has rapid try a quarter of its histories until the test ends: those of a
-// database in memory, each transaction of which runs twice, are tried in full, and
-// others differ only in dialect and durability. KIT_SOAK tries all on each.
+// fewer makes rapid try a quarter of its histories until the test ends: those of a database in
+// memory, each transaction of which runs twice, are tried in full, and other databases differ only
+// in dialect and durability. With KIT_SOAK all are tried on each.
 func fewer(t *testing.T) {
 	t.Helper()
 	if strings.HasSuffix(t.Name(), "/memory") || os.Getenv("KIT_SOAK") != "" {
@@ -337,8 +337,8 @@ func fewer(t *testing.T) {
 	})
 }
 
-// TestModel holds everything that can be read to the model after every step of
-// random histories, with ranges of two entries so that buckets are cut and joined.
+// TestModel compares all reads with the model after every step of random histories, with ranges of
+// two entries so that buckets are divided and merged.
 func TestModel(t *testing.T) {
 	for _, maxRange := range []int64{2, 128} {
 		t.Run(fmt.Sprint("ranges of ", maxRange), func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// record is an entry of a user as it is exported.
+// record is an exported entry.
 type record struct {
 	Board string `json:"board"`
-	// Window is empty where the board has none.
+	// Window is empty on a board without windows.
 	Window       string           `json:"window,omitempty"`
 	Score        int64            `json:"score"`
 	AchievedAt   capability.Time  `json:"achievedAt"`
@@ -18,14 +18,13 @@ type record struct {
 	LastActiveAt *capability.Time `json:"lastActiveAt,omitempty"`
 }
 
-// concealment says that a user is hidden on a board, by whomever.
+// concealment is the export record of a board on which the user is hidden, by either of the two.
 type concealment struct {
 	Board  string `json:"board"`
 	Hidden bool   `json:"hidden"`
 }
 
-// export emits a user's entries in every window that is kept, and where the user
-// is hidden.
+// export emits a user's entries in every stored window, and the boards on which the user is hidden.
 func (l *Leaderboard) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	boards, err := l.store.boardsOf(ctx)
 	if err != nil {
@@ -54,7 +53,7 @@ func (l *Leaderboard) export(ctx context.Context, person capability.Person, emit
 	return nil
 }
 
-// erase removes a user's entries board by board, each with the counts it is in.
+// erase removes a user's entries board by board, each together with its counts.
 func (l *Leaderboard) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	out := capability.Erasure{Kept: []capability.Kept{{
 		What: "the bounds of ranges of equal scores",

@@ -12,8 +12,8 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// TestErase: a user's entries go from every window, the hidden ones too, and the
-// ranks and counts of the others are right.
+// TestErase checks that a user's entries are removed from every window, also hidden ones, and that
+// the ranks and counts of the others are right.
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -62,7 +62,7 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// TestEraseFromRanges: of a crowded score, whose counts are in ranges.
+// TestEraseFromRanges erases a user with a crowded score, whose counts are in ranges.
 func TestEraseFromRanges(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for i := range 40 {

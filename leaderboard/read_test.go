@@ -23,7 +23,7 @@ func TestGetTop(t *testing.T) {
 		want := make([]string, 7)
 		for i := range want {
 			user := fmt.Sprint("p", i)
-			referee(k, "arcade", user, 9-i/3) // three of a score
+			referee(k, "arcade", user, 9-i/3) // three with the same score
 			want[i] = fmt.Sprintf("%d %s:%d", i+1, user, 9-i/3)
 		}
 		lists(t, ada.Get("/leaderboard/arcade/top"), want...)
@@ -47,7 +47,8 @@ func TestGetTop(t *testing.T) {
 			}
 		}
 
-		// A cursor is a place: it holds where the entry it was made of has gone, and ranks are those of now.
+		// A cursor is a place: it stays valid when its entry has been removed, and ranks are
+		// current.
 		page, _ := listed(t, ada.Get("/leaderboard/arcade/top?limit=3"))
 		k.User("root", "leaderboard:admin").Do("DELETE", "/leaderboard/arcade/entries/p2", nil).Want(204, "")
 		lists(t, ada.Get("/leaderboard/arcade/top?limit=2&cursor="+*page.NextCursor), "3 p3:8", "4 p4:8")
@@ -76,14 +77,14 @@ func TestGetTop(t *testing.T) {
 				t.Errorf("%s: %d %s", name, r.Status, r.Body)
 			}
 		}
-		// One of the right form names a place, and nothing beyond the list.
+		// A well-formed cursor is a place, which may be outside of the list.
 		lists(t, ada.Get("/leaderboard/arcade/top?cursor="+forged(t, int64(leaderboard.MaxScore), 0, "z")))
 		lists(t, ada.Get("/leaderboard/arcade/top?limit=1&cursor="+forged(t, int64(-leaderboard.MaxScore), 0, "'; --")), "1 p0:9")
 		ada.Get("/leaderboard/nowhere/top").Want(404, "leaderboard/board_not_found")
 	})
 }
 
-// forged makes a cursor.
+// forged encodes a cursor.
 func forged(t *testing.T, keys ...any) string {
 	t.Helper()
 	cursor := capability.Paged(capability.Page{Limit: 1}, make([]int, 2), func(int) []any { return keys }).NextCursor
@@ -120,7 +121,7 @@ func TestGetAround(t *testing.T) {
 			}
 			return rows
 		}
-		// Half of them ahead; at an end of the board more from the other side.
+		// Half of them are ahead; at an end of the board more are from the other side.
 		lists(t, around("p8", ""), rows(2, 12)...)
 		lists(t, around("p8", "?limit=1"), rows(7, 7)...)
 		lists(t, around("p8", "?limit=2"), rows(6, 7)...)
@@ -138,7 +139,8 @@ func TestGetAround(t *testing.T) {
 		k.User("p8").Get("/leaderboard/nowhere/around").Want(404, "leaderboard/board_not_found")
 		around("nobody", "").Want(404, "leaderboard/entry_not_found")
 
-		// A hidden player is in the own list, with the rank of the next one, and in no other.
+		// A hidden player is in the player's own list, with the rank of the next one, and in no
+		// other.
 		k.User("p8").Do("PUT", "/leaderboard/arcade/me/visibility", `{"hidden":true}`).Want(200, "")
 		lists(t, around("p8", "?limit=3"), "6 p9:9", "7 p8:8 hidden", "7 p7:7")
 		lists(t, around("p8", "?limit=1"), "7 p8:8 hidden")
@@ -167,7 +169,7 @@ func TestPostSegment(t *testing.T) {
 		wantBody(t, segment("nobody", "ADA", "ada "), `{"items":[],"total":3}`)
 		lists(t, segment("cyd", "bob", "cyd", "nobody", "bob"), "2 bob:2", "3 cyd:1")
 
-		// 80 at once, every one of the longest id; one more is refused, repeated or not.
+		// 80 at once, each with the longest id; one more is refused, repeated or not.
 		var many []string
 		for i := range 80 {
 			many = append(many, fmt.Sprintf("%0128d", i))
@@ -177,7 +179,7 @@ func TestPostSegment(t *testing.T) {
 		segment(append(many, "ada")...).Want(400, "kit/invalid_request")
 		segment(append(many, many[0])...).Want(400, "kit/invalid_request")
 
-		// A hidden player is in no segment, not even in an own one.
+		// A hidden player is in no segment, not even the player's own.
 		ada.Do("PUT", "/leaderboard/arcade/me/visibility", `{"hidden":true}`).Want(200, "")
 		lists(t, segment("ada", "bob", "cyd"), "3 bob:2", "4 cyd:1")
 		ada.Post("/leaderboard/nowhere/segment", `{"userIds":["ada"]}`).Want(404, "leaderboard/board_not_found")
@@ -194,7 +196,7 @@ func TestWindowKeys(t *testing.T) {
 				ada.Post("/leaderboard/weekly/segment"+query, `{"userIds":["ada"]}`),
 			}
 		}
-		// An open window that nobody has submitted to is empty, not unknown.
+		// An open window without submissions is empty, not unknown.
 		lists(t, ada.Get("/leaderboard/weekly/top"))
 		wantBody(t, ada.Post("/leaderboard/weekly/segment", `{"userIds":["ada"]}`), `{"items":[],"total":0}`)
 		ada.Get("/leaderboard/weekly/me").Want(404, "leaderboard/entry_not_found")
@@ -206,7 +208,7 @@ func TestWindowKeys(t *testing.T) {
 		}
 		k.Clock.Advance(7 * 24 * time.Hour)
 		ada.Get("/leaderboard/weekly/me").Want(404, "leaderboard/entry_not_found")
-		referee(k, "weekly?window=20261116T0000Z", "ada", 20) // a closed window takes no scores
+		referee(k, "weekly?window=20261116T0000Z", "ada", 20) // a closed window accepts no scores
 		for _, window := range []string{"", "20261123T0000Z"} {
 			for _, r := range reads(window) {
 				lists(t, r, "1 ada:20")
@@ -242,7 +244,7 @@ func TestWindowKeys(t *testing.T) {
 				}
 			}
 		}
-		// A board without windows has no keys.
+		// A board without windows has no window keys.
 		referee(k, "arcade", "ada", 1)
 		for _, window := range []string{"20261116T0000Z", "19700101T0000Z"} {
 			ada.Get("/leaderboard/arcade/top?window="+window).Want(404, "leaderboard/board_not_found")
@@ -262,7 +264,8 @@ func TestListBoards(t *testing.T) {
 			`{"key":"daily","direction":"asc","aggregation":"latest","window":"0 0 * * *","open":"20261121T0000Z","closesAt":"2026-11-22T00:00:00.000Z","closed":[]}],`+
 			`"nextCursor":null}`)
 
-		// Two closed windows are kept of the one, three days of the other; a day without a score has none.
+		// One board keeps two closed windows, the other three days; a day without a score has no
+		// window.
 		for range 4 {
 			referee(k, "weekly", "ada", 1)
 			referee(k, "daily", "ada", 1)
@@ -285,7 +288,7 @@ func TestListBoards(t *testing.T) {
 	})
 }
 
-// TestMaxClosed: the latest of many closed windows are listed, all are read.
+// TestMaxClosed checks that the latest of many closed windows are listed, and that all can be read.
 func TestMaxClosed(t *testing.T) {
 	k := stage(t, databasetest.Memory(t), leaderboard.Config{Boards: []leaderboard.Board{
 		{Key: "hourly", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationSum, Window: "0 * * * *"}}})
@@ -302,9 +305,9 @@ func TestMaxClosed(t *testing.T) {
 	lists(t, k.User("ada").Get("/leaderboard/hourly/top?window=20261121T1200Z"), "1 ada:1")
 }
 
-// TestReadMaterialized: an entry has no rank before the first walk and that of the
-// last one after, except in the list of the best and for hidden players. A
-// deployment may change between the modes.
+// TestReadMaterialized checks that an entry has no rank before the first walk and the rank of the
+// last walk after it, except in the top list and for hidden players. A deployment may change
+// between the modes.
 func TestReadMaterialized(t *testing.T) {
 	cfg := config
 	cfg.Rank.Materialize = "*/5 * * * *"
@@ -331,15 +334,16 @@ func TestReadMaterialized(t *testing.T) {
 		k.RunJobs()
 		lists(t, bob.Post("/leaderboard/arcade/segment", `{"userIds":["ada","bob","cyd"]}`), "1 ada:3", "2 cyd:1")
 
-		// Counts are kept all the while: the next deployment may read live ranks, and the one after walk again.
+		// Counts are always kept: the next deployment may read live ranks, and the one after it
+		// walk again.
 		referee(k, "arcade", "dan", 4)
 		lists(t, stage(t, db, config).User("dan").Get("/leaderboard/arcade/around"), "1 dan:4", "2 ada:3", "3 cyd:1")
 		lists(t, stage(t, db, cfg).User("dan").Get("/leaderboard/arcade/around"), "0 dan:4", "1 ada:3", "2 cyd:1")
 	})
 }
 
-// Reads seek: among many players of one score, cut into many ranges, no
-// statement walks through the entries, the ranges or the counts.
+// TestReadsSeek checks that reads seek: among many players with the same score, divided into many
+// ranges, no statement scans the entries, the ranges or the counts.
 func TestReadsSeek(t *testing.T) {
 	const players = 20_000
 	config := leaderboard.SmallRanges(config, 10)
@@ -353,8 +357,8 @@ func TestReadsSeek(t *testing.T) {
 			if err := n.bring(t, arcade, entries...); err != nil {
 				t.Fatal(err)
 			}
-			// After it a look at the index is none at the table too, as nobody else
-			// has a transaction in this database.
+			// After a vacuum an index-only scan does not read the table, as nobody else has a
+			// transaction in this database.
 			if _, err := n.db.Exec(t.Context(), `VACUUM leaderboard_entry`); err != nil {
 				t.Fatal(err)
 			}
@@ -362,7 +366,7 @@ func TestReadsSeek(t *testing.T) {
 		for name, read := range leaderboard.Reads(n.db.Dialect(), player(players/2), -7, players/2) {
 			t.Run(name, func(t *testing.T) {
 				plan := databasetest.Seeks(t, n.db, "m side", read[0].(string), append([]any{"arcade", 0}, read[1:]...)...)
-				// Nor through a part of them: SQLite seeks by the whole place.
+				// Nor a part of them: SQLite seeks by the whole place.
 				if part := regexp.MustCompile(`\(window_id=\?( AND key[<>]\?)?\)`).FindString(plan); part != "" && name != "top" {
 					t.Errorf("%s in\n%s", part, plan)
 				}

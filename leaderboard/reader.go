@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	readSize    = 64              // calls that one statement serves at most
-	readRows    = 1000            // rows of one for several players at most
-	readLeaders = 2               // statements of a kind at once on a board
-	readTime    = 5 * time.Second // for a statement
+	readSize    = 64              // most calls per statement
+	readRows    = 1000            // most rows of a statement for several players
+	readLeaders = 2               // concurrent statements of a kind per board
+	readTime    = 5 * time.Second // timeout of a statement
 )
 
-// reader lets callers who read of the open window of a board at the same time
-// share a statement, on PostgreSQL, where most of what a small one costs is to
-// bring it there and back: one for several players, and one for all who want the
-// first page. It begins after all its callers have asked, so each reads what was
-// there then. A caller may go; the one that leads stays until the statement is over.
+// reader lets concurrent reads of the open window of a board share a statement, on PostgreSQL,
+// where the round trip is most of the cost of a small one: one statement reads several players, and
+// one the first page for all who request it. A statement begins after all of its callers have
+// called, so each reads the current state. A caller may cancel; the one that leads waits until the
+// statement ends.
 type reader struct {
 	store        store
 	materialized bool
@@ -28,15 +28,14 @@ type reader struct {
 	pages        queue.Queue[listQuery, []ranked]
 }
 
-// aroundQuery is who is asked for, with how many on each side.
+// aroundQuery requests the entry of a player and n entries on each side.
 type aroundQuery struct {
 	view   view
 	userID string
 	n      int
 }
 
-// listQuery is the part of a list that is asked for: behind a place, or the first
-// where there is none.
+// listQuery requests a part of a list: after a place, or the first page for the zero place.
 type listQuery struct {
 	view  view
 	after place
@@ -52,18 +51,18 @@ func newReader(s store, materialized bool) *reader {
 	return r
 }
 
-// close lets statements under way finish.
+// close waits for the statements under way.
 func (r *reader) close(ctx context.Context) error {
 	return errors.Join(r.players.Close(ctx), r.pages.Close(ctx))
 }
 
-// shares reports whether a caller reads with others.
+// shares reports whether a caller shares statements with others.
 func (r *reader) shares(ctx context.Context, v view) bool {
 	return r.store.db.Dialect() == database.PostgreSQL && !v.closed && !r.store.db.InTransaction(ctx)
 }
 
-// around returns the entry of a player and n visible ones on each side of it, or
-// more, unless there are fewer. The rows are not the caller's to change.
+// around returns the entry of a player and n visible ones on each side of it, or more, unless there
+// are fewer. The caller must not change the rows.
 func (r *reader) around(ctx context.Context, v view, userID string, n int) (near, error) {
 	if !r.shares(ctx, v) {
 		return r.store.around(ctx, v, r.materialized, userID, n)
@@ -71,8 +70,8 @@ func (r *reader) around(ctx context.Context, v view, userID string, n int) (near
 	return r.players.Do(ctx, aroundQuery{v, userID, n})
 }
 
-// readPlayers returns the first of the calls: those that are about one window and
-// not too many rows. A player asked for twice is read once, with the larger number.
+// readPlayers serves the first of the calls: those for one window, with a bounded number of rows. A
+// player requested twice is read once, with the larger number.
 func (r *reader) readPlayers(ctx context.Context, calls []*queue.Call[aroundQuery, near]) (served int) {
 	v := calls[0].Op.view
 	asked, rows := make(map[string]int, len(calls)), 0
@@ -91,7 +90,7 @@ func (r *reader) readPlayers(ctx context.Context, calls []*queue.Call[aroundQuer
 	return served
 }
 
-// list returns visible entries in order, which are not the caller's to change.
+// list returns visible entries in order. The caller must not change them.
 func (r *reader) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	if q.after != (place{}) || !r.shares(ctx, q.view) {
 		return r.store.list(ctx, q)
@@ -99,7 +98,7 @@ func (r *reader) list(ctx context.Context, q listQuery) ([]ranked, error) {
 	return r.pages.Do(ctx, q)
 }
 
-// readPage returns the first of the calls, those that are about one page.
+// readPage serves the first of the calls, those for the same page.
 func (r *reader) readPage(ctx context.Context, calls []*queue.Call[listQuery, []ranked]) (served int) {
 	rows, err := r.store.list(ctx, calls[0].Op)
 	for served < len(calls) && calls[served].Op == calls[0].Op {

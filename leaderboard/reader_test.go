@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// read is what somebody asks for, and what came of it.
+// read is a read with its result.
 type read struct {
 	name   string
 	ask    func(ctx context.Context) (any, error)
@@ -23,9 +23,9 @@ type read struct {
 	err    error
 }
 
-// Reads that share a statement return what each returns alone, as it does in a
-// transaction: of present, hidden and absent players, of one asked for twice
-// with different numbers, of pages, and of windows open, closed and unknown.
+// TestSharedReads checks that reads that share a statement return what each returns alone, as in a
+// transaction: of present, hidden and absent players, of one requested twice with different
+// numbers, of pages, and of open, closed and unknown windows.
 func TestSharedReads(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for range 2 { // a week each
@@ -93,8 +93,8 @@ func TestSharedReads(t *testing.T) {
 	})
 }
 
-// A player reads every submission of its own from then on, under concurrent reads
-// and writes.
+// TestReadsFollowWrites checks that a player reads every submission of its own from then on, under
+// concurrent reads and writes.
 func TestReadsFollowWrites(t *testing.T) {
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		many(16, func(i int) {
@@ -121,8 +121,8 @@ func TestReadsFollowWrites(t *testing.T) {
 	})
 }
 
-// A range whose count has become wrong costs the rank its exactness until it is
-// repaired, but no read fails.
+// TestWrongRange checks that a wrong count of a range makes ranks inexact until it is repaired, but
+// that no read fails.
 func TestWrongRange(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 4)
 	eachWith(t, config, func(t *testing.T, n *node) {
@@ -146,7 +146,8 @@ func TestWrongRange(t *testing.T) {
 	})
 }
 
-// A page is at most of capability.MaxLimit entries, and says that there are more.
+// TestLargePage checks that a page has at most capability.MaxLimit entries, and a cursor if there
+// are more.
 func TestLargePage(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.load(t, arcade, make([]int64, capability.MaxLimit+1)...)

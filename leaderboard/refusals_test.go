@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// TestHostileBodies: whatever is sent, the refusal is clear and nothing changes.
+// TestHostileBodies checks that any invalid body gets a clear refusal and changes nothing.
 func TestHostileBodies(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		all := k.User("server", "leaderboard:submit", "leaderboard:admin")
@@ -48,7 +48,7 @@ func TestHostileBodies(t *testing.T) {
 	})
 }
 
-// TestHostilePaths: no text in a path, a query or a user id is more than text.
+// TestHostilePaths checks that any text in a path, a query or a user id is treated as plain text.
 func TestHostilePaths(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		admin := k.User("root", "leaderboard:admin")
@@ -70,7 +70,7 @@ func TestHostilePaths(t *testing.T) {
 		long := strings.Repeat("u", 129)
 		admin.Do("DELETE", "/leaderboard/arcade/entries/"+long, nil).Want(400, "kit/invalid_request")
 		admin.Do("PUT", "/leaderboard/arcade/entries/"+long+"/hidden", `{"hidden":true}`).Want(400, "kit/invalid_request")
-		// The longest user id goes everywhere, the audit trail included.
+		// The longest user id is accepted everywhere, including the audit trail.
 		user, path := strings.Repeat("é", 64), "/leaderboard/arcade/entries/"+strings.Repeat("%C3%A9", 64)
 		referee(k, "arcade", user, 5)
 		admin.Do("PUT", path+"/hidden", `{"hidden":true}`).Want(200, "")
@@ -81,8 +81,8 @@ func TestHostilePaths(t *testing.T) {
 	})
 }
 
-// TestInProcess: callers in process are held to the bounds of those outside,
-// and a refusal leaves their transaction usable.
+// TestInProcess checks that in-process calls have the same bounds as HTTP requests, and that a
+// refusal leaves the caller's transaction usable.
 func TestInProcess(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		arcade, nowhere := leaderboard.View{Board: "arcade"}, leaderboard.View{Board: "nowhere"}

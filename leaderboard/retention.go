@@ -10,7 +10,7 @@ import (
 
 const (
 	sweepSchedule = "11 * * * *"
-	sweepChunk    = 1000 // rows a transaction, and windows a run looks at
+	sweepChunk    = 1000 // rows per transaction, and windows per run
 )
 
 func (l *Leaderboard) sweepBinding() jobs.Binding {
@@ -28,7 +28,7 @@ func (c Config) sweeps() bool {
 	return false
 }
 
-// sweep deletes the closed windows that are not to be kept.
+// sweep deletes the closed windows that are past retention.
 func (l *Leaderboard) sweep(ctx context.Context) error {
 	for _, cfg := range l.cfg.Boards {
 		due, err := l.due(ctx, l.boards[cfg.Key])
@@ -44,8 +44,8 @@ func (l *Leaderboard) sweep(ctx context.Context) error {
 	return nil
 }
 
-// due returns which windows of a board are to be deleted: those left half done,
-// and those that retention gives up.
+// due returns the windows of a board that are to be deleted: those whose sweep was interrupted, and
+// those past retention.
 func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error) {
 	if due, err = l.store.halfSwept(ctx, b.Key); err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (l *Leaderboard) due(ctx context.Context, b *board) (due []int64, err error
 	return due, nil
 }
 
-// sweepWindow makes a window unknown, then deletes its rows, chunk by chunk,
-// then forgets it. One that was left half done is finished; one that another
-// node has finished is no more.
+// sweepWindow marks a window as swept, which makes it unknown to callers, then deletes its rows,
+// chunk by chunk, and then the window. It continues an interrupted sweep, and does nothing if
+// another node has finished it.
 func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt int64) error {
 	var id int64
 	var ok bool
@@ -98,10 +98,10 @@ func (l *Leaderboard) sweepWindow(ctx context.Context, board string, openedAt in
 	return l.store.forgetWindow(ctx, id)
 }
 
-// longTime bounds a job that walks through whole boards.
+// longTime is the timeout of a job that scans whole boards.
 const longTime = 6 * time.Hour
 
-// jobs are the durable jobs the configuration needs.
+// jobs returns the durable jobs that the configuration needs.
 func (l *Leaderboard) jobs() []jobs.Binding {
 	list := []jobs.Binding{l.verifyBinding()}
 	if l.materialized() {
@@ -113,8 +113,8 @@ func (l *Leaderboard) jobs() []jobs.Binding {
 	return list
 }
 
-// pace waits, between two chunks of a long job, as long as the one took that
-// began at the instant, so that it takes at most half of the database's time.
+// pace waits, between two chunks of a long job, as long as the chunk took that began at the
+// instant, so that the job uses at most half of the database's time.
 func (l *Leaderboard) pace(ctx context.Context, began time.Time) error {
 	return wait.For(ctx, l.host.Now().Sub(began))
 }

@@ -30,8 +30,7 @@ func (c *clock) set(t testing.TB, instant string) {
 	c.now = at
 }
 
-// windows returns the keys of the windows of a board as clients are told them,
-// the open one first.
+// windows returns the keys of the windows of a board as clients read them, the open one first.
 func (n *node) windows(t testing.TB, board string) []string {
 	t.Helper()
 	infos, err := n.Boards(context.Background())
@@ -54,7 +53,7 @@ func (n *node) wantWindows(t testing.TB, board string, want ...string) {
 	}
 }
 
-// wantUnknown holds a window to be refused by every read and change.
+// wantUnknown checks that every read and change of a window is refused.
 func (n *node) wantUnknown(t testing.TB, v leaderboard.View, user string) {
 	t.Helper()
 	ctx := context.Background()
@@ -68,7 +67,7 @@ func (n *node) wantUnknown(t testing.TB, v leaderboard.View, user string) {
 	}
 }
 
-// leftovers counts the rows of windows that are not there.
+// leftovers counts the rows of windows that no longer exist.
 func (n *node) leftovers(t testing.TB) (rows int64) {
 	t.Helper()
 	for _, table := range []string{"leaderboard_entry", "leaderboard_count", "leaderboard_range"} {
@@ -77,8 +76,8 @@ func (n *node) leftovers(t testing.TB) (rows int64) {
 	return rows
 }
 
-// TestWindows opens and closes windows at the instants of their schedules, in
-// UTC and to the millisecond, wherever the clock is.
+// TestWindows opens and closes windows at the instants of their schedules, in UTC and to the
+// millisecond, wherever the clock is.
 func TestWindows(t *testing.T) {
 	schedules := map[string]string{"quarter": "*/15 * * * *", "day": "0 0 * * *", "week": "0 0 * * 1", "month": "30 6 1 * *", "leap": "0 12 29 2 *"}
 	var cfg leaderboard.Config
@@ -113,7 +112,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestClosed reads a closed window again and again: nothing of it changes.
+// TestClosed reads a closed window repeatedly: nothing of it changes.
 func TestClosed(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 4)
 	eachWith(t, config, func(t *testing.T, n *node) {
@@ -155,13 +154,14 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestRetain keeps so many closed windows; ones that nobody submitted to are none.
+// TestRetain checks that the configured number of closed windows is kept; windows without
+// submissions do not count.
 func TestRetain(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		weeks := []string{"20261116T0000Z", "20261123T0000Z", "20261130T0000Z", "20261207T0000Z", "20261221T0000Z"}
 		for i, week := range weeks {
 			if i == 4 {
-				n.clock.advance(7 * 24 * time.Hour) // in which nobody plays
+				n.clock.advance(7 * 24 * time.Hour) // without submissions
 			}
 			n.submit(t, "weekly", "ada", int64(i))
 			n.runDue(t)
@@ -181,7 +181,8 @@ func TestRetain(t *testing.T) {
 	})
 }
 
-// TestRetainDays keeps a window for so many days after its end, to the millisecond.
+// TestRetainDays checks that a window is kept for the configured days after its end, to the
+// millisecond.
 func TestRetainDays(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		v := leaderboard.View{Board: "daily", Window: "20261121T0000Z"}
@@ -206,8 +207,8 @@ func TestRetainDays(t *testing.T) {
 	})
 }
 
-// TestOpenIsKept keeps an open window that is longer than what retention keeps,
-// and whatever has no retention.
+// TestOpenIsKept checks that an open window longer than the retention is kept, and any window of a
+// board without retention.
 func TestOpenIsKept(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := open(t, db, leaderboard.Config{Boards: []leaderboard.Board{
@@ -235,8 +236,8 @@ func TestOpenIsKept(t *testing.T) {
 	})
 }
 
-// twoDue gives a board two windows to be swept, of several chunks each, and an
-// open one.
+// twoDue gives a board two windows that are due for the sweep, of several chunks each, and an open
+// one.
 func twoDue(t *testing.T, n *node) (due []leaderboard.View) {
 	t.Helper()
 	scores := make([]int64, 1300)
@@ -256,8 +257,8 @@ func twoDue(t *testing.T, n *node) (due []leaderboard.View) {
 	return due
 }
 
-// TestSweepChunks sweeps in chunks. From the first on the window is unknown,
-// and others go on; stopped in the middle, the next sweep ends it.
+// TestSweepChunks sweeps in chunks. After the first chunk the window is unknown, and other calls
+// continue; after an interruption, the next sweep completes it.
 func TestSweepChunks(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 2)
 	pair(t, config, func(t *testing.T, a, b *node) {
@@ -265,7 +266,7 @@ func TestSweepChunks(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		left := int64(2601)
 		sweeper := a.interrupted(t, config, func(chunk int) {
-			newest := due[1] // goes first
+			newest := due[1] // is swept first
 			b.wantUnknown(t, newest, "u0001")
 			_, err := b.Import(t.Context(), newest, func(yield func(leaderboard.Entry) bool) { yield(entryOf("bob", 1, 1)) })
 			wantErr(t, err, leaderboard.ErrBoardNotFound)
@@ -301,7 +302,7 @@ func TestSweepChunks(t *testing.T) {
 	})
 }
 
-// TestSweepTogether has two nodes sweep the same windows at once.
+// TestSweepTogether lets two nodes sweep the same windows concurrently.
 func TestSweepTogether(t *testing.T) {
 	pair(t, config, func(t *testing.T, a, b *node) {
 		for range 2 {
@@ -329,8 +330,8 @@ func TestSweepTogether(t *testing.T) {
 	})
 }
 
-// TestSweptIDs gives a new window an id of its own, not that of a swept one, in
-// which another sweep may still be at work.
+// TestSweptIDs checks that a new window gets a new id, not the id of a swept one, which another
+// sweep may still be deleting.
 func TestSweptIDs(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var last int64
@@ -352,8 +353,8 @@ func TestSweptIDs(t *testing.T) {
 	})
 }
 
-// TestSweepHalfDone ends what was left half done, though retention would keep
-// it by now: it is one of the kept to nobody.
+// TestSweepHalfDone checks that an interrupted sweep is completed, even if retention would keep the
+// window by now.
 func TestSweepHalfDone(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		weeks := []string{"20261116T0000Z", "20261123T0000Z", "20261130T0000Z"}
@@ -373,8 +374,8 @@ func TestSweepHalfDone(t *testing.T) {
 	})
 }
 
-// TestSweepClockBack has a clock ahead by a month: what is swept then is gone,
-// what was open is as good as ever once the clock is right again.
+// TestSweepClockBack sweeps with a clock that is a month ahead: swept windows are lost, but the
+// open window works once the clock is right again.
 func TestSweepClockBack(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		v := leaderboard.View{Board: "daily"}
@@ -389,7 +390,8 @@ func TestSweepClockBack(t *testing.T) {
 		}
 		n.clock.advance(-30 * 24 * time.Hour)
 
-		// The window of today is half swept. It is refused until that is over.
+		// The window of today is half swept. Submissions to it are refused until the sweep is
+		// complete.
 		_, err := n.Submit(t.Context(), leaderboard.Submission{Board: "daily", UserID: "ada", Score: 1})
 		wantErr(t, err, leaderboard.ErrBoardNotFound)
 		if err := n.run(t, sweep, ""); err != nil {
@@ -397,7 +399,7 @@ func TestSweepClockBack(t *testing.T) {
 		}
 		n.submit(t, "daily", "ada", 2)
 		n.wantTop(t, v, "ada:2")
-		n.wantWindows(t, "daily", "20261121T0000Z") // that of the future is none yet
+		n.wantWindows(t, "daily", "20261121T0000Z") // the future one is not closed yet
 		if err := n.run(t, sweep, ""); err != nil {
 			t.Error(err)
 		}
@@ -408,8 +410,8 @@ func TestSweepClockBack(t *testing.T) {
 	})
 }
 
-// TestSweepOtherDefinition sweeps nothing of a board that is configured
-// otherwise than its entries were made: its windows are not what they seem.
+// TestSweepOtherDefinition checks that nothing is swept of a board whose stored definition differs
+// from the configured one: the ends of its windows are not known.
 func TestSweepOtherDefinition(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		board := leaderboard.Board{Key: "arcade", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest}
@@ -440,8 +442,8 @@ func TestSweepOtherDefinition(t *testing.T) {
 	})
 }
 
-// TestSweepBesideWriters sweeps while 16 callers submit and days go by. A submission that
-// takes longer than the board keeps its day is refused.
+// TestSweepBesideWriters sweeps while 16 callers submit and days pass. A submission that takes
+// longer than the board keeps its day is refused.
 func TestSweepBesideWriters(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 4)
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {

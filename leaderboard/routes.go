@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of bodies, in bytes.
+// Bounds of request bodies, in bytes.
 const (
 	maxScoreBody   = 4 << 10
 	maxSegmentBody = 64 << 10
@@ -72,7 +72,7 @@ func (l *Leaderboard) listBoards(c *capability.Call, _ capability.None) (boardsB
 	return boardsBody{Items: items}, err
 }
 
-// scoreBody is what a submission is sent. Only the submit scope allows userId.
+// scoreBody is the request body of a submission. Only the submit scope allows userId.
 type scoreBody struct {
 	Score  *int64  `json:"score"`
 	UserID *string `json:"userId,omitempty"`
@@ -105,7 +105,7 @@ func (l *Leaderboard) postScore(c *capability.Call, body scoreBody) (Standing, e
 	return standing, err
 }
 
-// viewOf is the board of the path and the window of the query.
+// viewOf returns the view of the board in the path and the window in the query.
 func viewOf(c *capability.Call) View {
 	return View{Board: c.Param("board"), Window: c.Query("window")}
 }
@@ -118,7 +118,7 @@ func (l *Leaderboard) getMe(c *capability.Call, _ capability.None) (Standing, er
 	return l.Me(c.Context(), viewOf(c), c.Caller.UserID)
 }
 
-// defaultAround is the limit of a request that names none.
+// defaultAround is the limit of a request that has none.
 const defaultAround = 11
 
 func (l *Leaderboard) getAround(c *capability.Call, _ capability.None) (Neighbours, error) {
@@ -171,7 +171,7 @@ func (l *Leaderboard) putHidden(c *capability.Call, body hiddenBody) (Visibility
 	return l.SetHidden(c.Context(), c.Param("board"), c.Param("userId"), Administrator, hidden)
 }
 
-// deleteEntry removes from the open window, or from the one that is named.
+// deleteEntry removes an entry from the open window, or from the one in the query.
 func (l *Leaderboard) deleteEntry(c *capability.Call, _ capability.None) (capability.None, error) {
 	return capability.None{}, l.Remove(c.Context(), viewOf(c), c.Param("userId"))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/leaderboard"
 )
 
-// TestRoutes holds the rows to what the specification says of them.
+// TestRoutes compares the routes with the specification.
 func TestRoutes(t *testing.T) {
 	l, err := leaderboard.New(capability.Host{}, leaderboard.Config{
 		Boards: config.Boards, AdminScope: "umpire", SubmitScope: "server", BasePath: "/scores",
@@ -49,8 +49,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestWindowIsDeclared: the rows that say window in the document are those that
-// read it.
+// TestWindowIsDeclared checks that the routes that declare the parameter window are those that read
+// it.
 func TestWindowIsDeclared(t *testing.T) {
 	k := stage(t, databasetest.Memory(t), config)
 	referee(k, "weekly", "ada", 1)
@@ -73,7 +73,7 @@ func stage(t *testing.T, db *database.DB, cfg leaderboard.Config) *kittest.Kit {
 	return kittest.New(t, kit.WithDatabase(db), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}), kit.WithLeaderboard(cfg))
 }
 
-// overHTTP tells a story to a kit on every database.
+// overHTTP runs a test with a kit on every database.
 func overHTTP(t *testing.T, story func(t *testing.T, k *kittest.Kit)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { story(t, stage(t, db, config)) })
 }
@@ -93,7 +93,7 @@ type list struct {
 	Total      int64
 }
 
-// listed shows a list as "rank user:score", with what the entry has beyond.
+// listed returns a list as "rank user:score", with the other properties of each entry.
 func listed(t *testing.T, r *kittest.Response) (l list, shown []string) {
 	t.Helper()
 	r.Want(200, "").JSON(&l)
@@ -107,7 +107,7 @@ func listed(t *testing.T, r *kittest.Response) (l list, shown []string) {
 	return l, shown
 }
 
-// lists holds a list to its rows.
+// lists compares a list with the expected rows.
 func lists(t *testing.T, r *kittest.Response, rows ...string) {
 	t.Helper()
 	if _, shown := listed(t, r); !cmp.Equal(rows, shown) {
@@ -161,11 +161,11 @@ func TestPutVisibility(t *testing.T) {
 			`"rank":2,"total":2,"percentile":50}`)
 		wantBody(t, k.User("cyd").Get("/leaderboard/arcade/me"), `{"entry":{"userId":"cyd","score":10,"achievedAt":"2026-11-21T12:00:02.000Z"},`+
 			`"rank":2,"total":2,"percentile":0}`)
-		referee(k, "arcade", "bob", 40) // hidden, the score still counts for oneself
+		referee(k, "arcade", "bob", 40) // hidden, but the score still changes the player's own entry
 		wantBody(t, bob.Get("/leaderboard/arcade/me"), `{"entry":{"userId":"bob","score":40,"achievedAt":"2026-11-21T12:00:03.000Z","hidden":true},`+
 			`"rank":1,"total":2,"percentile":100}`)
 
-		// Each takes back only its own.
+		// Each of the two undoes only its own.
 		wantBody(t, theirs("arcade", false), yes)
 		wantBody(t, theirs("arcade", true), yes)
 		wantBody(t, own("arcade", false), yes)
@@ -177,7 +177,7 @@ func TestPutVisibility(t *testing.T) {
 		wantBody(t, theirs("arcade", false), yes)
 		wantBody(t, own("arcade", false), no)
 
-		// One board is not another, and a removed entry does not come back visible.
+		// Hiding applies to one board only, and a new entry after a removal is still hidden.
 		wantBody(t, theirs("arcade", true), yes)
 		referee(k, "xp", "bob", 1)
 		lists(t, bob.Get("/leaderboard/xp/top"), "1 bob:1")
@@ -188,7 +188,7 @@ func TestPutVisibility(t *testing.T) {
 		wantBody(t, theirs("arcade", false), no)
 		theirs("arcade", false).Want(404, "leaderboard/entry_not_found")
 
-		// On a board with windows it is all of them, those to come included.
+		// On a board with windows it applies to all of them, including future ones.
 		referee(k, "weekly", "ada", 2, "bob", 1)
 		k.Clock.Advance(7 * 24 * time.Hour)
 		referee(k, "weekly", "ada", 2, "bob", 1)
@@ -221,7 +221,7 @@ func TestDeleteEntry(t *testing.T) {
 		referee(k, "arcade", "ada", 1)
 		lists(t, ada.Get("/leaderboard/arcade/top"), "1 bob:2", "2 ada:1")
 
-		// One window only: the open one, or the one that is named.
+		// Only one window: the open one, or the one in the query.
 		referee(k, "weekly", "ada", 1)
 		k.Clock.Advance(7 * 24 * time.Hour)
 		referee(k, "weekly", "ada", 2)
@@ -235,8 +235,8 @@ func TestDeleteEntry(t *testing.T) {
 	})
 }
 
-// TestAudited: what administrators do is on the trail, once, with who did it;
-// what is refused and what players do is not.
+// TestAudited checks that operations of administrators are audited once, with the administrator;
+// refusals and operations of players are not.
 func TestAudited(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		admin, ada := k.User("root", "leaderboard:admin"), k.User("ada")
@@ -271,7 +271,7 @@ func TestAudited(t *testing.T) {
 	})
 }
 
-// TestScopes: the configured scopes open the doors, the default ones no longer.
+// TestScopes checks that the configured scopes replace the default ones.
 func TestScopes(t *testing.T) {
 	cfg := config
 	cfg.AdminScope, cfg.SubmitScope, cfg.BasePath = "umpire", "server", "/scores"

@@ -8,11 +8,10 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// store is the leaderboard's SQL. Everything that changes an entry, a count or
-// a range holds the lock of the board, so nothing else changes meanwhile: two
-// first submissions of a player, a submission and a new definition, a
-// submission and a check of the counts never meet. The one exception, a batch
-// that has locked nothing, takes effect only if the version of the board is
+// store is the leaderboard's SQL. Everything that changes an entry, a count or a range holds the
+// lock of the board, so that nothing else changes meanwhile: two first submissions of a player, a
+// submission and a new definition, and a submission and a check of the counts are serialized. The
+// one exception, a batch that has locked nothing, takes effect only if the version of the board is
 // still the one it has read. See [batcher].
 type store struct {
 	db    *database.DB
@@ -25,19 +24,18 @@ type window struct {
 	ranged, swept bool
 }
 
-// state is what a submission meets.
+// state is what a submission is decided on.
 type state struct {
 	version int64 // of the board
-	defined bool  // the board is stored with the definition it is configured with
+	defined bool  // the stored definition equals the configured one
 	window  window
 	userID  string
-	entry   *entry // nil before the first
-	hidden  int64  // of a first entry
+	entry   *entry // nil before the first submission
+	hidden  int64  // also without an entry
 }
 
-// lock queues up behind the others who change a board; ok is false where it was
-// never submitted to, so that there is nothing to lock and nothing to change.
-// On SQLite there is one writer.
+// lock serializes the changes of a board; ok is false if the board has no row yet, so that there is
+// nothing to lock and nothing to change. SQLite has one writer, so no lock is needed.
 func (s store) lock(ctx context.Context, board string) (ok bool, err error) {
 	if s.db.Dialect() == database.SQLite {
 		return true, nil
@@ -46,8 +44,8 @@ func (s store) lock(ctx context.Context, board string) (ok bool, err error) {
 	return rows == 1, err
 }
 
-// submit runs one submission in the transaction of ctx. It refuses before it
-// writes anything, so that a caller whose transaction it joined may go on.
+// submit runs one submission in the transaction of ctx. It refuses before it writes anything, so
+// that a caller whose transaction it joined may go on.
 func (s store) submit(ctx context.Context, op *operation) (outcome, error) {
 	now := s.db.Now(ctx)
 	openedAt := op.board.openedAt(now)
@@ -78,7 +76,7 @@ func (s store) submit(ctx context.Context, op *operation) (outcome, error) {
 	return out, s.count(ctx, move{st.window, st.entry.seat(), e.seat()})
 }
 
-// stateSQL reads a state, of the user id that is said.
+// stateSQL selects the state of a user; userID is an SQL expression.
 func stateSQL(userID string) string {
 	return `SELECT b.version, b.store = $3 AND b.direction = $4 AND b.aggregation = $5 AND b.schedule = $6,
 		COALESCE(w.id, 0), COALESCE(w.ranged, FALSE), COALESCE(w.swept, FALSE), e.user_id IS NOT NULL,
@@ -103,7 +101,7 @@ func scanState(row database.Scanner) (st state, err error) {
 	return st, err
 }
 
-// differs reports whether the entry is not as it was stored.
+// differs reports whether the entry differs from the stored one.
 func (st *state) differs(was *entry) bool {
 	return st.entry != nil && (was == nil || *was != *st.entry)
 }
@@ -111,7 +109,7 @@ func (st *state) differs(was *entry) bool {
 // ready reports whether there is a window to write to.
 func (st state) ready() bool { return st.defined && st.window.id != 0 && !st.window.swept }
 
-// state reads what a submission meets, on PostgreSQL after the lock.
+// state reads the state of a submission, on PostgreSQL after the lock.
 func (s store) state(ctx context.Context, op *operation, openedAt int64) (state, error) {
 	d := op.board.definition()
 	st, _, err := database.Get(ctx, s.db, scanState, oneStateSQL,
@@ -119,7 +117,7 @@ func (s store) state(ctx context.Context, op *operation, openedAt int64) (state,
 	return st, err
 }
 
-// put writes a first entry, or what became of one.
+// put inserts a first entry or updates an existing one.
 func (s store) put(ctx context.Context, window int64, old *entry, e entry) (err error) {
 	if old == nil {
 		_, err = s.db.Exec(ctx, `INSERT INTO leaderboard_entry
@@ -135,13 +133,12 @@ func (s store) put(ctx context.Context, window int64, old *entry, e entry) (err 
 	return err
 }
 
-// onEntry replaces what a submission changes of an entry.
+// onEntry updates the columns of an entry that a submission changes.
 const onEntry = ` ON CONFLICT (window_id, user_id) DO UPDATE SET key = excluded.key, bucket = excluded.bucket,
 	achieved_at = excluded.achieved_at, attempts = excluded.attempts, last_active_at = excluded.last_active_at`
 
-// prepare stores a board under its definition and opens a window of it.
-// Refuses with leaderboard/board_immutable, and with leaderboard/board_not_found
-// where the window is being swept.
+// prepare stores a board with its definition and opens a window of it. Refuses with
+// leaderboard/board_immutable, and with leaderboard/board_not_found if the window is being swept.
 func (s store) prepare(ctx context.Context, b *board, openedAt int64) error {
 	d := b.definition()
 	if _, err := s.db.Exec(ctx, `INSERT INTO leaderboard_board (key, store, direction, aggregation, schedule, version)
@@ -166,8 +163,7 @@ func (s store) prepare(ctx context.Context, b *board, openedAt int64) error {
 	return err
 }
 
-// define holds a board to its stored definition, or stores another one while
-// it has no entry.
+// define compares a board with its stored definition, and replaces that if the board has no entry.
 func (s store) define(ctx context.Context, key string, d Definition) error {
 	var stored Definition
 	row := s.db.QueryRow(ctx, `SELECT store, direction, aggregation, schedule FROM leaderboard_board WHERE key = $1`, key)
@@ -197,14 +193,14 @@ func (s store) define(ctx context.Context, key string, d Definition) error {
 	return err
 }
 
-// windowID returns the window of a board that opened at an instant; ok is
-// false where there is none, or it is being swept.
+// windowID returns the window of a board that opened at an instant; ok is false if there is none,
+// or it is being swept.
 func (s store) windowID(ctx context.Context, board string, openedAt int64) (id int64, ok bool, err error) {
 	return database.Get(ctx, s.db, scanInt, `SELECT id FROM leaderboard_window
 		WHERE board = $1 AND opened_at = $2 AND NOT swept`, board, openedAt)
 }
 
-// windowEntry is an entry and the window it is in.
+// windowEntry is an entry with its window.
 type windowEntry struct {
 	window window
 	entry
@@ -238,7 +234,7 @@ func (s store) remove(ctx context.Context, board string, openedAt int64, userID 
 	return s.removeEntry(ctx, e)
 }
 
-// removeEntry deletes an entry and takes it out of the counts.
+// removeEntry deletes an entry and removes it from the counts.
 func (s store) removeEntry(ctx context.Context, e windowEntry) error {
 	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_entry WHERE window_id = $1 AND user_id = $2`, e.window.id, e.userID); err != nil {
 		return err
@@ -249,7 +245,7 @@ func (s store) removeEntry(ctx context.Context, e windowEntry) error {
 	return s.count(ctx, move{e.window, e.seat(), nil})
 }
 
-// hide sets who hides a player, in every window of a board that is kept.
+// hide sets who hides a player, in every stored window of a board.
 func (s store) hide(ctx context.Context, board, userID string, by Hider, hidden bool) (Visibility, error) {
 	none := Visibility{}
 	locked, err := s.lock(ctx, board)
@@ -299,8 +295,8 @@ func (s store) hide(ctx context.Context, board, userID string, by Hider, hidden 
 	return Visibility{userID, after != 0}, nil
 }
 
-// hideEntries sets who hides a player in all windows at once: there may be thousands.
-// Those in which that moves others have their ranks written down anew.
+// hideEntries sets who hides a player in all windows at once: there may be thousands. The windows
+// in which that changes the ranks of others are ranked again.
 func (s store) hideEntries(ctx context.Context, board, userID string, hidden int64) error {
 	for _, statement := range []string{
 		`UPDATE leaderboard_window SET ranked_at = 0 WHERE board = $1 AND NOT swept AND ranked_at <> 0 AND EXISTS (
@@ -315,7 +311,7 @@ func (s store) hideEntries(ctx context.Context, board, userID string, hidden int
 	return nil
 }
 
-// keepHidden remembers a hidden player for the entries to come.
+// keepHidden stores a hidden player for future entries.
 func (s store) keepHidden(ctx context.Context, board, userID string, hidden int64) error {
 	if hidden == 0 {
 		_, err := s.db.Exec(ctx, `DELETE FROM leaderboard_hidden WHERE board = $1 AND user_id = $2`, board, userID)
@@ -326,8 +322,8 @@ func (s store) keepHidden(ctx context.Context, board, userID string, hidden int6
 	return err
 }
 
-// takeLock takes a lock that nobody holds, or whose holder has not renewed it
-// for as long as counts as dead, or renewed it that far ahead, by a wrong clock.
+// takeLock takes a lock that nobody holds, or whose holder has not renewed it for the time after
+// which it counts as dead, or has renewed it that far in the future, by a wrong clock.
 func (s store) takeLock(ctx context.Context, name, token string, stale time.Duration) (taken bool, err error) {
 	now := s.db.Now(ctx)
 	rows, err := s.db.Exec(ctx, `INSERT INTO leaderboard_lock (name, token, renewed_at) VALUES ($1, $2, $3)

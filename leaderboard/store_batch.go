@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// load reads what calls meet, on one snapshot.
+// load reads the states of calls, on one snapshot.
 func (b *batcher) load(ctx context.Context, calls []*call) (*batch, error) {
 	now := b.store.db.Now(ctx)
 	loaded := newBatch(calls, now, b.board.openedAt(now))
@@ -33,8 +33,8 @@ var manyStatesSQL = stateSQL("n.value") + `
 		LEFT JOIN LATERAL (SELECT * FROM leaderboard_entry e WHERE e.window_id = w.id AND e.user_id = n.value LIMIT 1) e ON true`) + `
 	WHERE b.key = $1`
 
-// saveSQL writes entries and what follows from them, if the version of the board
-// is still $2. Only a window with ranges pays for theirs.
+// saveSQL writes entries and their counts, if the version of the board is still $2. saveRangedSQL
+// also updates the ranges, for a window that has them.
 var saveSQL, saveRangedSQL = saving(""), saving(`, ranges AS (
 		UPDATE leaderboard_range r SET n = r.n + moved.n FROM (
 			SELECT s.key, s.achieved_at, s.user_id, CAST(SUM(n.n) AS BIGINT) AS n
@@ -60,8 +60,8 @@ func saving(ranges string) string {
 		(SELECT $9::bigint[]), (SELECT $10::bigint[])) AS n` + onEntry
 }
 
-// save writes what operations changed; done is false, and nothing written, when
-// somebody else has changed the board since they were loaded.
+// save writes the changes of operations; done is false, and nothing is written, if the board has
+// been changed since they were loaded.
 func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error) {
 	var entries []entry
 	var moves []move

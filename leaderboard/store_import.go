@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// copyIn writes entries without counting them.
+// copyIn writes entries without updating the counts.
 func (s store) copyIn(ctx context.Context, v view, rows [][6]any) error {
 	if err := s.prepare(ctx, v.board, v.openedAt); err != nil {
 		return err

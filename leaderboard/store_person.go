@@ -10,7 +10,7 @@ import (
 
 func scanString(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// boardsOf lists the boards that were ever submitted to, configured or not.
+// boardsOf lists the boards that have a row, configured or not.
 func (s store) boardsOf(ctx context.Context) ([]string, error) {
 	return database.All(ctx, s.db, scanString, `SELECT key FROM leaderboard_board ORDER BY key`)
 }
@@ -35,8 +35,7 @@ func (s store) isHidden(ctx context.Context, board, userID string) (bool, error)
 	return hidden, err
 }
 
-// eraseUser removes a user from every window of a board, and returns how many
-// rows that were.
+// eraseUser removes a user from every window of a board, and returns the number of rows.
 func (s store) eraseUser(ctx context.Context, board, userID string) (n int64, err error) {
 	if _, err := s.lock(ctx, board); err != nil {
 		return 0, err

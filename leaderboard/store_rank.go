@@ -9,17 +9,16 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// The count table is a radix tree over the sort keys: it keeps how many visible
-// entries lie in each bucket of each level, in the transaction that moves them.
-// The entries ahead of a place are then a few short sums, one a level, and the
-// entries of its own bucket before it.
+// The count table is a radix tree over the sort keys: it stores how many visible entries are in
+// each bucket of each level, updated in the transaction that moves them. The number of entries
+// ahead of a place is then a few short sums, one per level, plus the entries of its own bucket
+// before it.
 //
-// The last level has one bucket for each key of up to exactBits bits, and
-// 2^(exactBits-1) for each power of two beyond, so that the number of levels
-// does not depend on how large scores are; every level above joins 2^levelBits
-// buckets of the one below. The last level is coarse, because a submission
-// moves two of its counts: where entries are dense, ranges are as fine as they
-// must be.
+// The last level has one bucket for each key of up to exactBits bits, and 2^(exactBits-1) for each
+// power of two beyond, so that the number of levels does not depend on how large scores are; every
+// level above merges 2^levelBits buckets of the one below. The last level is coarse, because a
+// submission updates two of its counts: dense buckets are divided into ranges, as finely as
+// necessary.
 const (
 	exactBits = 10
 	levelBits = 5
@@ -27,7 +26,7 @@ const (
 	lastLevel = levels - 1
 )
 
-// bucketOf returns the bucket of the last level that holds a key.
+// bucketOf returns the bucket of the last level that contains a key.
 func bucketOf(key int64) int64 {
 	if key < 0 {
 		return ^bucketOf(^key)
@@ -45,8 +44,8 @@ func firstKey(bucket int64) int64 {
 	return (bucket - shift<<(exactBits-1)) << shift
 }
 
-// levelShift is how far a bucket of the last level is shifted to become the
-// one of a level that it is part of.
+// levelShift is the number of bits by which a bucket of the last level is shifted right to get its
+// bucket of the given level.
 func levelShift(level int) int { return (lastLevel - level) * levelBits }
 
 // firstKeySQL is firstKey of the column e.bucket.
@@ -55,8 +54,8 @@ var firstKeySQL = fmt.Sprintf(`CASE WHEN e.bucket BETWEEN -%[1]d AND %[1]d - 1 T
 	ELSE -((((-e.bucket) & %[3]d) | %[2]d) << CAST(((-e.bucket) >> %[4]d) - 1 AS INTEGER)) END`,
 	1<<exactBits, 1<<(exactBits-1), 1<<(exactBits-1)-1, exactBits-1)
 
-// boundSQL is the place of an entry as a bound of places. SQLite seeks by all of
-// its columns, not only by the key, if they are no longer columns.
+// boundSQL is the place of an entry as a bound of places. The expressions make SQLite seek by all
+// of its columns, not only by the key.
 func boundSQL(of string) string {
 	return of + `.key + 0, ` + of + `.achieved_at + 0, ` + of + `.user_id || ''`
 }
@@ -65,8 +64,8 @@ func boundSQL(of string) string {
 const totalSQL = `(SELECT CAST(COALESCE(SUM(c.n), 0) AS BIGINT) FROM leaderboard_count c
 	WHERE c.window_id = m.window_id AND c.level = 0)`
 
-// aheadSQL counts the visible entries ahead of the place m. PostgreSQL would
-// read on behind m as long as the key is the same, hence the limit of its range.
+// aheadSQL counts the visible entries ahead of the place m. PostgreSQL would read on after m as
+// long as the key is the same, hence the limit of its range.
 var aheadSQL = func() string {
 	var b strings.Builder
 	for level := range levels {
@@ -86,20 +85,20 @@ var aheadSQL = func() string {
 	return b.String()
 }()
 
-// count is how many entries more, or fewer, a bucket holds.
+// count is the change of the number of entries in a bucket.
 type count struct {
 	level  int
 	bucket int64
 	n      int64
 }
 
-// move is an entry on its way in a window; nil is nowhere.
+// move is a change of an entry's place in a window; nil means no place.
 type move struct {
 	window   window
 	from, to *place
 }
 
-// end is a place that holds n entries more after a move.
+// end is a place with the change of its number of entries by a move.
 type end struct {
 	place
 	n int64
@@ -115,7 +114,7 @@ func (m move) ends() (ends []end) {
 	return ends
 }
 
-// counts returns what changes.
+// counts returns the changes of the counts.
 func (m move) counts() (changes []count) {
 	for level := range levels {
 		shift := levelShift(level)
@@ -143,7 +142,7 @@ var addCounts = func() (texts [2*levels + 1]string) {
 
 const onCount = ` ON CONFLICT (window_id, level, bucket) DO UPDATE SET n = leaderboard_count.n + excluded.n`
 
-// count keeps the counts of an entry that has moved.
+// count updates the counts for an entry that has moved.
 func (s store) count(ctx context.Context, m move) error {
 	if changes := m.counts(); len(changes) > 0 {
 		args := make([]any, 0, 3*len(changes)+1)
@@ -161,7 +160,7 @@ func (s store) count(ctx context.Context, m move) error {
 	return s.moveRange(ctx, m)
 }
 
-// total counts the visible entries of a window, 0 where there is no such.
+// total counts the visible entries of a window, 0 if it does not exist.
 func (s store) total(ctx context.Context, board string, openedAt int64) (n int64, err error) {
 	n, _, err = database.Get(ctx, s.db, scanInt, `SELECT `+totalSQL+`
 		FROM (SELECT id AS window_id FROM leaderboard_window WHERE board = $1 AND opened_at = $2 AND NOT swept) AS m`,
@@ -174,8 +173,8 @@ func scanInt(row database.Scanner) (n int64, err error) {
 	return n, err
 }
 
-// rankChunk ranks the entries behind a place, of which there are ranked, and
-// returns the last one; more is false at the end of the window.
+// rankChunk ranks the entries after a place, up to which there are ranked entries, and returns the
+// last place; more is false at the end of the window.
 func (s store) rankChunk(ctx context.Context, board string, window int64, after place, ranked int64) (last place, more bool, err error) {
 	if _, err := s.lock(ctx, board); err != nil {
 		return last, false, err
@@ -201,8 +200,8 @@ func (s store) rankChunk(ctx context.Context, board string, window int64, after 
 	return last, more, err
 }
 
-// endWalk notes that the entries of a window are ranked, unless some were removed
-// or shown during the walk, and that hidden ones, which it has not seen, are not.
+// endWalk records that the entries of a window are ranked, unless some were removed or shown during
+// the walk, and clears the ranks of hidden entries, which the walk skips.
 func (s store) endWalk(ctx context.Context, board string, window, started int64) error {
 	if _, err := s.db.Exec(ctx, `UPDATE leaderboard_entry SET rank = 0 WHERE window_id = $1 AND hidden <> 0 AND rank <> 0
 		AND user_id IN (SELECT user_id FROM leaderboard_hidden WHERE board = $2)`, window, board); err != nil {
@@ -213,15 +212,15 @@ func (s store) endWalk(ctx context.Context, board string, window, started int64)
 	return err
 }
 
-// markRanked says how far the ranks of a window are written down: 0, after a
-// change that submissions do not make, has the next walk go through it even if
-// it is closed; the negative start is that of a walk under way.
+// markRanked records when the ranks of a window were stored: 0, after a change other than a
+// submission, makes the next walk include the window even if it is closed; a negative start marks a
+// walk under way.
 func (s store) markRanked(ctx context.Context, window, at int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranked_at = $2 WHERE id = $1 AND ranked_at <> $2`, window, at)
 	return err
 }
 
-// rankedWindow is a window and when its ranks were last written down.
+// rankedWindow is a window and when its ranks were last stored.
 type rankedWindow struct{ id, openedAt, rankedAt int64 }
 
 func (s store) rankedWindows(ctx context.Context, board string) ([]rankedWindow, error) {

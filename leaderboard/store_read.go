@@ -16,7 +16,7 @@ type view struct {
 	closed   bool
 }
 
-// ranked is an entry as it is read. total is that of the window, where asked for.
+// ranked is an entry with its rank. total is the total of the window, if requested.
 type ranked struct {
 	entry
 	score, rank, total int64
@@ -27,22 +27,22 @@ func scanRanked(row database.Scanner) (r ranked, err error) {
 	return r, err
 }
 
-// placedSQL adds to places where their bucket and their range in it begin, and
-// how many entries the range holds.
+// placedSQL adds to places the beginning of their bucket and of their range in it, and the number
+// of entries in the range.
 func placedSQL(places string) string {
 	return `(SELECT e.*, COALESCE(r.key, e.first_key) AS from_key, COALESCE(r.achieved_at, 0) AS from_at,
 		COALESCE(r.user_id, '') AS from_user, r.n AS from_n
 		FROM (SELECT e.*, ` + firstKeySQL + ` AS first_key FROM (` + places + `) AS e) AS e` + rangeSQL + `)`
 }
 
-// entriesSQL is the entries of the window $1, $2 that are joined to it, as e.
+// entriesSQL selects the entries of the window $1, $2 that are joined to it, as e.
 func entriesSQL(joined string) string {
 	return placedSQL(`SELECT e.*, w.ranged, w.sign FROM leaderboard_window w ` + joined + `
 		WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`)
 }
 
-// rankedSQL is the columns of entries, to be called m. The rank is the materialized
-// one where $3 says so; a hidden entry has none of those and is ranked at once.
+// rankedSQL lists the columns of entries, which must be named m. The rank is the materialized one
+// if $3 is true; a hidden entry has none and is ranked live.
 var rankedSQL = `m.user_id, m.key, m.achieved_at, m.hidden, m.attempts, m.last_active_at, m.sign * m.key,
 	CASE WHEN $3 AND m.hidden = 0 THEN m.rank ELSE 1 + ` + aheadSQL + ` END, ` + totalSQL
 
@@ -52,12 +52,12 @@ var (
 	segmentSQL = `WITH m AS MATERIALIZED ` + entriesSQL(ofUserSQL+database.InList(4)) + ` SELECT ` + rankedSQL + ` FROM m
 		WHERE m.hidden = 0 ORDER BY m.key, m.achieved_at, m.user_id`
 
-	// On SQLite: the entry of $4, and those around it.
+	// For SQLite: the entry of $4, and the entries around it.
 	standingSQL = `WITH m AS MATERIALIZED ` + entriesSQL(ofUserSQL+"= $4") + ` SELECT ` + rankedSQL + ` FROM m`
 	aroundSQL   = standingSQL + sideSQL("<", "DESC") + sideSQL(">", "ASC")
 
-	// On PostgreSQL: those of all players of $4, every row with the user id of
-	// whose neighbours it is one; $5 says how many each has on a side.
+	// For PostgreSQL: the entries of all players of $4 and around them, every row with the user id
+	// of the player it was requested for; $5 is how many entries each has on a side.
 	standingManySQL = `WITH m AS MATERIALIZED ` + entriesSQL(`
 			CROSS JOIN unnest((SELECT $4::text[]), (SELECT $5::bigint[])) AS asked (user_id, n)
 			CROSS JOIN LATERAL (SELECT o.*, asked.n FROM leaderboard_entry o
@@ -65,18 +65,18 @@ var (
 	aroundManySQL = standingManySQL + sideManySQL("<", "DESC") + sideManySQL(">", "ASC")
 )
 
-// fewSQL completes a SELECT of entries to the first n of them, at most one more
-// than [capability.MaxLimit], in an order of key, achieved_at and user_id. SQLite
-// would compile the statement anew each time if the LIMIT was a bare parameter,
-// PostgreSQL plan it anew each time if nothing said that the number is small.
+// fewSQL completes a SELECT of entries with a limit n, at most one more than [capability.MaxLimit],
+// in an order of key, achieved_at and user_id. With a bare parameter as LIMIT SQLite would compile
+// the statement anew each time, and PostgreSQL would plan it anew each time if nothing said that
+// the number is small.
 func fewSQL(entries, order, n string) string {
 	order = ` ORDER BY key ` + order + `, achieved_at ` + order + `, user_id ` + order
 	return database.Text(``, `SELECT * FROM (`) + entries + order + ` ` +
 		database.Text(``, fmt.Sprintf(`LIMIT %d) AS few`, capability.MaxLimit+1)+order) + `LIMIT CAST(` + n + ` AS BIGINT)`
 }
 
-// besideSQL is the n visible entries next to m on one side; of says what of m is
-// asked for. Live, their rank is 0: it follows from that of m.
+// besideSQL selects the n visible entries next to m on one side; of returns the SQL of columns of
+// m. In live mode their rank is 0: it is computed from the rank of m.
 func besideSQL(of func(columns string) string, side, order, n string) string {
 	return fewSQL(`SELECT o.user_id, o.key, o.achieved_at, o.hidden, o.attempts, o.last_active_at,
 			`+of("m.sign")+` * o.key, CASE WHEN $3 THEN o.rank ELSE 0 END, 0
@@ -102,10 +102,10 @@ func (s store) segment(ctx context.Context, v view, materialized bool, userIDs [
 // near is the entry of a player and visible ones on each side of it, in order.
 type near struct {
 	rows []ranked
-	me   int // where among them the player is, -1 without an entry
+	me   int // index of the player's entry, -1 without one
 }
 
-// nearOf orders rows that were found for a player.
+// nearOf orders the rows that were found for a player and completes their ranks.
 func nearOf(rows []ranked, userID string, materialized bool) near {
 	slices.SortFunc(rows, func(x, y ranked) int { return x.compare(y.place) })
 	me := slices.IndexFunc(rows, func(r ranked) bool { return r.userID == userID })
@@ -113,7 +113,7 @@ func nearOf(rows []ranked, userID string, materialized bool) near {
 		for i := range rows {
 			rows[i].rank = rows[me].rank + int64(i-me)
 			if i > me && rows[me].hidden != 0 {
-				rows[i].rank-- // whose rank the hidden one has
+				rows[i].rank-- // whose rank equals that of the hidden one
 			}
 		}
 	}
@@ -165,17 +165,18 @@ func (s store) aroundMany(ctx context.Context, v view, materialized bool, asked 
 
 const windowSQL = ` FROM leaderboard_window w WHERE w.board = $1 AND w.opened_at = $2 AND NOT w.swept`
 
-// listing is the texts of a list. Unless the board tracks activity the order
-// index alone has all that a list shows.
+// listing is the statements of a list. Unless the board tracks activity the order index alone
+// covers all columns of a list.
 type listing struct{ top, page string }
 
 func listings(activity string) listing {
 	columns := `SELECT o.user_id, o.key, o.achieved_at, ` + activity
 	return listing{
-		// The first $3 entries. The window is not joined, which would lose the order of the index.
+		// The first $3 entries. The window is not joined, because a join would lose the order of
+		// the index.
 		top: fewSQL(columns+`, (SELECT w.sign`+windowSQL+`), 0
 			FROM leaderboard_entry o WHERE o.window_id = (SELECT w.id`+windowSQL+`) AND o.hidden = 0`, "ASC", "$3"),
-		// The first $3 entries from a place on, each with how many are ahead of the first.
+		// The first $3 entries from a place on, each with the number of entries ahead of the first.
 		page: `WITH m AS MATERIALIZED ` + placedSQL(`SELECT w.id AS window_id, w.ranged, w.sign,
 				CAST($4 AS BIGINT) AS key, CAST($5 AS BIGINT) AS achieved_at, CAST($6 AS TEXT) AS user_id, CAST($7 AS BIGINT) AS bucket
 				`+windowSQL) + ` ` + fewSQL(columns+`, (SELECT m.sign FROM m), (SELECT `+aheadSQL+` FROM m)
@@ -239,8 +240,8 @@ func (s store) extent(ctx context.Context, window int64) (first, last int64, ok 
 	return first, last, true, nil
 }
 
-// filled returns the counts of the buckets of a level that have entries, from
-// one bucket up to another and with it.
+// filled returns the counts of the buckets of a level that have entries, from one bucket up to and
+// including another.
 func (s store) filled(ctx context.Context, window int64, level int, first, last int64) (map[int64]int64, error) {
 	return s.tally(ctx, `SELECT bucket, n FROM leaderboard_count
 		WHERE window_id = $1 AND level = $2 AND bucket >= $3 AND bucket <= $4 AND n > 0`, window, level, first, last)

@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	partSize  = 2000 // entries, or buckets of the level below, looked at together
-	partSpans = 50   // ranges looked at together
+	partSize  = 2000 // entries, or buckets of the level below, checked together
+	partSpans = 50   // ranges checked together
 )
 
-// part is a piece of one level: its buckets up to another, without that one.
+// part is a piece of one level: its buckets up to, but not including, to.
 type part struct {
 	to      int64
 	entries int64
 	wrong   []wrongCount
 }
 
-// wrongCount is a bucket, or with rangeLevel one of its ranges, that holds
-// another number of entries than it says; or, uncut, one with nothing wrong that
-// has grown and whose turn to be cut into ranges has not come; or with
-// entryLevel an entry of this user that is stored with another bucket.
+// wrongCount is a bucket or, with rangeLevel, one of its ranges, whose stored count is wrong; with
+// uncut, a bucket with a correct count that has grown and is not divided into ranges yet; with
+// entryLevel, an entry of this user that is stored with a wrong bucket.
 type wrongCount struct {
 	level                  int
 	bucket, stored, actual int64
@@ -30,8 +29,8 @@ type wrongCount struct {
 	userID                 string
 }
 
-// inspectLevel holds a piece of a level against what its buckets count. One
-// bucket is the least it looks at, however many entries that holds.
+// inspectLevel compares the counts of a piece of a level with what they count. The piece has at
+// least one bucket, however many entries that holds.
 func (s store) inspectLevel(ctx context.Context, window int64, level int, from, end int64) (p part, err error) {
 	var actual map[int64]int64
 	if level == lastLevel {
@@ -93,7 +92,7 @@ func (s store) entriesOf(ctx context.Context, window, from, end int64) (to int64
 	return to, actual, err
 }
 
-// childrenOf sums the buckets below those of a piece of another level.
+// childrenOf sums the counts of the level below a piece of another level.
 func (s store) childrenOf(ctx context.Context, window int64, level int, from, end int64) (to int64, actual map[int64]int64, err error) {
 	child, more, err := database.Get(ctx, s.db, scanInt, `SELECT bucket FROM leaderboard_count
 		WHERE window_id = $1 AND level = $2 AND bucket >= $3 ORDER BY bucket LIMIT 1 OFFSET $4`,
@@ -137,8 +136,8 @@ func (s store) hasRanges(ctx context.Context, window, bucket int64) (ok bool, er
 	return ok, err
 }
 
-// inspectRanges holds the ranges behind a place against the entries in them.
-// It returns the last one; more is false at the end of the window.
+// inspectRanges compares the ranges after a place with their entries. It returns the last one; more
+// is false at the end of the window.
 func (s store) inspectRanges(ctx context.Context, window int64, after place) (wrong []wrongCount, last place, more bool, err error) {
 	spans, err := database.All(ctx, s.db, scanSpan, `SELECT key, achieved_at, user_id, n FROM leaderboard_range
 		WHERE window_id = $1 AND (key, achieved_at, user_id) > ($2, $3, $4)
@@ -172,9 +171,9 @@ func (s store) inspectRanges(ctx context.Context, window int64, after place) (wr
 	return wrong, last, len(spans) > partSpans, nil
 }
 
-// inspectEntries holds the buckets that entries, hidden ones too, are stored with
-// against their keys, in the order of user ids and behind one of them. It returns
-// the last one; more is false at the end of the window.
+// inspectEntries compares the stored buckets of entries, including hidden ones, with their keys, in
+// the order of user ids after one of them. It returns the last one; more is false at the end of the
+// window.
 func (s store) inspectEntries(ctx context.Context, window int64, after string) (wrong []wrongCount, last string, more bool, err error) {
 	type seat struct {
 		userID      string
@@ -195,7 +194,7 @@ func (s store) inspectEntries(ctx context.Context, window int64, after string) (
 	return wrong, last, len(seats) == partSize, err
 }
 
-// kept reports whether a window still is, and whether it has ranges.
+// kept reports whether a window still exists, and whether it has ranges.
 func (s store) kept(ctx context.Context, window int64) (ranged, ok bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (ranged bool, err error) {
 		err = row.Scan(&ranged)
@@ -203,7 +202,7 @@ func (s store) kept(ctx context.Context, window int64) (ranged, ok bool, err err
 	}, `SELECT ranged FROM leaderboard_window WHERE id = $1 AND NOT swept`, window)
 }
 
-// repair puts counts right.
+// repair corrects wrong counts.
 func (s store) repair(ctx context.Context, window int64, ranged bool, wrong []wrongCount) error {
 	recut := make(map[int64]bool)
 	rows := [][3]int64{}
@@ -245,7 +244,7 @@ func (s store) repair(ctx context.Context, window int64, ranged bool, wrong []wr
 	return s.setRanged(ctx, window)
 }
 
-// recut makes the ranges of a bucket anew, each half full.
+// recut recreates the ranges of a bucket, each half full.
 func (s store) recut(ctx context.Context, window, bucket int64) error {
 	first, end := firstKey(bucket), firstKey(bucket+1)
 	if _, err := s.db.Exec(ctx, `DELETE FROM leaderboard_range WHERE window_id = $1 AND key >= $2 AND key < $3`,
@@ -266,7 +265,7 @@ func (s store) recut(ctx context.Context, window, bucket int64) error {
 	return err
 }
 
-// setRanged notes that some bucket of a window has ranges.
+// setRanged records that some bucket of a window has ranges.
 func (s store) setRanged(ctx context.Context, window int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE leaderboard_window SET ranged = TRUE WHERE id = $1 AND NOT ranged`, window)
 	return err

@@ -20,7 +20,7 @@ func TestPostScore(t *testing.T) {
 		ada, server := k.User("ada"), k.User("server", "leaderboard:submit")
 		const noon = `"achievedAt":"2026-11-21T12:00:00.000Z"`
 
-		// Server authority is the default; no other scope is enough.
+		// Boards are server-authoritative by default; no other scope is enough.
 		ada.Post("/leaderboard/arcade", `{"score":70}`).Want(403, "leaderboard/submit_forbidden")
 		k.User("eve", "leaderboard:admin", "leaderboard:submitted").Post("/leaderboard/arcade", `{"score":70}`).
 			Want(403, "leaderboard/submit_forbidden")
@@ -33,7 +33,7 @@ func TestPostScore(t *testing.T) {
 		wantBody(t, ada.Get("/leaderboard/arcade/me"),
 			`{"entry":{"userId":"ada","score":70,`+noon+`},"rank":1,"total":3,"percentile":66.67}`)
 
-		// Without it players submit for themselves, and only for themselves.
+		// Otherwise players submit for themselves, and only for themselves.
 		wantBody(t, ada.Post("/leaderboard/mood", `{"score":50}`),
 			`{"entry":{"userId":"ada","score":50,`+noon+`,"tier":"gold"},"rank":1,"total":1,"percentile":0}`)
 		wantBody(t, ada.Post("/leaderboard/mood", `{"score":-1,"userId":null}`),
@@ -44,14 +44,15 @@ func TestPostScore(t *testing.T) {
 		wantBody(t, server.Post("/leaderboard/mood", `{"score":0,"userId":"bob"}`),
 			`{"entry":{"userId":"bob","score":0,`+noon+`,"tier":"silver"},"rank":1,"total":2,"percentile":50}`)
 
-		// A cookie session carries no scope, and its request a CSRF token.
+		// A cookie session has no scope, and its request needs a CSRF token.
 		browser := k.Browser("ada")
 		browser.Post("/leaderboard/mood", `{"score":7}`).Want(200, "")
 		browser.With("X-CSRF-Token", "").Post("/leaderboard/mood", `{"score":8}`).Want(403, "auth/csrf")
 		browser.Post("/leaderboard/arcade", `{"score":7}`).Want(403, "leaderboard/submit_forbidden")
 		lists(t, ada.Get("/leaderboard/mood/top"), "1 ada:7", "2 bob:0")
 
-		// An activity board tells of the last submission, whether it counted or not.
+		// A board that tracks activity returns the last submission, whether it changed the score or
+		// not.
 		server.Post("/leaderboard/laps", `{"score":9000,"userId":"ada"}`).Want(200, "")
 		k.Clock.Advance(time.Minute)
 		wantBody(t, server.Post("/leaderboard/laps", `{"score":9001,"userId":"ada"}`),
@@ -62,7 +63,7 @@ func TestPostScore(t *testing.T) {
 	})
 }
 
-// TestBounds: a score outside of them is refused and changes nothing.
+// TestBounds checks that a score out of bounds is refused and changes nothing.
 func TestBounds(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		server := k.User("server", "leaderboard:submit")
@@ -86,7 +87,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestIdempotencyKey: what is added, is added once.
+// TestIdempotencyKey checks that a repeated request with the same key adds once.
 func TestIdempotencyKey(t *testing.T) {
 	overHTTP(t, func(t *testing.T, k *kittest.Kit) {
 		server := k.User("server", "leaderboard:submit")
@@ -102,18 +103,18 @@ func TestIdempotencyKey(t *testing.T) {
 
 		once.Post("/leaderboard/xp", `{"userId":"ada","score":11}`).Want(409, "kit/idempotency_conflict")
 		once.Post("/leaderboard/xp", `{"userId":"bob","score":10}`).Want(409, "kit/idempotency_conflict")
-		once.Post("/leaderboard/arcade", ten).Want(409, "kit/idempotency_conflict") // the same row for another board
+		once.Post("/leaderboard/arcade", ten).Want(409, "kit/idempotency_conflict") // the same key for another board
 		server.With("Idempotency-Key", "match 1").Post("/leaderboard/xp", ten).Want(400, "kit/invalid_request")
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:20")
 
-		// A key is its caller's own, and a refusal does not use it up.
+		// Keys are separate for each caller, and a refused request does not use up its key.
 		k.User("other", "leaderboard:submit").With("Idempotency-Key", "match-1").Post("/leaderboard/xp", ten).Want(200, "")
 		second := server.With("Idempotency-Key", "match-2")
 		second.Post("/leaderboard/xp", `{"userId":"ada","score":9007199254740991}`).Want(422, "leaderboard/score_rejected")
 		second.Post("/leaderboard/xp", ten).Want(200, "")
 		lists(t, server.Get("/leaderboard/xp/top"), "1 ada:40")
 
-		// Of many at once one adds, and all get the same response.
+		// Of many concurrent requests one adds, and all get the same response.
 		third, bodies := server.With("Idempotency-Key", "match-3"), make([]string, 8)
 		many(len(bodies), func(i int) { bodies[i] = string(third.Post("/leaderboard/xp", ten).Body) })
 		if slices.ContainsFunc(bodies, func(body string) bool { return body != bodies[0] }) {
@@ -123,8 +124,8 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
-// TestImmutable: a board with an entry takes no score under another definition
-// and stays readable; one without an entry is defined anew.
+// TestImmutable checks that a board with an entry refuses scores under another definition and stays
+// readable; one without an entry is redefined.
 func TestImmutable(t *testing.T) {
 	was := leaderboard.Board{Key: "b", Direction: leaderboard.DirectionDescending, Aggregation: leaderboard.AggregationBest, Window: "0  0 * * 1", ServerAuthoritative: new(false)}
 	changed := func(change func(*leaderboard.Board)) leaderboard.Config {
@@ -152,7 +153,8 @@ func TestImmutable(t *testing.T) {
 			k.User("ada").Get("/leaderboard/b/top").Want(200, "")
 			k.User("bob").Get("/leaderboard/b/me").Want(404, "leaderboard/entry_not_found")
 		}
-		// What is not one of the four may change, and how a schedule is spaced is not a change.
+		// Everything but the four fixed properties may change, and the spacing of a schedule is not
+		// a change.
 		k := stage(t, db, changed(func(b *leaderboard.Board) {
 			b.Store, b.Window, b.Retain, b.Min, b.TrackActivity = "d1", "0 0 * * 1", 3, new(int64(2)), true
 			b.Tiers = []leaderboard.Tier{{Key: "all", Min: 0}}
@@ -173,12 +175,12 @@ func TestImmutable(t *testing.T) {
 	})
 }
 
-// TestLastInstant: a score whose window has closed before its rank is read is
-// in all the same, and its response has none.
+// TestLastInstant checks that a score whose window closes before its rank is read is stored, and
+// that its response has no rank.
 func TestLastInstant(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.db.UseClock(func() time.Time {
-			n.clock.advance(7 * 24 * time.Hour) // each look at it is in another window
+			n.clock.advance(7 * 24 * time.Hour) // each read of the clock is in another window
 			return n.clock.Now()
 		})
 		i := slices.IndexFunc(n.Capability().Routes, func(r capability.Route) bool { return r.Method == "POST" && r.Path == "/leaderboard/:board" })

@@ -12,12 +12,11 @@ type Submission struct {
 	Board string
 	// UserID is 1 to 128 bytes.
 	UserID string
-	// Score is within Min and Max of the board and within [MaxScore]. On a sum
-	// board it is what is added.
+	// Score is within Min and Max of the board and within [MaxScore]. On a sum board it is added.
 	Score int64
 }
 
-// View is what is read: a board, or one window of it.
+// View selects a board, or one window of it.
 type View struct {
 	// Board is the key of a configured board.
 	Board string
@@ -30,16 +29,16 @@ type View struct {
 type Entry struct {
 	UserID string `json:"userId"`
 	Score  int64  `json:"score"`
-	// AchievedAt is when the score became what it is. Submitting the same
-	// score again does not move it.
+	// AchievedAt is when the score got its value. A repeated submission of the same score does not
+	// change it.
 	AchievedAt capability.Time `json:"achievedAt"`
-	// Tier is the key of the board's tier that the score is in, if any.
+	// Tier is the key of the board's tier for the score, if any.
 	Tier string `json:"tier,omitempty"`
 	// Hidden reports that other players do not see the entry and that it does
 	// not count in their ranks.
 	Hidden bool `json:"hidden,omitempty"`
-	// Attempts counts the submissions, LastActiveAt is when the last one was;
-	// zero unless the board tracks activity.
+	// Attempts is the number of submissions, LastActiveAt the time of the last one; zero unless the
+	// board tracks activity.
 	Attempts     int64           `json:"attempts,omitempty"`
 	LastActiveAt capability.Time `json:"lastActiveAt,omitzero"`
 }
@@ -52,20 +51,20 @@ type Ranked struct {
 	Entry
 }
 
-// Standing is a player's entry and its place among the visible ones. A hidden
-// player's rank is the one it would have.
+// Standing is a player's entry and its position among the visible ones. The rank of a hidden player
+// is the one it would have.
 type Standing struct {
 	Entry Entry `json:"entry"`
 	// Rank is as in [Ranked].
 	Rank int64 `json:"rank,omitempty"`
 	// Total counts the visible entries.
 	Total int64 `json:"total"`
-	// Percentile is the share of the visible entries that are behind this
-	// one, from 0 to 100 with two decimals; 0 without a rank.
+	// Percentile is the share of the visible entries that are behind this one, from 0 to 100 with
+	// two decimals; 0 without a rank.
 	Percentile float64 `json:"percentile"`
 }
 
-// percentile is that of a rank; own is 1 when the ranked entry is itself among the total.
+// percentile returns the percentile of a rank; own is 1 if total includes the ranked entry.
 func percentile(rank, total, own int64) float64 {
 	if rank == 0 || total == 0 {
 		return 0
@@ -74,31 +73,31 @@ func percentile(rank, total, own int64) float64 {
 	return math.Round(float64(behind)/float64(total)*10000) / 100
 }
 
-// Neighbours are the entries around a player, in the board's order.
+// Neighbours is a list of entries, such as those around a player, in the board's order.
 type Neighbours struct {
 	Items []Ranked `json:"items"`
 	// Total counts the visible entries.
 	Total int64 `json:"total"`
 }
 
-// Hider says who hides a player.
+// Hider is who hides a player.
 type Hider int64
 
-// The two who can hide a player. Each takes back only its own: a player whom
-// an administrator has hidden stays hidden.
+// The two that can hide a player. Each can undo only its own: a player whom an administrator has
+// hidden stays hidden.
 const (
 	Player        Hider = 1
 	Administrator Hider = 2
 )
 
-// Visibility is whether a player is hidden on a board.
+// Visibility reports whether a player is hidden on a board.
 type Visibility struct {
 	UserID string `json:"userId"`
 	// Hidden reports that at least one of the two hides the player.
 	Hidden bool `json:"hidden"`
 }
 
-// Definition is what is fixed once a board has an entry.
+// Definition is the part of a board's configuration that is fixed once it has an entry.
 type Definition struct {
 	Store       string      `json:"store"`
 	Direction   Direction   `json:"direction"`
@@ -107,7 +106,7 @@ type Definition struct {
 	Window string `json:"window,omitempty"`
 }
 
-// Info is what clients are told of a board.
+// Info is the public description of a board.
 type Info struct {
 	Key         string      `json:"key"`
 	Direction   Direction   `json:"direction"`

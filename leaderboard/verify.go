@@ -17,31 +17,31 @@ const (
 	entryLevel     = levels + 1 // in findings
 )
 
-// Report is what [Leaderboard.Verify] or [Leaderboard.Rebuild] looked at and found.
+// Report is the result of [Leaderboard.Verify] or [Leaderboard.Rebuild].
 type Report struct {
 	Windows, Entries int64
-	// Repaired counts the buckets that Rebuild has put right.
+	// Repaired counts the buckets that Rebuild has repaired.
 	Repaired int64
 	// Findings are the counts that were wrong, at most [MaxFindings].
 	Findings []Finding
 }
 
-// Finding is one count that was not what it counts.
+// Finding is one wrong count.
 type Finding struct {
 	Board string
 	// Window is empty on a board without windows.
 	Window string
-	// Level is that of the count table, from 0; one more than the last for a
-	// range, two more for an entry.
+	// Level is the level of the count table, from 0; one more than the last level for a range, two
+	// more for an entry.
 	Level int
-	// Bucket is the bucket, or the one a range or an entry is in.
+	// Bucket is the bucket, or the bucket of the range or entry.
 	Bucket int64
-	// Stored is the count, Actual what there was to be counted, in a range at most
-	// one more; of an entry, the bucket it is stored with and the one it is in.
+	// Stored is the stored count, Actual the number of entries, which for a range is counted to at
+	// most one more than Stored; for an entry, they are the stored and the correct bucket.
 	Stored, Actual int64
 }
 
-// Err returns the findings as one error, nil when there are none.
+// Err returns the findings as one error, nil if there are none.
 func (r Report) Err() error {
 	if len(r.Findings) == 0 {
 		return nil
@@ -49,9 +49,8 @@ func (r Report) Err() error {
 	return fmt.Errorf("leaderboard: %d findings, the first: %+v", len(r.Findings), r.Findings[0])
 }
 
-// Verify holds the counts of all boards and windows against the entries. It
-// reads everything, a chunk at a time, each on one snapshot, so it may run
-// concurrently with submissions.
+// Verify checks the counts of all boards and windows against the entries. It reads everything in
+// chunks, each on one snapshot, so it may run concurrently with submissions.
 func (l *Leaderboard) Verify(ctx context.Context) (Report, error) {
 	var report Report
 	for _, cfg := range l.cfg.Boards {
@@ -68,10 +67,10 @@ func (l *Leaderboard) Verify(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// Rebuild makes the counts of a window anew where they are not those of its
-// entries, as after rows were copied into the tables. It works in chunks with
-// pauses between them, concurrently with reads and submissions; until it has ended, ranks
-// follow the counts as they are. Refuses with leaderboard/board_not_found.
+// Rebuild recomputes the counts of a window that do not match its entries, as after rows were
+// copied into the tables. It works in chunks with pauses between them, concurrently with reads and
+// submissions; until it has ended, ranks are computed from the stored counts. Refuses with
+// leaderboard/board_not_found.
 func (l *Leaderboard) Rebuild(ctx context.Context, in View) (Report, error) {
 	var report Report
 	v, err := l.view(ctx, in)
@@ -89,7 +88,8 @@ func (l *Leaderboard) Rebuild(ctx context.Context, in View) (Report, error) {
 	return report, err
 }
 
-// verifyPayload names a window; empty means all that can have changed lately.
+// verifyPayload selects a window; if it is empty, all windows that may have changed recently are
+// checked.
 type verifyPayload struct {
 	Board  string `json:"board"`
 	Window string `json:"window"`
@@ -109,7 +109,7 @@ func (l *Leaderboard) verifyBinding() jobs.Binding {
 		}}
 }
 
-// rebuildRecent checks, of every board, the open window and the one closed before it.
+// rebuildRecent checks, of every board, the open window and the last one that was closed.
 func (l *Leaderboard) rebuildRecent(ctx context.Context) error {
 	now := l.host.DB.Now(ctx)
 	for _, cfg := range l.cfg.Boards {
@@ -139,7 +139,7 @@ func (l *Leaderboard) rebuildLogged(ctx context.Context, v View) error {
 	return err
 }
 
-// examination is one walk through the counts of a window.
+// examination is one check of the counts of a window.
 type examination struct {
 	board            string
 	window, openedAt int64
@@ -147,9 +147,9 @@ type examination struct {
 	report           *Report
 }
 
-// examine goes through the levels from the last, whose buckets count entries,
-// to the first, and holds each against the one below; then through the ranges,
-// and the buckets that entries are stored with.
+// examine goes through the levels from the last, whose buckets count entries, to the first, and
+// checks each against the one below; then it checks the ranges, and the buckets that entries are
+// stored with.
 func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
 	x.report.Windows++
 	for level := lastLevel; level >= 0; level-- {

@@ -25,13 +25,12 @@ const (
 	entryLevel = 4
 )
 
-// bucketAt returns the bucket of a level that a key is in; a level joins 32 of the one below.
+// bucketAt returns the bucket of a key at a level; a level merges 32 buckets of the one below.
 func bucketAt(level int, key int64) int64 {
 	return leaderboard.BucketOf(key) >> (5 * (lastLevel - level))
 }
 
-// tamper changes rows behind the back of the leaderboard: $1 is the window, and
-// some row must change.
+// tamper changes rows in the database directly: $1 is the window, and some row must change.
 func (n *node) tamper(t testing.TB, v leaderboard.View, query string, args ...any) {
 	t.Helper()
 	rows, err := n.db.Exec(context.Background(), query, append([]any{n.windowOf(t, v)}, args...)...)
@@ -40,7 +39,7 @@ func (n *node) tamper(t testing.TB, v leaderboard.View, query string, args ...an
 	}
 }
 
-// windowOf returns the row id of a window, the newest where the view names none.
+// windowOf returns the row id of a window, the newest if the view has none.
 func (n *node) windowOf(t testing.TB, v leaderboard.View) (id int64) {
 	t.Helper()
 	before := int64(1) << 60
@@ -67,8 +66,7 @@ func (n *node) tally(t testing.TB, query string, args ...any) (number int64) {
 	return number
 }
 
-// ranksCount holds the rank of everybody who has an entry in a window to what
-// counting rows finds.
+// ranksCount compares the rank of every entry of a window with a count of rows.
 func (n *node) ranksCount(t testing.TB, v leaderboard.View) {
 	t.Helper()
 	rows, err := n.db.Query(context.Background(), `SELECT user_id FROM leaderboard_entry WHERE window_id = $1`, n.windowOf(t, v))
@@ -115,7 +113,7 @@ func (n *node) load(t testing.TB, v leaderboard.View, scores ...int64) leaderboa
 	return report
 }
 
-// spread is scores of every size: some alone, some shared by ten, up to the bounds.
+// spread returns scores of every size: some alone, some shared by ten, up to the bounds.
 func spread() (scores []int64) {
 	for _, score := range []int64{5, 70_000, 0, leaderboard.MaxScore, -leaderboard.MaxScore} {
 		scores = append(scores, slices.Repeat([]int64{score}, 10)...)
@@ -125,14 +123,14 @@ func spread() (scores []int64) {
 
 var arcade = leaderboard.View{Board: "arcade"}
 
-// damage is something wrong on the board arcade, whose keys are -score.
+// damage is a fault of the board arcade, whose keys are -score.
 type damage struct {
 	name  string
 	level int
-	key   int64 // it is found in the bucket of this
+	key   int64 // is in the bucket with the finding
 	query string
 	args  []any
-	// alone: while this is repaired, nothing else is found.
+	// alone reports that the repair finds nothing else.
 	alone bool
 }
 
@@ -182,7 +180,7 @@ func damages() (list []damage) {
 	)
 }
 
-// TestDamage does every kind of damage, has it found, named and repaired.
+// TestDamage makes every kind of damage, and checks that it is found, reported and repaired.
 func TestDamage(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 4)
 	eachWith(t, config, func(t *testing.T, n *node) {
@@ -216,7 +214,7 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// TestFinding spells one finding out, of a board with windows.
+// TestFinding checks all fields of a finding, on a board with windows.
 func TestFinding(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for i := range 3 {
@@ -244,7 +242,7 @@ func TestFinding(t *testing.T) {
 	})
 }
 
-// TestManyFindings bounds what is told, not what is repaired.
+// TestManyFindings checks that the reported findings are bounded, but not the repairs.
 func TestManyFindings(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		var scores []int64
@@ -265,8 +263,8 @@ func TestManyFindings(t *testing.T) {
 	})
 }
 
-// TestCrowd has ranges lost of a bucket of many: what the one left holds is
-// counted as far as it has to be.
+// TestCrowd removes ranges of a crowded bucket: the remaining range is counted only as far as
+// necessary.
 func TestCrowd(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		n.load(t, arcade, make([]int64, 2500)...)
@@ -287,7 +285,7 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// TestRebuildRefuses meets what is not there.
+// TestRebuildRefuses checks that an unknown board or window is refused.
 func TestRebuildRefuses(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for _, v := range []leaderboard.View{{Board: "nothing"}, {Board: "arcade", Window: "20261121T0000Z"},
@@ -302,8 +300,8 @@ func TestRebuildRefuses(t *testing.T) {
 	})
 }
 
-// TestUncut has a bucket that has grown and whose turn has not come: that is
-// nothing wrong, and Rebuild cuts it.
+// TestUncut checks that a bucket that has grown and is not divided yet is no finding, and that
+// Rebuild divides it.
 func TestUncut(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		for i := range 20 {
@@ -330,8 +328,8 @@ func TestUncut(t *testing.T) {
 	})
 }
 
-// TestRangesGrowWhileWrong goes on submitting into ranges whose counts are wrong: what grows is
-// halved all the same, and the check that follows repairs it.
+// TestRangesGrowWhileWrong submits into ranges whose counts are wrong: ranges that grow are still
+// halved, and the following check repairs them.
 func TestRangesGrowWhileWrong(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 4)
 	for _, wrong := range []string{`n = n + 100`, `n = 0`, `n = -3`} {
@@ -355,8 +353,8 @@ func TestRangesGrowWhileWrong(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideWriters finds nothing on a board that is right at every
-// instant, whatever else goes on.
+// TestVerifyBesideWriters checks that Verify finds nothing on a correct board during concurrent
+// changes.
 func TestVerifyBesideWriters(t *testing.T) {
 	config := leaderboard.SmallRanges(config, 8)
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
@@ -401,13 +399,13 @@ func churn(ctx context.Context, t *testing.T, n *node, seed int) {
 	}
 }
 
-// TestRebuildBesideWriters makes all counts anew, in many parts, while others
-// go on: those who come in between move counts that are still wrong.
+// TestRebuildBesideWriters rebuilds all counts, in many parts, while other callers change counts
+// that are still wrong.
 func TestRebuildBesideWriters(t *testing.T) {
 	everywhere(t, config, func(t *testing.T, nodes ...*node) {
 		scores := make([]int64, 4500)
 		for i := range scores {
-			scores[i] = 3 // a crowd, whose bucket is cut
+			scores[i] = 3 // a crowd, whose bucket is divided
 			if i%20 > 0 {
 				scores[i] = leaderboard.FirstKey(int64(i)) // and many with a bucket of their own
 			}
@@ -446,8 +444,8 @@ func TestRebuildBesideWriters(t *testing.T) {
 	})
 }
 
-// TestVerifySwept finds nothing in a window that is swept meanwhile, and puts
-// nothing of it back.
+// TestVerifySwept checks that Verify finds nothing in a window that is swept concurrently, and that
+// a repair restores nothing of it.
 func TestVerifySwept(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		v := leaderboard.View{Board: "daily"}
@@ -468,8 +466,8 @@ func TestVerifySwept(t *testing.T) {
 	})
 }
 
-// TestVerifyJob is the durable job: each night it repairs the open window and the
-// one closed before it, and any other that it is told of.
+// TestVerifyJob checks the durable job: each night it repairs the open window and the last one that
+// was closed, and any other window in its payload.
 func TestVerifyJob(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		cfg := leaderboard.Config{Boards: []leaderboard.Board{
@@ -489,7 +487,7 @@ func TestVerifyJob(t *testing.T) {
 		}
 		n.tamper(t, arcade, `DELETE FROM leaderboard_count WHERE window_id = $1`)
 
-		n.runDue(t) // of the nights that have been
+		n.runDue(t) // the nights that have passed
 		report, err := n.Verify(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -519,7 +517,7 @@ func TestVerifyJob(t *testing.T) {
 	})
 }
 
-// runDue works what is due.
+// runDue runs the due jobs.
 func (n *node) runDue(t testing.TB) {
 	t.Helper()
 	if _, err := n.queue.RunDue(context.Background()); err != nil {
