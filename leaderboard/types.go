@@ -45,8 +45,8 @@ type Entry struct {
 
 // Ranked is an entry in a list.
 type Ranked struct {
-	// Rank counts from 1. It is 0, and left out of JSON, for an entry that the
-	// last walk of materialized ranks has not seen.
+	// Rank counts from 1. It is 0, and left out of JSON, for an entry that the last run of
+	// materialized ranks has not ranked.
 	Rank int64 `json:"rank,omitempty"`
 	Entry
 }

@@ -17,73 +17,71 @@ import (
 // MaxPlayers bounds the players of one outcome.
 const MaxPlayers = 1000
 
-// Definition describes an algorithm with the parameters P and a player's state
-// S, both structs that encode as JSON objects. The functions are pure: the same
-// arguments give the same bits, on every node. [Define] makes an [Algorithm] of it.
+// Definition describes an algorithm with the parameters P and a player's state S, both structs that
+// encode as JSON objects. The functions are pure: the same arguments give the same bits, on every
+// node. [Define] makes an [Algorithm] from it.
 //
-// To be the same on every processor they must keep products from being fused
-// with sums, by writing float64(x*y)+z, and keep away from the functions of
-// package math that are approximations; Sqrt, Abs, Floor and the like are exact.
+// To be the same on every processor they must keep products from being fused with sums, by writing
+// float64(x*y)+z, and must not use the functions of package math that are approximations; Sqrt,
+// Abs, Floor and the like are exact.
 type Definition[P, S any] struct {
-	// ID is what [Game].Algorithm names: 1 to 32 lower case letters, digits,
-	// hyphens and underscores.
+	// ID is the name for [Game].Algorithm: 1 to 32 lower case letters, digits, hyphens and
+	// underscores.
 	ID string
-	// Params is the JSON Schema (2020-12) of P: of an object whose properties
-	// have defaults, which stand in for what a game leaves out. Empty means
-	// that there are no parameters.
+	// Params is the JSON Schema (2020-12) of P: of an object whose properties have defaults, which
+	// apply to the parameters that a game leaves out. Empty means that there are no parameters.
 	Params string
-	// State is the JSON Schema of S. Every state is held to it before it is
-	// stored and after it is read.
+	// State is the JSON Schema of S. Every state is validated against it before it is stored and
+	// after it is read.
 	State string
-	// MinPlayers and MaxPlayers say how many players an outcome may have; they
-	// default to 2 and [MaxPlayers].
+	// MinPlayers and MaxPlayers bound the players of an outcome; they default to 2 and
+	// [MaxPlayers].
 	MinPlayers, MaxPlayers int
-	// Teams says whether a side may have several players.
+	// Teams reports whether a side may have several players.
 	Teams bool
 	// Initial returns the state of a player who was never rated.
 	Initial func(P) S
-	// Update returns the states after an outcome, in the shape it got them.
-	// Sides come ordered by place, then by the first user id; the players of a
-	// side by user id: so the order in which an outcome names them is no matter.
+	// Update returns the states after an outcome, in the shape of its argument. Sides are ordered
+	// by place, then by the first user id, and the players of a side by user id, so that the order
+	// in which an outcome names them does not matter.
 	Update func(p P, sides []Side[S]) [][]S
 	// Skill reduces a state to the number that players are matched by.
 	Skill func(p P, s S) float64
-	// Rating, optional, returns the numbers people know of a state: the rating,
-	// and how far off it may be as a standard deviation, 0 for none. Like Skill it
-	// returns finite numbers.
+	// Rating, optional, returns the conventional numbers of a state: the rating, and its
+	// uncertainty as a standard deviation, 0 for none. Like Skill it must return finite numbers.
 	Rating func(p P, s S) (rating, deviation float64)
 }
 
-// Side is one party of an outcome: a player or a team.
+// Side is a player or a team in an outcome.
 type Side[T any] struct {
-	// Place counts from 1, the winner's; equal places are a draw.
+	// Place counts from 1, the place of the winner; equal places are a draw.
 	Place   int
 	Players []T
 }
 
-// Algorithm is a way of rating that games can name; see [Define].
+// Algorithm is a rating algorithm that games can name; see [Define].
 type Algorithm struct {
 	id       string
 	min, max int
 	teams    bool
-	// fault is what is wrong with the definition.
+	// fault is the fault of the definition, if any.
 	fault error
 	bind  func(params map[string]any) (rules, error)
 }
 
 // rules are an algorithm with the parameters of a pool.
 type rules struct {
-	// params are complete, in one spelling.
+	// params are complete, in canonical JSON.
 	params  json.RawMessage
 	initial rated
 	update  func(sides []Side[string]) ([][]rated, error)
-	// valid holds a stored state to the schema.
+	// valid validates a stored state against the schema.
 	valid func(state string) error
 	// known returns the rating and the deviation of a valid state, nil for none.
 	known func(state string) (rating, deviation *float64)
 }
 
-// rated is a player's state as it is stored, and the skill it stands for.
+// rated is a player's state in its stored form, and its skill.
 type rated struct {
 	state string
 	skill float64
@@ -91,7 +89,7 @@ type rated struct {
 
 var builtins lazy.Value[[]Algorithm]
 
-// builtin returns the algorithms that need no registration.
+// builtin returns the built-in algorithms.
 func builtin() []Algorithm {
 	return builtins.Get(func() []Algorithm {
 		return []Algorithm{Define(elo), Define(glicko), Define(trueskill), Define(openskill)}
@@ -100,8 +98,8 @@ func builtin() []Algorithm {
 
 var idForm = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// Define makes an algorithm for [Config].Algorithms. Faults of the
-// definition are reported at assembly.
+// Define makes an algorithm for [Config].Algorithms. Faults of the definition are reported at
+// assembly.
 func Define[P, S any](d Definition[P, S]) Algorithm {
 	a := Algorithm{id: d.ID, min: cmp.Or(d.MinPlayers, 2), max: cmp.Or(d.MaxPlayers, MaxPlayers), teams: d.Teams}
 	params, paramsErr := resolve(cmp.Or(d.Params, `{"type": "object", "additionalProperties": false}`))
@@ -145,7 +143,7 @@ func bind[P, S any](d Definition[P, S], params, state *jsonschema.Resolved, give
 	return rules{params: complete, initial: initial, update: b.update, valid: b.check, known: b.known}, err
 }
 
-// completed adds the defaults of the schema and holds the parameters to it.
+// completed adds the defaults of the schema and validates the parameters against it.
 func completed(schema *jsonschema.Resolved, given map[string]any) (json.RawMessage, error) {
 	raw, err := json.Marshal(given)
 	if err != nil {
@@ -172,10 +170,10 @@ type bound[P, S any] struct {
 	Definition[P, S]
 	params P
 	schema *jsonschema.Resolved
-	valid  *texts // states that the schema has let pass
+	valid  *texts // states that are known to be valid
 }
 
-// texts is a set of some that were seen lately.
+// texts is a bounded set of recent texts.
 type texts struct {
 	mu    sync.Mutex
 	among map[string]struct{}
@@ -184,7 +182,7 @@ type texts struct {
 
 const (
 	maxTexts     = 4 << 20 // bytes
-	textOverhead = 64      // of each in the set
+	textOverhead = 64      // for each text in the set
 )
 
 func (t *texts) has(text string) bool {
@@ -264,7 +262,7 @@ func (b bound[P, S]) encode(s S) (rated, error) {
 	return r, b.check(r.state)
 }
 
-// finite reports whether a number can be stored, and written in JSON.
+// finite reports whether a number can be stored, and encoded as JSON.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func (b bound[P, S]) known(text string) (rating, deviation *float64) {
@@ -279,7 +277,8 @@ func (b bound[P, S]) known(text string) (rating, deviation *float64) {
 	return &r, deviation
 }
 
-// check holds a state to the schema. A state that was just stored passes when it is read.
+// check validates a state against the schema. Recently validated states are cached, so a state that
+// was just stored is not validated again when it is read.
 func (b bound[P, S]) check(text string) error {
 	if b.valid.has(text) {
 		return nil

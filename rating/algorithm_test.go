@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is remembered of valid states is bounded by its bytes, and a text that is
-// longer than the bound is not kept with others.
+// TestTexts checks that the cache of valid states is bounded by its bytes, and that a text longer
+// than the bound is not kept with others.
 func TestTexts(t *testing.T) {
 	var known texts
 	for i := range 100 {

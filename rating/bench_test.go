@@ -20,7 +20,7 @@ func benchmark(b *testing.B, run func(b *testing.B, r *rating.Rating)) {
 	b.Run("postgres", func(b *testing.B) { run(b, open(b, databasetest.Postgres(b), config, rating.Peers{})) })
 }
 
-// outcomesOf records from 64 goroutines games of players out of 10,000.
+// outcomesOf records games of random players out of 10,000 from 64 goroutines.
 func outcomesOf(b *testing.B, r *rating.Rating, game string, size int, key func(n int64) string) {
 	var calls atomic.Int64
 	b.SetParallelism(callers / 2)
@@ -81,7 +81,7 @@ func BenchmarkRating(b *testing.B) {
 	})
 }
 
-// BenchmarkUpdate rates without a database: decoding, checking and encoding included.
+// BenchmarkUpdate rates without a database, including decoding, checking and encoding.
 func BenchmarkUpdate(b *testing.B) {
 	for _, c := range []struct {
 		id   string

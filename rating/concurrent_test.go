@@ -16,8 +16,8 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// TestRacing records outcomes of few players from 16 goroutines at once, first
-// games included: none is lost or counted twice, and none fails.
+// TestRacing records outcomes of few players from 16 goroutines concurrently, including first
+// games: none is lost or counted twice, and none fails.
 func TestRacing(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		open(t, db, config, rating.Peers{})
@@ -25,14 +25,14 @@ func TestRacing(t *testing.T) {
 	})
 }
 
-// TestRacingTwoKits does so from two nodes on one PostgreSQL.
+// TestRacingTwoKits does the same from two nodes on one PostgreSQL database.
 func TestRacingTwoKits(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	open(t, dbs[0], config, rating.Peers{})
 	race(t, dbs...)
 }
 
-// TestNewcomers lets many games at once make the first rows of their players.
+// TestNewcomers lets many concurrent games insert the first rows of their players.
 func TestNewcomers(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		open(t, db, config, rating.Peers{})
@@ -40,7 +40,7 @@ func TestNewcomers(t *testing.T) {
 	})
 }
 
-// TestNewcomersTwoKits does so from two nodes on one PostgreSQL.
+// TestNewcomersTwoKits does the same from two nodes on one PostgreSQL database.
 func TestNewcomersTwoKits(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	open(t, dbs[0], config, rating.Peers{})
@@ -131,7 +131,7 @@ func TestOneKey(t *testing.T) {
 	})
 }
 
-// TestOneKeyTwoKits does so from two nodes on one PostgreSQL.
+// TestOneKeyTwoKits does the same from two nodes on one PostgreSQL database.
 func TestOneKeyTwoKits(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	open(t, dbs[0], config, rating.Peers{})
@@ -164,9 +164,9 @@ func oneKey(t *testing.T, dbs ...*database.DB) {
 	}
 }
 
-// TestOneAlgorithmAPool: of two configurations of a pool whose first outcomes
-// come at once, in turn or after one that was rolled back, one has it; the other
-// is refused from then on, also by a node that had looked before.
+// TestOneAlgorithmAPool checks two configurations of one pool whose first outcomes are concurrent,
+// in turn, or after one that was rolled back: one wins, and the other is refused from then on, also
+// on a node that had checked before.
 func TestOneAlgorithmAPool(t *testing.T) {
 	pools := func(t *testing.T, dbs ...*database.DB) {
 		open(t, dbs[0], config, rating.Peers{})
@@ -211,8 +211,8 @@ func TestOneAlgorithmAPool(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) { pools(t, databasetest.Shared(t, 2)...) })
 }
 
-// TestOutcomeMeetsAnErasure: a player who is erased between the look at the rows
-// and their locks begins anew, and the other one's game counts.
+// TestOutcomeMeetsAnErasure checks that a player who is erased between the read of the rows and
+// their locks starts anew, and that the other player's game counts.
 func TestOutcomeMeetsAnErasure(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	r := open(t, dbs[0], config, rating.Peers{})

@@ -14,15 +14,14 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Config says which games there are and how each is rated.
+// Config configures rating.
 type Config struct {
 	// Games is required: at least one, each key once.
 	Games []Game
-	// Algorithms are the application's own, in addition to elo, glicko, trueskill and
-	// openskill.
+	// Algorithms are the application's own, in addition to elo, glicko, trueskill and openskill.
 	Algorithms []Algorithm
-	// ServerAuthoritative says that outcomes need the record scope over HTTP; nil
-	// means true. Where it is false, so may a player of the game.
+	// ServerAuthoritative requires the record scope for outcomes over HTTP; nil means true. If it
+	// is false, a player of the outcome may record it, too.
 	ServerAuthoritative *bool
 	// RecordScope is the scope of an access token that may record any outcome
 	// over HTTP, by default "rating:record".
@@ -35,33 +34,34 @@ type Config struct {
 
 // Game is one kind of game.
 type Game struct {
-	// Key names it in paths: 1 to 64 letters, digits, hyphens and underscores.
+	// Key names the game in paths: 1 to 64 letters, digits, hyphens and underscores.
 	Key string `json:"key"`
 	// Algorithm is required: elo, glicko, trueskill, openskill or one of
 	// [Config].Algorithms.
 	Algorithm string `json:"algorithm"`
-	// Players is how many play, teams counted by their players; by default 2,
-	// at most [MaxPlayers] and what the algorithm rates.
+	// Players is the number of players, including those of teams; by default 2, at most
+	// [MaxPlayers] and what the algorithm supports.
 	Players int `json:"players"`
-	// Pool is the ladder that the game counts for, by default one of its own
-	// under its key. Games share a pool by naming it; they have one algorithm
-	// with the same parameters then. A changed algorithm needs a new pool.
+	// Pool is the ladder that the game counts for, by default one of its own with the game's key as
+	// name. Games that name the same pool share it; they must have the same algorithm with the same
+	// parameters. A changed algorithm needs a new pool.
 	Pool string `json:"pool"`
 	// XP is required.
 	XP *XP `json:"xp"`
-	// Levels, worst to best, are what experience points amount to.
+	// Levels, from worst to best, are the levels of experience points.
 	Levels []Level `json:"levels,omitempty"`
-	// HideSkill leaves the skill out of what is shown; players are matched by
-	// it all the same, through [Rating.Skill].
+	// HideSkill hides the skill from clients; players are still matched by it, through
+	// [Rating.Skill].
 	HideSkill bool `json:"hideSkill"`
 	// SharedRoomCounts gives experience points for games with a friend, too.
 	SharedRoomCounts bool `json:"sharedRoomCounts"`
-	// AlgoParams are the algorithm's parameters, completed by its defaults.
+	// AlgoParams are the algorithm's parameters; those left out have its defaults.
 	AlgoParams map[string]any `json:"algoParams"`
 }
 
-// XP is what an outcome earns, each at least 0 and at most [MaxXPPerGame]. The
-// only first is who wins; with several firsts they draw; everybody else loses.
+// XP is the experience points for an outcome, each at least 0 and at most [MaxXPPerGame]. A player
+// or team that is alone in first place wins; those who share first place draw; everybody else
+// loses.
 type XP struct {
 	Win  int64 `json:"win"`
 	Draw int64 `json:"draw"`
@@ -71,7 +71,8 @@ type XP struct {
 // Bounds of experience points.
 const (
 	MaxXPPerGame = 1_000_000_000
-	// MaxXP is where a player's stop growing: what a JavaScript number holds exactly.
+	// MaxXP is the most points of a player: the largest integer that a JavaScript number represents
+	// exactly.
 	MaxXP = 1<<53 - 1
 )
 
@@ -81,7 +82,7 @@ type Level struct {
 	MinXP int64  `json:"minXp"`
 }
 
-// of returns what the i-th side of an outcome earns.
+// of returns the points of the i-th side of an outcome.
 func (x XP) of(sides []Side[string], i int) int64 {
 	switch {
 	case sides[i].Place > 1:
@@ -97,7 +98,7 @@ func (x XP) of(sides []Side[string], i int) int64 {
 type game struct {
 	Game
 	pool *pool
-	// teams says whether a side may have several players.
+	// teams reports whether a side may have several players.
 	teams bool
 }
 
@@ -105,10 +106,10 @@ type game struct {
 type pool struct {
 	name, algorithm string
 	rules
-	checked atomic.Bool // that it holds committed rows of its own algorithm, and so none of another
+	checked atomic.Bool // it has committed rows of its own algorithm, and so none of another
 }
 
-// level returns the best level that the points reach, "" when there is none.
+// level returns the best level that the points reach, "" if there is none.
 func (g *game) level(xp int64) string {
 	for _, l := range slices.Backward(g.Levels) {
 		if xp >= l.MinXP {
@@ -203,7 +204,7 @@ func (r *resolver) game(at string, g Game) {
 	r.bind(at, r.games[g.Key], a)
 }
 
-// bind gives the game its pool, a new one or one that earlier games share.
+// bind gives the game its pool, a new one or one that it shares with earlier games.
 func (r *resolver) bind(at string, g *game, a Algorithm) {
 	rules, err := a.bind(g.AlgoParams)
 	if err != nil {
@@ -259,7 +260,7 @@ func (c Config) own() []string {
 	return ids
 }
 
-// keys shows the configuration with the parameters as the algorithms complete them.
+// keys returns the configuration with the parameters completed by the algorithms.
 func (c Config) keys(games map[string]*game) []capability.ConfigKey {
 	type shown struct {
 		Game

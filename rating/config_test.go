@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// sum is an algorithm of an application's own: points for places, and a bonus.
+// sum is an application's own algorithm: points for places, and a bonus.
 func sum() rating.Definition[sumParams, sumState] {
 	return rating.Definition[sumParams, sumState]{
 		ID: "sum",
@@ -64,7 +64,7 @@ func TestOwnAlgorithm(t *testing.T) {
 	if _, err := r.Record(t.Context(), "quiz", rating.Outcome{Teams: two}); !errors.Is(err, rating.ErrUnsupportedPlayerCount) {
 		t.Errorf("teams: %v", err)
 	}
-	// A state that the schema refuses is never stored.
+	// A state that does not match the schema is never stored.
 	var err error
 	for range 100 {
 		if _, err = r.Record(t.Context(), "quiz", outcome); err != nil {
@@ -77,8 +77,8 @@ func TestOwnAlgorithm(t *testing.T) {
 	}
 }
 
-// TestWrongAlgorithms: what an algorithm does against its definition is an
-// error and changes nothing.
+// TestWrongAlgorithms checks that an algorithm that violates its definition causes an error and
+// changes nothing.
 func TestWrongAlgorithms(t *testing.T) {
 	for name, update := range map[string]func(sumParams, []rating.Side[sumState]) [][]sumState{
 		"forgets a side": func(_ sumParams, s []rating.Side[sumState]) [][]sumState {
@@ -102,8 +102,8 @@ func TestWrongAlgorithms(t *testing.T) {
 	}
 }
 
-// TestRatingsAreFinite: a state whose customary rating cannot be shown is not
-// stored, and a caller's transaction goes on without the outcome.
+// TestRatingsAreFinite checks that a state whose conventional rating cannot be shown is not stored,
+// and that a caller's transaction continues without the outcome.
 func TestRatingsAreFinite(t *testing.T) {
 	for name, known := range map[string]func() (rating, deviation float64){
 		"no number":             func() (float64, float64) { return math.NaN(), 0 },
@@ -137,7 +137,7 @@ func TestRatingsAreFinite(t *testing.T) {
 	}
 }
 
-// TestFaults: each is found at assembly, at its key, with its code.
+// TestFaults checks that each fault is reported at assembly, at its key, with its code.
 func TestFaults(t *testing.T) {
 	game := func(change func(*rating.Game)) rating.Config {
 		g := rating.Game{Key: "chess", Algorithm: "elo", XP: xp}
@@ -221,7 +221,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultsTogether: all are reported at once.
+// TestFaultsTogether checks that all faults are reported at once.
 func TestFaultsTogether(t *testing.T) {
 	_, err := rating.New(capability.Host{}, rating.Config{Games: []rating.Game{
 		{Key: "a", Algorithm: "whr"}, {Key: "b", Algorithm: "elo", Players: 9, AlgoParams: map[string]any{"k": -1}},
@@ -233,7 +233,7 @@ func TestFaultsTogether(t *testing.T) {
 	}
 }
 
-// TestManifest: parameters are shown as the algorithms complete them.
+// TestManifest checks that parameters are shown as completed by the algorithms.
 func TestManifest(t *testing.T) {
 	r := build(t, databasetest.Memory(t), rating.Config{Games: []rating.Game{{Key: "chess", Algorithm: "elo", XP: xp, AlgoParams: map[string]any{"k": 24}}}}, rating.Peers{})
 	shown := make(map[string]string)

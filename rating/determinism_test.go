@@ -19,14 +19,13 @@ import (
 var numeric = []string{"elo.go", "glicko.go", "trueskill.go", "openskill.go",
 	"internal/detmath/detmath.go", "internal/detmath/normal.go"}
 
-// exact are the members of package math that are the same everywhere: what IEEE
-// 754 defines to the last bit, and constants.
+// exact are the members of package math that are the same everywhere: those that IEEE 754 defines
+// to the last bit, and constants.
 var exact = []string{"Abs", "Copysign", "Floor", "Frexp", "Inf", "Ldexp", "Ln10", "Ln2", "Pi", "Sqrt", "Sqrt2"}
 
-// TestNoFusedProducts holds the numeric files to the rule that the language
-// specification gives against fusing x*y + z: every product is converted
-// explicitly or only multiplied and divided on. It reads the source, so that it
-// fails on processors without fused instructions, too.
+// TestNoFusedProducts checks the rule of the language specification that prevents fusing x*y + z in
+// the numeric files: every product is converted explicitly or only multiplied and divided further.
+// It reads the source, so that it fails on processors without fused instructions, too.
 func TestNoFusedProducts(t *testing.T) {
 	for _, name := range numeric {
 		files := token.NewFileSet()
@@ -65,8 +64,8 @@ func TestNoFusedProducts(t *testing.T) {
 	}
 }
 
-// rounded reports whether a product under these nodes goes straight into a
-// conversion, another product or a quotient, or is a constant.
+// rounded reports whether a product under these nodes is the operand of a conversion, another
+// product or a quotient, or is a constant.
 func rounded(stack []ast.Node) bool {
 	switch parent := stack[len(stack)-1].(type) {
 	case *ast.CallExpr:
@@ -79,7 +78,7 @@ func rounded(stack []ast.Node) bool {
 	}
 }
 
-// TestNumericFiles finds arithmetic that the list above has missed.
+// TestNumericFiles finds files with arithmetic that are missing in the list above.
 func TestNumericFiles(t *testing.T) {
 	for _, pattern := range []string{"*.go", "internal/detmath/*.go"} {
 		names, err := filepath.Glob(pattern)
@@ -101,8 +100,8 @@ func TestNumericFiles(t *testing.T) {
 	}
 }
 
-// TestBits plays one random league with each algorithm and compares every
-// state to what it was, to the bit, when this test was written on amd64.
+// TestBits plays one random league with each algorithm and compares every state, to the bit, with
+// the result on amd64 when this test was written.
 func TestBits(t *testing.T) {
 	for id, want := range map[string]string{
 		"elo":       "3f31d637372c6c87dc08a5ef31ce0d81",

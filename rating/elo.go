@@ -32,7 +32,7 @@ var elo = Definition[eloParams, eloState]{
 	Rating:     func(_ eloParams, s eloState) (float64, float64) { return s.Rating, 0 },
 }
 
-// eloUpdate moves as many points to the one as it takes from the other.
+// eloUpdate adds as many points to one player as it takes from the other.
 func eloUpdate(p eloParams, sides []Side[eloState]) [][]eloState {
 	a, b := sides[0].Players[0], sides[1].Players[0]
 	points := float64(p.K * (score(sides[0].Place, sides[1].Place) - eloExpected(a.Rating, b.Rating)))
@@ -41,12 +41,12 @@ func eloUpdate(p eloParams, sides []Side[eloState]) [][]eloState {
 	return [][]eloState{{a}, {b}}
 }
 
-// eloExpected is the score that a is expected to reach against b.
+// eloExpected returns the expected score of a against b.
 func eloExpected(a, b float64) float64 {
 	return 1 / (1 + detmath.Exp(float64((b-a)*math.Ln10)/400))
 }
 
-// score is 1 for a win, 0.5 for a draw and 0 for a loss.
+// score returns 1 for a win, 0.5 for a draw and 0 for a loss.
 func score(place, opponent int) float64 {
 	switch {
 	case place < opponent:

@@ -34,7 +34,7 @@ func Example() {
 	// bob: skill 757, 10 XP, pawn
 }
 
-// An algorithm of one's own: the winner takes a tenth of what the loser has.
+// An application's own algorithm: the winner takes a tenth of what the loser has.
 func ExampleDefine() {
 	type params struct {
 		Start float64 `json:"start"`

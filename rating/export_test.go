@@ -25,7 +25,7 @@ func Bind(id string, params map[string]any) (Rules, error) {
 func (r Rules) Params() json.RawMessage { return r.r.params }
 func (r Rules) Initial() Rated          { return Rated{r.r.initial.state, r.r.initial.skill} }
 
-// Update takes sides by place with the states of their players.
+// Update rates sides, ordered by place, with the states of their players.
 func (r Rules) Update(sides []Side[string]) ([][]Rated, error) {
 	after, err := r.r.update(sides)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r Rules) Update(sides []Side[string]) ([][]Rated, error) {
 // GlickoPlayer is rating, deviation and volatility.
 type GlickoPlayer [3]float64
 
-// GlickoScale is the number of points of a unit of the paper's µ.
+// GlickoScale is the number of points in a unit of the paper's µ.
 const GlickoScale = glickoScale
 
 // GlickoPeriod rates a player over a period of games with the default parameters.
@@ -62,7 +62,7 @@ var (
 	GlickoExpected = glickoExpected
 )
 
-// DrawMargin is that of a game between two players.
+// DrawMargin returns the draw margin of a game between two players.
 func DrawMargin(drawProbability, beta float64) float64 {
 	p := gaussParams{Beta: beta, DrawProbability: drawProbability}
 	one := []gaussState{{}}

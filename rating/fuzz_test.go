@@ -9,8 +9,8 @@ import (
 
 var algorithms = []string{"elo", "glicko", "trueskill", "openskill"}
 
-// FuzzState: any content of a state column is rated or refused, the same against
-// every opponent.
+// FuzzState checks that any content of a state column is rated or refused, the same against every
+// opponent.
 func FuzzState(f *testing.F) {
 	for _, state := range []string{
 		`{"rating":1500}`, `{"rating":1500,"deviation":350,"volatility":0.06}`, `{"mu":25,"sigma":8.333333333333334}`,
@@ -38,8 +38,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// FuzzParams: whatever a game says is completed or refused, and what is
-// completed makes a player who can be rated.
+// FuzzParams checks that any parameters of a game are completed or refused, and that a player can
+// be rated with completed ones.
 func FuzzParams(f *testing.F) {
 	for _, params := range []string{`{}`, `null`, `{"k":24}`, `{"tau":0.3}`, `{"mu":0,"sigma":1000,"beta":0.001,"tau":0}`, `{"drawProbability":0}`,
 		`{"drawProbability":0.999}`, `{"volatility":0.5,"deviation":1000,"tau":2}`, `{"k":{}}`, `[]`} {

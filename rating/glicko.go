@@ -19,9 +19,9 @@ type glickoState struct {
 	Volatility float64 `json:"volatility"`
 }
 
-// glicko is Glicko-2 (Mark Glickman, "Example of the Glicko-2 system", 2013)
-// with one outcome as the rating period of both players. A deviation never
-// passes that of a new player, a volatility never 1.
+// glicko is Glicko-2 (Mark Glickman, "Example of the Glicko-2 system", 2013) with one outcome as
+// the rating period of both players. A deviation never exceeds that of a new player, a volatility
+// never exceeds 1.
 var glicko = Definition[glickoParams, glickoState]{
 	ID: "glicko",
 	Params: `{"type": "object", "additionalProperties": false, "properties": {
@@ -50,26 +50,25 @@ func glickoUpdate(p glickoParams, sides []Side[glickoState]) [][]glickoState {
 	}
 }
 
-// glickoGame is a game as one of the players sees it.
+// glickoGame is a game from the view of one of its players.
 type glickoGame struct {
 	opponent glickoState
 	score    float64
 }
 
 const (
-	// glickoScale is what the paper rounds to 173.7178.
+	// glickoScale is rounded to 173.7178 in the paper.
 	glickoScale = 400 / math.Ln10
-	// glickoFar keeps expectations away from 0 and 1: a lead of more than some
-	// 5,000 points counts as that.
+	// glickoFar keeps expectations away from 0 and 1: it caps a lead at about 5,000 points.
 	glickoFar = 30
-	// glickoWildest bounds the volatility. The equation of step 5 has further
-	// roots, up to beyond 1e6, which a series of impossible results could reach.
+	// glickoWildest bounds the volatility. The equation of step 5 has further roots, up to beyond
+	// 1e6, which a series of improbable results could reach.
 	glickoWildest = 1
 
 	piSquared = math.Pi * math.Pi
 )
 
-// glickoPeriod is the paper's eight steps over a period of games.
+// glickoPeriod computes the paper's eight steps for a period of games.
 func glickoPeriod(p glickoParams, s glickoState, games ...glickoGame) glickoState {
 	phi2 := square(s.Deviation / glickoScale)
 	var precision, surprise float64 // 1/v and delta/v of steps 3 and 4
@@ -87,7 +86,7 @@ func glickoPeriod(p glickoParams, s glickoState, games ...glickoGame) glickoStat
 	return s
 }
 
-// glickoWeight is g(φ): how much a game against so uncertain an opponent tells.
+// glickoWeight is g(φ): the weight of a game against an opponent of this deviation.
 func glickoWeight(deviation float64) float64 {
 	return 1 / math.Sqrt(1+float64(3*square(deviation/glickoScale))/piSquared)
 }
@@ -98,7 +97,7 @@ func glickoExpected(g, rating, opponent float64) float64 {
 	return 1 / (1 + detmath.Exp(-min(max(lead, -glickoFar), glickoFar)))
 }
 
-// glickoVolatility is step 5: the root of f by the Illinois variant of regula falsi.
+// glickoVolatility is step 5: it finds the root of f by the Illinois variant of regula falsi.
 func glickoVolatility(tau, sigma, phi2, v, delta float64) float64 {
 	const rounds, epsilon = 100, 1e-12
 	a, delta2 := float64(2*detmath.Log(sigma)), float64(delta*delta)

@@ -11,23 +11,22 @@ import (
 // maxBuckets bounds the histogram of a pool.
 const maxBuckets = 32
 
-// distribution is how many players a pool has, and of which skill.
+// distribution is the number of players in a pool and the histogram of their skills.
 type distribution struct {
 	Players int64 `json:"players"`
-	// Min and Max are the skills that the histogram reaches from and to, in
-	// steps of one width.
+	// Min and Max are the bounds of the histogram, whose buckets have the same width.
 	Min       float64 `json:"min"`
 	Max       float64 `json:"max"`
 	Histogram []int64 `json:"histogram"`
-	// AsOf is when the players were counted, where that was not now.
+	// AsOf is when the players were counted, if that was not now.
 	AsOf capability.Time `json:"asOf,omitzero"`
 }
 
-// maxCounted is how many players of a pool are counted when health is read. Those
-// of larger pools a job counts.
+// maxCounted is how many players of a pool are counted when health is read. A job counts those of
+// larger pools.
 const maxCounted = 10_000
 
-// health tells of each pool how many players it has and how skilled they are.
+// health returns the distribution of each pool.
 func (r *Rating) health() []capability.HealthKey {
 	var keys []capability.HealthKey
 	for _, name := range r.poolNames() {
@@ -38,8 +37,7 @@ func (r *Rating) health() []capability.HealthKey {
 	return keys
 }
 
-// shown returns the distribution of a pool without reading more than a few
-// thousand rows.
+// shown returns the distribution of a pool without reading more than maxCounted+1 rows.
 func (r *Rating) shown(ctx context.Context, p *pool) (d distribution, err error) {
 	n, err := r.store.players(ctx, p, maxCounted+1)
 	if err != nil || n <= maxCounted {
@@ -48,7 +46,7 @@ func (r *Rating) shown(ctx context.Context, p *pool) (d distribution, err error)
 		}
 		return d, err
 	}
-	d = distribution{Players: n, Histogram: []int64{}} // until the job has run: at least so many
+	d = distribution{Players: n, Histogram: []int64{}} // a lower bound, until the job has run
 	if _, err := r.store.check(ctx, p); err != nil {
 		return d, err
 	}
@@ -87,9 +85,8 @@ func (r *Rating) count(ctx context.Context) error {
 	return nil
 }
 
-// distribution counts bucket by bucket, without keeping a snapshot of a large
-// pool from being cleaned up: players who move meanwhile may be counted twice
-// or not at all.
+// distribution counts bucket by bucket, so that no snapshot of a large pool is held that would
+// delay its cleanup: players whose skill changes meanwhile may be counted twice or not at all.
 func (r *Rating) distribution(ctx context.Context, p *pool) (distribution, error) {
 	d := distribution{Histogram: []int64{}}
 	if _, err := r.store.check(ctx, p); err != nil {
@@ -112,7 +109,7 @@ func (r *Rating) distribution(ctx context.Context, p *pool) (distribution, error
 	return d, nil
 }
 
-// edges are where the buckets meet; the outer two are open.
+// edges returns the bounds of the buckets; the first and the last bucket are unbounded.
 func (d distribution) edges() []float64 {
 	edges := []float64{math.Inf(-1)}
 	if d.Max > d.Min {

@@ -6,10 +6,9 @@ import (
 	"github.com/kitbackend/kit/rating/internal/detmath"
 )
 
-// openskill is the Plackett-Luce model of Weng and Lin, "A Bayesian
-// Approximation Method for Online Ranking", Journal of Machine Learning
-// Research 12 (2011), Algorithm 4, with the defaults of the OpenSkill libraries.
-// It rates as well as trueskill in practice, in closed form.
+// openskill is the Plackett-Luce model of Weng and Lin, "A Bayesian Approximation Method for Online
+// Ranking", Journal of Machine Learning Research 12 (2011), Algorithm 4, with the defaults of the
+// OpenSkill libraries. In practice it rates as well as trueskill, in closed form.
 var openskill = Definition[gaussParams, gaussState]{
 	ID:      "openskill",
 	Params:  `{"type": "object", "additionalProperties": false, "properties": {` + gaussParamSchemas + `}}`,
@@ -21,8 +20,8 @@ var openskill = Definition[gaussParams, gaussState]{
 	Rating:  gaussRating,
 }
 
-// osTeam is a team in a game: the sums over its players, and what the outcome
-// says of it, in units of its deviation.
+// osTeam is a team in a game: the sums over its players, and the paper's omega and delta of the
+// outcome, in units of its deviation.
 type osTeam struct {
 	mean, variance float64
 	omega, delta   float64
@@ -58,8 +57,8 @@ func openskillUpdate(p gaussParams, sides []Side[gaussState]) [][]gaussState {
 	return after
 }
 
-// openskillCompare adds up omega and delta: place by place the winner is drawn
-// among those who are not placed yet, as from an urn.
+// openskillCompare computes omega and delta: place by place the winner is drawn among the teams
+// that are not placed yet, as from an urn.
 func openskillCompare(teams []osTeam, sides []Side[gaussState], c float64) {
 	for first := 0; first < len(sides); {
 		tied := 1
@@ -69,7 +68,7 @@ func openskillCompare(teams []osTeam, sides []Side[gaussState], c float64) {
 		urn := teams[first:]
 		chances := openskillChances(urn, c)
 		for i, chance := range chances {
-			// Each of those tied is one draw, of which it counts a part.
+			// Each of the tied teams is one draw, which counts a part.
 			won := 0.0
 			if i < tied {
 				won = 1 / float64(tied)

@@ -46,7 +46,7 @@ func TestOpenSkillVectors(t *testing.T) {
 	}
 }
 
-// TestOpenSkillReference rates random games next to the reference implementation:
+// TestOpenSkillReference compares random games with the reference implementation:
 // KIT_TEST_OPENSKILL names a directory with openskill in its node_modules.
 func TestOpenSkillReference(t *testing.T) {
 	dir := os.Getenv("KIT_TEST_OPENSKILL")

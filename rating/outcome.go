@@ -15,8 +15,8 @@ import (
 // maxKey bounds the key of an outcome, in bytes.
 const maxKey = 200
 
-// sides checks an outcome of the game and brings it into its one order: sides
-// by place, then by their first user id; the players of a side by user id.
+// sides checks an outcome of the game and returns it in canonical order: sides by place, then by
+// their first user id; the players of a side by user id.
 func (g *game) sides(o Outcome) ([]Side[string], error) {
 	if (o.Ranks == nil) == (o.Teams == nil) {
 		return nil, capability.ErrInvalidRequest.Saying("One of ranks and teams is needed.")
@@ -84,7 +84,8 @@ func playersOf(sides []Side[string]) []string {
 	return ids
 }
 
-// fingerprint tells outcomes apart, whatever the order they were given in.
+// fingerprint returns a hash of an outcome that does not depend on the order in which its players
+// are named.
 func fingerprint(sides []Side[string]) string {
 	text, err := json.Marshal(sides)
 	if err != nil {
@@ -94,7 +95,8 @@ func fingerprint(sides []Side[string]) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// event tells who played and how it ended; of many players the first ones.
+// event returns the audit event of an outcome: who played, at most the first audit.MaxTargets of
+// them, and all places.
 func event(result Result) audit.Event {
 	e := audit.Event{Action: "rating/outcome_recorded", Subject: audit.Target{Type: "game", ID: result.Game}}
 	places := make([]int, len(result.Players))
@@ -108,8 +110,8 @@ func event(result Result) audit.Event {
 	return e
 }
 
-// recorded is the detail of an audit event: the places of its targets, and of
-// those there was no room for.
+// recorded is the detail of an audit event: the places of all players, also of those beyond the
+// targets.
 type recorded struct {
 	Pool   string `json:"pool"`
 	Places []int  `json:"places"`

@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// export emits a user's rows, one a pool.
+// export emits a user's rows, one per pool.
 func (r *Rating) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	pools, err := r.store.pools(ctx)
 	if err != nil {

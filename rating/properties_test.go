@@ -15,7 +15,7 @@ func gaussians(lowest, highest float64) *rapid.Generator[gauss] {
 	})
 }
 
-// places are those of n sides, by place.
+// places draws the places of n sides, in order.
 func places(t *rapid.T, n int) []int {
 	list := []int{1}
 	for i := 1; i < n; i++ {
@@ -28,7 +28,7 @@ func places(t *rapid.T, n int) []int {
 	return list
 }
 
-// TestEloZeroSum: what one wins the other loses.
+// TestEloZeroSum checks that one player loses what the other wins.
 func TestEloZeroSum(t *testing.T) {
 	r := bind(t, "elo", nil)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -42,7 +42,8 @@ func TestEloZeroSum(t *testing.T) {
 	})
 }
 
-// TestMonotone: a sole winner does not fall, a loser to all does not rise.
+// TestMonotone checks that the rating of a sole winner does not fall, and that of a loser to all
+// others does not rise.
 func TestMonotone(t *testing.T) {
 	two := []int{1, 2}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -76,7 +77,7 @@ func ordered(t *rapid.T, id string, winnerAfter, winner, loserAfter, loser float
 	}
 }
 
-// TestSymmetry: adding the same to all means shifts the results and no more.
+// TestSymmetry checks that adding the same number to all means only shifts the results.
 func TestSymmetry(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		teams := rapid.SliceOfN(rapid.SliceOfN(gaussians(0, 50), 2, 2), 2, 6).Draw(rt, "teams")
@@ -102,7 +103,7 @@ func TestSymmetry(t *testing.T) {
 	})
 }
 
-// TestEqualsShare: equal players who tie stay equal, whatever their number.
+// TestEqualsShare checks that equal players who tie stay equal, whatever their number.
 func TestEqualsShare(t *testing.T) {
 	for _, id := range []string{"trueskill", "openskill"} {
 		for n := 2; n <= 64; n++ {
@@ -119,8 +120,8 @@ func TestEqualsShare(t *testing.T) {
 	}
 }
 
-// TestCorners: the greatest surprises that parameters and states allow leave
-// states that can be rated on, which Update checks.
+// TestCorners checks that the most improbable results that parameters and states allow give states
+// that can be rated further, which Update checks.
 func TestCorners(t *testing.T) {
 	magnitudes := []float64{-1e9, 1500, 1e9}
 	for _, tau := range []float64{0.1, 2} {
@@ -153,7 +154,7 @@ func TestCorners(t *testing.T) {
 	}
 }
 
-// corners lets all of the states win and draw against each other, and once more.
+// corners lets all of the states win and draw against each other, twice.
 func corners[S any](t *testing.T, r rating.Rules, states []S) {
 	t.Helper()
 	for _, a := range states {

@@ -1,30 +1,27 @@
-// Package rating keeps how good players are: a skill rating by Elo, Glicko-2,
-// TrueSkill, OpenSkill or an algorithm of the application's own, and experience
-// points with levels.
+// Package rating rates players: a skill rating by Elo, Glicko-2, TrueSkill, OpenSkill or an
+// algorithm of the application's own, and experience points with levels.
 //
-// # What it promises
+// # Guarantees
 //
-//   - An outcome changes all of its players or none. Outcomes that share players
-//     follow one another, on any number of nodes: none is lost, none counts
-//     twice, and they never wait for each other in a circle. (A transaction that
-//     records several may meet another such; the database then repeats one.)
-//   - An operation joins the transaction of its context and commits or rolls
-//     back with the caller's own rows; outside of one it is durable when it
-//     returns. A refusal of what the caller said changes nothing.
-//   - The same history gives the same ratings, to the last bit, on every
-//     database and every processor. Players are put into one order before they
-//     are rated, so the order they were named in is no matter; products are
-//     rounded before they are added up, so no processor fuses them; logarithms
-//     and exponentials are the module's own.
-//   - Experience points never fall.
+//   - An outcome changes all of its players or none. Outcomes that share players are applied one
+//     after another, on any number of nodes: none is lost, none counts twice, and they do not
+//     deadlock. (Two transactions that each record several outcomes may deadlock; the database then
+//     aborts one, which is repeated.)
+//   - An operation joins the transaction of its context and commits or rolls back with the caller's
+//     own rows; outside of one it is durable when it returns. A refusal of the arguments changes
+//     nothing.
+//   - The same history gives the same ratings, to the last bit, on every database and every
+//     processor. Players are sorted before they are rated, so the order in which an outcome names
+//     them does not matter; products are rounded before they are added, so that no processor fuses
+//     them; logarithms and exponentials are the module's own.
+//   - Experience points never decrease.
 //
 // # Pools
 //
-// A game counts for a pool, by default one of its own; games that name one pool
-// share a ladder. A player has one row per pool, and a pool is rated by one
-// algorithm for good: a row names its algorithm, and a pool that holds rows of
-// another than it is configured for refuses outcomes and reports itself as not
-// healthy. A changed algorithm needs a new pool.
+// A game counts for a pool, by default one of its own; games that name the same pool share a
+// ladder. A player has one row per pool, and a pool is always rated by the same algorithm: a row
+// names its algorithm, and a pool that has rows of another algorithm than the configured one
+// refuses outcomes and is reported as unhealthy. A changed algorithm needs a new pool.
 //
 // # Algorithms
 //
@@ -36,15 +33,15 @@
 //
 // One outcome has at most [MaxPlayers] players.
 //
-// A player who was never rated has the algorithm's initial values and no games.
-// [Define] adds algorithms.
+// A player who was never rated has the algorithm's initial values and no games. [Define] adds
+// algorithms.
 //
 // # Who may call
 //
-// In process, every caller that has the *Rating. Over HTTP every user reads every
-// player's rating. Recording an outcome takes an access token with the scope
-// Config.RecordScope, whose bearer need not have played; with
-// Config.ServerAuthoritative false it is enough to be one of the players.
+// In process, every caller that has the *Rating. Over HTTP every user reads every player's rating.
+// Recording an outcome requires an access token with the scope Config.RecordScope, whose bearer
+// need not have played; if Config.ServerAuthoritative is false, a player of the outcome may record
+// it, too.
 package rating
 
 import (
@@ -69,7 +66,7 @@ import (
 // Name is the capability's name.
 const Name = "rating"
 
-// MaxRatings is how many players one call of [Rating.Ratings] reads at most.
+// MaxRatings is the most players that one call of [Rating.Ratings] reads.
 const MaxRatings = 1000
 
 // KeyLifetime is how long an outcome's key is remembered.
@@ -80,11 +77,11 @@ var migrations embed.FS
 
 // Peers are the capabilities that rating uses.
 type Peers struct {
-	// Audit records outcomes that come over HTTP; nil records nothing.
+	// Audit records outcomes; nil records nothing.
 	Audit *audit.Audit
-	// Friends returns which of the players have a friend among them: those earn
-	// no experience points, unless the game's SharedRoomCounts says so. It may
-	// look for its capability when it is called. Without it every game counts.
+	// Friends returns which of the players have a friend among them: those earn no experience
+	// points, unless the game's SharedRoomCounts is set. It may look up its capability when it is
+	// called. Without it every game earns points.
 	Friends func(ctx context.Context, userIDs []string) ([]string, error)
 }
 
@@ -99,7 +96,7 @@ type Rating struct {
 	peers Peers
 }
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New checks the configuration and reports all faults at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Rating, error) {
 	cfg = cfg.withDefaults()
 	games, pools, err := cfg.resolve()
@@ -136,9 +133,9 @@ func (r *Rating) HasPool(name string) bool {
 	return ok
 }
 
-// Record rates the players of a game by how it ended, which is audited. Refuses with
-// rating/game_not_found, rating/unsupported_player_count, kit/invalid_request
-// and kit/idempotency_conflict; the last fails the transaction it joined.
+// Record rates the players of a game by its outcome, which is audited. Refuses with
+// rating/game_not_found, rating/unsupported_player_count, kit/invalid_request and
+// kit/idempotency_conflict; the last one fails the transaction that it joined.
 func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, error) {
 	g, ok := r.games[game]
 	if !ok {
@@ -172,7 +169,7 @@ func (r *Rating) Record(ctx context.Context, game string, o Outcome) (Result, er
 	return result, nil
 }
 
-// friends returns who of the players does not earn points for playing with a friend.
+// friends returns the players who do not earn points because they play with a friend.
 func (r *Rating) friends(ctx context.Context, g *game, sides []Side[string]) ([]string, error) {
 	if g.SharedRoomCounts || r.peers.Friends == nil {
 		return nil, nil
@@ -180,8 +177,8 @@ func (r *Rating) friends(ctx context.Context, g *game, sides []Side[string]) ([]
 	return r.peers.Friends(ctx, playersOf(sides))
 }
 
-// once records an outcome, or returns what it did when its key was first used.
-// The key is taken before any player is locked: a second call waits there.
+// once records an outcome, or returns the result of the first use of its key. The key is claimed
+// before any player is locked, so that a concurrent call waits for the key.
 func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key string, record func() (Result, error)) (Result, error) {
 	if key == "" {
 		return record()
@@ -195,7 +192,7 @@ func (r *Rating) once(ctx context.Context, g *game, sides []Side[string], key st
 		return r.replay(ctx, g, key, hash)
 	}
 	result, err := record()
-	if errors.Is(err, ErrBroken) { // the key is free for a later attempt
+	if errors.Is(err, ErrBroken) { // the key stays free for a later attempt
 		if failed := r.store.unclaim(ctx, g.Key, key); failed != nil {
 			return Result{}, failed
 		}
@@ -222,8 +219,8 @@ func (r *Rating) replay(ctx context.Context, g *game, key, hash string) (result 
 	return result, json.Unmarshal([]byte(encoded), &result)
 }
 
-// check refuses a pool of another algorithm. Rows of its own that are committed
-// keep others out, so after those it looks no more.
+// check refuses a pool with rows of another algorithm. Committed rows of the pool's own algorithm
+// keep others out, so the check is not repeated once there are some.
 func (r *Rating) check(ctx context.Context, p *pool) error {
 	if p.checked.Load() {
 		return nil
@@ -283,7 +280,7 @@ func (r *Rating) record(ctx context.Context, g *game, sides []Side[string], frie
 	return result, r.peers.Audit.Record(ctx, event(result))
 }
 
-// updated is the algorithm's update, whose panic is an error.
+// updated calls the algorithm's update and returns a panic as an error.
 func (p *pool) updated(states []Side[string]) (after [][]rated, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -298,7 +295,7 @@ func (p *pool) updated(states []Side[string]) (after [][]rated, err error) {
 
 func (p *pool) broken(err error) error { return fmt.Errorf("%w: pool %s: %w", ErrBroken, p.name, err) }
 
-// standing is how the game shows a row.
+// standing returns a row as shown by the game.
 func (g *game) standing(row row) Standing {
 	s := Standing{XP: row.xp, Level: g.level(row.xp), GamesPlayed: row.games}
 	if !g.HideSkill {
@@ -321,8 +318,8 @@ func (r *Rating) Rating(ctx context.Context, game, userID string) (Player, error
 	return players[0], nil
 }
 
-// Ratings returns many players by one query, in the order asked for. It takes
-// at most [MaxRatings]; refuses as [Rating.Rating] does.
+// Ratings returns many players by one query, in the order of the ids. It takes at most [MaxRatings]
+// ids; refuses as [Rating.Rating] does.
 func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([]Player, error) {
 	g, ok := r.games[game]
 	if !ok {
@@ -339,9 +336,8 @@ func (r *Rating) Ratings(ctx context.Context, game string, userIDs ...string) ([
 	return players, nil
 }
 
-// ListTop lists the players of a game's pool, the most skilled first. Of equal
-// skill the greater user id comes first. Refuses with rating/game_not_found and
-// kit/invalid_request.
+// ListTop lists the players of a game's pool, the most skilled first. With equal skill the greater
+// user id comes first. Refuses with rating/game_not_found and kit/invalid_request.
 func (r *Rating) ListTop(ctx context.Context, game string, page capability.Page) (capability.Items[Player], error) {
 	var none capability.Items[Player]
 	g, ok := r.games[game]
@@ -374,8 +370,8 @@ func (r *Rating) ListTop(ctx context.Context, game string, page capability.Page)
 	return capability.Items[Player]{Items: players, NextCursor: paged.NextCursor}, nil
 }
 
-// Skill returns the number that a player is matched by, hidden or not. Refuses
-// with rating/pool_not_found and kit/invalid_request.
+// Skill returns the number that a player is matched by, hidden or not. Refuses with
+// rating/pool_not_found and kit/invalid_request.
 func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error) {
 	p, ok := r.pools[pool]
 	if !ok {
@@ -388,8 +384,8 @@ func (r *Rating) Skill(ctx context.Context, pool, userID string) (float64, error
 	return rows[0].skill, nil
 }
 
-// rows returns the players' rows in the order asked for, and the initial values
-// for those who have none.
+// rows returns the players' rows in the order of the ids, with the initial values for players
+// without a row.
 func (r *Rating) rows(ctx context.Context, p *pool, userIDs []string) ([]row, error) {
 	if len(userIDs) > MaxRatings {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d players at once.", MaxRatings)

@@ -34,7 +34,7 @@ var config = rating.Config{Games: []rating.Game{
 	{Key: "royale", Algorithm: "trueskill", Players: 8, XP: xp},
 }}
 
-// open makes a migrated rating on a clock that stands still.
+// open returns a migrated rating with a clock that stands still.
 func open(t testing.TB, db *database.DB, cfg rating.Config, peers rating.Peers) *rating.Rating {
 	t.Helper()
 	db.UseClock(func() time.Time { return noon })
@@ -94,7 +94,7 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		// Another game of the same pool goes on from there, with its own levels and points.
+		// Another game of the same pool continues from there, with its own levels and points.
 		got = record(t, r, "blitz", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 1}})
 		if before := got.Players[0].Before; *before.Skill != 1516 || before.XP != 30 || before.Level != "" {
 			t.Errorf("blitz shows %+v before", before)
@@ -133,7 +133,7 @@ func TestHideSkill(t *testing.T) {
 		if err != nil || player.Skill != nil {
 			t.Errorf("the rating shows the skill: %+v, %v", player, err)
 		}
-		// Players are matched by it all the same.
+		// Players are still matched by it.
 		skill, err := r.Skill(t.Context(), "go", "ada")
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestTeams(t *testing.T) {
 	})
 }
 
-// TestXP: the only first wins, several firsts draw, everybody else loses.
+// TestXP checks that a sole first wins, several firsts draw, and everybody else loses.
 func TestXP(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -201,7 +201,7 @@ func TestXP(t *testing.T) {
 	})
 }
 
-// TestXPStopsGrowing where a JavaScript number ends.
+// TestXPStopsGrowing checks that points stop at the largest exact JavaScript integer.
 func TestXPStopsGrowing(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -239,7 +239,7 @@ func TestFriends(t *testing.T) {
 		if diff := cmp.Diff([]string{"ada", "bob", "cleo", "dan"}, asked); diff != "" {
 			t.Error(diff)
 		}
-		// SharedRoomCounts does not ask.
+		// With SharedRoomCounts the peer is not called.
 		asked = nil
 		if got := record(t, r, "blitz", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}}); got.Players[0].After.XP != 3 || asked != nil {
 			t.Errorf("blitz: %+v, asked %v", got, asked)
@@ -316,7 +316,7 @@ func count1(t testing.TB, db *database.DB, query string, args ...any) (n int64) 
 	return n
 }
 
-// TestJoins: an outcome commits or rolls back with its caller, who sees it.
+// TestJoins checks that an outcome commits or rolls back with its caller, who can read it before.
 func TestJoins(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -345,7 +345,7 @@ func TestJoins(t *testing.T) {
 	})
 }
 
-// TestKey: an outcome counts once under its key, and another is refused.
+// TestKey checks that an outcome counts once under its key, and that another one is refused.
 func TestKey(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		now := noon
@@ -366,7 +366,7 @@ func TestKey(t *testing.T) {
 		if _, err := r.Record(t.Context(), "race", other); !errors.Is(err, capability.ErrIdempotencyConflict) {
 			t.Errorf("another outcome: %v", err)
 		}
-		record(t, r, "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}, Key: "session 1"}) // a key of its own game
+		record(t, r, "chess", rating.Outcome{Ranks: map[string]int{"ada": 1, "bob": 2}, Key: "session 1"}) // keys are separate for each game
 		if ada, _ := r.Rating(t.Context(), "race", "ada"); ada.GamesPlayed != 1 {
 			t.Errorf("ada played %d times", ada.GamesPlayed)
 		}
@@ -403,7 +403,7 @@ func TestKey(t *testing.T) {
 	})
 }
 
-// TestChangedAlgorithm: a pool is rated by one algorithm for good.
+// TestChangedAlgorithm checks that a pool stays with its algorithm.
 func TestChangedAlgorithm(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -423,8 +423,8 @@ func TestChangedAlgorithm(t *testing.T) {
 	})
 }
 
-// TestBrokenState: what is stored is held to the algorithm's schema when it is
-// rated on.
+// TestBrokenState checks that a stored state is validated against the algorithm's schema when it is
+// rated.
 func TestBrokenState(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -445,7 +445,7 @@ func TestBrokenState(t *testing.T) {
 	})
 }
 
-// dump reads all rows, floats by their bits.
+// dump reads all rows, with floats as their bits.
 func dump(t testing.TB, db *database.DB) []string {
 	t.Helper()
 	rows, err := database.All(context.Background(), db, func(s database.Scanner) (string, error) {
@@ -461,8 +461,8 @@ func dump(t testing.TB, db *database.DB) []string {
 	return rows
 }
 
-// TestReplay plays one random history on every database, the players named in
-// another order each time: all end at the same bits.
+// TestReplay plays one random history on every database, naming the players in another order each
+// time: all end with the same bits.
 func TestReplay(t *testing.T) {
 	var want []string
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -499,7 +499,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestPermutations: the order in which teams and their members are named is no matter.
+// TestPermutations checks that the order in which teams and their members are named does not
+// matter.
 func TestPermutations(t *testing.T) {
 	db := databasetest.Memory(t)
 	r := open(t, db, config, rating.Peers{})
@@ -582,7 +583,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// TestStateIsHeldToItsSchema: what is not a state of the algorithm is no rating.
+// TestStateIsHeldToItsSchema checks that an invalid state is not returned as a rating.
 func TestStateIsHeldToItsSchema(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -604,7 +605,8 @@ func TestStateIsHeldToItsSchema(t *testing.T) {
 	})
 }
 
-// TestOtherAlgorithmLeavesTheTransaction: a caller may go on after the refusal.
+// TestOtherAlgorithmLeavesTheTransaction checks that a caller's transaction stays usable after the
+// refusal.
 func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -627,7 +629,7 @@ func TestOtherAlgorithmLeavesTheTransaction(t *testing.T) {
 	})
 }
 
-// TestRatingNextToSkill: the customary rating of an algorithm is shown next to the
+// TestRatingNextToSkill checks that the conventional rating of an algorithm is shown next to the
 // skill, and hidden with it.
 func TestRatingNextToSkill(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{
@@ -654,7 +656,7 @@ func TestRatingNextToSkill(t *testing.T) {
 	}
 }
 
-// TestListTop lists a pool from the top, page by page, with ties in one order.
+// TestListTop lists a pool from the top, page by page, with ties in a fixed order.
 func TestListTop(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -691,7 +693,7 @@ func TestListTop(t *testing.T) {
 	})
 }
 
-// TestLargePoolIsCountedByAJob: health reads no more than some thousand rows.
+// TestLargePoolIsCountedByAJob checks that health reads a bounded number of rows.
 func TestLargePoolIsCountedByAJob(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})
@@ -737,8 +739,8 @@ func TestLargePoolIsCountedByAJob(t *testing.T) {
 	})
 }
 
-// TestExportAndErase: all rows of a user are emitted and removed, of pools that
-// are not configured any more, too; those of others stay.
+// TestExportAndErase checks that all rows of a user are emitted and removed, also of pools that are
+// no longer configured, and that those of others stay.
 func TestExportAndErase(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := open(t, db, config, rating.Peers{})

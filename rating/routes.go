@@ -25,7 +25,7 @@ func (r *Rating) routes() []capability.Route {
 	)
 }
 
-// outcomeBody is an outcome as it is sent. Pool, algorithm and time are the server's.
+// outcomeBody is the request body of an outcome. The server sets pool, algorithm and time.
 type outcomeBody struct {
 	Ranks map[string]int `json:"ranks"`
 }
@@ -37,7 +37,8 @@ func (r *Rating) postOutcome(c *capability.Call, body outcomeBody) (Result, erro
 	return r.Record(c.Context(), c.Param("game"), Outcome{Ranks: body.Ranks})
 }
 
-// mayRecord admits the scope and, unless the server alone decides, the players.
+// mayRecord admits callers with the scope and, unless Config.ServerAuthoritative is true, the
+// players of the outcome.
 func (r *Rating) mayRecord(caller capability.Caller, body outcomeBody) bool {
 	if caller.HasScope(r.cfg.RecordScope) {
 		return true

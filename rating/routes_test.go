@@ -18,7 +18,7 @@ import (
 	"github.com/kitbackend/kit/rating"
 )
 
-// serve composes a kit with rating on every database.
+// serve runs a test with a kit with rating on every database.
 func serve(t *testing.T, cfg rating.Config, story func(t *testing.T, k *kittest.Kit, r *rating.Rating)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var r *rating.Rating
@@ -76,7 +76,7 @@ func TestHTTP(t *testing.T) {
 	})
 }
 
-// TestHostileBodies: whatever is sent, the refusal is clear and nothing changes.
+// TestHostileBodies checks that any invalid body gets a clear refusal and changes nothing.
 func TestHostileBodies(t *testing.T) {
 	serve(t, config, func(t *testing.T, k *kittest.Kit, r *rating.Rating) {
 		server := k.User("server", "rating:record")
@@ -110,7 +110,7 @@ func TestHostileBodies(t *testing.T) {
 	})
 }
 
-// TestIdempotencyKey: the response is repeated, the game counts once.
+// TestIdempotencyKey checks that the response is repeated and the game counts once.
 func TestIdempotencyKey(t *testing.T) {
 	serve(t, config, func(t *testing.T, k *kittest.Kit, r *rating.Rating) {
 		server := k.User("server", "rating:record").With("Idempotency-Key", "game 1")
@@ -128,8 +128,8 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
-// TestPlayersReport: where the server alone does not decide a player may report,
-// others still need the scope.
+// TestPlayersReport checks that without server authority a player may record an outcome, and that
+// other users still need the scope.
 func TestPlayersReport(t *testing.T) {
 	cfg := config
 	cfg.ServerAuthoritative, cfg.RecordScope = new(false), "referee"
@@ -144,7 +144,7 @@ func TestPlayersReport(t *testing.T) {
 	})
 }
 
-// TestAudited: an outcome is on the trail, with who reported it.
+// TestAudited checks that an outcome is audited, with the caller who recorded it.
 func TestAudited(t *testing.T) {
 	serve(t, config, func(t *testing.T, k *kittest.Kit, r *rating.Rating) {
 		server := k.User("server", "rating:record")
@@ -171,8 +171,8 @@ func TestAudited(t *testing.T) {
 	})
 }
 
-// TestLargestOutcome: as many players as can be with the longest ids fit the body, the audit
-// event and the response.
+// TestLargestOutcome checks that the largest number of players with the longest ids fits the body,
+// the audit event and the response.
 func TestLargestOutcome(t *testing.T) {
 	cfg := rating.Config{Games: []rating.Game{{Key: "chess", Algorithm: "trueskill", Players: rating.MaxPlayers, XP: xp}}}
 	serve(t, cfg, func(t *testing.T, k *kittest.Kit, _ *rating.Rating) {
@@ -189,7 +189,7 @@ func TestLargestOutcome(t *testing.T) {
 	})
 }
 
-// TestTable holds the rows to what the specification says of them.
+// TestTable compares the routes with the specification.
 func TestTable(t *testing.T) {
 	r := build(t, databasetest.Memory(t), config, rating.Peers{})
 	var got []string

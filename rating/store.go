@@ -50,7 +50,7 @@ var (
 	lockRows   = selectRows + ` ORDER BY user_id FOR UPDATE`
 )
 
-// read returns the rows of those players who have one; query is selectRows or lockRows.
+// read returns the existing rows of the players; query is selectRows or lockRows.
 func (s store) read(ctx context.Context, p *pool, query string, userIDs []string) (map[string]row, error) {
 	rows, err := database.All(ctx, s.db, p.scan, query, p.name, database.List(userIDs))
 	m := make(map[string]row, len(rows))
@@ -60,11 +60,10 @@ func (s store) read(ctx context.Context, p *pool, query string, userIDs []string
 	return m, err
 }
 
-// lock makes the rows that are missing and locks all, both in the order of the
-// user ids, which come sorted. Everybody makes rows before locking any: so a
-// wait for a row in the making never meets one for a lock, and neither goes in
-// a circle. Only a row that was erased before its lock was had is made once
-// more. SQLite has one writer, and nothing to lock.
+// lock inserts the missing rows and locks all, both in the order of the user ids, which are sorted.
+// Every transaction inserts rows before it locks any, so that waits for inserts and waits for locks
+// cannot form a cycle. Only a row that was erased before it was locked is inserted again. SQLite
+// has one writer, and nothing to lock.
 func (s store) lock(ctx context.Context, p *pool, userIDs []string, now int64) (map[string]row, error) {
 	rows, err := s.read(ctx, p, selectRows, userIDs)
 	for err == nil {
@@ -90,8 +89,8 @@ func (s store) lock(ctx context.Context, p *pool, userIDs []string, now int64) (
 	return rows, err
 }
 
-// save writes rows that are locked: one by one on SQLite, where that is
-// quickest, and at once on PostgreSQL, which is a round trip away.
+// save writes locked rows: one by one on SQLite, which is fastest there, and by one statement on
+// PostgreSQL, to save round trips.
 func (s store) save(ctx context.Context, p *pool, rows map[string]row) error {
 	changed := make([]row, 0, len(rows))
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
@@ -119,7 +118,7 @@ func (s store) insert(ctx context.Context, p *pool, rows []row, onConflict strin
 	return err
 }
 
-// tuples is ($1, $2), ($3, $4), ... for n rows of some width.
+// tuples returns ($1, $2), ($3, $4), ... for n rows of some width.
 func tuples(n, width int) string {
 	var b []byte
 	for i := range n * width {
@@ -136,9 +135,8 @@ func tuples(n, width int) string {
 	return string(append(b, ')'))
 }
 
-// check refuses a pool that holds rows of another algorithm; own reports rows of
-// its own. On PostgreSQL, until there are some, transactions that make the first
-// ones follow each other.
+// check refuses a pool that has rows of another algorithm; own reports whether it has rows of its
+// own. On PostgreSQL, until there are some, transactions that insert the first ones are serialized.
 func (s store) check(ctx context.Context, p *pool) (own bool, err error) {
 	var other string
 	err = s.db.QueryRow(ctx, `SELECT COALESCE(
@@ -151,12 +149,12 @@ func (s store) check(ctx context.Context, p *pool) (own bool, err error) {
 	return own, err
 }
 
-// first lets one transaction at a time make the first rows of a pool.
+// first serializes the transactions that insert the first rows of a pool.
 func (s store) first(ctx context.Context, p *pool) error {
 	return s.db.Lock(ctx, "rating "+p.name)
 }
 
-// claim takes a key, or takes it over when its time has passed.
+// claim takes a key that is free or has expired.
 func (s store) claim(ctx context.Context, game, key, hash string, now time.Time) (bool, error) {
 	rows, err := s.db.Exec(ctx, `INSERT INTO rating_key (game, key, hash, answer, expires_at) VALUES ($1, $2, $3, '', $4)
 		ON CONFLICT (game, key) DO UPDATE SET hash = excluded.hash, answer = '', expires_at = excluded.expires_at
@@ -164,7 +162,7 @@ func (s store) claim(ctx context.Context, game, key, hash string, now time.Time)
 	return rows == 1, err
 }
 
-// unclaim gives a key back.
+// unclaim releases a key.
 func (s store) unclaim(ctx context.Context, game, key string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM rating_key WHERE game = $1 AND key = $2`, game, key)
 	return err
@@ -180,8 +178,8 @@ func (s store) recall(ctx context.Context, game, key string) (hash, result strin
 	return hash, result, err
 }
 
-// top lists the players of a pool, the most skilled first; later only those after
-// a skill and user id.
+// top lists the players of a pool, the most skilled first; with later, only those after a skill and
+// user id.
 func (s store) top(ctx context.Context, p *pool, skill float64, below string, later bool, limit int) ([]row, error) {
 	const order = ` ORDER BY skill DESC, user_id DESC LIMIT `
 	query, args := `SELECT `+columns+` FROM rating_player WHERE pool = $1 AND algorithm = $2`, []any{p.name, p.algorithm}
@@ -191,21 +189,21 @@ func (s store) top(ctx context.Context, p *pool, skill float64, below string, la
 	return database.All(ctx, s.db, p.scan, query+order+`$3`, append(args, limit)...)
 }
 
-// players counts those of a pool, up to a limit.
+// players counts the players of a pool, up to a limit.
 func (s store) players(ctx context.Context, p *pool, limit int64) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM rating_player WHERE pool = $1 AND algorithm = $2 LIMIT $3) AS few`,
 		p.name, p.algorithm, limit).Scan(&n)
 	return n, err
 }
 
-// keepDistribution stores what a job has counted.
+// keepDistribution stores the distribution that a job has counted.
 func (s store) keepDistribution(ctx context.Context, pool, value string) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO rating_distribution (pool, value) VALUES ($1, $2)
 		ON CONFLICT (pool) DO UPDATE SET value = excluded.value`, pool, value)
 	return err
 }
 
-// keptDistribution returns it, "" before the first.
+// keptDistribution returns the stored distribution, "" if there is none.
 func (s store) keptDistribution(ctx context.Context, pool string) (string, error) {
 	value, _, err := database.Get(ctx, s.db, scanText, `SELECT value FROM rating_distribution WHERE pool = $1`, pool)
 	return value, err
@@ -213,8 +211,8 @@ func (s store) keptDistribution(ctx context.Context, pool string) (string, error
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// pools lists the pools that hold players, configured or not, seeking from one to
-// the next.
+// pools lists the pools that have players, configured or not, by index seeks from one pool to the
+// next.
 func (s store) pools(ctx context.Context) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `WITH RECURSIVE held (pool) AS (
 		SELECT MIN(pool) FROM rating_player
@@ -222,7 +220,7 @@ func (s store) pools(ctx context.Context) ([]string, error) {
 		SELECT pool FROM held WHERE pool IS NOT NULL`)
 }
 
-// record is a player's row as it is exported.
+// record is a player's exported row.
 type record struct {
 	Pool        string          `json:"pool"`
 	Algorithm   string          `json:"algorithm"`
@@ -249,8 +247,7 @@ func (s store) erase(ctx context.Context, pool, userID string) (int64, error) {
 	return s.db.Exec(ctx, `DELETE FROM rating_player WHERE pool = $1 AND user_id = $2`, pool, userID)
 }
 
-// extent returns the least and the greatest skill in a pool; ok is false when
-// nobody is in it.
+// extent returns the least and the greatest skill in a pool; ok is false if the pool is empty.
 func (s store) extent(ctx context.Context, p *pool) (least, greatest float64, ok bool, err error) {
 	var players int64
 	err = s.db.QueryRow(ctx, `SELECT
@@ -261,8 +258,8 @@ func (s store) extent(ctx context.Context, p *pool) (least, greatest float64, ok
 	return least, greatest, players > 0, err
 }
 
-// count returns how many in a pool have a skill from one to below another. It
-// reads that part of an index.
+// count returns how many players of a pool have a skill in the range from from up to, but not
+// including, below. It reads that part of an index.
 func (s store) count(ctx context.Context, p *pool, from, below float64) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM rating_player
 		WHERE pool = $1 AND algorithm = $2 AND skill >= $3 AND skill < $4`, p.name, p.algorithm, from, below).Scan(&n)

@@ -6,8 +6,8 @@ import (
 	"github.com/kitbackend/kit/rating/internal/detmath"
 )
 
-// gaussParams are the parameters of the algorithms that know a player's skill
-// as a normal distribution; the draw probability is trueskill's alone.
+// gaussParams are the parameters of the algorithms that model a player's skill as a normal
+// distribution; only trueskill uses the draw probability.
 type gaussParams struct {
 	Mu              float64 `json:"mu"`
 	Sigma           float64 `json:"sigma"`
@@ -35,19 +35,19 @@ const (
 
 func gaussInitial(p gaussParams) gaussState { return gaussState{p.Mu, p.Sigma} }
 
-// gaussSkill is what a player's skill is above with a certainty of 99.9 %.
+// gaussSkill returns the value that a player's skill exceeds with a probability of 99.9 %.
 func gaussSkill(_ gaussParams, s gaussState) float64 { return s.Mu - float64(3*s.Sigma) }
 
 func gaussRating(_ gaussParams, s gaussState) (float64, float64) { return s.Mu, s.Sigma }
 
-// variance is that of the skill before a game, time since the last one included.
+// variance returns the variance of the skill before a game, which includes the change since the
+// last one.
 func (s gaussState) variance(p gaussParams) float64 { return square(s.Sigma) + square(p.Tau) }
 
-// trueskill is a Bayesian rating in the style of TrueSkill (Herbrich, Minka and
-// Graepel, 2006) for any number of teams, without partial play. A game's
-// factor graph is a chain of teams by place, each pair of neighbours bound by
-// what was seen: a lead over the draw margin or one within it. Expectation
-// propagation runs along that chain; the rest of the graph is a tree and done
+// trueskill is a Bayesian rating in the style of TrueSkill (Herbrich, Minka and Graepel, 2006) for
+// any number of teams, without partial play. A game's factor graph is a chain of teams by place, in
+// which adjacent teams are linked by the observed result: a lead over the draw margin or one within
+// it. Expectation propagation runs along that chain; the rest of the graph is a tree and computed
 // in one step.
 var trueskill = Definition[gaussParams, gaussState]{
 	ID: "trueskill",
@@ -61,26 +61,26 @@ var trueskill = Definition[gaussParams, gaussState]{
 	Rating:  gaussRating,
 }
 
-// gauss is a normal distribution, not normalized, by its precision and its
-// precision times mean. The zero value says nothing.
+// gauss is a normal distribution, not normalized, by its precision and its precision times mean.
+// The zero value carries no information.
 type gauss struct{ precision, weight float64 }
 
 func (g gauss) times(h gauss) gauss { return gauss{g.precision + h.precision, g.weight + h.weight} }
 
-// plus is the distribution of a sum with an independent variable.
+// plus returns the distribution of the sum with an independent variable.
 func (g gauss) plus(mean, variance float64) gauss {
 	scale := 1 + float64(g.precision*variance)
 	return gauss{g.precision / scale, (g.weight + float64(g.precision*mean)) / scale}
 }
 
-// negative is the distribution of the negated variable.
+// negative returns the distribution of the negated variable.
 func (g gauss) negative() gauss { return gauss{g.precision, -g.weight} }
 
 func (g gauss) variance() float64 { return 1 / g.precision }
 func (g gauss) mean() float64     { return g.weight / g.precision }
 
-// tsTeam is a team's performance in a game: what was known of it before, and
-// what its neighbours in the chain say.
+// tsTeam is a team's performance in a game: its prior, and the messages from the adjacent teams in
+// the chain.
 type tsTeam struct {
 	mean, variance float64
 	prior          gauss
@@ -105,14 +105,14 @@ func trueskillUpdate(p gaussParams, sides []Side[gaussState]) [][]gaussState {
 	return after
 }
 
-// tsLink binds two neighbours in the chain.
+// tsLink links two adjacent teams in the chain.
 type tsLink struct {
 	draw   bool
 	margin float64
 }
 
-// trueskillLinks computes each pair's draw margin from the draw probability of
-// two equal teams of as many players.
+// trueskillLinks computes the draw margin of each pair from the draw probability of two equal teams
+// with as many players.
 func trueskillLinks(p gaussParams, sides []Side[gaussState]) []tsLink {
 	quantile := detmath.SymmetricQuantile(p.DrawProbability)
 	links := make([]tsLink, len(sides)-1)
@@ -126,9 +126,8 @@ func trueskillLinks(p gaussParams, sides []Side[gaussState]) []tsLink {
 	return links
 }
 
-// trueskillChain passes messages down and up the chain until they stand still,
-// which takes about ten rounds; after that only rounding errors move. One link
-// needs no second pass.
+// trueskillChain passes messages down and up the chain until they converge, which takes about ten
+// rounds; after that only rounding errors change. One link needs no second pass.
 func trueskillChain(teams []tsTeam, links []tsLink) {
 	const rounds, still = 30, 1e-11
 	for range rounds {
@@ -145,8 +144,8 @@ func trueskillChain(teams []tsTeam, links []tsLink) {
 	}
 }
 
-// pass renews what the two teams of a link say to each other and returns how
-// much that differs from before, in units of what was known at the start.
+// pass updates the messages between the two teams of a link and returns how much they changed, in
+// units of the prior.
 func (l tsLink) pass(a, b *tsTeam) (moved float64) {
 	ca, cb := a.prior.times(a.better), b.prior.times(b.worse)
 	ma, va, mb, vb := ca.mean(), ca.variance(), cb.mean(), cb.variance()
@@ -164,8 +163,8 @@ func (t *tsTeam) distance(was, is gauss) float64 {
 	)
 }
 
-// observe returns what the result says of a lead with this mean and variance:
-// the distribution that takes it to the moments of the truncated one.
+// observe returns the message of the result about a lead with this mean and variance: the
+// distribution that changes it to the moments of the truncated one.
 func (l tsLink) observe(mean, variance float64) gauss {
 	deviation := math.Sqrt(variance)
 	t, margin := mean/deviation, l.margin/deviation
@@ -179,27 +178,27 @@ func (l tsLink) observe(mean, variance float64) gauss {
 	return gauss{shrink / rest, (float64(deviation*shift) + float64(mean*shrink)) / rest}
 }
 
-// mostShrink keeps some variance after the greatest of surprises.
+// mostShrink leaves some variance after the most improbable results.
 const mostShrink = 1 - 1e-9
 
-// truncatedAbove returns how far a standard normal variable around t moves, and
-// which part of its variance it loses, when it is known to be over the margin:
-// the functions v and w of a win.
+// truncatedAbove returns how far the mean of a standard normal variable around t moves, and which
+// part of its variance it loses, when it is known to be over the margin: the functions v and w of a
+// win.
 func truncatedAbove(t, margin float64) (shift, shrink float64) {
 	hazard, excess := detmath.Hazard(margin - t)
 	return hazard, min(max(float64(hazard*excess), 0), mostShrink)
 }
 
-// truncatedWithin is the same for a variable known to be within the margin on
-// either side: v and w of a draw. Where draws are next to impossible, one is
-// rated as if the margin were a thousandth of a standard deviation.
+// truncatedWithin is the same for a variable known to be within the margin on either side: v and w
+// of a draw. If draws are almost impossible, a draw is rated as if the margin were a thousandth of
+// a standard deviation.
 func truncatedWithin(t, margin float64) (shift, shrink float64) {
 	margin = max(margin, 1e-3)
 	distance := math.Abs(t)
 	near, far := distance-margin, distance+margin
-	// All densities are relative to that at the near edge.
+	// All densities are relative to the one at the near edge.
 	edge := detmath.Exp(float64(-2 * float64(distance*margin)))
-	if edge < 1e-17 { // the far edge does not matter
+	if edge < 1e-17 { // the far edge is negligible
 		hazard, excess := detmath.Hazard(near)
 		shift, shrink = hazard, float64(hazard*excess)
 	} else {
@@ -212,8 +211,8 @@ func truncatedWithin(t, margin float64) (shift, shrink float64) {
 	return math.Copysign(shift, -t), shrink
 }
 
-// trueskillPlayers brings what is now known of a team's performance to its
-// players, each in the measure of what was not known of them.
+// trueskillPlayers distributes the posterior of a team's performance to its players, in proportion
+// to their uncertainty.
 func trueskillPlayers(p gaussParams, players []gaussState, team tsTeam) []gaussState {
 	seen := team.better.times(team.worse)
 	after := make([]gaussState, len(players))

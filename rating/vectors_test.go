@@ -39,7 +39,7 @@ func bind(t tb, id string, params map[string]any) rating.Rules {
 	return r
 }
 
-// update rates sides given as places and values that encode as states.
+// update rates sides with the given places and states.
 func update[S any](t tb, r rating.Rules, places []int, sides [][]S) [][]S {
 	t.Helper()
 	states := make([]rating.Side[string], len(sides))
@@ -89,7 +89,7 @@ func TestEloVectors(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		k            float64
-		better, then float64 // who comes first, and the other
+		better, then float64 // the first and the other player's rating
 		draw         bool
 		want         [2]float64
 	}{
@@ -141,12 +141,12 @@ func TestGlickoPaper(t *testing.T) {
 	near(t, "rating", got[0], 1464.0506708195, tolerance)
 	near(t, "deviation", got[1], 151.5165219264, tolerance)
 	near(t, "volatility", got[2], 0.059995984400839, 1e-12)
-	// What the paper prints.
+	// The values printed in the paper.
 	near(t, "rating", got[0], 1464.06, 0.011)
 	near(t, "deviation", got[1], 151.52, 0.005)
 	near(t, "volatility", got[2], 0.05999, 1e-5)
 
-	// With the paper's rounded scale: the same numbers stretched there and back.
+	// With the paper's rounded scale: the same numbers, scaled there and back.
 	const stretch = rating.GlickoScale / 173.7178
 	scaled := func(p rating.GlickoPlayer, by float64) rating.GlickoPlayer {
 		return rating.GlickoPlayer{1500 + (p[0]-1500)*by, p[1] * by, p[2]}
@@ -161,8 +161,7 @@ func TestGlickoPaper(t *testing.T) {
 	near(t, "volatility", got[2], 0.059995984400678, 1e-12)
 }
 
-// TestGlicko1 holds g and E, which Glicko-2 shares with its predecessor, to the
-// latter's paper.
+// TestGlicko1 compares g and E, which Glicko-2 shares with Glicko-1, with the paper on Glicko-1.
 func TestGlicko1(t *testing.T) {
 	for i, want := range [][2]float64{{0.9954980, 0.6394677}, {0.9531490, 0.4318424}, {0.7242355, 0.3028407}} {
 		g := rating.GlickoWeight(paperOthers[i][1])
@@ -187,7 +186,7 @@ func TestGlickoVectors(t *testing.T) {
 	near(t, "skill of the unrated", r.Initial().Skill, 800, 0)
 }
 
-// game is a case for the algorithms on normal distributions.
+// game is a test case for the algorithms on normal distributions.
 type game struct {
 	name   string
 	places []int
@@ -240,8 +239,8 @@ func TestTrueSkillVectors(t *testing.T) {
 	}
 }
 
-// TestDrawMargins compares to the exact inverse of the error function, and to
-// the values of Moserware's tests, whose approximation has seven digits.
+// TestDrawMargins compares with the exact inverse of the error function, and with the values of
+// Moserware's tests, whose approximation has seven digits.
 func TestDrawMargins(t *testing.T) {
 	for p, published := range map[float64]float64{0.10: 0.74046637542690541, 0.25: 1.87760059883033, 0.33: 2.5111010132487492} {
 		got := rating.DrawMargin(p, 25./6)
@@ -250,7 +249,7 @@ func TestDrawMargins(t *testing.T) {
 	}
 }
 
-// sidesOf makes sides of one player each.
+// sidesOf returns sides of one player each.
 func sidesOf(places, players []int, states []string) []rating.Side[string] {
 	sides := make([]rating.Side[string], len(places))
 	for i, place := range places {

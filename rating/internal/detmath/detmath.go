@@ -1,12 +1,10 @@
-// Package detmath is the mathematics of ratings, the same to the last bit on
-// every platform. The functions of package math are not: some have an assembly
-// version for one processor, and where the processor can fuse a multiplication
-// and an addition into one rounding, the compiler does so.
+// Package detmath is the mathematics of ratings, the same to the last bit on every platform. The
+// functions of package math are not: some have an assembly version for one processor, and where the
+// processor can fuse a multiplication and an addition into one rounding, the compiler does so.
 //
-// Here only operations are used that IEEE 754 defines exactly (addition,
-// multiplication, division, square root and scaling by powers of two), and
-// every product is converted explicitly, which the language specification says
-// prevents fusing.
+// This package uses only operations that IEEE 754 defines exactly (addition, multiplication,
+// division, square root and scaling by powers of two), and converts every product explicitly, which
+// prevents fusing according to the language specification.
 package detmath
 
 import "math"
@@ -26,7 +24,7 @@ var inverseFactorials = [...]float64{
 	1. / 720, 1. / 120, 1. / 24, 1. / 6, 1. / 2, 1, 1,
 }
 
-// Exp is e to the power of x, within 2 units in the last place.
+// Exp returns e to the power of x, within 2 units in the last place.
 func Exp(x float64) float64 {
 	switch {
 	case x > expOverflow:
@@ -43,7 +41,7 @@ func Exp(x float64) float64 {
 	return math.Ldexp(sum, int(k))
 }
 
-// Log is the natural logarithm of x > 0, within 2 units in the last place.
+// Log returns the natural logarithm of x > 0, within 2 units in the last place.
 func Log(x float64) float64 {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/kitbackend/kit/rating/internal/detmath"
 )
 
-// near compares relatively.
+// near compares with a relative tolerance.
 func near(t *testing.T, name string, x, got, want, tolerance float64) {
 	t.Helper()
 	if got == want {
@@ -46,14 +46,13 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestMills compares to the complementary error function where that has not
-// underflowed.
+// TestMills compares with the complementary error function where that has not underflowed.
 func TestMills(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 100_000 {
 		x := r.Float64()*38 - 12
 		want := math.Erfc(x/math.Sqrt2) / 2 / (math.Exp(-x*x/2) / math.Sqrt(2*math.Pi))
-		tolerance := 1e-13 + x*x*5e-16 // the reference rounds its squares too
+		tolerance := 1e-13 + x*x*5e-16 // the reference rounds its squares, too
 		near(t, "Mills", x, detmath.Mills(x), want, tolerance)
 		hazard, excess := detmath.Hazard(x)
 		near(t, "Hazard", x, hazard, 1/want, tolerance)

@@ -7,9 +7,9 @@ const (
 	sqrtTwoPi  = 2.50662827463100050241576528481104525
 )
 
-// Hazard returns φ(x)/Q(x), where φ is the density of the standard normal
-// distribution and Q its upper tail, and the excess of that over x, which for
-// large x would otherwise be lost to cancellation.
+// Hazard returns φ(x)/Q(x), where φ is the density of the standard normal distribution and Q its
+// upper tail, and the excess of that over x, which for large x would otherwise be lost to
+// cancellation.
 func Hazard(x float64) (hazard, excess float64) {
 	if x > far {
 		excess = tail(x)
@@ -19,7 +19,7 @@ func Hazard(x float64) (hazard, excess float64) {
 	return hazard, hazard - x
 }
 
-// Mills is Q(x)/φ(x), the reciprocal of the hazard.
+// Mills returns Q(x)/φ(x), the reciprocal of the hazard.
 func Mills(x float64) float64 {
 	switch {
 	case x > far:
@@ -31,11 +31,11 @@ func Mills(x float64) float64 {
 	}
 }
 
-// far is where the continued fraction takes over from the series.
+// far is where the continued fraction replaces the series.
 const far = 2.5
 
-// tail is the continued fraction 1/(x+2/(x+3/(x+…))) for x >= far: the further
-// out, the fewer steps it takes.
+// tail returns the continued fraction 1/(x+2/(x+3/(x+…))) for x >= far: the larger x, the fewer
+// steps it takes.
 func tail(x float64) float64 {
 	t := 0.0
 	for n := math.Floor(500/float64(x*x)) + 5; n > 0; n-- {
@@ -44,8 +44,7 @@ func tail(x float64) float64 {
 	return t
 }
 
-// center is (1/2 - Q(x))/φ(x), the series x + x³/3 + x⁵/15 + …, whose terms all
-// have one sign.
+// center returns (1/2 - Q(x))/φ(x), the series x + x³/3 + x⁵/15 + …, whose terms all have one sign.
 func center(x float64) float64 {
 	x2 := float64(x * x)
 	sum, term := x, x
@@ -59,11 +58,10 @@ func center(x float64) float64 {
 	return sum
 }
 
-// SymmetricQuantile is the x for which a standard normal variable is between
-// -x and x with probability p, 0 <= p < 1.
+// SymmetricQuantile returns the x for which a standard normal variable is between -x and x with
+// probability p, 0 <= p < 1.
 func SymmetricQuantile(p float64) float64 {
-	// Newton's steps come from below and grow the root, as the integral of the
-	// density is concave.
+	// Newton's steps approach the root from below, as the integral of the density is concave.
 	x := 0.0
 	for range 200 {
 		step := float64(p*sqrtHalfPi*Exp(float64(x*x)/2)) - center(x)
