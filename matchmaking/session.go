@@ -59,7 +59,8 @@ func (m *Matchmaking) seat(ctx context.Context, sessionID, userID string) error 
 	return err
 }
 
-// hasSeats reports whether a guest can join a session that the host has not left, besides the host.
+// hasSeats reports whether a session has a free seat for a guest, besides the seat of the host, and
+// the host has not left it.
 func (m *Matchmaking) hasSeats(ctx context.Context, sessionID, host string) (bool, error) {
 	free, phase, err := m.peers.Multiplayer.Seats(ctx, sessionID)
 	if errors.Is(err, multiplayer.ErrSessionNotFound) || phase.Terminal() {

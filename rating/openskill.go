@@ -80,7 +80,7 @@ func openskillCompare(teams []osTeam, sides []Side[gaussState], c float64) {
 	}
 }
 
-// openskillChances returns each team's chance to be the next that is drawn.
+// openskillChances returns the probability of each team to be drawn next.
 func openskillChances(teams []osTeam, c float64) []float64 {
 	best := teams[0].mean
 	for _, t := range teams {
