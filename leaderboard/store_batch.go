@@ -91,7 +91,7 @@ func (b *batcher) save(ctx context.Context, batch *batch) (done bool, err error)
 	if b.store.db.Dialect() == database.SQLite {
 		return true, b.saveRows(ctx, batch, entries, moves, counts)
 	}
-	// A version comes up once, also after a database has lost its last commits.
+	// A version is never used again, even if the database loses its last commits.
 	next := rand.Int64N(1 << 62)
 	text, args := saveSQL, []any{b.board.Key, batch.version, batch.window.id,
 		column(entries, func(e entry) string { return e.userID }), column(entries, func(e entry) int64 { return e.key }),
@@ -137,7 +137,7 @@ func (b *batcher) saveRows(ctx context.Context, batch *batch, entries []entry, m
 	return nil
 }
 
-// column lists one field of many rows, as unnest takes them.
+// column lists one field of many rows, as an argument of unnest.
 func column[T, V any](rows []T, field func(T) V) []V {
 	values := make([]V, len(rows))
 	for i, row := range rows {

@@ -189,8 +189,8 @@ func (l *Leaderboard) examine(ctx context.Context, x *examination) error {
 	return nil
 }
 
-// inspect looks at a part on a snapshot and, where something is wrong and to be
-// repaired, once more under the lock of the board.
+// inspect checks a part on a snapshot and, if something is wrong and is to be repaired, again under
+// the lock of the board.
 func (l *Leaderboard) inspect(ctx context.Context, x *examination, look func(context.Context) ([]wrongCount, error)) error {
 	began := l.host.Now()
 	var wrong []wrongCount

@@ -218,7 +218,7 @@ func (o *owner) round(ctx context.Context, calls []*call) int {
 func (o *owner) attempt(ctx context.Context, calls []*call) (b *batch, err error) {
 	b = &batch{taken: 1}
 	defer func() {
-		if p := recover(); p != nil { // of a model, which is not the fault of the caller that leads
+		if p := recover(); p != nil { // of a model, which is not the fault of the caller that leads the batch
 			o.m.log.Error("multiplayer: panic", slog.String("session", o.id), slog.String("stack", string(callers())))
 			b, err = &batch{taken: 1}, errPanicked
 		}

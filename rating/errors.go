@@ -12,7 +12,8 @@ import (
 var (
 	ErrGameNotFound = capability.NewError(404, "rating/game_not_found", "There is no such game.")
 	ErrPoolNotFound = capability.NewError(404, "rating/pool_not_found", "There is no such pool.")
-	// ErrRecordForbidden refuses callers over HTTP without Config.RecordScope.
+	// ErrRecordForbidden refuses callers over HTTP without Config.RecordScope, except a player of
+	// the outcome if Config.ServerAuthoritative is false.
 	ErrRecordForbidden  = capability.NewError(403, "rating/record_forbidden", "You may not record this outcome.")
 	ErrUnknownAlgorithm = capability.NewError(422, "rating/unknown_algorithm", "No algorithm of this name is registered.")
 	// ErrUnsupportedPlayerCount refuses an outcome with more or fewer players than the game takes,

@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// store is rating's SQL.
+// store is the SQL of rating.
 type store struct{ db *database.DB }
 
 // row is a player in a pool.
