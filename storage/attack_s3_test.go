@@ -11,8 +11,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/buckettest"
 )
 
-// TestAddressesOfS3ThatAreForged changes signed addresses of a server of its own:
-// it refuses each, and nothing becomes readable.
+// TestAddressesOfS3ThatAreForged changes signed URLs of an S3 server: the server refuses each, and
+// nothing becomes readable.
 func TestAddressesOfS3ThatAreForged(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), small)
 	o := r.put("ada", "a.html", []byte("<script>"), "contentType", "text/html")
@@ -74,7 +74,7 @@ func TestAddressesOfS3ThatAreForged(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.do("", "GET", brief.URL, nil).want(200, "")
-	for began := time.Now(); ; { // the server has a clock of its own
+	for began := time.Now(); ; { // the server has its own clock
 		if got := r.do("", "GET", brief.URL, nil); got.status == 403 {
 			break
 		}
@@ -84,7 +84,7 @@ func TestAddressesOfS3ThatAreForged(t *testing.T) {
 	}
 }
 
-// TestSharesOnBothBuckets follows shares that end in every way.
+// TestSharesOnBothBuckets checks shares that end in every way.
 func TestSharesOnBothBuckets(t *testing.T) {
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		share := func(o object) (token, id string) {

@@ -37,7 +37,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 				t.Errorf("%q: %q", data, got.header.Get("Content-Disposition"))
 			}
 		}
-		// Two spellings of one name are one path.
+		// Two Unicode spellings of one name are one path.
 		first, second := r.put("ada", "caf\u00e9", []byte("1")), r.put("ada", "cafe\u0301", []byte("2"))
 		if first.Path != second.Path {
 			t.Errorf("%q and %q", first.Path, second.Path)
@@ -85,7 +85,7 @@ func bodiesAreRefused(t *testing.T, r *rig) {
 	}
 }
 
-// TestForeignObjects holds every route to what others may know of an object.
+// TestForeignObjects checks what every route reveals about objects of others.
 func TestForeignObjects(t *testing.T) {
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
 		private := r.put("ada", "private", []byte("private"))
@@ -127,7 +127,7 @@ func TestForeignObjects(t *testing.T) {
 			}
 			at(public.ID).want(403, "storage/forbidden")
 		}
-		// A share's token does not let its holder do more than read.
+		// A share's token only lets its holder read.
 		r.do("bob", "DELETE", "/storage/shares/"+tokens[public.ID], nil).want(403, "storage/forbidden")
 		r.do("bob", "DELETE", "/storage/shares/"+tokens[private.ID], nil).want(404, "storage/not_found")
 		r.do("bob", "POST", "/s/"+tokens[private.ID], nil).want(405, "kit/method_not_allowed")
@@ -156,7 +156,7 @@ func TestForeignObjects(t *testing.T) {
 	})
 }
 
-// TestTypesAsServed holds stored types to what a browser may be shown.
+// TestTypesAsServed checks which types a browser may display.
 func TestTypesAsServed(t *testing.T) {
 	t.Parallel()
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
@@ -196,7 +196,7 @@ func TestTypesAsServed(t *testing.T) {
 				t.Errorf("%q by a signed address: %v", declared, got.header)
 			}
 		}
-		// Refusals of these routes are protected too.
+		// Refusals of these routes have the protective headers too.
 		got := r.do("", "GET", "/s/unknown", nil).want(404, "storage/not_found")
 		if got.header.Get("X-Content-Type-Options") != "nosniff" || got.header.Get("Content-Security-Policy") == "" {
 			t.Errorf("a refusal: %v", got.header)
@@ -276,7 +276,7 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// TestSizesThatLie sends other bytes than were declared, on raw connections too.
+// TestSizesThatLie sends other bytes than were declared, also on raw connections.
 func TestSizesThatLie(t *testing.T) {
 	t.Parallel()
 	rigs(t, storage.Config{Quota: 10}, func(t *testing.T, r *rig) {
@@ -288,7 +288,7 @@ func TestSizesThatLie(t *testing.T) {
 			}
 			r.do("ada", "POST", at+"/complete", nil).want(409, "storage/upload_incomplete")
 		}
-		chunked := struct{ io.Reader }{strings.NewReader("12345")} // no length is known of it
+		chunked := struct{ io.Reader }{strings.NewReader("12345")} // a reader of unknown length
 		if got := r.do("", "PUT", s.Upload.URL, chunked, header(s.Upload.Headers)...); got.status < 400 {
 			t.Errorf("a body without a length: %d", got.status)
 		}
@@ -313,7 +313,7 @@ func TestSizesThatLie(t *testing.T) {
 			}
 			_, _ = io.WriteString(conn, lines+request)
 			_ = conn.(*net.TCPConn).CloseWrite()
-			raw, _ := io.ReadAll(conn) // a refusal may cut it off
+			raw, _ := io.ReadAll(conn) // a refusal may close the connection
 			_ = conn.Close()
 			if bytes.HasPrefix(raw, []byte("HTTP/1.1 2")) {
 				t.Errorf("%s: %.100s", name, raw)
@@ -344,7 +344,7 @@ func header(m map[string]string) (list []string) {
 	return list
 }
 
-// TestTokensThatAreForged changes signed addresses of the kit bit by bit.
+// TestTokensThatAreForged changes signed URLs of the kit bit by bit.
 func TestTokensThatAreForged(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), file.New(""), small)
 	o := r.put("ada", "a.txt", []byte("hello"), "contentType", "text/plain")

@@ -17,8 +17,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// TestPartsThatLie sends parts of other sizes and completes with parts that are
-// none; the upload can be resumed after each.
+// TestPartsThatLie sends parts of wrong sizes and completes with invalid parts; the upload can be
+// resumed after each.
 func TestPartsThatLie(t *testing.T) {
 	t.Parallel()
 	buckets(t, small, func(t *testing.T, r *rig) {
@@ -59,8 +59,8 @@ func TestPartsThatLie(t *testing.T) {
 	})
 }
 
-// TestDeleteDuringRead deletes and replaces objects that are being read: a reader
-// sees all bytes of the object it began with, or is cut off.
+// TestDeleteDuringRead deletes and replaces objects while they are read: a reader gets all bytes of
+// the object it opened, or is disconnected.
 func TestDeleteDuringRead(t *testing.T) {
 	t.Parallel()
 	buckets(t, storage.Config{}, func(t *testing.T, r *rig) {
@@ -95,11 +95,10 @@ func TestDeleteDuringRead(t *testing.T) {
 	})
 }
 
-// TestBodiesThatStopComing has the kit's own addresses give up a body that no
-// longer comes, and the connection with it. What S3 does with one is the affair of
-// its server.
+// TestBodiesThatStopComing checks that the kit's signed URLs end a body that stalls, and its
+// connection. On S3 this is up to the server.
 func TestBodiesThatStopComing(t *testing.T) {
-	t.Parallel() // it waits for the 5 seconds that a body has
+	t.Parallel() // it waits for the 5 seconds that a body may take
 	r := newRig(t, databasetest.Memory(t), file.New(t.TempDir()), small)
 	starts := []started{r.start("ada", upload{"path": "small", "size": 5}), r.start("ada", upload{"path": "large", "size": 12 * mib})}
 	signed := []partURL{{Size: 5, URL: starts[0].Upload.URL, Headers: starts[0].Upload.Headers}, starts[1].Upload.Parts[0]}
@@ -118,7 +117,7 @@ func TestBodiesThatStopComing(t *testing.T) {
 		if err := errors.Join(err, conn.SetReadDeadline(time.Now().Add(20*time.Second))); err != nil {
 			t.Error(err)
 		}
-		got, err := io.ReadAll(conn) // to its end
+		got, err := io.ReadAll(conn) // until the connection is closed
 		if err != nil || !bytes.HasPrefix(got, []byte("HTTP/1.1 400 ")) {
 			t.Errorf("a body of %d that stops: %v %.400s", signed[i].Size, err, got)
 		}

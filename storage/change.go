@@ -14,9 +14,9 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Update renames an object, changes who may read it or replaces its metadata; no
-// bytes move. Refuses with storage/not_found, storage/forbidden,
-// storage/upload_incomplete and kit/invalid_request.
+// Update renames an object, changes who may read it or replaces its metadata; no bytes move.
+// Refuses with storage/not_found, storage/forbidden, storage/upload_incomplete and
+// kit/invalid_request.
 func (p Space) Update(ctx context.Context, ref Ref, c Change) (o Object, err error) {
 	if c.Path != nil {
 		path, err := checkPath(*c.Path)
@@ -75,7 +75,7 @@ func (p Space) apply(ctx context.Context, o Object, c Change) (Object, error) {
 	return o, p.s.store.update(ctx, o)
 }
 
-// record puts a change of an object on the trail.
+// record writes an audit event about an object.
 func (s *Storage) record(ctx context.Context, action string, o Object, detail any) error {
 	e := audit.Event{Action: action, Subject: audit.Target{Type: "object", ID: o.ID}, Detail: detail}
 	if o.OwnerID != "" {
@@ -129,7 +129,7 @@ func (p Space) Delete(ctx context.Context, ref Ref) error {
 	return p.s.db.InTx(ctx, func(ctx context.Context) error { return p.deleteIn(ctx, ref) })
 }
 
-// deleteIn is Delete in a transaction that goes on after a refusal: an InTx
+// deleteIn is Delete in the caller's transaction, which can continue after a refusal: an InTx
 // inside it would fail all of it.
 func (p Space) deleteIn(ctx context.Context, ref Ref) error {
 	o, err := p.lockOwned(ctx, ref)
@@ -147,8 +147,8 @@ func (p Space) deleteIn(ctx context.Context, ref Ref) error {
 	return p.s.store.removeUsage(ctx, o.OwnerID)
 }
 
-// DeleteAll removes many objects, at most [MaxBatch], in the caller's transaction
-// if there is one, and returns how many there were.
+// DeleteAll removes many objects, at most [MaxBatch], in the caller's transaction if there is one,
+// and returns how many it removed.
 func (p Space) DeleteAll(ctx context.Context, ids []string) (removed int, err error) {
 	if len(ids) > MaxBatch {
 		return 0, capability.ErrInvalidRequest.Saying("At most %d objects at once.", MaxBatch)
@@ -159,7 +159,7 @@ func (p Space) DeleteAll(ctx context.Context, ids []string) (removed int, err er
 		if err != nil {
 			return err
 		}
-		// Owners in order, as every lock is taken.
+		// Locks are taken in the order of the owners, to avoid deadlocks.
 		slices.SortStableFunc(objects, func(a, b Object) int { return strings.Compare(a.OwnerID, b.OwnerID) })
 		for _, o := range objects {
 			err := p.deleteIn(ctx, ByID(o.ID))
@@ -176,10 +176,10 @@ func (p Space) DeleteAll(ctx context.Context, ids []string) (removed int, err er
 	return removed, err
 }
 
-// Move renames the objects of an owner whose paths begin with one prefix so that
-// they begin with another, at most [MaxBatch] at a time, and returns how many it
-// moved and whether more are left. No bytes move. Refuses with
-// kit/invalid_request, also where a new path would be one of those to move.
+// Move renames the objects of an owner whose paths begin with one prefix so that they begin with
+// another, at most [MaxBatch] at a time, and returns how many it moved and whether more are left.
+// No bytes move. Refuses with kit/invalid_request, also if one of the prefixes begins with the
+// other.
 func (p Space) Move(ctx context.Context, ownerID, from, to string) (moved int, more bool, err error) {
 	if from, err = checkPrefix(from); err != nil {
 		return 0, false, err
@@ -215,8 +215,8 @@ func (p Space) Move(ctx context.Context, ownerID, from, to string) (moved int, m
 	return moved, more, err
 }
 
-// discard leaves bytes to be removed after the commit. An object with a valid
-// address that writes is kept from being written again until that ends.
+// discard schedules the removal of an object's bytes, after the commit. While a signed URL may
+// still write the object, dispose keeps its key occupied.
 func (s *Storage) discard(ctx context.Context, o Object) error {
 	now := s.db.Now(ctx).UnixMilli()
 	g := garbage{key: o.key, upload: o.uploadID, due: now, writableUntil: o.writableUntil}
@@ -227,8 +227,8 @@ func (s *Storage) discard(ctx context.Context, o Object) error {
 	return nil
 }
 
-// disposeSoon removes bytes behind a commit. A caller may have many to remove, so a
-// bucket that fails is left alone for a while; the job STORAGE_TIDY tries again.
+// disposeSoon removes bytes after a commit. A caller may have many to remove, so that after a
+// failure of the bucket it does nothing for a while; the job STORAGE_TIDY tries again.
 func (s *Storage) disposeSoon(g garbage) {
 	if s.host.Now().UnixMilli() < s.failing.Load() {
 		return
@@ -240,7 +240,7 @@ func (s *Storage) disposeSoon(g garbage) {
 	}
 }
 
-// dispose removes bytes and then what remembers them.
+// dispose removes bytes and then the row of garbage.
 func (s *Storage) dispose(ctx context.Context, g garbage) error {
 	if g.upload != "" {
 		if err := s.bucket.Abort(ctx, g.key, g.upload); err != nil {
@@ -251,9 +251,9 @@ func (s *Storage) dispose(ctx context.Context, g garbage) error {
 		return err
 	}
 	if g.writableUntil > s.host.Now().UnixMilli() {
-		// An empty object in its place: addresses write only where nothing is. What
-		// got in between, from an address or from another node that removes the same,
-		// is met again at the next try.
+		// An empty object occupies the key: signed URLs only write if there is none. An object
+		// written in between, by a signed URL or by another node that removes the same bytes, is
+		// removed at the next try.
 		_, err := s.bucket.Put(ctx, g.key, strings.NewReader(""), 0, octets)
 		if errors.Is(err, bucket.ErrExists) {
 			return s.store.deferGarbage(ctx, g.key, s.host.Now().Add(grace/6).UnixMilli())

@@ -23,7 +23,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// many runs a function n times at once.
+// many runs a function n times concurrently.
 func many(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -32,7 +32,7 @@ func many(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// TestQuotaUnderRace starts 100 uploads of a tenth of the quota: ten win.
+// TestQuotaUnderRace starts 100 uploads of a tenth of the quota: ten succeed.
 func TestQuotaUnderRace(t *testing.T) {
 	rigs(t, storage.Config{Quota: 1000}, func(t *testing.T, r *rig) {
 		var won, lost atomic.Int64
@@ -69,13 +69,13 @@ func TestReservationEndsByItself(t *testing.T) {
 		r.start("ada", upload{"path": "b", "size": 10})
 		r.wantUsage("ada", 0, 10)
 		r.k.Clock.Advance(20 * time.Minute)
-		r.k.RunJobs() // nobody starts anything: the job ends it
+		r.k.RunJobs() // without another start, the job ends it
 		r.wantUsage("ada", 0, 0)
 	})
 }
 
-// TestEveryLapsedReservationEndsAtOnce has more of them than one transaction gives
-// up, behind uploads that were aborted before.
+// TestEveryLapsedReservationEndsAtOnce has more expired uploads than one transaction removes, and
+// aborted ones before them.
 func TestEveryLapsedReservationEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -103,8 +103,8 @@ func TestEveryLapsedReservationEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestRowsOfUsageUnderRace begins where others end what an owner has, and the row
-// that is the owner's lock goes.
+// TestRowsOfUsageUnderRace starts uploads while the last object of the owner is deleted, which
+// removes the row that is the owner's lock.
 func TestRowsOfUsageUnderRace(t *testing.T) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -123,8 +123,8 @@ func TestRowsOfUsageUnderRace(t *testing.T) {
 	})
 }
 
-// TestCompleteAgainstAbort lets complete, abort, replacement and sweep of the same
-// objects race; whatever wins, usage is the sum of what is there.
+// TestCompleteAgainstAbort runs complete, abort, replacement and sweep of the same objects
+// concurrently; whatever wins, usage is the sum of the objects.
 func TestCompleteAgainstAbort(t *testing.T) {
 	t.Parallel()
 	rigs(t, storage.Config{}, func(t *testing.T, r *rig) {
@@ -178,13 +178,12 @@ func (r *rig) addsUp(user string) {
 	}
 }
 
-// TestTwoNodes starts on one kit and completes on another, with one PostgreSQL
-// and one directory between them.
+// TestTwoNodes starts on one kit and completes on another, which share PostgreSQL and a directory.
 func TestTwoNodes(t *testing.T) {
 	dbs, dir := databasetest.Shared(t, 2), t.TempDir()
 	t.Setenv("KIT_MASTER_KEYS", "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
 	kits := make([]*kittest.Kit, 2)
-	var turn atomic.Int64 // every request meets the other node
+	var turn atomic.Int64 // requests alternate between the nodes
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		kits[turn.Add(1)%2].ServeHTTP(w, q)
 	}))
@@ -205,7 +204,7 @@ func TestTwoNodes(t *testing.T) {
 		r.do("", "GET", link.URL, nil, "Range", "bytes=0-9").want(206, "")
 		turn.Add(1)
 	}
-	// Both complete at once, again and again: one object, counted once.
+	// Both nodes complete concurrently, repeatedly: one object, counted once.
 	for i := range 5 {
 		s := r.start("ada", upload{"path": fmt.Sprint(i), "size": 12 * mib})
 		for _, part := range s.Upload.Parts {

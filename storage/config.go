@@ -12,39 +12,38 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Config says where objects are kept and how large they may be. The zero value
-// keeps them in a temporary directory, which production refuses.
+// Config configures storage. The zero value keeps objects in a temporary directory, which
+// production refuses.
 type Config struct {
 	// BasePath is the mount prefix, by default "/storage".
 	BasePath string
-	// SharePath is where share links are mounted, by default "/s".
+	// SharePath is the mount prefix of share links, by default "/s".
 	SharePath string
-	// SignedPath is where the kit serves the signed addresses of a bucket that has
-	// no server of its own, by default "/_kit/storage".
+	// SignedPath is the prefix of the signed URLs that the kit serves, for a bucket without a
+	// server of its own; by default "/_kit/storage".
 	SignedPath string
-	// Database names the binding that holds the rows, by default "DB".
+	// Database is the name of the binding of the rows, by default "DB".
 	Database string
-	// Bucket keeps the bytes: file.New(dir) or s3.New(config). nil is a temporary
-	// directory. The capability closes it.
+	// Bucket stores the bytes: file.New(dir) or s3.New(config). nil is a temporary directory. The
+	// capability closes it.
 	Bucket bucket.Bucket
-	// MultipartThresholdBytes is the size above which an upload comes in parts, by
-	// default 100 MiB, at most 5 GiB.
+	// MultipartThresholdBytes is the size above which an upload is sent in parts, by default 100
+	// MiB, at most 5 GiB.
 	MultipartThresholdBytes int64
 	// PartSizeBytes is the size of a part, by default 64 MiB, 5 MiB to 5 GiB. An
 	// object has at most 10,000 parts.
 	PartSizeBytes int64
-	// DefaultVisibility is that of uploads which name none, by default private.
+	// DefaultVisibility is the visibility of uploads that set none, by default private.
 	DefaultVisibility Visibility
-	// PendingTTL is how long an unfinished upload holds its reservation, by
-	// default 24 hours, one minute to seven days.
+	// PendingTTL is how long an unfinished upload keeps its reservation, by default 24 hours, one
+	// minute to seven days.
 	PendingTTL time.Duration
-	// Quota is how many bytes an owner may have, uploads under way included; 0
-	// means no limit.
+	// Quota is how many bytes an owner may have, including uploads in progress; 0 means no limit.
 	Quota int64
-	// QuotaOf overrides Quota for an owner; 0 means no limit. It is called outside
-	// of transactions.
+	// QuotaOf returns the quota of an owner, instead of Quota; 0 means no limit. It is called
+	// outside of transactions.
 	QuotaOf func(ctx context.Context, ownerID string) (int64, error)
-	// MaxObjectBytes bounds one object; 0 means what parts can make.
+	// MaxObjectBytes is the largest size of an object; 0 means the largest that the parts allow.
 	MaxObjectBytes int64
 	// AllowedTypes lists the types that users may upload, such as "image/png" or
 	// "image/*"; empty means all.
@@ -52,7 +51,7 @@ type Config struct {
 	// Authorize refuses uploads and copies of users by rules of the application.
 	// It is called before anything is reserved, outside of transactions.
 	Authorize func(ctx context.Context, upload Upload) error
-	// NoSweep leaves out the daily job STORAGE_SWEEP.
+	// NoSweep disables the daily job STORAGE_SWEEP.
 	NoSweep bool
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// octets is the type of bytes that are nothing else.
+// octets is the media type of unknown bytes.
 const octets = "application/octet-stream"
 
-// inline lists the types that a browser may show on the kit's own origin:
-// nothing that runs, nothing that a browser might take for what runs.
+// inline lists the types that a browser may display on the kit's own origin: none that can run
+// scripts or that a browser might take for one that can.
 var inline = []string{
 	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon",
 	"video/mp4", "video/webm", "video/quicktime",
@@ -26,8 +26,8 @@ var inline = []string{
 	"text/plain",
 }
 
-// active lists the types, in addition to those that end in +xml, that a browser runs or
-// takes parts of a page from.
+// active lists the types, in addition to those that end in +xml, that a browser runs or loads into
+// a page.
 var active = []string{
 	"text/html", "application/xhtml+xml", "text/xml", "application/xml", "text/xsl", "text/css", "text/cache-manifest",
 	"text/javascript", "application/javascript", "application/ecmascript", "text/ecmascript", "application/x-javascript",
@@ -37,7 +37,7 @@ var active = []string{
 	"message/rfc822", "multipart/related", "multipart/x-mixed-replace", "application/x-mimearchive",
 }
 
-// shown returns the type to respond with and whether a browser may show it.
+// shown returns the type to respond with and whether a browser may display it.
 func shown(contentType string) (kind string, show bool) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -54,8 +54,8 @@ func shown(contentType string) (kind string, show bool) {
 	}
 }
 
-// storedType is what the bucket is told of a type. A bucket sets no headers that
-// protect, so that it learns nothing that runs.
+// storedType returns the type to store in the bucket. A bucket sets no protective headers, so a
+// type that a browser could run becomes application/octet-stream.
 func storedType(contentType string) string {
 	kind, show := shown(contentType)
 	if !show {
@@ -64,8 +64,8 @@ func storedType(contentType string) string {
 	return kind
 }
 
-// disposition is the Content-Disposition of an object: its name, and whether a
-// browser shows or saves it.
+// disposition returns the Content-Disposition of an object: its file name, and whether a browser
+// displays or saves it.
 func disposition(logical string, show bool) string {
 	name := filename(logical)
 	how := "attachment"
@@ -88,8 +88,8 @@ func disposition(logical string, show bool) string {
 // maxFilename bounds a file name in a header, in bytes.
 const maxFilename = 200
 
-// filename is the last segment of a path without what could lead out of a
-// folder, break a header or reverse how it reads.
+// filename returns the last segment of a path, with the characters replaced that could leave a
+// directory, break a header or reverse the reading direction.
 func filename(logical string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -109,8 +109,8 @@ func filename(logical string) string {
 	return name
 }
 
-// checkPath returns a logical path in its normal form. It is data: nothing is
-// ever stored under it.
+// checkPath returns the normal form of a logical path. The path is only data, never a place in a
+// file system.
 func checkPath(logical string) (string, error) {
 	if err := capability.CheckText("path", logical, 1, MaxPath); err != nil {
 		return "", err
@@ -130,7 +130,7 @@ func checkPath(logical string) (string, error) {
 	return logical, nil
 }
 
-// checkPrefix is checkPath for the beginning of paths.
+// checkPrefix is checkPath for a prefix of paths.
 func checkPrefix(prefix string) (string, error) {
 	if err := capability.CheckText("prefix", prefix, 0, MaxPath); err != nil {
 		return "", err
@@ -138,7 +138,7 @@ func checkPrefix(prefix string) (string, error) {
 	return norm.NFC.String(prefix), nil
 }
 
-// checkType returns a media type in its one form, parameters but the charset dropped.
+// checkType returns the canonical form of a media type, without parameters other than charset.
 func checkType(contentType string) (string, error) {
 	if contentType == "" {
 		return octets, nil

@@ -43,13 +43,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is where a child works: rows in a SQLite file or PostgreSQL, bytes in a
+// place is the storage of a child process: rows in a SQLite file or PostgreSQL, bytes in a
 // directory or on S3.
 type place struct{ Dir, Postgres, S3, Prefix string }
 
-// TestKill kills a process with kill -9 while it uploads whole and in parts,
-// completes, replaces, deletes and sweeps, again and again in one place. KIT_SOAK
-// makes it a hundred rounds of each.
+// TestKill kills a process with kill -9 while it uploads whole and in parts, completes, replaces,
+// deletes and sweeps, repeatedly in one place. KIT_SOAK sets a hundred rounds of each.
 func TestKill(t *testing.T) {
 	rounds := 3
 	if os.Getenv("KIT_SOAK") != "" {
@@ -59,7 +58,7 @@ func TestKill(t *testing.T) {
 	for name, where := range map[string]func(t *testing.T) place{
 		"directory": func(t *testing.T) place { return place{Dir: t.TempDir()} },
 		"s3": func(t *testing.T) place {
-			buckettest.S3(t) // makes the bucket
+			buckettest.S3(t) // creates the bucket
 			return place{Dir: t.TempDir(), S3: os.Getenv(buckettest.Variable), Prefix: buckettest.NewKey() + "/"}
 		},
 		"s3 and postgres": func(t *testing.T) place {
@@ -85,7 +84,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// build composes storage in a place, as a restart would.
+// build composes storage in a place, as after a restart.
 func build(at place, now func() time.Time) (*kit.Kit, *database.DB, bucket.Bucket, error) {
 	db, err := at.database()
 	if err != nil {
@@ -112,8 +111,8 @@ func (at place) database() (*database.DB, error) {
 	return database.OpenFile(filepath.Join(at.Dir, "kit.db"))
 }
 
-// inspect opens the directory two days later: what was acknowledged is there,
-// nothing else is, and rows, bytes and usage agree.
+// inspect opens the place two days later: acknowledged objects exist, no others do, and rows, bytes
+// and usage agree.
 func inspect(t *testing.T, at place, acknowledged []string) {
 	t.Helper()
 	ctx := context.Background()
@@ -194,7 +193,7 @@ func inspect(t *testing.T, at place, acknowledged []string) {
 	}
 }
 
-// loadChild works until it is killed and prints what was acknowledged.
+// loadChild works until it is killed and prints the acknowledged operations.
 func loadChild(at place) {
 	ctx := context.Background()
 	k, _, _, err := build(at, time.Now)
@@ -231,7 +230,7 @@ func loadChild(at place) {
 	})
 }
 
-// inParts replaces an object of two parts, each byte of it the same.
+// inParts replaces an object of two parts with one whose bytes are all the same.
 func inParts(k *kit.Kit, n int) {
 	ctx, s := context.Background(), k.Storage()
 	body := bytes.Repeat([]byte{byte(n + 1)}, 5<<20+1)
@@ -240,7 +239,7 @@ func inParts(k *kit.Kit, n int) {
 	for _, part := range started.Upload.Parts {
 		at := int64(part.PartNumber-1) * started.Upload.PartSize
 		r := httptest.NewRequest(http.MethodPut, part.URL, bytes.NewReader(body[at:at+part.Size]))
-		if !strings.Contains(r.URL.Path, "/_kit/storage/") { // S3 takes it itself
+		if !strings.Contains(r.URL.Path, "/_kit/storage/") { // a URL of S3
 			r.RequestURI = ""
 			for name, value := range part.Headers {
 				r.Header.Set(name, value)

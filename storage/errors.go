@@ -13,19 +13,19 @@ import (
 // kit/body_too_large and a type that Config.AllowedTypes does not name is
 // kit/unsupported_media_type.
 var (
-	// ErrNotFound hides private objects of others too.
+	// ErrNotFound is also returned for private objects of others.
 	ErrNotFound = capability.NewError(404, "storage/not_found", "There is no such object.")
-	// ErrForbidden is only for public objects, whose existence is no secret.
+	// ErrForbidden is returned only for public objects, whose existence is no secret.
 	ErrForbidden = capability.NewError(403, "storage/forbidden", "This object belongs to somebody else.")
-	// ErrQuotaExceeded carries an [Excess] in its details.
+	// ErrQuotaExceeded has an [Excess] in its details.
 	ErrQuotaExceeded = capability.NewError(413, "storage/quota_exceeded", "The upload would exceed the space of its owner.")
-	// ErrUploadIncomplete is for every use of an object whose upload is not complete.
+	// ErrUploadIncomplete is returned for every use of an object whose upload is not complete.
 	ErrUploadIncomplete = capability.NewError(409, "storage/upload_incomplete", "The upload is not complete.")
-	// ErrMultipartFailed leaves the upload as it was.
+	// ErrMultipartFailed leaves the upload unchanged.
 	ErrMultipartFailed = capability.NewError(500, "storage/multipart_failed", "The parts cannot make the object.")
 	ErrShareExpired    = capability.NewError(410, "storage/share_expired", "This share has expired.")
-	// ErrAlreadyStored is only for signed addresses: what was sent to one before
-	// is stored, and complete is what is left to do.
+	// ErrAlreadyStored is returned only by signed URLs: the bytes were stored by an earlier
+	// request, and only complete is left to do.
 	ErrAlreadyStored = capability.NewError(412, "storage/already_stored", "The bytes of this upload are stored already.")
 )
 
@@ -35,16 +35,16 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Excess is the detail of [ErrQuotaExceeded]: the bytes requested and left.
+// Excess is the details of [ErrQuotaExceeded]: the bytes requested and available.
 type Excess struct {
 	Requested int64 `json:"requested"`
 	Available int64 `json:"available"`
 }
 
-// errInTransaction: the bytes of an object cannot wait for a transaction.
+// errInTransaction is returned because the bytes of an object cannot wait for a transaction.
 var errInTransaction = errors.New("storage: bytes do not move inside a transaction; call Stage before it and Commit inside")
 
-// unavailable is for failures of the bucket.
+// unavailable returns the refusal for a failure of the bucket.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -52,7 +52,7 @@ func unavailable(err error) error {
 	return capability.ErrUnavailable.Saying("The object store does not respond.").Because(err)
 }
 
-// signedRefusal says what a bucket's error is to the client of a signed address.
+// signedRefusal returns the refusal for an error of the bucket, for the client of a signed URL.
 func signedRefusal(err error) error {
 	switch {
 	case errors.Is(err, bucket.ErrDenied):

@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// FuzzToken calls addresses that nobody signed: each is refused.
+// FuzzToken requests URLs with forged tokens: each is refused.
 func FuzzToken(f *testing.F) {
 	r := newRig(f, databasetest.Memory(f), file.New(""), storage.Config{})
 	s := r.start("ada", upload{"path": "a", "size": 5})
@@ -45,8 +45,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzPath starts uploads at paths: each is refused, or kept in its normal form
-// and found again, and nothing of it is a place in a file system.
+// FuzzPath starts uploads at paths: each is refused, or stored in its normal form and found again,
+// and no path becomes a place in a file system.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{"a/b", "../a", "a//b", "\u202egnp", "cafe\u0301", "a\x00b", strings.Repeat("/", 1025), "\xff", "\uffff"} {
 		f.Add(path)

@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/internal/rate"
 )
 
-// signingKeys is the ring of keys of the signed addresses the kit serves: sealed
-// rows that all nodes share.
+// signingKeys is the key ring of the signed URLs that the kit serves: sealed rows that all nodes
+// share.
 type signingKeys struct {
 	host   capability.Host
 	store  store
@@ -26,7 +26,7 @@ type signingKeys struct {
 	newest byte
 }
 
-// reloads bounds how often unknown keys make a node read the rows.
+// reloads bounds how often unknown key numbers make a node read the rows.
 var reloads = rate.Limit{Events: 10, Per: time.Second}
 
 func newSigningKeys(host capability.Host, store store, sealer capability.Sealer) *signingKeys {
@@ -35,12 +35,12 @@ func newSigningKeys(host capability.Host, store store, sealer capability.Sealer)
 
 func keyContext(number int64) string { return fmt.Sprintf("storage/signing-key/%d", number) }
 
-// current returns the newest key, making one when no row opens.
+// current returns the newest key. It creates one if no row can be opened.
 func (k *signingKeys) current(ctx context.Context) (byte, []byte, error) {
 	if number, key := k.known(0); key != nil {
 		return number, key, nil
 	}
-	for range 3 { // another node may make the same number
+	for range 3 { // another node may create the same number
 		last, err := k.load(ctx)
 		if err != nil {
 			return 0, nil, err
@@ -55,7 +55,7 @@ func (k *signingKeys) current(ctx context.Context) (byte, []byte, error) {
 	return 0, nil, fmt.Errorf("storage: no signing key opens with the master keys")
 }
 
-// known returns a key, with 0 the newest.
+// known returns the key with a number; 0 means the newest.
 func (k *signingKeys) known(number byte) (byte, []byte) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -65,7 +65,7 @@ func (k *signingKeys) known(number byte) (byte, []byte) {
 	return number, k.keys[number]
 }
 
-// find returns the key of a number, nil when there is none.
+// find returns the key with a number, or nil.
 func (k *signingKeys) find(ctx context.Context, number byte) ([]byte, error) {
 	if _, key := k.known(number); key != nil || number == 0 {
 		return key, nil
@@ -100,15 +100,15 @@ func (k *signingKeys) load(ctx context.Context) (last int64, err error) {
 	return last, nil
 }
 
-// create adds a row, unless another node was faster.
+// create adds a row, unless another node has added it.
 func (k *signingKeys) create(ctx context.Context, number int64) error {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
 	return k.store.insertKey(ctx, sealedKey{number, k.sealer.Seal(keyContext(number), key)})
 }
 
-// RotateSigningKey signs later addresses with a new key. Addresses signed before
-// stay good for their time: keys are not removed. There can be 255.
+// RotateSigningKey signs later URLs with a new key. URLs signed before stay valid until they
+// expire: keys are not removed. There can be 255 keys.
 func (s *Storage) RotateSigningKey(ctx context.Context) error {
 	last, err := s.keys.load(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Storage) RotateSigningKey(ctx context.Context) error {
 	return err
 }
 
-// rewrap wraps the keys with the first master key.
+// rewrap reseals the keys with the first master key.
 func (k *signingKeys) rewrap(ctx context.Context) (changed int, err error) {
 	rows, err := k.store.signingKeys(ctx)
 	if err != nil {

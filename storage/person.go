@@ -9,15 +9,15 @@ import (
 // eraseAtOnce bounds the objects that one transaction of an erasure removes.
 const eraseAtOnce = 200
 
-// exported is an object as a user's export shows it.
+// exported is the form of an object in a user's export.
 type exported struct {
 	Object
 	Namespace string  `json:"namespace,omitempty"`
 	Shares    []Share `json:"shares"`
 }
 
-// export emits a user's usage and every object with its shares, those that other
-// capabilities keep included.
+// export emits a user's usage and every object with its shares, including objects of other
+// capabilities.
 func (s *Storage) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	u, err := s.store.usage(ctx, person.ID)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Storage) export(ctx context.Context, person capability.Person, emit cap
 	}
 }
 
-// erase removes every object of a user, of all namespaces, and its bytes.
+// erase removes every object of a user, in all namespaces, and its bytes.
 func (s *Storage) erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	if person.ID == "" { // the owner of the application's own objects
 		return erasure, nil

@@ -107,12 +107,12 @@ func TestAStreamWhoseReservationEndsKeepsNoSpace(t *testing.T) {
 	})
 }
 
-// during is called between two readers of a stream.
+// during is a reader that calls a function and ends.
 type during func()
 
 func (d during) Read([]byte) (int, error) { d(); return 0, io.EOF }
 
-// copying is a bucket that calls a function before a copy is made of what is open.
+// copying is a bucket that calls a function when a copy of an open object starts.
 type copying struct {
 	bucket.Served
 	begun func()
@@ -220,7 +220,8 @@ func TestWhatCannotBeCommittedHoldsNoReservation(t *testing.T) {
 	})
 }
 
-// TestASweepLeavesWhatIsBeingPut: large objects go to S3 in parts of its client's own.
+// TestASweepLeavesWhatIsBeingPut checks that a sweep does not abort the multipart uploads by which
+// the S3 client writes large objects.
 func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), buckettest.S3(t), storage.Config{})
 	ctx := context.Background()
@@ -238,7 +239,7 @@ func TestASweepLeavesWhatIsBeingPut(t *testing.T) {
 	}
 }
 
-// TestCallersTransaction commits and deletes together with rows of the caller's.
+// TestCallersTransaction commits and deletes together with rows of the caller.
 func TestCallersTransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := newRig(t, db, file.New(t.TempDir()), storage.Config{})
@@ -300,7 +301,7 @@ func TestCallersTransaction(t *testing.T) {
 	})
 }
 
-// TestNamespacesAreInvisible keeps objects of other capabilities from every route.
+// TestNamespacesAreInvisible checks that no route reaches objects of other capabilities.
 func TestNamespacesAreInvisible(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{Quota: 10})
 	o, err := r.s.Namespace("media").Put(context.Background(), storage.Upload{OwnerID: "ada", Path: "secret", Size: 6, Visibility: storage.VisibilityPublic}, strings.NewReader("secret"))
@@ -369,7 +370,7 @@ func TestSweepBothWays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.bucket.Name() == "s3" { // where the clock cannot be moved, nothing is old enough
+		if r.bucket.Name() == "s3" { // the clock of S3 cannot be moved, so nothing is old enough
 			if swept, err := r.s.Sweep(ctx); err != nil || swept != (storage.Swept{}) {
 				t.Errorf("%+v %v", swept, err)
 			}
@@ -476,8 +477,8 @@ func TestExportAndErase(t *testing.T) {
 	})
 }
 
-// TestNoRowStaysOfAnErasedOwner stages for one, as work does that an erasure
-// overtakes.
+// TestNoRowStaysOfAnErasedOwner stages objects for an owner, like work that is concurrent with an
+// erasure.
 func TestNoRowStaysOfAnErasedOwner(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := newRig(t, db, file.New(""), storage.Config{})
@@ -535,7 +536,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 	production := newHost(t)
 	production.Environment = capability.Production
-	for _, cfg := range []storage.Config{{}, {Bucket: file.New("")}} { // such as of a variable that is not set
+	for _, cfg := range []storage.Config{{}, {Bucket: file.New("")}} { // file.New("") as from a variable that is not set
 		var fault *capability.Fault
 		if _, err := storage.New(production, cfg, storage.Peers{}); !errors.As(err, &fault) || fault.Key != "bucket" {
 			t.Errorf("production takes a temporary directory: %v", err)
@@ -546,7 +547,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// TestCredentialsOfTheBucket reads them from the secret, both halves or none.
+// TestCredentialsOfTheBucket reads the credentials from the secret, both halves or none.
 func TestCredentialsOfTheBucket(t *testing.T) {
 	address := os.Getenv(buckettest.Variable)
 	if address == "" {

@@ -8,12 +8,12 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// pageOfParts is how many parts one response speaks of.
+// pageOfParts is the most parts in one response.
 const pageOfParts = 1000
 
-// Progress returns what is stored of an upload and fresh addresses for what is
-// missing, at most 1,000 parts at a time, which the zero Page stands for. Refuses with
-// storage/not_found, also when the object is complete, and storage/forbidden.
+// Progress returns the stored parts of an upload and new URLs for the missing ones, at most 1,000
+// parts at a time, which is also the limit of the zero Page. Refuses with storage/not_found, also
+// when the object is complete, and storage/forbidden.
 func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Progress, error) {
 	var none Progress
 	o, err := p.pending(ctx, ref)
@@ -66,8 +66,8 @@ func (p Space) Progress(ctx context.Context, ref Ref, page capability.Page) (Pro
 	return progress, nil
 }
 
-// assembled lists the parts after a number of an upload that the bucket does not
-// know: all, where it was made into the object and not committed, else none.
+// assembled lists the parts after a number of an upload that is unknown to the bucket: all of them
+// if the object was made but not committed, otherwise none.
 func (s *Storage) assembled(ctx context.Context, o Object, after int) (parts []bucket.Part, err error) {
 	switch err := s.arrived(ctx, o); {
 	case errors.Is(err, ErrUploadIncomplete):

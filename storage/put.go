@@ -11,11 +11,10 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Put stores what r reads as a complete object, for the application itself: the
-// quota of the owner holds, Config.AllowedTypes and Config.Authorize are not
-// asked. It moves bytes and so cannot be inside a transaction. Refuses with
-// storage/quota_exceeded, kit/invalid_request, kit/body_too_large, and
-// storage/not_found where the reservation ended before r did.
+// Put stores the bytes of r as a complete object, for the application itself: the quota of the
+// owner applies, Config.AllowedTypes and Config.Authorize do not. It moves bytes and so cannot be
+// called inside a transaction. Refuses with storage/quota_exceeded, kit/invalid_request,
+// kit/body_too_large, and storage/not_found if the reservation ended before r did.
 func (p Space) Put(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	o, err := p.Stage(ctx, u, r)
 	if err != nil {
@@ -28,10 +27,9 @@ func (p Space) Put(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	return ready, nil
 }
 
-// Stage stores what r reads as a pending object, which [Space.Commit] makes
-// readable inside a transaction of the caller's. One that is not committed ends
-// after Config.PendingTTL, or after that of the upload where it is longer. Refuses
-// as Put does.
+// Stage stores the bytes of r as a pending object, which [Space.Commit] makes readable inside the
+// caller's transaction. If it is not committed, it expires after Config.PendingTTL, or after the
+// PendingTTL of the upload if that is longer. Refuses as Put does.
 func (p Space) Stage(ctx context.Context, u Upload, r io.Reader) (Object, error) {
 	s := p.s
 	if s.db.InTransaction(ctx) {
@@ -67,7 +65,7 @@ func (p Space) Stage(ctx context.Context, u Upload, r io.Reader) (Object, error)
 	return o, nil
 }
 
-// staged notes that the bytes of a pending object are stored, and how many.
+// staged records that the bytes of a pending object are stored, and their size and checksum.
 func (s *Storage) staged(ctx context.Context, o Object, size int64, sha string) error {
 	return s.db.InTx(ctx, func(ctx context.Context) error {
 		if err := s.store.lockUsage(ctx, o.OwnerID); err != nil {
@@ -87,15 +85,15 @@ func (s *Storage) staged(ctx context.Context, o Object, size int64, sha string) 
 	})
 }
 
-// Commit makes a staged object readable and replaces one of the owner at the
-// same path, in the caller's transaction if there is one. Refuses with
-// storage/not_found and storage/upload_incomplete.
+// Commit makes a staged object readable and replaces an object of the owner at the same path, in
+// the caller's transaction if there is one. Refuses with storage/not_found and
+// storage/upload_incomplete.
 func (p Space) Commit(ctx context.Context, ref Ref) (Object, error) { return p.commit(ctx, ref, false) }
 
-// growth is how much is reserved at once of an object whose size is not known.
+// growth is how many bytes are reserved at a time for an object whose size is not known.
 const growth = 8 << 20
 
-// metered keeps what is read within what is reserved.
+// metered extends the reservation of an object before the bytes that are read exceed it.
 type metered struct {
 	p     Space
 	ctx   context.Context
@@ -149,7 +147,7 @@ func (m *metered) grow() error {
 			}
 			size = max(m.n, min(size, o.Size+quota-u.Used-u.Reserved))
 		}
-		// Its reservation may have ended meanwhile: nobody would give back what is added.
+		// If the reservation has ended in the meantime, nothing would release what is added.
 		pending, err := s.store.setSize(ctx, o.ID, size)
 		if err != nil || !pending {
 			return cmp.Or(err, error(ErrNotFound))

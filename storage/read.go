@@ -9,8 +9,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Get returns an object that the caller may change, a pending upload too. Refuses
-// with storage/not_found and storage/forbidden.
+// Get returns an object that the caller may change, or a pending upload. Refuses with
+// storage/not_found and storage/forbidden.
 func (p Space) Get(ctx context.Context, ref Ref) (Object, error) { return p.owned(ctx, ref) }
 
 // At returns the complete object at a path of an owner. Refuses with
@@ -27,14 +27,13 @@ func (p Space) At(ctx context.Context, ownerID, path string) (Object, error) {
 	return o, err
 }
 
-// Open opens an object for reading, which the caller closes. Refuses with
-// storage/not_found and storage/upload_incomplete.
+// Open opens an object for reading; the caller closes it. Refuses with storage/not_found and
+// storage/upload_incomplete.
 func (p Space) Open(ctx context.Context, ref Ref) (Content, error) {
 	return p.OpenRange(ctx, ref, 0, -1)
 }
 
-// OpenRange is Open from an offset, for a length in bytes or, when that is
-// negative, to the end.
+// OpenRange is Open for length bytes from an offset, or to the end if length is negative.
 func (p Space) OpenRange(ctx context.Context, ref Ref, offset, length int64) (Content, error) {
 	o, err := p.readable(ctx, ref)
 	if err != nil {
@@ -47,8 +46,8 @@ func (p Space) OpenRange(ctx context.Context, ref Ref, offset, length int64) (Co
 	return Content{o, body}, nil
 }
 
-// unread says why the bytes of an object cannot be read: it was removed just
-// now, or the bucket fails.
+// unread returns why the bytes of an object cannot be read: it was just removed, or the bucket
+// fails.
 func (s *Storage) unread(ctx context.Context, o Object, err error) error {
 	if !absent(err) {
 		return unavailable(err)
@@ -59,12 +58,12 @@ func (s *Storage) unread(ctx context.Context, o Object, err error) error {
 	return unavailable(err)
 }
 
-// maxSignTTL bounds the life of an address that reads.
+// maxSignTTL bounds the lifetime of a URL that reads.
 const maxSignTTL = 24 * time.Hour
 
-// Sign returns an address that gives the object's bytes to anybody who has it,
-// until it ends. Removing the object ends it at once. Refuses with
-// storage/not_found, storage/upload_incomplete and kit/invalid_request.
+// Sign returns a URL that gives the object's bytes to anyone who has it, until it expires or the
+// object is removed. Refuses with storage/not_found, storage/upload_incomplete and
+// kit/invalid_request.
 func (p Space) Sign(ctx context.Context, ref Ref, opts SignOptions) (Link, error) {
 	o, err := p.readable(ctx, ref)
 	if err != nil {
@@ -73,8 +72,8 @@ func (p Space) Sign(ctx context.Context, ref Ref, opts SignOptions) (Link, error
 	return p.s.sign(ctx, o, opts)
 }
 
-// SignAll signs many objects by one query, at most [MaxBatch]. Those that are not
-// there, or not complete, are left out.
+// SignAll signs many objects by one query, at most [MaxBatch]. It omits missing and incomplete
+// objects.
 func (p Space) SignAll(ctx context.Context, ids []string, opts SignOptions) (map[string]Link, error) {
 	if len(ids) > MaxBatch {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d objects at once.", MaxBatch)
@@ -162,8 +161,8 @@ func (p Space) listFolder(ctx context.Context, owner, prefix, after string, page
 	return listing, err
 }
 
-// seeker reads an object of a bucket that has no files: it opens it where the
-// first read is.
+// seeker reads an object of a bucket without files: it opens the object at the offset of the first
+// read.
 type seeker struct {
 	ctx    context.Context
 	bucket bucket.Bucket

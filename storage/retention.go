@@ -13,29 +13,30 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// How the jobs work.
+// Timeouts and bounds of the jobs.
 const (
 	disposeTimeout = 30 * time.Second
 	disposePause   = time.Minute
 	sweepTimeout   = 6 * time.Hour
-	// grace is how old bytes without a row must be: others are on their way to one.
+	// grace is the minimum age of bytes without a row that are removed: younger ones may be about
+	// to get a row.
 	grace = time.Hour
-	// keepShares is how long an expired share is told from one that never was.
+	// keepShares is how long an expired share is distinguished from an unknown one.
 	keepShares = 30 * 24 * time.Hour
 	chunk      = 1000
 )
 
-// Swept is what a sweep has removed.
+// Swept counts what a sweep has removed.
 type Swept struct {
 	// Bytes counts objects of the bucket that had no row.
 	Bytes int64
-	// Rows counts complete objects whose bytes were gone.
+	// Rows counts complete objects whose bytes were missing.
 	Rows int64
 	// Uploads counts multipart uploads that had no row.
 	Uploads int64
 }
 
-// tidy removes what is due: lapsed uploads, the bytes of removed rows, old shares.
+// tidy removes expired uploads, the bytes of removed rows, and old shares.
 func (s *Storage) tidy(ctx context.Context) error {
 	for {
 		now := s.host.Now().UnixMilli()
@@ -71,8 +72,8 @@ func (s *Storage) tidy(ctx context.Context) error {
 	}
 }
 
-// disposeDue removes the bytes whose rows are gone. One that fails does not keep
-// the others from it.
+// disposeDue removes the bytes whose rows were removed. A failure does not stop it from removing
+// the others.
 func (s *Storage) disposeDue(ctx context.Context) error {
 	var failed error
 	for ctx.Err() == nil {
@@ -95,17 +96,17 @@ func (s *Storage) disposeDue(ctx context.Context) error {
 	return errors.Join(failed, ctx.Err())
 }
 
-// ErrForeignBucket reports a bucket that another database has claimed, or not the
-// one this database knows: a sweep would remove what is not its own.
+// ErrForeignBucket reports that the bucket belongs to another database, or is not the bucket of
+// this database: a sweep would remove objects of others.
 var ErrForeignBucket = errors.New("storage: the bucket is not the one of this database; nothing was swept")
 
 // claimKey is the object that names the database a bucket belongs to.
 const claimKey = "kitbucketofthisdatabasekit"
 
-// Sweep makes rows and bucket agree, as the job STORAGE_SWEEP does daily: it
-// removes bytes and uploads without a row that are older than an hour, and rows
-// of complete objects without bytes. Its memory does not grow with what there is.
-// It refuses with [ErrForeignBucket] to sweep what another database wrote.
+// Sweep makes rows and bucket agree, as the job STORAGE_SWEEP does daily: it removes bytes and
+// uploads without a row that are older than an hour, and rows of complete objects without bytes.
+// Its memory use does not depend on the number of objects. It refuses with [ErrForeignBucket] to
+// sweep a bucket of another database.
 func (s *Storage) Sweep(ctx context.Context) (swept Swept, err error) {
 	if err := s.tidy(ctx); err != nil {
 		return swept, err
@@ -126,7 +127,7 @@ func (s *Storage) Sweep(ctx context.Context) (swept Swept, err error) {
 	return swept, s.bucket.Tidy(ctx, started.Add(-grace))
 }
 
-// claim makes sure that bucket and database belong together.
+// claim checks that bucket and database belong together.
 func (s *Storage) claim(ctx context.Context) error {
 	id, claimed, err := s.store.bucketID(ctx, newKey())
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Storage) claim(ctx context.Context) error {
 		return ErrForeignBucket
 	default:
 		_, err := s.bucket.Put(ctx, claimKey, strings.NewReader(id), int64(len(id)), octets)
-		if errors.Is(err, bucket.ErrExists) { // another sweep has just put it
+		if errors.Is(err, bucket.ErrExists) { // another sweep has just written it
 			return s.claim(ctx)
 		}
 		if err != nil {
@@ -161,7 +162,7 @@ func (s *Storage) claim(ctx context.Context) error {
 	return s.store.claimBucket(ctx)
 }
 
-// sweepObjects walks through the keys of bucket and rows together.
+// sweepObjects merges the keys of the bucket with those of the rows.
 func (s *Storage) sweepObjects(ctx context.Context, started time.Time, swept *Swept) error {
 	after := ""
 	for {
@@ -169,7 +170,7 @@ func (s *Storage) sweepObjects(ctx context.Context, started time.Time, swept *Sw
 		if err != nil {
 			return err
 		}
-		until := highest // the rest, at the end
+		until := highest // the last page covers the remaining rows
 		if len(objects) == chunk {
 			until = objects[chunk-1].Key
 		}
@@ -186,7 +187,7 @@ func (s *Storage) sweepObjects(ctx context.Context, started time.Time, swept *Sw
 	}
 }
 
-// sweepBytes removes objects that nothing knows.
+// sweepBytes removes objects without a row.
 func (s *Storage) sweepBytes(ctx context.Context, objects []bucket.Object, started time.Time, swept *Swept) error {
 	var keys []string
 	for _, o := range objects {
@@ -243,7 +244,7 @@ func (s *Storage) sweepRows(ctx context.Context, objects []bucket.Object, after,
 	}
 }
 
-// sweepUploads aborts multipart uploads that no row has.
+// sweepUploads aborts multipart uploads without a row.
 func (s *Storage) sweepUploads(ctx context.Context, started time.Time, swept *Swept) error {
 	for cursor := ""; ; {
 		uploads, next, err := s.bucket.Uploads(ctx, cursor, chunk)
@@ -258,7 +259,7 @@ func (s *Storage) sweepUploads(ctx context.Context, started time.Time, swept *Sw
 			if err != nil {
 				return err
 			}
-			// A row that names none is of bytes that the kit itself is moving.
+			// A pending row without an upload ID is of bytes that the kit itself is writing.
 			if found && o.State == StatePending && (o.uploadID == u.ID || o.uploadID == "") {
 				continue
 			}

@@ -31,19 +31,18 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// rig is a kit with storage behind a real server, since signed addresses are
-// called as clients call them.
+// rig is a kit with storage behind a real server, since clients call signed URLs over HTTP.
 type rig struct {
 	t      testing.TB
 	k      *kittest.Kit
 	s      *storage.Storage
 	server *httptest.Server
 	bucket bucket.Bucket
-	ahead  atomic.Int64 // of the clock on S3, whose server has one of its own
+	ahead  atomic.Int64 // offset of the clock on S3, whose server has its own clock
 }
 
-// rigs runs a test on every database with the bucket in a directory, and where
-// KIT_TEST_S3 is set on S3 too.
+// rigs runs a test on every database with the bucket in a directory, and also on S3 if KIT_TEST_S3
+// is set.
 func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { fn(t, newRig(t, db, file.New(t.TempDir()), cfg)) })
@@ -53,14 +52,14 @@ func rigs(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	}
 }
 
-// buckets runs an attack on both buckets, with one database.
+// buckets runs a test on both buckets, with one database.
 func buckets(t *testing.T, cfg storage.Config, fn func(t *testing.T, r *rig)) {
 	t.Helper()
 	t.Run("file", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), file.New(t.TempDir()), cfg)) })
 	t.Run("s3", func(t *testing.T) { fn(t, newRig(t, databasetest.Memory(t), buckettest.S3(t), cfg)) })
 }
 
-// later lets time pass, apart from that of a server of S3.
+// later advances the clock, except that of an S3 server.
 func (r *rig) later(d time.Duration) {
 	if r.bucket.Name() == "s3" {
 		r.ahead.Add(int64(d))
@@ -77,7 +76,7 @@ func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) 
 	cfg.Bucket = b
 	opts := []kit.Option{kit.WithDatabase(db), kit.WithBaseURL(r.server.URL), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),
 		kit.WithSecrets(secrets.Config{}), kit.WithStorage(cfg)}
-	if b.Name() == "s3" { // whose server has a clock of its own
+	if b.Name() == "s3" { // the S3 server has its own clock
 		opts = append(opts, kit.WithClock(func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }))
 	}
 	r.k = kittest.New(t, opts...)
@@ -85,7 +84,7 @@ func newRig(t testing.TB, db *database.DB, b bucket.Bucket, cfg storage.Config) 
 	return r
 }
 
-// response is what came back.
+// response is a response to a test request.
 type response struct {
 	t      testing.TB
 	status int
@@ -102,7 +101,7 @@ func (a response) code() string {
 	return body.Error.Code
 }
 
-// want fails the test unless status and code are these.
+// want fails the test unless the response has this status and code.
 func (a response) want(status int, code string) response {
 	a.t.Helper()
 	if a.status != status || a.code() != code {
@@ -118,7 +117,7 @@ func (a response) json(into any) {
 	}
 }
 
-// do calls a path as a user, "" being nobody, or a whole address as it is.
+// do requests a path as a user ("" is anonymous), or a full URL as given.
 func (r *rig) do(user, method, path string, body any, header ...string) response {
 	r.t.Helper()
 	var reader io.Reader
@@ -154,7 +153,7 @@ func (r *rig) do(user, method, path string, body any, header ...string) response
 	}
 	got, err := http.DefaultTransport.RoundTrip(q)
 	if method == http.MethodPut && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
-		// A server refused the body before it had read it, and its response was lost.
+		// The server refused the body before it had read it, and its response was lost.
 		return response{r.t, http.StatusBadRequest, http.Header{}, nil, method + " " + path}
 	}
 	if err != nil {
@@ -197,7 +196,7 @@ type partURL struct {
 	Headers    map[string]string
 }
 
-// started is the response of an upload's start.
+// started is the response to the start of an upload.
 type started struct {
 	Object object
 	Upload struct {

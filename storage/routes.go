@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// Bounds of the bodies.
+// The bounds of request bodies.
 const (
 	smallBody = 16 << 10
 	partsBody = 1 << 20 // 10,000 parts
@@ -106,7 +106,7 @@ func (s *Storage) routes() []capability.Route {
 
 func caller(c *capability.Call) Ref { return ByID(c.Param("id")).As(c.Caller.UserID) }
 
-// uploadBody is what starts an upload.
+// uploadBody is the request body that starts an upload.
 type uploadBody struct {
 	Path        string            `json:"path"`
 	Size        *int64            `json:"size"`
@@ -132,7 +132,7 @@ func (s *Storage) getList(c *capability.Call, _ capability.None) (Listing, error
 	return s.List(c.Context(), Filter{OwnerID: c.Caller.UserID, Prefix: c.Query("prefix"), Delimiter: c.Query("delimiter")}, page)
 }
 
-// completeBody is what a client reports; without parts the bucket's list counts.
+// completeBody is the request body of complete; without parts, the bucket's list of parts is used.
 type completeBody struct {
 	Parts []PartTag `json:"parts,omitempty"`
 }
@@ -160,12 +160,12 @@ func (s *Storage) postCopy(c *capability.Call, body CopyTo) (Object, error) {
 	return s.Copy(c.Context(), caller(c), body)
 }
 
-// shareBody says how long a share lasts.
+// shareBody is the request body of a new share.
 type shareBody struct {
 	ExpiresInSeconds int64 `json:"expiresInSeconds,omitempty"`
 }
 
-// shareResponse shows the token this once.
+// shareResponse has the token, which is shown only once.
 type shareResponse struct {
 	Share Share `json:"share"`
 }
@@ -238,17 +238,17 @@ func (s *Storage) getShared(c *capability.Call) error {
 	return s.serve(c, o, false)
 }
 
-// policy lets a browser show an image, film, sound or text, and run nothing.
+// policy lets a browser display an image, video, sound or text, and run nothing.
 const policy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 
-// protect sets what every response with bytes of users carries.
+// protect sets the headers of every response with bytes of users.
 func protect(h http.Header, public bool) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Vary", "Authorization, Cookie, Origin")
 	if public {
-		h.Set("Cache-Control", "public, no-cache") // kept, and asked for each time: it may be withdrawn
+		h.Set("Cache-Control", "public, no-cache") // stored, and revalidated each time: the object may become private
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 		return
 	}
@@ -284,18 +284,18 @@ func (s *Storage) serve(c *capability.Call, o Object, public bool) error {
 	file.Send(c.Writer(), c.Request(), body, o.ETag, o.CompletedAt.Time)
 	if body.err != nil && c.Context().Err() == nil {
 		s.host.Log.LogAttrs(c.Context(), slog.LevelError, "storage: reading an object failed", slog.String("object", o.ID), slog.Any("error", body.err))
-		panic(http.ErrAbortHandler) // the length was told: a short body must not look whole
+		panic(http.ErrAbortHandler) // the length was sent: a short body must not look complete
 	}
 	return nil
 }
 
-// serveSigned serves a signed address of a bucket that the kit serves.
+// serveSigned serves a signed URL of a bucket that the kit serves.
 func (s *Storage) serveSigned(c *capability.Call) error {
 	w, r := c.Writer(), c.Request()
 	h := w.Header()
 	protect(h, false)
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-	h.Set("Access-Control-Allow-Origin", "*") // the address is the proof: a page has nothing else to send
+	h.Set("Access-Control-Allow-Origin", "*") // the URL is the credential: a page sends no other
 	h.Set("Access-Control-Expose-Headers", "ETag, Content-Length, Content-Range, Accept-Ranges")
 	switch r.Method {
 	case http.MethodOptions:
@@ -311,7 +311,7 @@ func (s *Storage) serveSigned(c *capability.Call) error {
 	}
 	err := s.served.Serve(w, r, c.Param("token"))
 	if err != nil && r.Context().Err() != nil && !errors.Is(err, bucket.ErrLength) {
-		return context.Cause(r.Context()) // the end of a body that stops coming ends the context too
+		return context.Cause(r.Context()) // the timeout of a stalled body cancels the context too
 	}
 	return signedRefusal(err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// tokenLength is that of a share's token: 26 letters and digits, 130 random bits.
+// tokenLength is the length of a share's token: 26 letters and digits, 130 random bits.
 const tokenLength = 26
 
 func tokenHash(token string) []byte {
@@ -19,10 +19,10 @@ func tokenHash(token string) []byte {
 	return sum[:]
 }
 
-// Share makes a link that reads an object without a session, for ttl, which is a
-// minute to a year and by default seven days. The token is shown this once.
-// Refuses with storage/not_found, storage/forbidden, storage/upload_incomplete,
-// kit/invalid_request and, above [MaxShares], kit/rate_limited.
+// Share creates a link that reads an object without a session, for ttl, which is a minute to a year
+// and by default seven days. The token is shown only once. Refuses with storage/not_found,
+// storage/forbidden, storage/upload_incomplete, kit/invalid_request and, above [MaxShares],
+// kit/rate_limited.
 func (p Space) Share(ctx context.Context, ref Ref, ttl time.Duration) (Share, error) {
 	if ttl == 0 {
 		ttl = DefaultShareTTL
@@ -61,7 +61,7 @@ func (p Space) Share(ctx context.Context, ref Ref, ttl time.Duration) (Share, er
 	return share, nil
 }
 
-// Shares lists the live shares of an object, without their tokens. Refuses with
+// Shares lists the unexpired shares of an object, without their tokens. Refuses with
 // storage/not_found and storage/forbidden.
 func (p Space) Shares(ctx context.Context, ref Ref) ([]Share, error) {
 	o, err := p.owned(ctx, ref)
@@ -71,9 +71,9 @@ func (p Space) Shares(ctx context.Context, ref Ref) ([]Share, error) {
 	return p.s.store.shares(ctx, o.ID, p.s.host.Now().UnixMilli())
 }
 
-// Revoke ends a share by its token or its id. With ref not zero it has to be one
-// of that object. Refuses with storage/not_found, and storage/forbidden as every
-// change of somebody else's public object.
+// Revoke ends a share by its token or its ID. If ref is not zero, the share must be one of that
+// object. Refuses with storage/not_found, and with storage/forbidden if the object is public and
+// belongs to another user.
 func (p Space) Revoke(ctx context.Context, ref Ref, token string) error {
 	s := p.s
 	return s.db.InTx(ctx, func(ctx context.Context) error {
@@ -98,7 +98,7 @@ func (p Space) Revoke(ctx context.Context, ref Ref, token string) error {
 	})
 }
 
-// shared finds the object of a share's token.
+// shared returns the object of a share's token.
 func (p Space) shared(ctx context.Context, token string) (Object, error) {
 	var none Object
 	if len(token) != tokenLength {

@@ -1,35 +1,32 @@
-// Package storage keeps files of users: their bytes in a bucket, everything else
-// in rows.
+// Package storage keeps files of users: their bytes in a bucket, everything else in rows.
 //
-// # What it promises
+// # Guarantees
 //
-//   - A client sends and fetches bytes by signed addresses, or fetches them
-//     through the kit. The key under which they are kept is made up here and
-//     opaque; the path is data of the row, so that renaming moves no bytes.
-//   - Space is reserved under the owner's lock before a byte is stored, and an
-//     address takes exactly the bytes it was signed for. Used and reserved space
-//     never exceed the quota, whatever runs at once; a reservation ends with
-//     complete, abort or its expiry.
-//   - Nothing can be read before it is complete. An object's bytes never change:
-//     another upload to its path is another object, which takes its place in the
-//     transaction that completes it. There are no versions.
-//   - A process may be killed anywhere. Acknowledged writes stay; bytes
-//     without a row and rows without bytes are gone after the next sweep.
-//   - A private object of somebody else cannot be told from one that is absent.
-//   - Content that a browser could run is served as an attachment, whatever its name and
-//     declared type; the inline types are a list.
+//   - A client sends and fetches bytes by signed URLs, or fetches them through the kit. The key
+//     under which they are stored is generated and opaque; the path is data of the row, so that
+//     renaming moves no bytes.
+//   - Space is reserved under the owner's lock before a byte is stored, and a URL accepts exactly
+//     the bytes it was signed for. Used and reserved space never exceed the quota, under any
+//     concurrency; a reservation ends with complete, abort or its expiry.
+//   - An object cannot be read before it is complete. Its bytes never change: another upload to its
+//     path is another object, which replaces it in the transaction that completes the upload. There
+//     are no versions.
+//   - The process may be killed at any point. Acknowledged writes stay; bytes without a row and
+//     rows without bytes are removed by the next sweep.
+//   - A private object of another user cannot be distinguished from a missing one.
+//   - Content that a browser could run is served as an attachment, whatever its name and declared
+//     type; the inline types are a list.
 //
 // # Namespaces
 //
-// Other capabilities keep objects through [Storage.Namespace]. They count toward
-// their owner's quota, and no route of storage shows them.
+// Other capabilities keep objects through [Storage.Namespace]. These count toward their owner's
+// quota, and no route of storage shows them.
 //
 // # Who may call
 //
-// In process, any holder of the *Storage: an operation on [ByID] is the
-// application's own, on Ref.As it is a user's. Over HTTP users use their own
-// objects; everybody reads public ones; the token of a share and the signature
-// of an address are credentials by themselves.
+// In process, any holder of the *Storage: an operation on [ByID] acts for the application, one on
+// Ref.As acts for a user. Over HTTP users use their own objects; everybody reads public ones; the
+// token of a share and the signature of a URL are credentials by themselves.
 package storage
 
 import (
@@ -59,13 +56,13 @@ var migrations embed.FS
 type Peers struct {
 	// Audit records deletions, shares and changes of visibility; nil records nothing.
 	Audit *audit.Audit
-	// Secrets keeps the credentials of a bucket that was given none; such a bucket
-	// requires it.
+	// Secrets keeps the credentials of a bucket that has none configured; such a bucket requires
+	// it.
 	Secrets *secrets.Secrets
 }
 
-// Storage keeps objects. It is safe for concurrent use, from several processes
-// on PostgreSQL and one bucket.
+// Storage stores objects. It is safe for concurrent use, from several processes that share
+// PostgreSQL and one bucket.
 type Storage struct {
 	Space
 	cfg    Config
@@ -73,25 +70,25 @@ type Storage struct {
 	db     *database.DB
 	store  store
 	bucket bucket.Bucket
-	served bucket.Served // the bucket, if the kit serves its addresses
+	served bucket.Served // the bucket, if the kit serves its signed URLs
 	keys   *signingKeys
 	audit  *audit.Audit
-	base   string // where clients reach the kit
-	// failing is until when the bucket is left alone behind commits, in milliseconds.
+	base   string // the URL at which clients reach the kit
+	// failing is until when the bucket is not called after commits, in milliseconds.
 	failing atomic.Int64
 }
 
-// Space is the objects of one namespace. That of [Storage] itself is the users'.
+// Space is the objects of one namespace. The Space of [Storage] itself has the objects of users.
 type Space struct {
 	s         *Storage
 	namespace string
 }
 
-// Namespace returns the objects of another capability, whose name it carries. No
-// route of storage reads or changes them.
+// Namespace returns the objects of another capability, by its name. No route of storage reads or
+// changes them.
 func (s *Storage) Namespace(name string) Space { return Space{s, name} }
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New returns a Storage. It reports all faults of the configuration at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Storage, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
@@ -119,7 +116,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Storage, error) {
 	return s, nil
 }
 
-// CredentialsSecret names the secret of a bucket that needs credentials.
+// CredentialsSecret is the name of the secret of a bucket that needs credentials.
 const CredentialsSecret = "storage-bucket-credentials"
 
 // declareCredentials makes the bucket read its credentials from secrets.
@@ -175,7 +172,7 @@ func (s *Storage) Capability() capability.Capability {
 	}
 }
 
-// claims are the prefixes of what is not mounted under the base path.
+// claims returns the prefixes that are not under the base path.
 func (s *Storage) claims() []string {
 	prefixes := []string{s.cfg.SharePath}
 	if s.served != nil {
@@ -205,7 +202,7 @@ func (s *Storage) health() []capability.HealthKey {
 	}
 }
 
-// checkWrite lets a signed address write while the upload waits for its bytes.
+// checkWrite refuses a write by a signed URL unless the upload is pending.
 func (s *Storage) checkWrite(ctx context.Context, key string) error {
 	o, ok, err := s.store.byKey(ctx, key)
 	if err == nil && (!ok || !s.live(o) || o.State != StatePending) {
@@ -214,12 +211,12 @@ func (s *Storage) checkWrite(ctx context.Context, key string) error {
 	return err
 }
 
-// live reports whether an object is there: not given up, not over.
+// live reports whether an object exists: its upload was neither aborted nor has it expired.
 func (s *Storage) live(o Object) bool {
 	return o.State == StateReady || o.State == StatePending && o.expires > s.host.Now().UnixMilli()
 }
 
-// owned finds an object that the caller of the reference may change.
+// owned returns an object that the caller of the reference may change.
 func (p Space) owned(ctx context.Context, ref Ref) (Object, error) {
 	o, ok, err := p.s.store.object(ctx, p.namespace, ref.id)
 	if err != nil {
@@ -228,8 +225,8 @@ func (p Space) owned(ctx context.Context, ref Ref) (Object, error) {
 	return o, p.s.mayChange(o, ok, ref)
 }
 
-// lockOwned is owned for a change, in a transaction. The owner's lock comes
-// first, as everywhere.
+// lockOwned is owned for a change, in a transaction. The owner's lock is taken first, as
+// everywhere.
 func (p Space) lockOwned(ctx context.Context, ref Ref) (Object, error) {
 	o, err := p.owned(ctx, ref)
 	if err != nil {
@@ -241,7 +238,7 @@ func (p Space) lockOwned(ctx context.Context, ref Ref) (Object, error) {
 	owner := o.OwnerID
 	o, ok, err := p.s.store.lockObject(ctx, p.namespace, ref.id)
 	if err == nil && !ok {
-		err = p.s.store.removeUsage(ctx, owner) // it may have gone with its owner
+		err = p.s.store.removeUsage(ctx, owner) // the object may have been removed with its owner
 	}
 	if err != nil {
 		return o, err
@@ -249,7 +246,8 @@ func (p Space) lockOwned(ctx context.Context, ref Ref) (Object, error) {
 	return o, p.s.mayChange(o, ok, ref)
 }
 
-// mayChange tells others that a public object is not theirs, and nothing else.
+// mayChange returns [ErrForbidden] for a public object of another user, and [ErrNotFound] for any
+// other object that the caller may not change.
 func (s *Storage) mayChange(o Object, found bool, ref Ref) error {
 	switch {
 	case !found || !s.live(o):
@@ -263,7 +261,7 @@ func (s *Storage) mayChange(o Object, found bool, ref Ref) error {
 	}
 }
 
-// readable finds a complete object that the caller of the reference may read.
+// readable returns a complete object that the caller of the reference may read.
 func (p Space) readable(ctx context.Context, ref Ref) (Object, error) {
 	o, err := p.owned(ctx, ref)
 	switch {
@@ -277,7 +275,7 @@ func (p Space) readable(ctx context.Context, ref Ref) (Object, error) {
 	return o, nil
 }
 
-// ready is owned for what only a complete object has.
+// ready is owned for operations on complete objects.
 func (p Space) ready(ctx context.Context, ref Ref) (Object, error) {
 	o, err := p.owned(ctx, ref)
 	if err == nil && o.State != StateReady {
@@ -286,7 +284,7 @@ func (p Space) ready(ctx context.Context, ref Ref) (Object, error) {
 	return o, err
 }
 
-// quota returns what an owner may have, 0 without a limit.
+// quota returns the quota of an owner, 0 without a limit.
 func (s *Storage) quota(ctx context.Context, owner string) (int64, error) {
 	switch {
 	case owner == "":
@@ -298,7 +296,7 @@ func (s *Storage) quota(ctx context.Context, owner string) (int64, error) {
 	}
 }
 
-// Usage returns what an owner's objects of all namespaces take.
+// Usage returns the space that an owner's objects of all namespaces take.
 func (s *Storage) Usage(ctx context.Context, ownerID string) (Usage, error) {
 	u, err := s.store.usage(ctx, ownerID)
 	if err != nil {
@@ -308,7 +306,7 @@ func (s *Storage) Usage(ctx context.Context, ownerID string) (Usage, error) {
 	return u, err
 }
 
-// absent reports whether the bucket says that something is not there.
+// absent reports whether the bucket returned that an object or upload does not exist.
 func absent(err error) bool {
 	return errors.Is(err, bucket.ErrNotFound) || errors.Is(err, bucket.ErrNoUpload)
 }

@@ -25,8 +25,8 @@ func TestCapability(t *testing.T) {
 	})
 }
 
-// TestEachPrefixMovesItsRoutes moves the two that are not the base path: what was
-// at the old one is gone, and addresses lead to the new one.
+// TestEachPrefixMovesItsRoutes moves the two prefixes outside the base path: the old paths are not
+// found, and URLs have the new ones.
 func TestEachPrefixMovesItsRoutes(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{SharePath: "/files/shared", SignedPath: "/bytes"})
 	s := r.start("ada", upload{"path": "a.txt", "size": 1})
@@ -43,8 +43,8 @@ func TestEachPrefixMovesItsRoutes(t *testing.T) {
 	r.do("", "GET", "/s/"+made.Share.Token, nil).want(404, "kit/not_found")
 }
 
-// TestPrefixesOfOthersAreRefused: at the prefix of auth the route of shares would
-// take what the sign-in library has there.
+// TestPrefixesOfOthersAreRefused uses the prefix of auth, where the route of shares would take
+// requests of the sign-in library.
 func TestPrefixesOfOthersAreRefused(t *testing.T) {
 	for name, cfg := range map[string]storage.Config{"shares": {SharePath: "/auth"}, "signed addresses": {SignedPath: "/auth/bytes"}} {
 		_, err := kittest.Compose(t, kit.WithAuth(auth.Config{}), kit.WithStorage(cfg))

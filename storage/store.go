@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// store is the SQL of storage. Methods that change an owner's objects run inside
-// a transaction that has locked the owner's usage first.
+// store is the SQL of storage. Methods that change an owner's objects run inside a transaction that
+// has locked the owner's usage first.
 type store struct{ db *database.DB }
 
 const columns = `id, namespace, owner_id, path, object_key, state, size, content_type, visibility, sha256, metadata,
@@ -36,13 +36,13 @@ func scanObject(row database.Scanner) (o Object, err error) {
 	return o, nil
 }
 
-// lockUsage takes the lock of an owner, making the row at first.
+// lockUsage takes the lock of an owner, and adds the row if there is none.
 func (s store) lockUsage(ctx context.Context, owner string) error {
 	for {
 		if _, err := s.db.Exec(ctx, `INSERT INTO storage_usage (owner_id, used, reserved) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING`, owner); err != nil {
 			return err
 		}
-		// Who had the lock may have removed the row.
+		// The previous holder of the lock may have removed the row.
 		_, found, err := database.Get(ctx, s.db, scanText, `SELECT owner_id FROM storage_usage WHERE owner_id = $1 `+database.ForUpdate, owner)
 		if err != nil || found {
 			return err
@@ -50,14 +50,14 @@ func (s store) lockUsage(ctx context.Context, owner string) error {
 	}
 }
 
-// reserve takes space, or returns false when there is not enough of it.
+// reserve reserves space, or returns false if there is not enough.
 func (s store) reserve(ctx context.Context, owner string, size, quota int64) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE storage_usage SET reserved = reserved + $2
 		WHERE owner_id = $1 AND ($3 = 0 OR used + reserved + $2 <= $3)`, owner, size, quota)
 	return n == 1, err
 }
 
-// account adds to what an owner uses and has reserved.
+// account adds to the used and reserved space of an owner.
 func (s store) account(ctx context.Context, owner string, used, reserved int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE storage_usage SET used = used + $2, reserved = reserved + $3 WHERE owner_id = $1`, owner, used, reserved)
 	return err
@@ -75,7 +75,7 @@ func (s store) countPending(ctx context.Context, owner string) (n int64, err err
 	return n, err
 }
 
-// insert adds an object; its path is free unless it is pending.
+// insert adds an object, which is pending or whose path is free.
 func (s store) insert(ctx context.Context, o Object) error {
 	metadata, err := json.Marshal(o.Metadata)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s store) atPath(ctx context.Context, namespace, owner, path string) (Objec
 		WHERE namespace = $1 AND owner_id = $2 AND path = $3 AND state = 'ready'`, namespace, owner, path)
 }
 
-// from is where a page begins: one bound, so that the index is entered there.
+// from returns where a page begins: one bound, with which the index scan starts.
 func from(prefix, after string) (operator, bound string) {
 	if after < prefix || after == "" {
 		return ">=", prefix
@@ -136,13 +136,13 @@ func (s store) below(ctx context.Context, namespace, owner, prefix, after string
 		namespace, owner, bound, prefix+highest, limit)
 }
 
-// highest sorts after every continuation of a path: no path holds it.
+// highest sorts after every continuation of a path: no path contains it.
 const highest = "\U0010FFFF"
 
 // entry is an object's path, or a common prefix of paths, which ends in a slash.
 type entry struct{ path, prefix string }
 
-// after is what the next entry sorts behind.
+// after returns the position after which the next entry sorts.
 func (e entry) after() string {
 	if e.prefix != "" {
 		return e.prefix + highest
@@ -150,8 +150,8 @@ func (e entry) after() string {
 	return e.path
 }
 
-// The walk goes from one entry to the next by the index: below a common prefix
-// it reads one row, however many there are.
+// The recursive query steps from one entry to the next by the index: below a common prefix it reads
+// only one row.
 func folderSQL(operator string) string {
 	return `WITH RECURSIVE walk (n, path) AS (
 	SELECT 1, (SELECT o.path FROM storage_object AS o
@@ -164,14 +164,14 @@ func folderSQL(operator string) string {
 ) SELECT path, ` + cutSQL("path") + ` FROM walk WHERE path IS NOT NULL ORDER BY n`
 }
 
-// cutSQL is the length up to the first slash behind the prefix, 0 without one.
+// cutSQL is the length up to the first slash after the prefix, 0 if there is none.
 func cutSQL(path string) string {
 	rest := `substr(` + path + `, length(CAST($3 AS TEXT)) + 1)`
 	at := database.Text(`instr(`+rest+`, '/')`, `strpos(`+rest+`, '/')`)
 	return `CASE WHEN ` + at + ` = 0 THEN 0 ELSE length(CAST($3 AS TEXT)) + ` + at + ` END`
 }
 
-// folder lists the entries right below a prefix.
+// folder lists the entries directly below a prefix.
 func (s store) folder(ctx context.Context, namespace, owner, prefix, after string, limit int) ([]entry, error) {
 	operator, bound := from(prefix, after)
 	return database.All(ctx, s.db, func(row database.Scanner) (e entry, err error) {
@@ -191,7 +191,7 @@ func (s store) atPaths(ctx context.Context, namespace, owner string, paths []str
 	return database.All(ctx, s.db, scanObject, atPathsSQL, namespace, owner, database.List(paths))
 }
 
-// setUpload names the multipart upload of a pending object.
+// setUpload sets the ID of the multipart upload of a pending object.
 func (s store) setUpload(ctx context.Context, id, upload string) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE storage_object SET upload_id = $2 WHERE id = $1 AND state = 'pending'`, id, upload)
 	return n == 1, err
@@ -203,19 +203,19 @@ func (s store) setWritable(ctx context.Context, id string, until int64) (pending
 	return n == 1, err
 }
 
-// setSize changes what a pending object has reserved.
+// setSize changes how much a pending object reserves.
 func (s store) setSize(ctx context.Context, id string, size int64) (pending bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE storage_object SET size = $2 WHERE id = $1 AND state = 'pending'`, id, size)
 	return n == 1, err
 }
 
-// setStored notes that the bytes of a pending object are in the bucket.
+// setStored records that the bytes of a pending object are in the bucket.
 func (s store) setStored(ctx context.Context, id string, size int64, sha string) error {
 	_, err := s.db.Exec(ctx, `UPDATE storage_object SET stored = TRUE, size = $2, sha256 = $3 WHERE id = $1 AND state = 'pending'`, id, size, sha)
 	return err
 }
 
-// setReady makes a pending object one that can be read.
+// setReady makes a pending object readable.
 func (s store) setReady(ctx context.Context, id string, now int64) error {
 	_, err := s.db.Exec(ctx, `UPDATE storage_object SET state = 'ready', stored = TRUE, upload_id = '', part_size = 0,
 		updated_at = $2, completed_at = $2, expires_at = 0 WHERE id = $1 AND state = 'pending'`, id, now)
@@ -242,14 +242,14 @@ func (s store) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// lapsed lists uploads of an owner that are over, those that hold a reservation
-// before the aborted.
+// lapsed lists the expired uploads of an owner; those that hold a reservation come before the
+// aborted ones.
 func (s store) lapsed(ctx context.Context, owner string, now int64, limit int) ([]Object, error) {
 	return database.All(ctx, s.db, scanObject, `SELECT `+columns+` FROM storage_object
 		WHERE owner_id = $1 AND state <> 'ready' AND expires_at <= $2 ORDER BY state DESC, expires_at LIMIT $3 `+database.ForUpdate, owner, now, limit)
 }
 
-// lapsedOwners lists owners who have uploads that are over.
+// lapsedOwners lists owners who have expired uploads.
 func (s store) lapsedOwners(ctx context.Context, now int64, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT DISTINCT owner_id FROM (SELECT owner_id FROM storage_object
 		WHERE state <> 'ready' AND expires_at <= $1 ORDER BY expires_at LIMIT $2) AS o`, now, limit)
@@ -297,8 +297,7 @@ func (s store) readOwnedBy(ctx context.Context, owner, after string, limit int) 
 		WHERE owner_id = $1 AND id > $2 ORDER BY id LIMIT $3`, owner, after, limit)
 }
 
-// removeUsage removes the row of an owner that has nothing more: none is the same
-// as one of zeros.
+// removeUsage removes the row of an owner if it is all zeros: a missing row means the same.
 func (s store) removeUsage(ctx context.Context, owner string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM storage_usage WHERE owner_id = $1 AND used = 0 AND reserved = 0`, owner)
 	return err

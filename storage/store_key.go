@@ -17,7 +17,7 @@ func (s store) signingKeys(ctx context.Context) ([]sealedKey, error) {
 	}, `SELECT number, sealed FROM storage_signing_key ORDER BY number`)
 }
 
-// insertKey adds a key, unless another node was faster.
+// insertKey adds a key, unless another node has added it.
 func (s store) insertKey(ctx context.Context, k sealedKey) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO storage_signing_key (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		k.number, k.sealed, s.db.Now(ctx).UnixMilli())

@@ -19,7 +19,7 @@ import (
 
 const mib = 1 << 20
 
-// small makes an upload of 12 MiB one of three parts.
+// small splits an upload of 12 MiB into three parts.
 var small = storage.Config{MultipartThresholdBytes: 6 * mib, PartSizeBytes: 5 * mib}
 
 func TestSingleUpload(t *testing.T) {
@@ -70,8 +70,8 @@ func TestSingleUpload(t *testing.T) {
 	})
 }
 
-// TestBoundsOfUploads: the largest that one PUT takes, the largest of 10,000 parts,
-// and what is reserved by default.
+// TestBoundsOfUploads checks the largest single PUT, the largest object of 10,000 parts, and the
+// default lifetime of a reservation.
 func TestBoundsOfUploads(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
 	at := r.start("ada", upload{"path": "a", "size": 100 * mib})
@@ -163,8 +163,8 @@ func TestMultipartUploadResumes(t *testing.T) {
 	})
 }
 
-// TestAnUploadThatWasMadeWholeIsStored: a node was killed between the bucket's
-// complete and its own, and the client asks where to go on.
+// TestAnUploadThatWasMadeWholeIsStored resumes an upload whose node was killed after the bucket
+// completed the object and before the row was committed.
 func TestAnUploadThatWasMadeWholeIsStored(t *testing.T) {
 	t.Parallel()
 	rigs(t, small, func(t *testing.T, r *rig) {
@@ -306,7 +306,7 @@ func TestSharesInBothForms(t *testing.T) {
 		three := mint(nil)
 		r.do("ada", "DELETE", "/storage/shares/"+three.Share.ID, nil).want(204, "")
 		edge := time.Millisecond
-		if r.bucket.Name() == "s3" { // where the clock also goes by itself
+		if r.bucket.Name() == "s3" { // where the clock also advances by itself
 			edge = 30 * time.Second
 		}
 		r.later(time.Minute - edge)
@@ -362,7 +362,7 @@ func TestListByPrefix(t *testing.T) {
 		}
 		r.put("bob", "a/bob", []byte("b"))
 		r.start("ada", upload{"path": "a/pending", "size": 1})
-		// list walks through all pages of a few entries, objects and prefixes in order.
+		// list reads all pages of a few entries, objects and prefixes in order.
 		list := func(query string, limit int) (all []string) {
 			for cursor := ""; ; {
 				var page struct {
@@ -416,7 +416,7 @@ func TestListByPrefix(t *testing.T) {
 
 func TestListsGoOnBehindTheLongestPaths(t *testing.T) {
 	r := newRig(t, databasetest.Memory(t), file.New(""), storage.Config{})
-	for _, letter := range []string{"a", "&", `"`, "\u2028"} { // of which JSON escapes some
+	for _, letter := range []string{"a", "&", `"`, "\u2028"} { // JSON escapes some of them
 		long := strings.Repeat(letter, (storage.MaxPath-1)/len(letter))
 		for _, name := range []string{"1", "2"} {
 			r.put("ada", long+name, []byte("x"))

@@ -8,10 +8,10 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// maxSize is the largest number of bytes: 2^53-1, which every JSON client keeps.
+// maxSize is the largest number of bytes: 2^53-1, which every JSON client represents exactly.
 const maxSize = 1<<53 - 1
 
-// Bounds of what comes from outside.
+// Bounds of input.
 const (
 	// MaxPath bounds a logical path, in bytes.
 	MaxPath = 1024
@@ -21,20 +21,19 @@ const (
 	MaxMetadata = 4 << 10
 	// MaxMetadataKeys bounds the keys of an object's metadata.
 	MaxMetadataKeys = 16
-	// MaxShares bounds the live shares of an object.
+	// MaxShares bounds the unexpired shares of an object.
 	MaxShares = 100
-	// MaxPending bounds the uploads that an owner has under way.
+	// MaxPending bounds the uploads that an owner has in progress.
 	MaxPending = 1000
-	// MaxBatch bounds the objects of one call of Delete, SignAll or Move.
+	// MaxBatch bounds the objects of one call of DeleteAll, SignAll or Move.
 	MaxBatch = 1000
 )
 
-// How long signed addresses are good.
+// The lifetimes of signed URLs.
 const (
-	// SignTTL is the life of an address that reads.
+	// SignTTL is the default lifetime of a URL that reads.
 	SignTTL = 5 * time.Minute
-	// UploadTTL is the life of an address that writes; it never outlives the
-	// upload's reservation.
+	// UploadTTL is the lifetime of a URL that writes; it never outlives the upload's reservation.
 	UploadTTL = time.Hour
 )
 
@@ -49,7 +48,7 @@ const (
 
 func (v Visibility) known() bool { return v == VisibilityPrivate || v == VisibilityPublic }
 
-// State is how far the upload of an object is.
+// State is the state of an object's upload.
 type State string
 
 // The states: an object is pending until its upload is complete.
@@ -57,7 +56,7 @@ const (
 	StatePending State = "pending"
 	StateReady   State = "ready"
 
-	stateAborted State = "aborted" // kept until it would have expired, so that abort can be repeated
+	stateAborted State = "aborted" // kept until it would have expired, so that abort is idempotent
 )
 
 // Ref names an object and the caller.
@@ -67,37 +66,36 @@ type Ref struct {
 	restricted bool
 }
 
-// ByID names an object for the application itself, which may do everything.
+// ByID returns a reference for the application itself, which may do everything.
 func ByID(id string) Ref { return Ref{id: id} }
 
-// As restricts a reference to what a user may do: everything with an object of
-// the user's own, read a public one of others. "" is somebody who is not signed in.
+// As restricts a reference to what a user may do: everything with the user's own objects, and read
+// public objects of others. "" is a caller who is not signed in.
 func (r Ref) As(userID string) Ref {
 	r.user, r.restricted = userID, true
 	return r
 }
 
-// Upload describes an object to be.
+// Upload describes an object to upload.
 type Upload struct {
-	// OwnerID is the user whose quota it counts toward. Only the application's own
-	// objects have none.
+	// OwnerID is the user whose quota it counts toward. Only the application's own objects have
+	// none.
 	OwnerID string
 	// Path is 1 to 1,024 bytes of segments separated by slashes, in Unicode's
 	// normal form C. An object of the owner at the same path is replaced.
 	Path string
-	// Size in bytes; for Put and Stage -1 means not known.
+	// Size in bytes; for Put and Stage -1 means unknown.
 	Size int64
-	// ContentType is what the uploader says, by default application/octet-stream.
+	// ContentType is the type that the uploader declares, by default application/octet-stream.
 	ContentType string
-	// Visibility is by default that of the configuration.
+	// Visibility is by default Config.DefaultVisibility.
 	Visibility Visibility
-	// SHA256 is the checksum of all bytes in hexadecimal, or "". The bytes of a
-	// single upload must have it; an upload in parts keeps none.
+	// SHA256 is the checksum of all bytes in hexadecimal, or "". The bytes of a single upload must
+	// have it; for an upload in parts it is not stored.
 	SHA256 string
 	// Metadata is up to 16 texts by name, 4 KiB in all.
 	Metadata map[string]string
-	// PendingTTL is how long it may stay unfinished; less than Config.PendingTTL
-	// means that.
+	// PendingTTL is how long it may stay unfinished, at least Config.PendingTTL.
 	PendingTTL time.Duration
 }
 
@@ -111,16 +109,16 @@ type Object struct {
 	ContentType string     `json:"contentType"`
 	Visibility  Visibility `json:"visibility"`
 	State       State      `json:"state"`
-	// ETag names the bytes; they never change under one id.
+	// ETag identifies the bytes, which never change under one ID.
 	ETag string `json:"etag"`
-	// SHA256 is the checksum in hexadecimal where it was verified, else nil.
+	// SHA256 is the checksum in hexadecimal if it was verified, else nil.
 	SHA256    *string           `json:"sha256"`
 	Metadata  map[string]string `json:"metadata"`
 	CreatedAt capability.Time   `json:"createdAt"`
 	UpdatedAt capability.Time   `json:"updatedAt"`
 	// CompletedAt is nil while the upload is pending.
 	CompletedAt *capability.Time `json:"completedAt"`
-	// ExpiresAt is when a pending upload is given up, else nil.
+	// ExpiresAt is when a pending upload expires, else nil.
 	ExpiresAt *capability.Time `json:"expiresAt"`
 
 	key           string
@@ -137,7 +135,7 @@ func (o Object) plan() bucket.Plan {
 
 func (o Object) multipart() bool { return o.partSize > 0 }
 
-// Mode says how the bytes of an upload are sent.
+// Mode is how the bytes of an upload are sent.
 type Mode string
 
 // The modes: one PUT, or one PUT for each part.
@@ -146,31 +144,31 @@ const (
 	ModeMultipart Mode = "multipart"
 )
 
-// Started is an upload that may begin.
+// Started is the result of [Space.Start].
 type Started struct {
 	Object Object `json:"object"`
 	Upload Plan   `json:"upload"`
 }
 
-// Plan says where the bytes of an upload go. Every PUT has exactly the size it
-// was signed for.
+// Plan describes where a client sends the bytes of an upload. Every PUT has exactly the size it was
+// signed for.
 type Plan struct {
 	Mode Mode `json:"mode"`
 	// Method, URL and Headers are those of the one PUT of a single upload.
 	Method  string            `json:"method,omitempty"`
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// UploadID, PartSize, PartCount and Parts are those of an upload in parts; of
-	// more than 1,000 parts the rest is found through Parts.
+	// UploadID, PartSize, PartCount and Parts are those of an upload in parts. Of more than 1,000
+	// parts, [Space.Progress] returns the rest.
 	UploadID  string    `json:"uploadId,omitempty"`
 	PartSize  int64     `json:"partSize,omitempty"`
 	PartCount int       `json:"partCount,omitempty"`
 	Parts     []PartURL `json:"parts,omitempty"`
-	// ExpiresAt is when the addresses end; Parts gives fresh ones.
+	// ExpiresAt is when the URLs expire; [Space.Progress] returns new ones.
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
-// PartURL is where one part goes.
+// PartURL is the signed URL of one part.
 type PartURL struct {
 	PartNumber int               `json:"partNumber"`
 	Size       int64             `json:"size"`
@@ -178,8 +176,8 @@ type PartURL struct {
 	Headers    map[string]string `json:"headers,omitempty"`
 }
 
-// Progress is what is stored of an upload, and fresh addresses for the rest. A
-// single upload is one part.
+// Progress is the stored parts of an upload, and new URLs for the missing ones. A single upload is
+// one part.
 type Progress struct {
 	Mode      Mode          `json:"mode"`
 	UploadID  *string       `json:"uploadId"`
@@ -187,64 +185,64 @@ type Progress struct {
 	PartCount int           `json:"partCount"`
 	Stored    []bucket.Part `json:"stored"`
 	Missing   []PartURL     `json:"missing"`
-	// ExpiresAt is when the addresses end.
+	// ExpiresAt is when the URLs expire.
 	ExpiresAt capability.Time `json:"expiresAt"`
-	// NextCursor leads to the next 1,000 parts, nil at the end.
+	// NextCursor is the cursor of the next page of parts, nil at the end.
 	NextCursor *string `json:"nextCursor"`
 }
 
-// PartTag is a part as a client reports it.
+// PartTag is a part as reported by a client.
 type PartTag struct {
 	PartNumber int    `json:"partNumber"`
 	ETag       string `json:"etag"`
 }
 
-// Change is what Update changes; nil fields stay.
+// Change describes a change of an object; nil fields are left unchanged.
 type Change struct {
-	// Path moves the object, replacing one of the owner at that path.
+	// Path moves the object, and replaces an object of the owner at that path.
 	Path       *string           `json:"path,omitempty"`
 	Visibility *Visibility       `json:"visibility,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
-	// ContentType is for the application itself, once it has looked at the bytes.
+	// ContentType is for the application itself, after it has examined the bytes.
 	ContentType *string `json:"-"`
 }
 
-// CopyTo says where a copy goes.
+// CopyTo describes a copy.
 type CopyTo struct {
 	Path string `json:"path"`
-	// Visibility is by default that of the configuration, not of the source.
+	// Visibility is by default Config.DefaultVisibility, not that of the source.
 	Visibility Visibility `json:"visibility,omitempty"`
 }
 
 // Filter selects objects of one owner.
 type Filter struct {
 	OwnerID string
-	// Prefix is what paths begin with.
+	// Prefix is the prefix of the paths.
 	Prefix string
-	// Delimiter "/" shows paths only up to the first slash after the prefix: what
-	// goes on is one entry of Prefixes. "" shows every object.
+	// Delimiter "/" lists paths only up to the first slash after the prefix: all longer paths with
+	// the same beginning are one entry of Prefixes. "" lists every object.
 	Delimiter string
 }
 
 // Listing is one page of a listing in the order of paths.
 type Listing struct {
 	Items []Object `json:"items"`
-	// Prefixes stand for the objects below them; each counts as one of the page.
+	// Prefixes represent the objects below them; each counts as one entry of the page.
 	Prefixes   []string `json:"prefixes"`
 	NextCursor *string  `json:"nextCursor"`
 }
 
-// Link is a signed address to read an object.
+// Link is a signed URL to read an object.
 type Link struct {
 	URL       string          `json:"url"`
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
-// SignOptions say how a signed address gives the object.
+// SignOptions are the options of [Space.Sign].
 type SignOptions struct {
-	// Download makes browsers save it, whatever its type.
+	// Download makes browsers save the object, whatever its type.
 	Download bool
-	// TTL is how long it is good; 0 means [SignTTL], which routes use. At most a day.
+	// TTL is how long the URL is valid; 0 means [SignTTL], which routes use. At most a day.
 	TTL time.Duration
 }
 
@@ -252,21 +250,21 @@ type SignOptions struct {
 type Share struct {
 	ID       string `json:"id"`
 	ObjectID string `json:"objectId"`
-	// Token and URL are known only when the share is made.
+	// Token and URL are set only when the share is created.
 	Token     string          `json:"token,omitempty"`
 	URL       string          `json:"url,omitempty"`
 	CreatedAt capability.Time `json:"createdAt"`
 	ExpiresAt capability.Time `json:"expiresAt"`
 }
 
-// Bounds of the life of a share.
+// Bounds and default of the lifetime of a share.
 const (
 	MinShareTTL     = time.Minute
 	MaxShareTTL     = 365 * 24 * time.Hour
 	DefaultShareTTL = 7 * 24 * time.Hour
 )
 
-// Usage is what an owner's objects take, in bytes.
+// Usage is the space that an owner's objects take, in bytes.
 type Usage struct {
 	Used     int64 `json:"used"`
 	Reserved int64 `json:"reserved"`
@@ -280,13 +278,13 @@ type Content struct {
 	io.ReadCloser
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Visibility) Choices() []string {
 	return []string{string(VisibilityPrivate), string(VisibilityPublic)}
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (State) Choices() []string { return []string{string(StatePending), string(StateReady)} }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Mode) Choices() []string { return []string{string(ModeSingle), string(ModeMultipart)} }

@@ -16,11 +16,10 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Start reserves the space of an upload by its owner and returns where the bytes
-// go; it is complete after [Space.Complete]. Refuses with storage/quota_exceeded,
-// storage/multipart_failed for more than 10,000 parts, kit/invalid_request,
-// kit/body_too_large, kit/unsupported_media_type and what Config.Authorize
-// returns.
+// Start reserves the space of an upload and returns where a client sends the bytes; the upload is
+// complete after [Space.Complete]. Refuses with storage/quota_exceeded, storage/multipart_failed
+// for more than 10,000 parts, kit/invalid_request, kit/body_too_large, kit/unsupported_media_type
+// and what Config.Authorize returns.
 func (p Space) Start(ctx context.Context, u Upload) (Started, error) {
 	var none Started
 	if p.s.db.InTransaction(ctx) {
@@ -53,7 +52,7 @@ func (p Space) Start(ctx context.Context, u Upload) (Started, error) {
 	return Started{Object: o, Upload: plan}, nil
 }
 
-// draft checks what an upload says of itself and makes the pending object.
+// draft checks the description of an upload and returns the pending object.
 func (p Space) draft(u Upload) (o Object, err error) {
 	if p.namespace == "" || u.OwnerID != "" {
 		if err := capability.CheckUserID(u.OwnerID); err != nil {
@@ -88,7 +87,7 @@ func (p Space) draft(u Upload) (o Object, err error) {
 	return o, p.s.fits(o.Size)
 }
 
-// fits refuses objects that are larger than any may be.
+// fits refuses objects above the largest size.
 func (s *Storage) fits(size int64) error {
 	if most := cmp.Or(s.cfg.MaxObjectBytes, maxSize); size > most {
 		return capability.ErrBodyTooLarge.Saying("An object has at most %d bytes.", most)
@@ -116,7 +115,7 @@ func checkMetadata(m map[string]string) error {
 	return nil
 }
 
-// permit asks the rules for uploads of users.
+// permit applies the rules for uploads of users.
 func (p Space) permit(ctx context.Context, u Upload, o Object) error {
 	if p.namespace != "" {
 		return nil
@@ -131,7 +130,7 @@ func (p Space) permit(ctx context.Context, u Upload, o Object) error {
 	return p.s.cfg.Authorize(ctx, u)
 }
 
-// reserve adds the pending object, if its owner has room for it.
+// reserve adds the pending object, if its owner's quota allows it.
 func (p Space) reserve(ctx context.Context, o *Object, ttl time.Duration) error {
 	s := p.s
 	quota, err := s.quota(ctx, o.OwnerID)
@@ -158,7 +157,8 @@ func (p Space) reserve(ctx context.Context, o *Object, ttl time.Duration) error 
 			}
 			refused, err = nil, p.admit(ctx, *o, quota)
 			if ended == expireAtOnce && (errors.Is(err, ErrQuotaExceeded) || errors.Is(err, capability.ErrRateLimited)) {
-				// More may have lapsed; a rollback would bring back what was given up.
+				// More may have expired; a rollback would restore the uploads that have just been
+				// removed.
 				refused, err = err, s.store.removeUsage(ctx, o.OwnerID)
 			}
 			return err
@@ -232,8 +232,8 @@ func (s *Storage) begin(ctx context.Context, o *Object) (Plan, error) {
 	return plan, nil
 }
 
-// uploadTTL is how long an address that writes is good: never longer than the
-// reservation of what it writes.
+// uploadTTL is how long a URL that writes is valid: never longer than the reservation of its
+// upload.
 func (s *Storage) uploadTTL(o Object) time.Duration {
 	left := time.Duration(o.expires-s.host.Now().UnixMilli()) * time.Millisecond
 	return min(UploadTTL, left)
@@ -257,7 +257,7 @@ func (s *Storage) partURL(ctx context.Context, o Object, number int) (PartURL, e
 	return PartURL{PartNumber: number, Size: size, URL: signed.URL, Headers: signed.Header}, err
 }
 
-// pending is owned for an upload under way.
+// pending is owned for an upload in progress.
 func (p Space) pending(ctx context.Context, ref Ref) (Object, error) {
 	o, err := p.owned(ctx, ref)
 	if err == nil && o.State != StatePending {
@@ -266,11 +266,10 @@ func (p Space) pending(ctx context.Context, ref Ref) (Object, error) {
 	return o, err
 }
 
-// Complete makes the object of an upload readable, once its bytes are found in
-// the bucket, and replaces one of the owner at the same path. With parts nil the
-// bucket's own list counts. Completing again returns the object. Refuses with
-// storage/not_found, storage/forbidden, storage/upload_incomplete while bytes are
-// missing, and storage/multipart_failed when the parts are not those stored.
+// Complete makes the object of an upload readable, once its bytes are in the bucket, and replaces
+// an object of the owner at the same path. If parts is nil, the bucket's own list is used. Complete
+// is idempotent. Refuses with storage/not_found, storage/forbidden, storage/upload_incomplete while
+// bytes are missing, and storage/multipart_failed when the parts are not those stored.
 func (p Space) Complete(ctx context.Context, ref Ref, parts []PartTag) (Object, error) {
 	if p.s.db.InTransaction(ctx) {
 		return Object{}, errInTransaction
@@ -288,7 +287,7 @@ func (p Space) Complete(ctx context.Context, ref Ref, parts []PartTag) (Object, 
 		if err == nil {
 			return p.commit(ctx, ref, true)
 		}
-		// Another caller may be completing it: its parts go while its bytes appear.
+		// Another caller may be completing it: the parts disappear as the object appears.
 		if now, failed := p.owned(ctx, ref); failed == nil && now.State == StateReady {
 			return now, nil
 		}
@@ -303,8 +302,8 @@ func (p Space) Complete(ctx context.Context, ref Ref, parts []PartTag) (Object, 
 	}
 }
 
-// How often a complete looks again for what another caller is completing, and
-// how long it waits before.
+// How often Complete checks whether another caller has completed the upload, and how long it waits
+// between checks.
 const (
 	completeTries = 6
 	completeWait  = 20 * time.Millisecond
@@ -322,8 +321,8 @@ func (s *Storage) arrived(ctx context.Context, o Object) error {
 	return nil
 }
 
-// assemble makes the parts one object. After a crash or a lost response it finds
-// that this was done.
+// assemble makes one object of the parts. After a crash or a lost response it finds that this was
+// done.
 func (s *Storage) assemble(ctx context.Context, o Object, tags []PartTag) error {
 	if o.uploadID == "" {
 		return ErrUploadIncomplete
@@ -364,7 +363,7 @@ func (s *Storage) storedParts(ctx context.Context, o Object) (parts []bucket.Par
 	}
 }
 
-// matchParts compares what is stored with the plan, and with what a client reports.
+// matchParts compares the stored parts with the plan, and with the parts that a client reports.
 func matchParts(o Object, parts []bucket.Part, tags []PartTag) error {
 	plan := o.plan()
 	whole := len(parts) == plan.Parts()
@@ -391,8 +390,8 @@ func matchParts(o Object, parts []bucket.Part, tags []PartTag) error {
 	return nil
 }
 
-// commit makes a pending object ready, in the caller's transaction if there is
-// one. found reports that its bytes have just been seen.
+// commit makes a pending object ready, in the caller's transaction if there is one. found reports
+// that its bytes have just been found in the bucket.
 func (p Space) commit(ctx context.Context, ref Ref, found bool) (o Object, err error) {
 	s := p.s
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
@@ -418,7 +417,7 @@ func (p Space) commit(ctx context.Context, ref Ref, found bool) (o Object, err e
 	return o, err
 }
 
-// vacate removes what is at a path, in a transaction that has the owner's lock.
+// vacate removes the object at a path, in a transaction that has the owner's lock.
 func (p Space) vacate(ctx context.Context, owner, path string) error {
 	old, found, err := p.s.store.atPath(ctx, p.namespace, owner, path)
 	if err != nil || !found {
@@ -427,7 +426,7 @@ func (p Space) vacate(ctx context.Context, owner, path string) error {
 	return p.s.drop(ctx, old)
 }
 
-// drop removes the row of a ready object and leaves its bytes to be removed.
+// drop removes the row of a ready object and schedules the removal of its bytes.
 func (s *Storage) drop(ctx context.Context, o Object) error {
 	if err := s.store.remove(ctx, o.ID); err != nil {
 		return err
@@ -438,9 +437,8 @@ func (s *Storage) drop(ctx context.Context, o Object) error {
 	return s.discard(ctx, o)
 }
 
-// Abort gives up an upload and its reservation; doing so again is no error.
-// Refuses with storage/not_found, also when the object is complete, and
-// storage/forbidden.
+// Abort ends an upload and its reservation; it is idempotent. Refuses with storage/not_found, also
+// when the object is complete, and storage/forbidden.
 func (p Space) Abort(ctx context.Context, ref Ref) error {
 	return p.s.db.InTx(ctx, func(ctx context.Context) error {
 		o, found, err := p.s.store.object(ctx, p.namespace, ref.id)
@@ -464,13 +462,13 @@ func (p Space) Abort(ctx context.Context, ref Ref) error {
 	})
 }
 
-// abandon takes back an upload that failed.
+// abandon removes an upload that failed.
 func (p Space) abandon(ctx context.Context, o Object) error {
 	return p.s.db.InTx(ctx, func(ctx context.Context) error {
 		now, err := p.lockOwned(ctx, ByID(o.ID))
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return p.s.discard(ctx, o) // who ended it may have come before its bytes
+			return p.s.discard(ctx, o) // it may have been ended before its bytes were stored
 		case err != nil || now.State != StatePending:
 			return err
 		}
@@ -481,7 +479,7 @@ func (p Space) abandon(ctx context.Context, o Object) error {
 	})
 }
 
-// release gives back the reservation of an upload and discards its bytes.
+// release ends the reservation of an upload and discards its bytes.
 func (s *Storage) release(ctx context.Context, o Object) error {
 	if err := s.store.account(ctx, o.OwnerID, 0, -o.Size); err != nil {
 		return err
@@ -489,11 +487,11 @@ func (s *Storage) release(ctx context.Context, o Object) error {
 	return s.discard(ctx, o)
 }
 
-// expireAtOnce bounds how many lapsed uploads one transaction gives up.
+// expireAtOnce bounds how many expired uploads one transaction removes.
 const expireAtOnce = 100
 
-// expire gives up the uploads of an owner that are over, so that reservations end
-// without any job, and returns how many of them held one. It needs the owner's lock.
+// expire removes the expired uploads of an owner, so that reservations end without a job, and
+// returns how many of them held one. The caller has the owner's lock.
 func (s *Storage) expire(ctx context.Context, owner string, now int64) (ended int, err error) {
 	lapsed, err := s.store.lapsed(ctx, owner, now, expireAtOnce)
 	if err != nil {

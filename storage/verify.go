@@ -11,24 +11,23 @@ import (
 // MaxFindings bounds the findings in a [Report].
 const MaxFindings = 100
 
-// Report is what [Storage.Verify] looked at and found.
+// Report is the result of [Storage.Verify].
 type Report struct {
-	// Objects is how many complete objects have been looked at.
+	// Objects is the number of complete objects that were checked.
 	Objects int64
-	// Findings is empty when every one has its bytes.
+	// Findings is empty if every object has its bytes.
 	Findings []Finding
 }
 
-// Finding is one object that is not what its row says.
+// Finding is one object that differs from its row.
 type Finding struct {
-	// Object is its id.
+	// Object is the ID of the object.
 	Object string
 	Reason string
 }
 
-// Verify holds every complete object against the bucket: its bytes are there and
-// as many as the row says. It changes nothing, reads no bytes, and may run while
-// others upload and delete.
+// Verify checks every complete object against the bucket: its bytes exist and have the size of the
+// row. It changes nothing, reads no bytes, and may run during uploads and deletions.
 func (s *Storage) Verify(ctx context.Context) (Report, error) {
 	var report Report
 	for after := ""; ; {
@@ -53,12 +52,12 @@ func (s *Storage) Verify(ctx context.Context) (Report, error) {
 	}
 }
 
-// held returns what is wrong with an object, "" where nothing is.
+// held returns what is wrong with an object, or "".
 func (s *Storage) held(ctx context.Context, o Object) (reason string, err error) {
 	info, err := s.bucket.Head(ctx, o.key)
 	switch {
 	case errors.Is(err, bucket.ErrNotFound):
-		// A deletion after the row was read is no fault.
+		// A deletion after the row was read is not a fault.
 		if _, found, err := s.store.byKey(ctx, o.key); err != nil || !found {
 			return "", err
 		}

@@ -1,4 +1,4 @@
-// Package buckettest is the suite that every bucket passes.
+// Package buckettest is the test suite that every bucket must pass.
 package buckettest
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/s3"
 )
 
-// Variable names the S3 server of tests, as [s3.Parse] reads it.
+// Variable names the environment variable with the S3 server of tests, in the form of [s3.Parse].
 const Variable = "KIT_TEST_S3"
 
-// S3 opens a bucket on the server that [Variable] names, with a prefix of its
-// own. Without the variable it skips.
+// S3 opens a bucket on the server that [Variable] names, with a prefix of its own. It skips the
+// test if the variable is not set.
 func S3(t testing.TB) *s3.Bucket {
 	t.Helper()
 	address := os.Getenv(Variable)
@@ -74,10 +74,10 @@ func empty(t testing.TB, b bucket.Bucket) {
 	}
 }
 
-// NewKey makes a key as storage does.
+// NewKey returns a new key as storage generates it.
 func NewKey() string { return strings.ToLower(rand.Text()) }
 
-// Serve attaches a bucket that the kit serves to a server of the test's own.
+// Serve starts a server for the signed URLs of a bucket that the kit would serve.
 func Serve(t testing.TB, b bucket.Bucket) {
 	t.Helper()
 	served, ok := b.(bucket.Served)
@@ -120,7 +120,7 @@ type suite struct {
 	b   bucket.Bucket
 }
 
-// Run holds a bucket to the promises of the interface. open returns an empty one.
+// Run checks that a bucket keeps the guarantees of the interface. open returns an empty one.
 func Run(t *testing.T, open func(t testing.TB) bucket.Bucket) {
 	t.Helper()
 	for name, test := range map[string]func(suite){
@@ -159,7 +159,7 @@ func (s suite) read(key string, offset, length int64) []byte {
 	return text
 }
 
-// call sends what a client would and returns the status, the header and the body.
+// call sends a signed request as a client and returns the status, the header and the body.
 func (s suite) call(signed bucket.Signed, body []byte, change ...func(*http.Request)) (int, http.Header, []byte) {
 	s.t.Helper()
 	var reader io.Reader
@@ -176,7 +176,7 @@ func (s suite) call(signed bucket.Signed, body []byte, change ...func(*http.Requ
 	}
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil && signed.Method == http.MethodPut {
-		return http.StatusBadRequest, nil, []byte(err.Error()) // refused and hung up before the body was sent
+		return http.StatusBadRequest, nil, []byte(err.Error()) // refused and disconnected before the body was sent
 	}
 	s.must(err)
 	defer response.Body.Close()
@@ -437,7 +437,7 @@ func (s suite) list() {
 	}
 }
 
-// addresses are good for what they say alone.
+// addresses checks that signed URLs are valid only for what they were signed for.
 func (s suite) addresses() {
 	key, other := NewKey(), NewKey()
 	for _, k := range []string{key, other} {

@@ -1,16 +1,15 @@
-// Package file is the bucket in a directory. Its signed addresses are served by
-// the kit.
+// Package file is the bucket in a directory. The kit serves its signed URLs.
 //
 //	objects/ab/<key>       the objects, each written once and never changed
-//	uploads/<id>/plan      the key and the cut of an open multipart upload
-//	uploads/<id>/data      its bytes, each part written where it belongs
-//	uploads/<id>/<number>  that a part is stored, its size and checksum; with .lock
-//	                       what the one process locks that writes it
-//	tmp/                   writes under way
+//	uploads/<id>/plan      the key and the plan of an open multipart upload
+//	uploads/<id>/data      its bytes, each part written at its offset
+//	uploads/<id>/<number>  the size and checksum of a stored part; with .lock the file
+//	                       that is locked by the process which writes the part
+//	tmp/                   writes in progress
 //
-// An object appears under its key by one step of the file system once its bytes
-// are on the disk, so a process may be killed anywhere. Several processes may
-// share the directory where the file system has locks.
+// An object appears under its key by one atomic operation of the file system once its bytes are on
+// disk, so the process may be killed at any point. Several processes may share the directory if the
+// file system has locks.
 package file
 
 import (
@@ -32,7 +31,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Bucket keeps objects in a directory.
+// Bucket stores objects in a directory.
 type Bucket struct {
 	dir     string
 	open    func() (*os.Root, error)
@@ -49,8 +48,8 @@ var (
 	_ bucket.Filed  = (*Bucket)(nil)
 )
 
-// New returns the bucket in a directory, which is made at its first use. With
-// "" it is a temporary one that Close removes.
+// New returns the bucket in a directory, which is created at its first use. If dir is "", it is a
+// temporary one that Close removes.
 func New(dir string) *Bucket {
 	b := &Bucket{dir: dir}
 	b.open = sync.OnceValues(b.prepare)
@@ -67,7 +66,7 @@ func New(dir string) *Bucket {
 // Name returns "file".
 func (b *Bucket) Name() string { return "file" }
 
-// Temporary reports whether the objects are gone with the bucket.
+// Temporary reports whether Close removes the objects.
 func (b *Bucket) Temporary() bool { return b.dir == "" }
 
 // Attach implements [bucket.Served].
@@ -103,7 +102,7 @@ func (b *Bucket) prepare() (*os.Root, error) {
 	return root, nil
 }
 
-// Close closes the directory and removes it if it is a temporary one.
+// Close closes the directory, and removes it if it is temporary.
 func (b *Bucket) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,12 +117,12 @@ func (b *Bucket) Close() error {
 	return err
 }
 
-// shards is how many letters of a key name its folder.
+// shards is the number of leading letters of a key that name its directory.
 const shards = 2
 
 func objectPath(key string) string { return path.Join("objects", key[:shards], key) }
 
-// at returns the root and the path of a key. Only keys of the one form become paths.
+// at returns the root and the path of a key. Only valid keys become paths.
 func (b *Bucket) at(key string) (*os.Root, string, error) {
 	if !bucket.ValidKey(key) {
 		return nil, "", fmt.Errorf("%w: %q is not a key", bucket.ErrNotFound, key)
@@ -132,7 +131,7 @@ func (b *Bucket) at(key string) (*os.Root, string, error) {
 	return root, objectPath(key), err
 }
 
-// missing turns the file system's word for an absent object into the bucket's.
+// missing replaces the file system's error for a missing file by absent.
 func missing(err, absent error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return absent
@@ -199,7 +198,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64, _
 	})
 }
 
-// Copy implements [bucket.Bucket]. The system copies, by reference where it can.
+// Copy implements [bucket.Bucket]. The operating system copies, by reference where it can.
 func (b *Bucket) Copy(ctx context.Context, from, to, _ string) (bucket.Info, error) {
 	source, err := b.File(ctx, from)
 	if err != nil {
@@ -208,7 +207,7 @@ func (b *Bucket) Copy(ctx context.Context, from, to, _ string) (bucket.Info, err
 	defer source.Close()
 	return b.write(ctx, to, func(f *os.File) error {
 		var err error
-		for err == nil && ctx.Err() == nil { // the system does not hear of the end of ctx
+		for err == nil && ctx.Err() == nil { // the system call does not observe ctx
 			_, err = io.CopyN(f, source, copyStep)
 		}
 		if errors.Is(err, io.EOF) {
@@ -218,10 +217,10 @@ func (b *Bucket) Copy(ctx context.Context, from, to, _ string) (bucket.Info, err
 	})
 }
 
-// copyStep is how much is copied before the context is looked at again.
+// copyStep is how many bytes are copied between two checks of the context.
 const copyStep = 64 << 20
 
-// write makes an object out of what fill writes, or nothing.
+// write makes an object of what fill writes. If it fails, no object exists.
 func (b *Bucket) write(_ context.Context, key string, fill func(*os.File) error) (info bucket.Info, err error) {
 	root, name, err := b.at(key)
 	if err != nil {
@@ -242,7 +241,7 @@ func (b *Bucket) write(_ context.Context, key string, fill func(*os.File) error)
 	return head(root, name)
 }
 
-// publish gives a written file the name of an object, unless that has its bytes.
+// publish links a written file as an object, unless the object exists.
 func (b *Bucket) publish(root *os.Root, temp, name string) error {
 	dir := path.Dir(name)
 	if err := root.Mkdir(dir, 0o700); err == nil {
@@ -261,7 +260,7 @@ func (b *Bucket) publish(root *os.Root, temp, name string) error {
 	return b.syncDir(root, dir)
 }
 
-// sync waits until a file is on the disk; what is temporary needs no disk.
+// sync waits until a file is on disk; a temporary bucket needs no sync.
 func (b *Bucket) sync(f *os.File) error {
 	if b.Temporary() {
 		return nil
@@ -319,7 +318,7 @@ func (b *Bucket) List(ctx context.Context, after string, limit int) ([]bucket.Ob
 			}
 			info, err := head(root, objectPath(key))
 			if errors.Is(err, bucket.ErrNotFound) {
-				continue // removed meanwhile
+				continue // removed concurrently
 			}
 			if err != nil {
 				return nil, err
@@ -336,8 +335,8 @@ func (b *Bucket) List(ctx context.Context, after string, limit int) ([]bucket.Ob
 	return list, nil
 }
 
-// names lists a folder in order. A folder that does not exist, or that another
-// process removes meanwhile, is empty.
+// names lists a directory in order. A directory that does not exist, or that another process
+// removes concurrently, is empty.
 func names(root *os.Root, dir string) (list []string, err error) {
 	f, err := root.Open(dir)
 	if err == nil {
@@ -374,7 +373,7 @@ func (b *Bucket) Tidy(ctx context.Context, before time.Time) error {
 	return ctx.Err()
 }
 
-// contextReader ends with its context.
+// contextReader fails once its context is done.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -387,7 +386,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// keyed are locks by name.
+// keyed is a set of locks by name.
 type keyed struct {
 	mu    sync.Mutex
 	locks map[string]*keyedLock
@@ -398,7 +397,7 @@ type keyedLock struct {
 	waiting int
 }
 
-// lock waits for a name's lock; the result gives it back.
+// lock waits for the lock of a name; calling unlock releases it.
 func (k *keyed) lock(ctx context.Context, name string) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.locks == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// lockFile waits for a lock on an open file, which other processes respect too.
+// lockFile waits for a lock on an open file, which other processes observe too.
 func lockFile(f *os.File, exclusive bool) error {
 	how := syscall.LOCK_SH
 	if exclusive {
@@ -30,13 +30,13 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) } // closing does it too
+func unlockFile(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) } // closing unlocks too
 
-// partWait is how often a part is tried that another process writes.
+// partWait is the interval of tries to lock a part that another process writes.
 const partWait = 20 * time.Millisecond
 
-// lockPart waits until no other process writes a part. A body may take long to
-// come: a lock that waits in the kernel would hold a thread and not end with ctx.
+// lockPart waits until no other process writes a part. A body may take long to arrive: a lock that
+// waits in the kernel would block a thread and not end with ctx.
 func lockPart(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// TestOneProcessAtATimeWritesAPart has two buckets on one directory, as two
-// processes have them.
+// TestOneProcessAtATimeWritesAPart opens two buckets on one directory, like two processes.
 func TestOneProcessAtATimeWritesAPart(t *testing.T) {
 	const prefix, size = "http://kit/", 1 << 20
 	dir, ctx, key, name := t.TempDir(), t.Context(), make([]byte, 32), buckettest.NewKey()

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// On Windows a file that is open for writing cannot be renamed, so that no part
-// can be written to an object; one process may use a directory.
+// On Windows a file that is open for writing cannot be renamed, so no part is written once the
+// object exists; only one process may use a directory.
 func lockFile(*os.File, bool) error { return nil }
 
 func unlockFile(*os.File) {}

@@ -20,9 +20,9 @@ const chunk = 256 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// Serve implements [bucket.Served]: a PUT of an object or of a part, or a GET or
-// HEAD. The caller has set the headers that protect the response, and bounds the
-// time that a body may take, as the kit does for every request.
+// Serve implements [bucket.Served]: a PUT of an object or of a part, or a GET or HEAD. The caller
+// has set the headers that protect the response, and limits the time that a body may take, as the
+// kit does for every request.
 func (b *Bucket) Serve(w http.ResponseWriter, r *http.Request, token string) error {
 	c, err := b.verify(r.Context(), token, r.URL.RawQuery)
 	if err != nil {
@@ -50,15 +50,15 @@ func (b *Bucket) serveGet(w http.ResponseWriter, r *http.Request, c claims) erro
 	return SendFile(w, r, f, ETag(c.key))
 }
 
-// ETag names the bytes under a key, which never change, without telling the key.
+// ETag identifies the bytes under a key, which never change, without revealing the key.
 func ETag(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// SendFile responds with a file: its ranges one at a time, its headers alone for
-// HEAD, nothing to a client that has it. The system sends the bytes where the
-// connection lets it.
+// SendFile responds with a file. It serves one range of a request, only headers for HEAD, and 304
+// to a client that has the file. The operating system sends the bytes if the connection supports
+// it.
 func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) error {
 	stat, err := f.Stat()
 	if err != nil {
@@ -77,20 +77,20 @@ func Send(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, etag st
 		r = r.Clone(r.Context())
 		switch {
 		case r.Method != http.MethodGet || !strings.EqualFold(unit, "bytes"):
-			r.Header.Del("Range") // ignored, as RFC 9110 has it
+			r.Header.Del("Range") // ignored, as RFC 9110 requires
 		case len(ranges) > 1 || strings.Contains(set, ","):
-			r.Header.Del("Range") // many small ranges cost more than the whole
+			r.Header.Del("Range") // many small ranges cost more than the whole file
 		case strings.HasPrefix(set, "-") && strings.Trim(set[1:], "0 ") == "":
-			r.Header.Set("Range", "bytes=none") // the last zero bytes: refused, as RFC 9110 has it
+			r.Header.Set("Range", "bytes=none") // the last zero bytes: refused, as RFC 9110 requires
 		default:
-			r.Header.Set("Range", "bytes="+set) // net/http knows the unit in lower case
+			r.Header.Set("Range", "bytes="+set) // net/http accepts the unit only in lower case
 		}
 	}
 	http.ServeContent(&direct{ResponseWriter: w}, r, "", modified, content)
 }
 
-// direct hands a body to the connection's own writer, which can let the system
-// send a file; wrappers around it see the status alone.
+// direct passes a body to the connection's own writer, which can let the operating system send a
+// file; wrappers around it see only the status.
 type direct struct{ http.ResponseWriter }
 
 // Unwrap is for [http.ResponseController].
@@ -145,7 +145,7 @@ func (b *Bucket) check(ctx context.Context, key string) error {
 }
 
 func (b *Bucket) putWhole(r *http.Request, c claims, body io.Reader) (etag string, err error) {
-	// One upload of a key at a time: its reservation covers its bytes once.
+	// Only one upload of a key runs at a time, because its reservation covers its bytes once.
 	unlock, err := b.parts.lock(r.Context(), c.key)
 	if err != nil {
 		return "", err
@@ -165,12 +165,13 @@ func (b *Bucket) putWhole(r *http.Request, c claims, body io.Reader) (etag strin
 		case len(c.checksum) > 0 && !bytes.Equal(c.checksum, sum.Sum(nil)):
 			return bucket.ErrChecksum
 		}
-		return b.check(r.Context(), c.key) // what was given up meanwhile is not stored
+		return b.check(r.Context(), c.key) // an upload that was given up in the meantime is not stored
 	})
 	return `"` + hex.EncodeToString(sum.Sum(nil)[:16]) + `"`, err
 }
 
-// whole is a body whose end is told from one that was cut off or came too slowly.
+// whole is a request body that distinguishes its end from a body that was cut off or came too
+// slowly.
 type whole struct{ r io.Reader }
 
 func (b whole) Read(buf []byte) (int, error) {
@@ -184,7 +185,7 @@ func (b whole) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// copyChunks is [io.Copy] through a buffer that is used again.
+// copyChunks is [io.Copy] through a pooled buffer.
 func copyChunks(to io.Writer, from io.Reader) (n int64, err error) {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)

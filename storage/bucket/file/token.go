@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// claims are what a signed address allows.
+// claims are the contents of the token of a signed URL.
 //
 //	version 1, purpose 1, key number 1, expires 8, key 26,
 //	part only: upload 26, number 2, size 8
@@ -31,7 +31,7 @@ type claims struct {
 	parameter url.Values // type and disposition, in the query
 }
 
-// The purposes, each with signing keys of its own.
+// The purposes. Each has signing keys of its own.
 const (
 	purposePut  = 'p'
 	purposePart = 'n'
@@ -101,7 +101,7 @@ func (c claims) encode(number byte) []byte {
 	return t
 }
 
-// mac signs with a key made for the purpose.
+// mac signs a token and a query with a key derived for the purpose.
 func mac(key []byte, purpose byte, token []byte, query string) []byte {
 	derived := hmac.New(sha256.New, key)
 	derived.Write([]byte{'k', 'i', 't', ' ', 's', 't', 'o', 'r', 'a', 'g', 'e', ' ', purpose})
@@ -112,7 +112,7 @@ func mac(key []byte, purpose byte, token []byte, query string) []byte {
 	return m.Sum(nil)
 }
 
-// verify reads a token. Every way in which it is not good is [bucket.ErrDenied].
+// verify decodes and checks a token. Any fault of a token is [bucket.ErrDenied].
 func (b *Bucket) verify(ctx context.Context, text, query string) (c claims, err error) {
 	raw, err := tokenCoding.DecodeString(text)
 	if err != nil || len(raw) < headLength+sha256.Size || raw[0] != tokenVersion {

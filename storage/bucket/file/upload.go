@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// plan is what the file of that name holds.
+// plan is the content of the file plan.
 type plan struct {
 	Key      string `json:"key"`
 	Size     int64  `json:"size"`
@@ -28,7 +28,7 @@ type plan struct {
 
 func (p plan) cut() bucket.Plan { return bucket.Plan{Size: p.Size, PartSize: p.PartSize} }
 
-// An upload whose plan was renamed to closedName takes no more bytes.
+// An upload whose plan was renamed to closedName accepts no more bytes.
 const (
 	planName   = "plan"
 	closedName = "closed"
@@ -36,7 +36,7 @@ const (
 	lockSuffix = ".lock"
 )
 
-// maxPlan bounds what is read of a plan or a part's record, in bytes.
+// maxPlan bounds the size of a plan or a part's record, in bytes.
 const maxPlan = 1 << 10
 
 func uploadPath(upload string, name ...string) string {
@@ -66,7 +66,7 @@ func (b *Bucket) Start(_ context.Context, key string, cut bucket.Plan) (string, 
 	return upload, b.syncDir(root, "uploads")
 }
 
-// record writes a small file as a whole.
+// record writes a small file atomically.
 func (b *Bucket) record(root *os.Root, name string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -147,7 +147,7 @@ func stored(root *os.Root, p plan, upload string, after, limit int) ([]bucket.Pa
 		var part bucket.Part
 		err := read(root, uploadPath(upload, strconv.Itoa(n)), &part)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // written anew at this moment
+			continue // being rewritten
 		}
 		if err != nil {
 			return nil, err
@@ -159,8 +159,8 @@ func stored(root *os.Root, p plan, upload string, after, limit int) ([]bucket.Pa
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// putPart writes a part where it belongs. Until it is whole, it counts as
-// missing; bytes stop being written the moment the upload is closed.
+// putPart writes a part at its offset. Until it is complete, it counts as missing; writing stops
+// once the upload is closed.
 func (b *Bucket) putPart(ctx context.Context, key, upload string, number int, size int64, body io.Reader) (etag string, err error) {
 	root, p, closed, err := b.upload(key, upload)
 	if err == nil && (closed || number < 1 || number > p.cut().Parts() || size != p.cut().Part(number)) {
@@ -205,12 +205,13 @@ func (b *Bucket) putPart(ctx context.Context, key, upload string, number int, si
 		return "", err
 	}
 	etag = `"` + hex.EncodeToString(sum.Sum(nil)) + `"`
-	// Under the lock, so that what Complete has seen is what there is.
+	// The record is written under the lock, so that the parts which Complete has read do not
+	// change.
 	err = to.locked(func() error { return b.record(root, mark, bucket.Part{Number: number, Size: size, ETag: etag}) })
 	return etag, err
 }
 
-// guarded writes to the data of an upload while that is open.
+// guarded writes to the data of an upload while the upload is open.
 type guarded struct {
 	file   *os.File
 	offset int64
@@ -245,7 +246,7 @@ func (b *Bucket) Complete(_ context.Context, key, upload string, parts []bucket.
 	}
 	data, err := root.OpenFile(uploadPath(upload, dataName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) && closed {
-		return b.completed(root, key, upload) // killed, or another node, after the last step but one
+		return b.completed(root, key, upload) // a killed process, or another node, published the object already
 	}
 	if err != nil {
 		return info, missing(err, bucket.ErrNoUpload)
@@ -270,7 +271,7 @@ func (b *Bucket) Complete(_ context.Context, key, upload string, parts []bucket.
 	return b.completed(root, key, upload)
 }
 
-// close ends the writing of parts, if they are all there and those of the list.
+// close ends the writing of parts, if all are stored and match the list.
 func (b *Bucket) close(root *os.Root, p plan, upload string, parts []bucket.Part) error {
 	have, err := stored(root, p, upload, 0, bucket.MaxParts)
 	if err != nil {
@@ -291,7 +292,7 @@ func (b *Bucket) close(root *os.Root, p plan, upload string, parts []bucket.Part
 	return b.syncDir(root, uploadPath(upload))
 }
 
-// completed drops what is left of an upload whose object is in place.
+// completed removes the remains of an upload whose object is in place.
 func (b *Bucket) completed(root *os.Root, key, upload string) (bucket.Info, error) {
 	info, err := head(root, objectPath(key))
 	if err != nil {
@@ -300,7 +301,7 @@ func (b *Bucket) completed(root *os.Root, key, upload string) (bucket.Info, erro
 	return info, root.RemoveAll(uploadPath(upload))
 }
 
-// Abort implements [bucket.Bucket]. Parts without a plan belong to nobody.
+// Abort implements [bucket.Bucket]. It also removes an upload without a plan, under any key.
 func (b *Bucket) Abort(_ context.Context, key, upload string) error {
 	root, err := b.open()
 	if err != nil || !bucket.ValidKey(upload) {
@@ -308,7 +309,7 @@ func (b *Bucket) Abort(_ context.Context, key, upload string) error {
 	}
 	if _, _, _, err := b.upload(key, upload); errors.Is(err, bucket.ErrNoUpload) {
 		if _, err := root.Stat(uploadPath(upload, planName)); err == nil {
-			return nil // of another key
+			return nil // the upload of another key
 		}
 	}
 	if err := missing(root.Remove(uploadPath(upload, planName)), nil); err != nil {
@@ -317,8 +318,8 @@ func (b *Bucket) Abort(_ context.Context, key, upload string) error {
 	return root.RemoveAll(uploadPath(upload))
 }
 
-// Uploads implements [bucket.Bucket]. One without a plan was interrupted as it
-// began or as it ended; its key is then "".
+// Uploads implements [bucket.Bucket]. An upload without a plan was interrupted as it started or
+// ended; its key is then "".
 func (b *Bucket) Uploads(_ context.Context, cursor string, limit int) (uploads []bucket.Upload, next string, err error) {
 	root, err := b.open()
 	if err != nil {
@@ -348,5 +349,5 @@ func (b *Bucket) Uploads(_ context.Context, cursor string, limit int) (uploads [
 	return uploads, "", nil
 }
 
-// errStalled ends a body that comes too slowly.
+// errStalled reports a body that comes too slowly.
 var errStalled = fmt.Errorf("%w: it stopped coming", bucket.ErrLength)

@@ -10,8 +10,9 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// TestAPartThatComesAfterTheCloseLeavesTheOneThere: the node may be killed before
-// it has made the object, and what is stored is then asked of the parts.
+// TestAPartThatComesAfterTheCloseLeavesTheOneThere checks that a late part does not remove the
+// record of the stored one: if the node is killed before it has made the object, the stored parts
+// are listed again.
 func TestAPartThatComesAfterTheCloseLeavesTheOneThere(t *testing.T) {
 	const size = bucket.MinPartSize
 	ctx, key := t.Context(), strings.Repeat("a", keyLength)
@@ -38,7 +39,7 @@ func TestAPartThatComesAfterTheCloseLeavesTheOneThere(t *testing.T) {
 	}
 	late := make(chan error)
 	go func() { late <- put() }()
-	for waiting := 1; waiting < 2; runtime.Gosched() { // until it has looked at the upload
+	for waiting := 1; waiting < 2; runtime.Gosched() { // until it has found the upload
 		b.parts.mu.Lock()
 		waiting = b.parts.locks[mark].waiting
 		b.parts.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package s3 is the bucket on a server with the S3 interface: AWS, R2, MinIO,
-// versitygw and others. Clients talk to the server itself, by presigned
-// addresses, so that no bytes of theirs pass through the kit. Pages of another
-// origin need CORS rules on the bucket that allow PUT and GET and expose ETag.
+// Package s3 is the bucket on a server with the S3 interface: AWS, R2, MinIO, versitygw and others.
+// Clients talk to the server directly, by presigned URLs, so that their bytes do not pass through
+// the kit. Pages of another origin need CORS rules on the bucket that allow PUT and GET and expose
+// ETag.
 package s3
 
 import (
@@ -24,34 +24,33 @@ import (
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
-// Config names a bucket. Fields left empty come from the credentials that
-// storage reads from the secret storage-bucket-credentials.
+// Config configures a bucket. Empty fields are taken from the credentials that storage reads from
+// the secret storage-bucket-credentials.
 type Config struct {
-	// Endpoint is the server as the kit reaches it, such as
-	// "https://s3.eu-central-1.amazonaws.com"; by default that of R2 for the
-	// account of the credentials.
+	// Endpoint is the URL at which the kit reaches the server, such as
+	// "https://s3.eu-central-1.amazonaws.com"; by default that of R2 for the account of the
+	// credentials.
 	Endpoint string
-	// PublicEndpoint is the server as clients reach it, by default Endpoint. The
-	// host is part of every signature.
+	// PublicEndpoint is the URL at which clients reach the server, by default Endpoint. The host is
+	// part of every signature.
 	PublicEndpoint string
 	// Region is by default "us-east-1", for R2 "auto".
 	Region string
-	// Bucket exists already.
+	// Bucket is the name of an existing bucket.
 	Bucket string
-	// Prefix begins every key, so that a bucket can be shared, such as "app/".
+	// Prefix is the beginning of every key, such as "app/", so that a bucket can be shared.
 	Prefix string
-	// AccessKeyID and SecretAccessKey are given together or left to the secret.
+	// AccessKeyID and SecretAccessKey are set together, or both are taken from the secret.
 	AccessKeyID, SecretAccessKey string
-	// SessionToken belongs to temporary credentials.
+	// SessionToken is the token of temporary credentials.
 	SessionToken string
-	// PathStyle puts the bucket's name into the path even where the server has a
-	// host for each.
+	// PathStyle puts the bucket's name into the path even if the server has a host for each bucket.
 	PathStyle bool
 	// Transport replaces the HTTP transport.
 	Transport http.RoundTripper
 }
 
-// Bucket keeps objects on an S3 server.
+// Bucket stores objects on an S3 server.
 type Bucket struct {
 	cfg    Config
 	source func(context.Context) (bucket.Credentials, error)
@@ -65,7 +64,7 @@ var (
 	_ bucket.Credentialed = (*Bucket)(nil)
 )
 
-// clients talk to one bucket with one set of credentials.
+// clients holds the clients of one bucket with one set of credentials.
 type clients struct {
 	with             bucket.Credentials
 	internal, public minio.Core
@@ -113,10 +112,10 @@ func (b *Bucket) UseCredentials(source func(context.Context) (bucket.Credentials
 	b.source = source
 }
 
-// Close does nothing: connections are the transport's.
+// Close does nothing: the transport owns the connections.
 func (b *Bucket) Close() error { return nil }
 
-// connect returns the clients for the credentials of now.
+// connect returns the clients for the current credentials.
 func (b *Bucket) connect(ctx context.Context) (*clients, error) {
 	with := bucket.Credentials{Bucket: b.cfg.Bucket, AccessKeyID: b.cfg.AccessKeyID, SecretAccessKey: b.cfg.SecretAccessKey, ScopedToken: b.cfg.SessionToken}
 	if b.source != nil {
@@ -143,7 +142,7 @@ func (b *Bucket) connect(ctx context.Context) (*clients, error) {
 		}
 		endpoint, region = "https://"+with.AccountID+".r2.cloudflarestorage.com", cmp.Or(region, "auto")
 	}
-	region = cmp.Or(region, "us-east-1") // named, or signing would ask the server for it
+	region = cmp.Or(region, "us-east-1") // set explicitly, or signing would request it from the server
 	for at, address := range map[*minio.Core]string{&c.internal: endpoint, &c.public: cmp.Or(b.cfg.PublicEndpoint, endpoint)} {
 		client, err := b.client(address, region, with)
 		if err != nil {
@@ -168,8 +167,7 @@ func (b *Bucket) client(endpoint, region string, with bucket.Credentials) (*mini
 		Secure: u.Scheme == "https", Region: region, BucketLookup: lookup, Transport: b.cfg.Transport, MaxRetries: 3})
 }
 
-// at returns the clients and the name of an object. Only keys of the one form
-// become names.
+// at returns the clients and the name of an object. Only valid keys become names.
 func (b *Bucket) at(ctx context.Context, key string) (*clients, string, error) {
 	if !bucket.ValidKey(key) {
 		return nil, "", bucket.ErrNotFound
@@ -178,7 +176,7 @@ func (b *Bucket) at(ctx context.Context, key string) (*clients, string, error) {
 	return c, b.cfg.Prefix + key, err
 }
 
-// known turns the server's codes into the errors of a bucket.
+// known maps the server's error codes to the errors of a bucket.
 func known(err error) error {
 	if err == nil {
 		return nil
@@ -196,8 +194,8 @@ func known(err error) error {
 	return err
 }
 
-// SignPut implements [bucket.Bucket]. Length, type and checksum are signed, and
-// that nothing may be there yet.
+// SignPut implements [bucket.Bucket]. The signature covers length, type and checksum, and the
+// condition that no object exists.
 func (b *Bucket) SignPut(ctx context.Context, key string, put bucket.Put, ttl time.Duration) (bucket.Signed, error) {
 	c, name, err := b.at(ctx, key)
 	if err != nil {
@@ -244,7 +242,7 @@ func sign(ctx context.Context, c *clients, method, name string, ttl time.Duratio
 	return bucket.Signed{Method: method, URL: u.String(), Header: headers}, nil
 }
 
-// unknownPart is the buffer of one part of an object whose size is not known.
+// unknownPart is the part size for an object whose size is not known.
 const unknownPart = 16 << 20
 
 // Put implements [bucket.Bucket].
@@ -273,7 +271,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64, c
 	return bucket.Info{Size: counted.n, ModifiedAt: info.LastModified}, nil
 }
 
-// counter counts what is read and keeps why it ended.
+// counter counts the bytes that are read and keeps the error that ended reading.
 type counter struct {
 	r   io.Reader
 	n   int64
@@ -318,7 +316,7 @@ func (b *Bucket) Open(ctx context.Context, key string, offset, length int64) (io
 		return nil, err
 	}
 	body, _, _, err := c.internal.GetObject(ctx, c.bucket, name, opts)
-	if minio.ToErrorResponse(err).Code == "InvalidRange" { // behind the end
+	if minio.ToErrorResponse(err).Code == "InvalidRange" { // beyond the end
 		return io.NopCloser(strings.NewReader("")), nil
 	}
 	if err != nil {
@@ -327,7 +325,7 @@ func (b *Bucket) Open(ctx context.Context, key string, offset, length int64) (io
 	return body, nil
 }
 
-// maxCopy is the largest object the server copies in one step.
+// maxCopy is the largest object the server copies in one request.
 const maxCopy = 5 << 30
 
 // Copy implements [bucket.Bucket].
@@ -393,7 +391,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// pageSize is the most entries a server returns at once.
+// pageSize is the most entries a server returns per request.
 const pageSize = 1000
 
 // List implements [bucket.Bucket].
@@ -471,7 +469,7 @@ func (b *Bucket) Complete(ctx context.Context, key, upload string, parts []bucke
 	if _, err := c.internal.CompleteMultipartUpload(ctx, c.bucket, name, upload, list, minio.PutObjectOptions{}); err != nil {
 		return bucket.Info{}, known(err)
 	}
-	return b.Head(ctx, key) // the response does not tell the size
+	return b.Head(ctx, key) // the response does not have the size
 }
 
 // Abort implements [bucket.Bucket].
@@ -509,10 +507,10 @@ func (b *Bucket) Uploads(ctx context.Context, cursor string, limit int) (uploads
 	return uploads, next, nil
 }
 
-// Tidy does nothing: the server has no writes that are half done.
+// Tidy does nothing: the server has no interrupted writes.
 func (b *Bucket) Tidy(context.Context, time.Time) error { return nil }
 
-// Make makes the bucket where there is none, for tests and first runs.
+// Make creates the bucket if it does not exist, for tests and first runs.
 func (b *Bucket) Make(ctx context.Context) error {
 	c, err := b.connect(ctx)
 	if err != nil {
