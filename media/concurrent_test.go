@@ -17,7 +17,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// asked is a bucket that asks before it looks for an object or opens one.
+// asked is a bucket that calls a function before Head or Open of an object.
 type asked struct {
 	*file.Bucket
 	head, open func(key string) error
@@ -41,14 +41,14 @@ func (b *asked) Open(ctx context.Context, key string, offset, length int64) (io.
 	return b.Bucket.Open(ctx, key, offset, length)
 }
 
-// TestFinalizeAgainWhileTheFirstIsUnderWay: a client that gave up waiting calls
-// again, and the job is done before the first call has looked at the bytes.
+// TestFinalizeAgainWhileTheFirstIsUnderWay finalizes again, like a client after a timeout, and
+// completes the job before the first call has read the bytes.
 func TestFinalizeAgainWhileTheFirstIsUnderWay(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		b := &asked{Bucket: file.New(t.TempDir())}
 		r := newRig(t, db, media.Config{}, storage.Config{Bucket: b})
 		for i, at := range []*func(string) error{&b.head, &b.open} {
-			c := r.upload("ada", "a.jpg", withExif(jpegOf(scene(80, 60, float64(i+1)), 80), 1)) // whose original is replaced
+			c := r.upload("ada", "a.jpg", withExif(jpegOf(scene(80, 60, float64(i+1)), 80), 1)) // its original is replaced
 			*at = func(string) error {
 				*at = nil
 				r.finalize("ada", c.Item.ID, 202, "")
@@ -63,8 +63,7 @@ func TestFinalizeAgainWhileTheFirstIsUnderWay(t *testing.T) {
 	})
 }
 
-// interrupted keeps files whose items wait to be finalized, as Put leaves them when
-// it is killed.
+// interrupted stores files whose items are not finalized, as if the process was killed during Put.
 func (r *rig) interrupted(b *asked, files ...[]byte) (ids []string) {
 	r.t.Helper()
 	b.open = func(string) error { return errors.New("the process ends here") }
@@ -82,7 +81,7 @@ func (r *rig) interrupted(b *asked, files ...[]byte) (ids []string) {
 	return ids
 }
 
-// tidy runs MEDIA_TIDY alone.
+// tidy runs only MEDIA_TIDY.
 func (r *rig) tidy() error {
 	for _, b := range r.k.Media().Capability().Jobs {
 		if b.Name == "MEDIA_TIDY" {
@@ -96,10 +95,10 @@ func TestTidyLeavesAnItemThatWasProcessedMeanwhile(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		b := &asked{Bucket: file.New(t.TempDir())}
 		r := newRig(t, db, media.Config{}, storage.Config{Bucket: b})
-		data := withExif(jpegOf(scene(80, 60, 1), 80), 1) // whose original is replaced
+		data := withExif(jpegOf(scene(80, 60, 1), 80), 1) // its original is replaced
 		ids := r.interrupted(b, data, data)
 		r.k.Clock.Advance(25 * time.Hour)
-		b.open = func(string) error { // at the first of the two
+		b.open = func(string) error { // called for the first of the two
 			b.open = nil
 			r.finalize("ada", ids[1], 202, "")
 			r.k.RunJobs()

@@ -15,86 +15,83 @@ import (
 	"github.com/kitbackend/kit/media/internal/picture"
 )
 
-// Config says what is taken and what is made of it. The zero value takes images,
-// films and sounds.
+// Config configures media. The zero value accepts images, videos and audio.
 type Config struct {
-	// Derivatives are by default thumb, inside 320 by 320, and preview, inside
-	// 1280 by 1280; at most 8.
+	// Derivatives are the smaller pictures to make, at most 8; by default thumb, inside 320 by 320,
+	// and preview, inside 1280 by 1280.
 	Derivatives []Size
-	// Kinds are what is taken; by default image, video and audio.
+	// Kinds are the accepted kinds; by default image, video and audio.
 	Kinds []Kind
-	// MaxPixels bounds a picture, by default 50 million.
+	// MaxPixels bounds the pixels of a picture, by default 50 million.
 	MaxPixels int64
 	// MaxImageBytes bounds the file of a picture, by default 64 MiB.
 	MaxImageBytes int64
 	// MaxBytes bounds every file, by default 2 GiB.
 	MaxBytes int64
-	// Strip says what is removed from the originals of pictures, by default "gps".
-	// No pixel is touched. Films and sounds stay as they are.
+	// Strip is what is removed from the originals of pictures, by default "gps". The pixels do not
+	// change. Videos and audio are stored unchanged.
 	Strip Strip
 	// DecodeTimeout bounds decoding one picture, by default 30 seconds.
 	DecodeTimeout time.Duration
-	// Decoders read more types of pictures, such as "image/heic": the module
-	// media/heic has one. They bound their memory and time themselves.
+	// Decoders decode more types of pictures, such as "image/heic": the module media/heic has a
+	// decoder. They must bound their memory and time themselves.
 	Decoders map[string]Decoder
-	// Vips is the vips program of libvips 8.13 or later, as a path or a name that
-	// PATH knows: it shrinks pictures in place of the decoders in Go, HEIC and AVIF
-	// too where it was built with them. "" runs none.
+	// Vips is the vips program of libvips 8.13 or later, as a path or a name in PATH: it shrinks
+	// pictures instead of the decoders in Go, and HEIC and AVIF too if it was built with them. ""
+	// disables it.
 	Vips string
-	// FFmpeg is the ffmpeg program, with ffprobe in the same directory. It makes of
-	// a film a picture, "poster" and the Derivatives, and "mp4", an MP4 of H.264 and
-	// AAC that plays while it loads, where the film is none. One film at a time is
-	// worked on by a process. "" runs none: films are kept as they are.
+	// FFmpeg is the ffmpeg program, with ffprobe in the same directory. From a video it makes
+	// pictures, "poster" and the Derivatives, and "mp4", an MP4 of H.264 and AAC that plays while
+	// it loads, unless the video is one. A process works on one video at a time. "" disables it:
+	// videos are only stored.
 	FFmpeg string
-	// FilmTimeout bounds the work on one film, by default 30 minutes, at most a day.
+	// FilmTimeout bounds the work on one video, by default 30 minutes, at most a day.
 	FilmTimeout time.Duration
 	// MaxFilm is the duration above which no MP4 is made, by default one hour.
 	MaxFilm time.Duration
-	// Analyzer describes pictures; nil does not.
+	// Analyzer describes pictures; nil disables it.
 	Analyzer Analyzer
 	// BlockFlagged fails items that the analyzer flags, with
 	// media/moderation_rejected, and removes their bytes.
 	BlockFlagged bool
-	// Database names the binding that holds the rows, which is storage's too; by
-	// default "DB".
+	// Database is the name of the binding of the rows, which must be that of storage; by default
+	// "DB".
 	Database string
 	// BasePath is the mount prefix, by default "/media".
 	BasePath string
 }
 
-// Strip says what is removed from originals.
+// Strip is the amount of metadata that is removed from originals.
 type Strip string
 
-// The amounts of metadata that are removed.
+// The amounts of metadata.
 const (
-	StripGPS  Strip = Strip(picture.StripGPS)  // where it was taken
-	StripAll  Strip = Strip(picture.StripAll)  // everything but orientation and colour profile
+	StripGPS  Strip = Strip(picture.StripGPS)  // where the picture was taken
+	StripAll  Strip = Strip(picture.StripAll)  // everything but orientation and color profile
 	StripNone Strip = Strip(picture.StripNone) // nothing
 )
 
-// Size is one derivative: JPEG, or PNG where the picture is not opaque. It is
-// never larger than the original.
+// Size describes one derivative: a JPEG, or a PNG if the picture is not opaque. It is never larger
+// than the original.
 type Size struct {
 	// Name is 1 to 32 lower case letters, digits, _ and -.
 	Name string `json:"name"`
 	// Width and Height are 1 to 2,500 pixels.
 	Width  int `json:"width"`
 	Height int `json:"height"`
-	// Cover fills the size and cuts off the rest; without it the whole picture fits
-	// inside.
+	// Cover fills the size and crops the rest; without it the whole picture fits inside.
 	Cover bool `json:"cover"`
-	// Quality is that of JPEG, 1 to 100, by default 80.
+	// Quality is the JPEG quality, 1 to 100, by default 80.
 	Quality int `json:"quality"`
 }
 
-// Decoder reads a type of pictures that the kit does not know. It returns the
-// picture upright.
+// Decoder decodes a type of pictures that the kit does not support. It returns the picture upright.
 type Decoder func(r io.Reader) (image.Image, error)
 
 const (
 	maxSizes = 8
 	maxSide  = 2500
-	// The names of what is made of films.
+	// The names of the derivatives of videos.
 	poster = "poster"
 	movie  = "mp4"
 )

@@ -22,8 +22,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/buckettest"
 )
 
-// peak runs a function and returns the most heap that was in use meanwhile beyond
-// what was before, in bytes.
+// peak runs a function and returns the maximum growth of the heap in use, in bytes.
 func peak(run func()) uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -59,7 +58,7 @@ func animation(frames int) []byte {
 	return buf.Bytes()
 }
 
-// deep is a picture of 16 bits a sample.
+// deep returns a picture with 16 bits per sample.
 func deep(width, height int) image.Image {
 	img := image.NewNRGBA64(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -70,20 +69,20 @@ func deep(width, height int) image.Image {
 	return img
 }
 
-// withLongHeader puts more metadata before a JPEG's picture than Finalize reads at
-// first, as an extended XMP is.
+// withLongHeader inserts more metadata before a JPEG's picture than Finalize reads at first, like
+// an extended XMP.
 func withLongHeader(data []byte) []byte {
 	segment := append([]byte("\xff\xe1\xff\xffhttp://ns.adobe.com/xmp/extension/\x00"), make([]byte, 1<<16)...)[:1<<16+1]
 	return slices.Concat(data[:2], bytes.Repeat(segment, 20), data[2:])
 }
 
-// withStrayByte puts a byte that decoders skip behind the first segment of a JPEG.
+// withStrayByte inserts a byte that decoders skip after the first segment of a JPEG.
 func withStrayByte(data []byte) []byte {
 	return slices.Insert(bytes.Clone(data), 4+int(binary.BigEndian.Uint16(data[4:])), 0)
 }
 
-// TestEveryKindOfPictureBecomesOne makes derivatives of what cameras and programs
-// write. What the library of Go cannot write is written by vips.
+// TestEveryKindOfPictureBecomesOne makes derivatives of the formats that cameras and programs
+// write. vips writes those that Go's library cannot write.
 func TestEveryKindOfPictureBecomesOne(t *testing.T) {
 	r := memory(t, media.Config{})
 	corpus := map[string][]byte{"baseline.jpg": jpegOf(scene(300, 200, 1), 90), "true.png": pngOf(scene(300, 200, 1)),
@@ -104,7 +103,7 @@ func TestEveryKindOfPictureBecomesOne(t *testing.T) {
 		}
 	}
 	for name, data := range corpus {
-		i := r.process("ada", "wrong.mp4", data, "onDuplicate", "allow") // the extension says nothing
+		i := r.process("ada", "wrong.mp4", data, "onDuplicate", "allow") // the extension does not matter
 		if i.Status != "ready" || i.Kind != "image" || len(i.Derivatives) != 2 || i.BlurHash == "" {
 			t.Errorf("%s: %s", name, asJSON(t, i))
 			continue
@@ -120,7 +119,7 @@ func TestEveryKindOfPictureBecomesOne(t *testing.T) {
 	}
 }
 
-// converted runs vips with an output whose name may carry options.
+// converted runs vips with an output name that may include options.
 func converted(t *testing.T, vips string, how []string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -128,8 +127,8 @@ func converted(t *testing.T, vips string, how []string) []byte {
 	return outputIn(t, dir, vips, how...)
 }
 
-// TestPicturesCutAnywhere cuts files at every kilobyte: none is taken for whole
-// but a GIF whose first picture is.
+// TestPicturesCutAnywhere truncates files at every kilobyte: none is accepted, except a GIF whose
+// first picture is complete.
 func TestPicturesCutAnywhere(t *testing.T) {
 	r := memory(t, media.Config{})
 	for name, whole := range map[string][]byte{"a.jpg": jpegOf(scene(160, 120, 3), 95), "a.png": pngOf(scene(80, 60, 3)), "a.gif": animation(200)} {
@@ -145,8 +144,8 @@ func TestPicturesCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded decodes the largest picture that is taken, and a smaller one
-// of a file that unpacks to a thousand times its size.
+// TestMemoryIsBounded decodes the largest accepted picture, and a smaller one from a file that
+// expands to a thousand times its size.
 func TestMemoryIsBounded(t *testing.T) {
 	r := memory(t, media.Config{})
 	const megabyte = 1 << 20
@@ -165,7 +164,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		took := peak(func() { i = r.process("ada", "a.png", data, "onDuplicate", "allow") })
 		t.Logf("%s: a file of %d KB took %d MB", name, len(data)>>10, took/megabyte)
 		if testing.Short() {
-			c.most = 2 * c.most // the short run is that of the race detector, which allocates too
+			c.most = 2 * c.most // the short run is with the race detector, which allocates too
 		}
 		if i.Status != "ready" || len(i.Derivatives) != 2 || took > c.most {
 			t.Errorf("%s took %d bytes, want at most %d: %s", name, took, c.most, asJSON(t, i))
@@ -178,7 +177,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheStoryOnS3 takes a picture from upload to deletion with the bytes on S3.
+// TestTheStoryOnS3 processes a picture from upload to deletion with the bytes on S3.
 func TestTheStoryOnS3(t *testing.T) {
 	for name, db := range map[string]func(testing.TB) *database.DB{
 		"sqlite":   func(t testing.TB) *database.DB { return databasetest.File(t) },
@@ -210,7 +209,7 @@ func TestTheStoryOnS3(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, o := range left {
-				if o.Size > 0 { // an empty one keeps an address from writing again
+				if o.Size > 0 { // an empty object keeps a signed URL from writing again
 					t.Errorf("%s is left: %v", o.Key, fmt.Sprint(o))
 				}
 			}

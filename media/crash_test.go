@@ -37,15 +37,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is where a child works: bytes in a directory or on S3. Side is the size of
-// what it makes of pictures.
+// place is the storage of a child process: bytes in a directory or on S3. Side is the size of its
+// derivatives.
 type place struct {
 	Dir, S3, Prefix string
 	Round, Side     int
 }
 
-// TestKill kills a process with kill -9 while it takes pictures, makes derivatives,
-// makes them again in another size, and deletes. KIT_SOAK makes it a hundred rounds.
+// TestKill kills a process with kill -9 while it uploads pictures, makes derivatives, remakes them
+// in another size, and deletes. KIT_SOAK sets a hundred rounds.
 func TestKill(t *testing.T) {
 	rounds := 3
 	if os.Getenv("KIT_SOAK") != "" {
@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 	for name, where := range map[string]func(t *testing.T) place{
 		"directory": func(t *testing.T) place { return place{Dir: t.TempDir()} },
 		"s3": func(t *testing.T) place {
-			buckettest.S3(t) // makes the bucket
+			buckettest.S3(t) // creates the bucket
 			return place{Dir: t.TempDir(), S3: os.Getenv(buckettest.Variable), Prefix: buckettest.NewKey() + "/"}
 		},
 	} {
@@ -76,7 +76,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// build composes media in a place, as a restart would.
+// build composes media in a place, as after a restart.
 func build(at place, now func() time.Time) (*kit.Kit, *database.DB, error) {
 	db, err := database.OpenFile(filepath.Join(at.Dir, "kit.db"))
 	if err != nil {
@@ -97,13 +97,13 @@ func build(at place, now func() time.Time) (*kit.Kit, *database.DB, error) {
 	return k, db, err
 }
 
-// inspect opens the place days later and lets the jobs run: every item is as it
-// was acknowledged and whole, and nothing is kept that belongs to none.
+// inspect opens the place days later and runs the jobs: every acknowledged item is complete, and no
+// object is left that belongs to none.
 func inspect(t *testing.T, at place, acknowledged []string) {
 	t.Helper()
 	ctx := context.Background()
 	begun := time.Now()
-	later := time.Duration(at.Round+1) * 48 * time.Hour // schedules do not go back
+	later := time.Duration(at.Round+1) * 48 * time.Hour // schedules must not move back
 	k, db, err := build(at, func() time.Time { return begun.Add(later) })
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func inspect(t *testing.T, at place, acknowledged []string) {
 	everyDerivative(t, k, db, at.Side)
 }
 
-// everyDerivative holds each item to one derivative of the last size, with its bytes.
+// everyDerivative checks that each item has one derivative of the last size, with its bytes.
 func everyDerivative(t *testing.T, k *kit.Kit, db *database.DB, side int) {
 	t.Helper()
 	ctx := context.Background()
@@ -185,7 +185,7 @@ func everyDerivative(t *testing.T, k *kit.Kit, db *database.DB, side int) {
 	}
 }
 
-// loadChild works until it is killed and prints what was acknowledged.
+// loadChild works until it is killed and prints the acknowledged operations.
 func loadChild(at place) {
 	ctx := context.Background()
 	k, _, err := build(at, time.Now)

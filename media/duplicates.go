@@ -17,10 +17,9 @@ const (
 	looksAtOnce     = 5000
 )
 
-// Duplicates finds the ready items of an owner that have the same bytes or look
-// alike. It reads the hashes of all of the owner's pictures from an index. Refuses
-// with media/not_found, media/not_ready for an item that is not processed, and
-// kit/invalid_request.
+// Duplicates returns the ready items of an owner that have the same bytes or look alike. It reads
+// the hashes of all of the owner's pictures from an index. Refuses with media/not_found,
+// media/not_ready for an item that is not processed, and kit/invalid_request.
 func (m *Media) Duplicates(ctx context.Context, ownerID string, l Look) (Matches, error) {
 	none := Matches{Matches: []Match{}}
 	q, err := m.question(ctx, ownerID, l)
@@ -49,14 +48,14 @@ func (m *Media) Duplicates(ctx context.Context, ownerID string, l Look) (Matches
 	return m.matches(ctx, best(found, q.limit))
 }
 
-// match is an item that was found.
+// match is an item that matches.
 type match struct {
 	id       string
 	distance int
 	exact    bool
 }
 
-// best returns the matches most alike, exact ones before others.
+// best returns the best matches, exact ones before others.
 func best(found []match, limit int) []match {
 	slices.SortFunc(found, func(a, b match) int {
 		if a.exact != b.exact {
@@ -70,11 +69,11 @@ func best(found []match, limit int) []match {
 	return found[:min(len(found), limit)]
 }
 
-// question is a Look that was checked.
+// question is a checked Look.
 type question struct {
 	sums     []string
 	phash    uint64
-	but      string // the item asked about
+	but      string // the item to compare with
 	distance int
 	limit    int
 }
@@ -124,7 +123,7 @@ func (m *Media) question(ctx context.Context, ownerID string, l Look) (q questio
 	return q, nil
 }
 
-// alike adds the items whose hashes are near.
+// alike adds the items whose hashes differ by at most the distance.
 func (m *Media) alike(ctx context.Context, ownerID string, q question, exact map[string]bool, found []match) ([]match, error) {
 	for after := ""; ; {
 		page, err := m.store.looks(ctx, ownerID, after, looksAtOnce)
@@ -142,7 +141,7 @@ func (m *Media) alike(ctx context.Context, ownerID string, q question, exact map
 	}
 }
 
-// matches reads the items that were found, in their order.
+// matches returns the items of matches, in their order.
 func (m *Media) matches(ctx context.Context, found []match) (Matches, error) {
 	out := Matches{Matches: []Match{}}
 	ids := make([]string, 0, len(found))

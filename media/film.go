@@ -23,29 +23,28 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// Bounds of the programs, and how films are made.
+// Bounds of the programs, and how videos are processed.
 const (
-	programMemory = 4 << 30 // address space, most of which is never touched
+	programMemory = 4 << 30 // address space, most of which is never used
 	probeTime     = time.Minute
-	// turn is after how long an item looks again whether another film is done.
+	// turn is how long a job waits before it checks again whether the other video is done.
 	turn = 10 * time.Second
 	// longSide bounds the sides of an MP4, in pixels.
 	longSide = 1920
-	// moving is what ffmpeg calls the first track of pictures that is no cover.
+	// moving is ffmpeg's specifier of the first video stream that is not a cover picture.
 	moving = "0:V:0"
 )
 
-// errBusy: another film is worked on.
+// errBusy reports that another video is being processed.
 var errBusy = errors.New("media: another film is worked on")
 
-// posterSize is the picture of a film.
+// posterSize is the size of the poster of a video.
 var posterSize = Size{Name: poster, Width: 1280, Height: 1280, Quality: 80}
 
-// demuxers are what ffmpeg reads the types of films as, whatever else it may take
-// their bytes for.
+// demuxers are the ffmpeg demuxers by media type: ffmpeg must not choose another one by the bytes.
 var demuxers = map[string]string{"video/mp4": "mov", "video/quicktime": "mov", "video/webm": "matroska"}
 
-// makeFilm stages the pictures of a film, and an MP4 where it is none.
+// makeFilm stages the pictures of a video, and an MP4 unless it is one.
 func (m *Media) makeFilm(ctx context.Context, out *made) error {
 	demuxer := demuxers[out.ContentType]
 	if demuxer == "" {
@@ -75,8 +74,8 @@ func (m *Media) makeFilm(ctx context.Context, out *made) error {
 	return filmRefusal(f.movie(ctx))
 }
 
-// filmRefusal: what a program cannot read may be damaged or the program; the file
-// is kept, and the item can be finalized again.
+// filmRefusal returns media/processing_failed for a failed program: either the file or the program
+// may be broken, so the file is kept, and the item can be finalized again.
 func filmRefusal(err error) error {
 	if errors.Is(err, program.ErrFailed) {
 		return ErrProcessingFailed.Because(err)
@@ -100,7 +99,7 @@ func (m *Media) fetch(ctx context.Context, object, to string) (sum string, err e
 	return hex.EncodeToString(hash.Sum(nil)), errors.Join(err, f.Close())
 }
 
-// film is a film in a directory of its own.
+// film is a video in a directory of its own.
 type film struct {
 	m       *Media
 	out     *made
@@ -113,8 +112,8 @@ type film struct {
 
 func (f *film) in() string { return filepath.Join(f.dir, "in") }
 
-// source is how a film is opened: as what it was found to be, and nothing that it
-// refers to.
+// source returns the ffmpeg arguments of the input: the demuxer of the detected type, and no access
+// to anything that the file refers to.
 func (f *film) source() []string {
 	return []string{"-protocol_whitelist", "file", "-f", f.demuxer, "-i", f.in()}
 }
@@ -126,7 +125,7 @@ func (f *film) ffmpeg(ctx context.Context, limit time.Duration, before []string,
 	return err
 }
 
-// stream is what ffprobe says of a stream.
+// stream is ffprobe's description of a stream.
 type stream struct {
 	Kind    string `json:"codec_type"`
 	Codec   string `json:"codec_name"`
@@ -151,7 +150,7 @@ func (s stream) turned() bool {
 	return false
 }
 
-// probe reads what ffprobe says, and takes over what is not known yet.
+// probe runs ffprobe, and sets the facts of the video that are not known yet.
 func (f *film) probe(ctx context.Context) error {
 	prober, err := sibling(f.m.cfg.FFmpeg, "ffprobe")
 	if err != nil {
@@ -172,7 +171,7 @@ func (f *film) probe(ctx context.Context) error {
 	if err := json.Unmarshal(text, &found); err != nil {
 		return fmt.Errorf("%w: ffprobe: %w", program.ErrFailed, err)
 	}
-	for _, s := range slices.Backward(found.Streams) { // the first of each stays
+	for _, s := range slices.Backward(found.Streams) { // the first stream of each kind is kept
 		switch {
 		case s.Kind == "video" && s.Disposition.Cover == 0:
 			f.video = s
@@ -195,7 +194,7 @@ func (f *film) probe(ctx context.Context) error {
 	return nil
 }
 
-// describe takes over the facts of a film that the kit does not read itself.
+// describe sets the facts of a video of a type that the kit does not parse itself.
 func (f *film) describe() {
 	out := f.out
 	out.Width, out.Height, out.Codec, out.HasAudio = f.video.Width, f.video.Height, f.video.Codec, f.audio.Kind != ""
@@ -210,7 +209,8 @@ func (f *film) describe() {
 	}
 }
 
-// pictures stages the poster and the derivatives of a frame a tenth into the film.
+// pictures stages the poster and the derivatives of a frame a tenth into the video, at most 5
+// seconds.
 func (f *film) pictures(ctx context.Context) error {
 	at, file := min(f.duration/10, 5*time.Second), filepath.Join(f.dir, "poster.png")
 	scale := fmt.Sprintf("scale=w='min(%d,iw)':h='min(%d,ih)':force_original_aspect_ratio=decrease", maxSide, maxSide)
@@ -237,7 +237,7 @@ func (f *film) pictures(ctx context.Context) error {
 	return err
 }
 
-// readPicture decodes what a program has made.
+// readPicture decodes a picture that a program has written.
 func readPicture(ctx context.Context, contentType, file string) (image.Image, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -249,8 +249,8 @@ func readPicture(ctx context.Context, contentType, file string) (image.Image, er
 	return picture.Decode(ctx, contentType, data)
 }
 
-// movie stages an MP4 of a film that is none, or not one that plays while it
-// loads. Tracks of H.264 and AAC are copied as they are.
+// movie stages an MP4 of a video that is not an MP4 which plays while it loads. Streams of H.264
+// and AAC are copied.
 func (f *film) movie(ctx context.Context) error {
 	plays := f.video.Codec == "h264" && f.video.Pixels == "yuv420p" && max(f.video.Width, f.video.Height) <= longSide
 	sounds := f.audio.Kind == "" || f.audio.Codec == "aac"
@@ -298,7 +298,7 @@ func (f *film) stageMovie(ctx context.Context, file string) error {
 	return nil
 }
 
-// startsFast reports whether an MP4 says what is in it before its contents.
+// startsFast reports whether the movie box of an MP4 precedes its contents.
 func (f *film) startsFast() bool {
 	in, err := os.Open(f.in())
 	if err != nil {
@@ -317,7 +317,7 @@ func sectionOf(r io.ReaderAt) mp4.Source {
 	}
 }
 
-// sibling finds a program in the directory of another.
+// sibling returns the path of a program in the directory of another.
 func sibling(program, name string) (string, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {

@@ -1,26 +1,23 @@
-// Package media keeps pictures, films and sounds of users, and makes what is shown
-// of them: smaller pictures, a placeholder, and a hash that finds those alike.
+// Package media keeps pictures, videos and audio of users, and makes smaller pictures, a
+// placeholder, and a hash that finds similar ones.
 //
-// # What it promises
+// # Guarantees
 //
-//   - The bytes of a file decide its type; the declared type and the name never do.
-//   - A file from outside is measured before a decoder sees it: pixels, bytes and
-//     time are bounded, and so is what all decoders of a process hold in memory.
-//     One that breaks a decoder fails its item and nothing else.
-//   - Processing is a durable job. The smaller pictures, the cleaned original and
-//     the status change in one transaction; a killed process leaves an item that
-//     is processed again.
-//   - Smaller pictures stand upright and carry no metadata. Originals lose the
-//     place they were taken at, unless configured otherwise.
-//   - Bytes are objects of storage that no route of storage shows. They count
-//     toward their owner's quota, and are removed with their item.
-//   - An item of somebody else cannot be told from one that is absent, unless it
-//     is public.
+//   - The bytes of a file determine its type; the declared type and the name never do.
+//   - An untrusted file is measured before it is decoded: pixels, bytes and time are bounded, and
+//     so is the memory of all decoders of a process. If it crashes a decoder, only its item fails.
+//   - Processing is a durable job. The smaller pictures, the cleaned original and the status change
+//     in one transaction; after a killed process the item is processed again.
+//   - Smaller pictures are upright and have no metadata. The location is removed from originals,
+//     unless configured otherwise.
+//   - Bytes are objects of storage that no route of storage shows. They count toward their owner's
+//     quota, and are removed with their item.
+//   - An item of another user cannot be distinguished from a missing one, unless it is public.
 //
 // # Who may call
 //
-// In process, any code that has the *Media, for any owner. Over HTTP users use
-// their own items, and read public ones.
+// In process, any code that has the *Media, for any owner. Over HTTP users use their own items, and
+// read public ones.
 package media
 
 import (
@@ -53,8 +50,8 @@ type Peers struct {
 	Audit *audit.Audit
 }
 
-// Media keeps items. It is safe for concurrent use, from several processes on
-// PostgreSQL and one bucket.
+// Media keeps items. It is safe for concurrent use, from several processes that share PostgreSQL
+// and one bucket.
 type Media struct {
 	cfg   Config
 	host  capability.Host
@@ -65,20 +62,20 @@ type Media struct {
 	hooks *hooks.Hooks
 	log   *slog.Logger
 	audit *audit.Audit
-	// memory bounds what all decoders hold, in units of four bytes.
+	// memory bounds the memory of all decoders, in units of four bytes.
 	memory *semaphore.Weighted
-	// film is held by what works on a film.
+	// film is acquired to process a video.
 	film *semaphore.Weighted
-	// recipe names the configuration that derivatives are made by.
+	// recipe identifies the configuration of the derivatives.
 	recipe string
 }
 
-// inFlight is what all decoders of a process may hold: 600 MB. A picture that
-// takes more is decoded alone.
+// inFlight bounds the memory of all decoders of a process: 600 MB. A picture that needs more is
+// decoded alone.
 const inFlight = 150_000_000
 
-// New checks the configuration, all faults at once; beyond looking for the programs
-// it names, it does no I/O.
+// New returns a Media. It reports all faults of the configuration at once; it does no I/O except
+// finding the configured programs.
 func New(host capability.Host, cfg Config, peers Peers) (*Media, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
@@ -118,7 +115,7 @@ func (m *Media) health() []capability.HealthKey {
 	}
 }
 
-// own finds an item of an owner.
+// own returns an item of an owner.
 func (m *Media) own(ctx context.Context, ownerID, id string) (Item, error) {
 	i, found, err := m.store.item(ctx, id)
 	return i, mine(i, found, ownerID, err)
@@ -137,8 +134,8 @@ func mine(i Item, found bool, ownerID string, err error) error {
 	return err
 }
 
-// Get returns an item of an owner's, or a public one, with addresses that read it
-// for five minutes. Refuses with media/not_found.
+// Get returns an item of an owner, or a public one, with signed URLs that are valid for five
+// minutes. Refuses with media/not_found.
 func (m *Media) Get(ctx context.Context, ownerID, id string) (Item, error) {
 	i, found, err := m.store.item(ctx, id)
 	if err != nil {
@@ -151,7 +148,7 @@ func (m *Media) Get(ctx context.Context, ownerID, id string) (Item, error) {
 	return m.whole(ctx, i)
 }
 
-// List lists items of an owner, the newest first, as Get returns them. Refuses with
+// List lists items of an owner, the newest first, in the form that Get returns. Refuses with
 // kit/invalid_request.
 func (m *Media) List(ctx context.Context, f Filter, page capability.Page) (capability.Items[Item], error) {
 	var none capability.Items[Item]
@@ -168,14 +165,14 @@ func (m *Media) List(ctx context.Context, f Filter, page capability.Page) (capab
 	return items, m.complete(ctx, items.Items)
 }
 
-// whole completes one item.
+// whole calls complete for one item.
 func (m *Media) whole(ctx context.Context, i Item) (Item, error) {
 	list := []Item{i}
 	err := m.complete(ctx, list)
 	return list[0], err
 }
 
-// complete fills in the derivatives and addresses of items that are ready.
+// complete adds the derivatives and signed URLs to items that are ready.
 func (m *Media) complete(ctx context.Context, items []Item) error {
 	at := make(map[string]int, len(items))
 	var ids, objects []string
@@ -230,8 +227,8 @@ func (m *Media) sign(ctx context.Context, objects []string) (map[string]storage.
 	return links, nil
 }
 
-// Delete removes an item with all that belongs to it, in the caller's transaction
-// if there is one. Refuses with media/not_found.
+// Delete removes an item and its files, in the caller's transaction if there is one. Refuses with
+// media/not_found.
 func (m *Media) Delete(ctx context.Context, ownerID, id string) error {
 	return m.db.InTx(ctx, func(ctx context.Context) error {
 		i, err := m.lockOwn(ctx, ownerID, id)
@@ -248,7 +245,7 @@ func (m *Media) Delete(ctx context.Context, ownerID, id string) error {
 	})
 }
 
-// removeBytes removes the objects of an item, in the transaction of its change.
+// removeBytes removes the objects of an item, in the caller's transaction.
 func (m *Media) removeBytes(ctx context.Context, i Item) error {
 	derivatives, err := m.store.derivatives(ctx, []string{i.ID})
 	if err != nil {
@@ -264,13 +261,13 @@ func (m *Media) removeBytes(ctx context.Context, i Item) error {
 	return m.store.removeDerivatives(ctx, i.ID)
 }
 
-// record puts what happened to an item on the trail.
+// record writes an audit event about an item.
 func (m *Media) record(ctx context.Context, action string, i Item) error {
 	return m.audit.Record(ctx, audit.Event{Action: action, Subject: audit.Target{Type: "media", ID: i.ID},
 		Targets: []audit.Target{{Type: "user", ID: i.OwnerID}}})
 }
 
-// refusal finds a refusal of media in an error.
+// refusal returns the refusal of media that an error wraps.
 func refusal(err error) (*capability.Error, bool) {
 	for _, r := range refusals() {
 		if errors.Is(err, r) {

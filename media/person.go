@@ -9,8 +9,8 @@ import (
 // eraseAtOnce bounds the items that one transaction of an erasure removes.
 const eraseAtOnce = 50
 
-// export emits the items of a user as "media_item"; their files are in storage's
-// export by objectId.
+// export emits the items of a user as "media_item"; their files are in storage's export, by
+// objectId.
 func (m *Media) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	for after := ""; ; {
 		items, err := m.store.ownedBy(ctx, person.ID, after, eraseAtOnce)
@@ -26,7 +26,7 @@ func (m *Media) export(ctx context.Context, person capability.Person, emit capab
 	}
 }
 
-// erase removes the items of a user with all that belongs to them.
+// erase removes the items of a user and their files.
 func (m *Media) erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	for more := true; more; {
 		var removed int64

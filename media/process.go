@@ -23,28 +23,28 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// How items are processed.
+// The job that processes items, and its bounds.
 const (
 	process        = "MEDIA_PROCESS"
 	processTimeout = 10 * time.Minute
-	// maxAttempts bounds the runs of one item, those that ended with the process
-	// included: a file may be what ended it.
+	// maxAttempts bounds the runs of one item. It includes runs that ended with the process,
+	// because the file may have crashed it.
 	maxAttempts = 3
 )
 
-// payload names the item of a job.
+// payload is the payload of a job: its item.
 type payload struct {
 	ID string `json:"id"`
 }
 
-// made is what a run has made of an item, staged in storage.
+// made is the result of processing an item, staged in storage.
 type made struct {
 	Item
-	original    *storage.Object // in place of the upload
+	original    *storage.Object // replaces the upload
 	derivatives []Derivative
 	staged      []string
-	// again is a ready item whose derivatives are made once more: its original and
-	// what was found in it stay.
+	// again marks a ready item whose derivatives are remade: its original and its facts do not
+	// change.
 	again bool
 }
 
@@ -72,7 +72,7 @@ func (m *Media) run(ctx context.Context, job jobs.Job) error {
 	return m.failed(ctx, i, err)
 }
 
-// claim counts a run of an item that is to be processed.
+// claim counts a run of an item, if it is still to be processed.
 func (m *Media) claim(ctx context.Context, id string, status Status) (i Item, ok bool, err error) {
 	err = m.db.InTx(ctx, func(ctx context.Context) error {
 		if i, ok, err = m.store.lockItem(ctx, id); err != nil || !ok {
@@ -87,13 +87,13 @@ func (m *Media) claim(ctx context.Context, id string, status Status) (i Item, ok
 	return i, ok, err
 }
 
-// failed decides what becomes of an item that could not be processed.
+// failed handles an item that could not be processed.
 func (m *Media) failed(ctx context.Context, i Item, err error) error {
 	if back, ok := m.refund(ctx, i, err); ok {
 		return back
 	}
 	if errors.Is(err, storage.ErrNotFound) {
-		// What was staged may have lapsed: only an item without its original is lost.
+		// A staged object may have expired: the item is lost only if its original is missing.
 		if _, gone := m.space.Get(ctx, storage.ByID(i.ObjectID)); errors.Is(gone, storage.ErrNotFound) {
 			return m.fail(ctx, i, ErrCorrupt, true)
 		}
@@ -108,8 +108,8 @@ func (m *Media) failed(ctx context.Context, i Item, err error) error {
 	return m.fail(context.WithoutCancel(ctx), i, ErrProcessingFailed, true)
 }
 
-// refund takes back a run that ended for no fault of the file: the node stops, or
-// it is busy with another film.
+// refund does not count a run that ended through no fault of the file: the node stops, or it is
+// processing another video.
 func (m *Media) refund(ctx context.Context, i Item, err error) (error, bool) {
 	busy := errors.Is(err, errBusy)
 	if !busy && !errors.Is(ctx.Err(), context.Canceled) {
@@ -130,7 +130,7 @@ func (m *Media) refund(ctx context.Context, i Item, err error) (error, bool) {
 	return errors.Join(err, failed), true
 }
 
-// make reads an item's file and stages what is made of it.
+// make reads an item's file and stages the results.
 func (m *Media) make(ctx context.Context, out *made) error {
 	switch {
 	case picture.Describes(out.ContentType):
@@ -146,7 +146,7 @@ func (m *Media) make(ctx context.Context, out *made) error {
 	return m.checksum(ctx, out)
 }
 
-// checksum reads a file for its checksum only.
+// checksum reads a file only for its checksum.
 func (m *Media) checksum(ctx context.Context, out *made) error {
 	if out.again {
 		return nil
@@ -164,14 +164,14 @@ func (m *Media) checksum(ctx context.Context, out *made) error {
 	return nil
 }
 
-// summed notes the checksum of a file that is kept as it was uploaded.
+// summed records the checksum of a file that is stored as uploaded.
 func (out *made) summed(sum string) {
 	if !out.again {
 		out.source, out.sum = sum, sum
 	}
 }
 
-// probe reads what a film says of itself.
+// probe reads the metadata of an MP4 or QuickTime file.
 func (m *Media) probe(ctx context.Context, out *made) error {
 	info, err := mp4.Read(func(offset, length int64) ([]byte, error) { return m.read(ctx, out.ObjectID, offset, length) }, out.Size)
 	if errors.Is(err, mp4.ErrCorrupt) || errors.Is(err, mp4.ErrTooLarge) {
@@ -191,8 +191,7 @@ func (m *Media) probe(ctx context.Context, out *made) error {
 	return nil
 }
 
-// makePicture makes everything that is shown of a picture, and has the largest
-// derivative described.
+// makePicture makes the derivatives of a picture, and analyzes the largest one.
 func (m *Media) makePicture(ctx context.Context, out *made) error {
 	largest, err := m.shrink(ctx, out)
 	if err != nil || m.cfg.Analyzer == nil || largest == nil || out.again {
@@ -201,8 +200,8 @@ func (m *Media) makePicture(ctx context.Context, out *made) error {
 	return m.analyze(ctx, out, largest)
 }
 
-// shrink decodes a picture and stages what is made of it, within what all of them
-// may hold in memory. It returns the largest derivative.
+// shrink decodes a picture and stages the results, within the memory bound of all decoders. It
+// returns the largest derivative.
 func (m *Media) shrink(ctx context.Context, out *made) ([]byte, error) {
 	head, err := m.read(ctx, out.ObjectID, 0, min(headSize, out.Size))
 	if err != nil {
@@ -231,7 +230,7 @@ func (m *Media) shrink(ctx context.Context, out *made) ([]byte, error) {
 	return m.show(ctx, out, base)
 }
 
-// weigh waits until there is room for what a decoder takes, in units of four bytes.
+// weigh waits until the memory that a decoder needs is available, in units of four bytes.
 func (m *Media) weigh(ctx context.Context, weight int64) (release func(), err error) {
 	weight = min(weight, inFlight)
 	if err := m.memory.Acquire(ctx, weight); err != nil {
@@ -240,8 +239,8 @@ func (m *Media) weigh(ctx context.Context, weight int64) (release func(), err er
 	return func() { m.memory.Release(weight) }, nil
 }
 
-// weight is what a picture takes: the file is held twice, the pixels once, and what
-// becomes of them besides.
+// weight returns the memory that a picture needs: twice the file, once the pixels, and the scratch
+// memory of scaling.
 func (m *Media) weight(out *made, header picture.Header) int64 {
 	weight := out.Size/2 + header.Weight + picture.Scratch(header.Width, header.Height, targets(m.cfg.Derivatives))
 	if m.cfg.Vips != "" {
@@ -250,13 +249,13 @@ func (m *Media) weight(out *made, header picture.Header) int64 {
 	return weight
 }
 
-// show stages everything that is shown of an upright picture.
+// show stages the placeholder, the hash and the derivatives of an upright picture.
 func (m *Media) show(ctx context.Context, out *made, base *image.RGBA) ([]byte, error) {
 	out.BlurHash, out.phash = picture.BlurHash(base), picture.Hash(base)
 	return m.derive(ctx, out, base, m.cfg.Derivatives)
 }
 
-// clean stages the original without what is to be removed from it.
+// clean stages the original without the metadata to remove.
 func (m *Media) clean(ctx context.Context, out *made, data []byte) error {
 	if out.again {
 		return nil
@@ -278,8 +277,8 @@ func checksum(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decode decodes a picture and returns it upright and only as large as the
-// derivatives need; nil where nothing here decodes its type.
+// decode decodes a picture and returns it upright and only as large as the derivatives need; nil if
+// there is no decoder for its type.
 func (m *Media) decode(ctx context.Context, out *made, header picture.Header, data []byte) (*image.RGBA, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.DecodeTimeout, fmt.Errorf("media: decoding took longer than %s", m.cfg.DecodeTimeout))
 	defer cancel()
@@ -308,13 +307,13 @@ func (m *Media) decode(ctx context.Context, out *made, header picture.Header, da
 		return nil, nil
 	}
 	base := picture.Base(img, orientation, targets(m.cfg.Derivatives))
-	if !picture.Decodes(out.ContentType) { // its own way of turning is in no EXIF block
+	if !picture.Decodes(out.ContentType) { // its rotation is not in the EXIF block
 		out.turnAs(base)
 	}
 	return base, nil
 }
 
-// targets are the sizes to make, and one to hash where there are none.
+// targets returns the sizes to make, or one to hash if there are none.
 func targets(sizes []Size) []picture.Target {
 	if len(sizes) == 0 {
 		return []picture.Target{{Width: hashed, Height: hashed}}
@@ -326,17 +325,17 @@ func targets(sizes []Size) []picture.Target {
 	return list
 }
 
-// hashed is the size at which a picture is hashed that has no derivatives.
+// hashed is the size at which a picture without derivatives is hashed.
 const hashed = 128
 
-// turnAs exchanges the sides where an upright picture has them exchanged.
+// turnAs exchanges width and height if the upright picture has the other orientation.
 func (out *made) turnAs(base *image.RGBA) {
 	if (out.Width > out.Height) != (base.Rect.Dx() > base.Rect.Dy()) && base.Rect.Dx() != base.Rect.Dy() {
 		out.Width, out.Height = out.Height, out.Width
 	}
 }
 
-// read takes over what the metadata says.
+// read sets the facts from the metadata.
 func (out *made) read(exif picture.Exif, header picture.Header, strip Strip) {
 	out.Width, out.Height, out.Orientation = header.Width, header.Height, exif.Orientation
 	if !picture.Decodes(out.ContentType) {
@@ -397,7 +396,7 @@ func (m *Media) analyze(ctx context.Context, out *made, data []byte) error {
 	return nil
 }
 
-// stage stores bytes that belong to an item when its transaction commits.
+// stage stores bytes that become part of an item when its transaction commits.
 func (m *Media) stage(ctx context.Context, out *made, name, contentType string, data []byte) (storage.Object, error) {
 	return m.stageFrom(ctx, out, name, contentType, bytes.NewReader(data), int64(len(data)))
 }
@@ -411,17 +410,17 @@ func (m *Media) stageFrom(ctx context.Context, out *made, name, contentType stri
 	return o, err
 }
 
-// release gives up what was staged and belongs to no item.
+// release removes staged objects that belong to no item.
 func (m *Media) release(ctx context.Context, staged []string) {
 	if _, err := m.space.DeleteAll(ctx, staged); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelWarn, "media: staged objects stay until they expire", slog.Any("error", err))
 	}
 }
 
-// errGone: the item was removed while it was processed.
+// errGone reports that the item was removed while it was processed.
 var errGone = errors.New("media: the item is gone")
 
-// finish makes an item ready: all of it in one transaction, with the end of the job.
+// finish makes an item ready and completes the job, in one transaction.
 func (m *Media) finish(ctx context.Context, out *made) error {
 	err := m.db.InTx(ctx, func(ctx context.Context) error {
 		now, found, err := m.store.lockItem(ctx, out.ID)
@@ -460,8 +459,8 @@ func (m *Media) finish(ctx context.Context, out *made) error {
 	return err
 }
 
-// commit makes the staged objects those of the item. One at the same path takes
-// the place of what an earlier run or the upload left there; other derivatives go.
+// commit makes the staged objects part of the item. An object at the same path replaces that of an
+// earlier run or of the upload; other derivatives are removed.
 func (m *Media) commit(ctx context.Context, out *made) error {
 	before, err := m.store.derivatives(ctx, []string{out.ID})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/kitbackend/kit/media"
 )
 
-// tool returns the program that a variable names. Without the variable the test is
-// skipped.
+// tool returns the program that an environment variable names. It skips the test if the variable is
+// not set.
 func tool(t testing.TB, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -28,15 +28,14 @@ func tool(t testing.TB, variable string) string {
 	return path
 }
 
-// output runs a program that writes the last of its arguments, a name, and returns
-// the file.
+// output runs a program that writes to its last argument, a file name, and returns the file.
 func output(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	return outputIn(t, dir, name, append(args[:len(args)-1:len(args)-1], filepath.Join(dir, args[len(args)-1]))...)
 }
 
-// outputIn runs a program that writes one file of a directory, and returns it.
+// outputIn runs a program that writes one file of a directory, and returns the file.
 func outputIn(t testing.TB, dir, name string, args ...string) []byte {
 	t.Helper()
 	if text, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -53,19 +52,19 @@ func outputIn(t testing.TB, dir, name string, args ...string) []byte {
 	return data
 }
 
-// shot makes a film of one second of 160 by 120 with sound.
+// shot returns a video of one second of 160 by 120 with sound.
 func shot(t testing.TB, ffmpeg string, args ...string) []byte {
 	t.Helper()
 	return output(t, ffmpeg, append([]string{"-v", "error", "-f", "lavfi", "-i", "testsrc=duration=1:size=160x120:rate=10",
 		"-f", "lavfi", "-i", "sine=duration=1", "-pix_fmt", "yuv420p"}, args...)...)
 }
 
-// covered makes a film with a cover that stands in front of its tracks.
+// covered returns a video with a cover picture before its tracks.
 func covered(t testing.TB, ffmpeg string) []byte {
 	t.Helper()
 	data := output(t, ffmpeg, "-v", "error", "-f", "lavfi", "-i", "testsrc=duration=1:size=160x120:rate=10", "-f", "lavfi", "-i", "color=red:size=64x64:rate=1:duration=1",
 		"-map", "0", "-map", "1", "-c:v:0", "libx264", "-pix_fmt:v:0", "yuv420p", "-c:v:1", "mjpeg", "-disposition:v:1", "attached_pic", "a.mp4")
-	const head = 8 // of a box: its length and its name
+	const head = 8 // header of a box: its length and its name
 	at := bytes.Index(data, []byte("moov")) - 4
 	first := at + head + int(binary.BigEndian.Uint32(data[at+head:]))
 	last := bytes.Index(data[at:], []byte("udta")) + at - 4
@@ -132,7 +131,7 @@ func TestFilmsGetPicturesAndAnMP4(t *testing.T) {
 	}
 }
 
-// fakeFFmpeg is an ffmpeg that notes when two of it run at once, and fails.
+// fakeFFmpeg returns an ffmpeg that logs when two of it run concurrently, and fails.
 func fakeFFmpeg(t *testing.T) (program, log string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -158,7 +157,7 @@ func TestOneFilmAtATime(t *testing.T) {
 		r.finalize("ada", c.Item.ID, 202, "")
 		films = append(films, c)
 	}
-	for range 4 { // an item that found another film worked on looks again after ten seconds
+	for range 4 { // an item that found another video in progress retries after ten seconds
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { r.k.RunJobs() })
@@ -201,7 +200,7 @@ func TestVipsMakesTheSamePictures(t *testing.T) {
 		if i := r.process("ada", name, data); i.Status != "ready" || len(i.Derivatives) != 2 || i.Width != 300 || i.Height != 200 || i.PHash == nil {
 			t.Errorf("%s: %s", name, asJSON(t, i))
 		}
-		// Without a decoder it is kept, measured, and has no pictures.
+		// Without a decoder it is stored and measured, and has no derivatives.
 		if i := memory(t, media.Config{}).process("ada", name, data); i.Status != "ready" || len(i.Derivatives) != 0 || i.Width != 300 || i.SHA256 == nil {
 			t.Errorf("%s without vips: %s", name, asJSON(t, i))
 		}

@@ -15,14 +15,14 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// How derivatives are made again.
+// The job that remakes derivatives, and its bounds.
 const (
 	remake = "MEDIA_REMAKE"
-	// atOnce bounds the items that one tidying sends to be made again.
+	// atOnce bounds the jobs that one run of MEDIA_TIDY enqueues to remake derivatives.
 	atOnce = 1000
 )
 
-// recipe names what derivatives are made by: the same configuration has the same.
+// recipe returns a hash of the configuration that determines the derivatives.
 func (c Config) recipe() string {
 	text, err := json.Marshal(struct {
 		Sizes        []Size
@@ -30,14 +30,14 @@ func (c Config) recipe() string {
 		Vips, FFmpeg bool
 		MaxFilm      time.Duration
 	}{c.Derivatives, slices.Sorted(maps.Keys(c.Decoders)), c.Vips != "", c.FFmpeg != "", c.MaxFilm})
-	if err != nil { // numbers, texts and booleans
+	if err != nil { // cannot fail: only numbers, texts and booleans
 		panic(err)
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// remakeStale sends items that were made by another recipe to be made again.
+// remakeStale enqueues jobs for items that were made by another recipe.
 func (m *Media) remakeStale(ctx context.Context) error {
 	ids, err := m.store.stale(ctx, m.recipe, atOnce)
 	if err != nil {
@@ -51,8 +51,8 @@ func (m *Media) remakeStale(ctx context.Context) error {
 	return nil
 }
 
-// runAgain makes the derivatives of a ready item once more, which keeps those it
-// has until then, and for good where that fails.
+// runAgain remakes the derivatives of a ready item. The item keeps its derivatives until then, or
+// permanently if that fails.
 func (m *Media) runAgain(ctx context.Context, job jobs.Job) error {
 	var p payload
 	if err := json.Unmarshal(job.Payload, &p); err != nil {
@@ -84,7 +84,7 @@ func (m *Media) runAgain(ctx context.Context, job jobs.Job) error {
 
 var errGivenUp = errors.New("media: the process ended each time")
 
-// keep leaves an item as it is.
+// keep leaves an item unchanged and marks it as made by the current recipe.
 func (m *Media) keep(ctx context.Context, i Item, why error) error {
 	m.log.LogAttrs(ctx, slog.LevelWarn, "media: an item keeps the derivatives it has", slog.String("item", i.ID), slog.Any("error", why))
 	return m.db.InTx(ctx, func(ctx context.Context) error {

@@ -9,13 +9,13 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// How MEDIA_TIDY works.
+// Bounds of MEDIA_TIDY.
 const (
 	chunk = 200
-	// stuck is after how long a processing item is given a job again, should the
-	// first be lost.
+	// stuck is after how long, in addition to the job's timeout, an item that is still processing
+	// gets a new job, in case the first was lost.
 	stuck = time.Hour
-	// abandoned is after how long a pending item is looked at: it goes with its upload.
+	// abandoned is the age at which a pending item is checked: it is removed if its upload was.
 	abandoned = 24 * time.Hour
 )
 
@@ -27,7 +27,7 @@ func (m *Media) bindings() []jobs.Binding {
 	}
 }
 
-// timeout bounds one run of a job.
+// timeout returns the time limit of one run of a job.
 func (m *Media) timeout() time.Duration {
 	if m.cfg.FFmpeg == "" {
 		return processTimeout
@@ -35,8 +35,8 @@ func (m *Media) timeout() time.Duration {
 	return processTimeout + m.cfg.FilmTimeout
 }
 
-// tidy gives jobs to items that have lost theirs and to those that were made by
-// another recipe, and removes items whose upload was given up.
+// tidy enqueues jobs for items that have lost theirs and for items that were made by another
+// recipe, and removes items whose upload was given up.
 func (m *Media) tidy(ctx context.Context) error {
 	if err := m.remakeStale(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (m *Media) tidy(ctx context.Context) error {
 		case err != nil || o.State != storage.StateReady:
 			return err
 		}
-		// Its bytes are there, and what was to finalize it is not.
+		// Its bytes are stored, but the process ended before it finalized the item.
 		_, err = m.Finalize(ctx, i.OwnerID, i.ID, nil)
 		if _, refused := refusal(err); refused {
 			return nil
@@ -65,8 +65,8 @@ func (m *Media) tidy(ctx context.Context) error {
 	})
 }
 
-// walk calls fn for the items of a status that did not change for some time. One
-// that fails does not keep the others from it.
+// walk calls fn for the items of a status that did not change for some time. A failure does not
+// stop it.
 func (m *Media) walk(ctx context.Context, status Status, since time.Duration, fn func(context.Context, Item) error) error {
 	before := m.host.Now().Add(-since).UnixMilli()
 	var failed error

@@ -33,8 +33,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// rig is a kit with media behind a real server, since uploads go to signed
-// addresses.
+// rig is a kit with media behind a real server, since uploads use signed URLs.
 type rig struct {
 	t testing.TB
 	k *kittest.Kit
@@ -61,13 +60,13 @@ func newRig(t testing.TB, db *database.DB, cfg media.Config, files storage.Confi
 	return r
 }
 
-// rigOn is a rig on files that another has or had.
+// rigOn returns a rig on the files of another one.
 func rigOn(t testing.TB, db *database.DB, dir string, cfg media.Config) *rig {
 	t.Helper()
 	return newRig(t, db, cfg, storage.Config{Bucket: file.New(dir)})
 }
 
-// composed is what the kit says of a configuration.
+// composed composes a kit with a configuration.
 func composed(t testing.TB, cfg media.Config) (*kittest.Kit, error) {
 	t.Helper()
 	return kittest.Compose(t, kit.WithAuth(auth.Config{}), kit.WithStorage(storage.Config{}), kit.WithMedia(cfg))
@@ -114,7 +113,7 @@ type created struct {
 
 type body map[string]any
 
-// create makes an item for a file, with more fields in pairs.
+// create creates an item for a file, with more fields in pairs.
 func (r *rig) create(user, name string, data []byte, more ...any) (c created) {
 	r.t.Helper()
 	b := body{"filename": name, "size": len(data)}
@@ -125,7 +124,7 @@ func (r *rig) create(user, name string, data []byte, more ...any) (c created) {
 	return c
 }
 
-// upload makes an item and sends its bytes.
+// upload creates an item and sends its bytes.
 func (r *rig) upload(user, name string, data []byte, more ...any) created {
 	r.t.Helper()
 	c := r.create(user, name, data, more...)
@@ -156,7 +155,7 @@ func (r *rig) send(c created, data []byte) {
 	}
 }
 
-// finalize expects success, or a refusal's status and code.
+// finalize expects success, or the status and code of a refusal.
 func (r *rig) finalize(user, id string, status int, code string) {
 	r.t.Helper()
 	r.k.User(user).Post("/media/"+id+"/finalize", body{}).Want(status, code)
@@ -178,7 +177,7 @@ func (r *rig) get(user, id string) item {
 	return a.Item
 }
 
-// fetch reads a signed address.
+// fetch reads a signed URL.
 func (r *rig) fetch(url string) []byte {
 	r.t.Helper()
 	response, err := http.Get(url) //nolint:gosec,noctx // an address of the test's own server
@@ -202,8 +201,7 @@ func (r *rig) used(user string) int64 {
 	return u.Used + u.Reserved
 }
 
-// scene draws a picture with something to see; other seeds look different. Its
-// top left corner is red.
+// scene draws a picture with features; different seeds look different. Its top left corner is red.
 func scene(width, height int, seed float64) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -238,7 +236,7 @@ func pngOf(img image.Image) []byte {
 	return buf.Bytes()
 }
 
-// withExif puts an EXIF block with an orientation, a time and a place into a JPEG.
+// withExif inserts an EXIF block with an orientation, a time and a location into a JPEG.
 func withExif(data []byte, orientation int) []byte {
 	var b []byte
 	u16 := func(values ...int) {
@@ -284,8 +282,7 @@ func withExif(data []byte, orientation int) []byte {
 	return append(append(out, segment...), data[2:]...)
 }
 
-// film is an MP4 file of one turned track of pictures and one of sound, without
-// any of them.
+// film returns an MP4 file of one rotated video track and one audio track, without their samples.
 func film(pictures bool) []byte {
 	box := func(name string, body ...[]byte) []byte {
 		all := bytes.Join(body, nil)

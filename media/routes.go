@@ -5,7 +5,7 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// Bounds of the bodies.
+// The bounds of request bodies.
 const (
 	smallBody = 16 << 10
 	partsBody = 1 << 20 // 10,000 parts
@@ -42,7 +42,7 @@ func (m *Media) routes() []capability.Route {
 	)
 }
 
-// itemResponse holds one item.
+// itemResponse is a response with one item.
 type itemResponse struct {
 	Item Item `json:"item"`
 }
@@ -60,7 +60,7 @@ func (m *Media) postDuplicates(c *capability.Call, body Look) (Matches, error) {
 	return m.Duplicates(c.Context(), c.Caller.UserID, body)
 }
 
-// finalizeBody is what a client reports; without parts the stored ones count.
+// finalizeBody is the request body of finalize; without parts, the stored ones are used.
 type finalizeBody struct {
 	Parts []storage.PartTag `json:"parts,omitempty"`
 }

@@ -16,7 +16,7 @@ type store struct{ db *database.DB }
 const columns = `id, owner_id, kind, status, visibility, filename, content_type, size, object_id, source_sha256, sha256,
 	phash, width, height, caption, metadata, facts, error_code, attempts, created_at, updated_at, ready_at, recipe`
 
-// keptFacts are the facts as a row keeps them.
+// keptFacts are the facts as stored in a row.
 type keptFacts struct {
 	Facts
 	Wanted Kind `json:"wanted,omitempty"`
@@ -62,7 +62,7 @@ func (i Item) encoded() (metadata, facts string, err error) {
 	return string(m), string(f), err
 }
 
-// lockOwner takes the lock under which the items of an owner are counted.
+// lockOwner takes the lock that is needed to count the items of an owner.
 func (s store) lockOwner(ctx context.Context, owner string) error {
 	if _, err := s.db.Exec(ctx, `INSERT INTO media_owner (owner_id) VALUES ($1) ON CONFLICT DO NOTHING`, owner); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s store) lockItem(ctx context.Context, id string) (Item, bool, error) {
 	return database.Get(ctx, s.db, scanItem, selectItem+` `+database.ForUpdate, id)
 }
 
-// update writes everything of an item that changes.
+// update writes all columns of an item that can change.
 func (s store) update(ctx context.Context, i Item) error {
 	_, facts, err := i.encoded()
 	if err != nil {
@@ -120,14 +120,14 @@ func (s store) remove(ctx context.Context, id string) (bool, error) {
 	return n == 1, err
 }
 
-// removePending is remove for an item whose upload was given up, unless it was
-// finalized meanwhile.
+// removePending is remove for an item whose upload was given up, unless it has been finalized in
+// the meantime.
 func (s store) removePending(ctx context.Context, id string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM media_item WHERE id = $1 AND status = 'pending'`, id)
 	return err
 }
 
-// bySum finds the oldest processed or processing item of an owner with a checksum.
+// bySum returns the oldest ready item of an owner with a checksum.
 func (s store) bySum(ctx context.Context, owner, sum string) (Item, bool, error) {
 	list, err := s.allBySum(ctx, owner, sum, "", 1)
 	if err != nil || len(list) == 0 {
@@ -136,7 +136,7 @@ func (s store) bySum(ctx context.Context, owner, sum string) (Item, bool, error)
 	return list[0], true, nil
 }
 
-// allBySum lists the ready items with a checksum, of the upload or of what is kept.
+// allBySum lists the ready items with a checksum, of the uploaded or of the stored bytes.
 func (s store) allBySum(ctx context.Context, owner, sum, but string, limit int) ([]Item, error) {
 	return database.All(ctx, s.db, scanItem, `SELECT `+columns+` FROM media_item
 		WHERE owner_id = $1 AND status = 'ready' AND id <> $3 AND id IN (
@@ -169,13 +169,13 @@ func (s store) items(ctx context.Context, ids []string) ([]Item, error) {
 	return database.All(ctx, s.db, scanItem, selectItems, database.List(ids))
 }
 
-// look is how an item looks.
+// look is the perceptual hash of an item.
 type look struct {
 	id    string
 	phash uint64
 }
 
-// looks pages through how the items of an owner look.
+// looks lists the hashes of the items of an owner, by pages.
 func (s store) looks(ctx context.Context, owner, after string, limit int) ([]look, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (l look, err error) {
 		var phash int64
@@ -211,14 +211,13 @@ func (s store) derivatives(ctx context.Context, items []string) ([]owned, error)
 	}, selectDerivatives, database.List(items))
 }
 
-// unfinished pages through items that did not change since an instant.
+// unfinished lists items that did not change since an instant, by pages.
 func (s store) unfinished(ctx context.Context, status Status, before int64, after string, limit int) ([]Item, error) {
 	return database.All(ctx, s.db, scanItem, `SELECT `+columns+` FROM media_item
 		WHERE status = $1 AND updated_at < $2 AND id > $3 ORDER BY id LIMIT $4`, string(status), before, after, limit)
 }
 
-// stale lists ready items that were made by another recipe, in no order that
-// matters.
+// stale lists ready items that were made by another recipe, in arbitrary order.
 func (s store) stale(ctx context.Context, recipe string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
 		`SELECT id FROM (SELECT id FROM media_item WHERE status = 'ready' AND recipe < $1 ORDER BY recipe, id LIMIT $2) AS older

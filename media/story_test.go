@@ -215,7 +215,7 @@ func TestRefusals(t *testing.T) {
 			before := r.used("ada")
 			c := r.upload("ada", "x.jpg", x.data, "contentType", "image/jpeg", "kind", x.kind)
 			status, code, _ := strings.Cut(x.code, " ")
-			for range 2 { // and again
+			for range 2 { // the second time too
 				response := ada.Post("/media/"+c.Item.ID+"/finalize", body{})
 				if fmt.Sprint(response.Status) != status || response.Code() != code {
 					t.Fatalf("%d %s, want %s", response.Status, response.Code(), x.code)

@@ -17,14 +17,13 @@ import (
 	"github.com/kitbackend/kit/storage"
 )
 
-// headSize is what Finalize reads of most files.
+// headSize is how many bytes Finalize reads of most files.
 const headSize = 1 << 20
 
-// Create makes an item and says where its bytes go; after the upload, Finalize
-// follows. When the owner has a ready item of the same checksum, it is returned in
-// its place and nothing is made. Refuses with kit/invalid_request,
-// kit/body_too_large, kit/rate_limited above [MaxPending] and what storage's Start
-// refuses with.
+// Create creates an item and returns where a client sends its bytes; after the upload, call
+// [Media.Finalize]. If the owner has a ready item with the same checksum, Create returns that item
+// and creates nothing. Refuses with kit/invalid_request, kit/body_too_large, kit/rate_limited above
+// [MaxPending] and the refusals of storage's Start.
 func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
 	i, err := m.draft(n)
 	if err != nil {
@@ -52,10 +51,9 @@ func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
 	return Created{Item: i, Upload: &started.Upload}, nil
 }
 
-// Put keeps the Size bytes that r reads as an item and has it processed, for the
-// application itself, in one call. It moves bytes and so cannot be inside a
-// transaction. An item of the owner's with the same given checksum is returned in
-// its place. Refuses as Create and [Media.Finalize] do.
+// Put stores the Size bytes of r as an item and starts its processing, for the application itself.
+// It moves bytes and so cannot be called inside a transaction. If the owner has a ready item with
+// the given checksum, Put returns that item. Refuses as Create and [Media.Finalize] do.
 func (m *Media) Put(ctx context.Context, n Upload, r io.Reader) (Item, error) {
 	i, err := m.draft(n)
 	if err != nil {
@@ -89,8 +87,7 @@ func (m *Media) Put(ctx context.Context, n Upload, r io.Reader) (Item, error) {
 	return m.Finalize(ctx, i.OwnerID, i.ID, nil)
 }
 
-// draft checks what an upload says of itself; path, type, checksum and metadata are
-// checked by storage.
+// draft checks the description of an upload; storage checks path, type, checksum and metadata.
 func (m *Media) draft(n Upload) (i Item, err error) {
 	if err := capability.CheckUserID(n.OwnerID); err != nil {
 		return i, err
@@ -144,7 +141,7 @@ func kindOf(contentType string) Kind {
 	return KindOther
 }
 
-// add writes a pending item, if its owner has not too many of them.
+// add adds a pending item, unless its owner has too many of them.
 func (m *Media) add(ctx context.Context, i *Item) error {
 	return m.db.InTx(ctx, func(ctx context.Context) error {
 		if err := m.store.lockOwner(ctx, i.OwnerID); err != nil {
@@ -163,13 +160,12 @@ func (m *Media) add(ctx context.Context, i *Item) error {
 	})
 }
 
-// Finalize checks that the bytes of an item are there and what they are, and
-// leaves the rest to the job MEDIA_PROCESS. On an item that is processing or ready
-// it does nothing; one that failed with media/processing_failed is tried again, and
-// one that failed otherwise is refused again. A refused file is removed. With parts
-// nil, those that are stored count. Refuses with media/not_found,
-// media/not_uploaded, media/unsupported_type, media/too_many_pixels, media/corrupt,
-// media/moderation_rejected and storage/multipart_failed.
+// Finalize checks that the bytes of an item are uploaded, detects their type, and leaves the rest
+// to the job MEDIA_PROCESS. It does nothing to an item that is processing or ready; one that failed
+// with media/processing_failed is processed again, and one that failed otherwise is refused again.
+// A refused file is removed. If parts is nil, the stored ones are used. Refuses with
+// media/not_found, media/not_uploaded, media/unsupported_type, media/too_many_pixels,
+// media/corrupt, media/moderation_rejected and storage/multipart_failed.
 func (m *Media) Finalize(ctx context.Context, ownerID, id string, parts []storage.PartTag) (Item, error) {
 	i, err := m.own(ctx, ownerID, id)
 	if err != nil {
@@ -202,8 +198,8 @@ func (m *Media) Finalize(ctx context.Context, ownerID, id string, parts []storag
 	return m.begin(ctx, i, contentType, kind)
 }
 
-// absent is Finalize of an item whose bytes are not there: another call may have
-// come first, and its job have put others in their place.
+// absent is Finalize of an item whose bytes are missing: a concurrent call may have been faster,
+// and its job may have replaced them.
 func (m *Media) absent(ctx context.Context, i Item, parts []storage.PartTag, why error) (Item, error) {
 	now, err := m.own(ctx, i.OwnerID, i.ID)
 	switch {
@@ -218,7 +214,7 @@ func (m *Media) absent(ctx context.Context, i Item, parts []storage.PartTag, why
 	}
 }
 
-// begin enqueues the job of an item whose bytes were looked at.
+// begin enqueues the job of an item whose bytes were inspected.
 func (m *Media) begin(ctx context.Context, i Item, contentType string, kind Kind) (Item, error) {
 	err := m.db.InTx(ctx, func(ctx context.Context) error {
 		now, err := m.lockOwn(ctx, i.OwnerID, i.ID)
@@ -231,7 +227,7 @@ func (m *Media) begin(ctx context.Context, i Item, contentType string, kind Kind
 			if err := m.store.update(ctx, now); err != nil {
 				return err
 			}
-			// Addresses of the original say the type of the object.
+			// Signed URLs of the original have the type of the object.
 			if _, err := m.space.Update(ctx, storage.ByID(now.ObjectID), storage.Change{ContentType: &contentType}); err != nil {
 				return err
 			}
@@ -248,8 +244,7 @@ func (m *Media) begin(ctx context.Context, i Item, contentType string, kind Kind
 	return m.whole(ctx, i)
 }
 
-// inspect looks at the first bytes of a file: what it is, and whether a decoder
-// may see it.
+// inspect reads the first bytes of a file and returns its type, if it may be decoded.
 func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (contentType string, kind Kind, err error) {
 	head, err := m.read(ctx, object.ID, 0, min(headSize, object.Size))
 	if err != nil {
@@ -260,7 +255,7 @@ func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (con
 	if kind == KindOther {
 		contentType = "application/octet-stream"
 	}
-	sound := kind == KindVideo && i.wanted == KindAudio // which only the whole file tells apart
+	sound := kind == KindVideo && i.wanted == KindAudio // only the whole file tells audio from video
 	if !slices.Contains(m.cfg.Kinds, kind) && !sound || i.wanted != "" && i.wanted != kind && !sound || object.Size > m.most(kind) {
 		return "", "", ErrUnsupportedType
 	}
@@ -270,8 +265,8 @@ func (m *Media) inspect(ctx context.Context, i Item, object storage.Object) (con
 	return contentType, kind, err
 }
 
-// measure reads the header of a picture from the first bytes of its file, or from
-// all of them where metadata stands before the header.
+// measure reads the header of a picture from the first bytes of its file, or from the whole file if
+// the metadata before the header is long.
 func (m *Media) measure(ctx context.Context, contentType, object string, size int64, head []byte) (picture.Header, error) {
 	header, err := picture.Inspect(contentType, head, m.cfg.MaxPixels)
 	if !errors.Is(err, picture.ErrCorrupt) || size <= int64(len(head)) {
@@ -290,7 +285,7 @@ func (m *Media) measure(ctx context.Context, contentType, object string, size in
 	return header, pictureRefusal(err)
 }
 
-// pictureRefusal says what an error of a picture is to clients.
+// pictureRefusal returns the refusal for an error of package picture.
 func pictureRefusal(err error) error {
 	switch {
 	case errors.Is(err, picture.ErrTooManyPixels):
@@ -314,7 +309,7 @@ func (m *Media) read(ctx context.Context, object string, offset, length int64) (
 	return data, err
 }
 
-// fail ends an item with a refusal. Its bytes are removed, unless it may be tried
+// fail makes an item failed with a refusal. Its bytes are removed, unless it can be processed
 // again. inJob completes the job in the same transaction.
 func (m *Media) fail(ctx context.Context, i Item, why *capability.Error, inJob bool) error {
 	return m.db.InTx(ctx, func(ctx context.Context) error {

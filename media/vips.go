@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/media/internal/program"
 )
 
-// viaVips is shrinkByVips, and what the decoder in Go says of a picture that vips
-// does not read: it alone decides whether a file is damaged.
+// viaVips is shrinkByVips, or the decoder in Go for a picture that vips cannot read: only the
+// decoder in Go determines whether a file is damaged.
 func (m *Media) viaVips(ctx context.Context, contentType string, header picture.Header, data []byte) (image.Image, int, error) {
 	img, err := m.shrinkByVips(ctx, header, data)
 	switch {
@@ -29,7 +29,7 @@ func (m *Media) viaVips(ctx context.Context, contentType string, header picture.
 	return img, 0, err
 }
 
-// shrinkByVips has vips make a picture upright and as small as the derivatives need.
+// shrinkByVips runs vips to make a picture upright and as small as the derivatives allow.
 func (m *Media) shrinkByVips(ctx context.Context, header picture.Header, data []byte) (image.Image, error) {
 	dir, err := os.MkdirTemp("", "kit-picture-")
 	if err != nil {

@@ -2,10 +2,9 @@
 //
 //	media.Config{Decoders: map[string]media.Decoder{"image/heic": heic.Decode}}
 //
-// It is a module of its own because of what it brings: libheif and libde265 as
-// WebAssembly, which run without cgo inside the memory that WebAssembly gives them.
-// Where the system has libheif as a library, that one is loaded in their place;
-// the build tag nodynamic keeps to WebAssembly.
+// It is a module of its own because of its dependencies: libheif and libde265 as WebAssembly, which
+// run without cgo inside the memory of WebAssembly. If libheif is installed as a shared library,
+// that one is loaded instead; the build tag nodynamic disables this.
 package heic
 
 import (

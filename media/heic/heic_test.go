@@ -22,7 +22,7 @@ import (
 	"github.com/kitbackend/kit/storage/bucket/file"
 )
 
-// sample reads a picture that comes with the decoder.
+// sample returns a picture that is included in the decoder's module.
 func sample(t *testing.T) []byte {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/gen2brain/heic").Output()

@@ -1,5 +1,5 @@
-// Package mp4 reads what an MP4 or QuickTime file says of itself, without decoding
-// anything: a bounded number of bytes, whatever the file claims.
+// Package mp4 reads the metadata of an MP4 or QuickTime file, without decoding anything: it reads a
+// bounded number of bytes, whatever the file declares.
 package mp4
 
 import (
@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// Bounds of what is read.
+// The bounds of reading.
 const (
 	maxTop   = 64       // boxes at the top of the file
 	maxMoov  = 16 << 20 // bytes of the movie box
@@ -22,24 +22,24 @@ var (
 	ErrTooLarge = errors.New("mp4: the movie box is too large")
 )
 
-// Info is what the file says.
+// Info is the metadata of a file.
 type Info struct {
 	DurationMs int64
-	// Width and Height are those shown: a track that is turned has them exchanged.
+	// Width and Height are the displayed ones: if the track is rotated by a quarter turn, they are
+	// exchanged.
 	Width, Height int
-	// Codec is the four letters of the picture's format, or of the sound's in a
-	// file without pictures.
+	// Codec is the four-letter code of the video format, or of the audio format in a file without
+	// video.
 	Codec     string
 	FrameRate float64
 	HasVideo  bool
 	HasAudio  bool
 }
 
-// Source reads length bytes at an offset; fewer are an error.
+// Source reads length bytes at an offset; it returns an error if there are fewer.
 type Source func(offset, length int64) ([]byte, error)
 
-// Read finds the movie box of a file of this size and reads it. Errors of source
-// are returned as they are.
+// Read finds and reads the movie box of a file of this size. It returns errors of source unchanged.
 func Read(source Source, size int64) (Info, error) {
 	at := int64(0)
 	for range maxTop {
@@ -69,7 +69,7 @@ func Read(source Source, size int64) (Info, error) {
 	return Info{}, ErrCorrupt
 }
 
-// header reads the name of a box, the bytes before its body and its whole length.
+// header returns the name of a box, the size of its header and its whole length.
 func header(b []byte, left int64) (name string, skip, length int64, ok bool) {
 	if len(b) < 8 {
 		return "", 0, 0, false
@@ -87,7 +87,7 @@ func header(b []byte, left int64) (name string, skip, length int64, ok bool) {
 	return string(b[4:8]), skip, length, length >= skip && length <= left
 }
 
-// each calls fn for the boxes in b; what is not whole ends it.
+// each calls fn for the boxes in b, until an incomplete one.
 func each(b []byte, fn func(name string, body []byte)) {
 	for len(b) >= 8 {
 		name, skip, length, ok := header(b, int64(len(b)))
@@ -99,7 +99,7 @@ func each(b []byte, fn func(name string, body []byte)) {
 	}
 }
 
-// track is what one track says.
+// track is the metadata of one track.
 type track struct {
 	kind          string
 	codec         string
@@ -165,7 +165,7 @@ func (t *track) read(b []byte, depth int) {
 		case "mdhd":
 			t.scale, t.duration, _ = times(body)
 		case "hdlr":
-			if len(body) >= 12 && depth == 1 { // deeper, QuickTime says how data is found
+			if len(body) >= 12 && depth == 1 { // nested deeper, QuickTime has data handlers
 				t.kind = printable(body[8:12])
 			}
 		case "stsd":
@@ -178,7 +178,7 @@ func (t *track) read(b []byte, depth int) {
 	})
 }
 
-// shown reads the size and whether the track is turned by a quarter.
+// shown reads the size of a track and whether it is rotated by a quarter turn.
 func (t *track) shown(body []byte) {
 	matrix := 40
 	if len(body) > 0 && body[0] == 1 {
@@ -192,14 +192,14 @@ func (t *track) shown(body []byte) {
 	t.width, t.height = int(uint32(word(matrix+36))>>16), int(uint32(word(matrix+40))>>16)
 }
 
-// count adds up the samples.
+// count adds the samples.
 func (t *track) count(body []byte) {
 	for at := 8; at+8 <= len(body); at += 8 {
 		t.samples += int64(binary.BigEndian.Uint32(body[at:]))
 	}
 }
 
-// times reads the scale and the duration of a header box of either version.
+// times reads the time scale and the duration of a header box of either version.
 func times(body []byte) (scale, duration int64, ok bool) {
 	switch {
 	case len(body) >= 20 && body[0] == 0:
@@ -218,7 +218,7 @@ func milliseconds(duration, scale int64) int64 {
 	return int64(math.Round(float64(duration) / float64(scale) * 1000))
 }
 
-// printable keeps the letters of a name that a file made up.
+// printable returns a name from the file, or "" if it is not printable ASCII.
 func printable(b []byte) string {
 	for _, c := range b {
 		if c < ' ' || c > '~' {
@@ -228,8 +228,8 @@ func printable(b []byte) string {
 	return string(b)
 }
 
-// StartsFast reports whether the movie box stands before the contents, so that the
-// file plays while it loads.
+// StartsFast reports whether the movie box precedes the contents, so that the file plays while it
+// loads.
 func StartsFast(source Source, size int64) bool {
 	at := int64(0)
 	for range maxTop {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// over is a source that reads from memory and counts.
+// over returns a source that reads from memory and counts the bytes.
 func over(data []byte, read *int64) Source {
 	return func(offset, length int64) ([]byte, error) {
 		if offset < 0 || length < 0 || offset+length > int64(len(data)) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// spent is the processor time of this process, or of the children it has waited for.
+// spent returns the processor time of this process, or of the children it has waited for.
 func spent(b *testing.B, who int) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -34,14 +34,14 @@ func thumbnail(b *testing.B, data []byte) {
 	}
 }
 
-// BenchmarkThumbnail makes pictures of 640 pixels, of one of 12 MP and of a gallery
-// of 100 of 2 MP, decoding and encoding included. Where KIT_TEST_VIPS names a vips,
-// its program vipsthumbnail does the same on the same files.
+// BenchmarkThumbnail makes pictures of 640 pixels from one of 12 MP and from a gallery of 100 of 2
+// MP, including decoding and encoding. If KIT_TEST_VIPS names a vips, its program vipsthumbnail
+// does the same with the same files.
 func BenchmarkThumbnail(b *testing.B) {
 	for name, c := range map[string]struct{ pictures, width int }{"12MP": {1, 4000}, "gallery of 100": {100, 1632}} {
 		files := make([][]byte, c.pictures)
 		for i := range files {
-			if i < 10 { // drawing takes longer than what is measured
+			if i < 10 { // drawing takes longer than the measured work
 				files[i] = jpegOf(drawn(c.width, c.width*3/4, uint64(i)), 90)
 			} else {
 				files[i] = files[i%10]

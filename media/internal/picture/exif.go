@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Exif is what is read of a picture's EXIF block.
+// Exif is the data of a picture's EXIF block.
 type Exif struct {
-	// Orientation is 1 to 8; 1 stands upright.
+	// Orientation is 1 to 8; 1 is upright.
 	Orientation int
-	// TakenAt is zero when unknown. Without a zone of its own it is read as UTC.
+	// TakenAt is zero if unknown. Without a time zone it is read as UTC.
 	TakenAt time.Time
-	// Location is nil when unknown.
+	// Location is nil if unknown.
 	Location *Location
 }
 
@@ -42,7 +42,7 @@ const (
 	kindShort        = 3
 	kindLong         = 4
 	kindRational     = 5
-	kindIFD          = 13 // as kindLong: where a directory is
+	kindIFD          = 13 // like kindLong: the offset of a directory
 	stampForm        = "2006:01:02 15:04:05"
 	stampFormZone    = stampForm + "-07:00"
 	maxPlausibleYear = 9999
@@ -74,12 +74,12 @@ func open(data []byte) (b block, first int, ok bool) {
 type entry struct {
 	tag, kind uint16
 	count     uint32
-	at        int // of the entry
+	at        int // offset of the entry
 	value     []byte
 	outside   int // offset of a value that is not in the entry, else 0
 }
 
-// directory reads the entries at an offset; those that break the bounds are left out.
+// directory returns the entries at an offset, without those that break the bounds.
 func (b block) directory(at int) []entry {
 	if at < 8 || at+2 > len(b.data) {
 		return nil
@@ -113,7 +113,7 @@ func (b block) directory(at int) []entry {
 	return list
 }
 
-// widths are the bytes of one value, by kind.
+// widths are the sizes of one value in bytes, by kind.
 var widths = [...]int64{0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4}
 
 func (b block) number(e entry) int {
@@ -152,8 +152,8 @@ func (b block) degrees(e entry) (float64, bool) {
 	return angle, true
 }
 
-// ReadExif reads a TIFF structure, as it stands in a picture after any "Exif"
-// name. Fields that cannot be read are left out.
+// ReadExif reads a TIFF structure, which in a picture may follow the name "Exif". It omits fields
+// that cannot be read.
 func ReadExif(data []byte) Exif {
 	out := Exif{Orientation: 1}
 	b, first, ok := open(data)
@@ -161,7 +161,7 @@ func ReadExif(data []byte) Exif {
 		return out
 	}
 	stamp, zone := "", ""
-	var place, details bool // each is read once, however many entries point to one
+	var place, details bool // each directory is read once, however many entries point to it
 	for _, e := range b.directory(first) {
 		switch e.tag {
 		case tagOrientation:
@@ -239,8 +239,8 @@ func (b block) place(at int) *Location {
 	return &l
 }
 
-// withoutPlace returns a copy of the block without its GPS directory and of the
-// same length, so that no other offset changes; ok is false when it cannot be read.
+// withoutPlace returns a copy of the block without its GPS directory and of the same length, so
+// that no other offset changes; ok is false if the block cannot be read.
 func withoutPlace(data []byte) (out []byte, ok bool) {
 	out = bytes.Clone(data)
 	b, first, ok := open(out)
@@ -265,9 +265,9 @@ func withoutPlace(data []byte) (out []byte, ok bool) {
 	return out, true
 }
 
-// blank fills the values of a directory with zeros, but for what overlaps the
-// directory at first, then its entries; ok is false when they are longer together
-// than the block, so that they overlap.
+// blank fills the values of a directory with zeros, and then its entries, except where they overlap
+// the directory at first; ok is false if together they are longer than the block, which means that
+// they overlap.
 func (b block) blank(at, first int) (ok bool) {
 	end := first + 2 + int(b.order.Uint16(b.data[first:]))*entrySize + 4
 	left := len(b.data)
@@ -300,7 +300,7 @@ func (b block) cut(directory, at int) {
 	b.order.PutUint16(b.data[directory:], uint16(n-1))
 }
 
-// upright returns an EXIF block that says the orientation and nothing else.
+// upright returns an EXIF block that contains only the orientation.
 func upright(orientation int) []byte {
 	return []byte{'M', 'M', 0, '*', 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, byte(orientation), 0, 0, 0, 0, 0, 0}
 }

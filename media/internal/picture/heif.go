@@ -5,18 +5,18 @@ import (
 	"encoding/binary"
 )
 
-// Bounds of what is read of a HEIF file, which HEIC and AVIF are.
+// Bounds of reading a HEIF file (HEIC or AVIF).
 const (
 	maxItems   = 4096
 	maxExtents = 16
 )
 
-// isHEIF reports whether a type has its pictures and metadata in boxes.
+// isHEIF reports whether files of a type are HEIF.
 func isHEIF(contentType string) bool {
 	return contentType == "image/heic" || contentType == "image/avif"
 }
 
-// boxes calls fn for the boxes in b; what is not whole ends it.
+// boxes calls fn for the boxes in b, until an incomplete one.
 func boxes(b []byte, fn func(name string, body []byte)) {
 	for len(b) >= 8 {
 		skip, length := 8, uint64(binary.BigEndian.Uint32(b))
@@ -37,7 +37,7 @@ func boxes(b []byte, fn func(name string, body []byte)) {
 	}
 }
 
-// meta finds the box that describes the file.
+// meta returns the body of the box that describes the file.
 func meta(data []byte) []byte {
 	if body := within(data, "meta"); len(body) > 4 {
 		return body[4:]
@@ -45,7 +45,7 @@ func meta(data []byte) []byte {
 	return nil
 }
 
-// within finds a box in b.
+// within returns the body of a box in b.
 func within(b []byte, name string) (body []byte) {
 	boxes(b, func(n string, b []byte) {
 		if n == name && body == nil {
@@ -55,8 +55,8 @@ func within(b []byte, name string) (body []byte) {
 	return body
 }
 
-// inspectHEIF reads the size of the largest picture of the file, which no decoder
-// goes beyond; it may have to be turned by a quarter.
+// inspectHEIF returns the size of the largest picture of the file, which decoders do not exceed; it
+// may be rotated by a quarter turn.
 func inspectHEIF(head []byte) (width, height int) {
 	boxes(within(within(meta(head), "iprp"), "ipco"), func(name string, b []byte) {
 		if name != "ispe" || len(b) < 12 {
@@ -70,8 +70,8 @@ func inspectHEIF(head []byte) (width, height int) {
 	return width, height
 }
 
-// metadataItems are the items of a HEIF file that describe it, as parts of data: EXIF
-// blocks in one piece, and others. ok is false when one of them was not found.
+// metadataItems returns the items of a HEIF file that describe it, as slices of data: EXIF blocks
+// in one piece, and others. ok is false if one of them was not found.
 func metadataItems(data []byte) (exif, others [][]byte, ok bool) {
 	kinds, places := map[uint32]string{}, map[uint32][][]byte{}
 	idat := within(meta(data), "idat")
@@ -84,7 +84,7 @@ func metadataItems(data []byte) (exif, others [][]byte, ok bool) {
 			readPlaces(b, data, idat, places)
 		}
 	})
-	left := len(data) // items that overlap would be cleaned over and over
+	left := len(data) // bounds the work: items that overlap would be cleaned repeatedly
 	for id, kind := range kinds {
 		if kind != "Exif" && kind != "mime" {
 			continue
@@ -106,7 +106,7 @@ func metadataItems(data []byte) (exif, others [][]byte, ok bool) {
 	return exif, others, ok
 }
 
-// readKinds reads which item is of which kind; ok is false when there are too many.
+// readKinds reads the kinds of the items; ok is false if there are too many.
 func readKinds(b []byte, kinds map[uint32]string) (ok bool) {
 	skip := 6
 	if len(b) > 0 && b[0] > 0 {
@@ -130,7 +130,7 @@ func readKinds(b []byte, kinds map[uint32]string) (ok bool) {
 	return ok
 }
 
-// cursor reads numbers one after the other; past the end they are zero.
+// cursor reads consecutive numbers; beyond the end they are zero.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -148,8 +148,8 @@ func (c *cursor) number(size int) (n uint64) {
 	return n
 }
 
-// readPlaces reads where the items are that are kept in the file itself, or in its
-// box idat. An item of which a part is not found has no places.
+// readPlaces reads where the items are that are stored in the file itself, or in its box idat. An
+// item with a missing part has no places.
 func readPlaces(b, data, idat []byte, places map[uint32][][]byte) {
 	c := cursor{b: b}
 	version := c.number(1)
@@ -157,7 +157,7 @@ func readPlaces(b, data, idat []byte, places map[uint32][][]byte) {
 	sizes := c.number(2)
 	offsetSize, lengthSize, baseSize, indexSize := int(sizes>>12&15), int(sizes>>8&15), int(sizes>>4&15), int(sizes&15)
 	if lengthSize == 0 {
-		return // every item is said to be all there is
+		return // a length of zero would mean the whole file for every item
 	}
 	idSize := 2
 	if version == 2 {
@@ -193,7 +193,7 @@ func readPlaces(b, data, idat []byte, places map[uint32][][]byte) {
 	}
 }
 
-// tiff cuts off what stands before the EXIF block of an item.
+// tiff returns the EXIF block of an item, without its header.
 func tiff(item []byte) []byte {
 	if len(item) < 4 {
 		return nil
@@ -205,8 +205,7 @@ func tiff(item []byte) []byte {
 	return item[skip:]
 }
 
-// cleanHEIF blanks what is to be removed where it stands, so that no offset of the
-// file changes.
+// cleanHEIF overwrites the metadata in place, so that no offset of the file changes.
 func cleanHEIF(data []byte, strip Strip) ([]byte, bool) {
 	out := bytes.Clone(data)
 	exif, others, ok := metadataItems(out)

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// hashSide is the side of what the hash looks at.
+// hashSide is the side of the picture that is hashed.
 const hashSide = 32
 
-// Hash returns 64 bits of how a picture looks: the signs of its lowest
-// frequencies. Pictures that look alike differ in few bits. It is 0 for a picture
-// of one colour, which looks like every other.
+// Hash returns a 64-bit perceptual hash: the signs of the lowest frequencies. Hashes of pictures
+// that look alike differ in few bits. It is 0 for a picture of one color, which has no features to
+// compare.
 func Hash(img image.Image) uint64 {
 	gray := luma(img, hashSide)
 	if flat(gray) {
@@ -46,7 +46,7 @@ func Hash(img image.Image) uint64 {
 	return hash
 }
 
-// cosines are the waves of the transform that the hash reads.
+// cosines are the cosines of the transform used by the hash.
 var cosines = func() (waves [9][hashSide]float64) {
 	for u := range waves {
 		for x := range waves[u] {
@@ -56,7 +56,7 @@ var cosines = func() (waves [9][hashSide]float64) {
 	return waves
 }()
 
-// luma shrinks a picture to a square of brightness, on white.
+// luma scales a picture to a square of brightness values, on white.
 func luma(img image.Image, side int) [hashSide][hashSide]float64 {
 	small := image.NewRGBA(image.Rect(0, 0, side, side))
 	draw.Draw(small, small.Rect, image.White, image.Point{}, draw.Src)
@@ -70,7 +70,7 @@ func luma(img image.Image, side int) [hashSide][hashSide]float64 {
 	return out
 }
 
-// flat reports whether there is next to nothing to see.
+// flat reports whether a picture has almost no contrast.
 func flat(gray [hashSide][hashSide]float64) bool {
 	least, most := gray[0][0], gray[0][0]
 	for _, row := range gray {
@@ -82,8 +82,7 @@ func flat(gray [hashSide][hashSide]float64) bool {
 // digits of a BlurHash, in the order of their values.
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz#$%*+,-.:;=?@[]^_{|}~"
 
-// BlurHash returns a placeholder of a picture in the BlurHash format, four by
-// three components.
+// BlurHash returns a placeholder of a picture in the BlurHash format, of four by three components.
 func BlurHash(img image.Image) string {
 	const across, down, side = 4, 3, hashSide
 	small := image.NewRGBA(image.Rect(0, 0, side, side))

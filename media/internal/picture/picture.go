@@ -1,5 +1,5 @@
-// Package picture decodes pictures from outside within bounds, and makes what is
-// shown in their place: smaller ones, a placeholder, a hash of how they look.
+// Package picture decodes untrusted pictures within bounds, and makes smaller pictures, a
+// placeholder and a perceptual hash of them.
 package picture
 
 import (
@@ -29,30 +29,30 @@ var (
 	ErrFormat        = errors.New("picture: no decoder for this format")
 )
 
-// Header is what a picture says of itself before anything is decoded.
+// Header is what the header of a picture declares, before anything is decoded.
 type Header struct {
 	// Width and Height are those of the stored pixels, before orientation.
 	Width, Height int
-	// Weight is the memory that decoding takes, in units of four bytes.
+	// Weight is the memory that decoding uses, in units of four bytes.
 	Weight int64
 }
 
-// decoders are the formats that are decoded, by media type. A decoder is chosen by
-// the sniffed type: image.Decode would try whatever is registered.
+// decoders are the supported decoders, by media type. A decoder is chosen by the sniffed type:
+// image.Decode would try every registered format.
 var decoders = map[string]struct {
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
 }{
 	"image/jpeg": {jpeg.DecodeConfig, jpeg.Decode},
 	"image/png":  {png.DecodeConfig, png.Decode},
-	"image/gif":  {gif.DecodeConfig, gif.Decode}, // the first frame
+	"image/gif":  {gif.DecodeConfig, gif.Decode}, // decodes the first frame
 	"image/webp": {webp.DecodeConfig, webp.Decode},
 }
 
 // Decodes reports whether pictures of a type can be decoded.
 func Decodes(contentType string) bool { _, ok := decoders[contentType]; return ok }
 
-// Describes reports whether Inspect, Metadata and Clean know a type.
+// Describes reports whether Inspect, Metadata and Clean support a type.
 func Describes(contentType string) bool { return Decodes(contentType) || isHEIF(contentType) }
 
 // Inspect reads the header of a picture from its first bytes. It refuses with
@@ -89,16 +89,16 @@ func dimensions(contentType string, head []byte) (width, height int, err error) 
 	return config.Width, config.Height, nil
 }
 
-// perPixel returns the four-byte units that a decoder takes for a pixel.
+// perPixel returns how many units of four bytes a decoder uses per pixel.
 func perPixel(contentType string, head []byte) int64 {
-	const depth = 24 // of a PNG's header: bits of a sample
+	const depth = 24 // offset of the bit depth in a PNG's header
 	switch {
 	case contentType == "image/png" && len(head) > depth && head[depth] == 16:
 		return 2
 	case contentType == "image/gif", contentType == "image/webp":
-		return 2 // the first frame, and the canvas where it is a part of that
+		return 2 // the frame, and the canvas if the frame is a part of it
 	case isHEIF(contentType):
-		return 4 // a decoder outside of this package, at its own cost
+		return 4 // decoders outside of this package, at their estimated cost
 	case contentType == "image/jpeg" && progressive(head):
 		return 4 // coefficients are kept until the last scan
 	default:
@@ -106,7 +106,7 @@ func perPixel(contentType string, head []byte) int64 {
 	}
 }
 
-// progressive reports whether a JPEG's frame is anything but baseline.
+// progressive reports whether a JPEG's frame is other than baseline or extended sequential.
 func progressive(head []byte) bool {
 	found := false
 	segments(head, func(marker byte, _ []byte) bool {
@@ -119,7 +119,7 @@ func progressive(head []byte) bool {
 	return found
 }
 
-// Decode decodes a picture that Inspect took. It ends soon after ctx does.
+// Decode decodes a picture that Inspect accepted. It returns soon after ctx is done.
 func Decode(ctx context.Context, contentType string, data []byte) (img image.Image, err error) {
 	defer contain(&err)
 	d, ok := decoders[contentType]
@@ -138,7 +138,7 @@ func Decode(ctx context.Context, contentType string, data []byte) (img image.Ima
 	if err != nil {
 		return nil, err
 	}
-	if !part.Add(at).In(canvas) { // only the canvas was weighed
+	if !part.Add(at).In(canvas) { // the declared memory only covers the canvas
 		return nil, ErrCorrupt
 	}
 	if img, err = DecodeWith(ctx, d.decode, frame); err != nil {
@@ -152,13 +152,13 @@ func bounds(contentType string, data []byte) (image.Rectangle, error) {
 	return image.Rect(0, 0, width, height), err
 }
 
-// firstFrame makes the first frame of an animated WebP, which its decoder does not
-// know, a file of its own, and says where it stands. One without frames stays as it is.
+// firstFrame returns the first frame of an animated WebP, which the decoder does not support, as a
+// file of its own, and its position. It returns a file without frames unchanged.
 func firstFrame(data []byte) (file []byte, at image.Point) {
 	found := false
 	file = data
 	riff(data, func(name string, body, _ []byte) {
-		const header = 16 // place, size, time and flags
+		const header = 16 // position, size, duration and flags
 		if name != "ANMF" || found || len(body) < header {
 			return
 		}
@@ -167,7 +167,7 @@ func firstFrame(data []byte) (file []byte, at image.Point) {
 		at = image.Pt(2*number(0), 2*number(3))
 		extended := make([]byte, 10)
 		if bytes.HasPrefix(body[header:], []byte("ALPH")) {
-			extended[0] = 0x10 // the decoder takes no alpha that was not announced
+			extended[0] = 0x10 // the decoder rejects alpha that was not declared
 		}
 		copy(extended[4:], body[6:12])
 		out := bytes.NewBuffer(make([]byte, 0, len(body)+32))
@@ -180,7 +180,7 @@ func firstFrame(data []byte) (file []byte, at image.Point) {
 	return file, at
 }
 
-// onCanvas is the whole picture of a frame that may be a part of it.
+// onCanvas returns the whole picture of a frame that may cover a part of it.
 func onCanvas(frame image.Image, at image.Point, canvas image.Rectangle) image.Image {
 	b := frame.Bounds().Add(at)
 	if b == canvas {
@@ -191,7 +191,7 @@ func onCanvas(frame image.Image, at image.Point, canvas image.Rectangle) image.I
 	return out
 }
 
-// DecodeWith is Decode by another decoder.
+// DecodeWith is Decode with another decoder.
 func DecodeWith(ctx context.Context, decode func(io.Reader) (image.Image, error), data []byte) (img image.Image, err error) {
 	defer contain(&err)
 	img, err = decode(&bounded{ctx, bytes.NewReader(data)})
@@ -204,15 +204,15 @@ func DecodeWith(ctx context.Context, decode func(io.Reader) (image.Image, error)
 	return img, nil
 }
 
-// contain makes a panic of a decoder a corrupt picture.
+// contain returns a panic of a decoder as ErrCorrupt.
 func contain(err *error) {
 	if value := recover(); value != nil {
 		*err = fmt.Errorf("%w: a decoder panicked: %v\n%s", ErrCorrupt, value, debug.Stack())
 	}
 }
 
-// bounded ends a decoder between two reads, small enough that little is left to
-// do with what one of them gave.
+// bounded is a reader that stops a decoder once ctx is done. Reads are small, so that little work
+// is left after one.
 type bounded struct {
 	ctx context.Context
 	r   io.Reader

@@ -24,8 +24,7 @@ import (
 	"time"
 )
 
-// drawn is a picture that depends on its seed: shades, and shapes with edges of
-// all sizes.
+// drawn returns a picture that depends on its seed: gradients, and shapes with edges of all sizes.
 func drawn(width, height int, seed uint64) *image.RGBA {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var waves [6][4]float64
@@ -88,12 +87,12 @@ func decoded(t testing.TB, data []byte) image.Image {
 	return img
 }
 
-// tagged is an EXIF block with an orientation and a place, in both byte orders.
+// tagged returns an EXIF block with an orientation and a location, in either byte order.
 func tagged(order binary.AppendByteOrder, orientation int) []byte {
 	return taggedAs(kindLong, order, orientation)
 }
 
-// taggedAs is tagged with a kind of entry that leads to the place.
+// taggedAs is tagged with the kind of the entry that points to the location.
 func taggedAs(pointer uint16, order binary.AppendByteOrder, orientation int) []byte {
 	name := "II*\x00"
 	if order.AppendUint16(nil, 1)[1] == 1 {
@@ -193,7 +192,7 @@ func TestAllOrientationsStandUpright(t *testing.T) {
 	for i := range 6 {
 		upright.SetRGBA(i%3, i/3, color.RGBA{uint8(i), 0, 0, 255})
 	}
-	// Where the upright pixel x, y is in the stored picture.
+	// The position in the stored picture of the upright pixel x, y.
 	stored := map[int]func(x, y int) (int, int){
 		1: func(x, y int) (int, int) { return x, y },
 		2: func(x, y int) (int, int) { return 2 - x, y },
@@ -319,7 +318,7 @@ func TestShrinkingTakesWhatIsCounted(t *testing.T) {
 		width, height int
 		target        Target
 	}{
-		{1910, 1910, Target{Width: 640, Height: 640}}, // too large by less than what is averaged first
+		{1910, 1910, Target{Width: 640, Height: 640}}, // exceeds the target by less than what is averaged first
 		{2000, 1500, Target{Width: 640, Height: 640}},
 		{1250, 1000, Target{Width: 1200, Height: 1200}},
 		{8000, 400, Target{Width: 136, Height: 136, Cover: true}},
@@ -337,7 +336,7 @@ func TestShrinkingTakesWhatIsCounted(t *testing.T) {
 	}
 }
 
-// A fast box must give what the slow one gives.
+// TestBoxesAgree compares the fast box with the general one.
 func TestBoxesAgree(t *testing.T) {
 	img := decoded(t, jpegOf(drawn(101, 67, 5), 95)).(*image.YCbCr)
 	general := image.NewRGBA(img.Rect)
@@ -348,7 +347,7 @@ func TestBoxesAgree(t *testing.T) {
 	}
 	for _, factor := range []int{2, 3, 7} {
 		fast, slow := box(img, factor), box(general, factor)
-		sum := 0.0 // colours that JPEG cannot show differ more at edges
+		sum := 0.0 // colors that JPEG cannot represent differ more at edges
 		for i := range fast.Pix {
 			sum += math.Abs(float64(fast.Pix[i]) - float64(slow.Pix[i]))
 		}
@@ -393,7 +392,7 @@ func TestWeightsAreWhatDecodersTake(t *testing.T) {
 	}
 	at := bytes.Index(flat, []byte{0xff, 0xc0})
 	flat[at+1] = 0xc2
-	flat = slices.Insert(flat, at, 0, 0xff, 0) // which decoders skip
+	flat = slices.Insert(flat, at, 0, 0xff, 0) // bytes that decoders skip
 	if h, err := Inspect("image/jpeg", flat, 1000); err != nil || h.Weight != 400 {
 		t.Errorf("progressive: %+v, %v, want a weight of 400", h, err)
 	}
@@ -407,8 +406,8 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// alike hashes pictures and copies of them, re-encoded, made smaller, recompressed
-// and made brighter, and counts the pairs that are found.
+// alike hashes pictures and copies of them (re-encoded, smaller, recompressed and brighter) and
+// counts the pairs that are found.
 func alike(t testing.TB, pictures, width int) (hashed int, precision, recall float64) {
 	const near, copies = 8, 4
 	type look struct {
@@ -446,8 +445,8 @@ func brighter(img *image.RGBA) *image.RGBA {
 	return out
 }
 
-// TestHashesTellPicturesApart prints how many copies are found and how many of
-// what is found are copies. KIT_SOAK makes it 10,000 pictures.
+// TestHashesTellPicturesApart prints recall and precision of finding copies. KIT_SOAK sets 10,000
+// pictures.
 func TestHashesTellPicturesApart(t *testing.T) {
 	pictures := 60
 	if testing.Short() {
@@ -466,8 +465,8 @@ func TestHashesTellPicturesApart(t *testing.T) {
 	}
 }
 
-// greedy is an EXIF block of a size whose first directory is that of the place
-// too. Some of its entries point to it, the others are as long as the block.
+// greedy returns an EXIF block of a size whose first directory is also its GPS directory. Some of
+// its entries point to it, the others are as long as the block.
 func greedy(size, pointers, long int) []byte {
 	order, n := binary.BigEndian, pointers+long
 	b := order.AppendUint16([]byte("MM\x00*\x00\x00\x00\x08"), uint16(n))
@@ -501,7 +500,7 @@ func TestDirectoriesAreReadAndBlankedOnce(t *testing.T) {
 	}
 	file := tagged(binary.BigEndian, 1)
 	const entries = 10
-	copy(file[entries:], greedy(200, 2, 0)[entries:entries+entrySize]) // before the one to the place
+	copy(file[entries:], greedy(200, 2, 0)[entries:entries+entrySize]) // before the entry of the location
 	if got := ReadExif(file); got.Location != nil {
 		t.Errorf("the place of a second pointer was read: %+v", got)
 	}
@@ -551,14 +550,14 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// heifBox is one of a HEIF file.
+// heifBox returns a box of a HEIF file.
 func heifBox(name string, bodies ...[]byte) []byte {
 	body := bytes.Join(bodies, nil)
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(len(body)+8)), name...), body...)
 }
 
-// heifWith is a HEIF file of 30 by 20 with an EXIF block and a packet of XMP, and
-// without any picture.
+// heifWith returns a HEIF file of 30 by 20 with an EXIF block and an XMP packet, without any
+// picture.
 func heifWith(block []byte) []byte {
 	const xmp = "<x:xmpmeta>GPS</x:xmpmeta>"
 	item := func(id byte, kind string) []byte {
@@ -582,8 +581,7 @@ func heifWith(block []byte) []byte {
 	return build(uint32(length - len(xmp) - len(block) - 4))
 }
 
-// heifInIdat is a HEIF file whose EXIF block is in the box idat, said to begin at an
-// offset there.
+// heifInIdat returns a HEIF file whose EXIF block is in the box idat, at a declared offset.
 func heifInIdat(block []byte, at uint32) []byte {
 	item := append(make([]byte, 4), block...)
 	place := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{0, 1, 0, 1, 0, 0, 0, 1}, at), uint32(len(item)))
@@ -612,7 +610,7 @@ func TestThePlaceIsFoundWhereHEIFKeepsSmallItems(t *testing.T) {
 	}
 }
 
-// gifWith puts blocks before the end of a GIF.
+// gifWith inserts blocks before the end of a GIF.
 func gifWith(blocks ...string) []byte {
 	var file bytes.Buffer
 	if err := gif.Encode(&file, drawn(20, 10, 1), nil); err != nil {
@@ -623,7 +621,7 @@ func gifWith(blocks ...string) []byte {
 }
 
 func TestGIFIsCleaned(t *testing.T) {
-	magic := []byte{1} // ends XMP, which is in no blocks, for those that read blocks
+	magic := []byte{1} // ends XMP, which is not stored in blocks, for readers of blocks
 	for v := 255; v >= 0; v-- {
 		magic = append(magic, byte(v))
 	}
@@ -637,7 +635,7 @@ func TestGIFIsCleaned(t *testing.T) {
 	if clean, ok := Clean("image/gif", gifWith(loop, "\x00", comment), StripGPS); !ok || !bytes.Equal(clean, gifWith(loop, comment)) {
 		t.Errorf("behind a stray zero: %q", clean)
 	}
-	for n := range data { // a file that is cut off
+	for n := range data { // truncated files
 		if clean, ok := Clean("image/gif", data[:n], StripGPS); ok && (len(clean) > n+1 || bytes.Contains(clean, []byte("GPS"))) {
 			t.Errorf("of %d bytes: %q", n, clean)
 		}

@@ -12,15 +12,14 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// Target is the size of a smaller picture. It never grows beyond its source.
+// Target is the size of a smaller picture. The result is never larger than its source.
 type Target struct {
 	Width, Height int
-	// Cover fills the whole target and cuts off what goes beyond it; without it the
-	// whole picture fits inside.
+	// Cover fills the whole target and crops the rest; without it the whole picture fits inside.
 	Cover bool
 }
 
-// ratio returns how many source pixels one target pixel takes, at least 1.
+// ratio returns how many source pixels correspond to one target pixel, at least 1.
 func (t Target) ratio(width, height int) float64 {
 	x, y := float64(width)/float64(t.Width), float64(height)/float64(t.Height)
 	if t.Cover {
@@ -29,8 +28,8 @@ func (t Target) ratio(width, height int) float64 {
 	return max(1, x, y)
 }
 
-// Base shrinks a picture to what is enough for all targets, upright: each target
-// is then made from it and not from the whole picture.
+// Base shrinks a picture to the size that is sufficient for all targets, upright, so that each
+// target is made from it instead of the whole picture.
 func Base(img image.Image, orientation int, targets []Target) *image.RGBA {
 	width, height := img.Bounds().Dx(), img.Bounds().Dy()
 	upright := [2]int{width, height}
@@ -47,8 +46,8 @@ func Base(img image.Image, orientation int, targets []Target) *image.RGBA {
 	return orient(shrink(img, ratio), orientation)
 }
 
-// shrink makes a picture smaller by a ratio: by whole pixels first, which is fast,
-// then by a filter that keeps edges.
+// shrink scales a picture down by a ratio: by whole pixels first, which is fast, then by a filter
+// that keeps edges.
 func shrink(img image.Image, ratio float64) *image.RGBA {
 	width, height := size(img.Bounds().Dx(), ratio), size(img.Bounds().Dy(), ratio)
 	small := img
@@ -67,13 +66,13 @@ func shrink(img image.Image, ratio float64) *image.RGBA {
 	return out
 }
 
-// band is how many rows or columns are resampled at once.
+// band is how many rows or columns are resampled at a time.
 const band = 16
 
-// resample is one CatmullRom.Scale, which would hold 32 bytes for each row of src and
-// column of out, in bands: bands of rows become as wide as out, then bands of columns
-// as high. Along the side that stays as it is the filter changes nothing, so that no
-// seam shows.
+// resample does the work of one CatmullRom.Scale, which would hold 32 bytes for each row of src and
+// column of out, in bands: it scales bands of rows to the width of out, then bands of columns to
+// its height. Along the side that keeps its length the filter changes nothing, so that no seam is
+// visible.
 func resample(out *image.RGBA, src image.Image) {
 	b, width, height := src.Bounds(), out.Rect.Dx(), out.Rect.Dy()
 	wide := image.NewRGBA(image.Rect(0, 0, width, b.Dy()))
@@ -89,8 +88,8 @@ func resample(out *image.RGBA, src image.Image) {
 	}
 }
 
-// Scratch returns what Base takes besides a picture that has these sides or is turned
-// to have them, in units of four bytes.
+// Scratch returns the memory that Base uses in addition to a picture with these sides, in either
+// orientation, in units of four bytes.
 func Scratch(width, height int, targets []Target) int64 {
 	ratio := float64(max(width, height)) / float64(Enough(width, height, targets))
 	factor, boxed := float64(max(1, int(ratio/1.5))), 0.0
@@ -100,8 +99,8 @@ func Scratch(width, height int, targets []Target) int64 {
 	return int64(float64(width) * float64(height) * (boxed + 1/(factor*ratio) + 1/(ratio*ratio)))
 }
 
-// Enough returns the longer side of what is enough for all targets, whichever way
-// the picture is turned.
+// Enough returns the longer side of the size that is sufficient for all targets, in either
+// orientation.
 func Enough(width, height int, targets []Target) int {
 	ratio := math.Inf(1)
 	for _, t := range targets {
@@ -112,7 +111,7 @@ func Enough(width, height int, targets []Target) int {
 
 func size(side int, ratio float64) int { return max(1, int(math.Round(float64(side)/ratio))) }
 
-// box averages squares of factor by factor pixels. Those at the edges may be smaller.
+// box averages squares of factor by factor pixels. The squares at the edges may be smaller.
 func box(img image.Image, factor int) *image.RGBA {
 	if planes, ok := img.(*image.YCbCr); ok {
 		return boxYCbCr(planes, factor)
@@ -175,8 +174,7 @@ func mean(plane []uint8, stride, at, columns, rows int) uint8 {
 	return uint8((sum + n/2) / n)
 }
 
-// orient turns and mirrors a picture by its EXIF orientation, 1 to 8, so that it
-// stands upright.
+// orient rotates and mirrors a picture by its EXIF orientation, 1 to 8, so that it is upright.
 func orient(img *image.RGBA, orientation int) *image.RGBA {
 	if orientation < 2 || orientation > 8 {
 		return img
@@ -223,8 +221,7 @@ func Fit(base *image.RGBA, t Target) *image.RGBA {
 	return small.SubImage(image.Rectangle{Min: from, Max: from.Add(image.Pt(width, height))}).(*image.RGBA)
 }
 
-// Encode writes a picture without any metadata: as JPEG, or as PNG where it is
-// not opaque.
+// Encode encodes a picture without any metadata: as JPEG, or as PNG if it is not opaque.
 func Encode(img *image.RGBA, quality int) (data []byte, contentType string, err error) {
 	var buf bytes.Buffer
 	if img.Opaque() {

@@ -2,11 +2,10 @@ package picture
 
 import "bytes"
 
-// SniffLen is how many first bytes Sniff looks at.
+// SniffLen is how many first bytes Sniff needs.
 const SniffLen = 64
 
-// signatures are the beginnings of the files that are known. A dot stands for any
-// byte.
+// signatures are the first bytes of the known types. A dot matches any byte.
 var signatures = []struct{ begins, contentType string }{
 	{"\xff\xd8\xff", "image/jpeg"},
 	{pngName, "image/png"},
@@ -34,8 +33,8 @@ var signatures = []struct{ begins, contentType string }{
 	{"....moov", "video/quicktime"},
 }
 
-// Sniff returns the type of a file by its first bytes, and "" for every file that
-// it does not know: playlists, drawings and programs among them.
+// Sniff returns the type of a file by its first bytes, or "" if it is unknown, as for playlists,
+// vector graphics and programs.
 func Sniff(head []byte) string {
 	for _, s := range signatures {
 		if begins(head, s.begins) {

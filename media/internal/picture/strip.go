@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// Strip says what is removed from a picture's file. The pixels stay as they are.
+// Strip is what is removed from a picture's file. The pixels do not change.
 type Strip string
 
-// The amounts of metadata that are removed.
+// The amounts of metadata.
 const (
-	StripGPS  Strip = "gps"  // where it was taken
-	StripAll  Strip = "all"  // everything but the orientation and the colour profile
+	StripGPS  Strip = "gps"  // where the picture was taken
+	StripAll  Strip = "all"  // everything but the orientation and the color profile
 	StripNone Strip = "none" // nothing
 )
 
 const exifName = "Exif\x00\x00"
 
-// Metadata finds the EXIF block of a picture, nil where there is none.
+// Metadata returns the EXIF block of a picture, or nil.
 func Metadata(contentType string, data []byte) []byte {
 	var found []byte
 	switch contentType {
@@ -49,12 +49,11 @@ func pick(found []byte, yes bool, body []byte) []byte {
 	return found
 }
 
-// named cuts the name off an EXIF block that has one.
+// named removes the name from an EXIF block that has one.
 func named(body []byte) []byte { return bytes.TrimPrefix(body, []byte(exifName)) }
 
-// Clean returns the file without what is to be removed; ok is false when the file
-// has no form that can be cleaned. Bytes after the end of the picture are removed
-// too.
+// Clean returns the file without the metadata to remove; ok is false if the format of the file
+// cannot be cleaned. Bytes after the end of the picture are removed too.
 func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 	if strip == StripNone {
 		return data, true
@@ -75,7 +74,7 @@ func Clean(contentType string, data []byte, strip Strip) (out []byte, ok bool) {
 	}
 }
 
-// cleanBlock returns what stays of an EXIF block, nil for nothing.
+// cleanBlock returns what is kept of an EXIF block, nil for nothing.
 func cleanBlock(body []byte, strip Strip) []byte {
 	if strip == StripGPS {
 		if out, ok := withoutPlace(body); ok {
@@ -88,14 +87,14 @@ func cleanBlock(body []byte, strip Strip) []byte {
 	return nil
 }
 
-// segments calls fn for every segment of a JPEG up to the end of its picture,
-// until fn returns false. Data of a scan comes as marker 0 and the end as 0xd9.
+// segments calls fn for every segment of a JPEG up to the end of its picture, until fn returns
+// false. The data of a scan has marker 0, and the end 0xd9.
 func segments(data []byte, fn func(marker byte, body []byte) bool) {
 	if len(data) < 4 || data[0] != 0xff || data[1] != 0xd8 {
 		return
 	}
 	for at := 2; at+2 <= len(data); {
-		if data[at] != 0xff { // decoders skip what stands before a marker
+		if data[at] != 0xff { // decoders skip bytes before a marker
 			next := bytes.IndexByte(data[at:], 0xff)
 			if next < 0 {
 				return
@@ -163,23 +162,23 @@ func cleanJPEG(data []byte, strip Strip) ([]byte, bool) {
 			return true
 		}
 		out.Write([]byte{0xff, marker})
-		_ = binary.Write(out, binary.BigEndian, uint16(len(body)+2)) // a buffer takes everything
+		_ = binary.Write(out, binary.BigEndian, uint16(len(body)+2)) // a buffer never fails
 		out.Write(body)
 		return true
 	})
 	return out.Bytes(), ended
 }
 
-// dropped reports whether a segment is metadata: all but JFIF, the colour profile
-// and what tells CMYK apart.
+// dropped reports whether a segment is metadata: all but JFIF, the color profile and Adobe's
+// segment, which identifies CMYK.
 func dropped(marker byte) bool {
 	return marker == 0xfe || marker >= 0xe1 && marker <= 0xef && marker != 0xe2 && marker != 0xee
 }
 
 const pngName = "\x89PNG\r\n\x1a\n"
 
-// chunks calls fn for every chunk of a PNG up to its end, with its body and the
-// whole of it; it reports whether there was an end.
+// chunks calls fn for every chunk of a PNG up to its end, with its body and the whole chunk; it
+// reports whether the end was found.
 func chunks(data []byte, fn func(name string, body, whole []byte)) bool {
 	if !bytes.HasPrefix(data, []byte(pngName)) {
 		return false
@@ -210,7 +209,7 @@ func cleanPNG(data []byte, strip Strip) ([]byte, bool) {
 			}
 			return
 		case "tEXt", "zTXt", "iTXt":
-			// Raw profiles and XMP hold places, and compressed ones cannot be searched.
+			// Raw profiles and XMP may contain locations, and compressed ones cannot be searched.
 			if strip == StripAll || bytes.HasPrefix(body, []byte("Raw profile type")) || bytes.HasPrefix(body, []byte("XML:com.adobe.xmp")) {
 				return
 			}
@@ -226,13 +225,13 @@ func cleanPNG(data []byte, strip Strip) ([]byte, bool) {
 
 func writeChunk(out *bytes.Buffer, name string, body []byte) {
 	part := append([]byte(name), body...)
-	_ = binary.Write(out, binary.BigEndian, uint32(len(body))) // a buffer takes everything
+	_ = binary.Write(out, binary.BigEndian, uint32(len(body))) // a buffer never fails
 	out.Write(part)
 	_ = binary.Write(out, binary.BigEndian, crc32.ChecksumIEEE(part))
 }
 
-// cleanGIF drops what applications other than those of animations and colours have
-// put between the pictures, and what follows the end. A file that is cut off stays so.
+// cleanGIF removes the application extensions between the pictures, except those for animation and
+// color, and all bytes after the end. A truncated file stays truncated.
 func cleanGIF(data []byte, strip Strip) ([]byte, bool) {
 	const header, frame = 13, 10
 	if len(data) < header || string(data[:3]) != "GIF" {
@@ -256,7 +255,7 @@ func cleanGIF(data []byte, strip Strip) ([]byte, bool) {
 			length = frame + colours(block[frame-1]) + 1
 		case block[0] == '!' && len(block) > 2:
 			length, keep = 2, kept(block[1], block[2:], strip)
-		default: // the end, or what no decoder goes beyond
+		default: // the end, or a block at which every decoder stops
 			out.WriteByte(';')
 			return out.Bytes(), true
 		}
@@ -272,7 +271,7 @@ func cleanGIF(data []byte, strip Strip) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// colours is the length of the table that the flags of a GIF's picture announce.
+// colours returns the length of the color table that the flags of a GIF declare.
 func colours(flags byte) int {
 	if flags&0x80 == 0 {
 		return 0
@@ -280,20 +279,20 @@ func colours(flags byte) int {
 	return 6 << (flags & 7)
 }
 
-// kept reports whether an extension of a GIF stays, by its label and its blocks.
+// kept reports whether an extension of a GIF is kept, by its label and its blocks.
 func kept(label byte, blocks []byte, strip Strip) bool {
 	switch label {
-	case 0xfe: // a comment
+	case 0xfe: // comment
 		return strip != StripAll
-	case 0xff: // of an application
+	case 0xff: // application
 		return slices.ContainsFunc([]string{"\vNETSCAPE2.0", "\vANIMEXTS1.0", "\vICCRGBG1012"}, func(name string) bool { return bytes.HasPrefix(blocks, []byte(name)) })
 	default:
 		return true
 	}
 }
 
-// riff calls fn for every chunk of a WebP file, with its body and the whole of it;
-// it reports whether all of them were whole.
+// riff calls fn for every chunk of a WebP file, with its body and the whole chunk; it reports
+// whether all chunks were complete.
 func riff(data []byte, fn func(name string, body, whole []byte)) bool {
 	if len(data) < 12 || string(data[:4]) != "RIFF" || string(data[8:12]) != "WEBP" {
 		return false
@@ -323,7 +322,7 @@ func riff(data []byte, fn func(name string, body, whole []byte)) bool {
 func cleanWebP(data []byte, strip Strip) ([]byte, bool) {
 	out := bytes.NewBuffer(make([]byte, 0, len(data)))
 	out.WriteString("RIFF\x00\x00\x00\x00WEBP")
-	flags := -1 // where the flags of the extended header are
+	flags := -1 // offset of the flags of the extended header
 	const hasExif, hasXMP = 0x08, 0x04
 	keptExif := false
 	ok := riff(data, func(name string, body, whole []byte) {
@@ -356,7 +355,7 @@ func cleanWebP(data []byte, strip Strip) ([]byte, bool) {
 
 func writeRIFF(out *bytes.Buffer, name string, body []byte) {
 	out.WriteString(name)
-	_ = binary.Write(out, binary.LittleEndian, uint32(len(body))) // a buffer takes everything
+	_ = binary.Write(out, binary.LittleEndian, uint32(len(body))) // a buffer never fails
 	out.Write(body)
 	if len(body)&1 == 1 {
 		out.WriteByte(0)

@@ -2,8 +2,8 @@ package program
 
 import "syscall"
 
-// attributes make a group of processes that can be killed together, and whose
-// first goes with the process that started it.
+// attributes returns the attributes of a process group that can be killed as a whole, and whose
+// first process is killed when its parent ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package program
 
 import "syscall"
 
-// attributes make a group of processes that can be killed together.
+// attributes returns the attributes of a process group that can be killed as a whole.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

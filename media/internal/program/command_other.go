@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// command has no limits but time on systems without a shell that sets them.
+// command only limits the time, on systems without a shell that sets limits.
 func command(ctx context.Context, _ Limits, name string, args []string) *exec.Cmd {
 	return exec.CommandContext(ctx, name, args...)
 }

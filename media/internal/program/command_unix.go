@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// bounded sets the limits and becomes the program. It is the same whatever is run:
-// names and arguments come to it as they are.
+// bounded is a shell script that sets the limits and executes the program. It is constant: names
+// and arguments are passed unchanged.
 const bounded = `ulimit -c 0; ulimit -v "$1" 2>/dev/null; ulimit -f "$2" 2>/dev/null; shift 2; exec "$@"`
 
 func command(ctx context.Context, limits Limits, name string, args []string) *exec.Cmd {

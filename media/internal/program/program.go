@@ -1,5 +1,5 @@
-// Package program runs programs that read files from outside: within time, memory
-// and the size of the files they write, and gone with everything they started.
+// Package program runs programs that read untrusted files: with limits on time, memory and the size
+// of the files they write, and kills them with every process they started.
 package program
 
 import (
@@ -18,25 +18,24 @@ import (
 type Limits struct {
 	// Time is wall time.
 	Time time.Duration
-	// Memory is address space and File what one file may have, in bytes. Both hold
-	// where the system lets a shell set them.
+	// Memory bounds the address space and File the size of one file, in bytes. Both apply only
+	// where a shell can set them.
 	Memory, File int64
 }
 
-// Bounds of what is kept of a program's output, in bytes.
+// Bounds of the output that is kept of a program, in bytes.
 const (
 	maxOutput    = 64 << 10
 	maxComplaint = 2 << 10
-	// patience is how long a killed program may hold its pipes open.
+	// patience is how long a killed program may keep its pipes open.
 	patience = 5 * time.Second
 )
 
-// ErrFailed reports a program that ended by itself with a failure.
+// ErrFailed reports a program that exited with a failure.
 var ErrFailed = errors.New("program: failed")
 
-// Run runs a program in a directory, which is also its home, and returns what it
-// printed. It refuses with ErrFailed, with the cause of ctx, and with
-// context.DeadlineExceeded after Limits.Time.
+// Run runs a program in a directory, which is also its home, and returns its output. It fails with
+// ErrFailed, with the cause of ctx, or with context.DeadlineExceeded after Limits.Time.
 func Run(ctx context.Context, dir string, limits Limits, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
@@ -58,7 +57,7 @@ func Run(ctx context.Context, dir string, limits Limits, name string, args ...st
 	}
 }
 
-// head keeps the first bytes that are written and drops the rest.
+// head keeps the first bytes that are written and discards the rest.
 type head struct {
 	to   io.Writer
 	left int
