@@ -8,11 +8,11 @@ import (
 	"github.com/kitbackend/kit/vector/internal/flat"
 )
 
-// pageSize is how many rows a statement reads into memory.
+// pageSize is how many rows a statement reads.
 const pageSize = 1024
 
-// cache keeps partitions in memory. A copy is never older than the
-// revision a query has read.
+// cache keeps partitions in memory. A cached partition is never older than the revision that a
+// query has read.
 type cache struct {
 	store store
 	limit int64
@@ -22,14 +22,13 @@ type cache struct {
 	turn   int64
 	total  int64
 
-	running    context.Context // until close
+	running    context.Context // canceled by close
 	stop       context.CancelFunc
 	background sync.WaitGroup
-	training   chan struct{} // one at a time
+	training   chan struct{} // held by the one training that runs
 }
 
-// loaded is a partition in memory. Queries read current; the holder of the gate
-// brings it up to date.
+// loaded is a partition in memory. Queries read current; the holder of the gate updates it.
 type loaded struct {
 	index   *Index
 	space   Space
@@ -42,19 +41,19 @@ type loaded struct {
 	busy        atomic.Bool
 }
 
-// current says up to which revision of which partition a set is complete.
+// current is a set, complete up to a revision of a partition.
 type current struct {
 	partition string
 	revision  int64
 	set       *flat.Set
 }
 
-// progress is how far the rows of a partition have been read.
+// progress is how much of a partition has been read.
 type progress struct {
 	current
-	// since is the revision from which removals are still to be read.
+	// since is the revision after which removals have not been read yet.
 	since int64
-	// Rows up to this revision and id are in the set.
+	// Rows up to this revision and ID are in the set.
 	revision int64
 	id       string
 }
@@ -91,7 +90,7 @@ func (c *cache) entry(x *Index, space Space) *loaded {
 	return l
 }
 
-// view returns the vectors of a partition, not older than p.
+// view returns the vectors of a partition at the revision of p or later.
 func (c *cache) view(ctx context.Context, x *Index, space Space, p partition) (*flat.View, error) {
 	l := c.entry(x, space)
 	if c.store.db.InTransaction(ctx) {
@@ -106,7 +105,7 @@ func (c *cache) view(ctx context.Context, x *Index, space Space, p partition) (*
 		return nil, ctx.Err()
 	}
 	defer func() { <-l.gate }()
-	if now := l.current.Load(); now.covers(p) { // somebody else has brought it up to date
+	if now := l.current.Load(); now.covers(p) { // updated by another goroutine
 		return now.set.View(), nil
 	}
 	if err := c.catchUp(ctx, l); err != nil {
@@ -122,8 +121,8 @@ func (now *current) covers(p partition) bool {
 	return now != nil && now.partition == p.id && now.revision >= p.revision
 }
 
-// catchUp reads what is missing: pages of rows while there are many, then the
-// rest and the removals on one snapshot.
+// catchUp reads the changes: pages of rows while there are many, then the rest and the removals in
+// one snapshot.
 func (c *cache) catchUp(ctx context.Context, l *loaded) error {
 	for {
 		done, err := c.finish(ctx, l)
@@ -136,7 +135,7 @@ func (c *cache) catchUp(ctx context.Context, l *loaded) error {
 	}
 }
 
-// pages calls fn with all rows that n has not read, and moves it on.
+// pages calls fn with all rows after n, and advances n.
 func (c *cache) pages(ctx context.Context, l *loaded, n *progress, fn func([]flat.Row)) error {
 	for {
 		rows, err := c.store.changed(ctx, n.partition, n.revision, n.id, l.index, pageSize)
@@ -152,8 +151,8 @@ func (c *cache) pages(ctx context.Context, l *loaded, n *progress, fn func([]fla
 	}
 }
 
-// finish brings a set up to the revision of one snapshot; done is false when
-// there is too much to read for that.
+// finish updates a set to the revision of one snapshot; done is false if there are too many changes
+// for one snapshot.
 func (c *cache) finish(ctx context.Context, l *loaded) (done bool, err error) {
 	var p partition
 	var ok bool
@@ -192,7 +191,7 @@ func (c *cache) finish(ctx context.Context, l *loaded) (done bool, err error) {
 	return true, nil
 }
 
-// fresh begins anew; what was removed so far is of no interest.
+// fresh starts with an empty set; earlier removals do not matter.
 func (l *loaded) fresh(p partition) progress {
 	return progress{current: current{partition: p.id, set: l.index.newSet()}, since: p.revision}
 }
@@ -202,8 +201,8 @@ func (x *Index) newSet() *flat.Set {
 	return flat.New(metric, x.Dimensions, len(x.Filterable))
 }
 
-// private is view inside a transaction, whose rows nobody else may see. As in
-// finish, where there are more removals than a page it begins without them.
+// private is view inside a transaction, whose uncommitted rows must not be shared. Like finish, it
+// starts with an empty set if there are more removals than a page.
 func (c *cache) private(ctx context.Context, l *loaded, p partition) (*flat.View, error) {
 	now := l.current.Load()
 	if now.covers(p) && now.revision == p.revision {
@@ -227,14 +226,14 @@ func (c *cache) private(ctx context.Context, l *loaded, p partition) (*flat.View
 	return n.set.With(rows, removals), nil
 }
 
-// account notes how much memory a partition takes, and lets go of those used
-// longest ago while there is too much.
+// account records how much memory a partition takes, and drops the least recently used ones while
+// the total exceeds the limit.
 func (c *cache) account(l *loaded, set *flat.Set) {
 	bytes := set.Bytes()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loaded[l.space] != l {
-		return // let go meanwhile
+		return // dropped in the meantime
 	}
 	c.total += bytes - l.bytes
 	l.bytes = bytes
@@ -253,7 +252,7 @@ func (c *cache) account(l *loaded, set *flat.Set) {
 	}
 }
 
-// drop lets go of a partition.
+// drop removes a partition from the cache.
 func (c *cache) drop(space Space) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,8 +262,7 @@ func (c *cache) drop(space Space) {
 	}
 }
 
-// train measures a set that has grown, or replaces one that is worn, while
-// queries go on.
+// train trains a set that has grown, or rebuilds one that is worn, in the background.
 func (c *cache) train(l *loaded, set *flat.Set) {
 	worn := set.Worn()
 	if !worn && !set.Untrained() || !l.busy.CompareAndSwap(false, true) {
@@ -291,12 +289,12 @@ func (c *cache) train(l *loaded, set *flat.Set) {
 	})
 }
 
-// renew reads a partition anew, while the old one serves.
+// renew rebuilds a partition, while queries use the old one.
 func (c *cache) renew(l *loaded) {
 	ctx := c.running
 	other := &loaded{index: l.index, space: l.space, gate: make(chan struct{}, 1)}
 	if err := c.catchUp(ctx, other); err != nil {
-		return // the worn one serves on
+		return // queries continue to use the worn one
 	}
 	other.next.set.Train()
 	select {

@@ -16,13 +16,13 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// TestConcurrent lets writers, deleters and readers loose on one partition: what
-// was put is found by the next query, what was deleted never again.
+// TestConcurrent runs writers, deleters and readers on one partition: the next query finds what was
+// added, and never what was deleted.
 func TestConcurrent(t *testing.T) {
 	each(t, func(t *testing.T, n *node) { concurrent(t, n, n) })
 }
 
-// TestNodes is TestConcurrent where each caller goes to another node.
+// TestNodes is TestConcurrent with each caller on another node.
 func TestNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	concurrent(t, open(t, dbs[0], config, vector.Peers{}), open(t, dbs[1], config, vector.Peers{}))
@@ -68,8 +68,8 @@ func concurrent(t *testing.T, nodes ...*node) {
 	}
 }
 
-// TestDeleteWhereLeavesWhatChanged: a document that was changed, so that the
-// filter does not keep it any more, stays.
+// TestDeleteWhereLeavesWhatChanged checks that a document stays if it was changed so that the
+// filter no longer matches.
 func TestDeleteWhereLeavesWhatChanged(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "notes", OwnerID: "ada"}
@@ -84,7 +84,7 @@ func TestDeleteWhereLeavesWhatChanged(t *testing.T) {
 				wg.Go(func() {
 					err := n.UpdateMetadata(ctx, space, d.ID, map[string]any{"kind": "new"})
 					if errors.Is(err, vector.ErrDocumentNotFound) {
-						return // deleted before
+						return // deleted before the change
 					}
 					if _, got := n.Get(ctx, space, d.ID); err != nil || got != nil {
 						t.Errorf("%s after its change: %v, %v", d.ID, err, got)
@@ -98,8 +98,8 @@ func TestDeleteWhereLeavesWhatChanged(t *testing.T) {
 	})
 }
 
-// TestRestart: a new node returns what the old one did, also for a partition that
-// is read in pages and estimated.
+// TestRestart checks that a new node returns what the old one did, also for a partition that is
+// read in pages and estimated.
 func TestRestart(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		cfg := vector.Config{Indexes: []vector.Index{{Name: "many", Dimensions: 64, VectorsOnly: true, Filterable: []string{"n"}}}}
@@ -140,8 +140,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestTransactionCatchesUp: a query in a transaction reads all that its node has
-// not in memory, however much it is and whatever maxDocuments is by now.
+// TestTransactionCatchesUp checks that a query in a transaction reads everything that its node does
+// not have in memory, however much, and whatever the current maxDocuments.
 func TestTransactionCatchesUp(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		with := func(most int64) *node {
@@ -181,8 +181,8 @@ func TestTransactionCatchesUp(t *testing.T) {
 	})
 }
 
-// TestSweptRemovals: a node that slept longer than removals are kept reads the
-// partition anew.
+// TestSweptRemovals checks that a node that was idle longer than removals are kept reads the whole
+// partition.
 func TestSweptRemovals(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	awake, asleep := open(t, dbs[0], config, vector.Peers{}), open(t, dbs[1], config, vector.Peers{})
@@ -198,7 +198,7 @@ func TestSweptRemovals(t *testing.T) {
 	equal(t, ids(must(asleep.Query(ctx, space, all))(t)), []string{"b"})
 }
 
-// TestMemoryLimit: partitions over the limit go and come back.
+// TestMemoryLimit checks that partitions over the limit are dropped and reloaded.
 func TestMemoryLimit(t *testing.T) {
 	db := databasetest.Memory(t)
 	n := open(t, db, vector.Config{MemoryBytes: 4 << 10, Indexes: []vector.Index{{Name: "small", Dimensions: 2, VectorsOnly: true, MaxDocuments: 10}}}, vector.Peers{})
@@ -216,7 +216,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// fake is an embedder of a name.
+// fake is an embedder with a model name.
 type fake struct {
 	model string
 	err   error
@@ -238,13 +238,13 @@ func (f *fake) Embed(_ context.Context, texts []string) ([][]float32, int64, err
 	return vectors, int64(len(texts)), f.err
 }
 
-// embedder opens a node whose index x is embedded by a model.
+// embedder opens a node whose index x is embedded by a fake model.
 func embedder(t *testing.T, db *database.DB, f *fake) *node {
 	t.Helper()
 	return open(t, db, vector.Config{Indexes: []vector.Index{{Name: "x", Embedder: f}}}, vector.Peers{})
 }
 
-// TestReembed: a new model is refused until the job has embedded all texts anew.
+// TestReembed checks that a new model is refused until the job has embedded all texts again.
 func TestReembed(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, ada, bob := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}, vector.Space{Index: "x", OwnerID: "bob"}
@@ -309,7 +309,7 @@ func TestReembedKeepsNothingOfADocumentThatIsDeletedMeanwhile(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx, ada := t.Context(), vector.Space{Index: "x", OwnerID: "ada"}
 		old := embedder(t, db, &fake{model: "old"})
-		for i := range 64 { // what is embedded at once
+		for i := range 64 { // the size of a batch
 			must(old.Upsert(ctx, ada, vector.Document{ID: fmt.Sprintf("a%02d", i), Text: "text"}))(t)
 		}
 		must(old.Upsert(ctx, ada, vector.Document{ID: "no-text", Model: "old", Vector: []float32{1, 1, 1, 1, 1, 1, 1, 1}}))(t)
@@ -332,7 +332,7 @@ func TestReembedKeepsNothingOfADocumentThatIsDeletedMeanwhile(t *testing.T) {
 		}
 		equal(t, rows(``), int64(63))
 		equal(t, rows(` WHERE id = 'a00'`), int64(0))
-		if _, err := n.db.Exec(ctx, `UPDATE vector_embedding SET id = 'gone' WHERE id = 'a01'`); err != nil { // as versions before left them
+		if _, err := n.db.Exec(ctx, `UPDATE vector_embedding SET id = 'gone' WHERE id = 'a01'`); err != nil { // as older versions left them
 			t.Fatal(err)
 		}
 		if _, err := n.Capability().Erase(ctx, capability.Person{ID: "ada"}); err != nil {
@@ -354,7 +354,7 @@ func TestReembedWaitsForANodeOfItsModel(t *testing.T) {
 			must(n.queue.RunDue(ctx))(t)
 			equal(t, must(n.Get(ctx, ada, "a"))(t).Model, model)
 		}
-		for _, n := range []*node{newer, newest} { // the second one before the first was done
+		for _, n := range []*node{newer, newest} { // the second starts before the first is done
 			if err := n.Reembed(ctx, "x"); err != nil {
 				t.Fatal(err)
 			}

@@ -19,67 +19,65 @@ const (
 	defaultMemoryBytes        = 1 << 30
 )
 
-// Config says which indexes there are.
+// Config configures vector.
 type Config struct {
-	// Indexes is required: at least one, each name once.
+	// Indexes are the indexes; at least one is required, with unique names.
 	Indexes []Index
-	// MemoryBytes bounds what a node keeps of vectors in memory, by default
-	// 1 GiB; the partition used longest ago goes first. A full partition of
-	// every index must fit.
+	// MemoryBytes bounds the vectors that a node keeps in memory, by default 1 GiB; the least
+	// recently used partition is dropped first. A full partition of every index must fit.
 	MemoryBytes int64
-	// Engine searches the vectors in the database: pgvector.New on PostgreSQL
-	// with that extension. By default, on every database, nodes search them in
-	// memory.
+	// Engine searches the vectors in the database: pgvector.New on PostgreSQL with that extension.
+	// By default, on every database, nodes search them in memory.
 	Engine Engine
-	// Database names the binding that holds the documents, by default "DB".
+	// Database is the name of the binding of the documents, by default "DB".
 	Database string
 	// BasePath is the mount prefix, by default "/vector".
 	BasePath string
 }
 
-// Metric says how near two vectors are. Higher scores are nearer.
+// Metric is the similarity of two vectors. Higher scores are nearer.
 type Metric string
 
 // The metrics. The zero value is cosine.
 const (
-	MetricCosine    Metric = "cosine"    // score is the cosine of the angle, -1 to 1
-	MetricDot       Metric = "dot"       // score is the inner product
-	MetricEuclidean Metric = "euclidean" // score is 1/(1+distance)
+	MetricCosine    Metric = "cosine"    // the score is the cosine of the angle, -1 to 1
+	MetricDot       Metric = "dot"       // the score is the inner product
+	MetricEuclidean Metric = "euclidean" // the score is 1/(1+distance)
 )
 
-// Scope says whose an index is.
+// Scope is who has access to an index.
 type Scope string
 
 // The scopes. The zero value is owner.
 const (
-	ScopeOwner  Scope = "owner"  // each user has a partition of their own
+	ScopeOwner  Scope = "owner"  // each user has a partition
 	ScopeShared Scope = "shared" // users read; only Go code writes
 )
 
-// Index is one collection of documents of the same kind.
+// Index is a collection of documents of the same kind.
 type Index struct {
-	// Name names it in paths: 1 to 63 lower case letters, digits, _ and -,
-	// beginning with a letter or digit.
+	// Name is the name in paths: 1 to 63 lower case letters, digits, _ and -, beginning with a
+	// letter or digit.
 	Name string
-	// Dimensions is the length of every vector, 1 to 4,096; by default the
-	// embedder's, and without one 384.
+	// Dimensions is the length of every vector, 1 to 4,096; by default that of the embedder, or 384
+	// without one.
 	Dimensions int
 	// Metric is cosine by default.
 	Metric Metric
 	// Scope is owner by default.
 	Scope Scope
-	// Filterable lists the metadata keys that queries filter by, at most 16.
+	// Filterable lists the metadata keys that queries can filter by, at most 16.
 	Filterable []string
-	// Embedder makes vectors of text; by default [Hashing], which compares
-	// letters and words and knows nothing of meaning.
+	// Embedder makes vectors from text; by default [Hashing], which compares letters and words but
+	// not meaning.
 	Embedder Embedder
-	// VectorsOnly refuses to embed text: callers bring the vectors.
+	// VectorsOnly disables embedding of text: callers supply the vectors.
 	VectorsOnly bool
 	// MaxDocuments bounds a partition: by default 10,000 for each owner and
 	// 100,000 for a shared index.
 	MaxDocuments int64
 
-	maxComponent float32 // of the engine
+	maxComponent float32 // the bound of the engine
 }
 
 var (
@@ -175,7 +173,7 @@ func (x Index) validate(faults *capability.Faults, at func(string) string, memor
 	}
 }
 
-// shown is an index as the manifest shows it.
+// shown is the form of an index in the manifest.
 type shown struct {
 	Name         string   `json:"name"`
 	Dimensions   int      `json:"dimensions"`
@@ -214,10 +212,10 @@ func (c Config) engine() string {
 	return c.Engine.Name()
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Metric) Choices() []string {
 	return []string{string(MetricCosine), string(MetricDot), string(MetricEuclidean)}
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Scope) Choices() []string { return []string{string(ScopeOwner), string(ScopeShared)} }

@@ -20,7 +20,7 @@ var killed = vector.Config{Indexes: []vector.Index{{Name: "x", Dimensions: 2, Ve
 
 const crashVariable = "VECTOR_TEST_CRASH"
 
-// TestMain lets the test binary be the node that is killed.
+// TestMain makes the test binary the node that is killed, if an environment variable is set.
 func TestMain(m *testing.M) {
 	if address := os.Getenv(crashVariable); address != "" {
 		write(processtest.Open(address))
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// write puts and deletes until it is killed, and prints what was acknowledged:
-// three documents at a time, of which the last is deleted again.
+// write upserts and deletes until it is killed, and prints what was acknowledged: three documents
+// at a time, of which the last is deleted again.
 func write(db *database.DB, err error) {
 	var v *vector.Vector
 	if err == nil {
@@ -53,8 +53,8 @@ func write(db *database.DB, err error) {
 	os.Exit(1)
 }
 
-// TestKilled: what a killed node acknowledged is there and found, what it deleted
-// is not, and no upsert is there in part.
+// TestKilled checks that the acknowledged writes of a killed node are found, its deletions are not,
+// and no upsert is stored in part.
 func TestKilled(t *testing.T) { processtest.Each(t, survives) }
 
 func survives(t *testing.T, address string) {

@@ -18,8 +18,8 @@ import (
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
 
-// maxNorm bounds the length of a vector where lengths count, so that no product
-// or square of two leaves the range of float32.
+// maxNorm bounds the length of a vector for the metrics that depend on it, so that no product or
+// square of two exceeds the range of float32.
 const maxNorm = 1e18
 
 var errEmbedInTransaction = errors.New("vector: text is embedded by a service, which cannot be waited for in a transaction; call Embed before it")
@@ -76,7 +76,7 @@ func checkMetadata(field string, metadata map[string]any) (string, error) {
 		return "", capability.ErrInvalidRequest.Saying("%s has more than %d bytes.", field, MaxMetadata)
 	}
 	var back any
-	if err := json.Unmarshal(text, &back); err != nil { // as of a json.Number beyond float64
+	if err := json.Unmarshal(text, &back); err != nil { // such as a json.Number beyond float64
 		return "", capability.ErrInvalidRequest.Saying("%s has a number that is too large.", field).Because(err)
 	}
 	if hasNUL(back) {
@@ -85,8 +85,8 @@ func checkMetadata(field string, metadata map[string]any) (string, error) {
 	return string(text), nil
 }
 
-// hasNUL reports whether a string in a JSON value has the one character that
-// PostgreSQL does not keep.
+// hasNUL reports whether a string in a JSON value has a NUL character, which PostgreSQL cannot
+// store.
 func hasNUL(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -103,8 +103,7 @@ func hasNUL(value any) bool {
 	return false
 }
 
-// check refuses documents that are not of the form; ids are given to those
-// without.
+// check refuses invalid documents; those without an ID get a new one.
 func (v *Vector) check(x *Index, documents []Document) ([]newDocument, error) {
 	if len(documents) == 0 || len(documents) > MaxBatch {
 		return nil, capability.ErrInvalidRequest.Saying("An upsert has 1 to %d documents.", MaxBatch)
@@ -146,16 +145,15 @@ func (v *Vector) check(x *Index, documents []Document) ([]newDocument, error) {
 	return rows, nil
 }
 
-// newDocument is a document on its way into the database.
+// newDocument is a document to be stored.
 type newDocument struct {
 	Document
 	metadata, words string
 }
 
-// Upsert puts 1 to 100 documents into a space, each in place of the one under
-// its id; all of them or none. Refuses with vector/index_not_found,
-// vector/dimension_mismatch, vector/model_mismatch, vector/quota_exceeded,
-// vector/embedder_not_configured, vector/embedding_failed and
+// Upsert adds 1 to 100 documents to a space, or replaces those with the same IDs; all of them or
+// none. Refuses with vector/index_not_found, vector/dimension_mismatch, vector/model_mismatch,
+// vector/quota_exceeded, vector/embedder_not_configured, vector/embedding_failed and
 // kit/invalid_request.
 func (v *Vector) Upsert(ctx context.Context, space Space, documents ...Document) (out Upserted, err error) {
 	x, err := v.index(space)
@@ -217,8 +215,8 @@ func (v *Vector) put(ctx context.Context, space Space, x *Index, rows []newDocum
 	return written, v.save(ctx, x, p, points...)
 }
 
-// save ends a change of a partition: of documents that were put, and others that
-// were removed.
+// save completes a change of a partition: points are the added or replaced documents; others may
+// have been removed.
 func (v *Vector) save(ctx context.Context, x *Index, p partition, points ...Point) error {
 	if err := v.store.save(ctx, p); err != nil || v.cfg.Engine == nil {
 		return err
@@ -229,7 +227,7 @@ func (v *Vector) save(ctx context.Context, x *Index, p partition, points ...Poin
 	return v.cfg.Engine.Put(ctx, v.db, p.forEngine(x), points)
 }
 
-// embedRows makes the vectors that rows lack.
+// embedRows embeds the rows without a vector.
 func (v *Vector) embedRows(ctx context.Context, x *Index, rows []newDocument) (usage Usage, err error) {
 	var texts []string
 	for _, row := range rows {
@@ -253,7 +251,7 @@ func (v *Vector) embedRows(ctx context.Context, x *Index, rows []newDocument) (u
 	return Usage{EmbeddedTokens: tokens}, nil
 }
 
-// embed makes vectors of texts and holds the embedder to its word.
+// embed embeds texts and checks the number and form of the vectors.
 func (v *Vector) embed(ctx context.Context, x *Index, texts []string) ([][]float32, int64, error) {
 	if x.Embedder == nil {
 		return nil, 0, ErrEmbedderNotConfigured
@@ -279,8 +277,8 @@ func (v *Vector) embed(ctx context.Context, x *Index, texts []string) ([][]float
 	return vectors, tokens, nil
 }
 
-// Embed returns the documents with vectors for those that have none, to be
-// upserted in a transaction. Refuses as [Vector.Upsert] does.
+// Embed returns the documents with vectors added where they are missing, to be upserted in a
+// transaction. Refuses as [Vector.Upsert] does.
 func (v *Vector) Embed(ctx context.Context, index string, documents ...Document) ([]Document, error) {
 	x, ok := v.indexes[index]
 	if !ok {
@@ -334,11 +332,11 @@ func (v *Vector) Delete(ctx context.Context, space Space, id string) error {
 	})
 }
 
-// portion reads which documents are meant.
+// portion reads the IDs of the affected documents.
 type portion func(context.Context) (ids []string, err error)
 
-// remove takes documents out and leaves removals for other nodes. It reads which
-// ones when nobody else can change them any more.
+// remove deletes documents and records removals for other nodes. It reads the IDs after it has
+// locked the partition, when no other transaction can change the documents.
 func (v *Vector) remove(ctx context.Context, space Space, read portion) (int64, error) {
 	p, ok, err := v.store.locked(ctx, space)
 	if err != nil || !ok {
@@ -401,8 +399,8 @@ func (v *Vector) UpdateMetadata(ctx context.Context, space Space, id string, met
 // walkSize is how many documents a statement of a walk reads.
 const walkSize = 500
 
-// Count returns how many documents of a space a filter keeps; a nil one keeps
-// all. Refuses with vector/index_not_found and kit/invalid_request.
+// Count returns how many documents of a space match a filter; a nil filter matches all. Refuses
+// with vector/index_not_found and kit/invalid_request.
 func (v *Vector) Count(ctx context.Context, space Space, filter Filter) (n int64, err error) {
 	err = v.walk(ctx, space, filter, func(ctx context.Context, read portion) error {
 		ids, err := read(ctx)
@@ -412,9 +410,9 @@ func (v *Vector) Count(ctx context.Context, space Space, filter Filter) (n int64
 	return n, err
 }
 
-// DeleteWhere removes the documents that a filter keeps, which must not be
-// empty, and returns how many. Outside of a transaction each 500 documents are
-// one of their own. Refuses as [Vector.Count] does.
+// DeleteWhere removes the documents that match a filter, which must not be empty, and returns how
+// many. Outside of a transaction every 500 documents are a transaction of their own. Refuses as
+// [Vector.Count] does.
 func (v *Vector) DeleteWhere(ctx context.Context, space Space, filter Filter) (n int64, err error) {
 	if len(filter) == 0 {
 		return 0, capability.ErrInvalidRequest.Saying("A deletion by filter needs a filter.")
@@ -435,8 +433,8 @@ func (v *Vector) DeleteWhere(ctx context.Context, space Space, filter Filter) (n
 	return n, err
 }
 
-// walk calls fn with the documents that a filter keeps, in portions, which it may
-// read more than once.
+// walk calls fn with the documents that match a filter, in portions, which fn may read more than
+// once.
 func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(context.Context, portion) error) error {
 	x, err := v.index(space)
 	if err != nil {
@@ -464,8 +462,8 @@ func (v *Vector) walk(ctx context.Context, space Space, filter Filter, fn func(c
 	}
 }
 
-// Scroll lists the documents of a space by id, without their vectors. Refuses
-// with vector/index_not_found.
+// Scroll lists the documents of a space by ID, without their vectors. Refuses with
+// vector/index_not_found.
 func (v *Vector) Scroll(ctx context.Context, space Space, page capability.Page) (items capability.Items[Stored], err error) {
 	page = page.Bounded()
 	if _, err := v.index(space); err != nil {

@@ -7,22 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Embedder makes vectors of texts. It is safe for concurrent use.
+// Embedder makes vectors from texts. It is safe for concurrent use.
 type Embedder interface {
-	// Embed returns a vector for each text, in order, and how many tokens they
-	// had, or 0 if it does not count.
+	// Embed returns a vector for each text, in order, and the number of tokens, or 0 if it does not
+	// count them.
 	Embed(ctx context.Context, texts []string) (vectors [][]float32, tokens int64, err error)
-	// Model names what makes the vectors, 1 to 128 bytes. Vectors of two models
-	// are never compared.
+	// Model returns the name of the model, 1 to 128 bytes. Vectors of different models are never
+	// compared.
 	Model() string
-	// Dimensions is the length of every vector.
+	// Dimensions returns the length of every vector.
 	Dimensions() int
 }
 
-// Hashing returns the embedder hashing-v1, which needs no service and no model:
-// it counts words and their letters. Texts are near each other when they share
-// words, or parts of words such as stems; it is lexical and knows nothing of
-// meaning.
+// Hashing returns the embedder hashing-v1, which needs no service and no model: it counts words and
+// their letter sequences. Texts are near each other if they share words, or parts of words such as
+// stems; the comparison is lexical, not semantic.
 func Hashing(dimensions int) Embedder { return hashing(dimensions) }
 
 type hashing int
@@ -38,11 +37,11 @@ func (h hashing) Embed(_ context.Context, texts []string) ([][]float32, int64, e
 	return vectors, 0, nil
 }
 
-// vector adds up the features of a text: each is hashed to a dimension and a
-// sign, and counts by the root of how often it occurs.
+// vector adds up the features of a text: each is hashed to a dimension and a sign, and weighted by
+// the square root of its frequency.
 func (h hashing) vector(text string) []float32 {
 	counts := make(map[uint64]float64)
-	var order []uint64 // of the sums, which are rounded
+	var order []uint64 // a fixed order of the additions, which are rounded
 	count := func(feature string, by float64) {
 		hash := hashOf(feature)
 		if _, ok := counts[hash]; !ok {
@@ -74,7 +73,7 @@ func (h hashing) vector(text string) []float32 {
 		empty = empty && vector[i] == 0
 	}
 	if empty {
-		vector[0] = 1 // a text without words is near nothing in particular
+		vector[0] = 1 // a text without words gets an arbitrary direction
 	}
 	return vector
 }
@@ -83,12 +82,12 @@ func hashOf(feature string) uint64 {
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(feature))
 	x := f.Sum64()
-	x ^= x >> 32 // FNV leaves short texts alike in the high bits
+	x ^= x >> 32 // FNV-1a mixes the high bits of short texts poorly
 	x *= 0x9e3779b97f4a7c15
 	return x ^ x>>29
 }
 
-// grams lists the substrings of a number of characters.
+// grams lists the substrings of size characters.
 func grams(word string, size int) []string {
 	var starts []int
 	for at := range word {

@@ -12,38 +12,35 @@ import (
 	"github.com/kitbackend/kit/vector/internal/flat"
 )
 
-// Engine searches vectors in the database, from points that it keeps there
-// next to the documents. The documents stay the truth: the partitions that an
-// engine does not have in full are searched in memory, until the job that
-// [Engine.Prepare] runs in has caught up. Package pgvector has one.
+// Engine searches vectors in the database, from points that it stores in addition to the documents.
+// The documents are authoritative: partitions of which the engine does not have all points are
+// searched in memory, until the job that runs [Engine.Prepare] has caught up. Package pgvector has
+// an engine.
 type Engine interface {
-	// Name is what the manifest shows.
+	// Name returns the name in the manifest.
 	Name() string
-	// Dialect is the database that the engine runs on.
+	// Dialect returns the database that the engine runs on.
 	Dialect() database.Dialect
-	// Migrations are the tables that the engine needs, after those of vector.
+	// Migrations returns the tables that the engine needs, applied after those of vector.
 	Migrations() database.Migrations
-	// Check says why the engine cannot serve an index.
+	// Check returns an error if the engine cannot serve an index.
 	Check(x Index) error
-	// MaxComponent is the largest absolute value that a component may have; 0 is
-	// any.
+	// MaxComponent returns the largest absolute value of a component; 0 means no bound.
 	MaxComponent(x Index) float32
-	// Put adds points to a partition, or replaces them, in the transaction that
-	// has moved the partition by one revision. Those of removed documents go with
-	// the documents.
+	// Put adds points to a partition, or replaces them, in the transaction that has increased the
+	// partition's revision by one. The points of removed documents are deleted with the documents.
 	Put(ctx context.Context, db *database.DB, part Part, points []Point) error
-	// Search returns the ids of the points nearest to a vector, more than enough
-	// of them, which the caller scores. Without a vector it says only whether the
-	// partition is ready.
+	// Search returns the IDs of the points nearest to a vector, more than requested, which the
+	// caller scores. Without a vector it only reports whether the partition is ready.
 	Search(ctx context.Context, db *database.DB, part Part, s Search) (Nearest, error)
-	// Keep returns which of the ids a condition keeps, in their order.
+	// Keep returns the IDs that match a condition, in their order.
 	Keep(ctx context.Context, db *database.DB, part Part, filter *Condition, ids []string) ([]string, error)
-	// Prepare brings all partitions of an index up to date, in transactions of
-	// its own. It can be killed anywhere and run again.
+	// Prepare updates all partitions of an index, in transactions of its own. It can be killed at
+	// any point and run again.
 	Prepare(ctx context.Context, db *database.DB, x Index) error
 }
 
-// Part is a partition as an [Engine] sees it.
+// Part is a partition in the form for an [Engine].
 type Part struct {
 	ID        string
 	Revision  int64
@@ -51,48 +48,47 @@ type Part struct {
 	Index     Index
 }
 
-// Point is a document as an [Engine] keeps it.
+// Point is a document in the form for an [Engine].
 type Point struct {
 	ID     string
 	Vector []float32
-	// Metadata has strings, float64 and booleans; everything else is nil.
+	// Metadata has strings, float64 and booleans; all other values are nil.
 	Metadata map[string]any
 }
 
-// Search is what an [Engine] looks for.
+// Search is a search of an [Engine].
 type Search struct {
 	Vector []float32
 	K      int
 	Exact  bool       // compare all
-	Filter *Condition // nil keeps all
+	Filter *Condition // nil matches all
 }
 
-// Nearest is what an [Engine] found.
+// Nearest is the result of a search of an [Engine].
 type Nearest struct {
 	IDs   []string
 	Exact bool // all were compared
-	// Ready is false when the engine does not have the partition in full.
+	// Ready reports whether the engine has all points of the partition.
 	Ready bool
-	// Behind asks for [Engine.Prepare].
+	// Behind reports that [Engine.Prepare] must run.
 	Behind bool
 }
 
-// Condition is a [Filter] that was checked: a group of conditions, or a test of
-// one key.
+// Condition is a checked [Filter]: a group of conditions, or a test of one key.
 type Condition struct {
 	Group string // and, or, not; empty for a test
 	Parts []Condition
 
 	Key      string
 	Operator string // as in a Filter
-	Operands []any  // string, float64 or bool: one, or those of in and nin
+	Operands []any  // string, float64 or bool: one, or the list of in and nin
 }
 
 func (p partition) forEngine(x *Index) Part {
 	return Part{ID: p.id, Revision: p.revision, Documents: p.documents, Index: *x}
 }
 
-// facts are metadata as an engine keeps it.
+// facts returns metadata in the form for an engine.
 func facts(metadata map[string]any) map[string]any {
 	out := make(map[string]any, len(metadata))
 	for key, value := range metadata {
@@ -101,7 +97,7 @@ func facts(metadata map[string]any) map[string]any {
 	return out
 }
 
-// Facts returns the metadata of a document, as JSON, as [Point] has it.
+// Facts returns the metadata of a document, given as JSON, in the form of [Point].
 func Facts(metadata string) (map[string]any, error) {
 	var values map[string]any
 	if err := json.Unmarshal([]byte(metadata), &values); err != nil {
@@ -110,14 +106,14 @@ func Facts(metadata string) (map[string]any, error) {
 	return facts(values), nil
 }
 
-// checkEngine refuses an engine of another database.
+// checkEngine refuses an engine for another database.
 func (c Config) checkEngine(dialect database.Dialect, faults *capability.Faults) {
 	if c.Engine != nil && c.Engine.Dialect() != dialect {
 		faults.Add("engine", c.Engine.Name(), "does not run on "+dialect.String(), "leave it out: nodes then search in memory")
 	}
 }
 
-// parts are the engine's migrations.
+// parts returns the engine's migrations.
 func (c Config) parts() []database.Migrations {
 	if c.Engine == nil {
 		return nil
@@ -125,13 +121,13 @@ func (c Config) parts() []database.Migrations {
 	return []database.Migrations{c.Engine.Migrations()}
 }
 
-// findInDatabase is find by the engine; ready is false when it has not all of
+// findInDatabase is find by the engine; ready is false if the engine does not have all points of
 // the partition yet.
 func (v *Vector) findInDatabase(ctx context.Context, p partition, q *question) (list []found, exact, ready bool, err error) {
 	part, filter := p.forEngine(q.index), q.filter.forEngine()
 	exact = true
 	if q.Mode != ModeText || filter != nil {
-		// Without a vector to look for this only asks whether the engine is ready.
+		// Without a vector this only checks whether the engine is ready.
 		near, err := v.cfg.Engine.Search(ctx, v.db, part, Search{q.vector, q.wanted(), q.Precision == PrecisionExact, filter})
 		if err != nil {
 			return nil, false, false, err
@@ -161,10 +157,10 @@ func (v *Vector) findInDatabase(ctx context.Context, p partition, q *question) (
 	return list, exact && all, true, err
 }
 
-// preparation is the job that brings an engine up to date.
+// preparation is the job that updates an engine.
 const (
 	preparation = "VECTOR_PREPARE"
-	// preparePause is how long a node waits before it asks for the job again.
+	// preparePause is how long a node waits before it enqueues the job again.
 	preparePause = time.Minute
 )
 
@@ -172,8 +168,8 @@ type prepareIndex struct {
 	Index string `json:"index"`
 }
 
-// prepareSoon starts the job, unless this node has done so lately. Without it
-// queries are slower and right, so it fails nothing.
+// prepareSoon enqueues the job, unless this node has done so recently. Without the job queries are
+// slower but correct, so an error is only logged.
 func (v *Vector) prepareSoon(ctx context.Context, x *Index) {
 	now := v.now()
 	last := v.asked[x.Name]
@@ -198,8 +194,8 @@ func (v *Vector) runPreparation(ctx context.Context, job jobs.Job) error {
 	return v.cfg.Engine.Prepare(ctx, v.db, *x)
 }
 
-// DecodeVector reads a vector as vector_document has it: float32, little-endian.
+// DecodeVector decodes a vector of vector_document: float32, little-endian.
 func DecodeVector(raw []byte) []float32 { return decodeVector(raw) }
 
-// Unit returns a vector in the direction of another, of length 1.
+// Unit returns the vector of length 1 with the same direction.
 func Unit(vector []float32) []float32 { return flat.Unit(vector) }

@@ -18,8 +18,8 @@ import (
 	"github.com/kitbackend/kit/vector/pgvector"
 )
 
-// withExtension opens the PostgreSQL with pgvector that KIT_TEST_PGVECTOR names,
-// emptied. One backend serves the whole of it, so there is one connection.
+// withExtension opens the PostgreSQL with pgvector that KIT_TEST_PGVECTOR names, emptied, with a
+// single connection.
 func withExtension(t testing.TB) *database.DB {
 	t.Helper()
 	url := os.Getenv("KIT_TEST_PGVECTOR")
@@ -39,7 +39,7 @@ func withExtension(t testing.TB) *database.DB {
 	return db
 }
 
-// cloud is points of the unit cube.
+// cloud returns random points of the unit cube.
 func cloud(dice *rand.Rand, n, d int) [][]float32 {
 	list := make([][]float32, n)
 	for i := range list {
@@ -51,8 +51,8 @@ func cloud(dice *rand.Rand, n, d int) [][]float32 {
 	return list
 }
 
-// TestEngineIndex: an index finds what comparing all finds, with filters of every
-// width, on vector and halfvec, for each metric.
+// TestEngineIndex checks that an index finds what comparing all finds, with filters of every
+// selectivity, on vector and halfvec, for each metric.
 func TestEngineIndex(t *testing.T) {
 	for _, c := range []struct {
 		metric   vector.Metric
@@ -113,9 +113,8 @@ func TestEngineIndex(t *testing.T) {
 	}
 }
 
-// TestEngineCatchesUp: documents from before the engine, and those that a node
-// without it has written, are found at once, in memory, and by the engine after
-// the job.
+// TestEngineCatchesUp checks that documents from before the engine, and those that a node without
+// it has written, are found immediately, in memory, and by the engine after the job.
 func TestEngineCatchesUp(t *testing.T) {
 	ctx, db := t.Context(), withExtension(t)
 	plain := vector.Config{Indexes: []vector.Index{{Name: "x", Dimensions: 2, VectorsOnly: true}}}
@@ -160,7 +159,7 @@ func TestEngineCatchesUp(t *testing.T) {
 	prepared(3)
 }
 
-// TestEngineFilters holds filters in SQL to the plain evaluation of them.
+// TestEngineFilters compares filters in SQL with their plain evaluation.
 func TestEngineFilters(t *testing.T) {
 	ctx, db := t.Context(), withExtension(t)
 	cfg := vector.Config{Engine: pgvector.New(pgvector.Config{}), Indexes: []vector.Index{
@@ -207,7 +206,7 @@ func TestEngineFilters(t *testing.T) {
 	equal(t, errors.Is(err, capability.ErrInvalidRequest), true)
 }
 
-// TestEngineElsewhere: an engine of PostgreSQL is refused on SQLite.
+// TestEngineElsewhere checks that an engine for PostgreSQL is refused on SQLite.
 func TestEngineElsewhere(t *testing.T) {
 	_, err := vector.New(capabilitytest.NewHost(t, databasetest.Memory(t)), vector.Config{Engine: pgvector.New(pgvector.Config{}),
 		Indexes: []vector.Index{{Name: "x"}}}, vector.Peers{})

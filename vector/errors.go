@@ -22,7 +22,7 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Mismatch is in the details of [ErrDimensionMismatch].
+// Mismatch is the details of [ErrDimensionMismatch].
 type Mismatch struct {
 	Want int `json:"want"`
 	Got  int `json:"got"`

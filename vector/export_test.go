@@ -13,8 +13,8 @@ const KeepRemovals = keepRemovals
 // PreparePause is preparePause.
 const PreparePause = preparePause
 
-// ByFilter returns which of some metadata a filter keeps: as the engine sees it,
-// and as a walk through documents does.
+// ByFilter returns which of some metadata a filter matches: as evaluated by the engine, and by a
+// walk through documents.
 func ByFilter(f Filter, keys []string, metadata []map[string]any) (fast, slow []bool, err error) {
 	c, err := parseFilter(f, keys)
 	if err != nil || c == nil {
@@ -35,7 +35,7 @@ func ByFilter(f Filter, keys []string, metadata []map[string]any) (fast, slow []
 	return fast, slow, nil
 }
 
-// WithoutWaiting returns a remote embedder that notes its pauses.
+// WithoutWaiting returns a remote embedder that reports its pauses instead of waiting.
 func WithoutWaiting(e Embedder, pause func(time.Duration)) Embedder {
 	e.(*remote).wait = func(ctx context.Context, d time.Duration) error { pause(d); return ctx.Err() }
 	return e

@@ -9,11 +9,10 @@ import (
 	"github.com/kitbackend/kit/vector/internal/flat"
 )
 
-// Filter keeps documents by their metadata. A member is a filterable key with a
-// value, or with an object of eq, ne, gt, gte, lt, lte, in, nin and exists; or
-// it is and, or (lists of filters) or not (a filter). All members must hold.
-// Values are strings, numbers and booleans, compared within their type; ne and
-// nin hold where there is no value. At most 4 levels, 32 conditions, and 100
+// Filter matches documents by their metadata. A member is a filterable key with a value, or with an
+// object of eq, ne, gt, gte, lt, lte, in, nin and exists; or it is and, or (lists of filters) or
+// not (a filter). All members must match. Values are strings, numbers and booleans, compared within
+// their type; ne and nin match if there is no value. At most 4 levels, 32 conditions, and 100
 // values of an in.
 type Filter map[string]any
 
@@ -26,8 +25,8 @@ const (
 
 func isGroup(key string) bool { return key == "and" || key == "or" || key == "not" }
 
-// condition is a filter as it is evaluated: all or any of its parts, or their
-// opposite; or a test of a key.
+// condition is a filter in the form for evaluation: a conjunction, disjunction or negation of its
+// parts, or a test of a key.
 type condition struct {
 	group string // and, or, not; empty for a test
 	parts []condition
@@ -36,13 +35,13 @@ type condition struct {
 	data  Condition // of a test
 }
 
-// filterParser counts conditions.
+// filterParser parses a filter and counts its conditions.
 type filterParser struct {
 	keys  []string
 	count int
 }
 
-// parseFilter checks a filter; nil keeps everything.
+// parseFilter checks a filter; nil matches everything.
 func parseFilter(f Filter, keys []string) (*condition, error) {
 	if len(f) == 0 {
 		return nil, nil
@@ -214,13 +213,13 @@ func operandOf(name string, operand any) (flat.Value, error) {
 	return v, nil
 }
 
-// valueOf returns a value of metadata as filters see it.
+// valueOf returns a value of metadata in the form for filters.
 func valueOf(value any) flat.Value {
 	switch v := value.(type) {
 	case string:
 		return flat.Value{Kind: flat.Text, Text: v}
 	case float64:
-		return flat.Value{Kind: flat.Number, Number: v + 0} // minus zero is zero
+		return flat.Value{Kind: flat.Number, Number: v + 0} // -0 becomes 0
 	case int:
 		return flat.Value{Kind: flat.Number, Number: float64(v)}
 	case int64:
@@ -236,8 +235,8 @@ func valueOf(value any) flat.Value {
 	}
 }
 
-// plain is a value as engines take it: a string, a float64, a bool, or nil for
-// what equals nothing.
+// plain returns a value in the form for engines: a string, a float64, a bool, or nil for any other,
+// which equals nothing.
 func plain(value any) any {
 	switch v := valueOf(value); v.Kind {
 	case flat.Text:
@@ -259,7 +258,7 @@ func plainValues(list []any) []any {
 	return out
 }
 
-// valuesOf returns what a document can be filtered by.
+// valuesOf returns the values of the filterable keys of a document.
 func valuesOf(metadata map[string]any, keys []string) []flat.Value {
 	values := make([]flat.Value, len(keys))
 	for i, key := range keys {
@@ -270,7 +269,7 @@ func valuesOf(metadata map[string]any, keys []string) []flat.Value {
 	return values
 }
 
-// rows returns the rows of a view that the condition keeps.
+// rows returns the rows of a view that match the condition.
 func (c *condition) rows(view *flat.View) flat.Bitmap {
 	if c.group == "" {
 		return view.Where(c.key, c.test)
@@ -289,7 +288,7 @@ func (c *condition) rows(view *flat.View) flat.Bitmap {
 	return out
 }
 
-// holds reports whether the condition keeps a document of these values.
+// holds reports whether a document with these values matches the condition.
 func (c *condition) holds(values []flat.Value) bool {
 	switch c.group {
 	case "":
@@ -303,7 +302,7 @@ func (c *condition) holds(values []flat.Value) bool {
 	}
 }
 
-// forEngine is the condition as an [Engine] takes it.
+// forEngine returns the condition in the form for an [Engine].
 func (c *condition) forEngine() *Condition {
 	if c == nil {
 		return nil

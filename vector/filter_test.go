@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// keeps is a filter by its definition, read from the JSON it came as.
+// keeps is the definition of a filter, evaluated on its JSON.
 func keeps(filter map[string]any, metadata map[string]any) bool {
 	for name, value := range filter {
 		var holds bool
@@ -71,8 +71,7 @@ func tests(operator string, got any, there bool, operand any) bool {
 	return false
 }
 
-// FuzzFilter holds the engine's evaluation of filters, and that of walks, to the
-// definition.
+// FuzzFilter compares the engine's evaluation of filters, and that of walks, with the definition.
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{`{"a":1}`, `{"a":{"gt":1,"lte":3},"b":"x"}`, `{"or":[{"a":"1"},{"not":{"b":{"exists":true}}}]}`,
 		`{"c":{"in":[true,1,"true"]}}`, `{"c":{"nin":[false]},"and":[{"a":{"ne":2}},{"b":{"gte":"x"}}]}`, `{"a":-0}`, `{"b":""}`} {

@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// exported is a document in an export.
+// exported is the form of a document in an export.
 type exported struct {
 	Index string `json:"index"`
 	Stored
@@ -39,9 +39,9 @@ func (v *Vector) export(ctx context.Context, person capability.Person, emit capa
 	return nil
 }
 
-// erase removes a user's documents, and the partitions that held them: also of
-// indexes that are configured no more. Each transaction takes a portion, so
-// that it can be killed anywhere and run again.
+// erase removes a user's documents and their partitions, including those of indexes that are no
+// longer configured. Each transaction removes a portion, so that erase can be killed at any point
+// and run again.
 func (v *Vector) erase(ctx context.Context, person capability.Person) (out capability.Erasure, err error) {
 	if person.ID == "" {
 		return out, nil // the partitions of shared indexes have no owner
@@ -65,6 +65,6 @@ func (v *Vector) erase(ctx context.Context, person capability.Person) (out capab
 			out.Removed += removed
 		}
 	}
-	// Always, since a run before this one may have been killed in between.
+	// Always, since an earlier run may have been killed before this.
 	return out, v.store.forgetWords(ctx)
 }

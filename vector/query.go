@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// fusion dampens the first ranks of a list, as reciprocal rank fusion has it.
+	// fusion dampens the first ranks of a list, as in reciprocal rank fusion.
 	fusion = 60
-	// fused is how much of each list is fused, at least.
+	// fused is the minimum length of each list to fuse.
 	fused = 100
-	// foundFirst is how many documents with a word a query with a filter looks at
-	// first, and maxFound how many in all.
+	// foundFirst is how many documents with a word a query with a filter reads first, and maxFound
+	// how many in all.
 	foundFirst, maxFound = 5000, 100_000
-	// looks is how often a query begins anew when documents change under it.
+	// looks is how often a query starts over if documents change concurrently.
 	looks = 3
 )
 
-// question is a query that was checked.
+// question is a checked query.
 type question struct {
 	Query
 	index  *Index
@@ -30,11 +30,9 @@ type question struct {
 	vector []float32
 }
 
-// Query finds the documents of a space that are nearest, best first. Refuses
-// with vector/index_not_found, vector/document_not_found for a DocumentID,
-// vector/dimension_mismatch, vector/model_mismatch,
-// vector/embedder_not_configured, vector/embedding_failed and
-// kit/invalid_request.
+// Query returns the nearest documents of a space, best first. Refuses with vector/index_not_found,
+// vector/document_not_found for a DocumentID, vector/dimension_mismatch, vector/model_mismatch,
+// vector/embedder_not_configured, vector/embedding_failed and kit/invalid_request.
 func (v *Vector) Query(ctx context.Context, space Space, query Query) (Result, error) {
 	began := v.now()
 	x, err := v.index(space)
@@ -130,12 +128,12 @@ func (q *question) check() error {
 	return nil
 }
 
-// comparesModels reports whether the query's vector is by the index's embedder.
+// comparesModels reports whether the query's vector is made by the index's embedder.
 func (q *question) comparesModels() bool {
 	return q.Mode != ModeText && q.Vector == nil && q.DocumentID == ""
 }
 
-// resolve finds the vector of a query.
+// resolve sets the vector of a query.
 func (v *Vector) resolve(ctx context.Context, space Space, q *question) error {
 	switch {
 	case q.Mode == ModeText:
@@ -155,7 +153,7 @@ func (v *Vector) resolve(ctx context.Context, space Space, q *question) error {
 	return err
 }
 
-// found is an id in the order of a result.
+// found is an ID in the order of a result.
 type found struct {
 	id       string
 	revision int64 // 0: any
@@ -163,7 +161,7 @@ type found struct {
 	distance *float64
 }
 
-// find returns the best ids; exact says that all were compared.
+// find returns the best IDs; exact reports that all were compared.
 func (v *Vector) find(ctx context.Context, space Space, p partition, q *question) (list []found, exact bool, err error) {
 	if v.cfg.Engine != nil {
 		list, exact, ready, err := v.findInDatabase(ctx, p, q)
@@ -195,11 +193,11 @@ func (v *Vector) findInMemory(ctx context.Context, space Space, p partition, q *
 	return list, exact && all, err
 }
 
-// wanted is how many of the nearest a query looks at.
+// wanted returns how many of the nearest documents a query needs.
 func (q *question) wanted() int {
 	k := q.TopK
 	if q.DocumentID != "" {
-		k++ // itself
+		k++ // the document itself
 	}
 	if q.Mode == ModeHybrid {
 		k = max(k, fused)
@@ -207,7 +205,7 @@ func (q *question) wanted() int {
 	return k
 }
 
-// scored gives hits the scores and distances of the metric.
+// scored returns hits with the scores and distances of the metric.
 func (q *question) scored(hits []flat.Hit) []found {
 	list := make([]found, 0, len(hits))
 	for _, hit := range hits {
@@ -228,9 +226,9 @@ func (q *question) scored(hits []flat.Hit) []found {
 	return list
 }
 
-// withWords fuses what is near with the documents that have the query's words,
-// of which keep returns those that the filter keeps; and cuts the list. exact is
-// false when the filter was not asked about all of them.
+// withWords fuses the nearest documents with those that have the query's words, of which keep
+// returns those that match the filter, and truncates the list. exact is false if the filter was not
+// applied to all of them.
 func (v *Vector) withWords(ctx context.Context, p partition, q *question, list []found, keep keeper) (_ []found, exact bool, err error) {
 	exact = true
 	if q.Mode != ModeVector {
@@ -246,7 +244,7 @@ func (v *Vector) withWords(ctx context.Context, p partition, q *question, list [
 	return list[:min(len(list), q.TopK)], exact, nil
 }
 
-// keeper finds which of the ids a filter keeps, in their order.
+// keeper returns the IDs that match a filter, in their order.
 type keeper func(ctx context.Context, ids []string) ([]string, error)
 
 // named lists the documents that have the query's words.
@@ -259,9 +257,9 @@ func (v *Vector) named(ctx context.Context, p partition, q *question, keep keepe
 		ids, err = v.store.byWords(ctx, p.id, q.words, 0, limit)
 		return ids, true, err
 	}
-	err = v.db.Read(ctx, func(ctx context.Context) error { // one order for all pages
+	err = v.db.Read(ctx, func(ctx context.Context) error { // one snapshot for all pages
 		ids, exact = nil, false
-		// Each page sorts all documents anew, so there are few of them.
+		// Each page sorts all documents again, so there are few pages.
 		for looked, size := 0, foundFirst; looked < maxFound; looked, size = looked+size, maxFound-looked-size {
 			page, err := v.store.byWords(ctx, p.id, q.words, looked, size)
 			if err != nil {
@@ -287,7 +285,7 @@ func (v *Vector) named(ctx context.Context, p partition, q *question, keep keepe
 	return ids, exact, err
 }
 
-// fuse adds up, for each document, the reciprocal of its rank in each list.
+// fuse sums, for each document, the reciprocal of its rank in each list.
 func fuse(near []found, named []string) []found {
 	place := make(map[string]int, len(near)+len(named))
 	list := slices.Clone(near)
@@ -309,8 +307,8 @@ func fuse(near []found, named []string) []found {
 	return list
 }
 
-// read fills in what matches carry. whole is false when a document was changed
-// or deleted since it was found; then it is left out.
+// read fills in the included fields of matches. whole is false if a document was changed or deleted
+// since it was found; it is then omitted.
 func (v *Vector) read(ctx context.Context, p partition, q *question, list []found) (matches []Match, whole bool, err error) {
 	ids := make([]string, len(list))
 	for i, f := range list {

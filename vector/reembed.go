@@ -16,21 +16,19 @@ const (
 	reembeddingSize = 64
 )
 
-// reembedIndex is the payload of a re-embedding, and the detail of its event.
+// reembedIndex is the payload of a re-embedding, and the detail of its audit event.
 type reembedIndex struct {
 	Index string `json:"index"`
 	Model string `json:"model"`
 }
 
-// Reembed starts the durable job that embeds the texts of an index with the
-// embedder of its configuration, partition by partition. Each goes on with its
-// old vectors until all the new ones are made, and changes to them at once; until
-// then it refuses texts with vector/model_mismatch. A partition that holds a
-// document without a text stays as it is, as does one whose vectors callers have
-// brought without a model. The job waits for a node that is configured with the
-// model of this one, and for the end of one that is running for the index; one that
-// has not begun it replaces. Refuses with vector/index_not_found and
-// vector/embedder_not_configured.
+// Reembed starts the durable job that embeds the texts of an index with the embedder of its
+// configuration, partition by partition. Each partition keeps its old vectors until all the new
+// ones are made, and then changes to them in one transaction; until then it refuses texts with
+// vector/model_mismatch. A partition with a document without text is not changed, nor is one whose
+// vectors were supplied by callers without a model. The job waits for a node that is configured
+// with the model of this one, and for the end of a job that is running for the index; it replaces
+// one that has not started. Refuses with vector/index_not_found and vector/embedder_not_configured.
 func (v *Vector) Reembed(ctx context.Context, index string) error {
 	x, ok := v.indexes[index]
 	switch {
@@ -58,11 +56,11 @@ func (v *Vector) runReembedding(ctx context.Context, job jobs.Job) error {
 	switch {
 	case !ok || x.Embedder == nil:
 		return jobs.Cancel(ErrIndexNotFound)
-	case x.model() != work.Model: // while a release is rolled out: it is another node's to do
+	case x.model() != work.Model: // during a rollout: another node must do it
 		return fmt.Errorf("vector: this node embeds the index %s with %s, and not with %s", x.Name, x.model(), work.Model)
 	}
-	// Two models at once would undo each other's work: the one that was asked for
-	// first ends, and is not repeated.
+	// Two models at once would undo each other's work: the job that was requested first finishes,
+	// and is not repeated.
 	running, err := v.jobs.List(ctx, jobs.Filter{Binding: reembedding, State: jobs.StateRunning}, "", 0)
 	if err != nil {
 		return err
@@ -82,7 +80,7 @@ func (v *Vector) runReembedding(ctx context.Context, job jobs.Job) error {
 	}
 }
 
-// reembed makes the new vectors of a partition, then swaps all of them in.
+// reembed makes the new vectors of a partition, then replaces the old ones by them.
 func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition) error {
 	for {
 		rows, err := v.store.toEmbed(ctx, p.id, x.model(), reembeddingSize)
@@ -98,7 +96,7 @@ func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition
 			if err != nil || swapped {
 				return err
 			}
-			continue // a document was put meanwhile
+			continue // a document was added in the meantime
 		}
 		texts := make([]string, len(rows))
 		for i, row := range rows {
@@ -112,7 +110,8 @@ func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition
 			return err
 		}
 		if err := v.inTx(ctx, func(ctx context.Context) error {
-			// Nobody deletes or erases between the look for a document and its vector.
+			// The lock excludes deletions and erasures between reading the document and storing its
+			// vector.
 			if now, ok, err := v.store.locked(ctx, space); err != nil || !ok || now.id != p.id {
 				return err
 			}
@@ -128,8 +127,7 @@ func (v *Vector) reembed(ctx context.Context, x *Index, space Space, p partition
 	}
 }
 
-// outdated counts the documents, by index, that another model has embedded than
-// the index is configured with.
+// outdated counts, by index, the documents embedded by a model other than the configured one.
 func (v *Vector) outdated(ctx context.Context) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	for _, x := range v.cfg.Indexes[:min(len(v.cfg.Indexes), maxShownIndexes)] {

@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// service is an embedder that fails, or becomes another model, when told to.
+// service is an embedder that can be made to fail, or to become another model.
 type service struct {
 	model string
 	fail  error
@@ -29,7 +29,7 @@ func (s *service) Model() string { return s.model }
 
 func (s *service) Dimensions() int { return 2 }
 
-// TestEmbedderRefuses produces what texts meet at the embedder.
+// TestEmbedderRefuses produces the refusals of embedding.
 func TestEmbedderRefuses(t *testing.T) {
 	s := &service{model: "one"}
 	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithVector(vector.Config{Indexes: []vector.Index{{Name: "notes", Dimensions: 2, Embedder: s}}}))

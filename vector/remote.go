@@ -19,40 +19,36 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// Credentials is the secret that holds the address and key of the embedding
-// service, in its block "embedder": baseUrl and, where the service wants one,
-// apiKey.
+// Credentials is the name of the secret with the URL and key of the embedding service, in its block
+// "embedder": baseUrl and, if the service requires one, apiKey.
 const Credentials = "vector-embedder-credentials"
 
 const (
 	maxRemoteBatch = 128
 	remoteAttempts = 4
 	maxRetryAfter  = 10 * time.Second
-	remoteCalls    = 8 // at the same time
+	remoteCalls    = 8 // concurrent calls
 )
 
-// RemoteConfig says what a [Remote] embedder asks for.
+// RemoteConfig configures a [Remote] embedder.
 type RemoteConfig struct {
-	// Model is required: the service's name for it.
+	// Model is the service's name of the model; required.
 	Model string
-	// Dimensions is required: what the model makes.
+	// Dimensions is the length of the model's vectors; required.
 	Dimensions int
-	// Shorten sends Dimensions, for models that can make vectors of several
-	// lengths.
+	// Shorten sends Dimensions, for models that can make vectors of several lengths.
 	Shorten bool
-	// Batch is how many texts a request carries, by default 64, at most 128.
+	// Batch is how many texts a request has, by default 64, at most 128.
 	Batch int
 	// Timeout bounds one request, by default 20 seconds.
 	Timeout time.Duration
-	// Client makes the requests, by default one of its own. Redirects are not
-	// followed.
+	// Client sends the requests, by default one of its own. Redirects are not followed.
 	Client *http.Client
 }
 
-// Remote returns the embedder that calls a service with POST /v1/embeddings:
-// Ollama, vLLM, text-embeddings-inference, llama.cpp and hosted ones. Its
-// address and key are the secret [Credentials]. A request that fails for a
-// reason that may pass is made four times at most.
+// Remote returns an embedder that calls a service with POST /v1/embeddings: Ollama, vLLM,
+// text-embeddings-inference, llama.cpp and hosted ones. Its URL and key are in the secret
+// [Credentials]. A request that fails for a temporary reason is sent at most four times.
 func Remote(cfg RemoteConfig) Embedder {
 	cfg.Batch = min(cmp.Or(max(cfg.Batch, 0), 64), maxRemoteBatch)
 	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), 20*time.Second)
@@ -67,7 +63,7 @@ func Remote(cfg RemoteConfig) Embedder {
 type remote struct {
 	cfg    RemoteConfig
 	client *http.Client
-	handle *secrets.Handle // set when it is bound, as is now
+	handle *secrets.Handle // set by bindRemotes, as is now
 	now    func() time.Time
 	wait   func(context.Context, time.Duration) error
 	calls  chan struct{}
@@ -76,7 +72,7 @@ type remote struct {
 func (r *remote) Model() string   { return r.cfg.Model }
 func (r *remote) Dimensions() int { return r.cfg.Dimensions }
 
-// bindRemotes gives remote embedders their secret and the clock.
+// bindRemotes sets the secret and the clock of remote embedders.
 func bindRemotes(cfg Config, s *secrets.Secrets, now func() time.Time) error {
 	var handle *secrets.Handle
 	for i := range cfg.Indexes {
@@ -122,7 +118,7 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// Embed makes the requests for the texts, batch by batch.
+// Embed sends requests for the texts, in batches.
 func (r *remote) Embed(ctx context.Context, texts []string) (vectors [][]float32, tokens int64, err error) {
 	select {
 	case r.calls <- struct{}{}:
@@ -141,7 +137,7 @@ func (r *remote) Embed(ctx context.Context, texts []string) (vectors [][]float32
 	return vectors, tokens, nil
 }
 
-// passing is a failure that another attempt may not meet.
+// passing is a temporary failure.
 type passing struct {
 	error
 	after time.Duration
@@ -222,7 +218,7 @@ func (r *remote) request(ctx context.Context, texts []string) ([][]float32, int6
 	return r.decode(response, len(texts))
 }
 
-// decode reads a response of n vectors. Its errors quote nothing of it.
+// decode reads a response of n vectors. Its errors do not quote the response.
 func (r *remote) decode(response *http.Response, n int) ([][]float32, int64, error) {
 	switch {
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:

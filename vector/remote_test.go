@@ -19,8 +19,8 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// TestRemote asks a service in batches, in any order of its responses, again after
-// failures that pass, and never with the key in an error.
+// TestRemote calls a service in batches, with responses in any order, repeats requests after
+// temporary failures, and checks that no error contains the key.
 func TestRemote(t *testing.T) {
 	db := databasetest.Memory(t)
 	host := capabilitytest.NewHost(t, db)

@@ -7,8 +7,8 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// keepRemovals is how long a node may be behind and still catch up by what was
-// removed; after that it reads a partition anew.
+// keepRemovals is how long removals are kept for a node that is behind; after that it reads the
+// whole partition.
 const keepRemovals = 24 * time.Hour
 
 func (v *Vector) bindings() []jobs.Binding {
@@ -19,7 +19,7 @@ func (v *Vector) bindings() []jobs.Binding {
 	}
 }
 
-// sweep forgets old removals, one partition at a time.
+// sweep deletes old removals, one partition at a time.
 func (v *Vector) sweep(ctx context.Context) error {
 	before := v.now().Add(-keepRemovals)
 	for {

@@ -37,7 +37,7 @@ func (v *Vector) routes() []capability.Route {
 	)
 }
 
-// space is the caller's part of the index, or a shared one.
+// space returns the caller's partition of the index, or that of a shared one.
 func (v *Vector) space(c *capability.Call, writes bool) (Space, error) {
 	space := Space{Index: c.Param("index"), OwnerID: c.Caller.UserID}
 	x, ok := v.indexes[space.Index]
@@ -52,7 +52,7 @@ func (v *Vector) space(c *capability.Call, writes bool) (Space, error) {
 	return space, nil
 }
 
-// upsertBody is a list of documents, or one document by itself.
+// upsertBody is a list of documents, or a single document.
 type upsertBody struct {
 	Documents []Document     `json:"documents,omitempty"`
 	ID        string         `json:"id,omitempty"`

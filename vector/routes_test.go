@@ -24,7 +24,7 @@ func eachKit(t *testing.T, fn func(t *testing.T, k *kittest.Kit)) {
 
 type object = map[string]any
 
-// TestHTTP goes through the four routes.
+// TestHTTP calls the four routes.
 func TestHTTP(t *testing.T) {
 	eachKit(t, func(t *testing.T, k *kittest.Kit) {
 		ada, bob := k.User("ada"), k.User("bob")
@@ -69,7 +69,7 @@ func TestHTTP(t *testing.T) {
 
 var requestID = regexp.MustCompile(`"requestId":"[^"]*"`)
 
-// TestForeign: a document of another is as one that does not exist, on every
+// TestForeign checks that a document of another owner looks like one that does not exist, on every
 // route: the same body, in about the same time.
 func TestForeign(t *testing.T) {
 	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithVector(config))
@@ -104,7 +104,7 @@ func TestForeign(t *testing.T) {
 	ada.Get("/vector/notes/documents/a7").Want(200, "")
 }
 
-// TestHTTPRefuses produces every code that a client can meet.
+// TestHTTPRefuses produces every refusal code of the routes.
 func TestHTTPRefuses(t *testing.T) {
 	k := kittest.New(t, kit.WithAuth(auth.Config{}), kit.WithVector(config))
 	ada := k.User("ada")
@@ -152,7 +152,7 @@ func TestHTTPRefuses(t *testing.T) {
 	}
 }
 
-// TestHostileWords: what users type is never a query of the database.
+// TestHostileWords checks that user input never becomes a query of the database.
 func TestHostileWords(t *testing.T) {
 	eachKit(t, func(t *testing.T, k *kittest.Kit) {
 		ada, bob := k.User("ada"), k.User("bob")

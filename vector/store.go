@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/vector/internal/flat"
 )
 
-// store is vector's SQL. Everything that writes runs inside a transaction.
+// store is vector's SQL. Methods that write run inside a transaction.
 type store struct{ db *database.DB }
 
 // partition is a row of vector_partition.
@@ -41,9 +41,9 @@ func (s store) locked(ctx context.Context, space Space) (p partition, ok bool, e
 	return database.Get(ctx, s.db, scanPartition, selectPartition+` `+database.ForUpdate, space.Index, space.OwnerID)
 }
 
-// lock is locked, and makes a partition where there is none.
+// lock is locked, and adds the partition if there is none.
 func (s store) lock(ctx context.Context, space Space, now time.Time) (p partition, err error) {
-	for range 3 { // another may make it, or erase it, between the two statements
+	for range 3 { // a concurrent transaction may add or erase it between the two statements
 		p, ok, err := s.locked(ctx, space)
 		if err != nil || ok {
 			return p, err
@@ -62,7 +62,7 @@ func (s store) save(ctx context.Context, p partition) error {
 	return err
 }
 
-// known returns which of the ids there are.
+// known returns which of the IDs exist.
 func (s store) known(ctx context.Context, partition string, ids []string) (map[string]bool, error) {
 	found, err := database.All(ctx, s.db, scanString, `SELECT id FROM vector_document
 		WHERE partition_id = $1 AND id `+database.InList(2), partition, database.List(ids))
@@ -86,7 +86,7 @@ func (s store) put(ctx context.Context, p partition, d newDocument, now time.Tim
 	return err
 }
 
-// remove deletes documents and returns how many there were.
+// remove deletes documents and returns how many existed.
 func (s store) remove(ctx context.Context, p partition, ids []string, now time.Time) (int64, error) {
 	if _, err := s.db.Exec(ctx, `INSERT INTO vector_removal (partition_id, revision, id, removed_at)
 		SELECT partition_id, $3, id, $4 FROM vector_document WHERE partition_id = $1 AND id `+database.InList(2),
@@ -101,7 +101,7 @@ func (s store) remove(ctx context.Context, p partition, ids []string, now time.T
 		p.id, database.List(ids))
 }
 
-// describe replaces metadata; false: there is no such document.
+// describe replaces metadata; it returns false if there is no such document.
 func (s store) describe(ctx context.Context, p partition, id, metadata string, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE vector_document SET metadata = $3, revision = $4, updated_at = $5
 		WHERE partition_id = $1 AND id = $2`, p.id, id, metadata, p.revision, now.UnixMilli())
@@ -138,7 +138,7 @@ func (s store) document(ctx context.Context, space Space, id string) (d stored, 
 		space.Index, space.OwnerID, id)
 }
 
-// matched reads documents that a query found, their vectors only if wanted.
+// matched returns the documents of a result, with their vectors if vectors is set.
 func (s store) matched(ctx context.Context, partition string, ids []string, vectors bool) ([]stored, error) {
 	vector := `NULL`
 	if vectors {
@@ -176,7 +176,7 @@ func (s store) described(ctx context.Context, space Space, after string, limit i
 		space.Index, space.OwnerID, after, limit)
 }
 
-// changed reads documents after a revision and id, in that order, as rows for memory.
+// changed returns documents after a revision and ID, in that order, as rows for memory.
 func (s store) changed(ctx context.Context, partition string, revision int64, id string, x *Index, limit int) ([]flat.Row, error) {
 	scan := func(row database.Scanner) (r flat.Row, err error) {
 		var vector []byte
@@ -201,7 +201,7 @@ func (s store) changed(ctx context.Context, partition string, revision int64, id
 		WHERE partition_id = $1 AND (revision, id) > ($2, $3) ORDER BY revision, id LIMIT $4`, partition, revision, id, limit)
 }
 
-// candidates reads the vectors of documents that an engine found.
+// candidates returns the vectors of documents that an engine found.
 func (s store) candidates(ctx context.Context, partition string, ids []string, x *Index) ([]flat.Row, error) {
 	scan := func(row database.Scanner) (r flat.Row, err error) {
 		var vector []byte
@@ -227,7 +227,8 @@ func (s store) removals(ctx context.Context, partition string, after int64, limi
 		WHERE partition_id = $1 AND revision > $2 ORDER BY revision, id LIMIT $3`, partition, after, limit)
 }
 
-// byWords lists the ids of a partition's documents that have any of the words, the best first, after some.
+// byWords lists the IDs of a partition's documents that have any of the words, the best first, from
+// an offset.
 func (s store) byWords(ctx context.Context, partition string, q textQuery, after, limit int) ([]string, error) {
 	text := q.tsquery()
 	if s.db.Dialect() == database.SQLite {
@@ -244,7 +245,7 @@ func (s store) countDocuments(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// encodeVector writes float32, little-endian.
+// encodeVector encodes float32, little-endian.
 func encodeVector(vector []float32) []byte {
 	raw := make([]byte, 0, 4*len(vector))
 	for _, v := range vector {
@@ -279,8 +280,8 @@ func (s store) whole(ctx context.Context, space Space, after string, limit int) 
 		space.Index, space.OwnerID, after, limit)
 }
 
-// erase removes some of a partition's documents, and with the last of them the
-// partition: its id never comes back, so nodes drop what they have in memory.
+// erase removes some of a partition's documents, and with the last of them the partition: its ID is
+// never used again, so nodes drop it from memory.
 func (s store) erase(ctx context.Context, space Space, limit int) (removed int64, more bool, err error) {
 	p, ok, err := s.locked(ctx, space)
 	if err != nil || !ok {
@@ -301,7 +302,7 @@ func (s store) erase(ctx context.Context, space Space, limit int) (removed int64
 	}
 	for _, statement := range []string{
 		`DELETE FROM vector_removal WHERE partition_id = $1`,
-		`DELETE FROM vector_embedding WHERE partition_id = $1`, // of documents that went while they were embedded anew
+		`DELETE FROM vector_embedding WHERE partition_id = $1`, // of documents that were deleted while they were re-embedded
 	} {
 		if _, err := s.db.Exec(ctx, statement, p.id); err != nil {
 			return 0, false, err
@@ -311,8 +312,8 @@ func (s store) erase(ctx context.Context, space Space, limit int) (removed int64
 	return removed, false, err
 }
 
-// oldest returns a partition with removals from before an instant, and the
-// revision of its last one.
+// oldest returns a partition with removals from before an instant, and the revision of the last of
+// these.
 func (s store) oldest(ctx context.Context, before time.Time) (space Space, revision int64, ok bool, err error) {
 	scan := func(row database.Scanner) (Space, error) {
 		return space, row.Scan(&space.Index, &space.OwnerID, &revision)
@@ -323,7 +324,7 @@ func (s store) oldest(ctx context.Context, before time.Time) (space Space, revis
 	return space, revision, ok, err
 }
 
-// forget drops removals up to a revision.
+// forget deletes removals up to a revision.
 func (s store) forget(ctx context.Context, space Space, revision int64) error {
 	p, ok, err := s.locked(ctx, space)
 	if err != nil || !ok {
@@ -336,7 +337,7 @@ func (s store) forget(ctx context.Context, space Space, revision int64) error {
 	return err
 }
 
-// outdatedPartition is a partition that another model has embedded.
+// outdatedPartition selects the partitions embedded by another model.
 const outdatedPartition = ` FROM vector_partition WHERE index_name = $1 AND model <> $2 AND model <> '' AND documents > 0`
 
 func (s store) nextOutdated(ctx context.Context, index, model, after string) (space Space, p partition, ok bool, err error) {
@@ -349,14 +350,14 @@ func (s store) nextOutdated(ctx context.Context, index, model, after string) (sp
 	return space, p, ok, err
 }
 
-// countOutdated counts documents that are still to be embedded anew.
+// countOutdated counts documents that are still to be re-embedded.
 func (s store) countOutdated(ctx context.Context, index, model string) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT CAST(COALESCE(sum(documents), 0) AS BIGINT) - (SELECT count(*) FROM vector_embedding WHERE index_name = $1 AND model = $2)`+
 		outdatedPartition, index, model).Scan(&n)
 	return max(n, 0), err
 }
 
-// toEmbed lists documents that have no new vector for what they are now.
+// toEmbed lists documents without a new vector for their current revision.
 func (s store) toEmbed(ctx context.Context, partition, model string, limit int) ([]stored, error) {
 	return database.All(ctx, s.db, scanStored, `SELECT `+documentColumns+`, NULL FROM vector_document d
 		WHERE d.partition_id = $1 AND NOT EXISTS (SELECT 1 FROM vector_embedding e
@@ -364,8 +365,8 @@ func (s store) toEmbed(ctx context.Context, partition, model string, limit int) 
 		ORDER BY d.id LIMIT $3`, partition, model, limit)
 }
 
-// embedded keeps a new vector for a document of a locked partition, unless it was
-// changed or removed meanwhile.
+// embedded stores a new vector for a document of a locked partition, unless the document was
+// changed or removed in the meantime.
 func (s store) embedded(ctx context.Context, partition string, d stored, model string, vector []float32) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO vector_embedding (partition_id, id, index_name, revision, model, vector)
 		SELECT p.id, d.id, p.index_name, d.revision, $4, $5 FROM vector_partition p JOIN vector_document d ON d.partition_id = p.id
@@ -375,7 +376,8 @@ func (s store) embedded(ctx context.Context, partition string, d stored, model s
 	return err
 }
 
-// swap gives all documents of a partition their new vectors; false: one has none.
+// swap replaces the vectors of all documents of a partition by the new ones; it returns false if
+// one is missing.
 func (s store) swap(ctx context.Context, space Space, partition, model string) (bool, error) {
 	p, ok, err := s.locked(ctx, space)
 	if err != nil || !ok || p.id != partition || p.model == model {
@@ -398,8 +400,8 @@ func (s store) swap(ctx context.Context, space Space, partition, model string) (
 	return true, s.save(ctx, p)
 }
 
-// forgetWords rewrites SQLite's full-text index without what was deleted, which
-// it otherwise keeps until its segments are merged.
+// forgetWords rewrites SQLite's full-text index without deleted texts, which it otherwise keeps
+// until its segments are merged.
 func (s store) forgetWords(ctx context.Context) error {
 	if s.db.Dialect() != database.SQLite {
 		return nil

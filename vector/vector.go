@@ -1,32 +1,28 @@
-// Package vector keeps documents with vectors in named indexes and finds those
-// nearest to a vector, a text or another document.
+// Package vector stores documents with vectors in named indexes and finds those nearest to a
+// vector, a text or another document.
 //
-// # What it promises
+// # Guarantees
 //
-//   - An upsert is all or nothing, durable when it returns, and seen by every
-//     query that begins after that, on every node. So is a deletion: a document
-//     that was deleted is never found again.
-//   - A query finds at least 995 of 1,000 true neighbours, and all of them with
-//     [PrecisionExact]. Scores are exact in both cases; ties are ordered by id.
-//   - An owner's documents are found, read and written under that owner alone.
-//     The same id under two owners is two documents, and what belongs to
-//     another does not exist.
-//   - Vectors that different models made are never compared.
-//   - Operations join the transaction of their context. A query in a transaction
-//     sees what it has written. Text is embedded by a service outside of
-//     transactions only: see [Vector.Embed].
+//   - An upsert is all or nothing, durable when it returns, and visible to every query that begins
+//     after that, on every node. So is a deletion: a deleted document is never found again.
+//   - A query finds at least 995 of 1,000 true neighbors, and all of them with [PrecisionExact].
+//     Scores are exact in both cases; ties are ordered by ID.
+//   - An owner's documents are found, read and written only under that owner. The same ID under two
+//     owners is two documents, and documents of another owner appear not to exist.
+//   - Vectors of different models are never compared.
+//   - Operations join the transaction of their context. A query in a transaction sees its writes. A
+//     service embeds text only outside of transactions: see [Vector.Embed].
 //
-// # How
+// # Implementation
 //
-// Rows in the database are the truth. A node keeps the vectors of the
-// partitions in use in memory: one partition for each owner, or one for a
-// shared index. Every query reads the partition's revision and what changed
-// since the node looked last.
+// Rows in the database are authoritative. A node keeps the vectors of the partitions in use in
+// memory: one partition for each owner, or one for a shared index. Every query reads the
+// partition's revision and the changes since the node's last read.
 //
 // # Who may call
 //
-// In process, any code that has the *Vector, for any owner. Over HTTP users
-// have their own documents, and read shared indexes.
+// In process, any code that has the *Vector, for any owner. Over HTTP users use their own
+// documents, and read shared indexes.
 package vector
 
 import (
@@ -53,13 +49,13 @@ var migrations embed.FS
 type Peers struct {
 	// Audit records re-embeddings; nil records nothing.
 	Audit *audit.Audit
-	// Secrets keep the address and key of the embedding service; required where
-	// an index has a [Remote] embedder.
+	// Secrets keeps the URL and key of the embedding service; required if an index has a [Remote]
+	// embedder.
 	Secrets *secrets.Secrets
 }
 
-// Vector keeps and finds documents. It is safe for concurrent use, from several
-// processes on PostgreSQL.
+// Vector stores and finds documents. It is safe for concurrent use, from several processes that
+// share PostgreSQL.
 type Vector struct {
 	cfg     Config
 	indexes map[string]*Index
@@ -70,10 +66,10 @@ type Vector struct {
 	store   store
 	cache   *cache
 	audit   *audit.Audit
-	asked   map[string]*atomic.Int64 // for a preparation, by index: when
+	asked   map[string]*atomic.Int64 // when the preparation of each index was last enqueued
 }
 
-// New checks the configuration, all faults at once; it does no I/O.
+// New returns a Vector. It reports all faults of the configuration at once; it does no I/O.
 func New(host capability.Host, cfg Config, peers Peers) (*Vector, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
@@ -113,7 +109,7 @@ func (v *Vector) Capability() capability.Capability {
 	}
 }
 
-// close waits for the partitions that are being trained.
+// close stops the background training of partitions and waits for it.
 func (v *Vector) close(context.Context) error {
 	v.cache.close()
 	return nil
@@ -130,7 +126,7 @@ func (v *Vector) health() []capability.HealthKey {
 	}
 }
 
-// index finds what a space names, and checks the owner.
+// index returns the index of a space, and checks the owner.
 func (v *Vector) index(space Space) (*Index, error) {
 	x, ok := v.indexes[space.Index]
 	if !ok {

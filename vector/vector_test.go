@@ -35,7 +35,7 @@ var config = vector.Config{Indexes: []vector.Index{
 	{Name: "manual", Scope: vector.ScopeShared},
 }}
 
-// node is a vector on a database, with its jobs.
+// node is a Vector on a database, with its jobs.
 type node struct {
 	*vector.Vector
 	db    *database.DB
@@ -115,7 +115,7 @@ func ids(a vector.Result) (list []string) {
 	return list
 }
 
-// must fails the test on an error.
+// must returns a function that fails the test on an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -206,7 +206,7 @@ func TestScores(t *testing.T) {
 	})
 }
 
-// TestOwners holds two owners, and no owner, apart.
+// TestOwners checks that two owners, and no owner, are separated.
 func TestOwners(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx := t.Context()
@@ -249,8 +249,8 @@ func TestQuotaCountsDocuments(t *testing.T) {
 	})
 }
 
-// TestTransaction: a query sees what its transaction wrote, and nothing of it
-// is left after a rollback.
+// TestTransaction checks that a query sees the writes of its transaction, and that a rollback
+// removes them.
 func TestTransaction(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "angles", OwnerID: "ada"}
@@ -356,8 +356,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestWordsWithAFilter: a filter finds a document that thousands of others have
-// the words of the query before.
+// TestWordsWithAFilter checks that a filter finds a document that ranks after thousands of others
+// with the words of the query.
 func TestWordsWithAFilter(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx, space := t.Context(), vector.Space{Index: "tagged", OwnerID: "ada"}
@@ -450,7 +450,7 @@ func TestInGo(t *testing.T) {
 	})
 }
 
-// TestExportErase: everything of a person comes out, then all of it goes.
+// TestExportErase checks that a person's data is exported completely and then erased completely.
 func TestExportErase(t *testing.T) {
 	each(t, func(t *testing.T, n *node) {
 		ctx := t.Context()

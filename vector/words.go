@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	maxWord       = 64 // bytes; longer words are cut
+	maxWord       = 64 // bytes; longer words are truncated
 	maxQueryWords = 32
 )
 
-// wordsOf splits a text into lower case words of letters and digits. A
-// character of a script that does not part words is one by itself.
+// wordsOf splits a text into lower case words of letters and digits. Each character of a script
+// that does not separate words is a word.
 func wordsOf(text string) []string {
 	var words []string
 	start := -1
@@ -51,8 +51,8 @@ func cutWord(word string) string {
 	return word[:at]
 }
 
-// textQuery is what is looked up in the full-text index: different words, of
-// which the last is a beginning, unless the text goes on after it.
+// textQuery is a full-text query: distinct words, of which the last is a prefix, unless the text
+// continues after it.
 type textQuery struct {
 	words []string
 	open  bool
@@ -72,13 +72,13 @@ func parseText(text string) textQuery {
 	return q
 }
 
-// fts5 writes the query for SQLite. Words have nothing but letters, digits and
-// marks, so the quotes cannot be left.
+// fts5 returns the query for SQLite. Words only contain letters, digits and marks, so they need no
+// escaping inside the quotes.
 func (q textQuery) fts5(partition string) string {
 	return `scope : "` + partition + `" AND words : (` + q.join(`"`, `" OR "`, `"`, ` *`) + `)`
 }
 
-// tsquery writes the query for PostgreSQL.
+// tsquery returns the query for PostgreSQL.
 func (q textQuery) tsquery() string { return q.join(`'`, `' | '`, `'`, `:*`) }
 
 func (q textQuery) join(before, between, after, prefix string) string {

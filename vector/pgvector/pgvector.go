@@ -1,28 +1,25 @@
-// Package pgvector searches the vectors of package vector in PostgreSQL, with
-// the extension pgvector 0.8 or newer.
+// Package pgvector searches the vectors of package vector in PostgreSQL, with the extension
+// pgvector 0.8 or newer.
 //
-// # What it promises
+// # Guarantees
 //
-//   - Everything that package vector promises of writes, owners and deletions:
-//     points change in the transaction of their documents, and a query reads them.
-//   - A partition of at most [Config.ExactBelow] documents is searched exactly.
-//     A larger one is searched by an HNSW index, whose recall depends on the data
-//     and on [Config.Candidates] and is not guaranteed. A filter, and a search
-//     with vector.PrecisionExact, never lose documents to the index: where it
-//     finds too few, all are compared.
-//   - Scores are exact: what the index finds is scored again from the documents.
+//   - The guarantees of package vector for writes, owners and deletions: points change in the
+//     transaction of their documents, and the next query sees them.
+//   - A partition of at most [Config.ExactBelow] documents is searched exactly. A larger one is
+//     searched by an HNSW index, whose recall depends on the data and on [Config.Candidates] and is
+//     not guaranteed. A search with a filter or with vector.PrecisionExact never misses documents
+//     because of the index: if it finds too few, all are compared.
+//   - Scores are exact: the results of the index are scored again from the documents.
 //
-// # How
+// # Implementation
 //
-// A table has a point for each document, of unit length under cosine, and a
-// partial HNSW index for each index: on vector up to 2,000 dimensions, on halfvec
-// up to 4,000, none above. Documents from before the engine was configured are
-// taken over by a job; until it is done their partitions are searched in memory,
-// as they are after another engine has written to them.
+// A table has a point for each document, of unit length under cosine, and a partial HNSW index for
+// each index: on vector up to 2,000 dimensions, on halfvec up to 4,000, none above. A job adds the
+// points of documents from before the engine was configured; until it is done their partitions are
+// searched in memory, as they are after a node without the engine has written to them.
 //
-// The points take as much space as the documents' own vectors. Distances are
-// added up as float32: under vector.MetricDot and vector.MetricEuclidean
-// components below about 1e-19 count as zero.
+// The points take as much space as the documents' own vectors. Distances are summed as float32:
+// under vector.MetricDot and vector.MetricEuclidean components below about 1e-19 count as zero.
 package pgvector
 
 import (
@@ -41,28 +38,28 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Config adjusts the engine. Values out of bounds are moved to the nearest bound.
+// Config configures the engine. Values out of bounds are replaced by the nearest bound.
 type Config struct {
 	// ExactBelow is the number of documents up to which a partition is searched
 	// exactly, by default 10,000.
 	ExactBelow int64
-	// Candidates is how many candidates a search of the HNSW index keeps, 100 to
-	// 1,000, by default 200: more find more, and take longer.
+	// Candidates is how many candidates a search of the HNSW index keeps, 100 to 1,000, by default
+	// 200: more improve recall, and take longer.
 	Candidates int
-	// Links is how many neighbours a point of the HNSW index has, 4 to 100, by
-	// default 16. It and Effort hold for indexes that are still to be made.
+	// Links is how many neighbors a point of the HNSW index has, 4 to 100, by default 16. Links and
+	// Effort only affect indexes that do not exist yet.
 	Links int
-	// Effort is how many candidates a point that is added compares, twice Links to
-	// 1,000, by default 64.
+	// Effort is how many candidates are compared when a point is added, twice Links to 1,000, by
+	// default 64.
 	Effort int
-	// Scanned bounds how many points a search with a filter looks at before all
-	// are compared, by default 20,000.
+	// Scanned bounds how many points a search with a filter reads before all are compared, by
+	// default 20,000.
 	Scanned int
 }
 
 const (
 	maxVector = 2000 // dimensions of an HNSW index on vector
-	maxHalf   = 4000 // on halfvec
+	maxHalf   = 4000 // dimensions of an HNSW index on halfvec
 	largest   = 65504
 )
 
@@ -78,7 +75,7 @@ func New(cfg Config) vector.Engine {
 
 type engine struct {
 	cfg     Config
-	schemas sync.Map // of the extension, by database
+	schemas sync.Map // schema of the extension, by database
 }
 
 func (e *engine) Name() string              { return "pgvector" }
@@ -89,7 +86,7 @@ func (e *engine) Migrations() database.Migrations {
 	return database.Migrations{Name: "vector-pgvector", FS: migrations}
 }
 
-// MaxComponent is what halfvec holds, where that is what is indexed.
+// MaxComponent returns the bound of halfvec if that is indexed.
 func (e *engine) MaxComponent(x vector.Index) float32 {
 	if x.Metric != vector.MetricCosine && x.Dimensions > maxVector && x.Dimensions <= maxHalf {
 		return largest
@@ -97,17 +94,18 @@ func (e *engine) MaxComponent(x vector.Index) float32 {
 	return 0
 }
 
-// kind names what points of an index are comparable with.
+// kind identifies the points that an index can be compared with.
 func kind(x vector.Index) string { return fmt.Sprintf("%s/%s/%d", x.Name, x.Metric, x.Dimensions) }
 
-// hnsw names the HNSW index of a kind; names of PostgreSQL are short.
+// hnsw returns the name of the HNSW index of a kind; it is a hash, since names in PostgreSQL are
+// short.
 func hnsw(x vector.Index) string {
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(kind(x)))
 	return fmt.Sprintf("vector_point_%016x", f.Sum64())
 }
 
-// prepared is a vector as it is kept and looked for.
+// prepared returns a vector in the form in which it is stored and searched.
 func prepared(x vector.Index, v []float32) []float32 {
 	if x.Metric == vector.MetricCosine {
 		return vector.Unit(v)
@@ -142,7 +140,7 @@ func (e *engine) Search(ctx context.Context, db *database.DB, part vector.Part, 
 	return near, err
 }
 
-// search runs on one snapshot.
+// search runs in one snapshot.
 func (e *engine) search(ctx context.Context, s store, part vector.Part, ask vector.Search) (near vector.Nearest, err error) {
 	state, err := s.begin(ctx, part.ID, max(e.cfg.Candidates, 2*ask.K), e.cfg.Scanned)
 	if err != nil {
@@ -154,8 +152,7 @@ func (e *engine) search(ctx context.Context, s store, part vector.Part, ask vect
 	if !state.ready || ask.Vector == nil {
 		return near, nil
 	}
-	// More than are wanted, since those about as near may change places when they
-	// are scored exactly.
+	// More than requested, since exact scores may change the order of similar ones.
 	limit := ask.K + ask.K/8 + 8
 	looked := prepared(part.Index, ask.Vector)
 	if large && state.indexed && !ask.Exact {
@@ -191,7 +188,7 @@ func (e *engine) Keep(ctx context.Context, db *database.DB, part vector.Part, fi
 	return kept, nil
 }
 
-// caughtUp is how many documents a transaction of Prepare takes over.
+// caughtUp is how many documents a transaction of Prepare adds.
 const caughtUp = 200
 
 func (e *engine) Prepare(ctx context.Context, db *database.DB, x vector.Index) error {
@@ -199,8 +196,8 @@ func (e *engine) Prepare(ctx context.Context, db *database.DB, x vector.Index) e
 	if err != nil {
 		return err
 	}
-	// Before the points, which go into it one by one: making it of many at once is
-	// faster, but no document could be written meanwhile.
+	// The index is created before the points are added one by one: creating it afterwards is
+	// faster, but would block writes of documents.
 	if x.Dimensions <= maxHalf {
 		if err := db.InTx(ctx, func(ctx context.Context) error { return s.makeIndex(ctx, e.cfg) }); err != nil {
 			return err
@@ -223,8 +220,8 @@ func (e *engine) Prepare(ctx context.Context, db *database.DB, x vector.Index) e
 	}
 }
 
-// catchUp takes over some documents of a partition, in a transaction; more is
-// false when it has all of them.
+// catchUp adds the points of some documents of a partition, in a transaction; more is false once it
+// has all of them.
 func (s store) catchUp(ctx context.Context, partition string) (more bool, err error) {
 	revision, ok, err := s.lock(ctx, partition)
 	if err != nil || !ok {

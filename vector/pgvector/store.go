@@ -11,8 +11,7 @@ import (
 	"github.com/kitbackend/kit/vector"
 )
 
-// store is pgvector's SQL for an index. Everything that writes runs inside a
-// transaction.
+// store is pgvector's SQL for an index. Methods that write run inside a transaction.
 type store struct {
 	db     *database.DB
 	index  vector.Index
@@ -33,7 +32,7 @@ func (e *engine) store(ctx context.Context, db *database.DB, x vector.Index) (st
 	return store{db, x, schema}, nil
 }
 
-// row is a point on its way into the database.
+// row is a point to be stored.
 type row struct {
 	ID        string         `json:"id"`
 	Embedding string         `json:"embedding"`
@@ -47,7 +46,7 @@ func newRow(x vector.Index, id string, v []float32, facts map[string]any) row {
 	return row{id, text(prepared(x, v)), facts}
 }
 
-// text is a vector as the extension reads it.
+// text returns a vector in the text form of the extension.
 func text(v []float32) string {
 	b := append(make([]byte, 0, 12*len(v)+2), '[')
 	for i, x := range v {
@@ -76,8 +75,8 @@ func (s store) put(ctx context.Context, partition string, rows []row) error {
 	return err
 }
 
-// moved notes that a partition has all its points at a revision, if it had them
-// at the one before.
+// moved records that a partition has all its points at a revision, if it had them at the one
+// before.
 func (s store) moved(ctx context.Context, partition string, revision int64) error {
 	if revision == 1 {
 		return s.done(ctx, partition, revision)
@@ -93,10 +92,10 @@ func (s store) done(ctx context.Context, partition string, revision int64) error
 	return err
 }
 
-// state says whether a partition has all its points, and its kind an HNSW index.
+// state is whether a partition has all its points, and whether its kind has an HNSW index.
 type state struct{ ready, indexed bool }
 
-// begin sets up a search for the rest of the transaction.
+// begin configures the search for the rest of the transaction.
 func (s store) begin(ctx context.Context, partition string, candidates, scanned int) (now state, err error) {
 	var set string
 	err = s.db.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM vector_point_state s JOIN vector_partition p ON p.id = s.partition_id
@@ -108,7 +107,7 @@ func (s store) begin(ctx context.Context, partition string, candidates, scanned 
 	return now, err
 }
 
-// expression is what an HNSW index of the kind is on, its operators and its operator class.
+// expression returns the type, the operator and the operator class of an HNSW index of the kind.
 func (s store) expression() (typed, operator, class string) {
 	name := "vector"
 	if s.index.Dimensions > maxVector {
@@ -122,11 +121,11 @@ func (s store) expression() (typed, operator, class string) {
 		fmt.Sprintf("OPERATOR(%s.%s)", s.schema, operator), s.schema + "." + name + class
 }
 
-// ofKind is the kind as a literal, which the partial index needs: names of
-// indexes and metrics have nothing to escape.
+// ofKind returns the kind as a literal, which the partial index requires: names of indexes and
+// metrics need no escaping.
 func (s store) ofKind() string { return "kind = '" + kind(s.index) + "'" }
 
-// nearest lists ids in the order that the HNSW index finds.
+// nearest lists IDs in the order of the HNSW index.
 func (s store) nearest(ctx context.Context, partition string, v []float32, filter *vector.Condition, limit int) ([]string, error) {
 	typed, operator, _ := s.expression()
 	args := []any{partition, text(v), limit}
@@ -135,7 +134,8 @@ func (s store) nearest(ctx context.Context, partition string, v []float32, filte
 		ORDER BY embedding::`+typed+` `+operator+` $2::`+s.schema+`.vector::`+typed+` LIMIT $3`, args...)
 }
 
-// all lists ids by comparing all of a partition: zero is added so that no index has the order.
+// all lists IDs by comparing all points of a partition: zero is added so that no index is used for
+// the order.
 func (s store) all(ctx context.Context, partition string, v []float32, filter *vector.Condition, limit int) ([]string, error) {
 	_, operator, _ := s.expression()
 	args := []any{partition, text(v), limit}
@@ -152,7 +152,7 @@ func (s store) kept(ctx context.Context, partition string, filter *vector.Condit
 
 func scanString(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// makeIndex makes the HNSW index of the kind, if there is none.
+// makeIndex creates the HNSW index of the kind, if there is none.
 func (s store) makeIndex(ctx context.Context, cfg Config) error {
 	var there bool
 	if err := s.db.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL OR set_config('statement_timeout', '0', true) = ''`,
@@ -165,7 +165,7 @@ func (s store) makeIndex(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// nextBehind returns the next partition that has not all its points.
+// nextBehind returns the next partition that does not have all its points.
 func (s store) nextBehind(ctx context.Context, after string) (partition string, ok bool, err error) {
 	return database.Get(ctx, s.db, scanString, `SELECT p.id FROM vector_partition p LEFT JOIN vector_point_state s ON s.partition_id = p.id
 		WHERE p.index_name = $1 AND p.id > $2 AND p.documents > 0
@@ -179,7 +179,7 @@ func (s store) lock(ctx context.Context, partition string) (revision int64, ok b
 	return database.Get(ctx, s.db, scan, `SELECT revision FROM vector_partition WHERE id = $1 FOR UPDATE`, partition)
 }
 
-// document is what a point is made of.
+// document is the input of a point.
 type document struct {
 	id     string
 	vector []float32
@@ -203,7 +203,7 @@ func (s store) behind(ctx context.Context, partition string, limit int) ([]docum
 		WHERE d.partition_id = $1 AND t.number IS NULL ORDER BY d.id LIMIT $3`, partition, kind(s.index), limit)
 }
 
-// keeps writes a condition as SQL that begins with AND; what it compares with becomes arguments.
+// keeps returns a condition as SQL that begins with AND; the operands become arguments.
 func keeps(c *vector.Condition, args *[]any) string {
 	if c == nil {
 		return ""
@@ -227,14 +227,14 @@ func condition(c vector.Condition, args *[]any) string {
 	return test(c, args)
 }
 
-// test writes the test of a key. It is true or false, never null.
+// test returns the test of a key. It is true or false, never null.
 func test(c vector.Condition, args *[]any) string {
 	argument := func(value any, typed string) string {
 		*args = append(*args, value)
 		return fmt.Sprintf("$%d::%s", len(*args), typed)
 	}
 	key := argument(c.Key, "text")
-	encoded, _ := json.Marshal(c.Operands) // strings, finite numbers and booleans
+	encoded, _ := json.Marshal(c.Operands) // cannot fail: strings, finite numbers and booleans
 	among := func() string {
 		return "facts -> " + key + " = ANY (ARRAY(SELECT jsonb_array_elements(" + argument(string(encoded), "jsonb") + ")))"
 	}

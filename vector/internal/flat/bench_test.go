@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkSearch compares a plain loop over 100,000 vectors of 384 dimensions
-// with the engine, single-threaded where GOMAXPROCS is 1, and prints recall.
+// BenchmarkSearch compares a plain loop over 100,000 vectors of 384 dimensions with the engine,
+// single-threaded if GOMAXPROCS is 1, and prints recall.
 func BenchmarkSearch(b *testing.B) {
 	const n, d, k = 100_000, 384, 10
 	for _, c := range []struct {

@@ -6,19 +6,18 @@ import (
 	"math/rand/v2"
 )
 
-// rounds is how often a vector is turned: enough that one dimension alone
-// reaches all others.
+// rounds is how often a vector is rotated: enough to spread one dimension over all others.
 const rounds = 3
 
-// coder makes signs of vectors.
+// coder encodes vectors as signs.
 type coder struct {
 	metric Metric
 	words  int // of 64 bits
 	mean   []float32
-	length float64           // of the mean, squared
-	noise  float64           // of the rows' signs, squared, as a part of the query's length
+	length float64           // squared length of the mean
+	noise  float64           // squared error of the rows' signs, as a fraction of the query's length
 	flips  [rounds][]float32 // 1 or -1 in each dimension
-	coded  bool              // estimates pay
+	coded  bool              // estimates are faster than exact scores
 	sure   float64           // see sureness
 }
 
@@ -35,9 +34,8 @@ func newCoder(metric Metric, mean []float32) *coder {
 	return c
 }
 
-// turn rotates a vector of 64*words dimensions: signs are flipped and a
-// Hadamard transform mixes the first dimensions, then the last ones, as many
-// as are a power of two.
+// turn rotates a vector of 64*words dimensions: signs are flipped, and a Hadamard transform mixes
+// the first dimensions, then the last ones, each time the largest power of two of them.
 func (c *coder) turn(x []float32) {
 	p := 1 << (bits.Len(uint(len(x))) - 1)
 	for r := range c.flips {
@@ -66,10 +64,10 @@ func hadamard(x []float32) {
 	}
 }
 
-// factors are what a score is made of besides the signs: it is about
-// shift*along + scale*(the signs times the query).
+// factors are the inputs of a score in addition to the signs: the score is about shift*along +
+// scale*(the signs times the query).
 type factors struct {
-	along, scale, set []float32 // set is the number of set bits
+	along, scale, set []float32 // set is the number of bits that are set
 	distance          []float32 // from the mean
 }
 
@@ -80,7 +78,7 @@ func (f *factors) append(along, scale, set, distance float64) {
 	f.distance = append(f.distance, float32(distance))
 }
 
-// clipped are factors whose growth does not reach the original.
+// clipped returns factors that can grow without changing the original.
 func (f factors) clipped() factors {
 	n := len(f.along)
 	return factors{f.along[:n:n], f.scale[:n:n], f.set[:n:n], f.distance[:n:n]}
@@ -128,21 +126,21 @@ func (c *coder) encode(b *block, vector, rest []float32) {
 	}
 }
 
-// sureness is how many standard deviations an estimate may be below the score
-// it stands for, at least; see [Set.Train].
+// sureness is the minimum number of standard deviations that an estimate may be below the score it
+// estimates; see [Set.Train].
 const sureness = 4.2
 
-// query is a query as the estimates take it.
+// query is a query in the form for estimates.
 type query struct {
 	words  int
 	offset float64 // between estimates and scores
-	times  float64 // the inner product is in an estimate
+	times  float64 // factor of the inner product in an estimate
 	length float64 // of the query, without the mean
-	noise  float64 // of the signs of rows, as a part of the length squared
+	noise  float64 // squared error of the rows' signs, as a fraction of the squared length
 	sure   float64
 
-	// At one bit. Estimates are raised, so that rows further from the mean, which
-	// are less sure, are not passed over.
+	// At one bit. Estimates are raised, so that rows further from the mean, whose estimates are
+	// less accurate, are not missed.
 	signs             []uint64
 	shift, base, step float32
 	scale, raised     float64
@@ -150,13 +148,13 @@ type query struct {
 	// At four bits.
 	planes            [][4]uint64
 	sum4, step4, low4 float64
-	loss4             float64 // squared; of the table too
+	loss4             float64 // squared; includes the error of the table
 
-	// At as many bits as the table has.
+	// At the precision of the table.
 	table []byte
 }
 
-// reach returns the estimate that stands for a score.
+// reach returns the estimate that corresponds to a score.
 func (q *query) reach(metric Metric, score float32) float32 {
 	s := float64(score)
 	if metric == Euclidean {
@@ -165,7 +163,7 @@ func (q *query) reach(metric Metric, score float32) float32 {
 	return float32(s - q.offset)
 }
 
-// prepare takes a query at one and at four bits.
+// prepare encodes a query at one and at four bits.
 func (c *coder) prepare(vector []float32) *query {
 	q := &query{words: c.words, noise: c.noise, sure: c.sure}
 	shift := 1.0
@@ -236,9 +234,9 @@ func (q *query) takePlanes(rest []float32) {
 	}
 }
 
-// may reports whether a row with an estimate may reach what an estimate must
-// reach. The nearer a row is to the query, the surer are its signs: from the
-// angle at which it would just reach it follows how many may differ.
+// may reports whether a row with an estimate may have at least the score that corresponds to reach.
+// The nearer a row is to the query, the more accurate are its signs: the angle at which it would
+// just reach the score determines how many may differ.
 func (q *query) may(estimate, reach float32, code []uint64, f *factors, at int) bool {
 	along, scale, distance := float64(q.shift*f.along[at]), float64(f.scale[at]), float64(f.distance[at])
 	target := float64(reach) - along

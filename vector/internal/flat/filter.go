@@ -8,8 +8,7 @@ import (
 // Kind is the JSON type of a value.
 type Kind uint8
 
-// The kinds. Values other than text, numbers and booleans are Other: they exist,
-// and equal nothing.
+// The kinds. Values other than text, numbers and booleans are Other: they exist, but equal nothing.
 const (
 	Absent Kind = iota
 	Text
@@ -18,19 +17,19 @@ const (
 	Other
 )
 
-// Value is a value that rows are filtered by.
+// Value is a value by which rows are filtered.
 type Value struct {
 	Kind   Kind
 	Text   string
-	Number float64 // of a Bool 0 or 1
+	Number float64 // 0 or 1 for a Bool
 }
 
-// dictionary numbers the different values under a key. They are appended only,
-// so a View keeps them.
+// dictionary numbers the distinct values of a key. Values are only appended, so that a View can
+// keep them.
 type dictionary struct {
 	values  []Value
 	numbers map[Value]uint32
-	parent  *dictionary // of a clone
+	parent  *dictionary // set in a clone
 }
 
 func newDictionaries(keys int) []*dictionary {
@@ -41,8 +40,8 @@ func newDictionaries(keys int) []*dictionary {
 	return list
 }
 
-// clone returns a dictionary that the original does not grow with; the original
-// does not change while the clone does.
+// clone returns a dictionary that can grow without changing the original; the original must not
+// change while the clone is in use.
 func (d *dictionary) clone() *dictionary {
 	return &dictionary{values: d.values[:len(d.values):len(d.values)], numbers: make(map[Value]uint32), parent: d}
 }
@@ -73,7 +72,7 @@ func (b Bitmap) Count() (n int) {
 	return n
 }
 
-// All returns the living rows.
+// All returns the live rows.
 func (v *View) All() Bitmap {
 	all := make(Bitmap, (v.n+63)/64)
 	for w := range all {
@@ -85,8 +84,8 @@ func (v *View) All() Bitmap {
 	return all
 }
 
-// Where returns the rows whose value under a key matches. The function is
-// called once for each different value.
+// Where returns the rows whose value of a key matches. The function is called once for each
+// distinct value.
 func (v *View) Where(key int, match func(Value) bool) Bitmap {
 	matches := make([]uint64, len(v.values[key]))
 	for i, value := range v.values[key] {
@@ -136,7 +135,7 @@ func (b Bitmap) Without(other Bitmap) Bitmap {
 	return out
 }
 
-// Keep returns which of the ids are in the bitmap.
+// Keep returns the IDs that are in the bitmap.
 func (v *View) Keep(ids []string, among Bitmap) []string {
 	kept := make([]string, 0, len(ids))
 	for i, at := range v.find(ids) {

@@ -1,12 +1,11 @@
 // Package flat searches one set of vectors in memory.
 //
-// A search estimates the score of every row from one bit a dimension, by
-// counting bits, and scores the best of them exactly. The bits are the signs of
-// the vectors after the set's mean is taken off and a random rotation spreads
-// what is left over all dimensions, so that no form of data defeats them by
-// itself. How many rows are scored exactly, and whether the query is taken at
-// one or four bits, follows from what the set's own neighbours needed: see
-// [Set.Train]. A small set, and one for which no estimate pays, is scored whole.
+// A search estimates the score of every row from one bit per dimension, by counting bits, and
+// scores the best of them exactly. The bits are the signs of the vectors after the set's mean is
+// subtracted and a random rotation spreads the rest over all dimensions, so that no distribution of
+// data defeats them by itself. How many rows are scored exactly, and whether the query is encoded
+// at one or four bits, is determined by samples of the set's own neighbors: see [Set.Train]. All
+// rows of a small set, and of one for which no estimate is faster, are scored exactly.
 //
 // A Set changes under a lock; a View of it never changes and is read without one.
 package flat
@@ -17,7 +16,7 @@ import (
 	"sync/atomic"
 )
 
-// Metric says what a score is. Higher is better for all three.
+// Metric determines the score. Higher is better for all three.
 type Metric int
 
 // The metrics.
@@ -33,10 +32,10 @@ const blockRows = 1024
 // MinTrained is the number of rows from which estimates are worth their cost.
 const MinTrained = 4096
 
-// minCoded is the number of dimensions from which signs say enough.
+// minCoded is the number of dimensions from which signs are accurate enough.
 const minCoded = 64
 
-// Row is one vector with what it can be filtered by.
+// Row is a vector with its filterable values.
 type Row struct {
 	ID       string
 	Revision int64
@@ -44,21 +43,21 @@ type Row struct {
 	Values   []Value // one for each filterable key
 }
 
-// Removal says that an id was removed at a revision.
+// Removal reports that an ID was removed at a revision.
 type Removal struct {
 	ID       string
 	Revision int64
 }
 
-// block is up to blockRows rows. The part that a View holds does not change.
+// block is up to blockRows rows. The part that a View has does not change.
 type block struct {
 	ids       []string
 	revisions []int64
 	vectors   []float32  // of unit length under Cosine
-	columns   [][]uint32 // numbers of the dictionaries
+	columns   [][]uint32 // numbers in the dictionaries
 	codes     []uint64
 	factors   factors
-	packed    []byte // the codes in whole groups; see pack
+	packed    []byte // the codes of complete groups; see pack
 }
 
 // Set is a growing set of vectors. It is safe for concurrent use.
@@ -66,14 +65,14 @@ type Set struct {
 	metric     Metric
 	dimensions int
 	keys       int
-	base       *Set // of which With made it, else nil
+	base       *Set // the set on which With was called, else nil
 
 	mu     sync.RWMutex
-	rows   map[string]int32 // the living row of an id
+	rows   map[string]int32 // the live row of each ID
 	blocks []*block
 	n      int
 	dead   []uint64
-	shared bool // a View has dead
+	shared bool // a View uses dead
 	buried int
 	bytes  int64
 	dicts  []*dictionary // one for each key
@@ -86,7 +85,7 @@ type Set struct {
 	recent   recent
 }
 
-// View is a set at an instant.
+// View is an immutable snapshot of a set.
 type View struct {
 	set    *Set
 	blocks []*block
@@ -94,21 +93,21 @@ type View struct {
 	live   int
 	dead   []uint64
 	coder  *coder
-	values [][]Value // of the dictionaries
+	values [][]Value // values of the dictionaries
 }
 
-// New returns an empty set of vectors of a length, with a number of filterable keys.
+// New returns an empty set of vectors of this length, with this number of filterable keys.
 func New(metric Metric, dimensions, keys int) *Set {
 	s := &Set{metric: metric, dimensions: dimensions, keys: keys, rows: make(map[string]int32), dicts: newDictionaries(keys)}
 	s.Publish()
 	return s
 }
 
-// View returns the set as it was published last.
+// View returns the set as last published.
 func (s *Set) View() *View { return s.view.Load() }
 
-// Apply puts rows, each in place of one of the same id and a lower revision,
-// and takes removed ones out. Readers see it after Publish.
+// Apply adds rows, each of which replaces the row with the same ID and a lower revision, and
+// removes the rows of removals. Readers see the changes after Publish.
 func (s *Set) Apply(rows []Row, removals []Removal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +146,7 @@ func (s *Set) append(row *Row) {
 		s.blocks = append(s.blocks, &block{columns: make([][]uint32, s.keys)})
 	}
 	if s.n%64 == 0 {
-		s.dead = append(s.dead, 0) // beyond what a View reads
+		s.dead = append(s.dead, 0) // beyond the part that a View reads
 	}
 	b := s.blocks[len(s.blocks)-1]
 	b.ids = append(b.ids, row.ID)
@@ -172,7 +171,7 @@ func (s *Set) append(row *Row) {
 	s.bytes += int64(4*s.dimensions + 4*s.keys + len(row.ID) + 100 + s.dimensions/4 + 16)
 }
 
-// Publish shows to readers what Apply has done.
+// Publish makes the changes of Apply visible to readers.
 func (s *Set) Publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +184,7 @@ func (s *Set) publish() {
 		v.values[key] = d.values
 	}
 	v.blocks = append(make([]*block, 0, len(s.blocks)), s.blocks...)
-	if last := len(v.blocks) - 1; last >= 0 { // which goes on growing
+	if last := len(v.blocks) - 1; last >= 0 { // the last block continues to grow
 		tail := *s.blocks[last]
 		tail.columns = append([][]uint32(nil), tail.columns...)
 		v.blocks[last] = &tail
@@ -194,8 +193,8 @@ func (s *Set) publish() {
 	s.view.Store(v)
 }
 
-// With returns a view with changes that the set does not get: those of a
-// transaction that has not committed.
+// With returns a view with changes that are not applied to the set: those of a transaction that has
+// not committed.
 func (s *Set) With(rows []Row, removals []Removal) *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -225,7 +224,7 @@ func (s *Set) With(rows []Row, removals []Removal) *View {
 	return private.View()
 }
 
-// clone returns a block whose growth does not reach the original.
+// clone returns a block that can grow without changing the original.
 func (b *block) clone() *block {
 	c := &block{
 		ids: b.ids[:len(b.ids):len(b.ids)], revisions: b.revisions[:len(b.revisions):len(b.revisions)],
@@ -238,23 +237,22 @@ func (b *block) clone() *block {
 	return c
 }
 
-// Bytes returns about how much memory the set takes.
+// Bytes returns the approximate memory use of the set.
 func (s *Set) Bytes() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.bytes
 }
 
-// Worn reports whether so many rows were replaced or removed that the set is
-// better built anew.
+// Worn reports whether so many rows were replaced or removed that the set should be rebuilt.
 func (s *Set) Worn() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.buried > 1024 && s.buried > s.n/3
 }
 
-// find returns the living rows of ids, -1 where there is none. Sets know only their
-// newest rows, so what they do not know is looked for in all rows.
+// find returns the live rows of IDs, -1 for an ID without one. Sets only know their newest rows, so
+// all rows are searched for the other IDs.
 func (v *View) find(ids []string) []int32 {
 	rows, others := make([]int32, len(ids)), make(map[string]int)
 	for i, id := range ids {
@@ -276,8 +274,8 @@ func (v *View) find(ids []string) []int32 {
 	return rows
 }
 
-// known returns the living row of an id by what the set knows, or else the one that
-// the set of a transaction was made of; -1 where that is no row of the view.
+// known returns the live row of an ID as known to the set, or to the set on which With was called;
+// -1 if that is not a row of the view.
 func (v *View) known(id string) int32 {
 	for set := v.set; set != nil; set = set.base {
 		set.mu.RLock()
@@ -292,7 +290,7 @@ func (v *View) known(id string) int32 {
 
 func (v *View) isDead(at int) bool { return v.dead[at/64]>>(at%64)&1 == 1 }
 
-// Len returns the number of living rows.
+// Len returns the number of live rows.
 func (v *View) Len() int { return v.live }
 
 func (v *View) vector(at int) []float32 {
@@ -304,15 +302,15 @@ func (v *View) id(at int32) string { return v.blocks[at/blockRows].ids[at%blockR
 
 func (v *View) revision(at int32) int64 { return v.blocks[at/blockRows].revisions[at%blockRows] }
 
-// Unit returns a vector in the direction of another, of length 1.
+// Unit returns the vector of length 1 with the same direction.
 func Unit(vector []float32) []float32 {
 	unit := append([]float32(nil), vector...)
 	normalize(unit)
 	return unit
 }
 
-// normalize makes the length of a vector 1 and returns what it was. Squares are added up as float64,
-// so neither 1e38 nor 1e-38 is lost.
+// normalize scales a vector to length 1 and returns its former length. Squares are summed as
+// float64, so that neither 1e38 nor 1e-38 is lost.
 func normalize(x []float32) float64 {
 	var sum float64
 	for _, v := range x {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// data makes n vectors and some queries of a kind of data.
+// data generates n vectors and some queries of a distribution.
 type data func(dice *rand.Rand, n, d int) (rows, queries [][]float32)
 
 func vectors(n, d int, component func(i, j int) float64) [][]float32 {
@@ -25,7 +25,7 @@ func vectors(n, d int, component func(i, j int) float64) [][]float32 {
 
 const queries = 40
 
-// clustered is Gaussian clusters on the sphere, with an inner cosine of 0.67.
+// clustered returns Gaussian clusters on the sphere, with an inner cosine of 0.67.
 func clustered(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	centres := vectors(max(n/100, 1), d, func(int, int) float64 { return dice.NormFloat64() })
 	pick := 0
@@ -38,8 +38,8 @@ func clustered(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	return vectors(n, d, make), vectors(queries, d, make)
 }
 
-// hard is a latent space of 64 dimensions with decaying variance, clusters and
-// a strong common mean: what embeddings look like.
+// hard returns points of a latent space of 64 dimensions with decaying variance, clusters and a
+// strong common mean, like those of embedding models.
 func hard(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	const latent = 64
 	centres := vectors(200, latent, func(_, j int) float64 { return dice.NormFloat64() / math.Sqrt(float64(j+1)) })
@@ -71,7 +71,7 @@ func uniform(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	return vectors(n, d, f), vectors(queries, d, f)
 }
 
-// duplicated has each vector ten times.
+// duplicated returns each vector ten times.
 func duplicated(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	some, asked := clustered(dice, n/10, d)
 	for i := range n {
@@ -109,7 +109,7 @@ func tiny(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	return rows, asked
 }
 
-// norms has directions of a cluster and lengths over six orders of magnitude.
+// norms returns directions of a cluster and lengths over six orders of magnitude.
 func norms(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	rows, asked = clustered(dice, n, d)
 	for _, row := range rows {
@@ -121,7 +121,7 @@ func norms(dice *rand.Rand, n, d int) (rows, asked [][]float32) {
 	return rows, asked
 }
 
-// fill makes a trained set.
+// fill returns a trained set.
 func fill(metric Metric, rows [][]float32) *Set {
 	s := New(metric, len(rows[0]), 0)
 	list := make([]Row, len(rows))
@@ -134,7 +134,7 @@ func fill(metric Metric, rows [][]float32) *Set {
 	return s
 }
 
-// norms64 are the lengths of the rows.
+// norms64 returns the lengths of the rows.
 func norms64(rows [][]float32) []float64 {
 	lengths := make([]float64, len(rows))
 	for i, row := range rows {
@@ -143,7 +143,7 @@ func norms64(rows [][]float32) []float64 {
 	return lengths
 }
 
-// truth scores every row as float64; lengths are theirs.
+// truth scores every row as float64; lengths are those of the rows.
 func truth(metric Metric, rows [][]float32, lengths []float64, query []float32) []float64 {
 	scores := make([]float64, len(rows))
 	length := math.Sqrt(dot64(query, query))
@@ -160,7 +160,7 @@ func truth(metric Metric, rows [][]float32, lengths []float64, query []float32) 
 	return scores
 }
 
-// least is the score of the k-th best, less what rounding may take.
+// least returns the score of the k-th best, minus a tolerance for rounding.
 func least(scores []float64, k int) float64 {
 	best := slices.Clone(scores[:k])
 	slices.Sort(best)
@@ -174,7 +174,7 @@ func least(scores []float64, k int) float64 {
 	return best[0] - 1e-6*math.Abs(best[0])
 }
 
-// recall counts the hits that score at least so much.
+// recall counts the hits that score at least least.
 func recall(scores []float64, hits []Hit, least float64) (good int) {
 	for _, hit := range hits {
 		var at int
@@ -186,8 +186,8 @@ func recall(scores []float64, hits []Hit, least float64) (good int) {
 	return good
 }
 
-// TestRecall holds what is found of every kind of data under every metric to what
-// scoring each row finds. KIT_SOAK makes the sets larger.
+// TestRecall compares the results for every distribution under every metric with scoring each row.
+// KIT_SOAK makes the sets larger.
 func TestRecall(t *testing.T) {
 	const k = 10
 	n := 12_000
@@ -199,7 +199,7 @@ func TestRecall(t *testing.T) {
 		rows, asked := make(rand.New(rand.NewPCG(1, 2)), n, 128)
 		lengths := norms64(rows)
 		for metric, metricName := range []string{"cosine", "dot", "euclidean"} {
-			if testing.Short() && metricName != "euclidean" { // which holds the hardest case
+			if testing.Short() && metricName != "euclidean" { // euclidean has the hardest case
 				continue
 			}
 			t.Run(name+"/"+metricName, func(t *testing.T) {
@@ -232,8 +232,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestWholeIsExact: a whole search orders rows whose scores are equal, or in
-// another order, as float32.
+// TestWholeIsExact checks that a whole search orders rows whose scores are equal, or in another
+// order, as float32.
 func TestWholeIsExact(t *testing.T) {
 	for metric, c := range map[Metric]struct {
 		query []float32
@@ -254,7 +254,8 @@ func TestWholeIsExact(t *testing.T) {
 	}
 }
 
-// TestAViewKeepsWhatItHas: the set has gone on since, and forgotten where a row was.
+// TestAViewKeepsWhatItHas checks a view of a set that has changed since, and no longer knows where
+// a row was.
 func TestAViewKeepsWhatItHas(t *testing.T) {
 	s := New(Dot, 1, 0)
 	put := func(revision int64, ids ...string) (rows []Row) {

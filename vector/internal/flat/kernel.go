@@ -2,8 +2,8 @@ package flat
 
 import "math/bits"
 
-// dotGo multiplies two vectors of the same length. Four sums go on side by side,
-// so that one addition does not wait for another.
+// dotGo returns the inner product of two vectors of the same length. It uses four independent sums,
+// so that additions need not wait for each other.
 func dotGo(a, b []float32) float32 {
 	var s0, s1, s2, s3 float32
 	b = b[:len(a)]
@@ -21,8 +21,8 @@ func dotGo(a, b []float32) float32 {
 	return (s0 + s1) + (s2 + s3)
 }
 
-// squared is the squared distance of two vectors, added up as float64: the
-// squares of small differences are below what float32 holds.
+// squared returns the squared distance of two vectors, summed as float64: the squares of small
+// differences are below the range of float32.
 func squared(a, b []float32) float64 {
 	var s0, s1, s2, s3 float64
 	b = b[:len(a)]
@@ -42,7 +42,7 @@ func squared(a, b []float32) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
-// squared64 is squared with differences as float64 too.
+// squared64 is squared with float64 differences too.
 func squared64(a, b []float32) float64 {
 	var sum float64
 	for i, v := range a {
@@ -52,7 +52,7 @@ func squared64(a, b []float32) float64 {
 	return sum
 }
 
-// atLeastGo returns which of a block's values reach the least one.
+// atLeastGo returns which values of a block are at least least.
 func atLeastGo(values *[blockRows]float32, least float32) (m blockMask) {
 	for i, v := range values {
 		if v >= least {
@@ -70,7 +70,7 @@ func dot64(a, b []float32) float64 {
 	return sum
 }
 
-// estimate writes the estimated scores of rows, of a query taken at one bit.
+// estimate writes the estimated scores of rows, for a query at one bit.
 func (q *query) estimate(out []float32, codes []uint64, along, scale []float32) {
 	if q.words == 6 {
 		q.estimate6(out, codes, along, scale)
@@ -87,7 +87,7 @@ func (q *query) estimate(out []float32, codes []uint64, along, scale []float32) 
 	}
 }
 
-// estimate6 is for 384 dimensions, which are the most common.
+// estimate6 is the case of 384 dimensions, which are the most common.
 func (q *query) estimate6(out []float32, codes []uint64, along, scale []float32) {
 	y := (*[6]uint64)(q.signs)
 	y0, y1, y2, y3, y4, y5 := y[0], y[1], y[2], y[3], y[4], y[5]
@@ -101,8 +101,8 @@ func (q *query) estimate6(out []float32, codes []uint64, along, scale []float32)
 	}
 }
 
-// product is the signs of a row times the query at four bits: one plane of bits
-// for each.
+// product returns the inner product of the signs of a row and the query at four bits, by one plane
+// of bits each.
 func (q *query) product(row []uint64, set float32) float64 {
 	h := 0
 	for j, x := range row {

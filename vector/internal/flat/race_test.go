@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReadersAndWriters: searches, a training and changes at the same time; what
-// was removed and published is not found.
+// TestReadersAndWriters runs searches, a training and changes concurrently; rows whose removal was
+// published are not found.
 func TestReadersAndWriters(t *testing.T) {
 	rows, asked := clustered(rand.New(rand.NewPCG(5, 6)), MinTrained+1000, 64)
 	s := fill(Cosine, rows[:MinTrained])

@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 func fastScan() bool { return cpu.X86.HasAVX2 }
 
-// scan is scanGo.
+// scan is scanGo with AVX2 if available.
 func scan(out []uint16, packed, table []byte) {
 	if !cpu.X86.HasAVX2 || len(out) == 0 {
 		scanGo(out, packed, table)
@@ -15,7 +15,7 @@ func scan(out []uint16, packed, table []byte) {
 	scanAVX2(&out[0], &packed[0], &table[0], groups, len(table)/32)
 }
 
-// estimateSums is estimateSumsGo, of whole groups.
+// estimateSums is estimateSumsGo for complete groups, with AVX2 if available.
 func estimateSums(out []float32, sums []uint16, along, scale []float32, shift, base, step float32) {
 	if !cpu.X86.HasAVX2 || len(sums) == 0 {
 		estimateSumsGo(out, sums, along, scale, shift, base, step)
@@ -26,7 +26,7 @@ func estimateSums(out []float32, sums []uint16, along, scale []float32, shift, b
 	estimateAVX2(&out[0], &sums[0], &along[0], &scale[0], len(sums)/8, shift, base, step)
 }
 
-// dot is dotGo, but for the order in which it adds up.
+// dot is dotGo with AVX2 if available, which adds in another order.
 func dot(a, b []float32) float32 {
 	eights := len(a) / 8
 	if !cpu.X86.HasAVX2 || eights == 0 {
@@ -36,7 +36,7 @@ func dot(a, b []float32) float32 {
 	return dotAVX2(&a[0], &b[0], eights) + dotGo(a[8*eights:], b[8*eights:])
 }
 
-// atLeast is atLeastGo.
+// atLeast is atLeastGo with AVX2 if available.
 func atLeast(values *[blockRows]float32, least float32) (m blockMask) {
 	if !cpu.X86.HasAVX2 {
 		return atLeastGo(values, least)

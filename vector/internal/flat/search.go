@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Hit is a row that was found. Under Euclidean the score is minus the distance.
+// Hit is a row of a result. Under Euclidean the score is minus the distance.
 type Hit struct {
 	ID       string
 	Revision int64
@@ -18,23 +18,23 @@ type Hit struct {
 }
 
 const (
-	// exactBelow is the number of rows that are scored faster than estimated.
+	// exactBelow is the number of rows below which exact scores are faster than estimates.
 	exactBelow = 2000
-	// depth is the number of rows that are scored first.
+	// depth is the minimum number of rows that are scored first.
 	depth = 50
-	// together is the number of rows that is worth a goroutine more.
+	// together is the number of rows for which another goroutine is worth its cost.
 	together = 32 * blockRows
 )
 
-// helpers bounds the goroutines of all searches besides their callers'.
+// helpers bounds the goroutines of all searches in addition to the callers' own.
 var helpers = make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))
 
-// Search returns the k best rows, ties by id, of those in the bitmap; nil is
-// all. whole asks to score every row; exact reports whether that was done.
+// Search returns the k best rows of the bitmap, ties by ID; nil means all rows. whole makes it
+// score every row; exact reports whether every row was scored.
 func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits []Hit, exact bool) {
 	direction, length := slices.Clone(vector), 1.0
 	if v.set.metric != Euclidean {
-		length = normalize(direction) // which keeps products in range
+		length = normalize(direction) // keeps products in range
 	}
 	if v.set.metric == Cosine {
 		vector, length = direction, 1
@@ -57,8 +57,8 @@ func (v *View) Search(vector []float32, k int, among Bitmap, whole bool) (hits [
 	return v.refine(vector, found, k), true
 }
 
-// estimated estimates all rows, scores the best of them, and then all others
-// that may reach what was found. It also returns how many rows it has scored.
+// estimated estimates all rows, scores the best of them, and then all others that may be as good as
+// the best found. It also returns how many rows it has scored.
 func (v *View) estimated(vector []float32, k int, among Bitmap) ([]candidate, int) {
 	q := v.coder.prepare(vector)
 	buffer := buffers.Get().(*[]float32)
@@ -93,7 +93,7 @@ func (v *View) estimated(vector []float32, k int, among Bitmap) ([]candidate, in
 	return slices.Compact(found), int(scored.Load())
 }
 
-// buffers hold the estimates of a search.
+// buffers holds the estimates of searches.
 var buffers = sync.Pool{New: func() any { return new([]float32) }}
 
 func lowest(list []candidate) float64 {
@@ -126,8 +126,7 @@ func (v *View) estimate(q *query, number int, mask *blockMask, out *[blockRows]f
 	}
 }
 
-// hopeful scores the rows of a block that may reach the least score that is
-// looked for, and returns how many.
+// hopeful scores the rows of a block that may reach the current least score, and returns how many.
 func (v *View) hopeful(q *query, vector []float32, number int, mask *blockMask, estimates *[blockRows]float32, b *best) (scored int64) {
 	blk := v.blocks[number]
 	reach := q.reach(v.set.metric, float32(b.least))
@@ -165,9 +164,8 @@ func (v *View) exact(vector []float32, among Bitmap) func(*best, int) {
 	}
 }
 
-// whole scores the rows of a block as float64, except those that are too far off
-// by score and the most that it may have lost. The vector is length times the
-// direction.
+// whole scores the rows of a block as float64, except those whose float32 score is too low even
+// with the largest rounding error. The vector is length times the direction.
 func (v *View) whole(vector, direction []float32, length float64, among Bitmap) func(*best, int) {
 	loss := float64(len(vector)+8) * 0x1p-23
 	return func(b *best, number int) {
@@ -193,7 +191,7 @@ func (v *View) whole(vector, direction []float32, length float64, among Bitmap) 
 	}
 }
 
-// score is score64 with the loss of float32.
+// score is score64 in the precision of float32.
 func (v *View) score(vector []float32, row int) float64 {
 	if v.set.metric == Euclidean {
 		return -math.Sqrt(squared(vector, v.vector(row)))
@@ -208,9 +206,8 @@ func (v *View) score64(vector []float32, row int) float64 {
 	return dot64(vector, v.vector(row))
 }
 
-// scan lets a function offer the rows of every block and returns the best
-// ones, in no order. Processors that are free take a share of a large set, one
-// block after the other.
+// scan calls a function that offers the rows of every block, and returns the best ones, in no
+// particular order. Free processors share the blocks of a large set.
 func (v *View) scan(keep int, offer func(b *best, block int)) []candidate {
 	newBest := func() *best { return &best{view: v, keep: keep, least: math.Inf(-1)} }
 	var next atomic.Int64
@@ -261,12 +258,12 @@ type candidate struct {
 	row   int32
 }
 
-// best keeps the best candidates of a walk: up to twice as many as are wanted,
-// then the worse half goes.
+// best keeps the best candidates of a scan: up to twice as many as requested, after which the worse
+// half is dropped.
 type best struct {
 	view  *View
 	keep  int
-	least float64 // what a candidate must reach
+	least float64 // minimum score of a candidate
 	found []candidate
 }
 
@@ -302,7 +299,7 @@ func (b *best) before(x, y candidate) bool {
 	return b.view.id(x.row) < b.view.id(y.row)
 }
 
-// cut moves the best to the front and drops the others.
+// cut moves the best candidates to the front and drops the others.
 func (b *best) cut() {
 	list, low, high := b.found, 0, len(b.found)-1
 	for low < high {
@@ -337,7 +334,7 @@ func (b *best) cut() {
 	}
 }
 
-// mask returns the rows of a block that live and are in the bitmap.
+// mask returns the live rows of a block that are in the bitmap.
 func (v *View) mask(number int, among Bitmap) blockMask {
 	var m blockMask
 	first := number * blockRows / 64
@@ -371,7 +368,7 @@ func (m *blockMask) Count() (n int) {
 	return n
 }
 
-// All walks the rows in the mask.
+// All iterates over the rows in the mask.
 func (m *blockMask) All() func(func(int) bool) {
 	return func(yield func(int) bool) {
 		for w, word := range m {

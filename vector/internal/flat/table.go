@@ -2,23 +2,21 @@ package flat
 
 import "math"
 
-// Rows are also coded in groups, for processors that look up 32 of them at once:
-// four signs of a row are a number, and a table has what the query adds up to
-// for each of the 16. See scanGo for the layout.
+// Rows are also coded in groups, for processors that can look up 32 of them at a time: four signs
+// of a row are a number, and a table has the sum of the query for each of the 16 numbers. See
+// scanGo for the layout.
 const groupRows = 32
 
-// useTables reports whether scan is fast on this processor: without it, queries
-// are compared by counting bits.
+// useTables reports whether scan is fast on this processor; if not, estimates are made by counting
+// bits.
 var useTables = fastScan()
 
-// groupBytes is the length of a group's code: one of 16 bytes for every four
-// dimensions.
+// groupBytes returns the length of a group's code: 16 bytes for every four dimensions.
 func groupBytes(words int) int { return 16 * 16 * words }
 
-// pack appends the code of a group of rows: the signs 4p to 4p+3 of all rows
-// stand together, those of a row and of the row 16 after it in one byte. Rows 0
-// and 8, 1 and 9 and so on are neighbours, because sums of bytes are taken apart
-// like that.
+// pack appends the code of a group of rows: the signs 4p to 4p+3 of all rows are adjacent, those of
+// a row and of the row 16 after it in one byte. Rows 0 and 8, 1 and 9 and so on are adjacent,
+// because that is the order in which sums of bytes are split.
 func pack(packed []byte, codes []uint64, words int) []byte {
 	from := len(packed)
 	packed = append(packed, make([]byte, groupBytes(words))...)
@@ -35,8 +33,8 @@ func pack(packed []byte, codes []uint64, words int) []byte {
 	return packed
 }
 
-// takeTable makes the table of a query: for every four dimensions and 16 signs of
-// a row, the sum of the dimensions in which the query has the same sign, in steps.
+// takeTable builds the table of a query: for every four dimensions and each of the 16 combinations
+// of a row's signs, the sum of the dimensions in which the query has the same sign, in steps.
 func (q *query) takeTable(rest []float32, square float64) {
 	positions := len(rest) / 4
 	var widest, sum float64
@@ -49,7 +47,7 @@ func (q *query) takeTable(rest []float32, square float64) {
 		sum += width
 	}
 	q.table = make([]byte, 16*positions)
-	step := widest / float64(min(255, 65535/positions)) // sums fit into 16 bits
+	step := widest / float64(min(255, 65535/positions)) // sums must fit into 16 bits
 	if step > 0 {
 		for p := range positions {
 			four := (*[4]float32)(rest[4*p:])
@@ -69,8 +67,8 @@ func (q *query) takeTable(rest []float32, square float64) {
 	q.base, q.step = float32(q.raised-sum), float32(2*step)
 }
 
-// estimateTable writes the estimated scores of the first rows of a block, as many
-// as are in whole groups, and returns how many those are.
+// estimateTable writes the estimated scores of the rows of a block that are in complete groups, and
+// returns how many these are.
 func (q *query) estimateTable(out []float32, packed []byte, f *factors) int {
 	rows := len(out) / groupRows * groupRows
 	var sums [blockRows]uint16
@@ -79,19 +77,19 @@ func (q *query) estimateTable(out []float32, packed []byte, f *factors) int {
 	return rows
 }
 
-// estimateSumsGo makes estimates of sums.
+// estimateSumsGo converts sums to estimates.
 func estimateSumsGo(out []float32, sums []uint16, along, scale []float32, shift, base, step float32) {
 	for i, sum := range sums {
 		out[i] = shift*along[i] + scale[i]*(base+step*float32(int32(sum)))
 	}
 }
 
-// whole is the estimate of one row, of the query at four bits.
+// whole returns the estimate of one row, for the query at four bits.
 func (q *query) whole(code []uint64, f *factors, at int) float32 {
 	return q.shift*f.along[at] + f.scale[at]*float32(q.product(code, f.set[at])+q.raised)
 }
 
-// mayTable is may for an estimate of the whole query.
+// mayTable is may for an estimate of the table or of whole.
 func (q *query) mayTable(estimate, reach float32, f *factors, at int) bool {
 	along, scale, distance := float64(q.shift*f.along[at]), float64(f.scale[at]), float64(f.distance[at])
 	target := float64(reach) - along
@@ -103,8 +101,8 @@ func (q *query) mayTable(estimate, reach float32, f *factors, at int) bool {
 	return (float64(estimate)-along)/scale-q.raised >= target/scale-q.sure*loss
 }
 
-// scanGo adds up, for each row of some groups, the entries of a table that its
-// code names. It is what scan does, one row at a time.
+// scanGo sums, for each row of some groups, the table entries that its code selects. scan does the
+// same for many rows at a time.
 func scanGo(out []uint16, packed, table []byte) {
 	for g := 0; g*groupRows < len(out); g++ {
 		group := packed[g*len(table):][:len(table)]

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestScan holds the fast scan to the plain one, and that to the definition: the
-// sum of what a query has in common with the signs of a row.
+// TestScan compares the fast scan with the plain one, and that with the definition: the sum of the
+// dimensions in which the query has the sign of the row.
 func TestScan(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 1))
 	for _, words := range []int{2, 4, 6, 12, 24, 64} {
@@ -49,7 +49,7 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestEstimateSums and TestDot hold what is written in assembly to Go.
+// TestEstimateSums and TestDot compare the assembly with Go.
 func TestEstimateSums(t *testing.T) {
 	dice := rand.New(rand.NewPCG(2, 2))
 	for _, n := range []int{0, groupRows, 3 * groupRows, blockRows} {

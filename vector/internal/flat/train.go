@@ -10,15 +10,15 @@ import (
 const (
 	samples    = 48
 	neighbours = 10
-	// goal is the part of the samples' neighbours that must be found.
+	// goal is the fraction of the samples' neighbors that must be found.
 	goal = 0.999
 	// The costs of operations, relative to one multiplication of an exact score.
-	costWord    = 1.3 // a word of a code
-	costRandom  = 2.0 // a multiplication for a row that is not the next in memory
+	costWord    = 1.3 // for each word of a code
+	costRandom  = 2.0 // for each multiplication of a row that is not the next in memory
 	recentLimit = 32
 )
 
-// recent remembers queries, to sample with.
+// recent keeps recent queries, as samples.
 type recent struct {
 	mu      sync.Mutex
 	queries [][]float32
@@ -45,18 +45,18 @@ func (r *recent) all() [][]float32 {
 	return slices.Clone(r.queries)
 }
 
-// Untrained reports whether Train would make searches faster or surer: there
-// are enough rows, and half as many more than it saw last.
+// Untrained reports whether Train would make searches faster or more accurate: there are enough
+// rows, and at least half as many again as at the last training.
 func (s *Set) Untrained() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.dimensions >= minCoded && s.n >= MinTrained && s.n >= s.trained+s.trained/2
 }
 
-// Train centres the codes on the rows as they are now and searches for samples:
-// rows, points between rows, and recent queries. While their true neighbours are
-// not found, it asks for surer estimates; where these do not pay, searches score
-// every row. Searches go on meanwhile as before.
+// Train centers the codes on the mean of the current rows and measures searches for samples: rows,
+// points between rows, and recent queries. While too few of their true neighbors are found, it
+// makes estimates more conservative; if these are then not faster, searches score every row.
+// Concurrent searches continue with the previous state.
 func (s *Set) Train() {
 	s.training.Lock()
 	defer s.training.Unlock()
@@ -90,7 +90,7 @@ func (s *Set) Train() {
 	s.publish()
 }
 
-// recode returns a block with codes of its own.
+// recode returns a block with new codes.
 func (v *View) recode(c *coder, b *block, rest []float32) *block {
 	d := v.set.dimensions
 	coded := &block{ids: b.ids, revisions: b.revisions, vectors: b.vectors, columns: b.columns,
@@ -118,8 +118,8 @@ func (v *View) mean() []float32 {
 	return mean
 }
 
-// noise is how much of a query's length, squared, the signs of a row miss on
-// average: the rotation makes it the same in every direction.
+// noise returns the mean squared error of a row's signs, as a fraction of a query's squared length:
+// the rotation makes it the same in every direction.
 func (v *View) noise() float64 {
 	var sum float64
 	d := float64(64 * v.coder.words)
@@ -145,8 +145,7 @@ func (v *View) noise() float64 {
 	return max(sum/float64(max(rows, 1)), 0)
 }
 
-// samples are rows, points between two rows, points anywhere, and queries that
-// were asked.
+// samples returns rows, points between two rows, random points, and recent queries.
 func (s *Set) samples(v *View) [][]float32 {
 	dice := rand.New(rand.NewPCG(uint64(v.n), 11))
 	row := func() []float32 {
@@ -161,7 +160,7 @@ func (s *Set) samples(v *View) [][]float32 {
 	for len(list) < samples {
 		sample := slices.Clone(row())
 		other, share := row(), float32(len(list)%4)*0.25
-		if len(list)%4 == 3 { // a direction that has nothing to do with the rows
+		if len(list)%4 == 3 { // a direction unrelated to the rows
 			other, share = v.stranger(dice, sample), 1
 		}
 		for i := range sample {
@@ -185,8 +184,8 @@ func (v *View) stranger(dice *rand.Rand, row []float32) []float32 {
 	return point
 }
 
-// measure decides how sure estimates must be to find the samples' neighbours,
-// and whether they then pay.
+// measure determines how conservative estimates must be to find the samples' neighbors, and whether
+// they are then faster.
 func (v *View) measure(samples [][]float32) {
 	c := v.coder
 	truth := make([]float64, len(samples))
