@@ -5,15 +5,15 @@ import "github.com/kitbackend/kit/internal/mailbox"
 // address is a parsed mailbox.
 type address struct {
 	name string
-	// spec is what goes on the wire: the local part as written, the domain in ASCII.
+	// spec is the address for SMTP and headers: the local part as written, the domain in ASCII.
 	spec string
-	// key is what suppressions and limits compare.
+	// key is the form that suppressions and limits compare.
 	key string
 }
 
-// Canonical returns the form of an address that suppressions compare: Unicode
-// normalised, lower case, the domain in its ASCII form. It keeps plus tags and
-// dots, which name other mailboxes. Refuses with email/invalid_address.
+// Canonical returns the form of an address that suppressions compare: Unicode normalized, lower
+// case, the domain in its ASCII form. It keeps plus tags and dots, which may name different
+// mailboxes. Refuses with email/invalid_address.
 func Canonical(text string) (string, error) {
 	a, err := parseAddress(text)
 	return a.key, err
@@ -30,5 +30,5 @@ func parseAddress(text string) (address, error) {
 
 func (a address) domain() string { return mailbox.Address{Spec: a.spec}.Domain() }
 
-// plain reports whether text may stand in a header.
+// plain reports whether text is valid in a header.
 func plain(text string) bool { return mailbox.Plain(text) }

@@ -67,8 +67,8 @@ func benchMessage(i int) email.Message {
 	return email.Message{To: fmt.Sprintf("u%d@example.com", i), Subject: "Your code", Text: "Your code is 123456.\n\nIt is good for ten minutes.\n"}
 }
 
-// BenchmarkSend measures from Send to the acceptance by a server on loopback,
-// jobs, database and all; on one pool.
+// BenchmarkSend measures the time from Send to the acceptance by a server on loopback, including
+// jobs and database, with one connection pool.
 func BenchmarkSend(b *testing.B) {
 	keys := testKeys(b)
 	for _, c := range []struct {
@@ -141,7 +141,7 @@ func benchSend(b *testing.B, db *database.DB, signatures []email.DKIM) {
 	_ = part.Close(context.Background())
 }
 
-// BenchmarkGoMail is go-mail alone, composing and sending on one connection.
+// BenchmarkGoMail measures go-mail alone, composing and sending on one connection.
 func BenchmarkGoMail(b *testing.B) {
 	srv := countMails(b, b.N)
 	client, err := gomail.NewClient("127.0.0.1", gomail.WithPort(srv.port), gomail.WithTLSPolicy(gomail.NoTLS))
@@ -168,7 +168,7 @@ func BenchmarkGoMail(b *testing.B) {
 	_ = client.Close()
 }
 
-// BenchmarkParseReport reads a bounce.
+// BenchmarkParseReport parses a bounce.
 func BenchmarkParseReport(b *testing.B) {
 	mail := []byte(bounces["postfix, unknown"].mail)
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 	"github.com/emersion/go-message"
 )
 
-// Bounds of what is read of a mail that reports.
+// Bounds of reading a report.
 const (
 	maxReport     = 1 << 20
 	maxPart       = 128 << 10
@@ -20,14 +20,14 @@ const (
 	maxRecipients = 100
 )
 
-// ParseReport reads a mail that may be a report: a delivery status notification
-// (RFC 3464), an abuse report (RFC 5965), or one of the older forms that say
-// the same in prose. Any other mail, auto-replies and receipts included, has none.
+// ParseReport parses a mail that may be a report: a delivery status notification (RFC 3464), an
+// abuse report (RFC 5965), or an older form that reports the same in prose. It returns none for any
+// other mail, including auto-replies and receipts.
 func ParseReport(mail []byte) []Report {
 	if len(mail) > maxReport {
 		mail = mail[:maxReport]
 	}
-	if bytes.HasPrefix(mail, []byte("From ")) { // of a mail spool
+	if bytes.HasPrefix(mail, []byte("From ")) { // as in a mail spool
 		if end := bytes.IndexByte(mail, '\n'); end > 0 {
 			mail = mail[end+1:]
 		}
@@ -49,12 +49,12 @@ func ParseReport(mail []byte) []Report {
 	}
 }
 
-// reportParts are the parts of a report that say something.
+// reportParts are the relevant parts of a report.
 type reportParts struct {
 	status   []textproto.MIMEHeader // the blocks of message/delivery-status
 	feedback textproto.MIMEHeader   // message/feedback-report
-	original textproto.MIMEHeader   // the head of the message it is about
-	text     string                 // everything for people
+	original textproto.MIMEHeader   // the header of the reported message
+	text     string                 // all text parts
 }
 
 func readParts(entity *message.Entity) reportParts {
@@ -99,7 +99,7 @@ func readParts(entity *message.Entity) reportParts {
 	return p
 }
 
-// blocks reads groups of header lines with empty lines between them.
+// blocks reads groups of header lines separated by empty lines.
 func blocks(body []byte) []textproto.MIMEHeader {
 	var found []textproto.MIMEHeader
 	reader := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(body, "\r\n\r\n"...))))
@@ -115,7 +115,7 @@ func blocks(body []byte) []textproto.MIMEHeader {
 	return found
 }
 
-// typed reads a field such as "rfc822; ada@example.com".
+// typed returns the value of a field such as "rfc822; ada@example.com".
 func typed(field string) string {
 	if _, value, ok := strings.Cut(field, ";"); ok {
 		field = value
@@ -133,7 +133,7 @@ func (p reportParts) statusReports() []Report {
 		status := enhancedForm.FindString(block.Get("Status"))
 		diagnostic := typed(block.Get("Diagnostic-Code"))
 		if recipient == "" && status == "" {
-			continue // the block about the server
+			continue // the block about the reporting server
 		}
 		if own := enhancedForm.FindString(diagnostic); own != "" && (status == "" || strings.HasSuffix(status, ".0.0")) {
 			status = own
@@ -143,7 +143,7 @@ func (p reportParts) statusReports() []Report {
 		case action == "delivered":
 			r.Kind = ReportDelivered
 		case action == "relayed", action == "expanded":
-			continue // nobody knows more from then on
+			continue // later events are not reported
 		case action == "delayed", strings.HasPrefix(status, "4.") && action != "failed":
 			r.Kind = ReportDelayed
 		default:
@@ -154,7 +154,7 @@ func (p reportParts) statusReports() []Report {
 	return reports
 }
 
-// bounceKind tells a mailbox that is not there from one that will not take it.
+// bounceKind distinguishes a mailbox that does not exist from one that refuses the message.
 func bounceKind(status, diagnostic string) ReportKind {
 	code := 0
 	if found := replyCode.FindString(diagnostic); found != "" {
@@ -186,7 +186,7 @@ func (p reportParts) complaint() []Report {
 	}}
 }
 
-// isReply tells replies of people and of their programs from bounces.
+// isReply distinguishes replies of people and of auto-responders from bounces.
 func isReply(h message.Header) bool {
 	kind, params, _ := h.ContentType()
 	if kind == "multipart/report" && params["report-type"] == "disposition-notification" {
@@ -212,7 +212,7 @@ func fromServer(h message.Header) bool {
 	return path == "<>" || serverName.MatchString(h.Get("From"))
 }
 
-// prose reads a bounce that has no machine-readable part.
+// prose parses a bounce that has no machine-readable part.
 func (p reportParts) prose(h message.Header) []Report {
 	failed := h.Get("X-Failed-Recipients")
 	if failed == "" && (!fromServer(h) || !failureWord.MatchString(h.Get("Subject")+"\n"+p.text) && !delayWord.MatchString(p.text)) {
@@ -222,7 +222,7 @@ func (p reportParts) prose(h message.Header) []Report {
 	if found := writtenID.FindStringSubmatch(p.text); r.MessageID == "" && found != nil {
 		r.MessageID = found[1]
 	}
-	saying := p.text // without the message it quotes
+	saying := p.text // without the quoted message
 	if at := strings.Index(saying, r.MessageID); r.MessageID != "" && at > 0 {
 		saying = saying[:at]
 	}

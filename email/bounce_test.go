@@ -15,7 +15,7 @@ import (
 
 const ourID = "<06gzvyj600c52qv6fqyke0g3f0.bpf4rcp4mwvvw7az@acme.example>"
 
-// status is a delivery status notification (RFC 3464).
+// status returns a delivery status notification (RFC 3464).
 func status(recipient, action, code, diagnostic, original string) string {
 	return "Return-Path: <>\r\nFrom: Mail Delivery System <MAILER-DAEMON@mx.example>\r\nTo: hello@acme.example\r\nSubject: Undelivered Mail Returned to Sender\r\n" +
 		"Auto-Submitted: auto-replied\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=\"b\"\r\n\r\n" +
@@ -36,8 +36,8 @@ func prose(head, text string) string {
 	return head + "MIME-Version: 1.0\r\nContent-Type: text/plain; charset=us-ascii\r\n\r\n" + text
 }
 
-// The forms in which servers report, written after what public collections of
-// bounces hold: what each must be read as.
+// The forms of reports by servers, modeled on public collections of bounces, and the expected
+// result of each.
 var bounces = map[string]struct {
 	mail string
 	kind email.ReportKind // "" for no report
@@ -140,11 +140,11 @@ func TestIngestMail(t *testing.T) {
 			return n
 		}
 		hard := status("ada@example.com", "failed", "5.1.1", "550 no", "message/rfc822")
-		// A sender that knows no Message-ID of ours changes nothing.
+		// A sender that does not know a Message-ID changes nothing.
 		if n := ingest(hard, "<forged@acme.example>"); n != 0 {
 			t.Errorf("a forged bounce was applied %d times", n)
 		}
-		// One that does can only report on the address it went to.
+		// A sender that does can only report about the message's own recipient.
 		id := deliver("bob@example.com")
 		ingest(hard, s.job(id).MessageID)
 		if _, held, _ := s.Suppression(t.Context(), "ada@example.com"); held {
@@ -154,7 +154,7 @@ func TestIngestMail(t *testing.T) {
 		if got, _, _ := s.Suppression(t.Context(), "bob@example.com"); got.Reason != email.ReasonHardBounce || got.Source != "dsn" || *got.JobID != id || got.ExpiresAt != nil {
 			t.Errorf("%+v", got)
 		}
-		// A complaint after a delivery; a late notice of delivery changes nothing.
+		// A complaint after a delivery; a late delivery report changes nothing.
 		id = deliver("eve@example.com")
 		messageID := s.job(id).MessageID
 		ingest(status("eve@example.com", "delivered", "2.0.0", "250 ok", "message/rfc822"), messageID)
@@ -166,7 +166,7 @@ func TestIngestMail(t *testing.T) {
 		if job := s.wantState(id, email.StateComplained); len(job.Events) != 2 || job.DeliveredAt == nil {
 			t.Errorf("%+v", job.Events)
 		}
-		// Three soft bounces suppress for a while, two do not, nor one that is repeated.
+		// Three soft bounces suppress temporarily; two do not, nor does a repeated one.
 		full := status("tom@example.com", "failed", "5.2.2", "552 full", "message/rfc822")
 		for i := range 3 {
 			id := deliver("tom@example.com")
@@ -182,15 +182,15 @@ func TestIngestMail(t *testing.T) {
 		if _, held, _ := s.Suppression(t.Context(), "tom@example.com"); held {
 			t.Error("a soft suppression lasts for ever")
 		}
-		// A delay tells nothing that lasts.
+		// A delay does not change the state.
 		id = deliver("sam@example.com")
 		ingest(status("sam@example.com", "delayed", "4.4.1", "timeout", "message/rfc822"), s.job(id).MessageID)
 		s.wantState(id, email.StateSent)
 	})
 }
 
-// TestReportsFasterThanTheNote: what is reported of a message before its acceptance was
-// noted counts, and a message that was delivered is not sent again.
+// TestReportsFasterThanTheNote checks that a report counts that arrives before the acceptance is
+// recorded, and that a delivered message is not sent again.
 func TestReportsFasterThanTheNote(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var s *setup

@@ -19,8 +19,8 @@ import (
 // pixel is a transparent GIF of one pixel.
 var pixel = []byte("GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
 
-// getClick sends the reader on to where the link in the mail pointed, which is
-// in the signed token and nowhere else. An old token still leads there.
+// getClick redirects the reader to the target of the link, which is only in the signed token. An
+// expired token still redirects.
 func (e *Email) getClick(c *capability.Call) error {
 	t, err := e.tokens.read(c.Context(), clickToken, c.Param("token"))
 	if err != nil || !redirectable(t.payload) {
@@ -35,18 +35,18 @@ func (e *Email) getClick(c *capability.Call) error {
 	return nil
 }
 
-// getOpen returns the image whatever the token: a broken one tells nobody anything.
+// getOpen responds with the image even for an invalid token, so that the response reveals nothing.
 func (e *Email) getOpen(c *capability.Call) error {
 	if t, err := e.tokens.read(c.Context(), openToken, c.Param("token")); err == nil && e.host.Now().Unix() <= int64(t.expires) {
 		e.note(c, t, Event{Type: "opened"})
 	}
 	c.Writer().Header().Set("Content-Type", "image/gif")
 	c.Writer().Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
-	_, _ = c.Writer().Write(pixel) // the reader has gone; there is nobody to tell
+	_, _ = c.Writer().Write(pixel) // a disconnected reader needs no error
 	return nil
 }
 
-// note records what a link told. The reader gets the page even if that fails.
+// note records an open or a click. The reader gets the page even if that fails.
 func (e *Email) note(c *capability.Call, t token, event Event) {
 	now := e.host.Now()
 	event.Detail, event.Machine = e.machine(c, t.jobID, now)
@@ -55,7 +55,7 @@ func (e *Email) note(c *capability.Call, t token, event Event) {
 	}
 }
 
-// machine guesses whether a program followed the link, and says why.
+// machine guesses whether a program followed the link, and returns the reason.
 func (e *Email) machine(c *capability.Call, jobID string, now time.Time) (reason string, machine bool) {
 	agent := c.Request().UserAgent()
 	switch {
@@ -78,7 +78,7 @@ func (e *Email) machine(c *capability.Call, jobID string, now time.Time) (reason
 	return "", false
 }
 
-// getUnsubscribe asks before it acts, because programs follow links.
+// getUnsubscribe asks for confirmation first, because programs follow links.
 func (e *Email) getUnsubscribe(c *capability.Call) error {
 	t, err := e.visit(c)
 	if err != nil {
@@ -93,8 +93,8 @@ func (e *Email) getUnsubscribe(c *capability.Call) error {
 	return e.show(c, http.StatusOK, view{Page: "done", Address: t.payload})
 }
 
-// postUnsubscribe acts: for a mail program that says what RFC 8058 wants said,
-// or for the button of our page. Anything else gets the page.
+// postUnsubscribe unsubscribes a reader: for a mail program that sends the body of RFC 8058, or for
+// the button of the page. Any other request gets the page.
 func (e *Email) postUnsubscribe(c *capability.Call) error {
 	t, err := e.visit(c)
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *Email) postUnsubscribe(c *capability.Call) error {
 	return e.show(c, http.StatusOK, view{Page: "confirm", Address: t.payload})
 }
 
-// visit verifies the token of an unsubscribe link, once the visitor may come at all.
+// visit verifies the token of an unsubscribe link, after the rate limit of the client.
 func (e *Email) visit(c *capability.Call) (token, error) {
 	ip := ""
 	if origin := capability.RequestInfoOf(c.Context()); origin != nil {
@@ -163,7 +163,7 @@ func (e *Email) unsubscribe(ctx context.Context, t token, scope Scope) error {
 	})
 }
 
-// resubscribe shows what holds now: a complaint or an operator's suppression stays.
+// resubscribe shows the current state: a complaint or an operator's suppression remains.
 func (e *Email) resubscribe(c *capability.Call, t token) error {
 	key, err := e.subject(c.Context(), t.payload)
 	if err != nil {
@@ -182,18 +182,18 @@ func (e *Email) resubscribe(c *capability.Call, t token) error {
 	return e.show(c, http.StatusOK, view{Page: "back", Address: t.payload})
 }
 
-// view is what the pages are given.
+// view is the data of the pages.
 type view struct {
 	Page    string
 	Address string
 	All     bool
 	Code    string
-	// App is the application's name, and Home where a way back leads.
+	// App is the application's name, and Home the target of the link back.
 	App, Home string
 }
 
-// refuse shows a bad token as a page, because people follow these links. Other
-// errors, nil meaning a bad target, are returned as everywhere.
+// refuse responds to an invalid token with a page, because people follow these links; err is nil
+// for an invalid target. It returns other errors.
 func (e *Email) refuse(c *capability.Call, err error) error {
 	if err != nil && !ErrInvalidToken.Is(capability.AsError(err)) {
 		return err
@@ -212,19 +212,19 @@ func (e *Email) show(c *capability.Call, status int, v view) error {
 	h.Set("X-Robots-Tag", "noindex")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	c.Writer().WriteHeader(status)
-	_, _ = c.Writer().Write(out.Bytes()) // the reader has gone; there is nobody to tell
+	_, _ = c.Writer().Write(out.Bytes()) // a disconnected reader needs no error
 	return nil
 }
 
-// appName is what the sender is called in mails, or else the host's name.
+// appName returns the sender's name in mails, or else the host's name.
 func (e *Email) appName() string {
 	return cmp.Or(e.from.name, e.host.BaseURL.Hostname())
 }
 
 var pages lazy.Value[*template.Template]
 
-// pageTemplate is what the pages are made of. They post to the address they are at, so
-// that they need not know it.
+// pageTemplate returns the template of the pages. Their forms post to the current URL, so that the
+// template does not need it.
 func pageTemplate() *template.Template {
 	return pages.Get(func() *template.Template { return template.Must(template.New("").Parse(pageText)) })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// mounted is email behind the kit's mount.
+// mounted is email mounted in a kit.
 type mounted struct {
 	*kittest.Kit
 	t    *testing.T
@@ -28,7 +28,7 @@ func mount(t *testing.T, cfg email.Config, opts ...kit.Option) *mounted {
 	return m
 }
 
-// composedFor composes a kit with email alone, which it also puts where mail says.
+// composedFor composes a kit with only email, which it stores in mail.
 func composedFor(t testing.TB, mail **email.Email, cfg email.Config, opts ...kit.Option) *kittest.Kit {
 	t.Helper()
 	cfg.From = "Acme <hello@acme.example>"
@@ -43,7 +43,7 @@ func composedFor(t testing.TB, mail **email.Email, cfg email.Config, opts ...kit
 	}, opts...)...)
 }
 
-// delivered sends a message and returns it as it was kept.
+// delivered sends a message and returns it as stored in the mailbox.
 func (m *mounted) delivered(message email.Message) email.Kept {
 	m.t.Helper()
 	if _, err := m.mail.Send(m.t.Context(), message); err != nil {
@@ -85,8 +85,8 @@ func (m *mounted) suppressed(to string) string {
 	return string(s.Scope)
 }
 
-// TestScanner follows every link of a mail, as a mail gateway does, with every
-// method that a program uses without being asked: nothing changes for the reader.
+// TestScanner follows every link of a mail like a mail gateway, with every method that programs use
+// on their own: nothing changes for the reader.
 func TestScanner(t *testing.T) {
 	m := mount(t, email.Config{Tracking: email.Tracking{Clicks: true, Opens: true}})
 	kept := m.delivered(newsletter())
@@ -143,12 +143,12 @@ func TestUnsubscribe(t *testing.T) {
 	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || page.Header.Get("X-Robots-Tag") != "noindex" {
 		t.Errorf("%v", page.Header)
 	}
-	for _, at := range []string{link, "/_kit/email/u/x"} { // whose page it is, and a way back
+	for _, at := range []string{link, "/_kit/email/u/x"} { // the page names the application and links back
 		if body := string(m.Anonymous().Get(at).Body); !strings.Contains(body, `<header><a href="/">Acme</a>`) || !strings.Contains(body, `<a href="/">Back to Acme</a>`) {
 			t.Errorf("%s: %s", at, body)
 		}
 	}
-	for range 2 { // one click, twice
+	for range 2 { // the same click twice
 		response := form.Post(link, "List-Unsubscribe=One-Click")
 		if response.Status != 200 || len(response.Body) > 0 || response.Header.Get("Set-Cookie")+response.Header.Get("Location") != "" {
 			t.Errorf("%d %s %v", response.Status, response.Body, response.Header)
@@ -169,7 +169,7 @@ func TestUnsubscribe(t *testing.T) {
 	if scope := m.suppressed("ada@example.com"); scope != "all" {
 		t.Errorf("after all: %q", scope)
 	}
-	// A link is good for ever, and for its own suppression only.
+	// A link never expires, and only affects its own suppression.
 	m.Clock.Advance(5 * 365 * 24 * time.Hour)
 	form.Post(link, "do=resubscribe")
 	if _, err := m.mail.Ingest(t.Context(), []email.Report{{Kind: email.ReportComplaint, Recipient: "ada@example.com"}}); err != nil {
@@ -233,7 +233,7 @@ func TestClickAndOpen(t *testing.T) {
 	if err != nil || len(job.Events) != 3 || job.Events[1].Machine || job.Events[1].URL == "" || !job.Events[2].Machine {
 		t.Errorf("%+v %v", job.Events, err)
 	}
-	m.Clock.Advance(401 * 24 * time.Hour) // the reader is led on, nothing is recorded
+	m.Clock.Advance(401 * 24 * time.Hour) // the reader is redirected, nothing is recorded
 	if response := person.Get(click); response.Status != 302 {
 		t.Errorf("an old link: %d", response.Status)
 	}
@@ -249,8 +249,8 @@ func TestClickAndOpen(t *testing.T) {
 	}
 }
 
-// TestForgedTokens tries tokens of another kind, altered in every byte, cut,
-// and signed with another key.
+// TestForgedTokens tries tokens of another kind, changed in every byte, truncated, and signed with
+// another key.
 func TestForgedTokens(t *testing.T) {
 	m := mount(t, email.Config{Tracking: email.Tracking{Clicks: true, Opens: true}})
 	kept := m.delivered(newsletter())
@@ -269,7 +269,7 @@ func TestForgedTokens(t *testing.T) {
 			if method == "POST" && kind == "c" {
 				continue
 			}
-			// From an address of its own each time: visits are limited.
+			// Each request is from another address, because visits are limited.
 			client := m.Anonymous().With("Content-Type", "application/x-www-form-urlencoded")
 			response := client.Do(method, "/_kit/email/"+kind+"/"+url.PathEscape(token), "List-Unsubscribe=One-Click")
 			if response.Status == 429 {
@@ -313,7 +313,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// FuzzClick holds what may be a target to what a browser would make of it.
+// FuzzClick compares the allowed targets with how a browser would parse them.
 func FuzzClick(f *testing.F) {
 	for _, seed := range []string{"https://acme.example/a", "//evil.example", "https:evil.example", "http://a@evil.example", "https://evil.example\\@acme.example",
 		"javascript:alert(1)", "https://acme.example\r\nSet-Cookie: a=b", "/\\evil.example", "https:///evil.example", "data:text/html,x", " https://acme.example"} {
@@ -333,7 +333,7 @@ func FuzzClick(f *testing.F) {
 	})
 }
 
-// FuzzToken: a token that we did not sign is never redirected.
+// FuzzToken checks that a token without a valid signature never redirects.
 func FuzzToken(f *testing.F) {
 	f.Add("AQFj", "https://evil.example")
 	f.Add("x.y", "//evil.example")

@@ -12,14 +12,14 @@ import (
 	gomail "github.com/wneessen/go-mail"
 )
 
-// composed is a message as it goes out, but for the signatures.
+// composed is a complete message except for the signatures.
 type composed struct {
 	subject   string
 	messageID string
 	bytes     []byte
 }
 
-// compose makes the message of a job.
+// compose builds the message of a job.
 func (e *Email) compose(ctx context.Context, m Message, to address, key, jobID string, now time.Time) (composed, error) {
 	content := Content{Subject: m.Subject, Text: m.Text, HTML: m.HTML}.withText()
 	if m.Template != "" {
@@ -109,7 +109,8 @@ func (e *Email) setHeaders(msg *gomail.Msg, m Message, to address, out composed,
 	return nil
 }
 
-// feedbackWord keeps a Feedback-ID readable for the receivers that group by it.
+// feedbackWord returns the template as an element of Feedback-ID, in which receivers split at
+// colons.
 func feedbackWord(template string) string {
 	if template == "" {
 		return "message"
@@ -117,20 +118,19 @@ func feedbackWord(template string) string {
 	return strings.ReplaceAll(template, ":", "-")
 }
 
-// setListHeaders lets a reader leave with one click (RFC 2369, RFC 8058). They
-// stand on lines of their own: some receivers do not read an encoded one.
+// setListHeaders adds the headers for one-click unsubscribe (RFC 2369, RFC 8058), unencoded: some
+// receivers do not parse an encoded one.
 func setListHeaders(msg *gomail.Msg, unsubscribe, domain string) {
 	msg.SetGenHeaderPreformatted("List-Id", "<list."+domain+">")
 	msg.SetGenHeaderPreformatted("List-Unsubscribe", "<"+unsubscribe+">")
 	msg.SetGenHeaderPreformatted("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
 }
 
-// maxLine is where lines of a head are folded (RFC 5322, section 2.1.1).
+// maxLine is the length at which header lines are folded (RFC 5322, section 2.1.1).
 const maxLine = 78
 
-// foldSubject encodes a subject and folds it before spaces that stand between
-// words. The first word stays on the line of the name: many parsers keep the
-// space of a line that begins empty.
+// foldSubject encodes a subject and folds it before spaces between words. The first word stays on
+// the line of the field name: many parsers keep the leading space if that line is empty.
 func foldSubject(subject string) string {
 	encoded := mime.QEncoding.Encode("utf-8", subject)
 	var out strings.Builder
@@ -151,8 +151,7 @@ func foldSubject(subject string) string {
 	return out.String()
 }
 
-// tracked rewrites HTML as the configuration says; our own links, and the one to
-// leave by, stay.
+// tracked rewrites HTML for Config.Tracking, except the kit's own links and the unsubscribe link.
 func (e *Email) tracked(source string, l links, leave string) string {
 	if source == "" || (!e.cfg.Tracking.Clicks && !e.cfg.Tracking.Opens) {
 		return source

@@ -11,91 +11,90 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Config adjusts email. Outside of production the zero value is a whole set-up:
-// mail is kept in the mailbox instead of being sent.
+// Config configures email. Outside of production the zero value is complete: mail is stored in the
+// mailbox instead of being sent.
 type Config struct {
 	// From is the sender, such as "Acme <hello@acme.example>"; required in
 	// production, by default "Kit <kit@localhost>".
 	From string
-	// ReplyTo is where replies go, by default to From.
+	// ReplyTo is the address for replies, by default From.
 	ReplyTo string
-	// ReturnPath is where bounces go, by default the address of From.
+	// ReturnPath is the address for bounces, by default that of From.
 	ReturnPath string
 	// Providers are tried in order; required in production.
 	Providers []Provider
 	// Templates holds NAME.txt and NAME.html; see [Email.Preview].
 	Templates fs.FS
-	// DKIM lists the signatures each message gets, at most 4.
+	// DKIM lists the signatures of each message, at most 4.
 	DKIM []DKIM
-	// Failover says when a provider is passed over.
+	// Failover configures when a provider is skipped.
 	Failover Failover
-	// PerRecipientPerHour bounds the mails to one address over all nodes, by
-	// default 20; -1 means no bound.
+	// PerRecipientPerHour bounds the mails to one address over all nodes, by default 20; -1 means
+	// no bound.
 	PerRecipientPerHour int
-	// Retry says how a message is repeated.
+	// Retry configures the retries of a message.
 	Retry Retry
 	// Tracking is off by default.
 	Tracking Tracking
-	// UnsubscribeOnGet lets a mere GET of the unsubscribe link act. Scanners
-	// follow links, so this unsubscribes people who did not ask for it.
+	// UnsubscribeOnGet unsubscribes on a mere GET of the unsubscribe link. Scanners follow links,
+	// so this unsubscribes people who did not request it.
 	UnsubscribeOnGet bool
-	// SoftBounces says when repeated temporary bounces suppress an address.
+	// SoftBounces configures when repeated temporary bounces suppress an address.
 	SoftBounces SoftBounces
-	// FoldPlusTags makes ada+shop@ and ada@ one address for suppressions.
+	// FoldPlusTags treats ada+shop@ and ada@ as one address for suppressions and limits.
 	FoldPlusTags bool
 	// MaxMessageBytes bounds a composed message, by default 10 MiB, at most 50.
 	MaxMessageBytes int
-	// Retention says how long records are kept.
+	// Retention configures how long records are kept.
 	Retention Retention
-	// Webhooks opens routes for what providers report; none by default.
+	// Webhooks enables routes for the reports of providers; none by default.
 	Webhooks Webhooks
-	// Database names the binding of the jobs, by default "DB".
+	// Database is the name of the binding of the jobs, by default "DB".
 	Database string
 	// BasePath is the prefix of the management routes, by default "/email".
 	BasePath string
-	// CallbackPath is the prefix of the links in mails, by default
-	// "/_kit/email". Links in mails already sent break when it moves.
+	// CallbackPath is the prefix of the links in mails, by default "/_kit/email". Changing it
+	// breaks the links in mails already sent.
 	CallbackPath string
 }
 
-// Provider is one way out.
+// Provider is a provider that sends mail.
 type Provider struct {
-	// Name is what jobs record: lower case letters, digits and hyphens.
+	// Name identifies the provider in jobs: lower case letters, digits and hyphens.
 	Name      string
 	Transport Transport
-	// PerSecond and Burst bound this node's use, by default 10 and 20; a
-	// PerSecond of -1 means no bound. Over it messages wait.
+	// PerSecond and Burst limit this node's rate, by default 10 and 20; a PerSecond of -1 means no
+	// limit. Messages above the limit wait.
 	PerSecond float64
 	Burst     int
-	// WarmUp bounds a new sender's messages a day, over all nodes; nil means no bound.
+	// WarmUp limits a new sender's messages per day, over all nodes; nil means no limit.
 	WarmUp *WarmUp
 }
 
-// WarmUp lets StartPerDay messages out on the first day, Since, and Growth
-// times as many on each day after it. Days are counted in UTC.
+// WarmUp allows StartPerDay messages on the first day, Since, and Growth times as many on each
+// following day. Days are in UTC.
 type WarmUp struct {
 	Since       time.Time `json:"since"`
 	StartPerDay int       `json:"startPerDay"`
 	Growth      float64   `json:"growth"`
 }
 
-// Failover passes a provider over for Cooldown (60 s) once UnhealthyAfter (5)
-// messages in a row could not be handed to it.
+// Failover skips a provider for Cooldown (60 s) after UnhealthyAfter (5) consecutive messages could
+// not be handed over to it.
 type Failover struct {
 	UnhealthyAfter int
 	Cooldown       time.Duration
 }
 
-// Retry repeats a message after Base (30 s), then four times as long each time,
-// at most Max (6 h), give or take a fifth; until MaxAttempts (8) or GiveUpAfter (48 h).
+// Retry repeats a message after Base (30 s), then four times as long each time, at most Max (6 h),
+// with a jitter of a fifth; until MaxAttempts (8) or GiveUpAfter (48 h).
 type Retry struct {
 	MaxAttempts            int
 	Base, Max, GiveUpAfter time.Duration
 }
 
-// Tracking rewrites the links of HTML mail, or adds an image, to record clicks
-// and opens. Neither proves that a person did anything. Links over 340 bytes stay
-// as they are.
+// Tracking rewrites the links of HTML mail, or adds an image, to record clicks and opens. Neither
+// proves that a person did anything. Links over 340 bytes are not rewritten.
 type Tracking struct{ Clicks, Opens bool }
 
 // SoftBounces suppresses an address for TTL (30 days) after Limit (3) temporary
@@ -121,7 +120,7 @@ const (
 
 var providerForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// or sets a field that was left at its zero value.
+// or sets a field that has its zero value.
 func or[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -269,7 +268,7 @@ func (c Config) keys() []capability.ConfigKey {
 	}
 }
 
-// callbackBase is what links in mails begin with.
+// callbackBase returns the beginning of links in mails.
 func callbackBase(base *url.URL, path string) string {
 	return strings.TrimSuffix(base.String(), "/") + strings.TrimSuffix(path, "/")
 }

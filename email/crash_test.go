@@ -37,9 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sender is a process that sends what is queued in a database until it is killed.
-// Later is by how many minutes its clock is ahead, so that leases of the dead have
-// ended.
+// sender is a process that sends the queue of a database until it is killed. Later is how many
+// minutes its clock is ahead, so that leases of killed processes have expired.
 type sender struct {
 	Address     string
 	Port, Later int
@@ -52,7 +51,7 @@ func (s sender) work() {
 	}
 }
 
-// open composes email on the database; a line is written for each message accepted.
+// open composes email on the database; it writes a line for each accepted message.
 func (s sender) open(accepted io.Writer) (*database.DB, *email.Email, *jobs.Queue) {
 	db, err := processtest.Open(s.Address)
 	if err != nil {
@@ -92,9 +91,8 @@ func (p printing) Deliver(ctx context.Context, m email.Envelope) (string, error)
 	return id, err
 }
 
-// TestKill kills the process with kill -9, again and again, while mails go out.
-// None is lost. None arrives twice except those that were under way at a kill, and
-// they carry the same Message-ID.
+// TestKill kills the process with kill -9 repeatedly while mails are sent. None is lost. None
+// arrives twice except those in progress at a kill, which have the same Message-ID.
 func TestKill(t *testing.T) { processtest.Each(t, killed) }
 
 func killed(t *testing.T, address string) {
@@ -113,7 +111,7 @@ func killed(t *testing.T, address string) {
 	enqueue(t, sender{Address: address}, mails)
 
 	kills, underWay := 0, 0
-	// More wait than a killed process may still be heard of: what it has sent is noted
+	// Keep more mails queued than a killed process may still affect: what it has sent is recorded
 	// after its death.
 	for waiting := mails; waiting >= atOnce+50; kills++ {
 		text, err := json.Marshal(sender{address, srv.addr.Port, 2 * kills})
@@ -160,8 +158,8 @@ func killed(t *testing.T, address string) {
 	t.Logf("%d mails, %d kills, %d under way at them, %d of those arrived again", mails, kills, underWay, repeated)
 }
 
-// sendRest sends all that wait. Rows that a dead process has locked still are free
-// when its server has noticed.
+// sendRest sends all queued mails. Rows that a killed process has locked are only free once its
+// server has noticed.
 func sendRest(t *testing.T, s sender) {
 	t.Helper()
 	db, _, queue := s.open(io.Discard)
@@ -197,8 +195,8 @@ func enqueue(t *testing.T, s sender, n int) {
 	}
 }
 
-// unsent counts the messages that wait for their outcome, and those of them that
-// were under way when the process died.
+// unsent counts the messages without an outcome, and those of them that were in progress when the
+// process was killed.
 func unsent(t *testing.T, db *database.DB) (waiting, sending int) {
 	t.Helper()
 	if err := db.QueryRow(t.Context(), `SELECT count(*), count(CASE WHEN state = 'sending' THEN 1 END) FROM email_job

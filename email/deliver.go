@@ -20,8 +20,8 @@ const (
 
 func (e *Email) jobs() []jobs.Binding {
 	return []jobs.Binding{
-		// Messages count their attempts themselves. A process that dies spends one
-		// here, also of jobs that it claimed and had not begun.
+		// Messages count their attempts themselves. Every process that dies uses up one of these,
+		// also for jobs that it had claimed but not started.
 		{Name: sendBinding, MaxAttempts: 1000, Run: e.runSend},
 		{Name: sweepBinding, Schedule: "41 * * * *", Run: e.runSweep},
 	}
@@ -35,7 +35,7 @@ func (e *Email) runSend(ctx context.Context, job jobs.Job) error {
 	return e.deliver(ctx, jobID)
 }
 
-// deliver makes one attempt at a message.
+// deliver makes one attempt to deliver a message.
 func (e *Email) deliver(ctx context.Context, jobID string) error {
 	d, found, err := e.store.due(ctx, jobID)
 	if err != nil || !found {
@@ -68,7 +68,7 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	}
 	if wait, err := e.allow(ctx, candidates[first]); err != nil || wait > 0 {
 		candidates[first].release()
-		if err == nil && d.attempts == 0 { // what the kit holds back itself is no time of the provider's
+		if err == nil && d.attempts == 0 { // waiting for the kit's own limits does not count as time of the round
 			err = e.store.beginLater(ctx, jobID, e.host.Now().Add(wait))
 		}
 		if err != nil {
@@ -85,7 +85,7 @@ func (e *Email) deliver(ctx context.Context, jobID string) error {
 	return e.settle(ctx, d, e.attempt(ctx, candidates[first:], d, message))
 }
 
-// allow takes a message's share of a provider's rate and warm-up.
+// allow takes one message from a provider's rate and warm-up.
 func (e *Email) allow(ctx context.Context, l *link) (wait time.Duration, err error) {
 	now := e.host.Now()
 	if wait, ok := l.pace.take(now); !ok {
@@ -102,18 +102,18 @@ func (e *Email) allow(ctx context.Context, l *link) (wait time.Duration, err err
 	return untilTomorrow(now) + rand.N(time.Hour), nil
 }
 
-// outcome is what an attempt came to. State is Queued when it is to be repeated.
+// outcome is the result of an attempt. State is Queued if the attempt will be repeated.
 type outcome struct {
 	state      State
 	provider   string
 	providerID string
 	failure    *Failure
-	// pinned: the provider may have the message.
+	// pinned is set if the provider may have the message.
 	pinned bool
 }
 
-// attempt goes through the providers until one has the message, or refuses it.
-// The next one is asked only when nothing was handed over.
+// attempt tries the providers until one accepts or refuses the message. It tries the next one only
+// if nothing was handed over.
 func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, message []byte) outcome {
 	signed, err := sign(e.cfg.DKIM, message)
 	if err != nil {
@@ -154,7 +154,7 @@ func (e *Email) attempt(ctx context.Context, candidates []*link, d delivery, mes
 	return result
 }
 
-// settle notes the outcome and ends the job, or puts it off.
+// settle records the outcome and completes the job, or schedules the next attempt.
 func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 	now := e.host.Now()
 	pause := e.pause(d.attempts)
@@ -169,7 +169,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 		e.host.Log.WarnContext(ctx, "email: not sent", slog.String("job", d.id), slog.String("state", string(o.state)),
 			slog.String("provider", o.provider), slog.Int("attempt", d.attempts), slog.String("error", o.failure.Error()))
 	}
-	// The acceptance of the server is recorded even when the node stops just now.
+	// The outcome is recorded even if the node is stopping.
 	var settled bool
 	err := e.host.DB.InTx(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		if settled, err = e.store.settle(ctx, d.id, note); err != nil {
@@ -180,7 +180,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 				return err
 			}
 		}
-		if o.state == StateBounced && settled { // an address that was erased is named no more
+		if o.state == StateBounced && settled { // an erased address must not be recorded again
 			if err := e.suppressAfter(ctx, d.addressKey, ReasonHardBounce, "provider", Job{ID: d.id, UserID: optional.Text(d.userID)}, time.Time{}); err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (e *Email) settle(ctx context.Context, d delivery, o outcome) error {
 	return jobs.Snooze(pause)
 }
 
-// lastError is what a job shows of the last attempt that failed.
+// lastError is the JSON form of the last failure of a job.
 type lastError struct {
 	Kind     string `json:"kind"`
 	SMTPCode int    `json:"smtpCode"`
@@ -204,7 +204,7 @@ type lastError struct {
 	Message  string `json:"message"`
 }
 
-// pause is how long to wait after an attempt.
+// pause returns how long to wait after an attempt.
 func (e *Email) pause(attempt int) time.Duration {
 	pause := e.cfg.Retry.Base
 	for i := 1; i < attempt && pause < e.cfg.Retry.Max; i++ {
@@ -216,5 +216,5 @@ func (e *Email) pause(attempt int) time.Duration {
 
 const maxReason = 500
 
-// clip bounds a text from outside and makes it storable.
+// clip truncates a text from outside and makes it storable.
 func clip(given string, limit int) string { return text.Storable(given[:min(len(given), limit)]) }

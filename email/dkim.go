@@ -13,18 +13,18 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 )
 
-// DKIM is one signature (RFC 6376, RFC 8463).
+// DKIM configures one signature (RFC 6376, RFC 8463).
 type DKIM struct {
 	// Domain is the signing domain, which should be that of From.
 	Domain   string
 	Selector string
-	// Key is an *rsa.PrivateKey of 2048 bits or more, or an ed25519.PrivateKey.
-	// Sign with both: some receivers do not know Ed25519 yet.
+	// Key is an *rsa.PrivateKey of 2048 bits or more, or an ed25519.PrivateKey. Sign with both:
+	// some receivers do not support Ed25519.
 	Key crypto.Signer
 }
 
-// signedHeaders occur once at most, and are listed twice in a signature, so that
-// nobody adds another one. RFC 8058 asks for the List-Unsubscribe pair.
+// signedHeaders occur at most once, and are listed twice in a signature, so that another one cannot
+// be added. RFC 8058 requires the List-Unsubscribe pair.
 var signedHeaders = []string{
 	"From", "To", "Subject", "Date", "Message-ID", "Reply-To", "In-Reply-To", "References",
 	"MIME-Version", "Content-Type", "Content-Transfer-Encoding", "Auto-Submitted", "Feedback-ID",
@@ -52,7 +52,7 @@ func (d DKIM) validate() error {
 	return nil
 }
 
-// Record returns the TXT record to publish: its name and its text.
+// Record returns the name and the text of the TXT record to publish.
 func (d DKIM) Record() (name, text string) {
 	name = d.Selector + "._domainkey." + d.Domain
 	switch public := d.Key.Public().(type) {
@@ -61,7 +61,7 @@ func (d DKIM) Record() (name, text string) {
 	case *rsa.PublicKey:
 		der, err := x509.MarshalPKIXPublicKey(public)
 		if err != nil {
-			panic(err) // every RSA key has this form
+			panic(err) // every RSA key can be encoded
 		}
 		return name, "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 	default:
@@ -69,7 +69,7 @@ func (d DKIM) Record() (name, text string) {
 	}
 }
 
-// sign puts the signatures before a message.
+// sign prepends the signatures to a message.
 func sign(signatures []DKIM, message []byte) ([]byte, error) {
 	var head []byte
 	for _, d := range signatures {

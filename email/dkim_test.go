@@ -30,7 +30,7 @@ func testKeys(t testing.TB) []email.DKIM {
 	return []email.DKIM{{Domain: "acme.example", Selector: "rsa", Key: one}, {Domain: "acme.example", Selector: "ed", Key: two}}
 }
 
-// signedMail is a list mail as a server received it.
+// signedMail returns a list mail as received by a server.
 func signedMail(t *testing.T, keys []email.DKIM) []byte {
 	t.Helper()
 	srv := serve(t, nil)
@@ -102,7 +102,7 @@ for i in range(2):
     print(dkim.DKIM(mail).verify(i, dnsfunc=dns))
 `
 
-// TestDKIMElsewhere verifies with dkimpy: the python of KIT_TEST_DKIM.
+// TestDKIMElsewhere verifies with dkimpy, run by the python that KIT_TEST_DKIM names.
 func TestDKIMElsewhere(t *testing.T) {
 	python := os.Getenv("KIT_TEST_DKIM")
 	if python == "" {
@@ -127,7 +127,7 @@ func TestDKIMElsewhere(t *testing.T) {
 	}
 }
 
-// BenchmarkDKIM is the price of one signature.
+// BenchmarkDKIM measures one signature.
 func BenchmarkDKIM(b *testing.B) {
 	keys := testKeys(b)
 	mail := []byte("From: hello@acme.example\r\nTo: ada@example.com\r\nSubject: s\r\n\r\n" + strings.Repeat("a line of text\r\n", 50))

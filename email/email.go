@@ -1,28 +1,29 @@
-// Package email sends mail that arrives: every message is a durable job that
-// commits with the rows it follows from, is signed, repeated after temporary
-// failures, and held back from people who do not want it or cannot be reached.
+// Package email sends mail: every message is a durable job that commits with the caller's
+// transaction, is signed, is retried after temporary failures, and is not sent to recipients who do
+// not want it or cannot be reached.
 //
-// The promises:
-//   - [Email.Send] inside a transaction sends when that transaction commits and
-//     never when it does not.
-//   - A message is handed over at least once. Its bytes but for the signature,
-//     and so its Message-ID, are the same in all attempts: receivers can tell a
-//     repetition. It goes out twice only when the process ends, or the
-//     connection breaks, between the server's acceptance and our note of it.
-//   - A suppression is looked up when a message is accepted and again when it
-//     is sent. One of scope "list" holds back lists only: after
-//     leaving a newsletter one still gets the password reset.
-//   - Messages are kept sealed under the master keys; management routes show who
-//     got mail and when, never what it said.
-//   - The trail and the suppressions of erased people name an address by a keyed
-//     hash only.
-//   - Links in mails carry a signature. Fetching one changes nothing that
-//     matters: scanners follow links.
+// # Guarantees
 //
-// Other capabilities and the application send in process, hand bounces in with
-// [Email.IngestMail] and ask with [Email.HeldBack] who gets no mail. Over HTTP the control
-// plane reads jobs and manages suppressions; the links in mails are public. In
-// development, from the same machine, GET /__kit/mailbox shows what was sent.
+//   - [Email.Send] inside a transaction sends if that transaction commits, and never otherwise.
+//   - A message is handed over at least once. Its bytes except for the signature, and so its
+//     Message-ID, are the same in all attempts, so that receivers can recognize a duplicate. It is
+//     sent twice only if the process ends, or the connection breaks, between the server's
+//     acceptance and its record.
+//   - Suppressions are checked when a message is accepted and again when it is sent. A suppression
+//     of scope "list" only applies to list messages: after unsubscribing from a newsletter a
+//     recipient still gets the password reset.
+//   - Messages are stored sealed under the master keys; management routes show who got mail and
+//     when, never its content.
+//   - Audit events, and the suppressions of erased people, contain only a keyed hash of an address.
+//   - Links in mails are signed. Fetching one changes nothing of importance, because scanners
+//     follow links.
+//
+// # Who may call
+//
+// Other capabilities and the application send in process, ingest bounces with [Email.IngestMail]
+// and find suppressed recipients with [Email.HeldBack]. Over HTTP the control plane reads jobs and
+// manages suppressions; the links in mails are public. In development, from the same machine, GET
+// /__kit/mailbox shows the mails.
 package email
 
 import (
@@ -43,10 +44,9 @@ const Name = "email"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what email uses.
+// Peers are the capabilities email uses.
 type Peers struct {
-	// Audit is told of retries and of suppressions that people change; nil
-	// records nothing.
+	// Audit records retries and changes of suppressions by people; nil records nothing.
 	Audit *audit.Audit
 }
 
@@ -70,10 +70,10 @@ type Email struct {
 	ses       ses
 }
 
-// unsubscribeVisits bounds the requests of one client to unsubscribe links.
+// unsubscribeVisits limits the requests of one client to unsubscribe links.
 var unsubscribeVisits = rate.Limit{Events: 60, Per: time.Minute}
 
-// New checks the configuration; it does no I/O but to read the templates.
+// New returns an Email. It checks the configuration; the only I/O is reading the templates.
 func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 	cfg = cfg.withDefaults(host)
 	faults := capability.Faults{Capability: Name}
@@ -98,7 +98,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 		visits:    rate.New(unsubscribeVisits, host.Now),
 		ses:       ses{sns.New(cfg.Webhooks.SES, host.Now)},
 	}
-	e.from, _ = parseAddress(cfg.From) // validated above, as are the next two
+	e.from, _ = parseAddress(cfg.From) // validated above, like the next two
 	e.replyTo, _ = parseAddress(cfg.ReplyTo)
 	e.envelope = e.from.spec
 	if path, err := parseAddress(cfg.ReturnPath); err == nil {
@@ -113,7 +113,7 @@ func New(host capability.Host, cfg Config, peers Peers) (*Email, error) {
 	return e, nil
 }
 
-// mailboxName is the provider that jobs show when mail was kept, not sent.
+// mailboxName is the provider of jobs whose mail was stored instead of sent.
 const mailboxName = "mailbox"
 
 // keep is the transport of the mailbox.
@@ -144,12 +144,11 @@ func (e *Email) Capability() capability.Capability {
 	}
 }
 
-// Kept is one mail in the mailbox.
+// Kept is a mail in the mailbox.
 type Kept = devmail.Mail
 
-// LastMail returns the newest mail that the mailbox kept for an address; ok is
-// false when there is none. It is for tests and development: with a provider
-// nothing is kept.
+// LastMail returns the newest mail in the mailbox for an address; ok is false if there is none. It
+// is for tests and development: with a provider nothing is stored.
 func (e *Email) LastMail(ctx context.Context, to string) (mail Kept, ok bool, err error) {
 	a, err := parseAddress(to)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 }
 
-// TestIdempotencyKeyTogether sends one key from many callers at once.
+// TestIdempotencyKeyTogether sends one key from many callers concurrently.
 func TestIdempotencyKeyTogether(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -191,8 +191,8 @@ func TestRefusedMessages(t *testing.T) {
 	s.send(hello("ada@example.com"))
 }
 
-// TestInjection tries to write a header or a second address through every field
-// that ends up in one.
+// TestInjection tries to inject a header or a second address through every field that becomes part
+// of one.
 func TestInjection(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{PerRecipientPerHour: -1})
 	for _, bad := range []string{"\r\nBcc: eve@evil.example", "\nBcc: eve@evil.example", "\rX", "\x00", "\u0085", "\u202eevil", "\u2066x\u2069", "\u2028", "\xff"} {
@@ -219,7 +219,7 @@ func TestInjection(t *testing.T) {
 			t.Errorf("address %q: %v", bad, err)
 		}
 	}
-	// A look-alike domain is no other domain's: it shows in its ASCII form.
+	// A look-alike domain is distinct: it is shown in its ASCII form.
 	id := s.send(hello("ada@exаmple.com"))
 	if to := s.job(id).To; to != "ada@xn--exmple-4nf.com" {
 		t.Errorf("a Cyrillic domain became %s", to)
@@ -241,7 +241,7 @@ func TestCanonical(t *testing.T) {
 			t.Errorf("%q: %q %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"ada@example.com.", "ada@example.com\u3002", "ada@example.com\uff0e"} { // another key for one mailbox
+	for _, text := range []string{"ada@example.com.", "ada@example.com\u3002", "ada@example.com\uff0e"} { // must not be another key for one mailbox
 		if got, err := email.Canonical(text); !errors.Is(err, email.ErrInvalidAddress) {
 			t.Errorf("%q: %q %v", text, got, err)
 		}
@@ -261,7 +261,7 @@ func TestSuppressionScopes(t *testing.T) {
 		s.runJobs()
 		s.wantState(reset, email.StateSent)
 
-		// A suppression that comes while a message waits holds it back as well.
+		// A suppression added while a message is queued applies to it too.
 		later := hello("ada@example.com")
 		later.SendAt = s.clock.Now().Add(time.Hour)
 		waiting := s.send(later)
@@ -288,8 +288,8 @@ func TestSuppressionScopes(t *testing.T) {
 	})
 }
 
-// TestTwoNodes works one queue from two nodes: every mail goes out once, and
-// the second node knows the key that the first one made.
+// TestTwoNodes processes one queue from two nodes: every mail is sent once, and the second node
+// finds the key that the first one created.
 func TestTwoNodes(t *testing.T) {
 	const mails = 60
 	var mu sync.Mutex
@@ -396,7 +396,8 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// Twenty nodes claim a message and die before they begin with it. It still goes out.
+// TestMessageOutlivesNodes has twenty nodes claim a message and die before they start it. It is
+// still sent.
 func TestMessageOutlivesNodes(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -556,8 +557,8 @@ func TestGivesUpBehindAnOpenBreaker(t *testing.T) {
 	}
 }
 
-// TestProbeThatPanicsIsNotTheLast: a transport that panics on the message which tries a
-// provider again is tried again.
+// TestProbeThatPanicsIsNotTheLast checks that a provider is tried again whose transport panics on
+// the probe.
 func TestProbeThatPanicsIsNotTheLast(t *testing.T) {
 	calls := 0
 	s := open(t, databasetest.Memory(t), email.Config{
@@ -580,8 +581,8 @@ func TestProbeThatPanicsIsNotTheLast(t *testing.T) {
 	s.wantState(id, email.StateSent)
 }
 
-// TestWarmUpOutlastsGivingUp: a message that waited for its share of a warm-up
-// longer than messages are repeated still goes out behind a provider that was down.
+// TestWarmUpOutlastsGivingUp checks that a message that waited for its warm-up longer than
+// GiveUpAfter is still sent after a provider was down.
 func TestWarmUpOutlastsGivingUp(t *testing.T) {
 	down, clock := false, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := open(t, databasetest.Memory(t), email.Config{

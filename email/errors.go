@@ -2,10 +2,10 @@ package email
 
 import "github.com/kitbackend/kit/capability"
 
-// The refusals of email. A message without content, with a key or id over its
-// bound, or with a time out of range is kit/invalid_request.
+// The refusals of email. A message without content, with a key or ID over its bound, or with a time
+// out of range is kit/invalid_request.
 var (
-	// ErrNotConfigured is met at assembly: production has no provider or sender.
+	// ErrNotConfigured is returned when the kit is composed: production has no provider or sender.
 	ErrNotConfigured    = capability.NewError(503, "email/not_configured", "Mail cannot be sent: there is no provider or no sender.")
 	ErrJobNotFound      = capability.NewError(404, "email/job_not_found", "There is no such email job.")
 	ErrJobNotRetryable  = capability.NewError(409, "email/job_not_retryable", "Only a failed or bounced job whose message is still kept can be retried.")
@@ -18,9 +18,9 @@ var (
 	ErrTemplateNotFound = capability.NewError(404, "email/template_not_found", "There is no such template.")
 	ErrTemplateFailed   = capability.NewError(422, "email/template_failed", "The template does not run on this data.")
 	ErrMessageTooLarge  = capability.NewError(413, "email/message_too_large", "The message is over the size limit.")
-	// ErrRateLimited is met in process: too many mails to one address in an hour.
+	// ErrRateLimited is returned in process: too many mails to one address in an hour.
 	ErrRateLimited = capability.NewError(429, "email/rate_limited", "Too many mails to this address. Wait and try again.")
-	// ErrInvalidToken is shown as a page on the callback routes.
+	// ErrInvalidToken is rendered as a page on the callback routes.
 	ErrInvalidToken   = capability.NewError(404, "email/invalid_token", "This link is not one of ours, or it was changed.")
 	ErrInvalidWebhook = capability.NewError(401, "email/webhook_invalid", "The provider's proof does not verify.")
 )

@@ -15,8 +15,7 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// A mail commits with the row it follows from; without a provider it is kept
-// in the mailbox.
+// A mail commits with the row that caused it; without a provider it is stored in the mailbox.
 func Example() {
 	ctx := context.Background()
 	db, err := database.OpenMemory()

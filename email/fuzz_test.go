@@ -8,14 +8,14 @@ import (
 	"github.com/kitbackend/kit/internal/budget"
 )
 
-// helped is a fuzz target's F for what its function calls, where F itself may not
-// be asked for anything.
+// helped replaces a fuzz target's F in helpers, because F must not be used inside the target's
+// function.
 type helped struct{ testing.TB }
 
 func (helped) Helper() {}
 
-// FuzzWebhook posts any report of a mail provider: without its signature none is
-// believed, and none fails.
+// FuzzWebhook posts arbitrary reports of mail providers: without a valid signature none is
+// accepted, and none causes a failure.
 func FuzzWebhook(f *testing.F) {
 	var mail *email.Email
 	m := composedFor(helped{f}, &mail, email.Config{Webhooks: email.Webhooks{SES: snsTopic, Resend: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}})

@@ -25,7 +25,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// setup is an email capability on a clock that stands still.
+// setup is an email capability on a clock that only tests advance.
 type setup struct {
 	*email.Email
 	t     testing.TB
@@ -145,8 +145,8 @@ var testTemplates = fstest.MapFS{
 type server struct {
 	addr *net.TCPAddr
 	mu   sync.Mutex
-	// reply is called at each step ("mail", "rcpt", "data") of each message; the
-	// data is there at "data" only.
+	// reply is called at each step ("mail", "rcpt", "data") of each message; value has the data
+	// only at "data".
 	reply    func(step, value string) error
 	accepted [][]byte
 	dials    int
@@ -235,7 +235,7 @@ func (s *server) provider(t testing.TB, name string, adjust ...func(*email.SMTP)
 	return email.Provider{Name: name, Transport: transport, PerSecond: -1}
 }
 
-// transportFunc is a transport of the application's own.
+// transportFunc is a transport of the application.
 type transportFunc func(context.Context, email.Envelope) (string, error)
 
 func (f transportFunc) Deliver(ctx context.Context, m email.Envelope) (string, error) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// The text of a tag, at its start and at its end.
+// The text before and after the content of an element.
 var (
 	before = map[atom.Atom]string{
 		atom.Li: "\n- ", atom.Td: " ", atom.Th: " ",
@@ -23,8 +23,8 @@ var (
 	unread = map[atom.Atom]bool{atom.Head: true, atom.Style: true, atom.Script: true, atom.Template: true, atom.Title: true}
 )
 
-// textOf makes a text part out of HTML: blocks become lines, links keep their
-// address, and what nobody reads is left out.
+// textOf makes a text part from HTML: blocks become lines, links keep their URL, and invisible
+// content is omitted.
 func textOf(source string) string {
 	var out strings.Builder
 	tokens := html.NewTokenizer(strings.NewReader(source))
@@ -56,7 +56,7 @@ func textOf(source string) string {
 	return tidy(out.String())
 }
 
-// foldSpace makes line breaks of the source what they are in HTML: space.
+// foldSpace replaces line breaks of the source by spaces, as HTML does.
 func foldSpace(r rune) rune {
 	if r == '\n' || r == '\r' || r == '\t' {
 		return ' '
@@ -64,7 +64,7 @@ func foldSpace(r rune) rune {
 	return r
 }
 
-// tidy folds runs of space and of empty lines.
+// tidy collapses runs of spaces and of empty lines.
 func tidy(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -89,10 +89,9 @@ func absolute(link string) bool {
 	return strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://") || strings.HasPrefix(link, "mailto:")
 }
 
-// track replaces the links of HTML by what replace returns, and adds the image
-// of pixel, where it is not empty, at the end of the body. Links that are not
-// to be tracked (data-no-track) and those that may not be are left alone; all
-// other bytes stay as they are.
+// track replaces the links of HTML by the results of replace, and adds the image pixel, if not
+// empty, at the end of the body. Links that are not to be tracked (data-no-track) and those that
+// cannot be are left unchanged, as are all other bytes.
 func track(source string, replace func(index int, link string) string, pixel string) string {
 	var out strings.Builder
 	tokens := html.NewTokenizer(strings.NewReader(source))
@@ -130,11 +129,11 @@ func trackable(token html.Token) bool {
 	return !untracked && redirectable(attribute(token, "href"))
 }
 
-// maxLink is what fits into a token.
+// maxLink is the length of the longest link that fits into a token.
 const maxLink = (maxToken-macSize*4/3-2)*3/4 - headSize
 
-// redirectable reports whether we would send a browser there: an absolute
-// address of the web that fits into a token, without user info or control characters.
+// redirectable reports whether the kit redirects browsers to link: an absolute web URL that fits
+// into a token, without user info or control characters.
 func redirectable(link string) bool {
 	if len(link) > maxLink || !plain(link) || strings.ContainsAny(link, "\\ \"<>") {
 		return false

@@ -7,17 +7,15 @@ import (
 	"github.com/kitbackend/kit/internal/text"
 )
 
-// IngestMail takes a mail that came back to the return path and applies what it
-// reports, to messages of ours only: the sender has to know the
-// Message-ID, which only recipients know. It returns how many reports
-// were applied; a mail that is no report applies none.
+// IngestMail applies the reports of a mail that was received at the return path, only to messages
+// of the kit: the sender has to know the Message-ID, which only recipients know. It returns how
+// many reports were applied, 0 for a mail that is not a report.
 func (e *Email) IngestMail(ctx context.Context, mail []byte) (applied int, err error) {
 	return e.ingest(ctx, "dsn", false, ParseReport(mail))
 }
 
-// Ingest applies reports of a provider whose proof the caller has checked. A
-// bounce or complaint suppresses its address even when the message is not known
-// any more. It returns how many were applied.
+// Ingest applies reports of a provider which the caller has authenticated. A bounce or complaint
+// suppresses its address even if the message is unknown. It returns how many were applied.
 func (e *Email) Ingest(ctx context.Context, reports []Report) (applied int, err error) {
 	return e.ingest(ctx, "provider", true, reports)
 }
@@ -42,12 +40,12 @@ func (e *Email) ingest(ctx context.Context, source string, trusted bool, reports
 	return applied, err
 }
 
-// reportedState is what a job becomes by a report.
+// reportedState is the state of a job after a report.
 var reportedState = map[ReportKind]State{
 	ReportDelivered: StateDelivered, ReportHardBounce: StateBounced, ReportSoftBounce: StateBounced, ReportComplaint: StateComplained,
 }
 
-// apply notes one report. Repeated, it changes nothing more.
+// apply applies one report. It is idempotent.
 func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report) (bool, error) {
 	r.MessageID, r.ProviderID = text.Storable(r.MessageID), text.Storable(r.ProviderID)
 	job, found, err := e.store.reported(ctx, r.MessageID, r.ProviderID)
@@ -61,7 +59,7 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	now := e.host.DB.Now(ctx)
 	state, tells := reportedState[r.Kind]
 	if !tells {
-		return r.Kind == ReportDelayed, nil // the server goes on trying
+		return r.Kind == ReportDelayed, nil // the server continues to try
 	}
 	fresh := !found
 	if found {
@@ -86,8 +84,8 @@ func (e *Email) apply(ctx context.Context, source string, trusted bool, r Report
 	return true, err
 }
 
-// concerned returns the address a report is about. A report about a message of
-// ours is about the one it went to; any other that it names was forwarded to.
+// concerned returns the address of a report. A report about a message of the kit concerns the
+// recipient of that message, even if it names another address, to which the message was forwarded.
 func (e *Email) concerned(job Job, found, trusted bool, r Report) (key string, ok bool) {
 	if found {
 		return job.addressKey, true
@@ -99,7 +97,7 @@ func (e *Email) concerned(job Job, found, trusted bool, r Report) (key string, o
 	return e.keyOf(a), err == nil
 }
 
-// countSoftBounce suppresses an address for a while once it has bounced often.
+// countSoftBounce suppresses an address temporarily if it has bounced often.
 func (e *Email) countSoftBounce(ctx context.Context, key, source string, job Job, now time.Time) error {
 	n, err := e.store.softBounces(ctx, key, now.Add(-e.cfg.SoftBounces.Window))
 	if err != nil || n < e.cfg.SoftBounces.Limit {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// headersOf reads the head of a message, sorted by name.
+// headersOf parses the header of a message, sorted by name.
 func headersOf(message []byte) []Header {
 	headers := []Header{}
 	parsed, err := textproto.NewReader(bufio.NewReader(bytes.NewReader(message))).ReadMIMEHeader()

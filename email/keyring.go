@@ -20,13 +20,13 @@ import (
 	"github.com/kitbackend/kit/internal/seal"
 )
 
-// keyring holds the numbered keys of one table, sealed there and open here.
+// keyring holds the numbered keys of one table, where they are stored sealed.
 type keyring struct {
 	host   capability.Host
 	store  store
 	sealer capability.Sealer
 	table  string
-	// lost says what stops working when no key opens.
+	// lost describes, for the log, what stops working if no key can be opened.
 	lost   string
 	reload *rate.Limiter
 
@@ -36,14 +36,14 @@ type keyring struct {
 	newest byte
 }
 
-// The tables of keys. Tokens are signed with the newest key and verified with
-// all; addresses are hashed with the oldest, so that a hash stays the same.
+// The tables of keys. Tokens are signed with the newest key and verified with all of them;
+// addresses are hashed with the oldest, so that a hash never changes.
 const (
 	tokenKeyTable   = "email_token_key"
 	addressKeyTable = "email_address_key"
 )
 
-// reloads bounds how often unknown keys make a node read the rows.
+// reloads bounds how often unknown key numbers make a node read the rows.
 var reloads = rate.Limit{Events: 10, Per: time.Second}
 
 func newKeyring(host capability.Host, store store, sealer capability.Sealer, table, lost string) *keyring {
@@ -51,7 +51,7 @@ func newKeyring(host capability.Host, store store, sealer capability.Sealer, tab
 		reload: rate.New(reloads, host.Now), keys: make(map[byte][]byte)}
 }
 
-// signer returns the newest key, making one when no row opens.
+// signer returns the newest key. It creates one if no row can be opened.
 func (k *keyring) signer(ctx context.Context) (number byte, key []byte, err error) {
 	k.mu.RLock()
 	number, key = k.newest, k.keys[k.newest]
@@ -67,7 +67,7 @@ func (k *keyring) signer(ctx context.Context) (number byte, key []byte, err erro
 	return number, keys[number], nil
 }
 
-// hasher returns the oldest key that opens, making one when there is none.
+// hasher returns the oldest key that can be opened. It creates one if there is none.
 func (k *keyring) hasher(ctx context.Context) ([]byte, error) {
 	k.mu.RLock()
 	key := k.keys[k.oldest]
@@ -82,7 +82,7 @@ func (k *keyring) hasher(ctx context.Context) ([]byte, error) {
 	return keys[slices.Min(slices.Collect(maps.Keys(keys)))], nil
 }
 
-// loadOrCreate returns the keys that open, at least one.
+// loadOrCreate returns the keys that can be opened, at least one.
 func (k *keyring) loadOrCreate(ctx context.Context) (map[byte][]byte, error) {
 	for {
 		keys, unopened, err := k.load(ctx)
@@ -100,7 +100,7 @@ func (k *keyring) loadOrCreate(ctx context.Context) (map[byte][]byte, error) {
 	}
 }
 
-// create stores the next key; created is false when another node was first.
+// create stores the next key; created is false if another node stored it first.
 func (k *keyring) create(ctx context.Context) (number byte, key []byte, created bool, err error) {
 	err = k.host.DB.InTx(ctx, func(ctx context.Context) error {
 		last, err := k.store.lastKey(ctx, k.table)
@@ -118,7 +118,7 @@ func (k *keyring) create(ctx context.Context) (number byte, key []byte, created 
 	return number, key, created, err
 }
 
-// load returns the keys that open and counts the other rows.
+// load returns the keys that can be opened and counts the other rows.
 func (k *keyring) load(ctx context.Context) (keys map[byte][]byte, unopened int, err error) {
 	rows, err := k.store.sealedKeys(ctx, k.table)
 	if err != nil {
@@ -137,7 +137,8 @@ func (k *keyring) load(ctx context.Context) (keys map[byte][]byte, unopened int,
 	return keys, unopened, nil
 }
 
-// add keeps the keys once the transaction that may have made one is committed.
+// add keeps the keys in memory once the current transaction, which may have created one, is
+// committed.
 func (k *keyring) add(ctx context.Context, keys map[byte][]byte) {
 	if len(keys) == 0 {
 		return
@@ -151,7 +152,7 @@ func (k *keyring) add(ctx context.Context, keys map[byte][]byte) {
 	})
 }
 
-// find returns the key of a number, nil when there is none.
+// find returns the key with a number, or nil.
 func (k *keyring) find(ctx context.Context, number byte) ([]byte, error) {
 	k.mu.RLock()
 	key := k.keys[number]
@@ -175,9 +176,8 @@ func keyContext(table string, number int64) string {
 	return "email/" + kind + "/" + strconv.FormatInt(number, 10)
 }
 
-// pseudonym is the keyed hash that stands for an address where the address may
-// not: on the audit trail, and in suppressions of people who were erased. It
-// holds no "@", so that it is never taken for an address.
+// pseudonym returns the keyed hash that replaces an address in audit events and in suppressions of
+// erased people. It contains no "@", so that it cannot be mistaken for an address.
 func (e *Email) pseudonym(ctx context.Context, addressKey string) (string, error) {
 	key, err := e.addresses.hasher(ctx)
 	if err != nil {
@@ -188,8 +188,8 @@ func (e *Email) pseudonym(ctx context.Context, addressKey string) (string, error
 	return "#" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// RotateTokenKey signs the links of later mails with a new key. The older keys
-// verify for ever: an unsubscribe link never expires. There can be 255 keys.
+// RotateTokenKey signs the links of later mails with a new key. The older keys are never removed,
+// because an unsubscribe link never expires. There can be 255 keys.
 func (e *Email) RotateTokenKey(ctx context.Context) error {
 	_, _, _, err := e.tokens.create(ctx)
 	if err == nil {
@@ -198,9 +198,9 @@ func (e *Email) RotateTokenKey(ctx context.Context) error {
 	return err
 }
 
-// Rewrap wraps the keys and the kept messages with the first master key, so that
-// older ones can be removed, and returns how many it changed. Values that
-// open with none of the master keys stay as they are.
+// Rewrap reseals the keys and the stored messages with the first master key, so that older ones can
+// be removed, and returns how many it changed. Values that cannot be opened with any master key are
+// not changed.
 func (e *Email) Rewrap(ctx context.Context) (changed int, err error) {
 	for _, column := range []func() (int, error){
 		func() (int, error) { return sealedKeys(tokenKeyTable).Rewrap(ctx, e.host.DB, e.sealer) },

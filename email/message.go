@@ -33,7 +33,7 @@ var (
 	headerForm    = regexp.MustCompile(`^(?i:X-[A-Za-z0-9-]{1,60}|List-(Archive|Help|Owner|Post|Subscribe)|Auto-Submitted|Feedback-ID|Importance|Keywords|Precedence)$`)
 )
 
-// check refuses what cannot be sent, but for the address and the size.
+// check refuses messages that cannot be sent, except for their address and size.
 func (m Message) check(now time.Time) error {
 	invalid := capability.ErrInvalidRequest.Saying
 	switch {
@@ -85,8 +85,8 @@ func (m Message) checkHeaders() error {
 	return nil
 }
 
-// isListLink reports whether a link may stand in List-Unsubscribe: a list of
-// addresses in angle brackets, separated by commas.
+// isListLink reports whether a link is valid in List-Unsubscribe, which is a list of addresses in
+// angle brackets, separated by commas.
 func isListLink(link string) bool {
 	u, err := url.Parse(link)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
@@ -100,7 +100,7 @@ func checkSubject(subject string) error {
 	return nil
 }
 
-// hash stands for the request behind an idempotency key.
+// hash returns a hash that identifies the request of an idempotency key.
 func (m Message) hash() ([]byte, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -110,7 +110,7 @@ func (m Message) hash() ([]byte, error) {
 	return sum[:], nil
 }
 
-// header returns a header of the message whatever its case.
+// header returns a header of the message, ignoring case.
 func (m Message) header(name string) (string, bool) {
 	for key, value := range m.Headers {
 		if strings.EqualFold(key, name) {
@@ -120,7 +120,7 @@ func (m Message) header(name string) (string, bool) {
 	return "", false
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Category) Choices() []string {
 	return []string{string(CategoryTransactional), string(CategoryList)}
 }

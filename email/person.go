@@ -10,15 +10,15 @@ import (
 // eraseChunk bounds the jobs that one transaction of an erasure removes.
 const eraseChunk = 200
 
-// personRecord is a job in an export, with what is known of it. Contents are
-// left out: they carry links that act for the person.
+// personRecord is a job in an export, with its headers and events. Contents are omitted: they
+// contain links that act for the person.
 type personRecord struct {
 	JobDetail
 	Quota string `json:"quota,omitempty"`
 }
 
-// export emits the jobs that name the user or went to one of the addresses, and
-// the suppressions of the addresses.
+// export emits the jobs that have the user's ID or that, without one, went to one of the addresses,
+// and the suppressions of the addresses.
 func (e *Email) export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	keys := e.keysOf(person)
 	for after := ""; ; {
@@ -29,7 +29,7 @@ func (e *Email) export(ctx context.Context, person capability.Person, emit capab
 		for _, jobID := range jobs {
 			detail, err := e.Job(ctx, jobID)
 			if ErrJobNotFound.Is(capability.AsError(err)) {
-				continue // retention was faster
+				continue // removed by retention in the meantime
 			}
 			if err != nil {
 				return err
@@ -62,9 +62,8 @@ func (e *Email) export(ctx context.Context, person capability.Person, emit capab
 	return nil
 }
 
-// erase removes the jobs and kept mail of a person and leaves the keyed hashes
-// of the addresses in suppressions, so that these still hold. Mail that waits to
-// go out to the person does not go out.
+// erase removes the jobs and stored mail of a person and replaces the addresses in suppressions by
+// keyed hashes, so that these still apply. Queued mail to the person is not sent.
 func (e *Email) erase(ctx context.Context, person capability.Person) (erased capability.Erasure, err error) {
 	keys := e.keysOf(person)
 	written, err := e.store.addressesOf(ctx, person.ID)
@@ -84,11 +83,10 @@ func (e *Email) erase(ctx context.Context, person capability.Person) (erased cap
 	return erased, nil
 }
 
-// Forget removes the messages of a quota to an address that name the user or
-// nobody, those that wait too, and leaves keyed hashes of the address in
-// suppressions, so that these still hold: a capability that mailed an address
-// before it knew whose it is calls it when it erases that person. It refuses with
-// email/invalid_address.
+// Forget removes the messages of a quota to an address that have the given user ID or none,
+// including queued ones, and replaces the address in suppressions by keyed hashes, so that these
+// still apply: a capability that sent mail to an address before it knew the user calls Forget when
+// it erases that user. It refuses with email/invalid_address.
 func (e *Email) Forget(ctx context.Context, userID, text, quota string) (removed int64, err error) {
 	a, err := parseAddress(text)
 	if err != nil {
@@ -100,9 +98,9 @@ func (e *Email) Forget(ctx context.Context, userID, text, quota string) (removed
 	})
 }
 
-// removeAll removes jobs until next lists less than a chunk of them, and leaves the
-// keyed hashes of addresses in suppressions: before, as a killed run does not find
-// the addresses again, and after, for what was reported of the jobs meanwhile.
+// removeAll removes jobs until next returns less than a chunk of them, and replaces addresses in
+// suppressions by keyed hashes: before, because a killed run does not find the addresses again, and
+// after, for reports about the jobs in the meantime.
 func (e *Email) removeAll(ctx context.Context, addressKeys []string, next func(context.Context) ([]string, error)) (removed int64, err error) {
 	if removed, err = e.hashSuppressions(ctx, addressKeys); err != nil {
 		return removed, err
@@ -138,7 +136,7 @@ func (e *Email) hashSuppressions(ctx context.Context, addressKeys []string) (has
 	return hashed, nil
 }
 
-// keysOf returns what the person's addresses are known by.
+// keysOf returns the keys of the person's addresses.
 func (e *Email) keysOf(person capability.Person) (keys []string) {
 	for _, text := range person.Emails {
 		a, err := parseAddress(text)

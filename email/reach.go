@@ -6,10 +6,9 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// SoftBouncing returns those of up to 1,000 addresses that mail bounced off
-// temporarily within [SoftBounces.Window], as they were given. More addresses are
-// refused with kit/invalid_request. Those that are held back for good are
-// [Email.HeldBack].
+// SoftBouncing returns which of up to 1,000 addresses, as given, have soft-bounced within
+// [SoftBounces.Window]. More addresses are refused with kit/invalid_request. For suppressed
+// addresses see [Email.HeldBack].
 func (e *Email) SoftBouncing(ctx context.Context, addresses ...string) (map[string]bool, error) {
 	if len(addresses) > maxAsked {
 		return nil, capability.ErrInvalidRequest.Saying("Ask for at most %d addresses.", maxAsked)

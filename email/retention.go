@@ -13,7 +13,7 @@ const (
 	sweepChunk      = 500
 )
 
-// runSweep deletes what has been kept long enough, a chunk a transaction.
+// runSweep deletes expired records, a chunk per transaction.
 func (e *Email) runSweep(ctx context.Context, _ jobs.Job) error {
 	now := e.host.Now()
 	for _, sweep := range []struct {

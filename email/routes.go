@@ -7,8 +7,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// maxForm bounds the form of an unsubscribe, maxSuppression the body about an
-// address, and maxWebhook what a provider reports at once, in bytes.
+// maxForm bounds the form of an unsubscribe, maxSuppression the body of a suppression, and
+// maxWebhook the body of a webhook, in bytes.
 const (
 	maxForm        = 16 << 10
 	maxSuppression = 8 << 10
@@ -80,7 +80,7 @@ func (e *Email) listSuppressions(c *capability.Call, page capability.Page) (capa
 	return e.ListSuppressions(c.Context(), f, page)
 }
 
-// suppressionBody is what an operator sends; scope is all by default.
+// suppressionBody is the request body of a suppression; scope is all by default.
 type suppressionBody struct {
 	Address string `json:"address"`
 	Scope   Scope  `json:"scope,omitempty"`

@@ -23,7 +23,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// fromLocalhost asks as a browser at this machine does.
+// fromLocalhost sends a request like a browser on this machine.
 func fromLocalhost(t *testing.T, k *kittest.Kit, path string, change ...func(*http.Request)) *kittest.Response {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -33,7 +33,7 @@ func fromLocalhost(t *testing.T, k *kittest.Kit, path string, change ...func(*ht
 	}
 	w := httptest.NewRecorder()
 	k.ServeHTTP(w, r)
-	response := k.Anonymous().Get("/health") // a response of this test to fill
+	response := k.Anonymous().Get("/health") // a response to fill in
 	response.Status, response.Header, response.Body = w.Code, w.Header(), w.Body.Bytes()
 	return response
 }

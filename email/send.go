@@ -14,12 +14,11 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// Send queues a message and returns its job; it joins the transaction of ctx.
-// A message to a suppressed address is recorded and goes nowhere, which is no
-// error: a caller that requests a mail must not learn it from the response.
-// Refuses with email/invalid_address, invalid_header, template_not_found,
-// template_failed, message_too_large, rate_limited, idempotency_conflict and
-// kit/invalid_request.
+// Send queues a message and returns its job; it joins the transaction of ctx. A message to a
+// suppressed address is recorded but not sent, without an error: a caller that requests a mail must
+// not learn of the suppression from the response. Refuses with email/invalid_address,
+// invalid_header, template_not_found, template_failed, message_too_large, rate_limited,
+// idempotency_conflict and kit/invalid_request.
 func (e *Email) Send(ctx context.Context, m Message) (jobID string, err error) {
 	or(&m.Category, CategoryTransactional)
 	now := e.host.DB.Now(ctx)
@@ -59,7 +58,7 @@ func (e *Email) Send(ctx context.Context, m Message) (jobID string, err error) {
 	return jobID, err
 }
 
-// accept writes the rows of a message, unless its idempotency key is taken.
+// accept adds the rows of a message, unless its idempotency key is taken.
 func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []byte) (string, error) {
 	if row.idempotencyKey != "" {
 		first, hash, found, err := e.store.jobOfKey(ctx, row.idempotencyKey)
@@ -85,7 +84,7 @@ func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []by
 	if err != nil {
 		return "", err
 	}
-	if !added { // another node was first with the key, just now
+	if !added { // another node has just used the key
 		first, hash, _, err := e.store.jobOfKey(ctx, row.idempotencyKey)
 		if err != nil {
 			return "", err
@@ -102,7 +101,7 @@ func (e *Email) accept(ctx context.Context, row newJob, key subject, sealed []by
 	return row.id, err
 }
 
-// limit refuses one mail too many to an address, counted over all nodes.
+// limit refuses a message above the limit of its address, counted over all nodes.
 func (e *Email) limit(ctx context.Context, row newJob) error {
 	limit := e.cfg.PerRecipientPerHour
 	if limit < 0 {
@@ -118,7 +117,7 @@ func (e *Email) limit(ctx context.Context, row newJob) error {
 	return err
 }
 
-// holds reports whether a suppression keeps messages of a category back.
+// holds reports whether a suppression applies to messages of a category.
 func (e *Email) holds(ctx context.Context, key subject, category Category) (bool, error) {
 	all, err := e.store.suppressionsOf(ctx, key, e.host.DB.Now(ctx))
 	return slices.ContainsFunc(all, func(s Suppression) bool { return s.Scope.holdsBack(category) }), err
@@ -138,7 +137,7 @@ func (e *Email) requestHash(m Message) ([]byte, error) {
 	return m.hash()
 }
 
-// keyOf is what suppressions and limits know an address by.
+// keyOf returns the key of an address in suppressions and limits.
 func (e *Email) keyOf(a address) string {
 	if !e.cfg.FoldPlusTags {
 		return a.key
@@ -153,9 +152,9 @@ func (e *Email) keyOf(a address) string {
 // messageContext binds a sealed message to its job.
 func messageContext(jobID string) string { return "email/message/" + jobID }
 
-// Cancel takes back a message that waits; it joins the transaction of ctx. Refuses
-// with email/job_not_found and, when it is no longer queued,
-// email/job_not_retryable: the transaction may go on after that.
+// Cancel cancels a queued message; it joins the transaction of ctx. Refuses with
+// email/job_not_found and, if it is no longer queued, email/job_not_retryable: the transaction
+// remains usable after that.
 func (e *Email) Cancel(ctx context.Context, jobID string) error {
 	moved, err := e.store.moveJob(ctx, jobID, StateCancelled, StateQueued)
 	if err != nil || moved {
@@ -167,9 +166,8 @@ func (e *Email) Cancel(ctx context.Context, jobID string) error {
 	return ErrJobNotRetryable.Saying("Only a queued job can be cancelled.")
 }
 
-// Retry queues a failed or bounced message anew: the same bytes under the same
-// Message-ID, with all attempts. Refuses with email/job_not_found,
-// job_not_retryable and suppressed.
+// Retry queues a failed or bounced message again: the same bytes with the same Message-ID, and a
+// new count of attempts. Refuses with email/job_not_found, job_not_retryable and suppressed.
 func (e *Email) Retry(ctx context.Context, jobID string) (job Job, err error) {
 	err = e.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := e.host.DB.Now(ctx)
@@ -224,8 +222,8 @@ func (e *Email) find(ctx context.Context, jobID string) (Job, error) {
 	return job, nil
 }
 
-// ListJobs lists jobs, newest first. Refuses with email/invalid_address and, for a
-// cursor of another list, kit/invalid_request.
+// ListJobs lists jobs, newest first. Refuses with email/invalid_address and, for a cursor of
+// another list, kit/invalid_request.
 func (e *Email) ListJobs(ctx context.Context, f JobFilter, page capability.Page) (capability.Items[Job], error) {
 	page = page.Bounded()
 	none := capability.Items[Job]{}
@@ -247,8 +245,8 @@ func (e *Email) ListJobs(ctx context.Context, f JobFilter, page capability.Page)
 	return capability.Paged(page, rows, func(j Job) []any { return []any{j.CreatedAt.UnixMilli(), j.ID} }), nil
 }
 
-// Job returns a job with its headers and what happened to it, never with its
-// content. Refuses with email/job_not_found.
+// Job returns a job with its headers and events, never with its content. Refuses with
+// email/job_not_found.
 func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err error) {
 	err = e.host.DB.Read(ctx, func(ctx context.Context) error {
 		detail = JobDetail{Headers: []Header{}}
@@ -270,7 +268,7 @@ func (e *Email) Job(ctx context.Context, jobID string) (detail JobDetail, err er
 	return detail, err
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (State) Choices() []string {
 	return []string{string(StateQueued), string(StateSending), string(StateSent), string(StateDelivered), string(StateBounced), string(StateComplained), string(StateSuppressed), string(StateFailed), string(StateCancelled)}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/internal/sns"
 )
 
-// ses takes what Amazon SES reports through one SNS topic.
+// ses reads the reports of Amazon SES from one SNS topic.
 type ses struct{ *sns.Topic }
 
 func (s ses) verify(r *http.Request, body []byte) error {
@@ -29,8 +29,7 @@ func (s ses) read(ctx context.Context, body []byte) ([]Report, error) {
 	return readSES([]byte(text))
 }
 
-// readSES reads an event or a feedback notification; the two name their kind
-// differently.
+// readSES parses an event or a feedback notification, which name their kind differently.
 func readSES(body []byte) ([]Report, error) {
 	type recipient struct{ EmailAddress, Status, DiagnosticCode string }
 	var event struct {

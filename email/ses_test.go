@@ -96,11 +96,11 @@ func TestSES(t *testing.T) {
 		t.Errorf("%s %s %v", job.State, m.suppressed("ada@example.com"), err)
 	}
 	m.Clock.Advance(31 * 24 * time.Hour)
-	post(amazon.Message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has ended
+	post(amazon.Message(map[string]string{"Message": bounce}, m.Clock.Now()), 401, "email/webhook_invalid") // the certificate has expired
 }
 
-// TestForgedReportsAskLittle: whatever paths forged messages name, SNS is asked
-// a few times a minute, and good reports go on with the certificate known.
+// TestForgedReportsAskLittle checks that SNS is requested only a few times a minute, whatever paths
+// forged messages name, and that valid reports are accepted with the known certificate.
 func TestForgedReportsAskLittle(t *testing.T) {
 	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
 	amazon := snstest.New(t, m.Clock.Now())
@@ -128,8 +128,8 @@ func TestForgedReportsAskLittle(t *testing.T) {
 	}
 }
 
-// TestSESSubscription confirms at an address made from the topic, whatever the
-// message names.
+// TestSESSubscription checks that a subscription is confirmed at a URL made from the topic,
+// whatever the message names.
 func TestSESSubscription(t *testing.T) {
 	m := mount(t, email.Config{Webhooks: email.Webhooks{SES: snsTopic}})
 	amazon := snstest.New(t, m.Clock.Now())
@@ -148,7 +148,7 @@ func TestSESSubscription(t *testing.T) {
 	m.Anonymous().Post("/email/webhooks/ses", text(t, message)).Want(401, "email/webhook_invalid")
 }
 
-// TestSESKinds maps what SES tells to what the kit knows.
+// TestSESKinds maps the reports of SES to those of the kit.
 func TestSESKinds(t *testing.T) {
 	m := mount(t, email.Config{
 		Webhooks: email.Webhooks{SES: snsTopic},

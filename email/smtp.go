@@ -15,43 +15,42 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// SMTP says how to reach a mail server (RFC 5321, RFC 6409).
+// SMTP configures the connection to a mail server (RFC 5321, RFC 6409).
 type SMTP struct {
 	Host string
 	// Port is 587 by default, 465 with TLS "implicit".
 	Port               int
 	Username, Password string
-	// TLS is "starttls" (required), the default; "implicit"; "opportunistic",
-	// which an attacker in between can switch off; or "none". Without TLS no
-	// password is sent, except to this machine.
+	// TLS is "starttls" (required), the default; "implicit"; "opportunistic", which a man in the
+	// middle can disable; or "none". Without TLS no password is sent, except to the same machine.
 	TLS string
-	// TLSConfig is for private certificate authorities; nil is the system's.
+	// TLSConfig is for private certificate authorities; nil uses those of the system.
 	TLSConfig *tls.Config
-	// Hello is the name we give the server, by default the name of this machine.
+	// Hello is the client's name in EHLO, by default the host name of the machine.
 	Hello string
-	// MaxConnections bounds the connections kept open, by default 4, at most 100.
+	// MaxConnections bounds the open connections, by default 4, at most 100.
 	MaxConnections int
-	// PerConnection is how many messages one connection takes, by default 500.
+	// PerConnection is how many messages are sent on one connection, by default 500.
 	PerConnection int
-	// Timeout bounds the reply to one command, by default 30 s; the reply to a
-	// whole message may take ten times as long.
+	// Timeout bounds the reply to one command, by default 30 s; the reply to a complete message may
+	// take ten times as long.
 	Timeout time.Duration
 }
 
-// idleFor is how long a connection may lie unused: servers close them, at the
-// earliest after a minute in practice.
+// idleFor is how long a connection may be idle: servers close idle ones, in practice after a minute
+// at the earliest.
 const idleFor = 20 * time.Second
 
-// smtpTransport keeps connections to one server.
+// smtpTransport is a connection pool for one server.
 type smtpTransport struct {
 	cfg    SMTP
 	client *gomail.Client
-	// slots holds one value for each connection that may be open.
+	// slots holds one value for each connection that may be open, nil if it is not.
 	slots chan *connection
 	now   func() time.Time
 }
 
-// connection is an open one, ready for a message.
+// connection is an open connection, ready for a message.
 type connection struct {
 	client *smtp.Client
 	net    net.Conn
@@ -59,8 +58,8 @@ type connection struct {
 	since  time.Time
 }
 
-// NewSMTP makes a transport to a mail server. It does not connect yet. The
-// error names every part of the configuration at fault.
+// NewSMTP returns a transport to a mail server. It does not connect yet. The error lists all faults
+// of the configuration.
 func NewSMTP(cfg SMTP) (Transport, error) {
 	or(&cfg.TLS, "starttls")
 	or(&cfg.MaxConnections, 4)
@@ -111,7 +110,7 @@ func NewSMTP(cfg SMTP) (Transport, error) {
 	return t, nil
 }
 
-// connKey finds, in the context of a dial, where to leave the connection.
+// connKey is the context key under which a dial stores the connection.
 type connKey struct{}
 
 func dialer(cfg SMTP) gomail.DialContextFunc {
@@ -133,8 +132,8 @@ func dialer(cfg SMTP) gomail.DialContextFunc {
 	}
 }
 
-// Deliver waits for a connection, then hands the message over. A connection
-// that turns out to have been closed meanwhile is replaced once.
+// Deliver waits for a connection, then hands over the message. A connection that was closed in the
+// meantime is replaced once.
 func (t *smtpTransport) Deliver(ctx context.Context, m Envelope) (string, error) {
 	var c *connection
 	select {
@@ -187,8 +186,8 @@ func (t *smtpTransport) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// hand speaks the dialogue of one message; begun is whether the server may have
-// all of it.
+// hand runs the SMTP transaction of one message; begun reports whether the server may have the
+// complete message.
 func (t *smtpTransport) hand(ctx context.Context, c *connection, m Envelope) (reply string, begun bool, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.net.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -227,7 +226,7 @@ func (t *smtpTransport) hand(ctx context.Context, c *connection, m Envelope) (re
 	return reply, true, err
 }
 
-// reset readies a connection for the next message after a refusal.
+// reset prepares a connection for the next message after a refusal.
 func (t *smtpTransport) reset(c *connection, err error) bool {
 	var refusal *textproto.Error
 	if !errors.As(err, &refusal) || refusal.Code == 421 {
@@ -236,7 +235,7 @@ func (t *smtpTransport) reset(c *connection, err error) bool {
 	return c.client.UpdateDeadline(t.cfg.Timeout) == nil && c.client.Reset() == nil
 }
 
-// close drops a connection; quit says goodbye first.
+// close closes a connection; quit sends QUIT first.
 func (c *connection) close() { _ = c.client.Close() }
 
 func (c *connection) quit() {
@@ -261,7 +260,7 @@ func (t *smtpTransport) Close() error {
 	return nil
 }
 
-// classify reads what the server said, or that it said nothing.
+// classify returns the failure for a reply of the server, or for a missing reply.
 func classify(err error, begun bool) *Failure {
 	var refusal *textproto.Error
 	switch {
@@ -280,8 +279,8 @@ func classify(err error, begun bool) *Failure {
 	}
 }
 
-// unreachable covers all that fails before a message is handed over, a refused
-// password included.
+// unreachable returns the failure for all errors before a message is handed over, including refused
+// credentials.
 func unreachable(err error) *Failure {
 	f := &Failure{Kind: FailureUnreachable, Message: err.Error()}
 	var refusal *textproto.Error
@@ -291,8 +290,8 @@ func unreachable(err error) *Failure {
 	return f
 }
 
-// providerID finds the server's name for a message in its reply, such as
-// "2.0.0 Ok: queued as 4Xyz".
+// providerID returns the server's ID of a message from its reply, such as "2.0.0 Ok: queued as
+// 4Xyz".
 func providerID(reply string) string {
 	_, after, ok := strings.Cut(strings.ToLower(reply), "queued as ")
 	if !ok {

@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/email/emailtest"
 )
 
-// step scripts one reply per call, then nothing but acceptance.
+// script returns scripted replies, one per call, and then accepts.
 func script(at string, replies ...error) func(step, value string) error {
 	var mu sync.Mutex
 	return func(step, _ string) error {
@@ -35,7 +35,7 @@ func script(at string, replies ...error) func(step, value string) error {
 	}
 }
 
-// TestServerReplies holds what becomes of a message to what the server says.
+// TestServerReplies checks the outcome of a message for each reply of a server.
 func TestServerReplies(t *testing.T) {
 	for name, c := range map[string]struct {
 		step       string
@@ -118,8 +118,8 @@ func TestBackoffAndGivingUp(t *testing.T) {
 	}
 }
 
-// TestCutOff loses the connection at each step: before the message is handed
-// over another provider gets it; after that only the same one may.
+// TestCutOff loses the connection at each step: before the message is handed over another provider
+// gets it; after that only the same one may.
 func TestCutOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		at     string
@@ -143,7 +143,7 @@ func TestCutOff(t *testing.T) {
 				}
 				return
 			}
-			for range 2 { // however often: never the other one
+			for range 2 { // never the other provider, however often
 				job := s.wantState(id, email.StateQueued)
 				if len(other.mails()) > 0 || !strings.Contains(string(job.LastError), "unclear") {
 					t.Fatalf("%s, and the other provider has %d", job.LastError, len(other.mails()))
@@ -155,7 +155,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// cutting is a server that closes the connection at a command.
+// cutting returns a server that closes the connection at a command.
 func cutting(t *testing.T, at string) *net.TCPAddr {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -204,7 +204,7 @@ func cutting(t *testing.T, at string) *net.TCPAddr {
 	return listener.Addr().(*net.TCPAddr)
 }
 
-// TestSlowServer returns later than we wait.
+// TestSlowServer has a server that replies after the timeout.
 func TestSlowServer(t *testing.T) {
 	release := make(chan struct{})
 	srv := serve(t, func(step, _ string) error {
@@ -249,7 +249,7 @@ func TestOversize(t *testing.T) {
 	s.wantState(small, email.StateSent)
 }
 
-// TestBreaker passes a dead provider over, and asks it again after a while.
+// TestBreaker checks that an unreachable provider is skipped, and tried again later.
 func TestBreaker(t *testing.T) {
 	calls, alive := 0, false
 	first := transportFunc(func(context.Context, email.Envelope) (string, error) {
@@ -286,7 +286,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestAllDown spends no attempts while no provider may be asked.
+// TestAllDown checks that no attempts are used up while no provider may be tried.
 func TestAllDown(t *testing.T) {
 	down := transportFunc(func(context.Context, email.Envelope) (string, error) {
 		return "", &email.Failure{Kind: email.FailureUnreachable, Message: "down"}
@@ -344,8 +344,8 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestPool keeps connections, replaces one the server has closed, and does not
-// let one refusal spoil the next message.
+// TestPool checks that connections are reused, that one closed by the server is replaced, and that
+// a refusal does not affect the next message.
 func TestPool(t *testing.T) {
 	srv := serve(t, script("rcpt", nil, says(451, gosmtp.EnhancedCode{4, 7, 1}, "later")))
 	s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{
@@ -376,7 +376,7 @@ func TestSMTPConfig(t *testing.T) {
 			t.Errorf("%s: no fault", name)
 		}
 	}
-	// Without TLS the default refuses to speak at all.
+	// Without TLS the default refuses to send at all.
 	srv := serve(t, nil)
 	s := open(t, databasetest.Memory(t), email.Config{Providers: []email.Provider{srv.provider(t, "plain", func(c *email.SMTP) { c.TLS = "" })}})
 	id := s.send(hello("ada@example.com"))
@@ -405,8 +405,8 @@ print(port, flush=True)
 sys.stdin.read()
 `
 
-// TestAiosmtpd delivers to an independent server: the Python of
-// KIT_TEST_AIOSMTPD with aiosmtpd.
+// TestAiosmtpd delivers to an independent server: aiosmtpd, run by the Python that
+// KIT_TEST_AIOSMTPD names.
 func TestAiosmtpd(t *testing.T) {
 	python := os.Getenv("KIT_TEST_AIOSMTPD")
 	if python == "" {
@@ -449,7 +449,7 @@ func TestAiosmtpd(t *testing.T) {
 	}
 }
 
-// TestTransportSuite: what every transport promises, SMTP does.
+// TestTransportSuite runs the suite of transports on SMTP.
 func TestTransportSuite(t *testing.T) {
 	emailtest.Run(t, func(t *testing.T) emailtest.Provider {
 		var mu sync.Mutex

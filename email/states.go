@@ -6,12 +6,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// MaxStates is how many jobs one call of [Email.States] reads at most.
+// MaxStates bounds the jobs of one call of [Email.States].
 const MaxStates = 1000
 
-// States returns the states of jobs by their ids, by one query; a job that is no
-// longer kept is not among them. It takes at most [MaxStates], more are
-// kit/invalid_request.
+// States returns the states of jobs by their IDs, by one query; it omits jobs that are no longer
+// kept. More than [MaxStates] are refused with kit/invalid_request.
 func (e *Email) States(ctx context.Context, ids []string) (map[string]State, error) {
 	if len(ids) > MaxStates {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d jobs at once.", MaxStates)

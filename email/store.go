@@ -13,7 +13,7 @@ import (
 
 type store struct{ db *database.DB }
 
-// newJob is a row of email_job to be.
+// newJob is a new row of email_job.
 type newJob struct {
 	id                                  string
 	state                               State
@@ -26,20 +26,20 @@ type newJob struct {
 	now, due                            time.Time
 }
 
-// lockAddress makes the messages to one address wait for each other until the
-// transaction ends, so that they count each other.
+// lockAddress serializes the messages to one address until the transaction ends, so that each
+// counts the others.
 func (s store) lockAddress(ctx context.Context, addressKey string) error {
 	return s.db.Lock(ctx, "email "+addressKey)
 }
 
-// recent counts the messages of a quota that an address got since.
+// recent counts the messages of a quota to an address since an instant.
 func (s store) recent(ctx context.Context, addressKey, quota string, since time.Time) (n int, err error) {
 	err = s.db.QueryRow(ctx, `SELECT count(*) FROM email_job WHERE address_key = $1 AND created_at > $2 AND quota = $3`,
 		addressKey, since.UnixMilli(), quota).Scan(&n)
 	return n, err
 }
 
-// insertJob returns false when the idempotency key is taken.
+// insertJob adds a job; it returns false if the idempotency key is taken.
 func (s store) insertJob(ctx context.Context, j newJob) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO email_job (id, state, category, address_key, address, subject, template, message_id,
 			idempotency_key, request_hash, max_attempts, next_attempt_at, round_began_at, user_id, created_at, quota)
@@ -68,13 +68,13 @@ func (s store) jobOfKey(ctx context.Context, key string) (jobID string, hash []b
 	return jobID, hash, found, err
 }
 
-// moveJob changes the state of a job that is in another one.
+// moveJob changes the state of a job if it has the state from.
 func (s store) moveJob(ctx context.Context, jobID string, to, from State) (moved bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2 WHERE id = $1 AND state = $3`, jobID, string(to), string(from))
 	return n == 1, err
 }
 
-// requeue starts a new round of attempts, if the message is still kept.
+// requeue starts a new round of attempts, if the message is still stored.
 func (s store) requeue(ctx context.Context, jobID string, from State, now time.Time) (requeued bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'queued', attempts = 0, pinned = FALSE, next_attempt_at = $3, round_began_at = $3
 		WHERE id = $1 AND state = $2 AND EXISTS (SELECT 1 FROM email_message WHERE job_id = $1)`,
@@ -82,7 +82,7 @@ func (s store) requeue(ctx context.Context, jobID string, from State, now time.T
 	return n == 1, err
 }
 
-// delivery is what an attempt needs to know.
+// delivery is the input of an attempt.
 type delivery struct {
 	id, address, addressKey string
 	userID                  string
@@ -93,7 +93,7 @@ type delivery struct {
 	sealed                  []byte
 }
 
-// due reads a message that waits to be sent.
+// due returns a message that is to be sent.
 func (s store) due(ctx context.Context, jobID string) (delivery, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (d delivery, err error) {
 		var began int64
@@ -106,30 +106,30 @@ func (s store) due(ctx context.Context, jobID string) (delivery, bool, error) {
 		WHERE j.id = $1 AND j.state IN ('queued', 'sending')`, jobID)
 }
 
-// beginLater moves the round of a message that was not tried yet.
+// beginLater postpones the round of a message that was not tried yet.
 func (s store) beginLater(ctx context.Context, jobID string, at time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE email_job SET round_began_at = $2, next_attempt_at = $2
 		WHERE id = $1 AND attempts = 0 AND state = 'queued'`, jobID, at.UnixMilli())
 	return err
 }
 
-// begin counts an attempt; false when the job was taken back meanwhile.
+// begin counts an attempt; it returns false if the job was canceled in the meantime.
 func (s store) begin(ctx context.Context, jobID string) (begun bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = 'sending', attempts = attempts + 1
 		WHERE id = $1 AND state IN ('queued', 'sending')`, jobID)
 	return n == 1, err
 }
 
-// outcomeNote is what is noted of an attempt.
+// outcomeNote is the record of an attempt.
 type outcomeNote struct {
 	outcome
 	at, nextAttempt time.Time
 	lastError       string
 }
 
-// settle records an outcome; false when the job was erased meanwhile, or what became of
-// the message was reported before an attempt whose outcome is not that it was sent.
-// Later outcomes of a sent message, such as its delivery, are not overwritten.
+// settle records an outcome; it returns false if the job was erased in the meantime, or if a report
+// about the message was recorded before the outcome and the outcome is not that it was sent. Later
+// states of a sent message, such as delivered, are not overwritten.
 func (s store) settle(ctx context.Context, jobID string, o outcomeNote) (settled bool, err error) {
 	sentAt, next := int64(0), int64(0)
 	if o.state == StateSent {
@@ -146,7 +146,7 @@ func (s store) settle(ctx context.Context, jobID string, o outcomeNote) (settled
 	return n == 1, err
 }
 
-// useWarmup takes one of a day's messages, if there is one left.
+// useWarmup takes one of a day's messages, if one is left.
 func (s store) useWarmup(ctx context.Context, provider string, day, allowance int64) (ok bool, err error) {
 	if allowance < 1 {
 		return false, nil
@@ -181,12 +181,12 @@ func (s store) job(ctx context.Context, jobID string) (Job, bool, error) {
 	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job WHERE id = $1`, jobID)
 }
 
-// lockJob keeps an erasure of the job waiting until the transaction ends.
+// lockJob locks a job against erasure until the transaction ends.
 func (s store) lockJob(ctx context.Context, jobID string) (Job, bool, error) {
 	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job WHERE id = $1 `+database.ForUpdate, jobID)
 }
 
-// jobs reads newest first, after an id.
+// jobs lists jobs after an ID, newest first.
 func (s store) jobs(ctx context.Context, f JobFilter, after jobKey, limit int) ([]Job, error) {
 	where := new(database.Conditions)
 	where.Equal("state", string(f.State))
@@ -205,29 +205,28 @@ func (s store) jobs(ctx context.Context, f JobFilter, after jobKey, limit int) (
 		where.Args(after.created, after.id, limit)...)
 }
 
-// jobKey is where a job stands in a list.
+// jobKey is the position of a job in a list.
 type jobKey struct {
 	created int64
 	id      string
 }
 
-// reported finds and locks the job a provider or a bounce speaks of.
+// reported returns and locks the job that a provider or a bounce reports about.
 func (s store) reported(ctx context.Context, messageID, providerID string) (Job, bool, error) {
 	return database.Get(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM email_job
 		WHERE (message_id = $1 AND $1 <> '') OR (provider_message_id = $2 AND provider_message_id <> '') ORDER BY id DESC LIMIT 1 `+database.ForUpdate,
 		messageID, providerID)
 }
 
-// jobsOf reads the ids of the jobs that name a user or went to one of the
-// addresses, in order, after one.
+// jobsOf lists the IDs of the jobs that have a user ID or that, without one, went to one of the
+// addresses, in order, after an ID.
 func (s store) jobsOf(ctx context.Context, userID string, addressKeys []string, after string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE user_id = $1 AND user_id <> '' AND id > $3
 		UNION SELECT id FROM email_job WHERE address_key `+database.InList(2)+` AND user_id = '' AND id > $3
 		ORDER BY id LIMIT $4`, userID, database.List(addressKeys), after, limit)
 }
 
-// jobsTo reads the ids of the jobs of a quota to an address that name a user or
-// nobody.
+// jobsTo lists the IDs of the jobs of a quota to an address that have the user ID or none.
 func (s store) jobsTo(ctx context.Context, userID, addressKey, quota string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM email_job WHERE address_key = $1 AND quota = $2 AND user_id IN ('', $3)
 		ORDER BY id LIMIT $4`, addressKey, quota, userID, limit)
@@ -235,16 +234,16 @@ func (s store) jobsTo(ctx context.Context, userID, addressKey, quota string, lim
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// addressesOf reads what the addresses that a user was written to are known by.
+// addressesOf lists the keys of the addresses to which a user's jobs were sent.
 func (s store) addressesOf(ctx context.Context, userID string) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT DISTINCT address_key FROM email_job WHERE user_id = $1 AND user_id <> ''`, userID)
 }
 
-// belongings are the tables whose rows belong to a job. Their foreign keys keep an
-// attempt that is under way from adding one to a job that is being removed.
+// belongings are the tables whose rows belong to a job. Their foreign keys prevent a concurrent
+// attempt from adding a row to a job that is being removed.
 var belongings = []string{"email_event", "email_message", "email_mailbox"}
 
-// removeJobs deletes jobs with everything that belongs to them.
+// removeJobs deletes jobs with all rows that belong to them.
 func (s store) removeJobs(ctx context.Context, jobIDs []string) (n int64, err error) {
 	list := database.List(jobIDs)
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
@@ -263,9 +262,8 @@ func (s store) removeJobs(ctx context.Context, jobIDs []string) (n int64, err er
 	return n, err
 }
 
-// report moves a job that was sent, or whose sending is still to be noted, to what is
-// reported of it: a later and worse report wins, an earlier one that comes late changes
-// nothing.
+// report changes a job that is sending or sent to a reported state: a worse report overrides an
+// earlier one, and a late better one changes nothing.
 func (s store) report(ctx context.Context, jobID string, to State, now time.Time) (moved bool, err error) {
 	n, err := s.db.Exec(ctx, `UPDATE email_job SET state = $2,
 			delivered_at = CASE WHEN $2 = 'delivered' THEN CAST($3 AS BIGINT) ELSE delivered_at END
@@ -274,7 +272,7 @@ func (s store) report(ctx context.Context, jobID string, to State, now time.Time
 	return n == 1, err
 }
 
-// maxEvents bounds what anybody with a link can make us write about one job.
+// maxEvents bounds the events that anyone with a link can add to one job.
 const maxEvents = 200
 
 func (s store) insertEvent(ctx context.Context, jobID string, event Event, now time.Time) error {
@@ -316,7 +314,7 @@ func (s store) states(ctx context.Context, ids []string) (map[string]State, erro
 	return states, err
 }
 
-// softBouncing returns those of some addresses that mail bounced off since.
+// softBouncing returns which of some addresses have soft-bounced since an instant.
 func (s store) softBouncing(ctx context.Context, addressKeys []string, since time.Time) ([]string, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (key string, err error) { return key, row.Scan(&key) },
 		`SELECT DISTINCT j.address_key FROM email_job j JOIN email_event v ON v.job_id = j.id
@@ -324,7 +322,7 @@ func (s store) softBouncing(ctx context.Context, addressKeys []string, since tim
 		database.List(addressKeys), since.Add(-bounceDelay).UnixMilli(), since.UnixMilli())
 }
 
-// bounceDelay is how much later than its mail a bounce comes at most.
+// bounceDelay is the maximum delay of a bounce after its mail.
 const bounceDelay = 7 * day
 
 func (s store) countJobs(ctx context.Context, state State) (n int64, err error) {
@@ -348,7 +346,7 @@ func (s store) lastKey(ctx context.Context, table string) (number int64, err err
 	return number, err
 }
 
-// insertKey returns false when another node took the number.
+// insertKey adds a key; it returns false if another node took the number.
 func (s store) insertKey(ctx context.Context, table string, number int64, sealed []byte, now time.Time) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO `+table+` (number, sealed, created_at) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING`,
 		number, sealed, now.UnixMilli())

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// suppressionRow is a row of email_suppression to be.
+// suppressionRow is a new row of email_suppression.
 type suppressionRow struct {
 	key         subject
 	scope       Scope
@@ -20,8 +20,7 @@ type suppressionRow struct {
 	expiresAt   int64
 }
 
-// suppress adds a row, or moves the end of the one of its address, scope and
-// reason away.
+// suppress adds a row, or extends the existing one of its address, scope and reason.
 func (s store) suppress(ctx context.Context, row suppressionRow, now time.Time) (added bool, err error) {
 	const same = `address_key IN ($1, $2) AND scope = $3 AND reason = $4`
 	if _, err := s.db.Exec(ctx, `DELETE FROM email_suppression WHERE `+same+` AND expires_at > 0 AND expires_at <= $5`,
@@ -46,7 +45,7 @@ func (s store) unsuppress(ctx context.Context, key subject, scope Scope, reason 
 	return err
 }
 
-// resubscribe takes back what the reader's own link did, and nothing else.
+// resubscribe removes only what the reader's own link has added.
 func (s store) resubscribe(ctx context.Context, key subject) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM email_suppression WHERE address_key IN ($1, $2) AND reason = 'unsubscribe' AND source = 'link'`,
 		key.address, key.hash)
@@ -55,7 +54,7 @@ func (s store) resubscribe(ctx context.Context, key subject) error {
 
 const suppressionColumns = `address_key, scope, reason, source, job_id, note, created_at, expires_at`
 
-// strongest puts what holds back most, and is hardest to lift, first.
+// strongest orders suppressions: the widest, and hardest to lift, first.
 const strongest = ` ORDER BY scope, CASE reason WHEN 'complaint' THEN 0 WHEN 'manual' THEN 1 WHEN 'hard_bounce' THEN 2
 	WHEN 'invalid' THEN 3 WHEN 'unsubscribe' THEN 4 ELSE 5 END`
 
@@ -68,8 +67,8 @@ func scanSuppression(row database.Scanner) (s Suppression, err error) {
 	return s, err
 }
 
-// suppressionsOf returns all that holds an address back, the strongest first: at
-// most one for each scope and reason.
+// suppressionsOf returns all suppressions of an address, the strongest first: at most one for each
+// scope and reason.
 func (s store) suppressionsOf(ctx context.Context, key subject, now time.Time) ([]Suppression, error) {
 	return database.All(ctx, s.db, scanSuppression, `SELECT `+suppressionColumns+` FROM email_suppression
 		WHERE address_key IN ($1, $2) AND (expires_at = 0 OR expires_at > $3)`+strongest, key.address, key.hash, now.UnixMilli())
@@ -92,8 +91,8 @@ func (s store) suppressions(ctx context.Context, f SuppressionFilter, after Supp
 		where.Args(after.Address, string(after.Scope), string(after.Reason), now.UnixMilli(), limit)...)
 }
 
-// forgetAddress leaves the keyed hash of an address in its suppressions, without
-// the message and the note that could name the person.
+// forgetAddress replaces an address in its suppressions by its keyed hash, and removes the job and
+// the note that could identify the person.
 func (s store) forgetAddress(ctx context.Context, key subject) (n int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		if _, err := s.db.Exec(ctx, `INSERT INTO email_suppression (address_key, scope, reason, source, job_id, note, created_at, expires_at)

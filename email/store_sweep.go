@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// sweepMessages looks at the oldest rows only: ids sort by time.
+// sweepMessages only reads the oldest rows: IDs sort by time.
 func (s store) sweepMessages(ctx context.Context, before time.Time, limit int) (int64, error) {
 	return s.db.Exec(ctx, `DELETE FROM email_message WHERE job_id IN (
 		SELECT job_id FROM (SELECT job_id, created_at FROM email_message ORDER BY job_id LIMIT $2) AS oldest WHERE created_at < $1)`,
 		before.UnixMilli(), limit)
 }
 
-// sweepKeys lets idempotency keys be used again.
+// sweepKeys removes old idempotency keys, so that they can be used again.
 func (s store) sweepKeys(ctx context.Context, before time.Time, limit int) (int64, error) {
 	return s.db.Exec(ctx, `UPDATE email_job SET idempotency_key = '' WHERE id IN (
 		SELECT id FROM email_job WHERE idempotency_key <> '' AND created_at < $1 LIMIT $2)`, before.UnixMilli(), limit)

@@ -9,20 +9,21 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// holdsBack returns for no scope, "", as well.
+// holdsBack reports whether a suppression of the scope applies to a category; it is false for the
+// scope "".
 func (s Scope) holdsBack(c Category) bool {
 	return s == ScopeAll || (s == ScopeList && c == CategoryList)
 }
 
 const (
 	maxNote = 1000
-	// maxAsked bounds the addresses of one question.
+	// maxAsked bounds the addresses of one call.
 	maxAsked = 1000
 )
 
-// Suppress holds messages to an address back until [Email.Unsuppress], and
-// returns the strongest suppression of the address; added is false where there
-// was one before. Refuses with email/invalid_address and kit/invalid_request.
+// Suppress suppresses messages to an address until [Email.Unsuppress], and returns the strongest
+// suppression of the address; added is false if it already existed. Refuses with
+// email/invalid_address and kit/invalid_request.
 func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note string) (suppressed Suppression, added bool, err error) {
 	a, err := parseAddress(text)
 	switch {
@@ -58,10 +59,10 @@ func (e *Email) Suppress(ctx context.Context, text string, scope Scope, note str
 	return suppressed, added, err
 }
 
-// Unsuppress lets mail to an address through again. The wish of a recipient, a
-// complaint or an unsubscription, is lifted by force only: without it an
-// unsubscription stays when other suppressions are lifted. Refuses with
-// email/invalid_address, suppression_not_found and suppression_protected.
+// Unsuppress removes the suppressions of an address. A complaint or an unsubscription, which are
+// the recipient's wish, is removed only with force: without it an unsubscription stays when other
+// suppressions are removed. Refuses with email/invalid_address, suppression_not_found and
+// suppression_protected.
 func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {
 	a, err := parseAddress(text)
 	if err != nil {
@@ -99,16 +100,15 @@ func (e *Email) Unsuppress(ctx context.Context, text string, force bool) error {
 	})
 }
 
-// record puts what people did to an address on the trail, which names it by its
-// keyed hash.
+// record writes an audit event about an address, which it identifies by its keyed hash.
 func (e *Email) record(ctx context.Context, action string, key subject, detail any) error {
 	return e.peers.Audit.Record(ctx, audit.Event{
 		Action: action, Subject: audit.Target{Type: "email_address", ID: key.hash}, Detail: detail,
 	})
 }
 
-// Suppression returns the strongest of what holds an address back; ok is false
-// for nothing. Refuses with email/invalid_address.
+// Suppression returns the strongest suppression of an address; ok is false if there is none.
+// Refuses with email/invalid_address.
 func (e *Email) Suppression(ctx context.Context, text string) (s Suppression, ok bool, err error) {
 	a, err := parseAddress(text)
 	if err != nil {
@@ -125,10 +125,9 @@ func (e *Email) Suppression(ctx context.Context, text string) (s Suppression, ok
 	return all[0], true, nil
 }
 
-// HeldBack returns, for up to 1,000 addresses, the strongest suppression that
-// keeps a message of the category from each. Keys are the addresses as given;
-// one that gets mail, or is no address, has none. More addresses are refused
-// with kit/invalid_request.
+// HeldBack returns, for up to 1,000 addresses, the strongest suppression that applies to messages
+// of the category. Keys are the addresses as given; it omits addresses that are invalid or not
+// suppressed. More addresses are refused with kit/invalid_request.
 func (e *Email) HeldBack(ctx context.Context, category Category, addresses ...string) (map[string]Suppression, error) {
 	if len(addresses) > maxAsked {
 		return nil, capability.ErrInvalidRequest.Saying("Ask for at most %d addresses.", maxAsked)
@@ -161,8 +160,8 @@ func (e *Email) HeldBack(ctx context.Context, category Category, addresses ...st
 	return held, err
 }
 
-// ListSuppressions lists by address, scope and reason. A cursor of another list
-// is refused with kit/invalid_request.
+// ListSuppressions lists suppressions by address, scope and reason. A cursor of another list is
+// refused with kit/invalid_request.
 func (e *Email) ListSuppressions(ctx context.Context, f SuppressionFilter, page capability.Page) (capability.Items[Suppression], error) {
 	page = page.Bounded()
 	var after Suppression
@@ -176,8 +175,8 @@ func (e *Email) ListSuppressions(ctx context.Context, f SuppressionFilter, page 
 	return capability.Paged(page, rows, func(s Suppression) []any { return []any{s.Address, s.Scope, s.Reason} }), nil
 }
 
-// suppressAfter suppresses an address because of what happened to a message;
-// until is zero for ever.
+// suppressAfter suppresses an address because of the outcome of a message; a zero until means
+// forever.
 func (e *Email) suppressAfter(ctx context.Context, address string, reason Reason, source string, job Job, until time.Time) error {
 	key, err := e.subject(ctx, address)
 	if err != nil {
@@ -195,8 +194,8 @@ func (e *Email) suppressAfter(ctx context.Context, address string, reason Reason
 	return err
 }
 
-// suppress adds a suppression, or moves the end of the one there is away, and
-// tells of a new one. It runs inside a transaction.
+// suppress adds a suppression, or extends the existing one, and fires the hook for a new one. It
+// runs inside a transaction.
 func (e *Email) suppress(ctx context.Context, row suppressionRow, userID string) (added bool, err error) {
 	if added, err = e.store.suppress(ctx, row, e.host.DB.Now(ctx)); err != nil || !added {
 		return added, err
@@ -208,9 +207,9 @@ func (e *Email) suppress(ctx context.Context, row suppressionRow, userID string)
 	return added, e.host.Hooks.MailSuppressed.Fire(ctx, event)
 }
 
-// subject is what rows may know an address by.
+// subject is an address in both forms that rows may have.
 type subject struct {
-	// address is in canonical form, hash stands for it once it was erased.
+	// address is in canonical form; hash replaces it after an erasure.
 	address, hash string
 }
 
@@ -219,10 +218,10 @@ func (e *Email) subject(ctx context.Context, addressKey string) (subject, error)
 	return subject{addressKey, hash}, err
 }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Scope) Choices() []string { return []string{string(ScopeAll), string(ScopeList)} }
 
-// Choices lists the values, for documents.
+// Choices lists the values, for API documents.
 func (Reason) Choices() []string {
 	return []string{string(ReasonHardBounce), string(ReasonSoftBounceLimit), string(ReasonComplaint), string(ReasonUnsubscribed), string(ReasonManual), string(ReasonInvalidAddress)}
 }

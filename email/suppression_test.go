@@ -20,14 +20,14 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// newsTo is a message of a list.
+// newsTo returns a list message.
 func newsTo(to string) email.Message {
 	m := hello(to)
 	m.Category = email.CategoryList
 	return m
 }
 
-// soften makes an address bounce softly until it is suppressed for a while.
+// soften makes an address soft-bounce until it is temporarily suppressed.
 func (s *setup) soften(to string) {
 	s.t.Helper()
 	for i := range 3 {
@@ -41,8 +41,8 @@ func (s *setup) soften(to string) {
 	}
 }
 
-// TestSuppressionsEndByThemselves: a soft bounce and an unsubscription neither
-// widen nor prolong each other.
+// TestSuppressionsEndByThemselves checks that a soft bounce and an unsubscription neither widen nor
+// extend each other.
 func TestSuppressionsEndByThemselves(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -59,8 +59,8 @@ func TestSuppressionsEndByThemselves(t *testing.T) {
 	})
 }
 
-// TestLiftingKeepsUnsubscription: lifting a hard bounce does not subscribe
-// anybody again; and the reader's own link lifts the reader's own wish only.
+// TestLiftingKeepsUnsubscription checks that removing a hard bounce does not resubscribe a
+// recipient, and that the reader's own link removes only the reader's own unsubscription.
 func TestLiftingKeepsUnsubscription(t *testing.T) {
 	m := mount(t, email.Config{})
 	form := m.Anonymous().With("Content-Type", "application/x-www-form-urlencoded")
@@ -92,8 +92,8 @@ func TestLiftingKeepsUnsubscription(t *testing.T) {
 	}
 }
 
-// TestRecipientLimitHoldsOverNodes: many nodes at once never send one mail too
-// many to an address, and one quota does not use up another.
+// TestRecipientLimitHoldsOverNodes checks that concurrent nodes never exceed the limit of an
+// address, and that one quota does not use up another.
 func TestRecipientLimitHoldsOverNodes(t *testing.T) {
 	run := func(t *testing.T, nodes ...*database.DB) {
 		const limit = 5
@@ -128,7 +128,7 @@ func TestRecipientLimitHoldsOverNodes(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) { run(t, databasetest.Shared(t, 2)...) })
 }
 
-// TestTrailHoldsNoAddress: events of suppressions name an address by a keyed
+// TestTrailHoldsNoAddress checks that audit events of suppressions identify an address by a keyed
 // hash, always the same.
 func TestTrailHoldsNoAddress(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -165,8 +165,8 @@ func TestTrailHoldsNoAddress(t *testing.T) {
 	})
 }
 
-// TestHooksOfSuppressions: hooks run inside the transaction, and an error of one
-// refuses what happened.
+// TestHooksOfSuppressions checks that hooks run inside the transaction, and that an error of a hook
+// rolls it back.
 func TestHooksOfSuppressions(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -204,7 +204,8 @@ func TestHooksOfSuppressions(t *testing.T) {
 	})
 }
 
-// TestHookOfUnsubscribing: a click on the link is told of as such, with the user.
+// TestHookOfUnsubscribing checks that a click on the link fires the hook of unsubscriptions, with
+// the user.
 func TestHookOfUnsubscribing(t *testing.T) {
 	m := mount(t, email.Config{})
 	var heard []hooks.MailSuppressed
@@ -222,7 +223,7 @@ func TestHookOfUnsubscribing(t *testing.T) {
 	}
 }
 
-// TestHeldBack: other capabilities ask for many addresses at once.
+// TestHeldBack checks many addresses at a time.
 func TestHeldBack(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -254,8 +255,8 @@ func TestHeldBack(t *testing.T) {
 	})
 }
 
-// TestEraseLeavesNoAddress: nothing of a person stands in any row, and what they
-// did not want to get they still do not get.
+// TestEraseLeavesNoAddress checks that no row contains data of an erased person, and that their
+// suppressions still apply.
 func TestEraseLeavesNoAddress(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -287,7 +288,7 @@ func TestEraseLeavesNoAddress(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"email_job": 3, "email_suppression": 1}, kinds); diff != "" {
 			t.Errorf("exported:\n%s", diff)
 		}
-		for range 2 { // it may have been killed
+		for range 2 { // an earlier run may have been killed
 			if _, err := part.Erase(t.Context(), person); err != nil {
 				t.Fatal(err)
 			}
@@ -316,8 +317,8 @@ func TestEraseLeavesNoAddress(t *testing.T) {
 	})
 }
 
-// TestErasureMeetsAnAttempt: an attempt that ends while its job is erased leaves no
-// mail behind, whichever of the two comes first, to an unproved address too.
+// TestErasureMeetsAnAttempt checks that an attempt that ends while its job is erased leaves no mail
+// behind, whichever commits first, also for an unproved address.
 func TestErasureMeetsAnAttempt(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		s := open(t, db, email.Config{})
@@ -349,8 +350,8 @@ func TestErasureMeetsAnAttempt(t *testing.T) {
 	})
 }
 
-// TestErasureMeetsARefusal: a mail that is refused for good while its user is erased
-// leaves the address in no suppression, and nobody is told of it.
+// TestErasureMeetsARefusal checks that a mail that is permanently refused while its user is erased
+// leaves the address in no suppression, and fires no hook.
 func TestErasureMeetsARefusal(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var s *setup
@@ -372,7 +373,7 @@ func TestErasureMeetsARefusal(t *testing.T) {
 	})
 }
 
-// TestErasureMeetsABounce: a bounce or an unsubscription that is noted while the
+// TestErasureMeetsABounce checks that a bounce or an unsubscription that is recorded while the
 // messages of a user are removed leaves the address in no suppression.
 func TestErasureMeetsABounce(t *testing.T) {
 	type step func(ctx context.Context, s *setup, mail email.Kept) error
@@ -425,7 +426,7 @@ func wantErased(t testing.TB, db *database.DB) {
 	}
 }
 
-// TestUnsubscribeOfTheSender: the sender's own link stands in the headers, in the
+// TestUnsubscribeOfTheSender checks that the sender's own link is in the headers and in the
 // template, and is never rewritten.
 func TestUnsubscribeOfTheSender(t *testing.T) {
 	const own = "https://app.example/testers/leave/tok?x=1&y=2"
@@ -459,8 +460,8 @@ func TestUnsubscribeOfTheSender(t *testing.T) {
 	wantRefusal(t, err, capability.ErrInvalidRequest)
 }
 
-// TestSubjectFolds: a long subject is folded, no line begins with nothing but a
-// space, and it reads as it was written.
+// TestSubjectFolds checks that a long subject is folded, that no line has only a space, and that it
+// decodes to the original.
 func TestSubjectFolds(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{})
 	for _, subject := range []string{
@@ -481,14 +482,15 @@ func TestSubjectFolds(t *testing.T) {
 	}
 }
 
-// TestAutoSubmittedIsSigned: receivers may rely on it.
+// TestAutoSubmittedIsSigned checks that DKIM covers Auto-Submitted, so that receivers can rely on
+// it.
 func TestAutoSubmittedIsSigned(t *testing.T) {
 	if !strings.Contains(strings.Join(email.SignedHeaders, " "), "Auto-Submitted") {
 		t.Error("DKIM does not cover Auto-Submitted")
 	}
 }
 
-// TestMailboxIsSealed: what development keeps is not readable in the database.
+// TestMailboxIsSealed checks that stored mail is not readable in the database.
 func TestMailboxIsSealed(t *testing.T) {
 	db := databasetest.Memory(t)
 	s := open(t, db, email.Config{})
@@ -503,7 +505,8 @@ func TestMailboxIsSealed(t *testing.T) {
 	}
 }
 
-// TestCallbackPathIsClaimed: no other capability may mount where links lead.
+// TestCallbackPathIsClaimed checks that no other capability can be mounted at the path of the
+// links.
 func TestCallbackPathIsClaimed(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{CallbackPath: "/cb"})
 	if diff := cmp.Diff([]string{"/cb"}, s.Capability().Claims); diff != "" {
@@ -511,7 +514,8 @@ func TestCallbackPathIsClaimed(t *testing.T) {
 	}
 }
 
-// grace was written to at an earlier address, which unsubscribed.
+// TestErasedSuppressionHoldsAWaitingMail erases a user who got mail at an earlier address, which is
+// suppressed for lists.
 func TestErasedSuppressionHoldsAWaitingMail(t *testing.T) {
 	s := open(t, databasetest.Memory(t), email.Config{})
 	ctx := t.Context()

@@ -12,23 +12,23 @@ import (
 	"unicode/utf8"
 )
 
-// mailTemplate is one parsed pair.
+// mailTemplate is one parsed pair of files.
 type mailTemplate struct {
 	text *texttemplate.Template // with the subject; holds the text if hasText
 	html *htmltemplate.Template
 	body bool
 }
 
-// templates are those of Config.Templates by name.
+// templates are the templates of Config.Templates by name.
 type templates map[string]mailTemplate
 
-// unsubscribeMark stands in for the link of {{unsubscribe}}, which is the
-// message's own, until the message is composed.
+// unsubscribeMark is the placeholder of the link of {{unsubscribe}}, which differs for every
+// message, until the message is composed.
 const unsubscribeMark = "https://unsubscribe.invalid/kit"
 
-// parseTemplates reads NAME.txt and NAME.html of a folder. Files whose name
-// begins with an underscore are shared by all. One of the two files of a mail
-// defines "subject". The function unsubscribe returns where the recipient leaves.
+// parseTemplates parses NAME.txt and NAME.html of a directory. Files whose name begins with an
+// underscore are shared by all templates. One of the two files of a mail defines "subject". The
+// function unsubscribe returns the unsubscribe link.
 func parseTemplates(files fs.FS) (templates, error) {
 	parsed := templates{}
 	if files == nil {
@@ -71,7 +71,7 @@ func parseTemplates(files fs.FS) (templates, error) {
 		t := parsed[name]
 		t.html, err = htmltemplate.New(name).Option("missingkey=error").Funcs(functions).Parse(sharedHTML + source)
 		faults = append(faults, err)
-		if t.text == nil { // the subject is text, also where HTML defines it
+		if t.text == nil { // the subject is text, even if the HTML file defines it
 			t.text, err = newText(name).Parse(sharedHTML + source)
 			faults = append(faults, err)
 		}
@@ -88,9 +88,9 @@ func parseTemplates(files fs.FS) (templates, error) {
 	return parsed, errors.Join(faults...)
 }
 
-// Preview returns what a template makes of data, as it would be sent but for
-// tracked links and with a stand-in for the link of {{unsubscribe}}. Refuses with email/template_not_found, template_failed,
-// invalid_header (the subject) and message_too_large.
+// Preview executes a template with data and returns the content as it would be sent, except that
+// links are not tracked and {{unsubscribe}} is a placeholder. Refuses with
+// email/template_not_found, template_failed, invalid_header (the subject) and message_too_large.
 func (e *Email) Preview(template string, data any) (Content, error) {
 	t, ok := e.templates[template]
 	if !ok {
@@ -129,14 +129,14 @@ func (e *Email) Preview(template string, data any) (Content, error) {
 	return c.withText(), nil
 }
 
-// withLink puts the message's own link where {{unsubscribe}} stands.
+// withLink replaces the placeholder of {{unsubscribe}} by the message's own link.
 func (c Content) withLink(link string) Content {
 	c.Text = strings.ReplaceAll(c.Text, unsubscribeMark, link)
 	c.HTML = strings.ReplaceAll(c.HTML, unsubscribeMark, htmltemplate.HTMLEscapeString(link))
 	return c
 }
 
-// withText makes the text part out of HTML where there is none.
+// withText makes the text part from HTML if there is none.
 func (c Content) withText() Content {
 	if strings.TrimSpace(c.Text) == "" {
 		c.Text = textOf(c.HTML)

@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// kind says what a token is for. It is inside of the signature: a token of one
-// kind is nothing on another route.
+// kind is the purpose of a token. It is covered by the signature: a token of one kind is invalid on
+// another route.
 type kind byte
 
 const (
@@ -24,31 +24,31 @@ const (
 	unsubscribeToken kind = 'u'
 )
 
-// token is what the last segment of a callback path carries.
+// token is the content of the last segment of a callback path.
 type token struct {
 	kind  kind
 	jobID string
 	index uint16
-	// expires is in unix seconds, 0 for never.
+	// expires is in Unix seconds, 0 for never.
 	expires uint32
 	// payload is the target of a click, or the address to unsubscribe.
 	payload string
 }
 
-// A token is base64url(version | key | kind | job id | index | expiry | payload)
-// "." base64url(HMAC-SHA256 of that, cut to 16 bytes).
+// A token is base64url(version | key | kind | job ID | index | expiry | payload) "."
+// base64url(HMAC-SHA256 of that, truncated to 16 bytes).
 const (
 	tokenVersion = 1
 	headSize     = 3 + 16 + 2 + 4
 	macSize      = 16
-	maxToken     = 512 // what a path parameter may have
+	maxToken     = 512 // the bound of a path parameter
 	clickTTL     = 400 * day
 )
 
-// jobIDs is how identifiers spell their 16 bytes.
+// jobIDs is the encoding of the 16 bytes of an ID.
 var jobIDs = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// mint writes a token under a key.
+// mint signs a token with a key.
 func mint(number byte, key []byte, t token) string {
 	var jobID [16]byte
 	_, _ = jobIDs.Decode(jobID[:], []byte(t.jobID))
@@ -97,7 +97,7 @@ func (k *keyring) read(ctx context.Context, want kind, text string) (token, erro
 	}, nil
 }
 
-// links mints the links of one message.
+// links signs the links of one message.
 type links struct {
 	base   string
 	number byte
@@ -126,4 +126,4 @@ func (l links) unsubscribe(addressKey string) string {
 	return l.base + "/u/" + mint(l.number, l.key, token{unsubscribeToken, l.jobID, 0, 0, addressKey})
 }
 
-var _ = [1]struct{}{}[id.Len-26] // identifiers are 16 bytes in base 32
+var _ = [1]struct{}{}[id.Len-26] // IDs are 16 bytes in base 32

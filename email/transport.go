@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// Transport hands messages to a provider. The application may bring its own.
+// Transport hands messages over to a provider. Applications may implement their own.
 type Transport interface {
-	// Deliver returns once the provider has accepted the message, with the
-	// provider's id for it, if it has one. It is called by many goroutines. An
-	// error that is no [*Failure] counts as temporary. A Close method, if there
-	// is one, is called when the kit closes.
+	// Deliver returns once the provider has accepted the message, with the provider's ID of the
+	// message, if it has one. It is called concurrently. An error that is not a [*Failure] counts
+	// as temporary. If the transport has a Close method, it is called when the kit closes.
 	Deliver(ctx context.Context, m Envelope) (providerID string, err error)
 }
 
@@ -24,7 +23,7 @@ func (f *Failure) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %d %s %s", f.Kind, f.Code, f.Enhanced, f.Message))
 }
 
-// asFailure makes any error of a transport a failure.
+// asFailure returns an error of a transport as a failure.
 func asFailure(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -38,8 +37,8 @@ var (
 	unknownUser  = regexp.MustCompile(`(?i)(user|recipient|mailbox|account|address)[^.]{0,40}(unknown|does ?n[o']t exist|not found|no longer|disabled|inactive|unavailable|rejected)|no such (user|recipient|mailbox|person)|unknown (user|recipient|mailbox)|invalid (recipient|mailbox)`)
 )
 
-// badRecipient reports whether a status says that there is no such mailbox.
-// 5.1.7 and 5.1.8 are about the sender.
+// badRecipient reports whether a status means that the mailbox does not exist. 5.1.7 and 5.1.8 are
+// about the sender.
 func badRecipient(code int, enhanced, text string) bool {
 	switch {
 	case enhanced == "5.1.7", enhanced == "5.1.8":
@@ -53,13 +52,13 @@ func badRecipient(code int, enhanced, text string) bool {
 	}
 }
 
-// chain is the providers in order.
+// chain is the list of providers in order.
 type chain struct {
 	links []*link
 	now   func() time.Time
 }
 
-// link is one provider with its breaker and pace, both of this node.
+// link is one provider with its circuit breaker and rate limit, both of this node.
 type link struct {
 	Provider
 	pace pacer
@@ -83,7 +82,7 @@ func newChain(providers []Provider, now func() time.Time) chain {
 	return c
 }
 
-// named returns the provider of a name.
+// named returns the provider with a name, or nil.
 func (c chain) named(name string) *link {
 	for _, l := range c.links {
 		if l.Name == name {
@@ -93,7 +92,7 @@ func (c chain) named(name string) *link {
 	return nil
 }
 
-// candidates are the providers a message may go to: the one that may have it
+// candidates returns the providers that a message may be handed over to: the one that may have it
 // already, or all, in order.
 func (c chain) candidates(pinned string) []*link {
 	if l := c.named(pinned); l != nil {
@@ -102,8 +101,8 @@ func (c chain) candidates(pinned string) []*link {
 	return c.links
 }
 
-// admit takes the first provider whose breaker lets a message through; when
-// none does, wait says when one will.
+// admit takes the first provider whose breaker admits a message; if none does, wait is the time
+// until one will.
 func (c chain) admit(candidates []*link) (first int, wait time.Duration) {
 	now := c.now()
 	for i, l := range candidates {
@@ -118,8 +117,8 @@ func (c chain) admit(candidates []*link) (first int, wait time.Duration) {
 	return 0, max(wait, time.Second)
 }
 
-// admit lets a message through while the breaker is closed, or this one as a probe;
-// otherwise wait says when it may.
+// admit admits a message while the breaker is closed, or this one as a probe; otherwise wait is the
+// time until it may.
 func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,13 +134,13 @@ func (l *link) admit(now time.Time) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// deliver hands a message over. A transport that panics gives its admission back.
+// deliver hands a message over. If the transport panics, it releases the admission.
 func (l *link) deliver(ctx context.Context, m Envelope) (providerID string, err error) {
 	defer l.release()
 	return l.Transport.Deliver(ctx, m)
 }
 
-// report tells the breaker how it went.
+// report records a result in the breaker.
 func (l *link) report(f *Failure, failover Failover, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,14 +154,14 @@ func (l *link) report(f *Failure, failover Failover, now time.Time) {
 	}
 }
 
-// release gives back an admission that was not used.
+// release releases an admission that was not used.
 func (l *link) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.probing = false
 }
 
-// health returns, by name, which providers are passed over.
+// health returns, by name, whether providers are reachable.
 func (c chain) health() map[string]string {
 	state := make(map[string]string)
 	for _, l := range c.links {
@@ -186,25 +185,25 @@ func (c chain) close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pacer spreads messages over time. Those that come too early each get a
-// moment of their own to come back, so that they do not come back together.
+// pacer spreads messages over time. Each message that is too early gets its own time to retry, so
+// that they do not all retry together.
 type pacer struct {
 	interval time.Duration // 0 means no bound
 	burst    int
 
 	mu   sync.Mutex
-	next time.Time // when the bucket would be full again
-	line time.Time // the moment given to the last in line
+	next time.Time // when the bucket is full again
+	line time.Time // the time given to the last message in line
 }
 
-// take lets one message through or returns how long it waits.
+// take admits one message or returns how long it must wait.
 func (p *pacer) take(now time.Time) (wait time.Duration, ok bool) {
 	if p.interval == 0 {
 		return 0, true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next.Before(now) || p.next.Sub(now) > time.Duration(2*p.burst)*p.interval { // or the clock went back
+	if p.next.Before(now) || p.next.Sub(now) > time.Duration(2*p.burst)*p.interval { // or the clock moved back
 		p.next = now
 	}
 	if p.next.Sub(now) <= time.Duration(p.burst-1)*p.interval {
@@ -218,7 +217,7 @@ func (p *pacer) take(now time.Time) (wait time.Duration, ok bool) {
 	return p.line.Sub(now), false
 }
 
-// allowance is how many messages a provider that warms up may get on a day.
+// allowance returns how many messages a provider in warm-up may get on a day.
 func (w WarmUp) allowance(day int64) int64 {
 	if day < 0 {
 		return 0
@@ -226,12 +225,12 @@ func (w WarmUp) allowance(day int64) int64 {
 	return int64(min(float64(w.StartPerDay)*math.Pow(w.Growth, float64(day)), 1e12))
 }
 
-// day counts from the first day of the warm-up, which is 0.
+// day returns the number of the day since the start of the warm-up, which is 0.
 func (w WarmUp) day(now time.Time) int64 {
 	return now.UTC().Unix()/86400 - w.Since.UTC().Unix()/86400
 }
 
-// untilTomorrow is the time to the next day in UTC.
+// untilTomorrow returns the time to the next day in UTC.
 func untilTomorrow(now time.Time) time.Duration {
 	return now.UTC().Truncate(day).Add(day).Sub(now)
 }

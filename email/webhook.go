@@ -17,21 +17,20 @@ import (
 	"github.com/kitbackend/kit/internal/sns"
 )
 
-// Webhooks opens a route under {BasePath}/webhooks for each provider whose
-// signature over the bytes is configured; none by default. Reports of a provider
-// that signs nothing are for the application to check and to hand to
-// [Email.Ingest].
+// Webhooks enables a route under {BasePath}/webhooks for each provider whose signature over the
+// body is configured; none by default. If a provider does not sign its reports, the application has
+// to authenticate them and pass them to [Email.Ingest].
 type Webhooks struct {
 	// Resend is the signing secret, "whsec_…" (Svix HMAC): POST …/webhooks/resend.
 	Resend string
-	// MailPace is the base64 of the Ed25519 public key: POST …/webhooks/mailpace.
+	// MailPace is the Ed25519 public key in base64: POST …/webhooks/mailpace.
 	MailPace string
-	// SES is the ARN of the SNS topic that SES reports to, its SignatureVersion
-	// set to 2: POST …/webhooks/ses. The subscription confirms itself.
+	// SES is the ARN of the SNS topic of SES reports, with SignatureVersion set to 2: POST
+	// …/webhooks/ses. The kit confirms the subscription.
 	SES string
 }
 
-// webhookSkew bounds the age of a signature that carries its time.
+// webhookSkew bounds the age of a signature with a timestamp.
 const webhookSkew = 5 * time.Minute
 
 func (w Webhooks) validate(faults *capability.Faults) {
@@ -46,7 +45,7 @@ func (w Webhooks) validate(faults *capability.Faults) {
 	}
 }
 
-// names lists the providers whose routes are open.
+// names lists the providers whose routes are enabled.
 func (w Webhooks) names() []string {
 	names := []string{}
 	for _, hook := range [][2]string{{"resend", w.Resend}, {"mailpace", w.MailPace}, {"ses", w.SES}} {
@@ -95,7 +94,7 @@ func (e *Email) webhookRoutes() []capability.Route {
 	return capability.Mount(e.cfg.BasePath, routes...)
 }
 
-// of is a reader that makes no request.
+// of adapts a parser that makes no requests.
 func of(read func([]byte) ([]Report, error)) func(context.Context, []byte) ([]Report, error) {
 	return func(_ context.Context, body []byte) ([]Report, error) { return read(body) }
 }
@@ -137,7 +136,7 @@ func (e *Email) verifyMailPace(r *http.Request, body []byte) error {
 	return nil
 }
 
-// readResend reads {"type": "email.bounced", "data": {...}}. Other types report nothing.
+// readResend parses {"type": "email.bounced", "data": {...}}. Other types are not reports.
 func readResend(body []byte) ([]Report, error) {
 	var event struct {
 		Type string
@@ -172,7 +171,7 @@ func readResend(body []byte) ([]Report, error) {
 	return []Report{r}, nil
 }
 
-// readMailPace reads {"event": "email.bounced", "payload": {...}}.
+// readMailPace parses {"event": "email.bounced", "payload": {...}}.
 func readMailPace(body []byte) ([]Report, error) {
 	var event struct {
 		Event   string
@@ -201,7 +200,7 @@ func readMailPace(body []byte) ([]Report, error) {
 	return []Report{r}, nil
 }
 
-// angled writes a message id as headers do.
+// angled returns a message ID in angle brackets, as in headers.
 func angled(id string) string {
 	if id = strings.Trim(id, "<> "); id == "" {
 		return ""

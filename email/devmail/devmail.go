@@ -1,7 +1,6 @@
-// Package devmail keeps mail in the database instead of sending it, sealed under
-// the master keys, and shows it on a page. The page exists in development only
-// and serves a browser on the same machine alone: mails carry links that sign
-// people in.
+// Package devmail stores mail in the database instead of sending it, sealed under the master keys,
+// and shows it on a page. The page exists only in development and is only served to browsers on the
+// same machine, because mails contain sign-in links.
 package devmail
 
 import (
@@ -15,23 +14,23 @@ import (
 	"github.com/kitbackend/kit/internal/seal"
 )
 
-// Mailbox keeps mail. It is safe for concurrent use.
+// Mailbox stores mail. It is safe for concurrent use.
 type Mailbox struct {
 	host   capability.Host
 	sealer capability.Sealer
 }
 
-// New makes a mailbox on the table email_mailbox of a host's database.
+// New returns a mailbox on the table email_mailbox of a host's database.
 func New(host capability.Host, sealer capability.Sealer) *Mailbox { return &Mailbox{host, sealer} }
 
-// Sealed is where the messages are kept.
+// Sealed is the column of the sealed messages.
 var Sealed = seal.Column[string]{Table: "email_mailbox", Key: "id", Column: "message", Context: sealContext}
 
 // sealContext binds a sealed message to its row.
 func sealContext(mailID string) string { return "email/mailbox/" + mailID }
 
-// Keep stores the complete message of a job for an address and returns its id. It
-// fails when the job is gone.
+// Keep stores the complete message of a job for an address and returns its ID. It fails if the job
+// was removed.
 func (b *Mailbox) Keep(ctx context.Context, jobID, to string, message []byte) (string, error) {
 	now := b.host.Now()
 	mailID := id.New(now)
@@ -42,8 +41,8 @@ func (b *Mailbox) Keep(ctx context.Context, jobID, to string, message []byte) (s
 
 const columns = `id, address_key, message, created_at`
 
-// scan opens a kept mail. One that an earlier run sealed under a key of its own
-// is shown without its content.
+// scan opens a stored mail. A mail that an earlier run sealed under an ephemeral key is returned
+// without content.
 func (b *Mailbox) scan(row database.Scanner) (Mail, error) {
 	var mailID, to string
 	var sealed []byte
@@ -59,7 +58,7 @@ func (b *Mailbox) scan(row database.Scanner) (Mail, error) {
 	return parse(mailID, to, message, at), nil
 }
 
-// Last returns the newest mail to an address; ok is false when there is none.
+// Last returns the newest mail to an address; ok is false if there is none.
 func (b *Mailbox) Last(ctx context.Context, to string) (mail Mail, ok bool, err error) {
 	return database.Get(ctx, b.host.DB, b.scan, `SELECT `+columns+` FROM email_mailbox WHERE address_key = $1 ORDER BY id DESC LIMIT 1`,
 		strings.ToLower(to))
@@ -76,7 +75,7 @@ func (b *Mailbox) newest(ctx context.Context) ([]Mail, error) {
 	return database.All(ctx, b.host.DB, b.scan, `SELECT `+columns+` FROM email_mailbox ORDER BY id DESC LIMIT $1`, listed)
 }
 
-// Sweep deletes up to limit mails kept before the instant.
+// Sweep deletes up to limit mails stored before the instant.
 func (b *Mailbox) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return b.host.DB.Exec(ctx, `DELETE FROM email_mailbox WHERE id IN (
 		SELECT id FROM (SELECT id, created_at FROM email_mailbox ORDER BY id LIMIT $2) AS oldest WHERE created_at < $1)`,

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Mail is a kept message, taken apart.
+// Mail is a parsed mail of the mailbox.
 type Mail struct {
 	ID          string
 	To          string
@@ -24,14 +24,14 @@ type Mail struct {
 	Links       []string
 	Attachments []string
 	KeptAt      time.Time
-	// Source is the message as it would have gone out.
+	// Source is the complete message.
 	Source []byte
 }
 
-// Header is one line of the head, decoded.
+// Header is one decoded header line.
 type Header struct{ Name, Value string }
 
-// Header returns the first header of a name, or "".
+// Header returns the first header with this name, or "".
 func (m Mail) Header(name string) string {
 	for _, h := range m.Headers {
 		if strings.EqualFold(h.Name, name) {
@@ -43,7 +43,7 @@ func (m Mail) Header(name string) string {
 
 var webAddress = regexp.MustCompile(`https?://[^\s<>"')\]]+`)
 
-// parse takes a message apart; what cannot be read stays in Source.
+// parse parses a message; parts that cannot be read remain in Source.
 func parse(mailID, to string, source []byte, at time.Time) Mail {
 	m := Mail{ID: mailID, To: to, KeptAt: at, Source: source}
 	entity, err := message.Read(bytes.NewReader(source))
@@ -82,7 +82,7 @@ func parse(mailID, to string, source []byte, at time.Time) Mail {
 	return m
 }
 
-// links lists every web address once, in the order of reading.
+// links lists every web address once, in reading order.
 func links(source string, texts ...string) []string {
 	var found []string
 	add := func(link string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/internal/local"
 )
 
-// Routes shows the mailbox under the kit's internal prefix, in development only.
+// Routes returns the routes of the mailbox under the kit's internal prefix, in development only.
 func (b *Mailbox) Routes() []capability.Route {
 	if !b.host.Development() {
 		return nil
@@ -54,8 +54,8 @@ func (b *Mailbox) getMail(c *capability.Call) error {
 	return b.write(c, page(&mailPage, mailText), mail)
 }
 
-// framePolicy lets a mail neither run scripts nor load anything; its links
-// open in a tab of their own.
+// framePolicy prevents a mail from running scripts and loading anything; its links open in a new
+// tab.
 const framePolicy = "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'self'"
 
 func (b *Mailbox) getHTML(c *capability.Call) error {
@@ -70,11 +70,11 @@ func (b *Mailbox) getHTML(c *capability.Call) error {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", framePolicy)
 	h.Set("X-Frame-Options", "SAMEORIGIN")
-	_, _ = c.Writer().Write([]byte(`<base target="_blank">` + mail.HTML)) // the browser has gone; there is nobody to tell
+	_, _ = c.Writer().Write([]byte(`<base target="_blank">` + mail.HTML)) // a disconnected browser needs no error
 	return nil
 }
 
-// view is what the pages are given.
+// view is the data of the pages.
 type view struct {
 	Base string
 	Data any
@@ -88,7 +88,7 @@ func (b *Mailbox) write(c *capability.Call, page *template.Template, data any) e
 	h := c.Writer().Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	_, _ = c.Writer().Write(out.Bytes()) // the browser has gone; there is nobody to tell
+	_, _ = c.Writer().Write(out.Bytes()) // a disconnected browser needs no error
 	return nil
 }
 
@@ -108,7 +108,7 @@ td, th { display: block; padding: 0; border: 0 } td a { display: inline-block; p
 iframe { width: 100%; height: 32rem; border: 1px solid var(--line); border-radius: 6px; background: #fff; color-scheme: light }
 </style></head><body><main>{{template "body" .}}</main></body></html>`
 
-// page makes the template of a page once.
+// page parses the template of a page once.
 func page(made *lazy.Value[*template.Template], text string) *template.Template {
 	return made.Get(func() *template.Template {
 		return template.Must(template.Must(template.New("layout").Parse(layout)).Parse(text))

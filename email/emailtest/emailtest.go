@@ -1,4 +1,4 @@
-// Package emailtest is the suite that every transport of email passes.
+// Package emailtest is the test suite that every transport of email must pass.
 package emailtest
 
 import (
@@ -14,24 +14,23 @@ import (
 	"github.com/kitbackend/kit/email"
 )
 
-// Provider is a transport together with a far end that the test controls.
+// Provider is a transport with a server that the test controls.
 type Provider struct {
 	Transport email.Transport
-	// Accepted lists the messages that the far end has taken, byte by byte as it
-	// got them.
+	// Accepted lists the messages that the server has accepted, as received, byte for byte.
 	Accepted func() [][]byte
-	// Refuse makes the far end refuse what comes next, for good with
-	// [email.FailurePermanent] or for now with [email.FailureTemporary]; "" accepts again.
+	// Refuse makes the server refuse the next messages, permanently with [email.FailurePermanent]
+	// or temporarily with [email.FailureTemporary]; "" accepts again.
 	Refuse func(kind email.FailureKind)
-	// Stop ends the far end: nothing listens there any more.
+	// Stop stops the server, so that connections are refused.
 	Stop func()
 }
 
 // patience bounds each delivery.
 const patience = 30 * time.Second
 
-// Run holds a transport to the rules of [email.Transport]. Each call of open
-// makes one, and a far end that has taken nothing.
+// Run checks that a transport keeps the rules of [email.Transport]. Each call of open returns a new
+// transport, and a server that has accepted nothing.
 func Run(t *testing.T, open func(t *testing.T) Provider) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Provider){
@@ -56,7 +55,7 @@ func deliver(t *testing.T, p Provider, m email.Envelope) error {
 	return err
 }
 
-// bytesArrive: lines that begin with a dot, long lines and empty ones.
+// bytesArrive sends lines that begin with a dot, long lines and empty ones.
 func bytesArrive(t *testing.T, p Provider) {
 	bodies := []string{
 		"Hello.\r\n", ".\r\n..\r\n.hidden\r\n", "\r\n\r\n\r\n", strings.Repeat("x", 900) + "\r\n", strings.Repeat("line\r\n", 20_000),
@@ -98,7 +97,8 @@ func together(t *testing.T, p Provider) {
 	}
 }
 
-// refusals are failures of their kind, and the transport works on after them.
+// refusals checks that refusals are failures of their kind, and that the transport works after
+// them.
 func refusals(t *testing.T, p Provider) {
 	for _, kind := range []email.FailureKind{email.FailurePermanent, email.FailureTemporary} {
 		p.Refuse(kind)
@@ -116,7 +116,7 @@ func refusals(t *testing.T, p Provider) {
 	}
 }
 
-// stopped is a failure after which another provider may try.
+// stopped checks that an unreachable server is a failure after which another provider may be tried.
 func stopped(t *testing.T, p Provider) {
 	p.Stop()
 	err := deliver(t, p, envelope("nobody", "Hello.\r\n"))
@@ -136,7 +136,7 @@ func cancelled(t *testing.T, p Provider) {
 	}
 }
 
-// closes twice without harm, where there is anything to close.
+// closes checks that Close, if there is one, can be called twice.
 func closes(t *testing.T, p Provider) {
 	if err := deliver(t, p, envelope("before", "Hello.\r\n")); err != nil {
 		t.Fatal(err)
