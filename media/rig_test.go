@@ -282,7 +282,8 @@ func withExif(data []byte, orientation int) []byte {
 	return append(append(out, segment...), data[2:]...)
 }
 
-// film returns an MP4 file of one rotated video track and one audio track, without their samples.
+// film returns an MP4 file of an audio track and, with pictures, a rotated video track, without
+// their samples.
 func film(pictures bool) []byte {
 	box := func(name string, body ...[]byte) []byte {
 		all := bytes.Join(body, nil)

@@ -93,7 +93,8 @@ func (p Space) Commit(ctx context.Context, ref Ref) (Object, error) { return p.c
 // growth is how many bytes are reserved at a time for an object whose size is not known.
 const growth = 8 << 20
 
-// metered extends the reservation of an object before the bytes that are read exceed it.
+// metered is a reader that never returns more bytes than are reserved. It extends the reservation
+// of an object whose size is not known.
 type metered struct {
 	p     Space
 	ctx   context.Context

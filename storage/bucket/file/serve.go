@@ -56,9 +56,9 @@ func ETag(key string) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// SendFile responds with a file. It serves one range of a request, only headers for HEAD, and 304
-// to a client that has the file. The operating system sends the bytes if the connection supports
-// it.
+// SendFile responds with a file: with a single range if requested, only with headers for HEAD, and
+// with 304 to a client that has the file. The operating system sends the bytes if the connection
+// supports it.
 func SendFile(w http.ResponseWriter, r *http.Request, f *os.File, etag string) error {
 	stat, err := f.Stat()
 	if err != nil {
