@@ -23,30 +23,29 @@ import (
 	"github.com/kitbackend/kit/internal/sns"
 )
 
-// Inbound opens a route under {BasePath}/inbound for each sender of mail over HTTP
-// whose signing key is configured; none by default. Mail that comes in there
-// goes through the same guards as mail over SMTP. A provider that signs nothing, such as
-// Postmark, or whose request holds no mail, such as Resend, has no route: check and
-// fetch what it says and call [Support.Receive], or have a relay of your own sign it.
+// Inbound configures the routes of mail over HTTP: one under {BasePath}/inbound for each sender
+// whose signing key is set, none by default. Mail received there passes the same guards as mail
+// over SMTP. There is no route for a provider that signs nothing, such as Postmark, or whose
+// request contains no mail, such as Resend: verify and fetch the mail in the application and call
+// [Support.Receive], or run a relay that signs it.
 type Inbound struct {
-	// Relay is the secret, "whsec_…", of a relay of your own that signs as Standard
-	// Webhooks 1.0.0 says: POST …/inbound/relay with {"from", "to": [], "raw":
-	// base64 of the mail}.
+	// Relay is the secret, "whsec_…", of a relay of your own that signs according to Standard
+	// Webhooks 1.0.0: POST …/inbound/relay with {"from", "to": [], "raw": base64 of the mail}.
 	Relay string
-	// Mailgun is the signing key of Mailgun's routes, whose action forwards to a
-	// URL that ends in mime: POST …/inbound/mailgun/mime. Mailgun signs a time and
-	// a token and not the mail, so TLS has to keep the mail as it is.
+	// Mailgun is the signing key of Mailgun's routes, whose action forwards to a URL that ends in
+	// mime: POST …/inbound/mailgun/mime. Mailgun signs a timestamp and a token but not the mail, so
+	// that only TLS protects the mail from changes.
 	Mailgun string
-	// SendGrid is the public key, base64, of the security policy of a parse setting
-	// that sends raw mail; it signs the whole body: POST …/inbound/sendgrid.
+	// SendGrid is the public key, in base64, of the security policy of a parse setting that sends
+	// raw mail; it signs the whole body: POST …/inbound/sendgrid.
 	SendGrid string
-	// SES is the ARN of the SNS topic of a receipt rule's SNS action, its
-	// SignatureVersion set to 2: POST …/inbound/ses. The subscription confirms
-	// itself. SNS carries mails of at most 150 KB: SES refuses larger ones.
+	// SES is the ARN of the SNS topic of a receipt rule's SNS action, with SignatureVersion 2: POST
+	// …/inbound/ses. The subscription confirms itself. SNS carries mails of at most 150 KB: SES
+	// refuses larger ones.
 	SES string
 }
 
-// signatureAge bounds how old a signature may be, and how far ahead.
+// signatureAge bounds how far the time of a signature may be in the past or in the future.
 const signatureAge = 5 * time.Minute
 
 func (i Inbound) validate(faults *capability.Faults) {
@@ -83,7 +82,7 @@ func (i Inbound) sendGridKey() (*ecdsa.PublicKey, error) {
 	return nil, errors.New("support: this is no key of an elliptic curve")
 }
 
-// names lists the senders whose routes are open.
+// names returns the senders whose routes are open.
 func (i Inbound) names() []string {
 	names := []string{}
 	for _, one := range [][2]string{{"relay", i.Relay}, {"mailgun", i.Mailgun}, {"sendgrid", i.SendGrid}, {"ses", i.SES}} {
@@ -94,7 +93,7 @@ func (i Inbound) names() []string {
 	return names
 }
 
-// handed is a mail as a sender hands it over.
+// handed is a mail as received from a sender, with its envelope.
 type handed struct {
 	envelope Envelope
 	raw      []byte
@@ -130,8 +129,8 @@ func (s *Support) inboundRoutes() []capability.Route {
 	return routes
 }
 
-// take stores a mail. A status of 2xx tells the sender that it is done with; what
-// held no mail, such as the confirmation of a subscription, is ignored.
+// take stores a mail. A status of 2xx tells the sender not to send it again. A request without a
+// mail, such as the confirmation of a subscription, is ignored.
 func (s *Support) take(c *capability.Call, mail handed) error {
 	if mail.raw == nil && len(mail.envelope.To) == 0 {
 		return told(c, OutcomeIgnored)
@@ -151,7 +150,7 @@ func told(c *capability.Call, outcome Outcome) error {
 	return json.NewEncoder(c.Writer()).Encode(map[string]Outcome{"outcome": outcome})
 }
 
-// fresh reports whether a signature's time in Unix seconds is near enough.
+// fresh reports whether the time of a signature, in Unix seconds, is within signatureAge.
 func (s *Support) fresh(stamp string) bool {
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	return err == nil && s.host.Now().Sub(time.Unix(seconds, 0)).Abs() <= signatureAge
@@ -218,7 +217,7 @@ func readMailgun(r *http.Request, body []byte) (handed, error) {
 	return handed{Envelope{From: form.Get("sender"), To: to}, []byte(form.Get("body-mime"))}, nil
 }
 
-// verifySendGrid checks an ECDSA signature over the time and the body as it came.
+// verifySendGrid checks an ECDSA signature of the timestamp and the body as received.
 func (s *Support) verifySendGrid(r *http.Request, body []byte) error {
 	stamp := r.Header.Get("X-Twilio-Email-Event-Webhook-Timestamp")
 	key, err := s.cfg.Inbound.sendGridKey()
@@ -238,8 +237,8 @@ func (s *Support) verifySendGrid(r *http.Request, body []byte) error {
 	return nil
 }
 
-// readSendGrid reads the form of a parse setting with "send raw": the mail is in
-// the field email and the envelope a JSON object.
+// readSendGrid reads the form of a parse setting with "send raw": the field email contains the mail
+// and the field envelope a JSON object.
 func readSendGrid(r *http.Request, body []byte) (handed, error) {
 	form, err := mailForm(r, body)
 	if err != nil {
@@ -266,8 +265,8 @@ func (s *Support) verifySES(r *http.Request, body []byte) error {
 	return err
 }
 
-// readSES reads the notification of a receipt rule's SNS action. Its encoding is
-// part of the rule: UTF-8, or base64, which keeps mails in other charsets whole.
+// readSES reads the notification of a receipt rule's SNS action. Its encoding is a setting of the
+// rule: UTF-8, or base64, which preserves mails in other charsets.
 func (s *Support) readSES(r *http.Request, body []byte) (handed, error) {
 	text, ok, err := s.ses.Read(r.Context(), body)
 	if err != nil || !ok {
@@ -286,7 +285,7 @@ func (s *Support) readSES(r *http.Request, body []byte) (handed, error) {
 		return handed{}, err
 	}
 	if notice.NotificationType != "Received" {
-		return handed{}, nil // such as the note that SES writes when a rule is made
+		return handed{}, nil // such as the notification that SES sends when a rule is created
 	}
 	if len(notice.Receipt.Recipients) > maxRecipients {
 		return handed{}, errors.New("too many recipients")
@@ -303,7 +302,7 @@ func (s *Support) readSES(r *http.Request, body []byte) (handed, error) {
 	return handed{Envelope{From: notice.Mail.Source, To: notice.Receipt.Recipients}, raw}, nil
 }
 
-// mailForm reads either encoding of a form.
+// mailForm reads a multipart or a URL-encoded form.
 func mailForm(r *http.Request, body []byte) (url.Values, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {

@@ -30,12 +30,12 @@ const (
 	mailgunKey  = "key-0123456789abcdef"
 )
 
-// adapters composes support with both routes of inbound mail.
+// adapters composes support with the relay and Mailgun routes of inbound mail.
 func adapters(t *testing.T) *kittest.Kit {
 	return desk(t, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey}, Guard: support.Guard{MaxRawBytes: 4096}})
 }
 
-// relay hands a mail over as Standard Webhooks says.
+// relay sends a mail signed according to Standard Webhooks.
 func relay(k *kittest.Kit, secret, body string, age time.Duration) *kittest.Response {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	stamp := fmt.Sprint(k.Clock.Now().Add(-age).Unix())
@@ -110,7 +110,7 @@ func TestMailByMailgun(t *testing.T) {
 	k.Anonymous().With("Content-Type", "text/plain").Post("/support/inbound/mailgun/mime", "x").Want(401, "kit/invalid_signature")
 }
 
-// form writes fields as a multipart form.
+// form encodes fields as a multipart form.
 func form(fields map[string]string) (kind, body string) {
 	var buffer bytes.Buffer
 	w := mimeform.NewWriter(&buffer)
@@ -215,13 +215,12 @@ func TestMailBySES(t *testing.T) {
 	post(map[string]string{"Type": "SubscriptionConfirmation", "Token": "t2", "SubscribeURL": "https://elsewhere.example/", "Message": "confirm"}, 0).Want(503, "kit/unavailable")
 }
 
-// helped is a fuzz target's F for what its function calls, where F itself may not
-// be asked for anything.
+// helped wraps the F of a fuzz target, whose methods must not be called inside the fuzz function.
 type helped struct{ testing.TB }
 
 func (helped) Helper() {}
 
-// FuzzInbound hands over what nobody signed: none of it is believed, and none fails.
+// FuzzInbound sends unsigned requests: none is accepted, and none fails.
 func FuzzInbound(f *testing.F) {
 	k := desk(helped{f}, support.Config{Inbound: support.Inbound{Relay: relaySecret, Mailgun: mailgunKey, SES: snstest.Topic,
 		SendGrid: "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEmgmjvPAR/Lmwn2teL2WJUDIx35PqsnLKjPhPbrKkfMg6vK4NZQB1VeFSKbV7whQbEJRFHjF8+1zJxsXRP1GbWw=="}})
@@ -243,7 +242,7 @@ func FuzzInbound(f *testing.F) {
 	})
 }
 
-// TestAdaptersAreOff finds no route where no key is configured.
+// TestAdaptersAreOff expects no route without a configured key.
 func TestAdaptersAreOff(t *testing.T) {
 	k := desk(t, support.Config{})
 	for _, path := range []string{"/support/inbound/relay", "/support/inbound/mailgun/mime", "/support/inbound/sendgrid", "/support/inbound/ses"} {
@@ -253,8 +252,8 @@ func TestAdaptersAreOff(t *testing.T) {
 
 var floodMails = flag.Int("mails", 1000, "how many mails TestAFloodCostsWhatTheGuardSays sends")
 
-// TestAFloodCostsWhatTheGuardSays sends many mails of one sender within an hour:
-// as many as the guard admits are stored, and the rest leaves nothing.
+// TestAFloodCostsWhatTheGuardSays sends many mails of one sender within an hour: as many as the
+// guard admits are stored, and the others have no effect.
 func TestAFloodCostsWhatTheGuardSays(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		stored, rejected := 0, 0
@@ -286,7 +285,7 @@ func TestAFloodCostsWhatTheGuardSays(t *testing.T) {
 	})
 }
 
-// TestThreadingShapes replies to a thread the way mail programs and lists do.
+// TestThreadingShapes replies to a thread in the ways of mail programs and mailing lists.
 func TestThreadingShapes(t *testing.T) {
 	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 1000}})
 	first := receive(t, k, "grace@customer.example", mail("grace@customer.example", "Help", "Help me.", "Message-ID: <CAF+first=x@mail.gmail.com>"))

@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// The bounds of what users send, in bytes but for the counts.
+// The bounds of what users send: maxMetadata and maxUserFiles are counts, the others are in bytes.
 const (
 	maxSubject       = 200
 	maxFeedback      = 10_000
@@ -23,19 +23,18 @@ const (
 	maxObjectID      = 256
 )
 
-// MaxShown is how many messages a thread is shown with at most, the newest.
+// MaxShown is the maximum number of messages that are returned with a thread, the newest ones.
 const MaxShown = 100
 
-// maxMessages is how many messages a thread takes; further ones open another.
+// maxMessages is the maximum number of messages of a thread; a further one opens another thread.
 const maxMessages = 1000
 
-// farthest is behind every instant a list begins with.
+// farthest is later than the time of any thread, in milliseconds: lists begin there.
 const farthest = int64(1) << 53
 
-// Submit takes a message of a user from the app: it opens a thread, or appends
-// to one of the user's and opens that again. opened says which. Refuses with
-// support/not_found, support/invalid_category, support/rejected and
-// kit/invalid_request.
+// Submit stores a message that a user sends from the app: it opens a thread, or appends to a thread
+// of the user and reopens it. opened reports which. Refuses with support/not_found,
+// support/invalid_category, support/rejected and kit/invalid_request.
 func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, opened bool, err error) {
 	if err := s.check(&f); err != nil {
 		return ticket, false, err
@@ -67,7 +66,7 @@ func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, 
 			ID: id.New(now), ThreadID: threadID, Direction: DirectionInbound, Channel: ChannelApp, Text: f.Message,
 			StrippedText: f.Message, Warnings: []string{}, Metadata: f.Metadata, CreatedAt: capability.Millis(now.UnixMilli()),
 		}, refs: []string{}}
-		own := s.newMailID(Thread{}) // so that a response to a mailed reply finds its thread
+		own := s.newMailID(Thread{}) // so that the answer to a mailed reply finds its thread
 		m.MessageID = &own
 		for _, file := range files {
 			file.ID = id.New(now)
@@ -156,7 +155,7 @@ func firstLine(text string) string {
 	return text
 }
 
-// addressOf returns the address that a user has verified, or nothing.
+// addressOf returns the verified address of a user, or "".
 func (s *Support) addressOf(ctx context.Context, userID string) (address, key string, err error) {
 	if s.peers.Auth == nil {
 		return "", "", nil
@@ -175,7 +174,7 @@ func (s *Support) addressOf(ctx context.Context, userID string) (address, key st
 	return user.Email, key, nil
 }
 
-// ListTickets lists the threads of a user, the one that changed last first.
+// ListTickets lists the threads of a user, the most recently changed first.
 func (s *Support) ListTickets(ctx context.Context, userID string, page capability.Page) (capability.Items[Ticket], error) {
 	var none capability.Items[Ticket]
 	if err := capability.CheckUserID(userID); err != nil {
@@ -192,8 +191,8 @@ func (s *Support) ListTickets(ctx context.Context, userID string, page capabilit
 	return items, nil
 }
 
-// Ticket returns a thread of a user with its newest messages. Refuses with
-// support/not_found, also for the thread of somebody else.
+// Ticket returns a thread of a user with its newest messages. Refuses with support/not_found, also
+// if the thread belongs to another user.
 func (s *Support) Ticket(ctx context.Context, userID, threadID string) (TicketDetail, error) {
 	thread, err := s.Thread(ctx, threadID)
 	if err != nil {

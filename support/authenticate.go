@@ -8,13 +8,13 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// authenticity says whether a mail is of the domain of its From.
+// authenticity is whether a mail is proved, or disproved, to be from the domain of its From field.
 type authenticity struct{ aligned, failed bool }
 
-// maxSignatures bounds the DKIM signatures that are looked at.
+// maxSignatures bounds the DKIM signatures that are verified.
 const maxSignatures = 3
 
-// authenticate judges by what the own mail server noted, or by the signatures.
+// authenticate decides by the results of the operator's own mail server, or else by the signatures.
 func (s *Support) authenticate(raw []byte, h header, from sender, fromKey string) (a authenticity) {
 	_, domain, ok := strings.Cut(fromKey, "@")
 	if !ok || !from.single {
@@ -28,7 +28,7 @@ func (s *Support) authenticate(raw []byte, h header, from sender, fromKey string
 			}
 			if results, ours := authResults(f.value, cfg.ServerID); ours {
 				a = judge(results, domain)
-				break // others below may be forged
+				break // later ones may be forged
 			}
 		}
 	}
@@ -38,8 +38,8 @@ func (s *Support) authenticate(raw []byte, h header, from sender, fromKey string
 	return a
 }
 
-// signed checks the signatures. One that covers a part of the body only proves
-// nothing about the rest.
+// signed verifies the DKIM signatures. One that covers only a part of the body proves nothing about
+// the rest.
 func (s *Support) signed(raw []byte, h header, domain string) bool {
 	for _, f := range h {
 		if f.name == "dkim-signature" && partial(f.value) {
@@ -71,7 +71,7 @@ func partial(signature string) bool {
 	return false
 }
 
-// crlf gives every line the end that signatures are made over.
+// crlf ends every line with CRLF, as the signer saw it.
 func crlf(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte("\n")) || bytes.Contains(raw, []byte("\r\n")) {
 		return raw
@@ -99,10 +99,9 @@ type authResult struct {
 	properties    map[string]string
 }
 
-// authResults reads a field of RFC 8601; ours is false when another server wrote
-// it. Comments are left out first, as they may hold anything. A field with a
-// quoted string or a backslash is ours and says nothing: a sender can choose
-// what is quoted there.
+// authResults reads a field of RFC 8601; ours is false if another server wrote it. Comments are
+// removed first, because they may contain anything. A field with a quoted string or a backslash is
+// ours but has no results, because a sender can choose the quoted text.
 func authResults(value, serverID string) (results []authResult, ours bool) {
 	text, ok := withoutComments(value)
 	parts := strings.Split(text, ";")
@@ -130,8 +129,7 @@ func authResults(value, serverID string) (results []authResult, ours bool) {
 	return results, true
 }
 
-// withoutComments takes out parenthesized text; ok is false where parentheses do
-// not match.
+// withoutComments removes parenthesized text; ok is false if the parentheses do not match.
 func withoutComments(value string) (text string, ok bool) {
 	var out strings.Builder
 	depth := 0
@@ -151,7 +149,8 @@ func withoutComments(value string) (text string, ok bool) {
 	return out.String(), depth == 0
 }
 
-// judge aligns what passed with the domain of From. A failed DMARC wins.
+// judge compares the domains that passed with the domain of From. A failed DMARC overrides all
+// others.
 func judge(results []authResult, domain string) (a authenticity) {
 	for _, r := range results {
 		proved := ""

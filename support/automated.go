@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// machines are the local parts of mailboxes that no person reads.
+// machines matches the local parts of mailboxes that no person reads.
 var machines = regexp.MustCompile(`^(mailer-daemon|postmaster|no-?_?\.?reply|do-?not-?reply|bounces?|listserv|majordomo)([+._-].*)?$`)
 
-// automated reports whether a program sent a mail. It looks at values where
-// their mere presence says nothing: "Auto-Submitted: no" is a person's.
+// automated reports whether a mail was sent by a program. It reads the values of header fields,
+// because presence alone proves nothing: "Auto-Submitted: no" is sent for a person.
 func (p *parsed) automated(envelopeFrom, fromKey string, own map[string]bool) bool {
 	h := p.header
 	word := func(name string) string {
@@ -29,7 +29,7 @@ func (p *parsed) automated(envelopeFrom, fromKey string, own map[string]bool) bo
 			return true
 		}
 	}
-	// Ours carry X-Auto-Response-Suppress too, and a person writes them.
+	// Replies of support carry X-Auto-Response-Suppress too, although a person writes them.
 	if h.has("x-auto-response-suppress") && word("auto-submitted") != "no" {
 		return true
 	}
@@ -37,7 +37,7 @@ func (p *parsed) automated(envelopeFrom, fromKey string, own map[string]bool) bo
 	return p.report || envelopeFrom == "" || own[fromKey] || machines.MatchString(local)
 }
 
-// fromMachine reports whether the mailbox of a mail server wrote.
+// fromMachine reports whether a mail server sent the mail.
 func (p *parsed) fromMachine() bool {
 	local, _, _ := strings.Cut(strings.ToLower(p.header.from().address), "@")
 	return local == "" || local == "mailer-daemon" || local == "postmaster"

@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// sink accepts mail and keeps nothing.
+// sink accepts mail and discards it.
 type sink struct{}
 
 func (sink) Reset()                               {}
@@ -53,8 +53,7 @@ func send(b *testing.B, at string) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "mails/s")
 }
 
-// BenchmarkInbound stores mails that come in over SMTP, next to a server that
-// throws them away.
+// BenchmarkInbound stores mails received over SMTP, in comparison with a server that discards them.
 func BenchmarkInbound(b *testing.B) {
 	b.Run("sink", func(b *testing.B) {
 		server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return sink{}, nil }))
@@ -79,7 +78,7 @@ func BenchmarkInbound(b *testing.B) {
 	})
 }
 
-// BenchmarkClassify judges a thread by the rules, reading and writing included.
+// BenchmarkClassify classifies a thread by the rules, including reads and writes.
 func BenchmarkClassify(b *testing.B) {
 	k := desk(b, support.Config{}, kit.WithDatabase(databasetest.File(b)))
 	got := receive(b, k, "a@b.example", mail("a@b.example", "Refund", strings.Repeat("Please refund the invoice, I was charged twice.\n", 40)))
@@ -91,7 +90,7 @@ func BenchmarkClassify(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "threads/s")
 }
 
-// BenchmarkLists reads the first page of 100,000 threads by each filter.
+// BenchmarkLists reads the first page of 100,000 threads with each filter.
 func BenchmarkLists(b *testing.B) {
 	db := databasetest.File(b)
 	k := desk(b, support.Config{}, kit.WithDatabase(db))

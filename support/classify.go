@@ -11,7 +11,7 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// Verdict is a judgment of a thread.
+// Verdict is the classification of a thread.
 type Verdict struct {
 	Category   string
 	Priority   Priority
@@ -29,16 +29,16 @@ var (
 
 const (
 	maxSummary = 200
-	// maxJudged bounds the text that is judged, in bytes.
+	// maxJudged bounds the text that is classified, in bytes.
 	maxJudged = 8000
-	// judgedMessages is how many of the newest messages are.
+	// judgedMessages is how many of the newest messages are classified.
 	judgedMessages = 3
 )
 
-// Reclassify judges a thread again, or sets its category where one is given: a
-// category that a person has set stays until the next call. Refuses with
-// support/not_found, support/invalid_category, and where the model must judge
-// and does not, support/classification_failed.
+// Reclassify classifies a thread again, or sets its category if one is given: a category that a
+// person has set stays until the next call. Refuses with support/not_found,
+// support/invalid_category and, if the model fails and [AI].NoFallback is set,
+// support/classification_failed.
 func (s *Support) Reclassify(ctx context.Context, threadID, category string) (Thread, error) {
 	if category == "" {
 		thread, err := s.find(ctx, threadID, s.store.thread)
@@ -72,8 +72,8 @@ func (s *Support) runClassify(ctx context.Context, job jobs.Job) error {
 	return err
 }
 
-// classify judges a thread and writes the verdict. asked marks a person's
-// request, which overrides a category that a person has set, and is recorded.
+// classify classifies a thread and writes the verdict. asked marks the request of a person, which
+// overrides a category that a person has set and is recorded by audit.
 func (s *Support) classify(ctx context.Context, t Thread, asked bool) (after Thread, err error) {
 	messages, err := s.store.heads(ctx, t.ID, judgedMessages)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Support) classify(ctx context.Context, t Thread, asked bool) (after Thr
 	return after, err
 }
 
-// judged joins the newest messages, newest first, without what nobody sees.
+// judged returns the text of the newest messages, newest first, without invisible characters.
 func judged(messages []Message) string {
 	var texts []string
 	for _, m := range messages {
@@ -141,8 +141,8 @@ func judged(messages []Message) string {
 	return clip(text, maxJudged)
 }
 
-// judge asks the model and falls back on rules. The verdict of a model is
-// bounded by what the rules find, whatever the mail told it.
+// judge returns the verdict of the model, or of the rules if there is no model or it fails. The
+// verdict of a model is bounded by the rules, because the text of a mail may manipulate the model.
 func (s *Support) judge(ctx context.Context, subject, text string, seen evidence) (Verdict, Classifier, error) {
 	offline := seen.verdict(subject, text)
 	if s.model == nil {
@@ -159,9 +159,8 @@ func (s *Support) judge(ctx context.Context, subject, text string, seen evidence
 	return seen.bounded(verdict, offline), ClassifierModel, nil
 }
 
-// bounded holds a model's verdict to the floors: what the rules see as a matter
-// of privacy, abuse or access is never less than normal, and spam is what the
-// rules do not speak against.
+// bounded limits a model's verdict by the rules: a thread about privacy, abuse or account access
+// has at least normal priority, and a thread is spam only if the rules support it.
 func (e evidence) bounded(v, offline Verdict) Verdict {
 	v.Spam = v.Spam || v.Category == CategorySpam
 	if v.Spam && !e.supportsSpam() {
@@ -177,7 +176,7 @@ func (e evidence) bounded(v, offline Verdict) Verdict {
 	return v
 }
 
-// check refuses a verdict outside of the closed lists.
+// check returns an error for a verdict outside of the closed lists.
 func (s *model) check(v Verdict) error {
 	switch {
 	case !s.keys[v.Category], !contains(priorities, string(v.Priority)), !contains(sentiments, string(v.Sentiment)):

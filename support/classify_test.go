@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// scripted composes a desk with a model that runs respond.
+// scripted composes support with a model that responds by respond.
 func scripted(t *testing.T, cfg support.Config, respond func(w http.ResponseWriter, prompt string)) *kittest.Kit {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func TestTheModelClassifies(t *testing.T) {
 	}
 }
 
-// TestTheModelFails holds every way to fail to the rules as a fallback.
+// TestTheModelFails expects the rules as the fallback of every failure of the model.
 func TestTheModelFails(t *testing.T) {
 	for name, respond := range map[string]func(w http.ResponseWriter, prompt string){
 		"status":    func(w http.ResponseWriter, _ string) { w.WriteHeader(500) },
@@ -106,7 +106,7 @@ func TestWithoutAFallback(t *testing.T) {
 	}
 }
 
-// TestPromptInjection has a model that obeys whatever a mail says.
+// TestPromptInjection uses a model that obeys whatever a mail says.
 func TestPromptInjection(t *testing.T) {
 	obeying := func(w http.ResponseWriter, prompt string) {
 		said := `{"category":"spam","priority":"low","sentiment":"positive","spam":true,"confidence":1,"summary":"All is well."}`
@@ -155,7 +155,7 @@ func TestSpamIsStoredAndArchived(t *testing.T) {
 		if detail.State != support.StateArchived || !detail.Flags.Spam || detail.Category != support.CategorySpam {
 			t.Errorf("%s, spam %t, %s; want archived spam", detail.State, detail.Flags.Spam, detail.Category)
 		}
-		// Of somebody who wrote before, nothing is archived.
+		// Nothing of a known sender is archived.
 		receive(t, k, "known@customer.example", mail("known@customer.example", "Help", "Where is my invoice?"))
 		k.Clock.Advance(time.Minute)
 		again := receive(t, k, "known@customer.example", mail("known@customer.example", "CHEAP BACKLINKS FOR YOU", advertisement))
@@ -187,7 +187,7 @@ func TestStaffsCategoryStays(t *testing.T) {
 	}
 }
 
-// TestRulesTellLanguages is a small table of what the rules must not miss.
+// TestRules classifies messages in several languages that the rules must not miss.
 func TestRules(t *testing.T) {
 	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 100}})
 	for text, want := range map[string]string{

@@ -13,91 +13,89 @@ import (
 	"github.com/kitbackend/kit/email"
 )
 
-// Config adjusts support; the zero value takes messages from the app only.
+// Config configures support; with the zero value it takes messages from the app only.
 type Config struct {
-	// InboundAddresses are the addresses whose mail becomes threads, plus tags
-	// included. While there is none the inbox ignores every mail.
+	// InboundAddresses are the addresses whose mail becomes threads, also with a plus tag. If there
+	// is none, every mail is ignored.
 	InboundAddresses []string
-	// AI lets a model classify.
+	// AI configures the classification by a model.
 	AI AI
-	// Categories are merged over the eight built-in ones: one under a built-in
-	// key changes its description. At most 40.
+	// Categories are added to the eight built-in ones: one with a built-in key replaces its
+	// description. At most 40.
 	Categories []Category
-	// Guard bounds what is taken.
+	// Guard limits the messages that are accepted.
 	Guard Guard
-	// Authentication says whose word about a mail's origin counts.
+	// Authentication configures how the origin of a mail is verified.
 	Authentication Authentication
-	// Inbound takes mail over HTTP, signed; none by default.
+	// Inbound configures signed mail over HTTP; none by default.
 	Inbound Inbound
-	// Listen takes mail over SMTP or LMTP while the kit runs; without an address
-	// nothing listens.
+	// Listen configures the SMTP or LMTP listener that runs with the kit; without an address there
+	// is none.
 	Listen Listen
-	// ReplyTemplate returns the name of the email template of a reply, such as
-	// one in the language of the thread's metadata; nil or "" sends plain text.
-	// The template gets a [ReplyData].
+	// ReplyTemplate returns the name of the email template of a reply, such as one in the language
+	// of the thread's metadata; nil or "" sends plain text. The template is executed with a
+	// [ReplyData].
 	ReplyTemplate func(Thread) string
-	// Database names the binding of the threads, by default "DB".
+	// Database is the name of the database binding of the threads, by default "DB".
 	Database string
-	// BasePath is the mount prefix, by default "/support".
+	// BasePath is the path prefix of the routes, by default "/support".
 	BasePath string
 }
 
-// AI is the model behind an address that speaks the chat-completions form. The
-// secret support-ai-credentials holds address and key.
+// AI configures a model that is called through the chat-completions API. The secret
+// support-ai-credentials contains its address and key.
 type AI struct {
 	Enabled bool
-	// Model is the model's name; required when enabled.
+	// Model is the name of the model; required if Enabled.
 	Model string
-	// NoFallback makes a classification fail where the model does, instead of
-	// falling back on rules.
+	// NoFallback makes a classification fail if the model fails, instead of using the rules.
 	NoFallback bool
 	// Timeout bounds one request, by default 15 s, at most 60 s.
 	Timeout time.Duration
-	// Client makes the requests, by default one that follows no redirects.
+	// Client sends the requests, by default one that follows no redirects.
 	Client *http.Client
 }
 
-// Guard bounds what comes in.
+// Guard limits the messages that are accepted.
 type Guard struct {
-	// MaxRawBytes is the largest mail taken, by default 10 MiB, at most 50 MiB.
+	// MaxRawBytes is the maximum size of a mail, by default 10 MiB, at most 50 MiB.
 	MaxRawBytes int64
-	// MaxPerSenderPerHour bounds the messages of one address or user, by default 20.
+	// MaxPerSenderPerHour limits the messages of one address or user, by default 20.
 	MaxPerSenderPerHour int
-	// MaxPerHour bounds the mails of everybody, and likewise the messages from
-	// the app; by default 500.
+	// MaxPerHour limits the mails of all senders and, separately, the messages of all users of the
+	// app; by default 500.
 	MaxPerHour int
-	// KeepSpam leaves messages judged spam open; by default they are archived.
+	// KeepSpam leaves messages open that are classified as spam; by default they are archived.
 	KeepSpam bool
 }
 
-// Authentication says how the inbox learns that a mail is of its From domain.
+// Authentication configures how the inbox verifies that a mail is from its From domain.
 type Authentication struct {
-	// ServerID is the name your own mail server puts at the head of its
-	// Authentication-Results. That server must remove those that others forged
-	// under its name (RFC 8601, section 5). Empty trusts none.
+	// ServerID is the authserv-id of your own mail server's Authentication-Results fields. That
+	// server must remove forged fields with its name (RFC 8601, section 5). If empty, no such field
+	// is trusted.
 	ServerID string
-	// DKIM checks signatures itself, keys looked up in DNS.
+	// DKIM makes support verify DKIM signatures itself, with keys from DNS.
 	DKIM bool
-	// LookupTXT is how, by default the resolver of the machine.
+	// LookupTXT looks up DNS TXT records, by default with the resolver of the machine.
 	LookupTXT func(domain string) ([]string, error)
 }
 
-// Listen is where the inbox takes mail.
+// Listen configures the SMTP or LMTP listener.
 type Listen struct {
 	// Network is "tcp" or "unix", by default "tcp".
 	Network string
-	// Address is such as "127.0.0.1:2525".
+	// Address is the address to listen on, such as "127.0.0.1:2525".
 	Address string
 	// LMTP speaks LMTP instead of SMTP.
 	LMTP bool
-	// Domain is what the greeting says, by default "localhost".
+	// Domain is the host name in the greeting, by default "localhost".
 	Domain string
-	// TLS offers STARTTLS; nil offers none.
+	// TLS is the configuration of STARTTLS; if nil, STARTTLS is not offered.
 	TLS *tls.Config
-	// MaxConnections bounds the clients at once, by default 50.
+	// MaxConnections limits the concurrent connections, by default 50.
 	MaxConnections int
-	// Timeout bounds each read and write, by default 60 s. A whole mail may take
-	// ten times as long.
+	// Timeout bounds each read and write, by default 60 s. A whole mail may take ten times as long.
 	Timeout time.Duration
 }
 

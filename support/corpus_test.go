@@ -14,7 +14,7 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// lines gives a text the line ends of mail.
+// lines ends the lines of a text with CRLF.
 func lines(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 
 func multipart(kind string, parts ...string) string {
@@ -22,8 +22,8 @@ func multipart(kind string, parts ...string) string {
 		strings.Join(parts, "\n--=_x y\n") + "\n--=_x y--\nepilogue\n")
 }
 
-// TestCorpus reads mails of the shapes that occur. text "" means that the mail
-// holds none; warning "" that nothing is odd.
+// TestCorpus reads mails of the shapes found in practice. An empty text means that the mail has
+// none, an empty warning that there is none.
 func TestCorpus(t *testing.T) {
 	nested := "Content-Type: text/plain\n\ndeep"
 	for i := range 60 {
@@ -124,7 +124,7 @@ func TestMailsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestLargeMailsTakeBoundedMemory takes a mail of 10 MB, nearly all of it a file.
+// TestLargeMailsTakeBoundedMemory receives a mail of 10 MB, nearly all of it a file.
 func TestLargeMailsTakeBoundedMemory(t *testing.T) {
 	k := desk(t, support.Config{})
 	content := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("0123456789abcde"), 500_000))
@@ -140,12 +140,12 @@ func TestLargeMailsTakeBoundedMemory(t *testing.T) {
 	if size := thread(t, k, got.ThreadID).Messages[0].Attachments[0].Size; size != 7_500_000 {
 		t.Errorf("the file has %d bytes, want 7,500,000", size)
 	}
-	if took := after.TotalAlloc - before.TotalAlloc; took > 30<<20 { // the copy of this test is 10 MB of it
+	if took := after.TotalAlloc - before.TotalAlloc; took > 30<<20 { // the copy made by this test is 10 MB of it
 		t.Errorf("it took %d MB", took>>20)
 	}
 }
 
-// TestHostileMailsTakeLinearTime doubles what could be quadratic.
+// TestHostileMailsTakeLinearTime doubles the inputs that could take quadratic time.
 func TestHostileMailsTakeLinearTime(t *testing.T) {
 	k := desk(t, support.Config{Guard: support.Guard{MaxPerSenderPerHour: 1000, MaxPerHour: 1000}})
 	for name, make := range map[string]func(n int) string{

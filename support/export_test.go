@@ -11,5 +11,5 @@ func Timed(conn net.Conn, timeout time.Duration) net.Conn {
 	return &counted{Conn: conn, done: func() {}, timeout: timeout}
 }
 
-// ReachSNS makes s ask SNS through another transport.
+// ReachSNS makes s call SNS through another transport.
 func ReachSNS(s *Support, transport http.RoundTripper) { s.ses.Client.Transport = transport }

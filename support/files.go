@@ -12,37 +12,35 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// linkLifetime is how long the link to an attachment works.
+// linkLifetime is how long the link to an attachment is valid.
 const linkLifetime = 5 * time.Minute
 
-// Files is what support needs of a store of files; the zero value keeps none.
+// Files is the file storage that support uses; with the zero value no files are stored.
 type Files struct {
-	// Keep stores the attachment of a mail and returns the object's id. It is
-	// called outside of transactions, and the object is to end by itself unless
-	// Commit is called. A refusal, with a status below 500, leaves the file out of
-	// the message.
+	// Keep stores the attachment of a mail and returns the object's id. It is called outside of
+	// transactions, and the object must expire unless Commit is called. If Keep returns a refusal
+	// with a status below 500, the message is stored without the file.
 	Keep func(ctx context.Context, name, contentType string, content []byte) (objectID string, err error)
-	// Commit makes an object that Keep stored last, in the transaction that writes
-	// its message; it may be called again when that runs again.
+	// Commit makes an object that Keep stored permanent, in the transaction that writes its
+	// message; it is called again if the transaction is retried.
 	Commit func(ctx context.Context, objectID string) error
-	// Owned returns an object that a user has uploaded; ok is false when there
-	// is none of that user's.
+	// Owned returns an object that the user uploaded; ok is false if the user has no such object.
 	Owned func(ctx context.Context, userID, objectID string) (file File, ok bool, err error)
-	// Links returns addresses that read objects for a time, by object id; of one
-	// that is gone there is none.
+	// Links returns URLs that read objects for the lifetime, by object id; objects that no longer
+	// exist are left out.
 	Links func(ctx context.Context, objectIDs []string, lifetime time.Duration) (urls map[string]string, err error)
-	// Remove deletes an object that Keep stored. One that is gone, and a user's
-	// own, which are not support's to delete, are no error.
+	// Remove deletes an object that Keep stored. It returns no error for an object that no longer
+	// exists, or that a user uploaded, which support must not delete.
 	Remove func(ctx context.Context, objectID string) error
 }
 
-// File is what is known of an object.
+// File is the metadata of an object.
 type File struct {
 	Name, Type string
 	Size       int64
 }
 
-// userFiles looks up what a user attached.
+// userFiles looks up the files that a user attached.
 func (s *Support) userFiles(ctx context.Context, f Feedback) ([]Attachment, error) {
 	if len(f.Attachments) > maxUserFiles {
 		return nil, capability.ErrInvalidRequest.Saying("At most %d attachments.", maxUserFiles)
@@ -67,8 +65,8 @@ func (s *Support) userFiles(ctx context.Context, f Feedback) ([]Attachment, erro
 	return files, nil
 }
 
-// link fills in the links of attachments. Where they cannot be made they are
-// left out: the messages are worth more than their files.
+// link sets the URLs of attachments. A failure leaves them out, so that the messages can still be
+// read.
 func (s *Support) link(ctx context.Context, files []attachmentRow) {
 	var ids []string
 	for _, a := range files {
@@ -88,14 +86,14 @@ func (s *Support) link(ctx context.Context, files []attachmentRow) {
 	}
 }
 
-// fileName makes a name that is safe on every system out of one from outside.
+// fileName returns an untrusted name changed so that it is safe on every system.
 func fileName(name string) string {
 	name = path.Base(strings.ReplaceAll(line(name, 4*maxFileName), `\`, "/"))
 	name = strings.Map(func(r rune) rune {
 		switch {
 		case strings.ContainsRune(`<>:"|?*/`, r):
 			return '_'
-		case unicode.Is(unicode.Noncharacter_Code_Point, r): // which storage refuses
+		case unicode.Is(unicode.Noncharacter_Code_Point, r): // storage refuses these
 			return -1
 		}
 		return r
@@ -109,7 +107,7 @@ func fileName(name string) string {
 
 const maxFileName = 200
 
-// mediaType keeps the type of a file where it has the form of one.
+// mediaType returns the media type of a file, or application/octet-stream if it is malformed.
 func mediaType(text string) string {
 	kind, _, err := mime.ParseMediaType(line(text, 100))
 	if err != nil || !strings.Contains(kind, "/") {

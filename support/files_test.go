@@ -16,14 +16,14 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// TestFiles keeps attachments in a map.
+// TestFiles stores attachments in a map.
 func TestFiles(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		staged, kept := map[string]string{}, map[string]string{}
 		broken, ended, unknown := false, false, false
 		host := capabilitytest.NewHost(t, db)
 		host.Hooks.SupportReceived.In(func(context.Context, hooks.SupportReceived) error {
-			if unknown { // as of a commit whose response is lost
+			if unknown { // as after a commit whose response is lost
 				return database.ErrUnknownOutcome
 			}
 			return nil

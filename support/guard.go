@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// bucket names what is counted: a kind, who in a form that shows no address,
-// and the hour.
+// bucket returns the key of a counter: its kind, a hash of the sender, so that no address is
+// stored, and the hour.
 func bucket(kind, who string, hour int64) string {
 	sum := sha256.Sum256([]byte(who))
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:16]) + ":" + strconv.FormatInt(hour, 10)
 }
 
-// Kinds of bucket. Mail and app have totals of their own, so that a flood of
-// one does not shut the other; so have mails without a sender, which are bounces.
+// The kinds of counters. Mail and app have separate totals, so that a flood of one does not block
+// the other; so have mails without a sender, which are bounces.
 const (
 	kindSender = "s"
 	kindTotal  = "t"
 )
 
-// admit counts a message of a sender of a channel; it refuses with
-// support/rejected and then counts nothing. An empty sender is bounded by the
-// total only.
+// admit counts a message of a sender and channel, or refuses it with support/rejected and counts
+// nothing. An empty sender is limited by the total only.
 func (s *Support) admit(ctx context.Context, channel, sender string) error {
 	return s.db.InTx(ctx, func(ctx context.Context) error {
 		now := s.db.Now(ctx)
@@ -51,8 +50,8 @@ func (s *Support) admit(ctx context.Context, channel, sender string) error {
 	})
 }
 
-// admissible refuses as admit does and counts nothing: for the listener, before
-// a mail is transferred.
+// admissible refuses as admit does but counts nothing: the listener calls it before a mail is
+// transferred.
 func (s *Support) admissible(ctx context.Context, channel, sender string) error {
 	now := s.host.Now()
 	hour := now.Unix() / 3600

@@ -22,15 +22,15 @@ const (
 	maxDecodedField = 4000
 )
 
-// field is one line of a header, unfolded, its bytes as they came.
+// field is one unfolded line of a header, its bytes as received.
 type field struct{ name, value string }
 
-// header is what stands before the body, in its order.
+// header is the header of a mail, in its order.
 type header []field
 
-// readHeader splits a header from its body. A line that is no field ends it
-// where something was read before, as broken mails put their text there. ok is
-// false when there is no field at all, or the block has no end within bounds.
+// readHeader splits a header from its body. A line that is not a field ends a header that has
+// fields, because broken mails begin their text there. ok is false if there is no field, or the end
+// of the header is not within bounds.
 func readHeader(raw []byte) (h header, body []byte, ok bool) {
 	rest, read := bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf")), 0
 	var name string
@@ -61,7 +61,7 @@ func readHeader(raw []byte) (h header, body []byte, ok bool) {
 			end()
 			name = strings.ToLower(string(before))
 			value = append([]byte{}, bytes.TrimSpace(behind[:min(len(behind), maxHeaderField)])...)
-		case name == "" && bytes.HasPrefix(text, []byte("From ")): // of a mail spool
+		case name == "" && bytes.HasPrefix(text, []byte("From ")): // the first line in a mail spool
 		default:
 			end()
 			return h, rest, len(h) > 0
@@ -114,12 +114,12 @@ func (h header) count(name string) (n int) {
 	return n
 }
 
-// text returns a field as people read it.
+// text returns the decoded value of a field.
 func (h header) text(name string) string { return decodeWords(h.get(name)) }
 
 var words = mime.WordDecoder{CharsetReader: charsetReader}
 
-// decodeWords reads encoded words, and bytes that nobody declared.
+// decodeWords decodes encoded words and bytes without a declared charset.
 func decodeWords(value string) string {
 	value = clip(value, maxDecodedField)
 	if !utf8.ValidString(value) {
@@ -131,7 +131,7 @@ func decodeWords(value string) string {
 	return value
 }
 
-// latin reads bytes as Windows-1252, which has a character for nearly all.
+// latin decodes text as Windows-1252, which has a character for nearly all bytes.
 func latin(text string) string {
 	decoded, err := charmap.Windows1252.NewDecoder().String(text)
 	if err != nil {
@@ -142,9 +142,9 @@ func latin(text string) string {
 
 var errCharset = errors.New("support: unknown charset")
 
-// charsetReader decodes a charset; go-message knows those of mail.
+// charsetReader decodes a charset by go-message, which knows the charsets of mail.
 func charsetReader(name string, r io.Reader) (decoded io.Reader, err error) {
-	defer func() { // names come from outside
+	defer func() { // names are untrusted
 		if recover() != nil {
 			decoded, err = nil, errCharset
 		}
@@ -155,8 +155,7 @@ func charsetReader(name string, r io.Reader) (decoded io.Reader, err error) {
 	return charset.Reader(strings.ToLower(strings.Trim(name, `"' `)), r)
 }
 
-// param reads a parameter of Content-Type or Content-Disposition, also from
-// values that are not well formed.
+// param returns a parameter of Content-Type or Content-Disposition, also from malformed values.
 func param(value, name string) string {
 	value = clip(value, maxDecodedField)
 	if _, params, err := mime.ParseMediaType(value); err == nil || len(params) > 0 {
@@ -180,15 +179,15 @@ func param(value, name string) string {
 	return decodeWords(rest)
 }
 
-// sender is who a mail says it is from.
+// sender is the author of a mail by its header.
 type sender struct {
 	name, address string
-	// single is false where a mail names several senders, or none.
+	// single is false if a mail names several authors, or none.
 	single bool
 }
 
-// from reads the From field. A mail with two of them, or with several senders,
-// is never taken for anybody's.
+// from reads the From field. A mail with two From fields, or with several authors, is never
+// attributed to anyone.
 func (h header) from() sender {
 	value := h.get("from")
 	if value == "" {
@@ -205,7 +204,7 @@ func (h header) from() sender {
 	return sender{name: line(list[0].Name, 200), address: list[0].Address, single: len(list) == 1 && h.count("from") == 1}
 }
 
-// bareAddress finds what looks like an address in a field that does not parse.
+// bareAddress finds the likely address in a malformed field.
 func bareAddress(value string) string {
 	if open := strings.LastIndexByte(value, '<'); open >= 0 {
 		if inner, _, ok := strings.Cut(value[open+1:], ">"); ok {

@@ -23,8 +23,7 @@ import (
 
 const inbox = "help@acme.example"
 
-// desk composes support with an inbound address unless the configuration says
-// otherwise.
+// desk composes support with an inbound address, unless the configuration sets others.
 func desk(t testing.TB, cfg support.Config, opts ...kit.Option) *kittest.Kit {
 	t.Helper()
 	if cfg.InboundAddresses == nil {
@@ -42,7 +41,7 @@ func each(t *testing.T, cfg support.Config, run func(t *testing.T, k *kittest.Ki
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { run(t, desk(t, cfg, kit.WithDatabase(db))) })
 }
 
-// mail writes a mail; headers are lines.
+// mail returns a mail; headers are lines.
 func mail(from, subject, text string, headers ...string) string {
 	id := fmt.Sprintf("<%x@mail.example>", len(from)+len(subject)*1000+len(text)*1000000)
 	for _, h := range headers {
@@ -57,8 +56,8 @@ func mail(from, subject, text string, headers ...string) string {
 	return strings.Join(append(lines, headers...), "\r\n") + "\r\n\r\n" + strings.ReplaceAll(text, "\n", "\r\n") + "\r\n"
 }
 
-// receive takes a mail from the address that its From says and fails the test
-// unless it was stored.
+// receive receives a mail from the address of its From field and fails the test unless it is
+// stored.
 func receive(t testing.TB, k *kittest.Kit, from, raw string) support.Receipt {
 	t.Helper()
 	receipt, err := k.Support().Receive(t.Context(), support.Envelope{From: from, To: []string{inbox}}, []byte(raw))
@@ -124,7 +123,7 @@ func newest(t testing.TB, k *kittest.Kit) string {
 	return items.Items[0].ID
 }
 
-// bare takes the address of the kit off a link.
+// bare removes the origin of the kit from a link.
 func bare(link string) string {
 	u, err := url.Parse(link)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// htmlText is what a person reads of HTML, quotations marked by ">".
+// htmlText is the visible text of HTML, with quotations marked by ">".
 type htmlText struct {
 	text     string
 	warnings []string
 }
 
-// blocks are the elements that stand on lines of their own.
+// blocks are the elements that begin a new line.
 var blocks = map[atom.Atom]bool{
 	atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Tr: true, atom.Table: true, atom.Ul: true, atom.Ol: true,
 	atom.H1: true, atom.H2: true, atom.H3: true, atom.H4: true, atom.Hr: true, atom.Blockquote: true, atom.Pre: true,
 }
 
-// unread are the elements whose text nobody sees.
+// unread are the elements whose text is not displayed.
 var unread = map[atom.Atom]bool{
 	atom.Head: true, atom.Style: true, atom.Script: true, atom.Template: true, atom.Title: true, atom.Noscript: true,
 }
@@ -30,12 +30,12 @@ var void = map[atom.Atom]bool{
 	atom.Base: true, atom.Col: true, atom.Embed: true, atom.Source: true, atom.Track: true, atom.Wbr: true,
 }
 
-// htmlReader turns tokens into lines.
+// htmlReader converts tokens to lines.
 type htmlReader struct {
 	out        strings.Builder
 	line       strings.Builder
 	quote      int
-	hidden     atom.Atom // the element that hides what is inside, and how deep
+	hidden     atom.Atom // the element that hides its content, and the nesting depth
 	hiddenBy   string
 	depth      int
 	link       string
@@ -44,7 +44,7 @@ type htmlReader struct {
 	mismatch   bool
 }
 
-// maxQuote bounds how deep quotations are marked.
+// maxQuote bounds the marked nesting of quotations.
 const maxQuote = 10
 
 func readHTML(source string) htmlText {
@@ -134,7 +134,8 @@ func (r *htmlReader) end(tag atom.Atom) {
 	}
 }
 
-// closeLink keeps the address of a link, and notes one whose text shows another.
+// closeLink adds the address of a link to the text, and warns of a link whose text shows another
+// address.
 func (r *htmlReader) closeLink() {
 	link, shown := r.link, strings.TrimSpace(r.linkText.String())
 	r.link = ""
@@ -181,7 +182,7 @@ func (r *htmlReader) newline() {
 	r.out.WriteString(text + "\n")
 }
 
-// concealed reports whether an element is made so that nobody sees it.
+// concealed reports whether an element is deliberately invisible.
 func concealed(token html.Token) bool {
 	for _, a := range token.Attr {
 		switch a.Key {

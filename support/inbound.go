@@ -21,19 +21,18 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// Envelope is who a mail was handed over by and for.
+// Envelope is the SMTP envelope of a mail.
 type Envelope struct {
 	// From is the reverse path, empty for bounces.
 	From string
-	// To are the recipients; their headers do not count.
+	// To is the recipients; the recipients in the mail's header are ignored.
 	To []string
 }
 
-// Outcome says what became of a mail.
+// Outcome is what happened to a mail.
 type Outcome string
 
-// The outcomes. An inbox without addresses ignores every mail; so it does with
-// one to none of its addresses.
+// The outcomes. A mail is ignored if it is for none of the inbound addresses.
 const (
 	OutcomeStored    Outcome = "stored"
 	OutcomeDuplicate Outcome = "duplicate"
@@ -44,13 +43,13 @@ const (
 // Receipt is the result of [Support.Receive].
 type Receipt struct {
 	Outcome Outcome
-	// ThreadID and MessageID are set for mails that are stored, now or before.
+	// ThreadID and MessageID are set if the mail is stored, by this call or an earlier one.
 	ThreadID, MessageID string
 }
 
-// Receive takes a mail. When it returns without an error the mail is stored, or
-// nothing is to be stored of it. The same mail again is stored once. Refuses
-// with kit/body_too_large, support/rejected and support/unparseable_message.
+// Receive processes a mail. If it returns without an error, the mail is stored or does not need to
+// be. A mail that is received again is stored once. Refuses with kit/body_too_large,
+// support/rejected and support/unparseable_message.
 func (s *Support) Receive(ctx context.Context, envelope Envelope, raw []byte) (Receipt, error) {
 	inbox, ok := s.inbox(envelope.To)
 	if !ok {
@@ -78,14 +77,14 @@ func (s *Support) Receive(ctx context.Context, envelope Envelope, raw []byte) (R
 	}
 	receipt, err := s.put(ctx, in)
 	switch {
-	case errors.Is(err, database.ErrUnknownOutcome): // the mail may be stored; files that are not committed end by themselves
+	case errors.Is(err, database.ErrUnknownOutcome): // the mail may be stored; files that are not committed expire
 	case err != nil, receipt.Outcome == OutcomeDuplicate:
 		s.dropFiles(ctx, in)
 	}
 	return receipt, err
 }
 
-// inbox finds the inbound address that a mail is for.
+// inbox returns the inbound address that a mail is for.
 func (s *Support) inbox(recipients []string) (address string, ok bool) {
 	if len(s.inboxes) == 0 {
 		s.inert.Do(func() { s.host.Log.Info("support has no inbound address: mail is ignored") })
@@ -99,8 +98,7 @@ func (s *Support) inbox(recipients []string) (address string, ok bool) {
 	return "", false
 }
 
-// inboxOfRecipient compares canonical forms, without a plus tag where the
-// address with it is none of ours.
+// inboxOfRecipient compares canonical addresses, with the plus tag and then without it.
 func (s *Support) inboxOfRecipient(recipient string) (string, bool) {
 	key, err := email.Canonical(recipient)
 	if err != nil {
@@ -117,7 +115,7 @@ func (s *Support) inboxOfRecipient(recipient string) (string, bool) {
 	return "", false
 }
 
-// senderKey is what the guard counts by: "" for a bounce.
+// senderKey returns the key by which the guard counts a sender, "" for a bounce.
 func senderKey(address string) string {
 	if address == "" || address == "<>" {
 		return ""
@@ -128,8 +126,7 @@ func senderKey(address string) string {
 	return strings.ToLower(clip(strings.ToValidUTF8(address, ""), 320))
 }
 
-// bounce hands what a mail server reports to email. Whatever it is about, it is
-// nobody's message.
+// bounce passes the report of a mail server to email. A report is never a message of a thread.
 func (s *Support) bounce(ctx context.Context, envelope Envelope, p *parsed, raw []byte) (bool, error) {
 	if !p.report && senderKey(envelope.From) != "" {
 		return false, nil
@@ -144,27 +141,27 @@ func (s *Support) bounce(ctx context.Context, envelope Envelope, p *parsed, raw 
 	return p.report || applied > 0 || (senderKey(envelope.From) == "" && p.fromMachine()), nil
 }
 
-// incoming is a mail on its way into a thread.
+// incoming is a mail to be stored in a thread.
 type incoming struct {
 	message   newMessage
 	files     []part
 	subject   string
 	inbox     string
 	fromKey   string
-	user      string // whose verified address sent it, or ""
+	user      string // the user whose verified address sent it, or ""
 	auth      authenticity
 	refs      []string
 	automated bool
 }
 
-// mailID finds the message ids in In-Reply-To and References.
+// mailID matches the message ids in In-Reply-To and References.
 var mailID = regexp.MustCompile(`<[^<>\s]{3,996}>`)
 
 // maxMailIDs bounds the ids that are looked up.
 const maxMailIDs = 50
 
-// referredTo lists the message ids a mail refers to: In-Reply-To first, then
-// References, newest first.
+// referredTo returns the message ids that a mail refers to: In-Reply-To first, then References,
+// newest first.
 func referredTo(h header) (ids []string) {
 	add := func(found []string) {
 		for _, one := range found {
@@ -208,8 +205,8 @@ func (s *Support) understand(envelope Envelope, inbox string, p *parsed, raw []b
 	return in
 }
 
-// dedupe is the same for a mail that is delivered again. Sender and inbox are
-// part of it, so that nobody can shut out the mail of somebody else.
+// dedupe returns a key that is equal for repeated deliveries of a mail. It includes sender and
+// inbox, so that nobody can suppress the mail of somebody else.
 func dedupe(messageID, inbox, fromKey string, raw []byte) string {
 	if messageID == "" {
 		sum := sha256.Sum256(raw)
@@ -218,7 +215,7 @@ func dedupe(messageID, inbox, fromKey string, raw []byte) string {
 	return digest(inbox, fromKey, messageID)
 }
 
-// digest stands for a list of texts.
+// digest returns a hash of a list of texts.
 func digest(parts ...string) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -227,7 +224,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// suspect notes the signs of a deception.
+// suspect adds warnings for the signs of a deception.
 func (s *Support) suspect(p *parsed, in *incoming, from sender) {
 	if in.auth.failed {
 		p.warn(warnAuthFailed)
@@ -258,14 +255,14 @@ func (in *incoming) suspicious() bool {
 	return slices.ContainsFunc(in.message.Warnings, func(w string) bool { return suspicions[w] })
 }
 
-// before returns the receipt of a mail that was stored before.
+// before returns the receipt of a mail that was already stored.
 func (s *Support) before(ctx context.Context, in *incoming) (Receipt, bool, error) {
 	messageID, threadID, found, err := s.store.stored(ctx, in.message.dedupe)
 	return Receipt{Outcome: OutcomeDuplicate, ThreadID: threadID, MessageID: messageID}, found, err
 }
 
-// keepFiles stores attachments, or only names them. One that the store of files
-// refuses is only named: the sender would be refused the same way again.
+// keepFiles stores attachments if file storage is configured. If the storage refuses one, only its
+// name is recorded, because a new delivery would be refused again.
 func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
 	now := s.host.Now()
 	for _, file := range in.files {
@@ -289,20 +286,20 @@ func (s *Support) keepFiles(ctx context.Context, in *incoming) error {
 	return nil
 }
 
-// commitFiles makes what was kept last with the message that names it.
+// commitFiles makes the stored files permanent in the transaction of their message.
 func (s *Support) commitFiles(ctx context.Context, files []Attachment) error {
 	for _, a := range files {
 		if a.objectID == "" || s.peers.Files.Commit == nil {
 			continue
 		}
 		if err := s.peers.Files.Commit(ctx, a.objectID); err != nil {
-			return capability.ErrUnavailable.Because(err) // also where it has ended: the next delivery keeps it anew
+			return capability.ErrUnavailable.Because(err) // also if the object has expired: the next delivery stores it again
 		}
 	}
 	return nil
 }
 
-// dropFiles removes what was kept for a mail that is not stored.
+// dropFiles removes the files that were stored for a mail that is not stored.
 func (s *Support) dropFiles(ctx context.Context, in *incoming) {
 	for _, a := range in.message.Attachments {
 		if a.objectID != "" && s.peers.Files.Remove != nil {
@@ -315,7 +312,7 @@ func (s *Support) dropFiles(ctx context.Context, in *incoming) {
 
 var errStoredMeanwhile = errors.New("support: another node stored the mail")
 
-// put stores a mail in the thread it belongs to, or in one of its own.
+// put stores a mail in the thread it belongs to, or in a new one.
 func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err error) {
 	if in.user, err = s.userOf(ctx, in); err != nil {
 		return receipt, err
@@ -361,9 +358,9 @@ func (s *Support) put(ctx context.Context, in *incoming) (receipt Receipt, err e
 	return receipt, err
 }
 
-// userOf links a mail that proved its origin to the user who verified its
-// address. One who is disabled is not linked: the user may be being erased, and
-// the thread would come after support's part of that.
+// userOf returns the user to link a mail to: the one who verified its address, if the mail proved
+// its origin. A disabled user is not linked: the user may be in the middle of an erasure, and the
+// thread would be written after support's part of it.
 func (s *Support) userOf(ctx context.Context, in *incoming) (userID string, err error) {
 	if !in.auth.aligned || s.peers.Auth == nil || in.fromKey == "" {
 		return "", nil
@@ -388,11 +385,11 @@ func (in *incoming) thread(threadID, related string) Thread {
 	return t
 }
 
-// maxReferred bounds the threads that are looked at.
+// maxReferred bounds the candidate threads of a mail.
 const maxReferred = 100
 
-// belongs finds the thread that a mail refers to and whose person sent it. The
-// thread of anybody else is related at most.
+// belongs finds the thread that a mail refers to and that belongs to its sender. A thread of
+// anybody else can only be the related one.
 func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related string, err error) {
 	if len(in.refs) == 0 {
 		return "", "", nil
@@ -407,7 +404,7 @@ func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related 
 				if hit.messageID != ref || !in.entitled(hit) {
 					continue
 				}
-				_, found, err := s.store.lockThread(ctx, hit.thread.ID) // so that its messages keep their order
+				_, found, err := s.store.lockThread(ctx, hit.thread.ID) // keeps its messages in order
 				if err != nil {
 					return "", "", err
 				}
@@ -421,9 +418,9 @@ func (s *Support) belongs(ctx context.Context, in *incoming) (threadID, related 
 	return "", related, err
 }
 
-// entitled reports whether the sender, whose address is the thread's, may enter
-// it: a thread that began with a proof of the address goes on with one, and that of
-// a user who had the address before is not the sender's.
+// entitled reports whether the sender, whose address is the thread's, may append to it: a thread
+// that began with a proof of the address requires one, and a thread of a previous owner of the
+// address is not open to the sender.
 func (in *incoming) entitled(hit reference) bool {
 	owner := optional.TextOf(hit.thread.UserID)
 	switch {
@@ -433,8 +430,8 @@ func (in *incoming) entitled(hit reference) bool {
 	return in.auth.aligned || !hit.thread.verified
 }
 
-// received tells of a person's message, and has its thread judged once the
-// transaction has committed.
+// received fires the hook for a person's message and schedules the classification of its thread,
+// both in the transaction.
 func (s *Support) received(ctx context.Context, e hooks.SupportReceived, now time.Time) error {
 	if err := s.host.Hooks.SupportReceived.Fire(ctx, e); err != nil {
 		return err

@@ -17,14 +17,14 @@ import (
 const (
 	maxRecipients = 20
 	maxSMTPLine   = 4000
-	// maxTimeouts is how often Listen.Timeout goes into the time of one mail: by
-	// default it has ten minutes, in which a slow line carries the largest one and
-	// after which a sender that dribbles frees the connection.
+	// maxTimeouts times Listen.Timeout is the time limit of one mail: by default ten minutes,
+	// enough for the largest mail on a slow line, after which a sender that sends byte by byte
+	// loses the connection.
 	maxTimeouts = 10
 )
 
-// Run takes mail where [Config.Listen] says until ctx ends. The kit calls it; without
-// an address or without an inbound address there is nothing to do.
+// Run listens for mail on the address of [Config.Listen] until ctx ends. The kit calls it; it
+// returns at once if there is no address to listen on or no inbound address.
 func (s *Support) Run(ctx context.Context) error {
 	if s.cfg.Listen.Address == "" || len(s.inboxes) == 0 {
 		return nil
@@ -36,9 +36,8 @@ func (s *Support) Run(ctx context.Context) error {
 	return s.Serve(ctx, listener)
 }
 
-// Serve takes mail over SMTP, or LMTP where the configuration says so, until ctx
-// ends; it closes the listener. Mails under way are given up then, which their
-// senders see and repeat.
+// Serve accepts mail over SMTP, or LMTP if configured, until ctx ends; it closes the listener.
+// Transfers in progress are then aborted, so that their senders retry.
 func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
 	cfg := s.cfg.Listen
 	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
@@ -62,7 +61,7 @@ func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// limited bounds the connections at once; further ones are sent away.
+// limited limits the concurrent connections; further ones are closed.
 type limited struct {
 	net.Listener
 	free    chan struct{}
@@ -86,27 +85,25 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is one of the connections at once. Each of its reads may take the
-// timeout, since the deadline that go-smtp sets for DATA is not renewed for the
-// mail that follows.
+// counted is one of the concurrent connections. Each of its reads may take the timeout, because
+// go-smtp does not renew the deadline it sets for DATA while the mail follows.
 type counted struct {
 	net.Conn
 	done    func()
 	timeout time.Duration
-	end     time.Time // when a line, or the mail after it, must have come
+	end     time.Time // the deadline of a line, or of the mail after it
 	broken  bool
 }
 
-// SetReadDeadline begins a line.
+// SetReadDeadline is called before each line and sets its deadlines.
 func (c *counted) SetReadDeadline(t time.Time) error {
 	c.end = t.Add((maxTimeouts - 1) * c.timeout)
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Read fails with errBroken, whose words go to the sender, and from then on
-// always: what is left of a mail must not be read as commands, nor the beginning
-// of one as all of it. A sender that closes TLS in order within a chunk of BDAT is
-// not noticed here.
+// Read returns errBroken, whose text is sent to the sender, after the first failure and from then
+// on: the rest of a mail must not be read as commands, nor its beginning as the whole mail. Read
+// does not detect a sender that closes TLS properly within a BDAT chunk.
 func (c *counted) Read(p []byte) (n int, err error) {
 	if c.broken {
 		return 0, errBroken
@@ -129,13 +126,13 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// smtpLog notes what the server reports, which is little and from outside.
+// smtpLog logs that the server reported an error, without the text, which is untrusted.
 type smtpLog struct{ s *Support }
 
 func (l smtpLog) Printf(string, ...any) { l.s.host.Log.Debug("support: a mail connection failed") }
 func (l smtpLog) Println(...any)        { l.s.host.Log.Debug("support: a mail connection failed") }
 
-// session is one connection's mail.
+// session is an SMTP session.
 type session struct {
 	support  *Support
 	ctx      context.Context
@@ -175,7 +172,7 @@ var (
 	errBroken  = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 4, 2}, Message: "The message did not come in time, try again later"}
 )
 
-// reply says to a mail server what a refusal means: whether it shall try again.
+// reply converts a refusal to an SMTP reply, which tells the sender whether to retry.
 func reply(err error) error {
 	var refusal *capability.Error
 	switch {

@@ -22,7 +22,7 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// serve listens for a desk and returns the address.
+// serve starts the listener of support and returns the address.
 func serve(t testing.TB, k *kittest.Kit, network string) string {
 	t.Helper()
 	at := "127.0.0.1:0"
@@ -87,8 +87,8 @@ func TestMailOverSMTP(t *testing.T) {
 	}
 }
 
-// talk returns what sends a line, if it is not empty, and wants a reply that
-// begins with a code.
+// talk returns a function that sends a line, if it is not empty, and expects a reply that begins
+// with a code.
 func talk(t testing.TB, conn net.Conn) func(line, want string) {
 	in := bufio.NewReader(conn)
 	return func(line, want string) {
@@ -110,8 +110,8 @@ func talk(t testing.TB, conn net.Conn) func(line, want string) {
 	}
 }
 
-// wire is the server's end of a connection, which counts deadlines and reads,
-// and fails where it reads "cut".
+// wire is the server's end of a connection, which counts deadlines and reads, and fails when it
+// reads "cut".
 type wire struct {
 	net.Conn
 	deadlines, reads atomic.Int64
@@ -150,7 +150,7 @@ func (w *wired) Close() error {
 	return nil
 }
 
-// begin connects to a desk by a pipe and says whom a mail is from and for.
+// begin connects to support by a pipe and sends the envelope of a mail.
 func begin(t testing.TB, k *kittest.Kit, cut error) (server *wire, client net.Conn, say func(line, want string)) {
 	t.Helper()
 	end, client := net.Pipe()
@@ -181,7 +181,7 @@ func TestEachReadOfAMailHasATimeout(t *testing.T) {
 	}
 }
 
-// TestAMailThatDribblesEnds has a byte come shortly before each timeout.
+// TestAMailThatDribblesEnds sends each byte shortly before the timeout.
 func TestAMailThatDribblesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
@@ -196,7 +196,7 @@ func TestAMailThatDribblesEnds(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		if err := conn.SetReadDeadline(began.Add(time.Minute)); err != nil { // as before each line
+		if err := conn.SetReadDeadline(began.Add(time.Minute)); err != nil { // as go-smtp does before each line
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(conn)
@@ -210,8 +210,8 @@ func TestAMailThatDribblesEnds(t *testing.T) {
 	})
 }
 
-// TestABrokenMailIsSentAgain has the connection end within a mail: its sender
-// learns nothing of the network, and nothing of the mail is stored or obeyed.
+// TestABrokenMailIsSentAgain ends the connection within a mail: the sender learns no detail of the
+// network error, and no part of the mail is stored or executed as a command.
 func TestABrokenMailIsSentAgain(t *testing.T) {
 	k := desk(t, support.Config{})
 	for name, cut := range map[string]error{
@@ -256,14 +256,14 @@ func TestMailOverLMTP(t *testing.T) {
 	say("RCPT TO:<help+2@acme.example>", "250")
 	say("DATA", "354")
 	say(mail("grace@customer.example", "To: others@example.org", "Hello")+".", "250")
-	say("", "250") // one reply a recipient
+	say("", "250") // one reply for each recipient
 	say("QUIT", "221")
 	if n := count(t, k); n != 1 {
 		t.Errorf("%d threads, want 1", n)
 	}
 }
 
-// TestPythonDelivers has the mail client of another language talk to the inbox.
+// TestPythonDelivers delivers with the mail client of another language.
 func TestPythonDelivers(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// secretName names the secret that holds the model's address and key.
+// secretName is the name of the secret with the model's address and key.
 const secretName = "support-ai-credentials"
 
 const (
@@ -27,7 +27,7 @@ const (
 
 var errVerdict = errors.New("support: the model's response is not of the schema")
 
-// model asks a server that speaks the chat-completions form.
+// model is a client of the chat-completions API.
 type model struct {
 	cfg    AI
 	keys   map[string]bool
@@ -69,7 +69,7 @@ func newModel(cfg AI, categories []Category, from *secrets.Secrets) (*model, err
 	return m, err
 }
 
-// endpoint returns where requests go. Plain http is for this machine only.
+// endpoint returns the URL of requests. Plain http is allowed for this machine only.
 func endpoint(base string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	local := err == nil && (u.Hostname() == "localhost" || u.Hostname() == "127.0.0.1" || u.Hostname() == "::1")
@@ -84,7 +84,7 @@ type chatMessage struct {
 	Content string `json:"content"`
 }
 
-// ask returns a verdict of the schema; it tries twice.
+// ask requests a verdict, at most twice.
 func (m *model) ask(ctx context.Context, subject, text string) (v Verdict, err error) {
 	data, err := m.handle.Get(ctx)
 	if err != nil {
@@ -140,8 +140,8 @@ func (m *model) once(ctx context.Context, address, key, subject, text string) (v
 	return m.read(raw)
 }
 
-// prompt says what to do apart from what to do it with, which stands between
-// marks that nobody outside can know.
+// prompt separates the instructions from the message, which is enclosed in random marks that its
+// author cannot guess.
 func (m *model) prompt(subject, text string) []chatMessage {
 	mark := rand.Text()
 	return []chatMessage{
@@ -153,8 +153,8 @@ func (m *model) prompt(subject, text string) []chatMessage {
 	}
 }
 
-// read takes the verdict out of a response and holds it to the schema, whichever
-// server it comes from.
+// read returns the verdict of a response. It validates it against the schema, because not every
+// server does.
 func (m *model) read(raw []byte) (v Verdict, err error) {
 	var response struct {
 		Choices []struct {

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTwoNodes has two kits on one PostgreSQL take the same mails, reply once,
-// and classify once.
+// TestTwoNodes lets two kits on one PostgreSQL receive the same mails, reply once, and classify
+// once.
 func TestTwoNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	nodes := []*kittest.Kit{desk(t, support.Config{}, kit.WithDatabase(dbs[0])), desk(t, support.Config{}, kit.WithDatabase(dbs[1]))}
@@ -96,7 +96,7 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// TestAThreadsMessagesAtOnce has a person's mails of one thread come in at once.
+// TestAThreadsMessagesAtOnce receives a person's mails of one thread concurrently.
 func TestAThreadsMessagesAtOnce(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		from := "grace@customer.example"
@@ -122,8 +122,7 @@ func composed(db *database.DB, opts ...kit.Option) (*kit.Kit, error) {
 		kit.WithSupport(support.Config{InboundAddresses: []string{inbox}, Guard: support.Guard{MaxPerHour: 1 << 30}}))...)
 }
 
-// receiveUntilKilled stores mails and prints the thread of each that was
-// acknowledged. It runs no job.
+// receiveUntilKilled stores mails and prints the thread of each acknowledged one. It runs no job.
 func receiveUntilKilled(path string) {
 	db, err := database.OpenFile(path)
 	if err != nil {
@@ -143,8 +142,8 @@ func receiveUntilKilled(path string) {
 	}
 }
 
-// TestKillBetweenStoreAndClassify kills the process that takes mail; what it
-// acknowledged is there and gets classified by the next one.
+// TestKillBetweenStoreAndClassify kills the process that receives mail; the next process has the
+// acknowledged mails and classifies them.
 func TestKillBetweenStoreAndClassify(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kit.db")
 	child := exec.Command(os.Args[0])
@@ -176,7 +175,7 @@ func TestKillBetweenStoreAndClassify(t *testing.T) {
 	}
 }
 
-// holdAMail takes a mail with a file and waits in its transaction.
+// holdAMail receives a mail with a file and waits in its transaction.
 func holdAMail(path string) {
 	db, err := database.OpenFile(path)
 	if err != nil {
@@ -195,8 +194,8 @@ func holdAMail(path string) {
 	log.Fatal(err)
 }
 
-// TestKillLeavesNoFileWithoutItsMessage kills the process that takes a mail
-// before the message commits: its file is one that storage ends by itself.
+// TestKillLeavesNoFileWithoutItsMessage kills the process that receives a mail before the message
+// commits: its file is one that storage expires.
 func TestKillLeavesNoFileWithoutItsMessage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kit.db")
 	child := exec.Command(os.Args[0])
@@ -217,7 +216,7 @@ func TestKillLeavesNoFileWithoutItsMessage(t *testing.T) {
 	}
 }
 
-// TestPlans holds every list to its index, with some thousand threads.
+// TestPlans checks that every list uses its index, with some thousand threads.
 func TestPlans(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		k := desk(t, support.Config{}, kit.WithDatabase(db))
@@ -247,7 +246,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// fill writes threads without messages, some thousand a statement.
+// fill inserts threads without messages, some thousand in each statement.
 func fill(t testing.TB, db *database.DB, n int) {
 	t.Helper()
 	numbers := database.Text("WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < $1) SELECT i + $2 AS i FROM g", "SELECT i + $2::bigint AS i FROM generate_series(1, $1::bigint) AS g(i)")
@@ -269,8 +268,8 @@ func fill(t testing.TB, db *database.DB, n int) {
 	}
 }
 
-// TestErasureMeetsAMessage has a thread erased while a mail with a file is written to
-// it, and while it is replied to.
+// TestErasureMeetsAMessage erases a thread while a mail with a file is written to it, and while it
+// is replied to.
 func TestErasureMeetsAMessage(t *testing.T) {
 	type step func(context.Context) error
 	for name, write := range map[string]func(k *kittest.Kit, db *database.DB, thread string, meanwhile step) error{

@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of what is read of a mail.
+// The bounds of the parts of a mail that are read.
 const (
 	maxDepth       = 20
 	maxParts       = 200
 	maxAttachments = 20
 	maxDecoded     = 1 << 20
-	// maxText is how much text of a message is kept, in bytes.
+	// maxText is the maximum text of a message that is stored, in bytes.
 	maxText = 100_000
 )
 
-// Warnings name what was odd about a mail.
+// The warnings about a mail.
 const (
 	warnTextCut      = "text_cut"
 	warnPartsCut     = "parts_cut"
@@ -39,22 +39,22 @@ const (
 	warnLinkMismatch = "link_shows_other_address"
 )
 
-// suspicions are the warnings that flag a thread.
+// suspicions are the warnings that flag a thread as suspicious.
 var suspicions = map[string]bool{
 	warnHidden: true, warnBidi: true, warnSenders: true, warnNameAddress: true, warnReplyTo: true, warnExecutable: true,
 	warnAuthFailed: true, warnLinkMismatch: true,
 }
 
-// parsed is a mail as it was understood.
+// parsed is a parsed mail.
 type parsed struct {
 	header   header
-	text     string // what the author wrote, with quotations
+	text     string // including quotations
 	files    []part
-	report   bool // itself a delivery report or a disposition notification
+	report   bool // the mail is a delivery report or a disposition notification
 	warnings []string
 }
 
-// part is a file of a mail; open reads it anew each time.
+// part is a file of a mail; open returns a new reader on each call.
 type part struct {
 	name, kind string
 	size       int64
@@ -70,9 +70,8 @@ func (p *parsed) warn(what string) {
 	p.warnings = append(p.warnings, what)
 }
 
-// parse reads a mail as well as it can be read; ok is false only when there is
-// no header. It keeps slices of raw and decodes at most the bounds above, in
-// time linear in its length times the depth.
+// parse reads a mail, as far as it can be read; ok is false only if there is no header. It keeps
+// slices of raw and decodes at most the bounds above, in time linear in its length times the depth.
 func parse(raw []byte) (p parsed, ok bool) {
 	h, body, ok := readHeader(raw)
 	if !ok {
@@ -98,7 +97,7 @@ func (w *walker) result() string {
 	if text == "" && w.html.Len() > 0 {
 		text = w.readHTML(w.html.String())
 	} else if w.html.Len() > 0 {
-		w.readHTML(w.html.String()) // for its warnings
+		w.readHTML(w.html.String()) // only for the warnings
 	}
 	if len(text) > maxText {
 		w.warn(warnTextCut)
@@ -115,7 +114,7 @@ func (w *walker) readHTML(source string) string {
 	return strings.TrimSpace(storable(read.text))
 }
 
-// entity reads a mail or a part of one.
+// entity reads a mail or one of its parts.
 func (w *walker) entity(h header, body []byte, depth int) {
 	if w.parts++; w.parts > maxParts || depth > maxDepth {
 		w.warn(warnPartsCut)
@@ -125,7 +124,7 @@ func (w *walker) entity(h header, body []byte, depth int) {
 	kind, _, _ := strings.Cut(strings.ToLower(value), ";")
 	kind = strings.TrimSpace(kind)
 	if depth == 0 {
-		w.report = isReport(kind) // further down it is what a person attached
+		w.report = isReport(kind) // in a part it is a file that a person attached
 	}
 	switch {
 	case strings.HasPrefix(kind, "multipart/"):
@@ -137,8 +136,7 @@ func (w *walker) entity(h header, body []byte, depth int) {
 	}
 }
 
-// isReport reports whether the type is that of a mail server's or mail program's
-// report.
+// isReport reports whether the media type is that of a report by a mail server or mail program.
 func isReport(kind string) bool {
 	switch kind {
 	case "multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report":
@@ -156,7 +154,7 @@ func (w *walker) isText(kind string, h header) bool {
 		(!strings.Contains(kind, "/") && disposition == "")
 }
 
-// multipart splits at the boundary. A body without one is read as text.
+// multipart splits a body at its boundary. A body without a boundary is read as text.
 func (w *walker) multipart(kind, contentType string, body []byte, depth int) {
 	if kind == "multipart/encrypted" {
 		w.warn(warnEncrypted)
@@ -180,7 +178,7 @@ func (w *walker) multipart(kind, contentType string, body []byte, depth int) {
 	}
 }
 
-// split returns what stands between the lines of a boundary, in one pass.
+// split returns the parts between the lines of a boundary, in one pass.
 func split(body []byte, boundary string, most int) (parts [][]byte) {
 	mark := []byte("--" + boundary)
 	begin := -1
@@ -202,18 +200,18 @@ func split(body []byte, boundary string, most int) (parts [][]byte) {
 		}
 		at = next
 	}
-	if begin >= 0 && begin < len(body) && len(parts) < most { // the end is missing
+	if begin >= 0 && begin < len(body) && len(parts) < most { // the closing boundary is missing
 		parts = append(parts, body[begin:])
 	}
 	return parts
 }
 
-// withoutLineEnd takes off the line end before a boundary, which belongs to it.
+// withoutLineEnd removes the line end before a boundary, which is part of the boundary.
 func withoutLineEnd(part []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(part, []byte("\n")), []byte("\r"))
 }
 
-// leaf decodes a text.
+// leaf decodes a text part.
 func (w *walker) leaf(kind string, h header, body []byte) {
 	left := maxDecoded - w.decoded
 	if left <= 0 {
@@ -241,7 +239,7 @@ func (w *walker) leaf(kind string, h header, body []byte) {
 	w.plain.WriteString(out)
 }
 
-// charset makes UTF-8 of a text, from what it declares or what it looks like.
+// charset converts a text to UTF-8, from its declared charset or by a guess.
 func (w *walker) charset(h header, text []byte) string {
 	name := param(h.get("content-type"), "charset")
 	if name != "" && !strings.EqualFold(name, "utf-8") && !strings.EqualFold(name, "us-ascii") {
@@ -258,7 +256,7 @@ func (w *walker) charset(h header, text []byte) string {
 	return latin(string(text))
 }
 
-// file notes an attachment and how large it is, without keeping it.
+// file records an attachment and its size, without storing the content.
 func (w *walker) file(kind string, h header, body []byte) {
 	if len(w.files) >= maxAttachments {
 		w.warn(warnPartsCut)
@@ -289,8 +287,7 @@ func (w *walker) file(kind string, h header, body []byte) {
 	w.files = append(w.files, part{name: name, kind: mediaType(kind), size: size, open: open})
 }
 
-// executable reports whether a name is that of something which runs when it is
-// opened.
+// executable reports whether a file name has an extension of programs.
 func executable(name string) bool {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
@@ -303,7 +300,7 @@ func executable(name string) bool {
 	return false
 }
 
-// transfer decodes the transfer encoding; an unknown one is taken as it is.
+// transfer decodes the transfer encoding; a body with an unknown one is read as is.
 func transfer(h header, body []byte) io.Reader {
 	switch strings.ToLower(strings.TrimSpace(h.get("content-transfer-encoding"))) {
 	case "base64":
@@ -315,8 +312,8 @@ func transfer(h header, body []byte) io.Reader {
 	}
 }
 
-// base64Cleaner leaves out what is not of the alphabet, as mail demands, and
-// ends at the padding; a last quantum that is cut off is filled up.
+// base64Cleaner skips characters outside of the alphabet, as MIME requires, and ends at the
+// padding; it pads a truncated last quantum.
 type base64Cleaner struct {
 	raw    []byte
 	at, n  int
@@ -341,7 +338,7 @@ func (c *base64Cleaner) Read(p []byte) (n int, err error) {
 		if c.padded == 0 {
 			c.padded = 1 + (4-c.n%4)%4
 			if c.n%4 == 1 {
-				c.padded = 1 // a lone character carries no byte
+				c.padded = 1 // a single character encodes no byte
 			}
 		}
 		for n < len(p) && c.padded > 1 {

@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// exported is a message as it is exported, with the thread it belongs to.
+// exported is a message in the export of a person, with its thread.
 type exported struct {
 	ThreadID string  `json:"threadId"`
 	Channel  Channel `json:"channel"`
@@ -63,7 +63,7 @@ func (s *Support) exportThread(ctx context.Context, id string, emit capability.E
 	}
 }
 
-// Erase removes the threads of a person, a thread a transaction, files first.
+// Erase removes the threads of a person, one transaction for each, files first.
 func (s *Support) Erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	for {
 		ids, err := s.store.threadsOf(ctx, person, "", personChunk)
@@ -86,14 +86,14 @@ func (s *Support) Erase(ctx context.Context, person capability.Person) (erasure 
 	return erasure, err
 }
 
-// eraseThread removes a thread. It begins again where a message with files came
-// after its files were removed.
+// eraseThread removes a thread. It starts over if a message with files was added after the files
+// were removed.
 func (s *Support) eraseThread(ctx context.Context, id string) (n int64, err error) {
 	if err := s.host.Jobs.CancelAlarm(ctx, classifyBinding, id); err != nil {
 		return 0, err
 	}
 	for {
-		files, err := s.store.attachments(ctx, id, 2*maxMessages*maxAttachments) // messages at once may pass the bound
+		files, err := s.store.attachments(ctx, id, 2*maxMessages*maxAttachments) // concurrent messages may exceed the bound
 		if err != nil {
 			return 0, err
 		}

@@ -63,8 +63,8 @@ func TestThreadsFollowTheUserNotTheAddress(t *testing.T) {
 	}
 }
 
-// TestMailOfAnotherUserOpensAThreadOfItsOwn has an address change hands: its new user
-// writes into no thread of the user who had it before.
+// TestMailOfAnotherUserOpensAThreadOfItsOwn moves an address to another user: its new user cannot
+// write to a thread of the previous one.
 func TestMailOfAnotherUserOpensAThreadOfItsOwn(t *testing.T) {
 	k := desk(t, support.Config{Authentication: support.Authentication{ServerID: "mx.acme.example"}})
 	address := "team@example.com"

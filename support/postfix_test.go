@@ -22,9 +22,9 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// postfix starts a Postfix of the test's own, with an empty queue and nothing
-// but the loopback interface, which hands the mail of acme.example to an LMTP
-// server; it returns where it takes mail.
+// postfix starts a Postfix of the test's own, with an empty queue and only the loopback interface,
+// which delivers the mail of acme.example to an LMTP server; it returns the address of its SMTP
+// server.
 func postfix(t *testing.T, lmtp string) (host string, port int) {
 	t.Helper()
 	program := os.Getenv("KIT_TEST_MTA")
@@ -40,7 +40,7 @@ func postfix(t *testing.T, lmtp string) (host string, port int) {
 	if port, err = strconv.Atoi(text); err != nil || free.Close() != nil {
 		t.Fatal("no free port")
 	}
-	home, err := os.MkdirTemp("", "kit-postfix") // which Postfix's user must be able to enter
+	home, err := os.MkdirTemp("", "kit-postfix") // Postfix's user must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +104,9 @@ postlog unix-dgram n - n - 1 postlogd
 	return host, port
 }
 
-// TestPostfixDelivers has a mail server deliver over LMTP: a customer's mail, sent
-// by swaks where that is installed, becomes a thread; mail of ours to a mailbox
-// that is not there comes back as a bounce, which suppresses the address and
-// opens no thread.
+// TestPostfixDelivers delivers over LMTP by a mail server: a customer's mail, sent by swaks if it
+// is installed, becomes a thread; a mail sent to a nonexistent mailbox is returned as a bounce,
+// which suppresses the address and opens no thread.
 func TestPostfixDelivers(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

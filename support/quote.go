@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// attributions are the lines that mail programs put before what they quote, in
-// the languages they are used in.
+// attributions matches the lines that mail programs write before a quotation, in many languages.
 var attributions = regexp.MustCompile(`(?i)^\s*(` + strings.Join([]string{
 	`on\b.{4,300}\bwrote`, `am\b.{4,300}\bschrieb.{0,200}`, `.{2,200}\bschrieb am\b.{4,200}`, `le\b.{4,300}\ba écrit`,
 	`el\b.{4,300}\bescribió`, `il\b.{4,300}\bha scritto`, `em\b.{4,300}\bescreveu`, `op\b.{4,300}\bschreef.{0,200}`,
@@ -14,26 +13,26 @@ var attributions = regexp.MustCompile(`(?i)^\s*(` + strings.Join([]string{
 	`.{4,300}\bkirjoitti`, `.{4,300}\byazdı`, `.{4,300}\bпишет`, `.{4,300}написал(а)?`, `.{4,300}写道`, `.{4,300}のメール`, `.{4,300}님이 작성`,
 }, "|") + `)\s*[:：]\s*$`)
 
-// separators are the lines after which everything is quoted.
+// separators matches the lines after which everything is quoted.
 var separators = regexp.MustCompile(`(?i)^\s*(-{3,}|_{3,})\s*(original message|original-nachricht|ursprüngliche nachricht|` +
 	`message d'origine|message original|mensaje original|messaggio originale|mensagem original|oorspronkelijk bericht|` +
 	`forwarded message|weitergeleitete nachricht)\s*-*\s*$`)
 
-// quotedHead is a line of the header that Outlook puts before what it quotes.
+// quotedHead matches a line of the header that Outlook writes before a quotation.
 var quotedHead = regexp.MustCompile(`(?i)^\s*\*?(from|von|de|da|van|från|fra|od|от|发件人|差出人|sent|gesendet|envoyé|enviado|inviato|verzonden|skickat|` +
 	`date|datum|fecha|data|to|an|à|para|a|aan|till|til|do|cc|subject|betreff|objet|asunto|oggetto|assunto|onderwerp|ämne|emne)\s?\*?\s?:`)
 
 var quotedFrom = regexp.MustCompile(`(?i)^\s*\*?(from|von|de|da|van|från|fra|od|от|发件人|差出人)\s?\*?\s?:`)
 
-// sentFrom are the last lines of telephones.
+// sentFrom matches the signature lines of mobile mail programs.
 var sentFrom = regexp.MustCompile(`(?i)^\s*(sent from my|sent from mail for|get outlook for|von meinem .{2,40} gesendet|gesendet von|envoyé de mon|` +
 	`enviado desde mi|inviato da|enviado do meu|verzonden vanaf mijn|skickat från min)\b.{0,80}$`)
 
-// maxLine bounds what the patterns look at.
+// maxLine bounds the lines that the patterns are applied to.
 const maxLine = 700
 
-// stripped returns what an author wrote: text without quotations, signature and
-// the line of a telephone. Where nothing would be left, it returns all.
+// stripped returns text without quotations, signature and the signature line of a phone. If nothing
+// would be left, it returns text.
 func stripped(text string) string {
 	lines := strings.Split(text, "\n")
 	if end := quotedTail(lines); end >= 0 {
@@ -59,7 +58,7 @@ func stripped(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// quotedTail returns the line from which on everything is quoted, or -1.
+// quotedTail returns the index of the line after which everything is quoted, or -1.
 func quotedTail(lines []string) int {
 	for i, l := range lines {
 		if l == "" || len(l) > maxLine || l[0] == '>' {
@@ -78,7 +77,7 @@ func quotedTail(lines []string) int {
 	return -1
 }
 
-// heads counts the lines of a quoted header among the next ones.
+// heads returns how many of the next lines belong to a quoted header.
 func heads(lines []string) (n int) {
 	for _, l := range lines[:min(len(lines), 5)] {
 		if len(l) <= maxLine && quotedHead.MatchString(l) {
@@ -88,8 +87,8 @@ func heads(lines []string) (n int) {
 	return n
 }
 
-// withoutQuotes leaves out quoted lines and the attributions before them. After
-// an attribution that no quoted line follows, all the rest is quoted.
+// withoutQuotes removes quoted lines and the attributions before them. After an attribution that no
+// quoted line follows, all the rest is quoted.
 func withoutQuotes(lines []string) (kept []string) {
 	for i := 0; i < len(lines); i++ {
 		if strings.HasPrefix(lines[i], ">") {
@@ -112,8 +111,8 @@ func withoutQuotes(lines []string) (kept []string) {
 	return kept
 }
 
-// attribution returns how many lines an attribution takes, which programs break
-// into up to three, or 0.
+// attribution returns the number of lines of an attribution, which programs wrap to up to three, or
+// 0.
 func attribution(lines []string) int {
 	joined := ""
 	for n, l := range lines[:min(len(lines), 3)] {

@@ -16,35 +16,34 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// The bounds of a reply in bytes, and of what it refers to.
+// The bounds of a reply in bytes, and of the number of its references.
 const (
 	maxReply      = 20_000
 	maxReplyHTML  = 100_000
 	maxReferences = 20
 	maxReplyKey   = 256
-	// automaticPause is how long an automatic reply keeps others of a thread back.
+	// automaticPause is the minimum time between automatic replies to a thread.
 	automaticPause = 24 * time.Hour
 )
 
-// ReplyData is what the template of a reply gets.
+// ReplyData is the data of a reply template.
 type ReplyData struct {
-	// Subject is that of the thread, with "Re: " before it.
+	// Subject is the subject of the thread, prefixed with "Re: ".
 	Subject string
-	// Message is the reply.
+	// Message is the text of the reply.
 	Message string
 	Thread  Thread
 }
 
-// mailIDForm is what email takes as a message id.
+// mailIDForm is the form of a message id that email accepts.
 var mailIDForm = regexp.MustCompile(`^<[!-;=?-~]{1,240}@[!-;=?-~]{1,240}>$`)
 
-// Reply writes to the person of a thread. In a thread of mail it goes by mail;
-// in a thread of the app the user reads it there, and also gets it by mail where
-// the account has a verified address; the message's channel says whether it went
-// by mail. Row and mail commit together. Refuses with
-// support/not_found, kit/invalid_request, kit/idempotency_conflict, and support/reply_failed where there
-// is no address, the address is suppressed, or an automatic reply would go to
-// a program.
+// Reply sends a reply to the person of a thread. In a thread of mail it is sent by mail; in a
+// thread of the app the user reads it in the app, and also receives it by mail if the account has a
+// verified address; the channel of the message is email if it was sent by mail. Message and mail
+// commit in one transaction. Refuses with support/not_found, kit/invalid_request,
+// kit/idempotency_conflict, and with support/reply_failed if there is no address, the address is
+// suppressed, or an automatic reply would be sent to a program.
 func (s *Support) Reply(ctx context.Context, a Reply) (m Message, err error) {
 	for _, err := range []error{
 		capability.CheckText("message", strings.TrimSpace(a.Message), 1, maxReply),
@@ -108,7 +107,7 @@ func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 		return none, err
 	}
 	if address != "" {
-		m.Channel = ChannelEmail // also where the thread is of the app
+		m.Channel = ChannelEmail // also if the thread is of the app
 		if err := s.mail(ctx, thread, a, address, &m); err != nil {
 			return none, err
 		}
@@ -125,8 +124,7 @@ func (s *Support) reply(ctx context.Context, a Reply) (Message, error) {
 	})
 }
 
-// destination returns where a reply goes by mail, or nothing for one that is
-// read in the app only.
+// destination returns the address of a reply by mail, or "" if the reply is read in the app only.
 func (s *Support) destination(ctx context.Context, t Thread) (address, key string, err error) {
 	if t.Channel == ChannelEmail {
 		if s.peers.Email == nil {
@@ -143,12 +141,12 @@ func (s *Support) destination(ctx context.Context, t Thread) (address, key strin
 	return s.addressOf(ctx, optional.TextOf(t.UserID))
 }
 
-// newMailID draws a message id for a message of a thread.
+// newMailID returns a new random message id for a message of a thread.
 func (s *Support) newMailID(t Thread) string {
 	return "<support." + strings.ToLower(rand.Text()) + "@" + s.mailDomain(t) + ">"
 }
 
-// mail queues the mail of a reply and notes what later replies refer to.
+// mail queues the mail of a reply and sets the message ids to which later mails refer.
 func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m *newMessage) error {
 	refs, err := s.store.mailIDs(ctx, t.ID, maxReferences)
 	if err != nil {
@@ -181,7 +179,7 @@ func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m
 	}
 	m.EmailJobID = &job
 	if t.Channel == ChannelApp {
-		return nil // the user reads it in the app all the same
+		return nil // the user can read it in the app even if the mail is suppressed
 	}
 	states, err := s.peers.Email.States(ctx, []string{job})
 	if err != nil {
@@ -193,7 +191,7 @@ func (s *Support) mail(ctx context.Context, t Thread, a Reply, address string, m
 	return nil
 }
 
-// failed makes a refusal of email one of ours; faults stay what they are.
+// failed converts a refusal by email to [ErrReplyFailed]; other errors are returned unchanged.
 func failed(err error) error {
 	var refusal *capability.Error
 	if errors.As(err, &refusal) {
@@ -202,11 +200,11 @@ func failed(err error) error {
 	return err
 }
 
-// headerOwn names the thread of a reply, for operators who trace a mail.
+// headerOwn is a header field with the id of the thread, for operators who trace a mail.
 const headerOwn = "X-Kit-Support"
 
-// inboxOf is where the person replies to: the address that was written to, or
-// the first one.
+// inboxOf returns the Reply-To address: the inbound address of the thread, or the first one
+// configured.
 func (s *Support) inboxOf(t Thread) string {
 	if t.inbox != "" {
 		return t.inbox
@@ -234,7 +232,7 @@ func replySubject(subject string) string {
 	return strings.TrimSpace("Re: " + subject)
 }
 
-// mayReplyAutomatically keeps programs from talking to each other.
+// mayReplyAutomatically refuses an automatic reply that would begin a mail loop.
 func (s *Support) mayReplyAutomatically(ctx context.Context, t Thread, now time.Time) error {
 	program, repliedAt, err := s.store.lastMachine(ctx, t.ID)
 	switch {

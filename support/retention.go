@@ -8,7 +8,7 @@ import (
 
 const sweepChunk = 500
 
-// runSweep deletes the counts of hours that are over, a chunk a statement.
+// runSweep deletes the counters of past hours, one chunk in each statement.
 func (s *Support) runSweep(ctx context.Context, _ jobs.Job) error {
 	hour := s.host.Now().Unix() / 3600
 	for {

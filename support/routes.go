@@ -52,7 +52,7 @@ func (s *Support) routes() []capability.Route {
 	}, s.inboundRoutes()...)...)
 }
 
-// feedbackBody is what a user sends.
+// feedbackBody is the request body of a user's message.
 type feedbackBody struct {
 	ThreadID         string            `json:"threadId,omitempty"`
 	Subject          string            `json:"subject,omitempty"`
@@ -94,7 +94,7 @@ func (s *Support) listReplies(c *capability.Call, page capability.Page) (capabil
 	return s.ListReplies(c.Context(), page)
 }
 
-// archiveBody archives unless it says false.
+// archiveBody is the request body of archive; Archived is true by default.
 type archiveBody struct {
 	Archived *bool `json:"archived,omitempty"`
 }
@@ -114,7 +114,8 @@ func (s *Support) postReply(c *capability.Call, body replyBody) (Message, error)
 		IdempotencyKey: body.IdempotencyKey, Actor: c.Caller.ConnectionID})
 }
 
-// reclassifyBody sets the category, or has the thread judged again without one.
+// reclassifyBody is the request body of reclassify; without a category the thread is classified
+// again.
 type reclassifyBody struct {
 	Category string `json:"category,omitempty"`
 }

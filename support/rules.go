@@ -6,19 +6,19 @@ import (
 	"unicode"
 )
 
-// evidence is what the rules see in a message.
+// evidence is what the rules find in a message.
 type evidence struct {
 	scores map[string]int // by category
 	spam   int
-	// authFailed says that the mail is not of its From domain.
+	// authFailed is true if the mail is not from its From domain.
 	authFailed bool
 	urgent     int
 	mood       int
 	anger      int
 }
 
-// terms are words and phrases with the weight they give a category. A word that
-// ends in "*" stands for all that begin with it. Weights: 3 says it all, 1 hints.
+// terms are words and phrases with their weight for each category. A word that ends in "*" matches
+// all words with that prefix. Weights: 3 is conclusive, 1 is a hint.
 var terms = map[string]map[string]int{
 	CategoryBilling: {"invoice*": 3, "refund*": 3, "billing": 3, "billed": 3, "charged": 3, "charge": 2, "charges": 2, "payment*": 3, "paid": 2,
 		"pay": 1, "price*": 1, "pricing": 2, "subscription*": 2, "subscribed": 1, "receipt*": 2, "credit card": 3, "card": 1, "money": 1, "vat": 2,
@@ -79,7 +79,7 @@ var terms = map[string]map[string]int{
 var urgentTerms = map[string]int{"urgent*": 3, "asap": 3, "immediately": 3, "right now": 2, "emergency": 3, "hacked": 3, "stolen": 2, "fraud*": 2, "threat*": 2, "lawyer": 3, "legal action": 3,
 	"production is down": 3, "is down": 2, "outage": 3, "data loss": 3, "lost all": 3, "compromised": 3, "suicide": 3, "unauthorized": 3, "charged twice": 2, "dringend": 3, "sofort": 3, "anwalt": 3, "immédiatement": 3, "urgente*": 3}
 
-// moods count for and against; anger is told apart from disappointment.
+// The terms of moods, positive and negative; anger is distinguished from disappointment.
 var goodTerms = map[string]int{"thanks": 1, "thank you": 1, "love": 2, "great": 1, "awesome": 2, "amazing": 2, "excellent": 2, "perfect": 2, "happy": 1, "appreciate": 2, "fantastic": 2, "wonderful": 2, "danke": 1, "super": 1, "toll": 1, "merci": 1, "gracias": 1}
 
 var badTerms = map[string]int{"disappoint*": 2, "frustrat*": 3, "annoy*": 2, "unacceptable": 3, "unhappy": 2, "again and again": 2, "still": 1, "third time": 3, "third email": 3, "waste*": 2, "waiting": 1, "nobody": 1, "no answer": 2, "no response": 2, "tired of": 2, "sick of": 3,
@@ -91,11 +91,11 @@ var lowTerms = map[string]int{"no rush": 3, "no hurry": 3, "whenever": 2, "just 
 
 var shorteners = []string{"bit.ly/", "tinyurl.com/", "t.co/", "goo.gl/", "is.gd/", "cutt.ly/", "rb.gy/", "ow.ly/"}
 
-// table is a set of terms, split for one pass over a text.
+// table is a set of terms, prepared for one pass over a text.
 type table struct {
 	exact  map[string]int
-	prefix map[string]int // by the whole prefix
-	words  int            // of the longest phrase
+	prefix map[string]int // keyed by the whole prefix
+	words  int            // in the longest phrase
 	least  int            // shortest prefix in bytes
 	most   int
 }
@@ -115,7 +115,7 @@ func compile(terms map[string]int) *table {
 	return t
 }
 
-// score adds up what a text holds, each term twice at most.
+// score returns the sum of the weights of the terms in a text, each counted at most twice.
 func (t *table) score(words []string) (sum int) {
 	seen := make(map[string]int)
 	count := func(term string, weight int) {
@@ -156,7 +156,7 @@ var (
 	angerTable, lowTable             = compile(angerTerms), compile(lowTerms)
 )
 
-// maxWord bounds a word, so that a phrase cannot grow.
+// maxWord bounds the length of a word in bytes, and so that of a phrase.
 const maxWord = 40
 
 // tokens splits text into words of letters, digits and apostrophes, in lower case.
@@ -170,7 +170,7 @@ func tokens(text string) []string {
 	return words
 }
 
-// evidence looks at a thread.
+// evidence applies the rules to a thread.
 func (s *Support) evidence(t Thread, messages []Message, text string) evidence {
 	e := evidence{scores: make(map[string]int), authFailed: t.authFailed}
 	subject, body := tokens(t.Subject), tokens(text)
@@ -192,7 +192,7 @@ func (s *Support) evidence(t Thread, messages []Message, text string) evidence {
 	return e
 }
 
-// ownTable takes the words of an own category's key and description for its terms.
+// ownTable returns the terms of an application's category: the words of its key and description.
 func ownTable(c Category) *table {
 	list := map[string]int{strings.ReplaceAll(c.Key, "_", " "): 3}
 	for _, word := range tokens(c.Key + " " + strings.ReplaceAll(c.Key, "_", " ") + " " + c.Description) {
@@ -231,7 +231,7 @@ func spamScore(t Thread, messages []Message, text string, words int) (score int)
 	return score
 }
 
-// shouting reports whether most letters are capitals.
+// shouting reports whether most letters are upper case.
 func shouting(text string) bool {
 	upper, letters := 0, 0
 	for _, r := range text {
@@ -245,7 +245,7 @@ func shouting(text string) bool {
 	return letters >= 12 && upper*10 > letters*6
 }
 
-// mixed reports whether a word has letters of several scripts, as deceptions do.
+// mixed reports whether a word has letters of several scripts, which is typical of deceptions.
 func mixed(text string) bool {
 	for word := range strings.FieldsSeq(text) {
 		var latin, other bool
@@ -260,10 +260,11 @@ func mixed(text string) bool {
 	return false
 }
 
-// supportsSpam reports whether a verdict of spam may have consequences.
+// supportsSpam reports whether the rules support a model's verdict of spam.
 func (e evidence) supportsSpam() bool { return e.spam >= 2 || e.authFailed }
 
-// grave reports whether there is a sign of a matter that must not wait for ever.
+// grave reports whether there is a sign of a matter that needs attention: privacy, abuse or account
+// access.
 func (e evidence) grave() bool {
 	for _, category := range []string{CategoryPrivacyRequest, CategoryAbuseReport, CategoryAccountAccess} {
 		if e.scores[category] >= 3 {
@@ -273,14 +274,14 @@ func (e evidence) grave() bool {
 	return false
 }
 
-// least is the score a category needs to be chosen, and leastSpam that of spam. What
-// the rules call spam is set aside only where there is more to say so: see [spamScore].
+// least is the minimum score of a chosen category, and leastSpam that of spam. The category spam
+// alone does not archive a thread: see [spamScore].
 const (
 	least     = 2
 	leastSpam = 4
 )
 
-// verdict judges by the rules alone.
+// verdict returns the classification by the rules alone.
 func (e evidence) verdict(subject, text string) Verdict {
 	v := Verdict{Category: CategoryUncategorized, Priority: PriorityNormal, Sentiment: SentimentNeutral}
 	best, second := 0, 0

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRules judges the mails of the quality test by the rules alone, without
-// reading or writing.
+// BenchmarkRules classifies the mails of the quality test by the rules alone, without database
+// access.
 func BenchmarkRules(b *testing.B) {
 	file, err := os.ReadFile("testdata/mails.tsv")
 	if err != nil {

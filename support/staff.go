@@ -18,8 +18,8 @@ const (
 	maxAssignee = 128
 )
 
-// ListThreads lists threads, the one that changed last first. Refuses with
-// kit/invalid_request for values that a filter does not take.
+// ListThreads lists threads, the most recently changed first. Refuses with kit/invalid_request if
+// the filter has invalid values.
 func (s *Support) ListThreads(ctx context.Context, f Filter, page capability.Page) (capability.Items[Thread], error) {
 	page = page.Bounded()
 	var none capability.Items[Thread]
@@ -45,8 +45,8 @@ func (s *Support) ListThreads(ctx context.Context, f Filter, page capability.Pag
 	return matching(rows, strings.ToLower(f.Query), page, keys), nil
 }
 
-// matching keeps the threads that hold the words, and goes on behind the last
-// one it looked at.
+// matching returns the threads that contain the query, with a cursor after the last thread
+// examined.
 func matching(rows []Thread, query string, page capability.Page, keys func(Thread) []any) capability.Items[Thread] {
 	matches, looked := []Thread{}, 0
 	for looked < min(len(rows), queryWindow) && len(matches) < page.Limit {
@@ -114,7 +114,7 @@ func (s *Support) Thread(ctx context.Context, threadID string) (detail ThreadDet
 	return detail, s.deliveries(ctx, detail.Messages)
 }
 
-// find returns a thread by one of the store's ways to read it.
+// find returns a thread that it reads by read, which locks it or not.
 func (s *Support) find(ctx context.Context, threadID string, read func(context.Context, string) (Thread, bool, error)) (Thread, error) {
 	if len(threadID) != id.Len || !clean(threadID) {
 		return Thread{}, ErrNotFound
@@ -129,7 +129,7 @@ func (s *Support) find(ctx context.Context, threadID string, read func(context.C
 	return thread, nil
 }
 
-// deliveries fills in what became of replies by mail.
+// deliveries sets the delivery states of replies by mail.
 func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 	if s.peers.Email == nil {
 		return nil
@@ -155,7 +155,7 @@ func (s *Support) deliveries(ctx context.Context, messages []Message) error {
 	return nil
 }
 
-// ListReplies lists what was replied in all threads, newest first.
+// ListReplies lists the replies of all threads, newest first.
 func (s *Support) ListReplies(ctx context.Context, page capability.Page) (capability.Items[Message], error) {
 	page = page.Bounded()
 	var below string
@@ -170,7 +170,7 @@ func (s *Support) ListReplies(ctx context.Context, page capability.Page) (capabi
 	return items, s.deliveries(ctx, items.Items)
 }
 
-// change runs an operation of staff on a thread and records it, both or neither.
+// change runs a staff operation on a thread and records it in audit, in one transaction.
 func (s *Support) change(ctx context.Context, threadID, action string, detail any, do func(context.Context, Thread) (changed bool, err error)) (after Thread, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		before, err := s.find(ctx, threadID, s.store.lockThread)
@@ -193,8 +193,8 @@ func (s *Support) change(ctx context.Context, threadID, action string, detail an
 	return after, err
 }
 
-// Archive puts a thread away, or opens it again. A thread in that state stays
-// as it is. Refuses with support/not_found.
+// Archive archives or reopens a thread; a thread that is already in that state is unchanged.
+// Refuses with support/not_found.
 func (s *Support) Archive(ctx context.Context, threadID string, archived bool) (Thread, error) {
 	state, action := StateArchived, "support/thread_archived"
 	if !archived {
@@ -212,8 +212,7 @@ func (s *Support) Archive(ctx context.Context, threadID string, archived bool) (
 	})
 }
 
-// SetFlags changes flags of a thread. Refuses with support/not_found and
-// kit/invalid_request.
+// SetFlags sets flags of a thread. Refuses with support/not_found and kit/invalid_request.
 func (s *Support) SetFlags(ctx context.Context, threadID string, c FlagChange) (Thread, error) {
 	if c.Assignee != nil {
 		if err := capability.CheckText("assignee", *c.Assignee, 0, maxAssignee); err != nil {
@@ -251,7 +250,7 @@ func set(flag *bool, to *bool) {
 	}
 }
 
-// names lists what a change is about, for the trail.
+// names returns the names of the flags that a change sets, for audit.
 func (c FlagChange) names() map[string][]string {
 	names := []string{}
 	for name, set := range map[string]bool{

@@ -18,8 +18,8 @@ import (
 	"github.com/kitbackend/kit/support"
 )
 
-// TestAttachmentsLieInStorage sends a mail with a picture and a screenshot from
-// the app, reads both by their links, and erases the person.
+// TestAttachmentsLieInStorage sends a mail with a picture, and a screenshot from the app, reads
+// both by their links, and erases the person.
 func TestAttachmentsLieInStorage(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		k := desk(t, support.Config{}, kit.WithDatabase(db), kit.WithStorage(storage.Config{}))

@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// store is all the SQL of support.
+// store contains all SQL of support.
 type store struct{ db *database.DB }
 
 const threadColumns = `t.id, t.channel, t.state, t.subject, t.user_id, t.from_address, t.from_key, t.link_source, t.verified,
@@ -45,12 +45,12 @@ func (s store) thread(ctx context.Context, id string) (Thread, bool, error) {
 	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1`, id)
 }
 
-// lockThread reads a thread that the transaction is going to change.
+// lockThread reads and locks a thread that the transaction will change.
 func (s store) lockThread(ctx context.Context, id string) (Thread, bool, error) {
 	return database.Get(ctx, s.db, scanThread, `SELECT `+threadColumns+` FROM support_thread t WHERE t.id = $1 `+database.ForUpdate, id)
 }
 
-// insertThread writes a thread with its first message, which is inbound.
+// insertThread inserts a thread; its first message is inbound.
 func (s store) insertThread(ctx context.Context, t Thread, now time.Time) error {
 	link := ""
 	if t.AccountLinkSource != nil {
@@ -68,8 +68,8 @@ func (s store) insertThread(ctx context.Context, t Thread, now time.Time) error 
 	return err
 }
 
-// inbound counts a further message of the customer, which opens the thread and
-// ends its snoozing. A program's message asks for no reply.
+// inbound counts another message of the customer, which reopens the thread and ends its snooze. A
+// message from a program needs no reply.
 func (s store) inbound(ctx context.Context, id, declared string, needsReply, suspicious bool, now time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE support_thread SET state = 'open', archived_at = 0, snoozed_until = 0,
 			message_count = message_count + 1, last_inbound_at = $2, last_at = $2, needs_reply = (needs_reply OR $3),
@@ -79,7 +79,7 @@ func (s store) inbound(ctx context.Context, id, declared string, needsReply, sus
 	return err
 }
 
-// outbound counts a reply; address and key are where it went, where that is mail.
+// outbound counts a reply; address and key are the recipient of a reply by mail, else empty.
 func (s store) outbound(ctx context.Context, id, address, key string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE support_thread SET message_count = message_count + 1, last_outbound_at = $2, last_at = $2,
 			needs_reply = FALSE, snoozed_until = 0,
@@ -105,8 +105,8 @@ func (s store) setFlags(ctx context.Context, id string, f Flags) error {
 	return err
 }
 
-// setVerdict writes a classification of the thread's first ofCount messages,
-// unless a later one was written or a person has set the category meanwhile.
+// setVerdict writes a classification of the thread's first ofCount messages, unless a newer one was
+// written or, without force, a person has set the category.
 func (s store) setVerdict(ctx context.Context, id string, v Verdict, by Classifier, ofCount int64, force bool, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE support_thread SET category = $2, priority = $3, sentiment = $4, summary = $5, confidence = $6,
 			classified_by = $7, classified_at = $8, classified_count = $9
@@ -121,14 +121,14 @@ func (s store) setCategory(ctx context.Context, id, category string, now time.Ti
 	return err
 }
 
-// newMessage is a message to be written.
+// newMessage is a message to insert.
 type newMessage struct {
 	Message
 	recipient, dedupe string
 	refs              []string
 }
 
-// insertMessage returns false when the mail was stored before.
+// insertMessage returns false if the mail is already stored.
 func (s store) insertMessage(ctx context.Context, m newMessage) (added bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO support_message (id, thread_id, direction, channel, from_address, text, stripped, html,
 		message_id, in_reply_to, refs, recipient, automated, warnings, metadata, email_job_id, actor, dedupe, created_at)
@@ -151,7 +151,7 @@ func (s store) insertMessage(ctx context.Context, m newMessage) (added bool, err
 func jsonText(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // lists and maps of valid text always encode
+		panic(err) // lists and maps of strings always encode
 	}
 	return string(text)
 }
@@ -175,33 +175,32 @@ func scanMessage(row database.Scanner) (m Message, err error) {
 	return m, json.Unmarshal([]byte(metadata), &m.Metadata)
 }
 
-// messages reads the newest of a thread, newest first.
+// messages returns the newest messages of a thread, newest first.
 func (s store) messages(ctx context.Context, threadID string, limit int) ([]Message, error) {
 	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
 		WHERE m.thread_id = $1 ORDER BY m.id DESC LIMIT $2`, threadID, limit)
 }
 
-// heads reads the newest messages of the customer, without what is not needed
-// to classify.
+// heads returns the newest messages of the customer that no program sent, newest first.
 func (s store) heads(ctx context.Context, threadID string, limit int) ([]Message, error) {
 	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
 		WHERE m.thread_id = $1 AND m.direction = 'inbound' AND NOT m.automated ORDER BY m.id DESC LIMIT $2`, threadID, limit)
 }
 
-// replies lists outbound messages below an id, newest first.
+// replies lists outbound messages with ids less than below, newest first.
 func (s store) replies(ctx context.Context, below string, limit int) ([]Message, error) {
 	return database.All(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m
 		WHERE m.direction = 'outbound' AND (CAST($1 AS TEXT) = '' OR m.id < $1) ORDER BY m.id DESC LIMIT $2`, below, limit)
 }
 
-// mailIDs reads the message ids of a thread, newest first.
+// mailIDs returns the Message-IDs of a thread, newest first.
 func (s store) mailIDs(ctx context.Context, threadID string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
 		`SELECT message_id FROM support_message WHERE thread_id = $1 AND message_id <> '' ORDER BY id DESC LIMIT $2`, threadID, limit)
 }
 
-// lastMachine reports whether the customer's newest message is a program's, and
-// when the newest automatic reply went out.
+// lastMachine reports whether the customer's newest message was sent by a program, and when the
+// newest automatic reply was sent.
 func (s store) lastMachine(ctx context.Context, threadID string) (program bool, repliedAt int64, err error) {
 	program, _, err = database.Get(ctx, s.db, func(row database.Scanner) (b bool, err error) { return b, row.Scan(&b) },
 		`SELECT automated FROM support_message WHERE thread_id = $1 AND direction = 'inbound' ORDER BY id DESC LIMIT 1`, threadID)
@@ -213,7 +212,7 @@ func (s store) lastMachine(ctx context.Context, threadID string) (program bool, 
 	return program, repliedAt, err
 }
 
-// attachment is one row with the message it came with.
+// attachmentRow is an attachment with the id of its message.
 type attachmentRow struct {
 	messageID string
 	Attachment
@@ -229,7 +228,7 @@ func (s store) attachments(ctx context.Context, threadID string, limit int) ([]a
 		WHERE thread_id = $1 ORDER BY message_id DESC, id DESC LIMIT $2`, threadID, limit)
 }
 
-// stored finds where a mail was stored before.
+// stored returns the ids of the message and the thread that a mail is already stored in.
 func (s store) stored(ctx context.Context, dedupe string) (messageID, threadID string, found bool, err error) {
 	type ids [2]string
 	pair, found, err := database.Get(ctx, s.db, func(row database.Scanner) (p ids, err error) {
@@ -238,18 +237,18 @@ func (s store) stored(ctx context.Context, dedupe string) (messageID, threadID s
 	return pair[0], pair[1], found, err
 }
 
-// messageOf returns the message of a dedupe, without its attachments.
+// messageOf returns the message with a dedupe key, without its attachments.
 func (s store) messageOf(ctx context.Context, dedupe string) (Message, bool, error) {
 	return database.Get(ctx, s.db, scanMessage, `SELECT `+messageColumns+` FROM support_message m WHERE m.dedupe = $1 AND m.dedupe <> ''`, dedupe)
 }
 
-// reference is a thread that holds a message of some id.
+// reference is a thread with the Message-ID by which it was found.
 type reference struct {
 	messageID string
 	thread    Thread
 }
 
-// referenced returns the threads of a person that hold one of the messages.
+// referenced returns the threads of an address that contain one of the messages.
 func (s store) referenced(ctx context.Context, ids []string, fromKey string, limit int) ([]reference, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (r reference, err error) {
 		r.thread, err = scanThread(prefixed{row, []any{&r.messageID}})
@@ -258,7 +257,7 @@ func (s store) referenced(ctx context.Context, ids []string, fromKey string, lim
 		WHERE m.message_id `+database.InList(1)+` AND t.from_key = $2 ORDER BY m.id DESC LIMIT $3`, database.List(ids), fromKey, limit)
 }
 
-// prefixed scans columns that stand before those of another scan function.
+// prefixed scans further columns before those of another scan function.
 type prefixed struct {
 	row  database.Scanner
 	head []any
@@ -266,28 +265,29 @@ type prefixed struct {
 
 func (p prefixed) Scan(dest ...any) error { return p.row.Scan(append(p.head, dest...)...) }
 
-// anyReferenced returns the newest thread that holds one of the messages, or "".
+// anyReferenced returns the newest thread that contains one of the messages, or "".
 func (s store) anyReferenced(ctx context.Context, ids []string) (string, error) {
 	id, _, err := database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
 		`SELECT thread_id FROM support_message WHERE message_id `+database.InList(1)+` ORDER BY id DESC LIMIT 1`, database.List(ids))
 	return id, err
 }
 
-// familiar reports whether a person has a thread besides one, which is not spam.
+// familiar reports whether an address has another thread that is not spam.
 func (s store) familiar(ctx context.Context, fromKey, besides string) (bool, error) {
 	_, found, err := database.Get(ctx, s.db, func(row database.Scanner) (id string, err error) { return id, row.Scan(&id) },
 		`SELECT id FROM support_thread WHERE from_key = $1 AND from_key <> '' AND id <> $2 AND NOT spam LIMIT 1`, fromKey, besides)
 	return found, err
 }
 
-// countGuard takes one of a bucket's events of an hour; false: they are spent.
+// countGuard increments the counter of an hour; it returns false if the counter has reached its
+// maximum.
 func (s store) countGuard(ctx context.Context, bucket string, hour int64, most int) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO support_guard (bucket, hour, count) VALUES ($1, $2, 1)
 		ON CONFLICT (bucket) DO UPDATE SET count = support_guard.count + 1 WHERE support_guard.count < $3`, bucket, hour, most)
 	return n == 1, err
 }
 
-// spent reports whether a bucket's events are spent, and takes none.
+// spent reports whether a counter has reached its maximum.
 func (s store) spent(ctx context.Context, bucket string, most int) (bool, error) {
 	n, _, err := database.Get(ctx, s.db, func(row database.Scanner) (n int, err error) { return n, row.Scan(&n) },
 		`SELECT count FROM support_guard WHERE bucket = $1`, bucket)
@@ -299,15 +299,14 @@ func (s store) count(ctx context.Context, where string) (n int64, err error) {
 	return n, err
 }
 
-// flagConditions are the flags a list can be narrowed to.
+// flagConditions are the conditions of the flags that a list can be filtered by.
 var flagConditions = map[string]string{
 	"starred": "t.starred", "needsReply": "t.needs_reply", "spam": "t.spam", "suspicious": "t.suspicious", "snoozed": "t.snoozed_until > 0",
 }
 
 var flags = slices.Sorted(maps.Keys(flagConditions))
 
-// threads lists those of a filter, but for its query, below a position, newest
-// first.
+// threads lists the threads that match a filter, without its query, after a position, newest first.
 func (s store) threads(ctx context.Context, f Filter, at int64, id string, limit int) ([]Thread, error) {
 	where := new(database.Conditions)
 	where.Equal("t.state", string(f.State))

@@ -8,8 +8,8 @@ import (
 	"github.com/kitbackend/kit/email"
 )
 
-// threadsOf lists the threads of a user, and those of addresses that name no
-// user, behind an id.
+// threadsOf lists the threads of a user, and the threads of the user's addresses that are linked to
+// no user, after an id.
 func (s store) threadsOf(ctx context.Context, person capability.Person, after string, limit int) ([]string, error) {
 	var keys []string
 	for _, address := range person.Emails {
@@ -33,9 +33,8 @@ func (s store) attachmentsOf(ctx context.Context, messageID string) ([]Attachmen
 	}, `SELECT id, name, type, size FROM support_attachment WHERE thread_id = (SELECT thread_id FROM support_message WHERE id = $1) AND message_id = $1 ORDER BY id`, messageID)
 }
 
-// deleteThread removes a thread unless it has more than some attachments. Its
-// lock keeps messages out that are written at the same time: they come before the
-// removal, or find no thread.
+// deleteThread removes a thread unless it has more than the given number of attachments. Its lock
+// excludes concurrent messages: they commit before the removal, or find no thread.
 func (s store) deleteThread(ctx context.Context, id string, attachments int) (n int64, gone bool, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		n, gone = 0, false

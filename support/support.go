@@ -1,24 +1,23 @@
-// Package support keeps what people write: mails to the application's inbound
-// addresses and feedback from the app become threads, which staff reads,
-// replies to, marks and archives, and which are classified by a model or by rules.
+// Package support is an inbox: mails to the application's inbound addresses and feedback from the
+// app become threads, which staff reads, answers, flags and archives, and which a model or rules
+// classify.
 //
-// The promises:
-//   - A mail that was taken is stored before it is acknowledged, once however
-//     often it is delivered, and classified afterwards by a durable job.
-//   - A mail enters a thread only by In-Reply-To or References, never by its
-//     subject, and only when its sender is the person of the thread. Any other
-//     mail opens a thread of its own.
-//   - A user is linked to a mail only when the mail proved to be of its From
-//     domain, the address is verified and the user not disabled. The user sees those threads and the
-//     ones of the app; what staff and the classifier note is not shown.
-//   - Verdicts of a model come from closed lists and are checked against rules.
-//     It sends nothing, deletes nothing, and archives nothing by itself.
-//   - Nothing is replied to automatically. Mail of programs is kept, marked, and
-//     asks for no reply; bounces go to email and open no thread.
+// # Guarantees
+//   - A mail is stored before it is acknowledged, and stored once however often it is delivered. A
+//     durable job classifies it afterwards.
+//   - A mail is added to a thread only by In-Reply-To or References, never by its subject, and only
+//     if its sender is the person of the thread. Any other mail opens a new thread.
+//   - A mail is linked to a user only if it is proved to be from its From domain, the address is
+//     verified and the user is not disabled. The user sees the linked threads and those of the app,
+//     but not the notes of staff and the classifier.
+//   - Verdicts of a model come from closed lists and are checked against rules. A model sends
+//     nothing, deletes nothing, and archives nothing by itself.
+//   - Support sends no reply by itself. Mail from programs is stored and marked, and needs no
+//     reply; bounces are passed to email and open no thread.
 //
-// Users send and read feedback over HTTP; the control plane reads threads and
-// acts on them; mail comes in through [Support.Receive], which [Support.Serve]
-// calls for SMTP and LMTP. In process, any holder of the *Support may do all of it.
+// Users send and read feedback over HTTP; the control plane reads and changes threads; mail is
+// received through [Support.Receive], which [Support.Serve] calls for SMTP and LMTP. In process,
+// any holder of the *Support may call everything.
 package support
 
 import (
@@ -42,24 +41,22 @@ const Name = "support"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are the capabilities support uses. Each may be nil.
+// Peers are the capabilities that support uses. Each may be nil.
 type Peers struct {
-	// Audit records what staff does; nil records nothing.
+	// Audit records the operations of staff; nil records nothing.
 	Audit *audit.Audit
-	// Secrets holds the credentials of the model; required where AI is enabled.
+	// Secrets holds the credentials of the model; required if AI is enabled.
 	Secrets *secrets.Secrets
-	// Email sends replies; without it only threads of the app can be replied to.
-	// It shares the database binding.
+	// Email sends replies; without it only threads of the app can be replied to. It uses the same
+	// database binding.
 	Email *email.Email
-	// Auth knows who has verified which address; without it no mail is linked to
-	// a user.
+	// Auth resolves verified addresses to users; without it no mail is linked to a user.
 	Auth *auth.Auth
-	// Files keeps attachments; without it they are named, not kept.
+	// Files stores attachments; without it only their names are recorded.
 	Files Files
 }
 
-// Support keeps threads. It is safe for concurrent use, from several processes
-// on PostgreSQL.
+// Support stores threads. It is safe for concurrent use, on PostgreSQL from several processes.
 type Support struct {
 	host       capability.Host
 	cfg        Config
@@ -67,8 +64,8 @@ type Support struct {
 	db         *database.DB
 	store      store
 	categories []Category
-	inboxes    map[string]string // canonical address to the configured spelling
-	own        map[string]bool   // canonical addresses that we send from
+	inboxes    map[string]string // configured spelling by canonical address
+	own        map[string]bool   // canonical addresses that support sends from
 	model      *model
 	ses        *sns.Topic
 	inert      sync.Once
@@ -127,7 +124,7 @@ func (s *Support) Capability() capability.Capability {
 	}
 }
 
-// Categories lists what threads are classified as, own categories last.
+// Categories returns the categories of threads, the application's last.
 func (s *Support) Categories() []Category { return append([]Category{}, s.categories...) }
 
 func (s *Support) known(category string) bool {
@@ -139,7 +136,7 @@ func (s *Support) known(category string) bool {
 	return false
 }
 
-// maxCounted keeps the aggregates cheap: they count so far and no further.
+// maxCounted bounds what a health aggregate counts, so that its cost does not grow with the table.
 const maxCounted = 10_000
 
 func (s *Support) health() []capability.HealthKey {

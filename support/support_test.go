@@ -271,8 +271,8 @@ func TestStaffActs(t *testing.T) {
 	})
 }
 
-// TestEmailJobMeansTheEmailChannel replies in a thread of the app by mail, which
-// the user sees there too, and in one whose user has no address.
+// TestEmailJobMeansTheEmailChannel replies by mail in a thread of the app, which the user also sees
+// there, and in a thread whose user has no address.
 func TestEmailJobMeansTheEmailChannel(t *testing.T) {
 	each(t, support.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ada := member(t, k, "ada@example.com").ID
@@ -363,7 +363,7 @@ func TestGuards(t *testing.T) {
 		if err := send("c@c.example", strings.Repeat("x", 3000)); !errors.Is(err, capability.ErrBodyTooLarge) {
 			t.Errorf("a large mail: %v", err)
 		}
-		for i := range 4 { // the app has a total of its own
+		for i := range 4 { // the app has a separate total
 			r := k.User("ada").Post("/support/feedback", map[string]any{"message": "x"})
 			if want := map[bool]int{true: 201, false: 429}[i < 3]; r.Status != want {
 				t.Fatalf("feedback %d: %d %s", i, r.Status, r.Body)
@@ -417,7 +417,7 @@ func TestAMailIsStoredOnce(t *testing.T) {
 		if count(t, k) != 1 {
 			t.Error("stored twice")
 		}
-		// Somebody else's mail under the same id is not shut out by it.
+		// A stranger's mail with the same id is stored in another thread.
 		other := receive(t, k, "eve@customer.example", mail("eve@customer.example", "Help", "Other.", "Message-ID: "+*thread(t, k, first.ThreadID).Messages[0].MessageID))
 		if other.ThreadID == first.ThreadID {
 			t.Error("an id let a stranger in")
@@ -662,7 +662,7 @@ func TestExportAndErase(t *testing.T) {
 func TestMailDuringAnErasureIsNotLinked(t *testing.T) {
 	each(t, support.Config{Authentication: support.Authentication{ServerID: "mx.acme.example"}}, func(t *testing.T, k *kittest.Kit) {
 		user := member(t, k, "ada@example.com")
-		if err := k.EraseUser(t.Context(), user.ID); err != nil { // disables the user; the rest is a job's, which has not run
+		if err := k.EraseUser(t.Context(), user.ID); err != nil { // disables the user; a job does the rest and has not run
 			t.Fatal(err)
 		}
 		if _, err := k.Support().Erase(t.Context(), capability.Person{ID: user.ID, Emails: []string{"ada@example.com"}}); err != nil {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean reports whether text may stand on a line: valid UTF-8 without controls,
-// line separators, and characters that reorder what people read.
+// clean reports whether text is valid UTF-8 without control characters, line separators and
+// characters that reorder displayed text.
 func clean(text string) bool { return utf8.ValidString(text) && !strings.ContainsFunc(text, unfit) }
 
 func unfit(r rune) bool {
@@ -19,7 +19,7 @@ func unfit(r rune) bool {
 	return true
 }
 
-// line makes one line of at most most bytes out of text from outside.
+// line converts untrusted text to one line of at most most bytes.
 func line(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	text = strings.Map(func(r rune) rune {
@@ -34,8 +34,7 @@ func line(text string, most int) string {
 	return clip(strings.Join(strings.Fields(text), " "), most)
 }
 
-// storable makes text from outside what a TEXT column takes, with line breaks
-// of one kind.
+// storable converts untrusted text to what a TEXT column accepts, with line breaks normalized.
 func storable(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
@@ -50,7 +49,7 @@ func storable(text string) string {
 	}, text)
 }
 
-// clip cuts text to at most most bytes, between characters.
+// clip truncates text to at most most bytes, at a character boundary.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Priority says how soon a thread wants a reply.
+// Priority is how soon a thread needs a reply.
 type Priority string
 
 // The priorities: today, this week, when there is time.
@@ -27,16 +27,16 @@ const (
 	SentimentPositive   Sentiment = "positive"
 )
 
-// Direction says who wrote a message.
+// Direction is whether a message is from the customer or a reply.
 type Direction string
 
-// The directions: from the customer, and a reply of ours.
+// The directions: from the customer, and a reply to the customer.
 const (
 	DirectionInbound  Direction = "inbound"
 	DirectionOutbound Direction = "outbound"
 )
 
-// Channel is how a message came or went.
+// Channel is how a message was sent.
 type Channel string
 
 // The channels.
@@ -45,11 +45,11 @@ const (
 	ChannelApp   Channel = "app"
 )
 
-// LinkSource says how we know which user wrote.
+// LinkSource is how the user of a thread was identified.
 type LinkSource string
 
-// The sources. A mail's address counts only when the mail proved to be of its
-// domain and the address is one that a user has verified.
+// The sources: the session of a user, and a verified address of a user, which counts only if the
+// mail is proved to be from its domain.
 const (
 	LinkSession      LinkSource = "session"
 	LinkEmailAddress LinkSource = "email_address"
@@ -58,17 +58,17 @@ const (
 // State is the state of a thread.
 type State string
 
-// The states. A new message of the customer opens an archived thread.
+// The states. A new message of the customer reopens an archived thread.
 const (
 	StateOpen     State = "open"
 	StateArchived State = "archived"
 )
 
-// Classifier says who judged a thread last.
+// Classifier is what classified a thread last.
 type Classifier string
 
-// The classifiers: nobody yet, the model, the rules of this package, and a
-// person who set the category.
+// The classifiers: none yet, the model, the rules of this package, and a person who set the
+// category.
 const (
 	ClassifierNone     Classifier = "none"
 	ClassifierModel    Classifier = "model"
@@ -76,7 +76,7 @@ const (
 	ClassifierStaff    Classifier = "staff"
 )
 
-// The categories that are always there.
+// The built-in categories.
 const (
 	CategoryBilling        = "billing"
 	CategoryAccountAccess  = "account_access"
@@ -88,11 +88,11 @@ const (
 	CategoryUncategorized  = "uncategorized"
 )
 
-// Category is one kind of request.
+// Category is a kind of request.
 type Category struct {
-	// Key is ^[a-z][a-z0-9_]{1,39}$.
+	// Key matches ^[a-z][a-z0-9_]{1,39}$.
 	Key string `json:"key"`
-	// Description tells people and the model what belongs there; at most 300 bytes.
+	// Description tells people and the model what belongs to the category; at most 300 bytes.
 	Description string `json:"description"`
 }
 
@@ -107,8 +107,8 @@ var builtin = []Category{
 	{CategoryUncategorized, "Anything else."},
 }
 
-// merged returns the built-in categories and own ones after them. An own one
-// under a built-in key changes its description.
+// merged returns the built-in categories followed by own ones. An own one with a built-in key
+// replaces its description.
 func merged(own []Category) []Category {
 	all := slices.Clone(builtin)
 	for _, category := range own {
@@ -125,15 +125,14 @@ func merged(own []Category) []Category {
 // Flags are the marks that staff and the inbox put on a thread.
 type Flags struct {
 	Starred bool `json:"starred"`
-	// NeedsReply is set by a message of a person and taken off by a reply.
+	// NeedsReply is set by a message of a person and cleared by a reply.
 	NeedsReply bool `json:"needsReply"`
 	Spam       bool `json:"spam"`
-	// Suspicious is set where a mail looks like a deception; its messages say why.
+	// Suspicious is set if a mail looks like a deception; the warnings of its messages say why.
 	Suspicious bool `json:"suspicious"`
-	// Assignee names who takes care, in the application's own terms.
+	// Assignee is who handles the thread, as an identifier of the application.
 	Assignee *string `json:"assignee"`
-	// SnoozedUntil is when the thread is to be looked at again. A new message
-	// ends it.
+	// SnoozedUntil is the time until which the thread is snoozed. A new message ends it.
 	SnoozedUntil *capability.Time `json:"snoozedUntil"`
 }
 
@@ -143,20 +142,20 @@ type Thread struct {
 	Subject string  `json:"subject"`
 	Channel Channel `json:"channel"`
 	State   State   `json:"state"`
-	// DeclaredCategory is the submitter's claim; it never changes.
+	// DeclaredCategory is the category that the submitter chose; it never changes.
 	DeclaredCategory *string `json:"declaredCategory"`
-	// Category is the judgment of the last classification.
+	// Category is the result of the last classification.
 	Category   string     `json:"category"`
 	Priority   Priority   `json:"priority"`
 	Sentiment  Sentiment  `json:"sentiment"`
 	Summary    string     `json:"summary"`
 	Confidence float64    `json:"confidence"`
 	By         Classifier `json:"classifiedBy"`
-	// ClassifiedAt is when By judged, nil before.
+	// ClassifiedAt is the time of the last classification, nil before the first.
 	ClassifiedAt *capability.Time `json:"classifiedAt"`
 	UserID       *string          `json:"userId"`
 	FromAddress  *string          `json:"fromAddress"`
-	// AccountLinkSource says how UserID is known; nil without one.
+	// AccountLinkSource is how UserID was identified; nil without one.
 	AccountLinkSource *LinkSource      `json:"accountLinkSource"`
 	Flags             Flags            `json:"flags"`
 	MessageCount      int64            `json:"messageCount"`
@@ -176,7 +175,7 @@ type Thread struct {
 // ThreadDetail is a thread with its newest messages, oldest first.
 type ThreadDetail struct {
 	Thread
-	// Messages are at most [MaxShown].
+	// Messages has at most [MaxShown] messages.
 	Messages []Message `json:"messages"`
 }
 
@@ -189,20 +188,20 @@ type Message struct {
 	// From is the address of a mail's author, nil for the app and for staff.
 	From *string `json:"from"`
 	Text string  `json:"text"`
-	// HTML is what a reply was given; that of inbound mail is not kept.
+	// HTML is the HTML of a reply; that of inbound mail is not stored.
 	HTML *string `json:"html"`
 	// StrippedText is Text without quotations and signature.
 	StrippedText string  `json:"strippedText"`
 	MessageID    *string `json:"messageId"`
 	InReplyTo    *string `json:"inReplyTo"`
-	// Automated marks what a program sent.
+	// Automated reports whether a program sent the message.
 	Automated bool `json:"automated"`
-	// Warnings name what was odd about a mail, such as "html_hidden_text".
+	// Warnings are the oddities of a mail, such as "html_hidden_text".
 	Warnings    []string          `json:"warnings"`
 	Metadata    map[string]string `json:"metadata"`
 	Attachments []Attachment      `json:"attachments"`
-	// EmailJobID names the mail of a reply: set exactly when Direction is outbound
-	// and Channel is email, whichever the thread's is.
+	// EmailJobID identifies the mail of a reply. It is set if and only if Direction is outbound and
+	// Channel is email, whatever the thread's channel is.
 	EmailJobID *string `json:"emailJobId"`
 	// Delivery is the state of that mail, nil when it is no longer known.
 	Delivery *string `json:"delivery"`
@@ -211,14 +210,14 @@ type Message struct {
 	CreatedAt capability.Time `json:"createdAt"`
 }
 
-// Attachment is a file that came with a message.
+// Attachment is a file of a message.
 type Attachment struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Type string `json:"type"`
 	Size int64  `json:"size"`
-	// URL reads the file for five minutes; nil where only its name was kept, as
-	// of one that storage refuses.
+	// URL is a link to the file that is valid for five minutes; nil if only the name is recorded,
+	// for example because storage refused the file.
 	URL *string `json:"url"`
 
 	objectID string
@@ -253,23 +252,23 @@ type TicketMessage struct {
 
 // Feedback is what a user sends from the app.
 type Feedback struct {
-	// UserID is the writer.
+	// UserID is the author.
 	UserID string
-	// ThreadID appends to a thread of the user; empty opens one.
+	// ThreadID is the user's thread to append to; empty opens a new one.
 	ThreadID string
-	// Subject is at most 200 bytes; empty takes the first line of the message.
+	// Subject is at most 200 bytes; if empty, the first line of the message is used.
 	Subject string
 	// Message is 1 to 10,000 bytes.
 	Message string
 	// DeclaredCategory is the key of a category, or empty.
 	DeclaredCategory string
-	// Metadata is at most 20 entries of 64 and 500 bytes.
+	// Metadata has at most 20 entries with keys of at most 64 and values of at most 500 bytes.
 	Metadata map[string]string
-	// Attachments are at most 5 objects of the user in storage.
+	// Attachments are the ids of at most 5 storage objects of the user.
 	Attachments []string
 }
 
-// Filter selects threads; zero fields select all.
+// Filter selects threads; zero fields match all.
 type Filter struct {
 	State     State
 	Category  string
@@ -280,36 +279,36 @@ type Filter struct {
 	Flag     string
 	Assignee string
 	UserID   string
-	// Query is looked for in subject, address and summary, in any case; at most
-	// 100 bytes. A page looks at 1,000 threads at most, so it may hold fewer than
-	// its limit before the last page.
+	// Query is searched for in subject, address and summary, ignoring case; at most 100 bytes. A
+	// page examines at most 1,000 threads, so it may have fewer than its limit although more pages
+	// follow.
 	Query string
 }
 
-// FlagChange says which flags change; nil fields stay.
+// FlagChange is a change of flags; flags with nil fields are unchanged.
 type FlagChange struct {
 	Starred    *bool `json:"starred,omitempty"`
 	NeedsReply *bool `json:"needsReply,omitempty"`
 	Spam       *bool `json:"spam,omitempty"`
 	Suspicious *bool `json:"suspicious,omitempty"`
-	// Assignee is at most 128 bytes; empty for nobody.
+	// Assignee is at most 128 bytes; empty means nobody.
 	Assignee *string `json:"assignee,omitempty"`
-	// SnoozedUntil is an instant of RFC 3339; empty for none.
+	// SnoozedUntil is a time in RFC 3339 format; empty means none.
 	SnoozedUntil *string `json:"snoozedUntil,omitempty"`
 }
 
-// Reply is one of staff or of the application.
+// Reply is a reply of staff or of the application to be sent.
 type Reply struct {
 	ThreadID string
 	// Message is 1 to 20,000 bytes of plain text.
 	Message string
-	// HTML is sent along with it; at most 100,000 bytes.
+	// HTML is the optional HTML alternative; at most 100,000 bytes.
 	HTML string
-	// Automatic marks a reply that no person wrote. It is refused in reply to
-	// a program, and for a day after another one to the same thread.
+	// Automatic marks a reply that no person wrote. It is refused if a program wrote last, and for
+	// 24 hours after another automatic reply to the same thread.
 	Automatic bool
-	// IdempotencyKey makes a repetition in the same thread return the first reply;
-	// at most 256 bytes. Another message under it is kit/idempotency_conflict.
+	// IdempotencyKey makes a repeated call for the same thread return the first reply; at most 256
+	// bytes. Another message with the same key is refused with kit/idempotency_conflict.
 	IdempotencyKey string
 	// Actor is who replied, by default the caller of the request in the context.
 	Actor string
