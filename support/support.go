@@ -3,6 +3,7 @@
 // classify.
 //
 // # Guarantees
+//
 //   - A mail is stored before it is acknowledged, and stored once however often it is delivered. A
 //     durable job classifies it afterwards.
 //   - A mail is added to a thread only by In-Reply-To or References, never by its subject, and only
