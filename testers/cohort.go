@@ -10,9 +10,8 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// SetCohort makes a cohort or changes its name, store address and sizes. A
-// cohort that the configuration declares goes back to that at the next start.
-// Refuses with kit/invalid_request.
+// SetCohort creates a cohort or changes its name, store address and sizes. A cohort of the
+// configuration is reset to its declaration at the next start. Refuses with kit/invalid_request.
 func (t *Testers) SetCohort(ctx context.Context, cohort CohortConfig) error {
 	cohort = t.cfg.complete(cohort)
 	if field, reason, _ := cohort.fault(); field != "" {
@@ -33,13 +32,13 @@ func (t *Testers) SetCohort(ctx context.Context, cohort CohortConfig) error {
 	})
 }
 
-// CloseCohort ends a test: nobody is invited or mailed any more. ReopenCohort
-// takes that back. Both refuse with testers/cohort_not_found.
+// CloseCohort ends a test: its members are no longer invited or mailed. [Testers.ReopenCohort]
+// reverts it. Both refuse with testers/cohort_not_found.
 func (t *Testers) CloseCohort(ctx context.Context, id string) error {
 	return t.setStatus(ctx, id, StatusClosed)
 }
 
-// ReopenCohort is the reverse of [Testers.CloseCohort].
+// ReopenCohort reverts [Testers.CloseCohort].
 func (t *Testers) ReopenCohort(ctx context.Context, id string) error {
 	return t.setStatus(ctx, id, StatusOpen)
 }
@@ -55,7 +54,7 @@ func (t *Testers) setStatus(ctx context.Context, id string, status Status) error
 	return err
 }
 
-// Include says what cohorts are shown with.
+// Include selects the optional parts of cohorts to return.
 type Include struct{ Members, Forecast bool }
 
 // ListCohorts lists cohorts by id. Refuses with kit/invalid_request.
@@ -93,7 +92,7 @@ func (t *Testers) Cohort(ctx context.Context, id string, with Include) (Cohort, 
 	return c, t.fill(ctx, &c, with)
 }
 
-// fill completes a cohort that was read.
+// fill sets the computed fields of a cohort that was read.
 func (t *Testers) fill(ctx context.Context, c *Cohort, with Include) error {
 	counts, err := t.store.counts(ctx, c.ID)
 	if err != nil {
@@ -135,7 +134,7 @@ func (t *Testers) fill(ctx context.Context, c *Cohort, with Include) error {
 	return nil
 }
 
-// described fills in what is computed of members, whose cohorts may differ.
+// described sets the computed fields of members, who may be of different cohorts.
 func (t *Testers) described(ctx context.Context, members []Member) ([]Member, error) {
 	now := t.db.Now(ctx)
 	windows := make(map[string]int)
@@ -168,15 +167,14 @@ func (t *Testers) one(ctx context.Context, m Member) (Member, error) {
 	return members[0], nil
 }
 
-// How well mail gets through to a member: it does, it bounced of late, it does
-// not.
+// The deliverability of mail to a member: delivered, bounced recently, undeliverable.
 const (
 	reachFull = 1.0
 	reachSoft = 0.5
 	reachNone = 0.0
 )
 
-// reach returns by address how well mail gets through.
+// reach returns the deliverability of mail by address.
 func (t *Testers) reach(ctx context.Context, members []Member) (map[string]float64, error) {
 	reach := make(map[string]float64, len(members))
 	var keys []string
@@ -230,8 +228,7 @@ func (t *Testers) describe(m *Member, reach float64, window int, now time.Time) 
 	}
 }
 
-// healthOf weighs when the member was last seen, the streak, and whether mail
-// gets through.
+// healthOf returns the weighted sum of recency, streak and deliverability, from 0 to 100.
 func (t *Testers) healthOf(m Member, reach float64, window int, today int64) *int {
 	w, recency := t.cfg.Health, 0.0
 	if m.seen > 0 {

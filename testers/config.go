@@ -15,139 +15,140 @@ import (
 	"github.com/kitbackend/kit/internal/local"
 )
 
-// Config adjusts testers; the zero value has one cohort, "default", without an
-// address in the store.
+// Config configures testers; the zero value has one cohort, "default", without a store address.
 type Config struct {
-	// BaseURL is where the links in mails begin, by default where the kit is.
+	// BaseURL is the prefix of the links in mails, by default the URL of the kit.
 	BaseURL string
-	// OptInLinkTTL is how long confirm and opt-in links work and how long nobody
-	// waits for the next step, in whole days, by default 14 days, at most 90.
-	// Opt-out links work for ever.
+	// OptInLinkTTL is how long confirm and opt-in links are valid, and after how long a member who
+	// takes no next step lapses, in whole days, by default 14 days, at most 90. Opt-out links never
+	// expire.
 	OptInLinkTTL time.Duration
-	// Cohorts are declared ones; more can be set in process. At most 50.
+	// Cohorts are the declared cohorts; more can be created by [Testers.SetCohort]. At most 50.
 	Cohorts []CohortConfig
-	// CohortDefaults are what a cohort has unless it says otherwise.
+	// CohortDefaults are the defaults of cohorts.
 	CohortDefaults CohortDefaults
 	Forecast       Forecast
 	Activity       Activity
 	Health         Health
 	Nudges         Nudges
 	Copy           Copy
-	// ActOnGet makes confirm and opt-in links act when they are fetched, without
-	// the button: programs that follow links act too.
+	// ActOnGet makes confirm and opt-in links take effect when they are fetched, without the
+	// button: then programs that follow links trigger them too.
 	ActOnGet bool
-	// MailTemplate returns the name of the email template of a mail, such as one
-	// in the tester's language; nil or "" sends the built-in text. The template
-	// gets a [MailData]; its text must hold OptOut.
+	// MailTemplate returns the name of the email template of a mail, such as one in the tester's
+	// language; nil or "" sends the built-in text. The template is executed with a [MailData]; its
+	// text must contain OptOut.
 	MailTemplate func(MailKind, Member) string
-	// Pages draws the pages of the links; nil is the built-in one. It gets a
-	// [Page]. Pages may not have scripts.
+	// Pages is the template of the pages of the links; nil is the built-in one. It is executed with
+	// a [Page]. Pages may not have scripts.
 	Pages *template.Template
-	// NoDispatch keeps TESTERS_DAILY from being started from outside.
+	// NoDispatch prevents outside callers from starting TESTERS_DAILY.
 	NoDispatch bool
-	// Database names the binding of the roster, by default "DB".
+	// Database is the name of the database binding of the roster, by default "DB".
 	Database string
-	// BasePath is the mount prefix, by default "/testers".
+	// BasePath is the path prefix of the routes, by default "/testers".
 	BasePath string
 }
 
-// CohortConfig declares a cohort. Zero sizes are those of the defaults.
+// CohortConfig declares a cohort. Zero sizes select the defaults.
 type CohortConfig struct {
-	// ID is ^[a-z0-9][a-z0-9_-]{0,63}$.
+	// ID matches ^[a-z0-9][a-z0-9_-]{0,63}$.
 	ID, Name string
-	// StoreURL is the opt-in page of the store, https, or http on this machine.
+	// StoreURL is the opt-in page of the store: https, or http on this machine.
 	StoreURL                              string
 	TargetSize, WindowDays, MaxRosterSize int
 }
 
-// CohortDefaults are the store's requirement and the bound of a roster.
+// CohortDefaults are the store's requirement and the maximum size of a roster.
 type CohortDefaults struct {
 	// TargetSize is how many testers are required, by default 12, at most 100.
 	TargetSize int
-	// WindowDays is for how many days, by default 14, at most 60.
+	// WindowDays is for how many days they are required, by default 14, at most 60.
 	WindowDays int
-	// MaxRosterSize bounds who is asked or takes part, by default 100, at most 500.
+	// MaxRosterSize limits the members on the roster, by default 100, at most 500.
 	MaxRosterSize int
-	// StoreURL is the store's address of a cohort that has none.
+	// StoreURL is the store address of a cohort without one.
 	StoreURL string
 }
 
-// ResetPolicy says what an interruption does to days that were counted.
+// ResetPolicy is what an interruption does to the days counted before it.
 type ResetPolicy string
 
-// The policies: days begin anew, or are kept.
+// The policies: days are counted from zero again, or are kept.
 const (
 	ResetPolicyReset ResetPolicy = "reset"
 	ResetPolicyCarry ResetPolicy = "carry"
 )
 
-// Forecast are the constants of the model. They are chosen numbers, not fitted
-// to data. Changing one requires another ModelVersion: otherwise the kit does
-// not start.
+// Forecast configures the constants of the model. They are chosen, not fitted to data. Changing one
+// requires another ModelVersion: otherwise the kit does not start.
 type Forecast struct {
 	// ModelVersion is at most 40 bytes, by default "1".
 	ModelVersion string
 	// ResetPolicy is ResetPolicyReset by default, the pessimistic one.
 	ResetPolicy ResetPolicy
-	// HorizonDays is how far the estimate looks, by default 45, at most 180.
+	// HorizonDays is the horizon of the estimate, by default 45, at most 180.
 	HorizonDays int
-	// GoalProbability is what additional testers are counted for, by default 0.9.
+	// GoalProbability is the success probability that AdditionalTestersForGoal aims at, by default
+	// 0.9.
 	GoalProbability float64
 	Hazard          Hazard
 	Join            Joins
 }
 
-// Hazard is the probability a day of leaving, by activity; PostJoin is that of
-// members who have yet to opt in. By default .008, .030, .020, .050 and .008.
+// Hazard is the probability of leaving per day, by activity; PostJoin applies to members who have
+// yet to opt in. By default .008, .030, .020, .050 and .008.
 type Hazard struct{ Active, Inactive, NeverLinked, Unreachable, PostJoin float64 }
 
 // Joins are the priors of members who have not opted in. By default .50 and .15,
 // .75 and .30, .10 and .05.
 type Joins struct{ Invited, Accepted, Lapsed Join }
 
-// Join is the probability of ever opting in, and that a day of those who do.
+// Join is the probability of ever opting in, and for those who do, the probability of doing so per
+// day.
 type Join struct{ Ever, Daily float64 }
 
-// Activity says what is active and when an opt-in is presumed over.
+// Activity configures which members are active and when a member is presumed to have left.
 type Activity struct {
 	// ActiveWithinDays is by default 3, LapseAfterInactiveDays 21,
 	// LapseAfterUnreachableDays 7.
 	ActiveWithinDays, LapseAfterInactiveDays, LapseAfterUnreachableDays int
 }
 
-// Health weighs how well a tester does, from 0 to 100.
+// Health configures the health of a tester, from 0 to 100.
 type Health struct {
 	// Weights sum to 1, by default .5, .3 and .2.
 	Recency, Streak, Reach float64
 	// HalfLifeDays is by default 4.
 	HalfLifeDays float64
-	// GreenAt and AmberAt are what dashboards colour by, by default 70 and 40.
+	// GreenAt and AmberAt are the thresholds of the colours in dashboards, by default 70 and 40.
 	GreenAt, AmberAt int
 }
 
-// Nudges bounds the reminders.
+// Nudges configures the reminders.
 type Nudges struct {
-	// Cooldown is the least time between two of one tester, of whatever kind, by
-	// default 48 h, at least 1 h.
+	// Cooldown is the minimum time between two reminders of one tester, of any kind, by default 48
+	// h, at least 1 h.
 	Cooldown time.Duration
-	// ConfirmAfter and StoreAfter are how long the next step is waited for, by
+	// ConfirmAfter and StoreAfter are the time before a member can be reminded of the next step, by
 	// default 48 h and 24 h.
 	ConfirmAfter, StoreAfter time.Duration
 	// ClosingWithinDays is by default 3.
 	ClosingWithinDays int
-	// DailyCap bounds the reminders of a cohort a UTC day, by default 50.
+	// DailyCap limits the reminders of a cohort per UTC day, by default 50.
 	DailyCap int
-	// Auto has the daily pass send reminders by itself.
+	// Auto makes the daily pass send reminders.
 	Auto bool
 }
 
-// Copy bounds reminders in words of your own.
+// Copy configures the rules of custom reminder texts.
 type Copy struct {
-	// MaxBody is by default 2000 bytes, at most 10,000.
+	// MaxBody is the maximum size of a body, by default 2000 bytes, at most 10,000.
 	MaxBody int
-	// AllowHosts are hosts that links may lead to, besides the kit's and the store's.
+	// AllowHosts are the hosts that links may point to, in addition to those of the kit and the
+	// store.
 	AllowHosts []string
-	// ExtraTerms are further words that are refused.
+	// ExtraTerms are additional words that are refused.
 	ExtraTerms []string
 }
 
@@ -195,7 +196,7 @@ func (c Config) withDefaults(base *url.URL) Config {
 	return c
 }
 
-// complete fills a declared cohort with the defaults.
+// complete sets the defaults of a declared cohort.
 func (c Config) complete(cohort CohortConfig) CohortConfig {
 	d := c.CohortDefaults
 	cohort.Name = cmp.Or(cohort.Name, cohort.ID)
@@ -205,7 +206,7 @@ func (c Config) complete(cohort CohortConfig) CohortConfig {
 	return cohort
 }
 
-// fault says what is wrong with a completed cohort, as a field and a reason.
+// fault returns the invalid field of a completed cohort, the reason and the fix.
 func (c CohortConfig) fault() (field, reason, fix string) {
 	switch {
 	case !cohortForm.MatchString(c.ID):
@@ -224,7 +225,7 @@ func (c CohortConfig) fault() (field, reason, fix string) {
 	return "", "", ""
 }
 
-// isStore takes plain http on this machine, where a store is played.
+// isStore reports whether text is a store address: https, or http on this machine, for tests.
 func isStore(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || len(text) > 1000 {
@@ -306,7 +307,7 @@ func (c Config) validateOthers(faults *capability.Faults) {
 	}
 }
 
-// constants is everything that decides a forecast, and what it is hashed by.
+// constants returns a hash of all constants that affect a forecast.
 func (c Config) constants() string {
 	text, err := json.Marshal([]any{c.Forecast, c.Activity, c.Health})
 	if err != nil {

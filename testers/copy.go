@@ -11,9 +11,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The rules that reminders in own words are held to. The word lists are in
-// English, Spanish, German, French and Portuguese; they stop mistakes, not
-// somebody determined.
+// The rules of custom reminder texts. The word lists are in English, Spanish, German, French and
+// Portuguese; they prevent mistakes, not deliberate circumvention.
 const (
 	ruleIncentive     = "incentive"
 	ruleReview        = "review_solicitation"
@@ -25,8 +24,8 @@ const (
 	ruleUnsafe        = "unsafe_text"
 )
 
-// wordRules are tried in order on folded text. A match of a negatable rule that
-// follows a negation is allowed: "no reward is given".
+// wordRules are matched in order against folded text. A match of a negatable rule that follows a
+// negation is allowed, as in "no reward is given".
 var wordRules = []struct {
 	rule      string
 	negatable bool
@@ -67,12 +66,12 @@ var (
 	bareHost     = regexp.MustCompile(`(?i)\b(?:bit\.ly|t\.co|tinyurl\.com|goo\.gl|is\.gd|ow\.ly|rebrand\.ly|cutt\.ly|shorturl\.at)\b`)
 )
 
-// confusables are letters of other scripts that look like Latin ones.
+// confusables maps letters of other scripts to the Latin letters they look like.
 var confusables = strings.NewReplacer("а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "у", "y", "х", "x", "і", "i", "ѕ", "s", "ј", "j",
 	"һ", "h", "ԁ", "d", "ո", "n", "α", "a", "ο", "o", "ρ", "p", "ε", "e", "ι", "i", "ν", "v", "υ", "u", "’", "'", "‘", "'", "‐", "-", "‑", "-")
 
-// fold brings text to the form that rules compare: compatibility characters,
-// case, accents, invisible characters and look-alikes aside.
+// fold normalizes text for comparison: compatibility characters, case, accents, invisible
+// characters and look-alikes.
 func fold(text string) string {
 	text = norm.NFKD.String(text)
 	text = strings.Map(func(r rune) rune {
@@ -88,7 +87,7 @@ func fold(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// checkCopy refuses, with testers/copy_not_allowed, words that may not be sent.
+// checkCopy refuses a text that may not be sent with testers/copy_not_allowed.
 func (t *Testers) checkCopy(c CustomCopy, storeURL string) error {
 	for _, field := range []struct {
 		name, text string
@@ -142,7 +141,7 @@ func (t *Testers) offends(text string, most int, lines bool, storeURL string) (r
 	return "", ""
 }
 
-// ownHost reports whether a link leads to the kit, the store or an allowed host.
+// ownHost reports whether a link points to the kit, the store or an allowed host.
 func (t *Testers) ownHost(link, storeURL string) bool {
 	if !strings.Contains(link, "://") {
 		link = "https://" + link

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCopyRules has a sentence for each rule, and some that are fine.
+// TestCopyRules tests a sentence for each rule, and some that are allowed.
 func TestCopyRules(t *testing.T) {
 	testers := &Testers{cfg: Config{}.withDefaults(nil), hosts: []string{"kit.example"}, terms: []string{fold("Lottery")}}
 	for body, want := range map[string]string{

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// maxMissed bounds the days that are made up for.
+// maxMissed limits the missed days that are reconstructed.
 const maxMissed = 400
 
 // passAt is when the daily pass of a day is due.
 const passAt = 5 * time.Minute
 
-// Daily runs the pass of the day over all cohorts: members presumed gone lapse,
-// the day's count is noted, days that were missed are counted from the events,
-// and where nudges are automatic they are sent. A cohort that fails keeps no other from
-// its pass. It may run any number of times a day, on several nodes at once: a day
-// counts once.
+// Daily runs the pass of the day over all cohorts: it lapses members presumed gone, records the
+// day's count, reconstructs missed days from the events, and sends automatic nudges if configured.
+// A cohort that fails does not affect the others. Daily may run any number of times a day, on
+// several nodes concurrently: a day is counted once.
 func (t *Testers) Daily(ctx context.Context) error {
 	after := ""
 	var failures []error
@@ -101,7 +100,7 @@ func (t *Testers) pass(ctx context.Context, cohortID string) error {
 	})
 }
 
-// count notes a day and moves the window on.
+// count records a day and advances the window.
 func (t *Testers) count(ctx context.Context, c *Cohort, snap Snapshot) error {
 	enough := snap.OptedIn >= c.TargetSize
 	switch {
@@ -119,7 +118,7 @@ func (t *Testers) count(ctx context.Context, c *Cohort, snap Snapshot) error {
 	return err
 }
 
-// rewind takes back the days that a clock which was ahead has counted.
+// rewind removes the days that were counted while the clock was ahead.
 func (t *Testers) rewind(ctx context.Context, c *Cohort, today int64) error {
 	if c.lastDay <= today {
 		return nil
@@ -142,14 +141,14 @@ func (t *Testers) rewind(ctx context.Context, c *Cohort, today int64) error {
 	return nil
 }
 
-// seat is where a member stood on a day gone by.
+// seat is the state of a member on a past day.
 type seat struct {
 	state State
 	on    int64
 	total int64
 }
 
-// makeUp counts the days between the last pass and today from the events.
+// makeUp counts the days between the last pass and today, from the events.
 func (t *Testers) makeUp(ctx context.Context, c *Cohort, today int64) error {
 	if c.lastDay == 0 || c.lastDay >= today-1 {
 		return nil
@@ -197,7 +196,7 @@ func (s seat) moved(to State, day int64) seat {
 	return s
 }
 
-// standing counts the members that were opted in on a day.
+// standing returns the snapshot of a day: the members that were opted in.
 func (t *Testers) standing(seats map[string]seat, window int, day int64) Snapshot {
 	snap := Snapshot{day: day, probability: -1}
 	for _, s := range seats {
@@ -212,8 +211,8 @@ func (t *Testers) standing(seats map[string]seat, window int, day int64) Snapsho
 	return snap
 }
 
-// presume lapses a member who is presumed gone, and notes since when mail does
-// not get through.
+// presume lapses a member who is presumed to have left, and records since when mail is
+// undeliverable.
 func (t *Testers) presume(ctx context.Context, m *Member, now time.Time) error {
 	today, a := dayOf(now), t.cfg.Activity
 	reason := ""

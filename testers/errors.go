@@ -6,11 +6,11 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The refusals of testers. Bad fields are kit/invalid_request, a bad address is
-// email/invalid_address.
+// The refusals of testers. Invalid fields are refused with kit/invalid_request, an invalid address
+// with email/invalid_address.
 var (
-	// ErrNotConfigured is met where a mail would lead nowhere: the cohort has no
-	// address in the store.
+	// ErrNotConfigured is returned if a mail would have no link to the store: the cohort has no
+	// store address.
 	ErrNotConfigured  = capability.NewError(503, "testers/not_configured", "The cohort has no address in the store.")
 	ErrCohortNotFound = capability.NewError(404, "testers/cohort_not_found", "There is no such cohort.")
 	ErrMemberNotFound = capability.NewError(404, "testers/member_not_found", "There is no such tester in the cohort.")
@@ -20,9 +20,9 @@ var (
 	ErrRosterFull     = capability.NewError(409, "testers/roster_full", "The roster is full.")
 	// ErrInvalidToken is shown as a page.
 	ErrInvalidToken = capability.NewError(404, "testers/invalid_token", "The link is not valid, or not any more.")
-	// ErrNudgeCooldown carries a [Cooldown] in its details.
+	// ErrNudgeCooldown has a [Cooldown] in its details.
 	ErrNudgeCooldown = capability.NewError(429, "testers/nudge_cooldown", "This tester was reminded a short while ago.")
-	// ErrCopyNotAllowed carries a [CopyFault] in its details.
+	// ErrCopyNotAllowed has a [CopyFault] in its details.
 	ErrCopyNotAllowed = capability.NewError(422, "testers/copy_not_allowed", "This text may not be sent to testers.")
 )
 
@@ -33,18 +33,18 @@ func refusals() []*capability.Error {
 	}
 }
 
-// Cooldown is in the details of [ErrNudgeCooldown].
+// Cooldown is the details of [ErrNudgeCooldown].
 type Cooldown struct {
 	NextAllowedAt capability.Time `json:"nextAllowedAt"`
 	// RetryAfter is in seconds.
 	RetryAfter int64 `json:"retryAfter"`
 }
 
-// Wait is how long from now the next reminder is allowed.
+// Wait returns the time until the next reminder is allowed.
 func (c Cooldown) Wait() time.Duration { return time.Duration(c.RetryAfter) * time.Second }
 
-// CopyFault is in the details of [ErrCopyNotAllowed]: the rule, the field that
-// breaks it ("subject" or "body"), and the words that do.
+// CopyFault is the details of [ErrCopyNotAllowed]: the rule, the field that violates it ("subject"
+// or "body"), and the matching words.
 type CopyFault struct {
 	Rule  string `json:"rule"`
 	Field string `json:"field"`

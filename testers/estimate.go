@@ -9,10 +9,10 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// staleAfter is when what the last daily pass saw is too old to estimate from.
+// staleAfter is the age at which the last daily pass is too old for an estimate.
 const staleAfter = 36 * time.Hour
 
-// shownDays bounds the snapshots that are shown.
+// shownDays limits the snapshots in an estimate.
 const shownDays = 60
 
 // estimate forecasts a cohort from its described members.
@@ -52,7 +52,7 @@ func (t *Testers) estimate(ctx context.Context, c Cohort, members []Member) (Est
 	return e, nil
 }
 
-// unknown says why nothing can be estimated, or "".
+// unknown returns the reason why there is no estimate, or "".
 func (t *Testers) unknown(c Cohort, members []Member, now time.Time) string {
 	if c.Status == StatusClosed {
 		return "cohort_closed"
@@ -68,7 +68,7 @@ func (t *Testers) unknown(c Cohort, members []Member, now time.Time) string {
 	return "no_roster"
 }
 
-// chanceOf is the model of one member.
+// chanceOf returns the chance of one member, if opted in with the given presence.
 func (t *Testers) chanceOf(m Member, as Presence, c Cohort, now time.Time) chance {
 	f := t.cfg.Forecast
 	waited := int(max(0, dayOf(now)-dayOf(time.UnixMilli(m.stateAt))))
@@ -100,7 +100,7 @@ func (f Forecast) hazard(p Presence) float64 {
 	}
 }
 
-// forecast fills in the estimates of a cohort about which enough is known.
+// forecast computes the estimates of a cohort for which there is enough data.
 func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Time) {
 	f, today := t.cfg.Forecast, dayOf(now)
 	var roster []Member
@@ -139,8 +139,8 @@ func (t *Testers) forecast(e *Estimates, c Cohort, members []Member, now time.Ti
 	}
 }
 
-// memberEstimates compares the cohort, which succeeds on its best day with a
-// probability, with one in which a member who is opted in is active.
+// memberEstimates compares the success probability of the cohort on its best day with the one it
+// would have if a single opted-in member were active.
 func (t *Testers) memberEstimates(roster []Member, chances []chance, day int, success float64, c Cohort, now time.Time) (list []MemberEstimate) {
 	as, active := make([]float64, len(roster)), make([]float64, len(roster))
 	for i, m := range roster {
@@ -161,5 +161,5 @@ func (t *Testers) memberEstimates(roster []Member, chances []chance, day int, su
 	return list
 }
 
-// round keeps six digits of what is an estimate anyway.
+// round keeps six digits, more than the precision of an estimate.
 func round(p float64) float64 { return math.Round(p*1e6) / 1e6 }

@@ -8,15 +8,15 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// Feedback is a thread of support that a tester wrote in while on the roster.
+// Feedback is a support thread that a tester wrote to while on the roster.
 type Feedback struct {
 	MemberID string          `json:"memberId"`
 	ThreadID string          `json:"threadId"`
 	At       capability.Time `json:"at"`
 }
 
-// received notes that a tester wrote to support. It joins the transaction of the
-// message. A mail counts where it proved its origin.
+// received records that a tester wrote to support, in the transaction of the message. A mail counts
+// only if it proved its origin, since only then it has a user.
 func (t *Testers) received(ctx context.Context, e hooks.SupportReceived) error {
 	if e.UserID == "" {
 		return nil
@@ -39,8 +39,8 @@ func (t *Testers) received(ctx context.Context, e hooks.SupportReceived) error {
 	return nil
 }
 
-// ListFeedback lists the threads of support that a member wrote in, the one
-// opened last first. Refuses with kit/invalid_request.
+// ListFeedback lists the support threads that a member wrote to, newest first. Refuses with
+// kit/invalid_request.
 func (t *Testers) ListFeedback(ctx context.Context, memberID string, page capability.Page) (capability.Items[Feedback], error) {
 	var below string
 	if err := capability.CheckText("memberId", memberID, 1, id.Len); err != nil {
@@ -57,7 +57,7 @@ func (t *Testers) ListFeedback(ctx context.Context, memberID string, page capabi
 	return capability.Paged(page, rows, func(f Feedback) []any { return []any{f.ThreadID} }), nil
 }
 
-// countFeedback fills in how many threads members wrote in.
+// countFeedback sets the number of threads that members wrote to.
 func (t *Testers) countFeedback(ctx context.Context, members []Member) error {
 	ids := make([]string, 0, len(members))
 	for _, m := range members {

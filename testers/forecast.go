@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// chance is what the model knows of one member: the probability, by days ahead,
-// that the member has an unbroken streak of the window's length on that day.
+// chance is the model of one member. streak is the probability, by days ahead, that the member has
+// an unbroken streak of the window's length on that day.
 type chance struct {
 	streak []float64
 	// present is the probability that the member is opted in on that day.
 	present []float64
 }
 
-// optedIn is the chance of a member with a streak of days, today included, who
-// leaves with a constant hazard a day.
+// optedIn returns the chance of a member with a streak of the given days, including today, who
+// leaves with a constant hazard per day.
 func optedIn(days, window int, hazard float64, horizon int) chance {
 	c := chance{make([]float64, horizon+1), make([]float64, horizon+1)}
 	stays := 1.0
@@ -28,9 +28,9 @@ func optedIn(days, window int, hazard float64, horizon int) chance {
 	return c
 }
 
-// pending is the chance of a member who has not opted in and has been asked for
-// a number of days: eventually the member opts in with probability ever, a day
-// with hazard daily, and leaves with hazard post then.
+// pending returns the chance of a member who was invited waited days ago and has not opted in: the
+// member ever opts in with probability ever, then on each day with probability daily, and
+// afterwards leaves with hazard post.
 func pending(waited, window int, ever, daily, post float64, horizon int) chance {
 	c := chance{make([]float64, horizon+1), make([]float64, horizon+1)}
 	left := ever * math.Pow(1-daily, float64(waited))
@@ -55,8 +55,8 @@ func pending(waited, window int, ever, daily, post float64, horizon int) chance 
 	return c
 }
 
-// tail is the distribution of how many of independent members succeed, counted
-// up to k: tail[k] is the probability of k or more.
+// tail is the distribution of the number of independent members who succeed, up to k: tail[k] is
+// the probability of k or more.
 type tail []float64
 
 func newTail(k int) tail {
@@ -65,7 +65,7 @@ func newTail(k int) tail {
 	return t
 }
 
-// add takes in a member who succeeds with probability q.
+// add adds a member who succeeds with probability q.
 func (t tail) add(q float64) {
 	if q == 0 {
 		return
@@ -78,10 +78,10 @@ func (t tail) add(q float64) {
 	t[0] *= 1 - q
 }
 
-// reached is the probability of k or more, free of rounding above 1.
+// reached returns the probability of k or more, without rounding errors above 1.
 func (t tail) reached() float64 { return min(1, t[len(t)-1]) }
 
-// tails counts the members for every day of the horizon.
+// tails returns the distribution on every day of the horizon.
 func tails(members []chance, k, horizon int) []tail {
 	days := make([]tail, horizon+1)
 	for h := range days {
@@ -101,17 +101,17 @@ func curveOf(days []tail) []float64 {
 	return curve
 }
 
-// best returns the first day of the highest probability, and that.
+// best returns the first day of the highest probability, and that probability.
 func best(curve []float64) (day int, probability float64) {
 	probability = slices.Max(curve)
 	return slices.Index(curve, probability), probability
 }
 
-// maxAdditional bounds how many further testers are estimated.
+// maxAdditional limits the additional testers that are estimated.
 const maxAdditional = 500
 
-// additional counts how many members like fresh it takes until the goal is
-// reached on some day; ok is false when [maxAdditional] do not do. It adds to days.
+// additional returns how many more members like fresh are needed to reach the goal on some day; ok
+// is false if [maxAdditional] are not enough. It modifies days.
 func additional(days []tail, fresh chance, goal float64) (n int, ok bool) {
 	for ; n <= maxAdditional; n++ {
 		if _, p := best(curveOf(days)); p >= goal {
@@ -124,10 +124,10 @@ func additional(days []tail, fresh chance, goal float64) (n int, ok bool) {
 	return 0, false
 }
 
-// replaced returns, for each of independent members who succeed with the
-// probabilities q, the probability of k or more if that one alone succeeded with
-// instead. Its time and space grow with the members times k: each is taken out
-// between those before, counted on the way, and those after, counted ahead.
+// replaced returns, for each of independent members who succeed with the probabilities q, the
+// probability of k or more successes if only that member succeeded with the probability instead.
+// Its time and space are proportional to the members times k: it combines the distribution of the
+// members before, accumulated forward, with that of the members after, accumulated backward.
 func replaced(q, instead []float64, k int) []float64 {
 	after := make([][]float64, len(q))
 	behind := newTail(k)
@@ -143,7 +143,7 @@ func replaced(q, instead []float64, k int) []float64 {
 	return out
 }
 
-// atLeast returns, by number, the probability that so many or more succeed.
+// atLeast returns, by number, the probability that as many or more succeed.
 func (t tail) atLeast() []float64 {
 	sums := slices.Clone(t)
 	for j := len(sums) - 2; j >= 0; j-- {
@@ -152,8 +152,8 @@ func (t tail) atLeast() []float64 {
 	return sums
 }
 
-// with is the probability that n or more succeed of these members and of others,
-// of whom so many or more succeed with the probability at that place.
+// with returns the probability of n or more successes among these members and others, where
+// others[i] is the probability of i or more successes among the others.
 func (t tail) with(others []float64, n int) (p float64) {
 	for j, exactly := range t {
 		p += exactly * others[max(0, n-j)]
@@ -161,8 +161,8 @@ func (t tail) with(others []float64, n int) (p float64) {
 	return p
 }
 
-// survival is the probability that a member who is opted in stays until the
-// streak is as long as the window.
+// survival returns the probability that an opted-in member stays until the streak is as long as the
+// window.
 func survival(days, window int, hazard float64) float64 {
 	return math.Pow(1-hazard, float64(max(0, window-days)))
 }

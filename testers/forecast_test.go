@@ -37,7 +37,7 @@ func TestForecastIsBruteForce(t *testing.T) {
 	})
 }
 
-// TestReplacedIsCountedAnew compares with a count of all members for each one.
+// TestReplacedIsCountedAnew compares replaced with a full computation for each member.
 func TestReplacedIsCountedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		qs := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 20).Draw(t, "q")
@@ -58,7 +58,7 @@ func TestReplacedIsCountedAnew(t *testing.T) {
 	})
 }
 
-// TestPendingIsItsSum compares the recurrence with the sum it stands for.
+// TestPendingIsItsSum compares the recurrence with the sum that it computes.
 func TestPendingIsItsSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.Float64Range(0.001, 0.999)
@@ -85,7 +85,7 @@ func TestPendingIsItsSum(t *testing.T) {
 	})
 }
 
-// TestForecastIsSimulation walks 200,000 rosters day by day.
+// TestForecastIsSimulation compares with a simulation of 200,000 rosters, day by day.
 func TestForecastIsSimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many paths")
@@ -135,7 +135,7 @@ func TestForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// TestForecastFigures holds the figures that the priors were chosen by.
+// TestForecastFigures checks the figures by which the priors were chosen.
 func TestForecastFigures(t *testing.T) {
 	f := Config{}.withDefaults(nil).Forecast
 	for n, want := range map[int]float64{12: 0.286, 13: 0.626, 14: 0.845, 15: 0.946, 16: 0.984} {
@@ -155,7 +155,7 @@ func TestForecastFigures(t *testing.T) {
 	}
 }
 
-// TestForecastIsMonotone adds testers, which helps, and hazard, which does not.
+// TestForecastIsMonotone adds testers, which must help, and hazard, which must not.
 func TestForecastIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const horizon, w = 45, 14
@@ -180,8 +180,8 @@ func TestForecastIsMonotone(t *testing.T) {
 	})
 }
 
-// BenchmarkForecast is the curve of a roster of 500 who need 100, and what each
-// of them could change.
+// BenchmarkForecast computes the curve of a roster of 500 with a target of 100, and the impact of
+// each member.
 func BenchmarkForecast(b *testing.B) {
 	const roster, target, horizon = 500, 100, 45
 	members := make([]chance, roster)

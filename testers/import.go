@@ -11,16 +11,15 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// maxImported bounds the lines of an imported roster, and its bytes.
+// maxImported and maxImportedBytes limit the size of an imported roster.
 const (
 	maxImported      = 2000
 	maxImportedBytes = 1 << 20
 )
 
-// Import invites the people of a CSV file: columns "email" and, if there is one,
-// "name", named by a first line, or email alone without such a line. At most
-// 2,000 lines and 1 MiB. Refuses as [Testers.Invite]; a line that is refused is
-// in the result.
+// Import invites the people of a CSV file. With a header line it has a column "email" and
+// optionally a column "name"; without one it has addresses only. At most 2,000 lines and 1 MiB.
+// Refuses as [Testers.Invite]; refused lines are reported in the result.
 func (t *Testers) Import(ctx context.Context, cohortID string, file io.Reader) (InviteResult, error) {
 	people, err := readRoster(io.LimitReader(file, maxImportedBytes+1))
 	all := InviteResult{Invited: []Member{}, Refused: []Refused{}}

@@ -15,9 +15,8 @@ import (
 	"github.com/kitbackend/kit/internal/seal"
 )
 
-// keyring holds the keys of links, sealed in their table and open here. The
-// oldest hashes addresses, so that a hash stays the same; the newest signs; all
-// verify.
+// keyring caches the keys of links, which are stored sealed. The oldest key hashes addresses, so
+// that a hash stays the same; the newest signs; all verify.
 type keyring struct {
 	host   capability.Host
 	store  store
@@ -35,7 +34,7 @@ type openKey struct {
 
 const maxKeys = 255
 
-// reloads bounds how often links with unknown keys make a node read the rows.
+// reloads limits how often links with unknown keys make a node read the table.
 var reloads = rate.Limit{Events: 10, Per: time.Second}
 
 func (k *keyring) kept() []openKey {
@@ -44,7 +43,7 @@ func (k *keyring) kept() []openKey {
 	return k.sorted
 }
 
-// opened returns the keys that open, oldest first, and makes one where none does.
+// opened returns the opened keys, oldest first, and creates one if there is none.
 func (k *keyring) opened(ctx context.Context) ([]openKey, error) {
 	if keys := k.kept(); len(keys) > 0 {
 		return keys, nil
@@ -77,7 +76,7 @@ func (k *keyring) opened(ctx context.Context) ([]openKey, error) {
 	return keys, err
 }
 
-// create stores the next key, unless another node just did.
+// create stores the next key, unless another node just created it.
 func (k *keyring) create(ctx context.Context) error {
 	last, err := k.store.lastKey(ctx)
 	if err != nil {
@@ -92,7 +91,7 @@ func (k *keyring) create(ctx context.Context) error {
 	return err
 }
 
-// find returns the key of a number, nil when there is none.
+// find returns the key of a number, or nil.
 func (k *keyring) find(ctx context.Context, number byte) ([]byte, error) {
 	if key := keyOf(k.kept(), number); key != nil {
 		return key, nil
@@ -118,7 +117,7 @@ func keyOf(keys []openKey, number byte) []byte {
 	return nil
 }
 
-// keep holds on to keys; what another goroutine read before them stays out.
+// keep caches keys, unless another goroutine has cached a newer set.
 func (k *keyring) keep(keys []openKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,13 +136,12 @@ func (k *keyring) open(rows []sealedKey) (keys []openKey) {
 	return keys
 }
 
-// keyContext binds a sealed key to its row.
+// keyContext returns the context that binds a sealed key to its row.
 func keyContext(number int64) string { return "testers/key/" + strconv.FormatInt(number, 10) }
 
-// RotateLinkKey signs the links of later mails with a new key. The older keys
-// verify for ever: the way out of a mail never expires. Nodes that have not read
-// the new key sign with the one before it. There can be 255 keys; a further one
-// is refused with kit/invalid_request.
+// RotateLinkKey creates a new key that signs the links of later mails. The older keys verify for
+// ever, because opt-out links never expire. Nodes that have not read the new key still sign with
+// the previous one. There can be 255 keys; a further one is refused with kit/invalid_request.
 func (t *Testers) RotateLinkKey(ctx context.Context) error {
 	if _, err := t.keys.opened(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// linkKind says what a link is for. It is inside of the signature: a link of one
-// kind is nothing on another route.
+// linkKind is the purpose of a link. It is signed, so that a link is valid on the route of its kind
+// only.
 type linkKind byte
 
 const (
@@ -23,8 +23,8 @@ const (
 	optOutLink  linkKind = 'o'
 )
 
-// link is what a signed link carries. Its hash names the address, so that an
-// opt-out link works when the member is gone.
+// link is the content of a signed link. It includes the hash of the address, so that an opt-out
+// link works after the member is deleted.
 type link struct {
 	kind       linkKind
 	memberID   string
@@ -50,7 +50,7 @@ func mac(key []byte, what string, text []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// hashes returns the keyed hashes of an address, the one that rows have first.
+// hashes returns the keyed hashes of an address, first the one that is stored in rows.
 func (t *Testers) hashes(ctx context.Context, addressKey string) ([]string, error) {
 	keys, err := t.keys.opened(ctx)
 	var list []string
@@ -60,7 +60,7 @@ func (t *Testers) hashes(ctx context.Context, addressKey string) ([]string, erro
 	return list, err
 }
 
-// url mints a link.
+// url returns the signed URL of a link.
 func (t *Testers) url(ctx context.Context, l link) (string, error) {
 	keys, err := t.keys.opened(ctx)
 	if err != nil {
@@ -85,8 +85,8 @@ func (t *Testers) url(ctx context.Context, l link) (string, error) {
 	return strings.TrimSuffix(t.cfg.BaseURL, "/") + t.cfg.BasePath + path + token, nil
 }
 
-// read verifies a token for a route. Whether it has expired, or an older
-// generation, is for the caller. It refuses with testers/invalid_token.
+// read verifies a token for a route. The caller checks its expiry and generation. It refuses with
+// testers/invalid_token.
 func (t *Testers) read(ctx context.Context, want linkKind, text string) (link, error) {
 	if len(text) > maxToken {
 		return link{}, ErrInvalidToken

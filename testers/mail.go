@@ -9,21 +9,21 @@ import (
 	"github.com/kitbackend/kit/email"
 )
 
-// MailData is what templates are given.
+// MailData is the data of mail templates.
 type MailData struct {
 	Kind   MailKind
 	Name   string
 	Cohort string
-	// Link is the next step; OptOut is the way out, which the text must show.
+	// Link is the URL of the next step; OptOut is the URL to opt out, which the text must contain.
 	Link, OptOut string
 	// Days is the length of the window.
 	Days int
-	// Subject and Body are words of staff's own, or empty.
+	// Subject and Body are the custom text of staff, or empty.
 	Subject, Body string
 }
 
-// send mails a member and notes the job in the member, whose row the caller
-// writes. It joins the transaction of ctx.
+// send mails a member and stores the job id in m, whose row the caller writes. It joins the
+// transaction of ctx.
 func (t *Testers) send(ctx context.Context, c Cohort, m *Member, kind MailKind, own *CustomCopy) error {
 	if c.StoreURL == "" {
 		return ErrNotConfigured
@@ -57,7 +57,7 @@ func (t *Testers) send(ctx context.Context, c Cohort, m *Member, kind MailKind, 
 			return ErrCopyNotAllowed.With(CopyFault{Rule: ruleOptOut, Field: "body"})
 		}
 	}
-	if err := t.retract(ctx, m); err != nil { // one mail waits at most, so that a withdrawal takes back all
+	if err := t.retract(ctx, m); err != nil { // at most one mail is queued, so that a withdrawal cancels all
 		return err
 	}
 	m.mailJob, err = t.peers.Email.Send(ctx, message)

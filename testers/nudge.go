@@ -20,11 +20,11 @@ const (
 	skippedCap         = "daily_cap"
 )
 
-// Nudge reminds testers. Named ones are reported one by one; where only one is
-// named, cooldown and withdrawal are errors. Without names it reminds everybody
-// the kind applies to, those first who matter most to the forecast. Refuses with
-// testers/cohort_not_found, cohort_closed, not_configured, member_not_found,
-// withdrawn, nudge_cooldown, copy_not_allowed and kit/invalid_request.
+// Nudge reminds testers. The result reports each named member; if only one is named, cooldown and
+// withdrawal are errors. Without names it reminds every member to whom the kind applies, in order
+// of their impact on the forecast. Refuses with testers/cohort_not_found, cohort_closed,
+// not_configured, member_not_found, withdrawn, nudge_cooldown, copy_not_allowed and
+// kit/invalid_request.
 func (t *Testers) Nudge(ctx context.Context, r NudgeRequest) (NudgeResult, error) {
 	result := NudgeResult{Sent: []string{}, Skipped: []Skipped{}}
 	if !r.Kind.isNudge() {
@@ -66,7 +66,7 @@ func (t *Testers) Nudge(ctx context.Context, r NudgeRequest) (NudgeResult, error
 	return result, nil
 }
 
-// targets lists whom a request is about.
+// targets returns the ids of the members that a request is for.
 func (t *Testers) targets(c Cohort, r NudgeRequest, now time.Time) ([]string, error) {
 	known := make(map[string]bool)
 	impact := make(map[string]float64)
@@ -114,7 +114,7 @@ func (t *Testers) eligible(m Member, c Cohort, kind MailKind, now time.Time) boo
 	}
 }
 
-// nudge reminds one member, unless it returns why not.
+// nudge reminds one member, or returns the reason why not.
 func (t *Testers) nudge(ctx context.Context, memberID string, r NudgeRequest, alone bool) (reason string, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
@@ -162,7 +162,7 @@ func (t *Testers) nudge(ctx context.Context, memberID string, r NudgeRequest, al
 	return reason, err
 }
 
-// obstacle returns why a member is not reminded now.
+// obstacle returns the reason why a member is not reminded now, or "".
 func (t *Testers) obstacle(ctx context.Context, c Cohort, m Member, kind MailKind, now time.Time, alone bool) (string, error) {
 	next := time.UnixMilli(m.nudgeAt).Add(t.cfg.Nudges.Cooldown)
 	switch {

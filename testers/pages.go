@@ -12,21 +12,20 @@ import (
 	"github.com/kitbackend/kit/internal/lazy"
 )
 
-// Page is what the pages of links are given.
+// Page is the data of the pages of links.
 type Page struct {
-	// Page is confirm, confirmed, opt-in, opt-out, opted-out, closed, expired or
-	// invalid.
+	// Page is the kind of the page: confirm, confirmed, opt-in, opt-out, opted-out, closed, expired
+	// or invalid.
 	Page string
-	// Language is what the browser asks for first, such as "de-AT"; "en" where it
-	// does not say.
+	// Language is the browser's preferred language, such as "de-AT", or "en" if it sends none.
 	Language string
 	Cohort   string
-	// Next is where the button leads on from "confirmed".
+	// Next is the URL of the button on "confirmed".
 	Next string
 	Days int
 }
 
-// getConfirm asks; with ?go=1, which the button of the page adds, it acts.
+// getConfirm shows a page with a button; with ?go=1, which the button adds, it confirms.
 func (t *Testers) getConfirm(c *capability.Call) error {
 	l, err := t.read(c.Context(), confirmLink, c.Param("token"))
 	if err != nil {
@@ -51,7 +50,7 @@ func (t *Testers) getConfirm(c *capability.Call) error {
 	return t.show(c, http.StatusOK, Page{Page: "confirmed", Cohort: cohort.Name, Next: next, Days: cohort.WindowDays})
 }
 
-// getOptIn asks; with ?go=1 it notes the opt-in and sends on to the store.
+// getOptIn shows a page with a button; with ?go=1 it records the opt-in and redirects to the store.
 func (t *Testers) getOptIn(c *capability.Call) error {
 	l, err := t.read(c.Context(), optInLink, c.Param("token"))
 	if err != nil {
@@ -74,13 +73,13 @@ func (t *Testers) getOptIn(c *capability.Call) error {
 	return nil
 }
 
-// acts reports whether a request is more than a look.
+// acts reports whether a request is to take effect.
 func (t *Testers) acts(c *capability.Call) bool {
 	return c.Request().Method == http.MethodGet && (t.cfg.ActOnGet || c.Query("go") == "1")
 }
 
-// inApp returns the user of a link that the app opened: with the access token,
-// not with a cookie, which any page can have a browser send.
+// inApp returns the user of a link that was opened in the app: with an access token, not with a
+// cookie, which the browser sends for any page.
 func inApp(c *capability.Call, acts bool) string {
 	if !acts || c.Caller.Strategy != capability.StrategyBearer {
 		return ""
@@ -95,8 +94,8 @@ func (t *Testers) getOptOut(c *capability.Call) error {
 	return t.show(c, http.StatusOK, Page{Page: "opt-out"})
 }
 
-// postOptOut acts: for the button of our page, or for a mail program that says
-// what RFC 8058 wants said. Anything else gets the page.
+// postOptOut opts out if it was sent by the button of the page or by a mail program according to
+// RFC 8058. It responds to any other request with the page.
 func (t *Testers) postOptOut(c *capability.Call) error {
 	l, err := t.read(c.Context(), optOutLink, c.Param("token"))
 	if err != nil {
@@ -115,8 +114,8 @@ func (t *Testers) postOptOut(c *capability.Call) error {
 	return t.show(c, http.StatusOK, Page{Page: "opted-out"})
 }
 
-// refuse shows what people can meet as a page, because they follow these links.
-// Other errors are returned as everywhere.
+// refuse shows refusals of links as a page, because people open them in a browser. Other errors are
+// returned unchanged.
 func (t *Testers) refuse(c *capability.Call, err error) error {
 	refusal := capability.AsError(err)
 	switch {
@@ -143,13 +142,13 @@ func (t *Testers) show(c *capability.Call, status int, p Page) error {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self' https:; frame-ancestors 'none'; base-uri 'none'")
 	c.Writer().WriteHeader(status)
-	_, _ = c.Writer().Write(out.Bytes()) // the reader has gone; there is nobody to tell
+	_, _ = c.Writer().Write(out.Bytes()) // the client has disconnected
 	return nil
 }
 
 var languageForm = regexp.MustCompile(`^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}$`)
 
-// language is the first of an Accept-Language.
+// language returns the first language of an Accept-Language field.
 func language(accept string) string {
 	first, _, _ := strings.Cut(accept, ",")
 	first, _, _ = strings.Cut(first, ";")
@@ -161,7 +160,8 @@ func language(accept string) string {
 
 var builtIn lazy.Value[*template.Template]
 
-// builtInPages submit to the address they are at, so that they need not know it.
+// builtInPages returns the built-in pages. Their forms submit to the current URL, so that they need
+// not contain it.
 func builtInPages() *template.Template {
 	return builtIn.Get(func() *template.Template { return template.Must(template.New("").Parse(builtInText)) })
 }
@@ -197,5 +197,5 @@ button { font: inherit; padding: .6rem 1.1rem; border-radius: 6px; border: 1px s
 <p>It is not one of ours, there is a newer one, or it was changed on the way. (testers/invalid_token)</p>
 {{end}}</body></html>`
 
-// maxForm bounds the body of an opt-out.
+// maxForm limits the body of an opt-out.
 const maxForm = 4 << 10

@@ -20,13 +20,13 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// bounce has mail to an address bounce for good.
+// bounce makes an address bounce permanently.
 func bounce(t testing.TB, k *kittest.Kit, address string) {
 	t.Helper()
 	report(t, k, address, email.ReportHardBounce)
 }
 
-// report sends a mail to an address and has it come back.
+// report sends a mail to an address and reports it as bounced.
 func report(t testing.TB, k *kittest.Kit, address string, kind email.ReportKind) {
 	t.Helper()
 	m := email.Message{To: address, Subject: "Hello", Text: "Hello.", MessageID: "<" + string(kind) + "." + address + ">"}
@@ -39,7 +39,7 @@ func report(t testing.TB, k *kittest.Kit, address string, kind email.ReportKind)
 	}
 }
 
-// TestFeedbackIsLinked has testers and others write to support.
+// TestFeedbackIsLinked lets testers and others write to support.
 func TestFeedbackIsLinked(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx := context.Background()
@@ -101,8 +101,8 @@ func TestFeedbackIsLinked(t *testing.T) {
 	})
 }
 
-// TestHealthWeighsReach compares a tester whose mail arrives, one whose mail
-// bounced once, and one whose mail does not get through.
+// TestHealthWeighsReach compares a tester whose mail is delivered, one whose mail bounced once, and
+// one whose mail is undeliverable.
 func TestHealthWeighsReach(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -125,7 +125,7 @@ func TestHealthWeighsReach(t *testing.T) {
 			}
 			health[name] = *member(t, k, m.ID).Health
 		}
-		// Seen today, 1 day of 14: 50 + 30/14, and 20, 10 or 0 for the mail.
+		// Seen today, 1 day of 14: 50 + 30/14, plus 20, 10 or 0 for the mail.
 		if health["fine"] != 72 || health["soft"] != 62 || health["gone"] != 52 {
 			t.Errorf("health: %v, want 72, 62 and 52", health)
 		}
@@ -136,8 +136,8 @@ func TestHealthWeighsReach(t *testing.T) {
 	})
 }
 
-// TestLinkKeysRotate follows links from before and after a rotation, on a node
-// that has not seen it, and after the master keys changed.
+// TestLinkKeysRotate follows links from before and after a rotation, on a node that has not read
+// the new key, and after a change of the master keys.
 func TestLinkKeysRotate(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -174,7 +174,7 @@ func TestLinkKeysRotate(t *testing.T) {
 	nodes[1].Anonymous().Get(after+"?go=1").Want(200, "")
 }
 
-// TestOwnPagesAndMails takes the place of the built-in words.
+// TestOwnPagesAndMails replaces the built-in texts.
 func TestOwnPagesAndMails(t *testing.T) {
 	pages := template.Must(template.New("").Parse(`<!doctype html><title>{{.Page}}</title><p lang="{{.Language}}">Seite {{.Page}}: {{.Cohort}}, {{.Days}} Tage.</p>{{with .Next}}<a href="{{.}}">weiter</a>{{end}}`))
 	templates := fstest.MapFS{
@@ -188,7 +188,7 @@ func TestOwnPagesAndMails(t *testing.T) {
 		case kind == testers.MailInvite:
 			return "invite"
 		}
-		return "" // the built-in words
+		return "" // the built-in text
 	}}
 	cfg.CohortDefaults.StoreURL = storeURL
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithTesters(cfg), kit.WithMasterKeys(masterKeys),
@@ -219,7 +219,7 @@ func TestOwnPagesAndMails(t *testing.T) {
 	}
 }
 
-// TestAutomaticNudges lets the daily pass remind, within cooldown and cap.
+// TestAutomaticNudges lets the daily pass send reminders, within cooldown and cap.
 func TestAutomaticNudges(t *testing.T) {
 	each(t, testers.Config{Nudges: testers.Nudges{Auto: true, DailyCap: 2}}, func(t *testing.T, k *kittest.Kit) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -263,7 +263,7 @@ func TestAutomaticNudges(t *testing.T) {
 	})
 }
 
-// TestCarryKeepsDays goes on counting after a lapse, where reset begins again.
+// TestCarryKeepsDays checks that carry continues counting after a lapse, and reset starts over.
 func TestCarryKeepsDays(t *testing.T) {
 	for policy, want := range map[testers.ResetPolicy]struct{ streak, elapsed, resets int }{
 		testers.ResetPolicyReset: {2, 1, 1}, testers.ResetPolicyCarry: {5, 4, 0},
@@ -305,8 +305,7 @@ func TestCarryKeepsDays(t *testing.T) {
 	}
 }
 
-// invitedElsewhere has a user with another address than that of the roster, to
-// which the link went.
+// invitedElsewhere invites a user at another address than that of the account.
 func invitedElsewhere(t *testing.T) (k *kittest.Kit, m testers.Member, confirm string) {
 	t.Helper()
 	k = compose(t, testers.Config{})
@@ -343,7 +342,7 @@ func TestErasureTakesBackTheWaitingMail(t *testing.T) {
 	k, m, confirm := invitedElsewhere(t)
 	ctx := t.Context()
 	k.Clock.Advance(49 * time.Hour)
-	r, err := k.Testers().Nudge(ctx, testers.NudgeRequest{Kind: testers.MailConfirm, MemberIDs: []string{m.ID}}) // waits
+	r, err := k.Testers().Nudge(ctx, testers.NudgeRequest{Kind: testers.MailConfirm, MemberIDs: []string{m.ID}}) // stays queued
 	if err != nil || len(r.Sent) != 1 {
 		t.Fatal(r, err)
 	}
@@ -351,7 +350,7 @@ func TestErasureTakesBackTheWaitingMail(t *testing.T) {
 	if err := k.EraseUser(ctx, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Testers().Erase(ctx, capability.Person{ID: "ada"}); err != nil { // the job is faster than the queue
+	if _, err := k.Testers().Erase(ctx, capability.Person{ID: "ada"}); err != nil { // before the mail is sent
 		t.Fatal(err)
 	}
 	k.RunJobs()

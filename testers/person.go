@@ -18,8 +18,8 @@ func keysOf(person capability.Person) (keys []string) {
 	return keys
 }
 
-// Export emits a person's memberships, what happened to them, and which threads
-// of support the person wrote in.
+// Export emits a person's memberships, their events, and the support threads that the person wrote
+// to.
 func (t *Testers) Export(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	after := ""
 	for {
@@ -77,9 +77,8 @@ func (t *Testers) exportFeedback(ctx context.Context, memberID string, emit capa
 	}
 }
 
-// Erase removes a person's memberships, their events and what was mailed to
-// them, also mail that waits to go out. That somebody withdrew
-// stays as a keyed hash of the address.
+// Erase removes a person's memberships, their events and the mails to them, also queued mails. A
+// withdrawal is kept as a keyed hash of the address.
 func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure capability.Erasure, err error) {
 	withdrawn := false
 	for {
@@ -104,8 +103,8 @@ func (t *Testers) Erase(ctx context.Context, person capability.Person) (erasure 
 	return erasure, nil
 }
 
-// eraseMember removes a member and what was mailed to them, also from before they were
-// known as a user. The lock of the row keeps further mails out.
+// eraseMember removes a member and the mails to the member, also those from before the user was
+// linked. The lock of the row excludes further mails.
 func (t *Testers) eraseMember(ctx context.Context, userID string, m Member) (n int64, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		if _, _, err := t.store.lockMember(ctx, m.ID); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// TestLinksAndVisitsAtOnce follows a link, or passes daily, while the member uses
-// the app: neither takes back what the other wrote.
+// TestLinksAndVisitsAtOnce follows a link, or runs the daily pass, while the member uses the app:
+// neither undoes the other's write.
 func TestLinksAndVisitsAtOnce(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -56,8 +56,8 @@ func TestLinksAndVisitsAtOnce(t *testing.T) {
 	})
 }
 
-// TestThePassAndVisitsAtOnce has the pass note that mail does not get through
-// while the member uses the app.
+// TestThePassAndVisitsAtOnce lets the pass record that mail is undeliverable while the member uses
+// the app.
 func TestThePassAndVisitsAtOnce(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -101,8 +101,8 @@ func TestThePassAndVisitsAtOnce(t *testing.T) {
 	})
 }
 
-// meanwhile does first in a transaction, begins second, which has to wait for it, and
-// commits. It returns the error of second.
+// meanwhile runs first in a transaction, starts second, which has to wait for it, and commits. It
+// returns the error of second.
 func meanwhile(t testing.TB, db *database.DB, first func(context.Context) error, second func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -118,8 +118,8 @@ func meanwhile(t testing.TB, db *database.DB, first func(context.Context) error,
 	return <-done
 }
 
-// TestWithdrawalMeetsAMailThatIsTakenUp has somebody leave while a worker takes up the
-// mail to them.
+// TestWithdrawalMeetsAMailThatIsTakenUp withdraws an address while a worker takes the mail to it
+// from the queue.
 func TestWithdrawalMeetsAMailThatIsTakenUp(t *testing.T) {
 	db := databasetest.Postgres(t)
 	k := compose(t, testers.Config{}, kit.WithDatabase(db))
@@ -133,7 +133,7 @@ func TestWithdrawalMeetsAMailThatIsTakenUp(t *testing.T) {
 	want(t, k, m.ID, testers.StateWithdrawn)
 }
 
-// TestWithdrawalMeetsAnInvitation has somebody withdraw while staff invites them.
+// TestWithdrawalMeetsAnInvitation withdraws an address while staff invites it.
 func TestWithdrawalMeetsAnInvitation(t *testing.T) {
 	db := databasetest.Postgres(t)
 	k := compose(t, testers.Config{}, kit.WithDatabase(db))
@@ -155,12 +155,11 @@ func TestWithdrawalMeetsAnInvitation(t *testing.T) {
 	}
 }
 
-// TestUnsubscribingMeetsAnInvitation has somebody want no mail of any kind while staff
-// invites them.
+// TestUnsubscribingMeetsAnInvitation suppresses all mail to an address while staff invites it.
 func TestUnsubscribingMeetsAnInvitation(t *testing.T) {
 	db := databasetest.Postgres(t)
 	k := compose(t, testers.Config{}, kit.WithDatabase(db))
-	invite(t, k, "bob@example.com") // makes the cohort
+	invite(t, k, "bob@example.com") // creates the cohort
 	link := news(t, k)
 	var m testers.Member
 	var left *kittest.Response
@@ -180,8 +179,8 @@ func TestUnsubscribingMeetsAnInvitation(t *testing.T) {
 	want(t, k, m.ID, testers.StateWithdrawn)
 }
 
-// TestErasureMeetsAMail has a tester erased while staff mails them, at an address that
-// is not the account's.
+// TestErasureMeetsAMail erases a tester while staff mails them, at an address that is not the
+// account's.
 func TestErasureMeetsAMail(t *testing.T) {
 	db := databasetest.Postgres(t)
 	k := compose(t, testers.Config{}, kit.WithDatabase(db))

@@ -21,14 +21,14 @@ const (
 	maxName    = 100
 )
 
-// Actors of events.
+// The actors of events.
 const (
 	byStaff  = "staff"
 	byTester = "tester"
 	bySystem = "system"
 )
 
-// dayOf counts UTC days since 1970.
+// dayOf returns the number of UTC days since 1970.
 func dayOf(at time.Time) int64 { return at.Unix() / 86400 }
 
 func dateOf(d int64) string { return time.Unix(d*86400, 0).UTC().Format(time.DateOnly) }
@@ -40,13 +40,13 @@ func optionalDate(d int64) *string {
 	return optional.Text(dateOf(d))
 }
 
-// plain reports whether text has no control characters and none that reorder
-// what people read.
+// plain reports whether text has no control characters and no characters that reorder displayed
+// text.
 func plain(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) })
 }
 
-// streak counts the days a member is opted in, today included.
+// streak returns the number of days a member is opted in, including today.
 func (t *Testers) streak(m Member, today int64) int {
 	if m.State != StateOptedIn {
 		return 0
@@ -58,7 +58,7 @@ func (t *Testers) streak(m Member, today int64) int {
 	return int(max(0, days))
 }
 
-// move puts a member into a state and writes the row and its event.
+// move changes the state of a member and writes the row and its event.
 func (t *Testers) move(ctx context.Context, m *Member, to State, kind, actor string, now time.Time) error {
 	if m.State == StateOptedIn && to != StateOptedIn {
 		m.total += max(0, dayOf(now)-m.optedOn)
@@ -88,7 +88,7 @@ func (t *Testers) record(ctx context.Context, action string, m Member, detail ma
 	return t.peers.Audit.Record(ctx, audit.Event{Action: "testers/" + action, Subject: audit.Target{Type: "tester", ID: m.ID}, Detail: detail})
 }
 
-// openCohort locks a cohort that takes part.
+// openCohort locks a cohort and refuses if it is closed.
 func (t *Testers) openCohort(ctx context.Context, cohortID string) (Cohort, error) {
 	cohortID = cmp.Or(cohortID, DefaultCohort)
 	if !cohortForm.MatchString(cohortID) {
@@ -106,11 +106,10 @@ func (t *Testers) openCohort(ctx context.Context, cohortID string) (Cohort, erro
 	return c, nil
 }
 
-// Invite asks people to test, at most 100; [DefaultCohort] is made when it is
-// asked for first. Each is invited by itself; where there is but one, its
-// refusal is the error. Refuses with testers/cohort_not_found, cohort_closed,
-// not_configured, already_on_roster, withdrawn, roster_full,
-// email/invalid_address, email/rate_limited and kit/invalid_request.
+// Invite invites at most 100 people; the first invitation to [DefaultCohort] creates it. Each
+// person is invited separately; the refusal of a single person is returned as the error. Refuses
+// with testers/cohort_not_found, cohort_closed, not_configured, already_on_roster, withdrawn,
+// roster_full, email/invalid_address, email/rate_limited and kit/invalid_request.
 func (t *Testers) Invite(ctx context.Context, cohortID string, people []Tester) (InviteResult, error) {
 	result := InviteResult{Invited: []Member{}, Refused: []Refused{}}
 	if len(people) == 0 || len(people) > maxInvited {
@@ -209,7 +208,7 @@ func (t *Testers) invite(ctx context.Context, cohortID string, p Tester) (m Memb
 	return t.one(ctx, m)
 }
 
-// room refuses when the roster is full. The cohort is locked.
+// room refuses if the roster is full. The cohort is locked.
 func (t *Testers) room(ctx context.Context, c Cohort) error {
 	counts, err := t.store.counts(ctx, c.ID)
 	if err != nil {
@@ -227,7 +226,7 @@ func (t *Testers) room(ctx context.Context, c Cohort) error {
 	return nil
 }
 
-// find locks the member a reference names.
+// find locks and returns the member that ref identifies.
 func (t *Testers) find(ctx context.Context, cohortID string, ref Ref) (m Member, err error) {
 	var found bool
 	switch {
@@ -251,11 +250,10 @@ func (t *Testers) find(ctx context.Context, cohortID string, ref Ref) (m Member,
 	return m, err
 }
 
-// Resend mails the next step again under new links; the ones before it die.
-// Somebody who lapsed is asked again. Refuses with testers/cohort_not_found,
-// cohort_closed, not_configured, member_not_found (removed ones too), withdrawn,
-// already_on_roster (opted in: nothing to send), email/rate_limited and
-// kit/invalid_request.
+// Resend mails the next step again with new links; the previous links become invalid. A lapsed
+// member is invited again. Refuses with testers/cohort_not_found, cohort_closed, not_configured,
+// member_not_found (also if removed), withdrawn, already_on_roster (if opted in: there is nothing
+// to send), email/rate_limited and kit/invalid_request.
 func (t *Testers) Resend(ctx context.Context, ref Ref) (m Member, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
@@ -299,8 +297,8 @@ func (t *Testers) Resend(ctx context.Context, ref Ref) (m Member, err error) {
 	return t.one(ctx, m)
 }
 
-// Remove takes a tester off the roster; a withdrawn tester stays withdrawn.
-// Refuses with testers/cohort_not_found, member_not_found and kit/invalid_request.
+// Remove removes a tester from the roster; a withdrawn tester stays withdrawn. Refuses with
+// testers/cohort_not_found, member_not_found and kit/invalid_request.
 func (t *Testers) Remove(ctx context.Context, ref Ref) (m Member, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
@@ -329,7 +327,7 @@ func (t *Testers) Remove(ctx context.Context, ref Ref) (m Member, err error) {
 	return t.one(ctx, m)
 }
 
-// follow runs what a link asks for on the member it names.
+// follow runs the action of a link on its member.
 func (t *Testers) follow(ctx context.Context, l link, userID string, act func(context.Context, Cohort, *Member, time.Time) error) (c Cohort, m Member, err error) {
 	err = t.db.InTx(ctx, func(ctx context.Context) error {
 		now := t.db.Now(ctx)
@@ -339,7 +337,7 @@ func (t *Testers) follow(ctx context.Context, l link, userID string, act func(co
 		if c, err = t.openCohort(ctx, m.CohortID); err != nil {
 			return err
 		}
-		if m, err = t.valid(ctx, l, t.store.lockMember, now); err != nil { // again: visits and withdrawals lock members only
+		if m, err = t.valid(ctx, l, t.store.lockMember, now); err != nil { // again: visits and withdrawals lock only members
 			return err
 		}
 		if m.user == "" && userID != "" && act != nil {
@@ -356,8 +354,7 @@ func (t *Testers) follow(ctx context.Context, l link, userID string, act func(co
 	return c, m, err
 }
 
-// valid returns the member of a link that works, by one of the store's ways to
-// read it.
+// valid returns the member of a valid link; read locks the member or not.
 func (t *Testers) valid(ctx context.Context, l link, read func(context.Context, string) (Member, bool, error), now time.Time) (Member, error) {
 	m, found, err := read(ctx, l.memberID)
 	switch {
@@ -371,10 +368,10 @@ func (t *Testers) valid(ctx context.Context, l link, read func(context.Context, 
 	return m, nil
 }
 
-// errExpired is an invalid token that was valid once.
+// errExpired is the refusal of a link that has expired.
 var errExpired = ErrInvalidToken.Saying("The link has expired. Ask for a new one.")
 
-// confirm notes consent.
+// confirm records consent.
 func (t *Testers) confirm(ctx context.Context, _ Cohort, m *Member, now time.Time) error {
 	if m.State != StateInvited {
 		return nil
@@ -385,7 +382,7 @@ func (t *Testers) confirm(ctx context.Context, _ Cohort, m *Member, now time.Tim
 	return t.record(ctx, "accepted", *m, nil)
 }
 
-// optIn notes that the member goes to the store's page.
+// optIn records that the member opens the store's page.
 func (t *Testers) optIn(ctx context.Context, c Cohort, m *Member, now time.Time) error {
 	if c.StoreURL == "" {
 		return ErrNotConfigured
@@ -399,8 +396,8 @@ func (t *Testers) optIn(ctx context.Context, c Cohort, m *Member, now time.Time)
 	return t.record(ctx, "opted_in", *m, nil)
 }
 
-// Withdraw ends all memberships of an address for good, as an opt-out link does.
-// Refuses with email/invalid_address.
+// Withdraw permanently ends all memberships of an address, as an opt-out link does. Refuses with
+// email/invalid_address.
 func (t *Testers) Withdraw(ctx context.Context, address string) error {
 	key, err := email.Canonical(address)
 	if err != nil {
@@ -444,7 +441,7 @@ func (t *Testers) withdraw(ctx context.Context, hash string) error {
 	})
 }
 
-// retract takes back the last mail to a member while it waits.
+// retract cancels the last mail to a member if it is still queued.
 func (t *Testers) retract(ctx context.Context, m *Member) error {
 	if m.mailJob == "" {
 		return nil
@@ -455,26 +452,26 @@ func (t *Testers) retract(ctx context.Context, m *Member) error {
 	}
 	m.mailJob = ""
 	if errors.Is(err, email.ErrJobNotFound) || errors.Is(err, email.ErrJobNotRetryable) {
-		return nil // a worker was faster: the mail is on its way
+		return nil // a worker was faster: the mail is being sent
 	}
 	return err
 }
 
-// unsubscribed withdraws who wants no mail of any kind. It joins the
-// transaction of the change.
+// unsubscribed withdraws an address that unsubscribed from all mail, in the transaction of the
+// change.
 func (t *Testers) unsubscribed(ctx context.Context, e hooks.MailSuppressed) error {
 	if e.Scope != string(email.ScopeAll) {
 		return nil
 	}
 	key, err := email.Canonical(e.Address)
 	if err != nil {
-		return nil // a hash: nobody is on a roster by it
+		return nil // a hash, by which no member can be found
 	}
 	hashes, err := t.hashes(ctx, key)
 	if err != nil {
 		return err
 	}
-	if err := t.store.lockAddress(ctx, hashes[0]); err != nil { // before their rows, as everywhere
+	if err := t.store.lockAddress(ctx, hashes[0]); err != nil { // before the rows, as everywhere
 		return err
 	}
 	members, err := t.store.membersOfHash(ctx, hashes[0])
@@ -484,9 +481,8 @@ func (t *Testers) unsubscribed(ctx context.Context, e hooks.MailSuppressed) erro
 	return t.withdraw(ctx, hashes[0])
 }
 
-// Left notes that a tester said so: the opt-in is over, by staff's word. Refuses
-// as [Testers.Resend], and with testers/member_not_found unless the tester is
-// opted in.
+// Left records, on behalf of staff, that a tester has left: the opt-in ends. Refuses as
+// [Testers.Resend], and with testers/member_not_found unless the tester is opted in.
 func (t *Testers) Left(ctx context.Context, ref Ref) error {
 	return t.db.InTx(ctx, func(ctx context.Context) error {
 		c, err := t.openCohort(ctx, ref.CohortID)

@@ -13,10 +13,9 @@ import (
 
 const maxVisit = 128
 
-// Seen notes that a user used the app, at most once a UTC day a member but for a
-// new app version. It links the user to members of the address that the user has
-// verified, and brings back who had opted in and lapsed. Refuses with
-// kit/invalid_request.
+// Seen records that a user used the app, at most once per member and UTC day unless the app version
+// is new. It links the user to the members of the user's verified address, and opts a member in
+// again who had opted in and lapsed. Refuses with kit/invalid_request.
 func (t *Testers) Seen(ctx context.Context, userID string, v Visit) error {
 	if err := capability.CheckUserID(userID); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (t *Testers) Seen(ctx context.Context, userID string, v Visit) error {
 	return nil
 }
 
-// linkUser links a user to members of the verified address.
+// linkUser links a user to the members of the user's verified address.
 func (t *Testers) linkUser(ctx context.Context, userID string) error {
 	if t.peers.Auth == nil {
 		return nil
@@ -71,8 +70,8 @@ func (t *Testers) noteworthy(m Member, v Visit, today int64) bool {
 	return m.State.onRoster() && (m.seen < today || m.comesBack() || (v.AppVersion != "" && v.AppVersion != optional.TextOf(m.AppVersion)))
 }
 
-// comesBack reports whether use of the app shows that a lapse was presumed
-// wrongly: the member consented and did not say they left.
+// comesBack reports whether use of the app proves that a lapse was presumed wrongly: the member
+// consented and did not leave.
 func (m Member) comesBack() bool {
 	return m.State == StateLapsed && m.consent > 0 && m.lapse != lapseLeft
 }
@@ -98,7 +97,7 @@ func (t *Testers) see(ctx context.Context, memberID string, v Visit) error {
 	})
 }
 
-// MembershipsOf lists what a user takes part in. Refuses with kit/invalid_request.
+// MembershipsOf returns the memberships of a user. Refuses with kit/invalid_request.
 func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships, error) {
 	list := Memberships{Memberships: []Membership{}}
 	if err := capability.CheckUserID(userID); err != nil {
@@ -125,8 +124,8 @@ func (t *Testers) MembershipsOf(ctx context.Context, userID string) (Memberships
 	return list, nil
 }
 
-// lapseLeft is the reason of a lapse that the tester or staff stated.
+// lapseLeft is the reason of a lapse that staff recorded.
 const lapseLeft = "left"
 
-// stateAge is how long a member has been in the present state.
+// stateAge returns how long a member has been in the present state.
 func (m Member) stateAge(now time.Time) time.Duration { return now.Sub(time.UnixMilli(m.stateAt)) }

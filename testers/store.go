@@ -10,11 +10,10 @@ import (
 	"github.com/kitbackend/kit/internal/optional"
 )
 
-// store is all the SQL of testers.
+// store contains all SQL of testers.
 type store struct{ db *database.DB }
 
-// model notes the constants of a version unless there are some, and returns
-// what is noted.
+// model stores the hash of a version's constants unless one is stored, and returns the stored one.
 func (s store) model(ctx context.Context, version, hash string, now time.Time) (noted string, err error) {
 	if _, err := s.db.Exec(ctx, `INSERT INTO testers_model (version, hash, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		version, hash, now.UnixMilli()); err != nil {
@@ -23,7 +22,7 @@ func (s store) model(ctx context.Context, version, hash string, now time.Time) (
 	return noted, s.db.QueryRow(ctx, `SELECT hash FROM testers_model WHERE version = $1`, version).Scan(&noted)
 }
 
-// setCohort makes a cohort or changes what it is declared as.
+// setCohort creates a cohort or updates its declared fields.
 func (s store) setCohort(ctx context.Context, c CohortConfig, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_cohort (id, name, status, store_url, target_size, window_days, max_roster,
 			window_elapsed, window_started, resets, last_reset, last_day, last_pass_at, nudge_day, nudges, created_at)
@@ -46,7 +45,7 @@ func (s store) cohort(ctx context.Context, id string) (Cohort, bool, error) {
 	return database.Get(ctx, s.db, scanCohort, `SELECT `+cohortColumns+` FROM testers_cohort WHERE id = $1`, id)
 }
 
-// lockCohort reads a cohort that the transaction is going to change.
+// lockCohort reads and locks a cohort that the transaction will change.
 func (s store) lockCohort(ctx context.Context, id string) (Cohort, bool, error) {
 	return database.Get(ctx, s.db, scanCohort, `SELECT `+cohortColumns+` FROM testers_cohort WHERE id = $1 `+database.ForUpdate, id)
 }
@@ -64,7 +63,7 @@ func (s store) setStatus(ctx context.Context, id string, status Status) (bool, e
 	return n == 1, err
 }
 
-// setWindow writes what daily passes and nudges count.
+// setWindow writes the counters of daily passes and nudges.
 func (s store) setWindow(ctx context.Context, c Cohort) error {
 	_, err := s.db.Exec(ctx, `UPDATE testers_cohort SET window_elapsed = $2, window_started = $3, resets = $4, last_reset = $5,
 		last_day = $6, last_pass_at = $7, nudge_day = $8, nudges = $9 WHERE id = $1`,
@@ -87,7 +86,7 @@ func (s store) member(ctx context.Context, id string) (Member, bool, error) {
 	return database.Get(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE id = $1`, id)
 }
 
-// lockMember reads a member that the transaction is going to change.
+// lockMember reads and locks a member that the transaction will change.
 func (s store) lockMember(ctx context.Context, id string) (Member, bool, error) {
 	return database.Get(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE id = $1 `+database.ForUpdate, id)
 }
@@ -100,13 +99,12 @@ func (s store) memberByAddress(ctx context.Context, cohortID, key string) (Membe
 const membersOfCohort = `SELECT ` + memberColumns + ` FROM testers_member WHERE cohort_id = $1
 	ORDER BY CASE WHEN state IN ('removed', 'withdrawn') THEN 1 ELSE 0 END, id LIMIT $2`
 
-// members lists a cohort's, those on the roster first.
+// members lists the members of a cohort, those on the roster first.
 func (s store) members(ctx context.Context, cohortID string, limit int) ([]Member, error) {
 	return database.All(ctx, s.db, scanMember, membersOfCohort, cohortID, limit)
 }
 
-// lockMembers lists as members does, for a transaction that is going to change
-// some.
+// lockMembers is members for a transaction that will change some of them.
 func (s store) lockMembers(ctx context.Context, cohortID string, limit int) ([]Member, error) {
 	return database.All(ctx, s.db, scanMember, membersOfCohort+` `+database.ForUpdate, cohortID, limit)
 }
@@ -132,7 +130,7 @@ func (s store) membersOfHash(ctx context.Context, hash string) ([]Member, error)
 	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member WHERE address_hash = $1 ORDER BY id `+database.ForUpdate, hash)
 }
 
-// link notes the user of an address.
+// link sets the user of the members of an address.
 func (s store) link(ctx context.Context, userID, key string) error {
 	_, err := s.db.Exec(ctx, `UPDATE testers_member SET user_id = $1 WHERE address_key = $2 AND user_id = ''
 		AND state NOT IN ('removed', 'withdrawn')`, userID, key)
@@ -145,7 +143,7 @@ func (s store) linked(ctx context.Context, key string) (exists bool, err error) 
 	return exists, err
 }
 
-// insertMember returns false when the address is in the cohort already.
+// insertMember returns false if the address is already in the cohort.
 func (s store) insertMember(ctx context.Context, m Member, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO testers_member (id, cohort_id, address_key, address_hash, address, name, state, state_at,
 			lapse_reason, user_id, consent_at, opted_in_on, days_total, last_seen_on, last_session, app_version, unreachable_on,
@@ -155,8 +153,8 @@ func (s store) insertMember(ctx context.Context, m Member, now time.Time) (bool,
 	return n == 1, err
 }
 
-// update writes all of a member that changes. Somebody who has withdrawn stays so,
-// whatever a caller that read the row before wants to write.
+// update writes all mutable fields of a member. A withdrawn member stays withdrawn, even if the
+// caller read the row before the withdrawal.
 func (s store) update(ctx context.Context, m Member) error {
 	n, err := s.db.Exec(ctx, `UPDATE testers_member SET name = $2, state = $3, state_at = $4, lapse_reason = $5, user_id = $6,
 			consent_at = $7, opted_in_on = $8, days_total = $9, last_seen_on = $10, last_session = $11, app_version = $12,
@@ -176,7 +174,7 @@ func (s store) insertEvent(ctx context.Context, m Member, kind, actor string, no
 	return err
 }
 
-// event is one line of a member's log.
+// event is one entry of a member's log.
 type event struct {
 	ID       string          `json:"-"`
 	MemberID string          `json:"memberId"`
@@ -203,7 +201,7 @@ func (s store) eventsOf(ctx context.Context, memberID, after string, limit int) 
 		WHERE member_id = $1 AND id > $2 ORDER BY id LIMIT $3`, memberID, after, limit)
 }
 
-// insertSnapshot returns false when the day has one.
+// insertSnapshot returns false if the day already has a snapshot.
 func (s store) insertSnapshot(ctx context.Context, cohortID string, snap Snapshot) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO testers_snapshot (cohort_id, day, opted_in, with_streak, window_elapsed, probability, model_version)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
@@ -219,8 +217,7 @@ func (s store) snapshots(ctx context.Context, cohortID string, from int64) ([]Sn
 	}, `SELECT day, opted_in FROM testers_snapshot WHERE cohort_id = $1 AND day >= $2 ORDER BY day`, cohortID, from)
 }
 
-// rewind deletes the snapshots after a day and returns the newest of the others, or
-// none.
+// rewind deletes the snapshots after a day and returns the newest remaining one, if any.
 func (s store) rewind(ctx context.Context, cohortID string, today int64) (last Snapshot, err error) {
 	if _, err := s.db.Exec(ctx, `DELETE FROM testers_snapshot WHERE cohort_id = $1 AND day > $2`, cohortID, today); err != nil {
 		return last, err
@@ -231,14 +228,14 @@ func (s store) rewind(ctx context.Context, cohortID string, today int64) (last S
 	return last, err
 }
 
-// insertFeedback notes a thread of a member.
+// insertFeedback inserts a thread of a member.
 func (s store) insertFeedback(ctx context.Context, memberID, threadID string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_feedback (member_id, thread_id, at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		memberID, threadID, now.UnixMilli())
 	return err
 }
 
-// feedbackOf lists the threads of a member below an id, newest first.
+// feedbackOf lists the threads of a member with ids less than below, newest first.
 func (s store) feedbackOf(ctx context.Context, memberID, below string, limit int) ([]Feedback, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (f Feedback, err error) {
 		var at int64
@@ -249,7 +246,7 @@ func (s store) feedbackOf(ctx context.Context, memberID, below string, limit int
 		WHERE member_id = $1 AND (CAST($2 AS TEXT) = '' OR thread_id < $2) ORDER BY thread_id DESC LIMIT $3`, memberID, below, limit)
 }
 
-// feedbackCounts counts the threads of members.
+// feedbackCounts returns the number of threads by member.
 func (s store) feedbackCounts(ctx context.Context, memberIDs []string) (map[string]int, error) {
 	counts := make(map[string]int)
 	_, err := database.All(ctx, s.db, func(row database.Scanner) (struct{}, error) {
@@ -262,13 +259,13 @@ func (s store) feedbackCounts(ctx context.Context, memberIDs []string) (map[stri
 	return counts, err
 }
 
-// lockAddress makes invitations and withdrawals of an address wait for each other
-// until the transaction ends: the one to come sees what the other wrote.
+// lockAddress serializes invitations and withdrawals of an address until the transaction ends: the
+// later one sees what the earlier one wrote.
 func (s store) lockAddress(ctx context.Context, hash string) error {
 	return s.db.Lock(ctx, "testers "+hash)
 }
 
-// bury notes that an address is never mailed again.
+// bury records that an address is never mailed again.
 func (s store) bury(ctx context.Context, hash string, now time.Time) error {
 	_, err := s.db.Exec(ctx, `INSERT INTO testers_tombstone (address_hash, at) VALUES ($1, $2) ON CONFLICT DO NOTHING`, hash, now.UnixMilli())
 	return err
@@ -300,8 +297,8 @@ func (s store) insertKey(ctx context.Context, number int64, sealed []byte, now t
 	return n == 1, err
 }
 
-// membersOfPerson lists the members of a user, and those of addresses that name
-// no user.
+// membersOfPerson lists the members of a user, and the members of the user's addresses that are
+// linked to no user.
 func (s store) membersOfPerson(ctx context.Context, userID string, keys []string, after string, limit int) ([]Member, error) {
 	return database.All(ctx, s.db, scanMember, `SELECT `+memberColumns+` FROM testers_member
 		WHERE id > $1 AND ((user_id = $2 AND user_id <> '') OR (user_id = '' AND address_key `+database.InList(3)+`)) ORDER BY id LIMIT $4`,

@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// walker is a member with the links the member has got so far.
+// walker is a member with the links received so far.
 type walker struct {
 	t                      *testing.T
 	k                      *kittest.Kit
@@ -41,7 +41,7 @@ func (w *walker) optedIn() {
 	w.k.Anonymous().Get(w.optIn+"?go=1").Want(303, "")
 }
 
-// ways lead into each state; a lapse comes in two kinds, as stated and presumed.
+// ways bring a member into each state; a lapse comes in two kinds, recorded and presumed.
 var ways = map[string]func(w *walker){
 	"invited":  (*walker).invited,
 	"accepted": (*walker).accepted,
@@ -76,8 +76,7 @@ func (w *walker) leave() string {
 	return fmt.Sprint(r.Status)
 }
 
-// events are what can happen to a member; each returns a code, a status of a
-// page, or "".
+// events are all that can happen to a member; each returns a code, the status of a page, or "".
 var events = map[string]func(w *walker) string{
 	"invite": func(w *walker) string {
 		_, err := w.k.Testers().Invite(w.t.Context(), "", []testers.Tester{{Email: w.address}})
@@ -104,15 +103,15 @@ var events = map[string]func(w *walker) string{
 	"confirm": func(w *walker) string { return fmt.Sprint(w.follow(w.confirm)) },
 	"opt-in": func(w *walker) string {
 		if w.optIn == "" {
-			return fmt.Sprint(w.follow("/testers/opt-in/" + w.confirm[len("/testers/confirm/"):])) // that of another kind
+			return fmt.Sprint(w.follow("/testers/opt-in/" + w.confirm[len("/testers/confirm/"):])) // a link of another kind
 		}
 		return fmt.Sprint(w.follow(w.optIn))
 	},
 	"opt-out": (*walker).leave,
 }
 
-// TestEveryTransition does everything to a member of every state, and says what
-// comes of it: the state after, and what is returned.
+// TestEveryTransition applies every event to a member of every state, and checks the new state and
+// the result.
 func TestEveryTransition(t *testing.T) {
 	const there, withdrawn, none = "testers/already_on_roster", "testers/withdrawn", "testers/member_not_found"
 	table := map[string]map[string][2]string{
@@ -167,7 +166,7 @@ func TestEveryTransition(t *testing.T) {
 				w.user = user.ID
 				way(w)
 				if state == "opted_in" && event == "nudge" {
-					k.Clock.Advance(4 * day) // since when the member is not linked
+					k.Clock.Advance(4 * day) // during which the member is not linked
 				}
 				var before string
 				if state == "withdrawn" {

@@ -1,22 +1,22 @@
-// Package testers runs a closed test of an app: who was asked, who said yes,
-// who opted in at the store, who uses the app, reminders, and an honest estimate
-// of when the store's requirement is met.
+// Package testers runs a closed test of an app: the roster of invited people, their consent and
+// opt-in at the store, their use of the app, reminders, and an estimate of when the store's
+// requirement is met.
 //
-// The promises:
-//   - Nobody is mailed who opted out, whatever staff does: a withdrawal ends all
-//     memberships of the address and outlives them as a keyed hash. Every mail
-//     carries the way out, in its text and in its header.
-//   - Fetching a link changes nothing: pages ask first, because programs follow
-//     links. A repeated link never moves a member back.
-//   - Opened mail is never activity. Only use of the app is, told by sign-in, by
-//     GET /testers/status and by [Testers.Seen], and noted once a UTC day.
-//   - The constants of the forecast are chosen, not fitted, and every forecast
-//     says so. A kit whose constants changed without a new ModelVersion does not
-//     start.
-//   - A daily pass that was missed is made up for from the log of events.
+// # Guarantees
 //
-// The control plane reads cohorts and invites, removes and reminds; users read
-// their own status; the links in mails are public and signed.
+//   - Whoever opted out is never mailed again, whatever staff does: a withdrawal ends all
+//     memberships of the address and is kept as a keyed hash after they are erased. Every mail has
+//     an opt-out link, in its text and in its header.
+//   - Fetching a link changes nothing unless ActOnGet is set: pages have a button, because programs
+//     follow links. Following a link again never moves a member back.
+//   - Opening a mail is not activity. Only use of the app is: sign-in, GET /testers/status and
+//     [Testers.Seen], recorded once per UTC day.
+//   - The constants of the forecast are chosen, not fitted, and every forecast states that. A kit
+//     whose constants changed without a new ModelVersion does not start.
+//   - A missed daily pass is reconstructed from the log of events.
+//
+// The control plane reads cohorts and invites, removes and reminds testers; users read their own
+// status; the links in mails are public and signed.
 package testers
 
 import (
@@ -44,20 +44,18 @@ const Name = "testers"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are the capabilities testers uses.
+// Peers are the capabilities that testers uses.
 type Peers struct {
-	// Audit records what staff does and who leaves; nil records nothing.
+	// Audit records the operations of staff and withdrawals; nil records nothing.
 	Audit *audit.Audit
-	// Email sends invitations and nudges. It is required and shares the database
-	// binding.
+	// Email sends invitations and nudges. It is required and uses the same database binding.
 	Email *email.Email
-	// Auth knows who has verified which address; without it a member is linked to
-	// a user by a link opened in the app only.
+	// Auth resolves verified addresses to users; without it a member is linked to a user only by a
+	// link opened in the app.
 	Auth *auth.Auth
 }
 
-// Testers keeps the rosters. It is safe for concurrent use, from several
-// processes on PostgreSQL.
+// Testers manages the rosters. It is safe for concurrent use, on PostgreSQL from several processes.
 type Testers struct {
 	host  capability.Host
 	cfg   Config
@@ -101,10 +99,10 @@ func New(host capability.Host, cfg Config, peers Peers) (*Testers, error) {
 	return t, nil
 }
 
-// attach has sign-ins count as use of the app, unsubscribing from all mail as
-// withdrawing, and messages to support as feedback.
+// attach subscribes to hooks: sign-ins count as use of the app, unsubscribing from all mail as
+// withdrawal, and messages to support as feedback.
 func (t *Testers) attach(h *hooks.Hooks) {
-	seen := func(_ context.Context, s hooks.Session) { // whose context carries the transaction that is over
+	seen := func(_ context.Context, s hooks.Session) { // its context carries a transaction that has ended
 		ctx, cancel := context.WithTimeout(context.Background(), visitTimeout)
 		defer cancel()
 		if err := t.Seen(ctx, s.UserID, Visit{SessionID: s.SessionID}); err != nil {
@@ -117,7 +115,7 @@ func (t *Testers) attach(h *hooks.Hooks) {
 	h.SupportReceived.In(t.received)
 }
 
-// visitTimeout bounds how long noting a visit may delay a sign-in.
+// visitTimeout bounds how long recording a visit may delay a sign-in.
 const visitTimeout = 5 * time.Second
 
 const dailyBinding = "TESTERS_DAILY"
@@ -148,8 +146,8 @@ func (t *Testers) Capability() capability.Capability {
 
 func (t *Testers) health(ctx context.Context) (any, error) { return t.store.countCohorts(ctx) }
 
-// Prepare makes the declared cohorts and holds the constants of the forecast to
-// their version. The kit calls it when the schema is there.
+// Prepare creates the declared cohorts and checks that the constants of the forecast match their
+// version. The kit calls it after the migrations.
 func (t *Testers) Prepare(ctx context.Context) error {
 	return t.db.InTx(ctx, func(ctx context.Context) error {
 		f := t.cfg.Forecast

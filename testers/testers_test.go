@@ -79,8 +79,8 @@ func invite(t testing.TB, k *kittest.Kit, address string) testers.Member {
 
 var linkForm = regexp.MustCompile(`http\S+/testers/\S+`)
 
-// links returns the request targets of the next step and the way out in the last
-// mail to an address; the next step is "" where the mail has none.
+// links returns the request targets of the next step and the opt-out in the last mail to an
+// address; the next step is "" if the mail has none.
 func links(t testing.TB, k *kittest.Kit, address string) (next, out string) {
 	t.Helper()
 	for _, found := range linkForm.FindAllString(k.LastMail(address).Text, -1) {
@@ -153,7 +153,7 @@ func code(err error) string {
 	return capability.AsError(err).Code
 }
 
-// TestJourney walks a tester from the invitation to the opt-out over HTTP.
+// TestJourney follows a tester from the invitation to the opt-out over HTTP.
 func TestJourney(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		staff := k.Machine("testers:roster:read", "testers:roster:write", "testers:nudge:send")
@@ -180,7 +180,7 @@ func TestJourney(t *testing.T) {
 		want(t, k, id, testers.StateAccepted)
 		k.Anonymous().Get(optIn+"?go=1").Want(303, "")
 		want(t, k, id, testers.StateOptedIn)
-		k.Anonymous().Get(confirm+"?go=1").Want(200, "") // never moves back
+		k.Anonymous().Get(confirm+"?go=1").Want(200, "") // does not move the member back
 		want(t, k, id, testers.StateOptedIn)
 		for _, r := range []string{strings.Replace(confirm, "/confirm/", "/opt-in/", 1), strings.Replace(confirm, "/confirm/", "/opt-out/", 1),
 			strings.Replace(out, "/opt-out/", "/opt-in/", 1) + "?go=1", confirm[:len(confirm)-4] + "AAAA?go=1", "/testers/confirm/x", "/testers/opt-out/x"} {
@@ -209,7 +209,7 @@ func TestJourney(t *testing.T) {
 	})
 }
 
-// TestForecastOverHTTP reads what the specification says of the response.
+// TestForecastOverHTTP checks the fields of the response that the specification requires.
 func TestForecastOverHTTP(t *testing.T) {
 	k := compose(t, testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 2}})
 	staff := k.Machine("testers:roster:read")
@@ -261,7 +261,7 @@ func TestForecastOverHTTP(t *testing.T) {
 	staff.Get("/testers/cohorts").Want(200, "")
 }
 
-// TestRefusals produces the codes that TestJourney does not.
+// TestRefusals produces the refusals that TestJourney does not.
 func TestRefusals(t *testing.T) {
 	each(t, testers.Config{CohortDefaults: testers.CohortDefaults{MaxRosterSize: 2}}, func(t *testing.T, k *kittest.Kit) {
 		staff := k.Machine("testers:roster:write", "testers:nudge:send")
@@ -332,8 +332,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfALostStore produces what staff meets in a cohort that has no
-// address in the store any more, and what somebody meets who is in already.
+// TestRefusalsOfALostStore produces the refusals of a cohort whose store address was removed, to
+// staff and to a member who has opted in.
 func TestRefusalsOfALostStore(t *testing.T) {
 	k := kittest.New(t, kit.WithAudit(audit.Config{}), kit.WithControlPlane(controlplane.Config{}), kit.WithEmail(email.Config{}), kit.WithTesters(testers.Config{}))
 	staff := k.Machine("testers:roster:write", "testers:nudge:send")
@@ -359,8 +359,8 @@ func TestRefusalsOfALostStore(t *testing.T) {
 
 type object = map[string]any
 
-// TestForgedLinksDoNothing changes each letter of each kind of link, and calls them
-// as scanners do.
+// TestForgedLinksDoNothing changes each letter of each kind of link, and requests the links as
+// scanners do.
 func TestForgedLinksDoNothing(t *testing.T) {
 	k := compose(t, testers.Config{})
 	id := invite(t, k, "ada@example.com").ID
@@ -376,7 +376,7 @@ func TestForgedLinksDoNothing(t *testing.T) {
 			if link[i] == other {
 				other = 'B'
 			}
-			k.Clock.Advance(time.Second) // so that no limit refuses it first
+			k.Clock.Advance(time.Second) // so that no rate limit refuses it first
 			if got := call(link[:i] + string(other) + link[i+1:]); got != 404 {
 				t.Errorf("%s with letter %d changed: %d, want 404", link, i-at, got)
 			}
@@ -404,7 +404,7 @@ func TestForgedLinksDoNothing(t *testing.T) {
 	want(t, k, id, testers.StateAccepted)
 }
 
-// TestTransitions walks the rest of the table.
+// TestTransitions tests the remaining transitions.
 func TestTransitions(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -434,7 +434,7 @@ func TestTransitions(t *testing.T) {
 		if _, err := k.Testers().Resend(ctx, testers.Ref{MemberID: silent.ID}); err != nil {
 			t.Fatal(err)
 		}
-		k.Anonymous().Get(old+"?go=1").Want(404, "") // of the generation before
+		k.Anonymous().Get(old+"?go=1").Want(404, "") // of the previous generation
 		want(t, k, silent.ID, testers.StateInvited)
 		optIn, _ := links(t, k, "accepted@example.com")
 		if err := k.Testers().Left(ctx, testers.Ref{MemberID: left.ID}); err != nil {
@@ -460,8 +460,7 @@ func TestTransitions(t *testing.T) {
 	})
 }
 
-// TestUseOfTheApp links by the verified address, notes the day, and lapses who
-// stays away.
+// TestUseOfTheApp links by the verified address, records the day, and lapses an inactive member.
 func TestUseOfTheApp(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -506,7 +505,7 @@ func TestUseOfTheApp(t *testing.T) {
 	})
 }
 
-// TestMissedPassesAreMadeUpFor has one kit pass daily and another once.
+// TestMissedPassesAreMadeUpFor runs the pass of one kit daily and of another once.
 func TestMissedPassesAreMadeUpFor(t *testing.T) {
 	cfg := testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 2, WindowDays: 5}}
 	var daily, once testers.Observed
@@ -534,7 +533,7 @@ func TestMissedPassesAreMadeUpFor(t *testing.T) {
 		steps(2)
 		join(t, k, "c@example.com")
 		steps(2)
-		for range 2 { // a day counts once
+		for range 2 { // a day is counted once
 			if err := k.Testers().Daily(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -552,7 +551,7 @@ func TestMissedPassesAreMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestAPassGoesOnBehindACohortThatFails has the mails of one cohort fail.
+// TestAPassGoesOnBehindACohortThatFails makes the mails of one cohort fail.
 func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
 	k := compose(t, testers.Config{
 		Cohorts: []testers.CohortConfig{{ID: "a"}, {ID: "b"}}, Nudges: testers.Nudges{Auto: true},
@@ -576,7 +575,7 @@ func TestAPassGoesOnBehindACohortThatFails(t *testing.T) {
 	}
 }
 
-// TestDaysOfAClockThatWasAheadAreTakenBack has one pass thirty days too early.
+// TestDaysOfAClockThatWasAheadAreTakenBack runs one pass thirty days too early.
 func TestDaysOfAClockThatWasAheadAreTakenBack(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		k := compose(t, testers.Config{CohortDefaults: testers.CohortDefaults{TargetSize: 1}}, kit.WithDatabase(db))
@@ -654,8 +653,8 @@ func TestNudgesCarryBothWaysOut(t *testing.T) {
 	}
 }
 
-// TestWithdrawalOutlivesErasure erases a person who had withdrawn, and follows
-// the opt-out link of somebody erased before.
+// TestWithdrawalOutlivesErasure erases a person who had withdrawn, and follows the opt-out link of
+// a person who was erased.
 func TestWithdrawalOutlivesErasure(t *testing.T) {
 	each(t, testers.Config{}, func(t *testing.T, k *kittest.Kit) {
 		ctx := context.Background()
@@ -691,7 +690,7 @@ func TestWithdrawalOutlivesErasure(t *testing.T) {
 	})
 }
 
-// news mails ada@example.com something else and returns the link out of it.
+// news sends another mail to ada@example.com and returns its unsubscribe link.
 func news(t testing.TB, k *kittest.Kit) (link string) {
 	t.Helper()
 	job, err := k.Email().Send(t.Context(), email.Message{To: "ada@example.com", Category: email.CategoryList, Subject: "News", Text: "News."})
@@ -707,7 +706,7 @@ func news(t testing.TB, k *kittest.Kit) (link string) {
 	return list[1]
 }
 
-// TestUnsubscribingFromEverythingWithdraws goes through email's hook.
+// TestUnsubscribingFromEverythingWithdraws withdraws by email's hook.
 func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
 	k := compose(t, testers.Config{})
 	m := invite(t, k, "ada@example.com")
@@ -716,7 +715,7 @@ func TestUnsubscribingFromEverythingWithdraws(t *testing.T) {
 	want(t, k, m.ID, testers.StateWithdrawn)
 }
 
-// TestTwoNodes passes daily and invites on two kits over one PostgreSQL.
+// TestTwoNodes runs the daily pass and invites on two kits with one PostgreSQL.
 func TestTwoNodes(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	nodes := []*kittest.Kit{compose(t, testers.Config{}, kit.WithDatabase(dbs[0])), compose(t, testers.Config{}, kit.WithDatabase(dbs[1]))}
@@ -742,17 +741,17 @@ func TestTwoNodes(t *testing.T) {
 		t.Errorf("%d members and %d snapshots, want one of each", len(c.Members), len(c.Forecast.Observed.Snapshots))
 	}
 	confirm, _ := links(t, nodes[0], "ada@example.com")
-	nodes[1].Anonymous().Get(confirm+"?go=1").Want(200, "") // one node's key opens on the other
+	nodes[1].Anonymous().Get(confirm+"?go=1").Want(200, "") // each node opens the other's key
 }
 
-// TestImport reads a roster with and without a first line of names.
+// TestImport imports a roster with and without a header line.
 func TestImport(t *testing.T) {
 	k := compose(t, testers.Config{})
 	for file, want := range map[string][2]int{
 		"\ufeffName,Email\r\nAda,ada@example.com\r\n\"Hopper, Grace\",grace@example.com\r\n,nonsense\r\n": {2, 1},
 		"linus@example.com\nada@example.com\n\n":                                                          {1, 1},
 	} {
-		// Whichever comes first has Ada.
+		// The first of the files invites Ada; the map's order is random.
 		r, err := k.Testers().Import(t.Context(), "", strings.NewReader(file))
 		if err != nil || len(r.Invited)+len(r.Refused) != want[0]+want[1] {
 			t.Errorf("%q: %+v, %v", file, r, err)

@@ -2,15 +2,14 @@ package testers
 
 import "github.com/kitbackend/kit/capability"
 
-// DefaultCohort is the cohort that is meant where none is named; the first
-// invitation makes it.
+// DefaultCohort is the cohort used if none is named; the first invitation creates it.
 const DefaultCohort = "default"
 
-// State is where a member stands on the roster.
+// State is the state of a member on the roster.
 type State string
 
-// The states: asked; said yes, which is consent and not enrolment; followed the
-// store's link; presumed gone; taken off by staff; left for good.
+// The states: invited; accepted, which is consent and not enrolment; opened the store's link;
+// presumed to have left, or left; removed by staff; withdrawn permanently.
 const (
 	StateInvited   State = "invited"
 	StateAccepted  State = "accepted"
@@ -20,14 +19,14 @@ const (
 	StateWithdrawn State = "withdrawn"
 )
 
-// onRoster reports whether a member of the state counts against the roster.
+// onRoster reports whether a member in the state counts towards the size of the roster.
 func (s State) onRoster() bool { return s != StateRemoved && s != StateWithdrawn }
 
-// Presence is what is known of a member's use of the app.
+// Presence is the activity of a member in the app, as far as known.
 type Presence string
 
-// The presences, the first that applies: mail does not get through; no account
-// is known, so nothing is; seen of late; known not to have been.
+// The presences, of which the first that applies is used: mail is undeliverable; no account is
+// linked; seen recently; linked but not seen recently.
 const (
 	PresenceUnreachable Presence = "unreachable"
 	PresenceNeverLinked Presence = "never_linked"
@@ -38,7 +37,7 @@ const (
 // MailKind is a mail to a tester: the invitation or one of the four nudges.
 type MailKind string
 
-// The kinds. [MailInvite] is no nudge.
+// The kinds. [MailInvite] is not a nudge.
 const (
 	MailInvite   MailKind = "invite"
 	MailConfirm  MailKind = "confirm"
@@ -51,7 +50,7 @@ func (k MailKind) isNudge() bool {
 	return k == MailConfirm || k == MailStore || k == MailInactive || k == MailClosing
 }
 
-// Status says whether a cohort takes part.
+// Status is whether a cohort is open.
 type Status string
 
 // The statuses.
@@ -60,7 +59,7 @@ const (
 	StatusClosed Status = "closed"
 )
 
-// Member is a person of a cohort, as staff sees it.
+// Member is a member of a cohort, as staff sees it.
 type Member struct {
 	ID       string   `json:"id"`
 	CohortID string   `json:"cohortId"`
@@ -79,7 +78,7 @@ type Member struct {
 	AppVersion  *string `json:"appVersion"`
 	LastSession *string `json:"lastSession"`
 	LastNudge   *Nudged `json:"lastNudge"`
-	// FeedbackThreads counts the threads of support that the member wrote in;
+	// FeedbackThreads is the number of support threads that the member wrote to;
 	// [Testers.ListFeedback] lists them.
 	FeedbackThreads int              `json:"feedbackThreads"`
 	StateSince      capability.Time  `json:"stateSince"`
@@ -99,7 +98,7 @@ type Nudged struct {
 	At   capability.Time `json:"at"`
 }
 
-// Membership is what a tester sees of a cohort.
+// Membership is a membership as its tester sees it.
 type Membership struct {
 	CohortID   string   `json:"cohortId"`
 	State      State    `json:"state"`
@@ -109,13 +108,13 @@ type Membership struct {
 	Window     Window   `json:"window"`
 }
 
-// Window is how far the cohort's window is, in days.
+// Window is the progress of the cohort's window, in days.
 type Window struct {
 	Elapsed int `json:"elapsed"`
 	Days    int `json:"days"`
 }
 
-// Memberships are all of one user.
+// Memberships are the memberships of one user.
 type Memberships struct {
 	Memberships []Membership `json:"memberships"`
 }
@@ -131,10 +130,9 @@ type Cohort struct {
 	StoreURL      string           `json:"storeUrl"`
 	Counts        map[State]int    `json:"counts"`
 	Activity      map[Presence]int `json:"activity"`
-	// Health is the mean of the members who have one.
+	// Health is the mean over the members that have one.
 	Health *int `json:"health"`
-	// Members are shown when asked for, at most [MaxShown] of them, those on the
-	// roster first.
+	// Members are included on request, at most [MaxShown] of them, those on the roster first.
 	Members  []Member  `json:"members,omitzero"`
 	Forecast *Estimate `json:"forecast,omitempty"`
 
@@ -142,11 +140,10 @@ type Cohort struct {
 	lastPass, nudgeDay, nudges, created          int64
 }
 
-// MaxShown bounds the members a cohort is shown with.
+// MaxShown is the maximum number of members that are returned with a cohort.
 const MaxShown = 1000
 
-// Estimate is the forecast of a cohort. Estimates are under Estimates,
-// facts under Observed.
+// Estimate is the forecast of a cohort: estimates in Estimates, facts in Observed.
 type Estimate struct {
 	ModelVersion   string          `json:"modelVersion"`
 	AsOf           capability.Time `json:"asOf"`
@@ -161,7 +158,7 @@ type Estimate struct {
 	Estimates      Estimates       `json:"estimates"`
 }
 
-// Calibration says where the constants come from.
+// Calibration describes the origin of the constants.
 type Calibration struct {
 	Status string `json:"status"`
 	Basis  string `json:"basis"`
@@ -169,13 +166,13 @@ type Calibration struct {
 	Note   string `json:"note"`
 }
 
-// Reconciliation says whether the store can be asked who opted in: it cannot.
+// Reconciliation reports whether opt-ins can be verified with the store: they cannot.
 type Reconciliation struct {
 	Supported bool   `json:"supported"`
 	Reason    string `json:"reason"`
 }
 
-// Requirement is what the store asks for.
+// Requirement is the requirement of the store.
 type Requirement struct {
 	TargetSize int `json:"targetSize"`
 	WindowDays int `json:"windowDays"`
@@ -189,11 +186,11 @@ type Observed struct {
 	WindowStartedOn   *string `json:"windowStartedOn"`
 	Resets            int     `json:"resets"`
 	LastResetOn       *string `json:"lastResetOn"`
-	// Snapshots are those of the last 60 days, oldest first.
+	// Snapshots are the snapshots of the last 60 days, oldest first.
 	Snapshots []Snapshot `json:"snapshots"`
 }
 
-// Snapshot is what a daily pass saw.
+// Snapshot is the result of a daily pass.
 type Snapshot struct {
 	Date    string `json:"date"`
 	OptedIn int    `json:"optedIn"`
@@ -203,9 +200,9 @@ type Snapshot struct {
 	version              string
 }
 
-// Estimates are what the model says. SuccessProbability is the probability that
-// on the best day of the horizon enough testers have a full streak; nil is
-// unknown, with a reason, and 0 is a real value.
+// Estimates are the results of the model. SuccessProbability is the probability that enough testers
+// have a full streak on the best day of the horizon; nil means unknown, with a reason, and 0 is a
+// real value.
 type Estimates struct {
 	SuccessProbability       *float64 `json:"successProbability"`
 	SuccessProbabilityReason *string  `json:"successProbabilityReason"`
@@ -226,56 +223,56 @@ type CurvePoint struct {
 	Probability float64 `json:"probability"`
 }
 
-// MemberEstimate says how likely a member who is opted in completes the streak,
-// and how much likelier the cohort succeeds if the member were active.
+// MemberEstimate is the probability that an opted-in member completes the streak, and by how much
+// the success probability of the cohort would rise if the member were active.
 type MemberEstimate struct {
 	MemberID       string  `json:"memberId"`
 	StreakSurvival float64 `json:"streakSurvival"`
 	ImpactIfActive float64 `json:"impactIfActive"`
 }
 
-// Tester is somebody to invite.
+// Tester is a person to invite.
 type Tester struct {
 	Email string `json:"email"`
 	Name  string `json:"name,omitempty"`
 }
 
-// InviteResult says who was invited and who was not.
+// InviteResult reports who was invited and who was refused.
 type InviteResult struct {
 	Invited []Member  `json:"invited"`
 	Refused []Refused `json:"refused"`
 }
 
-// Refused is a tester who was not invited, and the code that says why.
+// Refused is a tester who was not invited, with the code of the refusal.
 type Refused struct {
 	Email string `json:"email"`
 	Code  string `json:"code"`
 }
 
-// Ref names a member of a cohort, by id or address.
+// Ref identifies a member of a cohort, by id or address.
 type Ref struct {
 	CohortID string `json:"cohortId,omitempty"`
 	Email    string `json:"email,omitempty"`
 	MemberID string `json:"memberId,omitempty"`
 }
 
-// NudgeRequest asks for reminders of one kind.
+// NudgeRequest is a request for reminders of one kind.
 type NudgeRequest struct {
 	CohortID string   `json:"cohortId,omitempty"`
 	Kind     MailKind `json:"kind"`
-	// MemberIDs are at most 100; none means everybody it applies to.
+	// MemberIDs are at most 100 members; none means all to whom the kind applies.
 	MemberIDs []string    `json:"memberIds,omitempty"`
 	Copy      *CustomCopy `json:"copy,omitempty"`
 }
 
-// CustomCopy takes the place of the built-in words. {{name}}, {{cohort}} and
-// {{link}} are filled in; the way out stands below in any case.
+// CustomCopy replaces the built-in text. {{name}}, {{cohort}} and {{link}} are substituted; the
+// opt-out link is always appended.
 type CustomCopy struct {
 	Subject string `json:"subject"`
 	Body    string `json:"body"`
 }
 
-// NudgeResult says who was reminded.
+// NudgeResult reports who was reminded and who was skipped.
 type NudgeResult struct {
 	Sent    []string  `json:"sent"`
 	Skipped []Skipped `json:"skipped"`
@@ -288,7 +285,7 @@ type Skipped struct {
 	Reason   string `json:"reason"`
 }
 
-// Visit says how a user was seen. The zero value says only that.
+// Visit describes a use of the app; both fields are optional.
 type Visit struct {
 	AppVersion, SessionID string
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kitbackend/kit/testers"
 )
 
-// wantWaysOut checks that the last mail to an address says how to leave, to people
-// and to mail programs, by the same link, and that one click of it works.
+// wantWaysOut checks that the last mail to an address has the same opt-out link for people and for
+// mail programs, and that one click on it works.
 func wantWaysOut(t *testing.T, k *kittest.Kit, address string) (out string) {
 	t.Helper()
 	_, out = links(t, k, address)
