@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// checked is a secret whose values must be of the sandbox.
+// checked is a secret whose values must be those of the sandbox.
 var checked = secrets.Secret{
 	Name:   "rail-credentials",
 	Blocks: []secrets.Block{{Name: "rail", Required: []string{"key"}}, {Name: "other", Required: []string{"key"}}},
@@ -28,8 +28,8 @@ var checked = secrets.Secret{
 	},
 }
 
-// TestCheckRefusesBeforeTheWrite: values that cannot be right are never stored,
-// and no refusal quotes one.
+// TestCheckRefusesBeforeTheWrite checks that invalid values are never stored, and that no refusal
+// quotes one.
 func TestCheckRefusesBeforeTheWrite(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{checked}})
@@ -47,7 +47,7 @@ func TestCheckRefusesBeforeTheWrite(t *testing.T) {
 			t.Errorf("something was stored: %v", err)
 		}
 		n.rotate(checked.Name, blocks("rail", "key", "sandbox_1"))
-		n.rotate(checked.Name, blocks("other", "key", "x")) // what stays is looked at too
+		n.rotate(checked.Name, blocks("other", "key", "x")) // the unchanged blocks are checked too
 		data, err := h.Get(context.Background())
 		if fields, ok := data.Block("rail"); err != nil || !ok || fields["key"].Reveal() != "sandbox_1" {
 			t.Errorf("%v", err)
@@ -55,7 +55,7 @@ func TestCheckRefusesBeforeTheWrite(t *testing.T) {
 	})
 }
 
-// TestCheckRefusesWhatARotatorMakes: an automatic rotation ends with the refusal.
+// TestCheckRefusesWhatARotatorMakes checks that an automatic rotation ends with the refusal.
 func TestCheckRefusesWhatARotatorMakes(t *testing.T) {
 	wrong := checked
 	nothing := func(context.Context, secrets.Blocks, secrets.Blocks) error { return nil }
@@ -78,7 +78,7 @@ func TestCheckRefusesWhatARotatorMakes(t *testing.T) {
 	})
 }
 
-// TestCheckRefusesReadsOfReadOnlyProviders: nobody else has looked at them.
+// TestCheckRefusesReadsOfReadOnlyProviders checks reads, because the kit did not check the write.
 func TestCheckRefusesReadsOfReadOnlyProviders(t *testing.T) {
 	value := "live_1"
 	provider := secrets.NewEnvironment(func(name string) string {
@@ -108,8 +108,8 @@ func TestCheckRefusesReadsOfReadOnlyProviders(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded: of old versions and rotations nothing stays but the
-// newest, and numbers go on.
+// TestHistoryIsBounded checks that only the newest of old versions and rotations remain, and that
+// version numbers continue.
 func TestHistoryIsBounded(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
@@ -137,7 +137,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestRewrapGoesOn: a version that does not open keeps no other from it.
+// TestRewrapGoesOn checks that a version that cannot be decrypted does not stop the rewrap.
 func TestRewrapGoesOn(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments, bucket}})
@@ -158,7 +158,7 @@ func TestRewrapGoesOn(t *testing.T) {
 	})
 }
 
-// recording notes the names that a provider is used with.
+// recording records the names that a provider is called with.
 type recording struct {
 	secrets.Provider
 	deleted []string
@@ -169,8 +169,8 @@ func (r *recording) Delete(ctx context.Context, name string) error {
 	return r.Provider.Delete(ctx, name)
 }
 
-// TestRotationsPrepareApart: what a rotation cleans up is its own, so that one
-// that ends late takes nothing from the next.
+// TestRotationsPrepareApart checks that a rotation cleans up only its own pending version, so that
+// one that ends late removes nothing of the next.
 func TestRotationsPrepareApart(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := &recording{Provider: secrets.NewMemory(time.Now)}

@@ -7,16 +7,16 @@ import (
 	"github.com/kitbackend/kit/internal/seal"
 )
 
-// Config adjusts secrets; the zero value is the default.
+// Config configures secrets; the zero value is valid.
 type Config struct {
-	// BasePath is the mount prefix, by default /secrets.
+	// BasePath is the path prefix of the routes, by default /secrets.
 	BasePath string
-	// Database names the binding of the history of rotations and of the SQL
-	// provider, by default "DB".
+	// Database is the name of the database binding of the rotation history and the SQL provider, by
+	// default "DB".
 	Database string
-	// Provider keeps the secrets; by default the database does, encrypted.
+	// Provider stores the secrets; by default they are stored in the database, encrypted.
 	Provider Provider
-	// Secrets are the application's own; capabilities declare theirs.
+	// Secrets are the secrets of the application; capabilities declare their own.
 	Secrets []Secret
 }
 

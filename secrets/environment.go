@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// Environment reads secrets from environment variables and cannot write them.
-// KIT_SECRET_STORAGE_BUCKET_CREDENTIALS holds the secret
-// storage-bucket-credentials as a JSON object of blocks, each an object of
-// texts.
+// Environment is a read-only provider of secrets in environment variables.
+// KIT_SECRET_STORAGE_BUCKET_CREDENTIALS contains the secret storage-bucket-credentials as a JSON
+// object of blocks, each an object of strings.
 type Environment struct{ getenv func(string) string }
 
-// NewEnvironment makes the provider; getenv is os.Getenv.
+// NewEnvironment returns a provider that reads variables by getenv, usually os.Getenv.
 func NewEnvironment(getenv func(string) string) *Environment { return &Environment{getenv} }
 
-// Name is "environment".
+// Name returns "environment".
 func (e *Environment) Name() string { return "environment" }
 
-// ReadOnly is true.
+// ReadOnly returns true.
 func (e *Environment) ReadOnly() bool { return true }
 
-// Read returns version 1 of a variable that is set.
+// Read returns version 1 if the variable is set.
 func (e *Environment) Read(ctx context.Context, name string, version int64) (Stored, error) {
 	variable := "KIT_SECRET_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 	text := e.getenv(variable)

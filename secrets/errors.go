@@ -21,12 +21,12 @@ func refusals() []*capability.Error {
 	return []*capability.Error{ErrNotFound, ErrRotationInProgress, ErrVersionConflict, ErrReadOnly, ErrIncompleteBlock, ErrInvalidValue, ErrStepFailed}
 }
 
-// errInterrupted ends a manual rotation whose new values were never stored: the
-// operator has to give them again.
+// errInterrupted ends a manual rotation whose new values were never stored: the operator has to
+// enter them again.
 var errInterrupted = errors.New("secrets: the rotation was interrupted before its values were stored")
 
-// unavailable covers a provider that fails. The errors of providers must
-// not quote what they keep; see package secretstest.
+// unavailable converts an error of a provider to [capability.ErrUnavailable]; refusals are returned
+// unchanged. The errors of providers must not quote values; see package secretstest.
 func unavailable(err error) error {
 	var refusal *capability.Error
 	if err == nil || errors.As(err, &refusal) {

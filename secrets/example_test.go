@@ -13,8 +13,8 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// A capability declares its secret, an operator gives the values, and the
-// program asks for them each time it needs one.
+// A capability declares its secret, an operator enters the values, and the program calls Get each
+// time it needs one.
 func Example() {
 	ctx := context.Background()
 	db, err := database.OpenMemory()

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// CacheFor bounds how long a node works with a version after another node
-	// has replaced it; a hint usually makes it much shorter.
+	// CacheFor bounds how long a node uses a version after another node has replaced it; a
+	// notification usually shortens it to much less.
 	CacheFor = 30 * time.Second
-	// retryAfter is how long the last good version, or its failure where there is
-	// none, is returned before a provider that failed is asked again.
+	// retryAfter is how long after a failure of the provider the last version read, or the failure
+	// if none was read, is returned without another attempt.
 	retryAfter = 5 * time.Second
-	// readWithin bounds one refresh, however patient the caller is.
+	// readWithin bounds one refresh, independent of the context of the caller.
 	readWithin = 10 * time.Second
 	topic      = "secrets/version"
 )
@@ -32,10 +32,10 @@ type Data struct {
 	blocks    Blocks
 }
 
-// Version is the number of the version, from 1.
+// Version returns the number of the version, from 1.
 func (d Data) Version() int64 { return d.version }
 
-// Block returns a block that is present in full. Optional fields may be empty.
+// Block returns a block if it is complete. Its optional fields may be empty.
 func (d Data) Block(name string) (Fields, bool) {
 	fields, ok := d.blocks[name]
 	return fields, ok
@@ -51,18 +51,18 @@ type Handle struct {
 	reading sync.Mutex
 }
 
-// known is what a node has read, when; err is set while it has read nothing.
+// known is the cached result of a read and its time; err is set if nothing has been read yet.
 type known struct {
 	current, previous Data
 	at                time.Time
 	err               error
 }
 
-// Get returns the current version, at most [CacheFor] old; while the provider
-// fails, the last one it gave. Call it for every use and do not keep what it
-// returned. It refuses with secrets/not_found while there is no version, with
-// secrets/invalid_value when a provider that the kit does not write to holds
-// values that cannot be right, and with kit/unavailable when nothing was read yet.
+// Get returns the current version, at most [CacheFor] old; while the provider fails, it returns the
+// last version read. Call it for every use and do not store the result. It refuses with
+// secrets/not_found if there is no version, with secrets/invalid_value if a read-only provider
+// contains invalid values, and with kit/unavailable if the provider fails and nothing has been read
+// yet.
 func (h *Handle) Get(ctx context.Context) (Data, error) {
 	k, err := h.load(ctx)
 	if err == nil && k.current.version == 0 {
@@ -74,8 +74,8 @@ func (h *Handle) Get(ctx context.Context) (Data, error) {
 	return k.current, nil
 }
 
-// Previous returns the version before the current one while the overlap of the
-// secret lasts, for verifying what was signed just before a rotation.
+// Previous returns the previous version during the overlap of the secret, to verify what was signed
+// just before a rotation.
 func (h *Handle) Previous(ctx context.Context) (data Data, ok bool, err error) {
 	k, err := h.load(ctx)
 	if err != nil || k.previous.version == 0 {
@@ -94,11 +94,11 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 		return k, k.err
 	}
 	within := h.secrets.host.DB.InTransaction(ctx)
-	if !h.reading.TryLock() { // somebody is asking already
+	if !h.reading.TryLock() { // another goroutine is reading
 		switch {
 		case k != nil:
 			return k, k.err
-		case within: // which that one may be waiting for
+		case within: // the other goroutine may be waiting for this transaction
 			k, err := h.read(ctx)
 			return k, unavailable(err)
 		}
@@ -111,10 +111,10 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 	h.secrets.news.listen()
 	hinted := h.hinted.Swap(false)
 	fresh, err := h.read(ctx)
-	again := h.secrets.host.Now().Add(retryAfter - CacheFor) // a failure may have taken long
+	again := h.secrets.host.Now().Add(retryAfter - CacheFor) // a failure may have taken a long time
 	switch {
 	case err == nil && within:
-		if hinted { // what was read is not kept: it may never be committed
+		if hinted { // not cached, because it may never be committed
 			h.hinted.Store(true)
 		}
 		return fresh, nil
@@ -123,7 +123,7 @@ func (h *Handle) load(ctx context.Context) (*known, error) {
 		return fresh, nil
 	case k == nil || k.err != nil:
 		err = unavailable(err)
-		if errors.Is(err, capability.ErrUnavailable) && !within { // the transaction may be what failed
+		if errors.Is(err, capability.ErrUnavailable) && !within { // the transaction may be the cause
 			h.known.Store(&known{at: again, err: err})
 		}
 		return nil, err
@@ -144,7 +144,7 @@ func (h *Handle) fresh(k *known) bool {
 	return 0 <= age && age < CacheFor
 }
 
-// read asks the provider for the newest version and the one before.
+// read reads the newest version and the previous one from the provider.
 func (h *Handle) read(ctx context.Context) (k *known, err error) {
 	k = &known{at: h.secrets.host.Now()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
@@ -156,7 +156,7 @@ func (h *Handle) read(ctx context.Context) (k *known, err error) {
 	return k, err
 }
 
-// read returns a version with its complete blocks; version 0 when it is not there.
+// read returns the complete blocks of a version; version 0 if it does not exist.
 func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data, error) {
 	stored, err := s.provider.Read(ctx, secret.Name, version)
 	if err != nil || stored.Payload.Empty() {
@@ -171,7 +171,7 @@ func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data,
 		s.host.Log.WarnContext(ctx, "secrets: blocks are not complete and count as absent",
 			slog.String("secret", secret.Name), slog.Any("blocks", halves))
 	}
-	if s.provider.ReadOnly() { // nobody has looked at these before
+	if s.provider.ReadOnly() { // they were not checked when they were written
 		if err := secret.permit(whole); err != nil {
 			return Data{}, err
 		}
@@ -179,7 +179,7 @@ func (s *Secrets) read(ctx context.Context, secret Secret, version int64) (Data,
 	return Data{stored.Version, stored.CreatedAt, whole}, nil
 }
 
-// hint makes the handle of a name read again; nil stands for all names.
+// hint makes the handle of a name read again; nil means all names.
 func (s *Secrets) hint(name []byte) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -190,8 +190,8 @@ func (s *Secrets) hint(name []byte) {
 	}
 }
 
-// changed tells every node of a new version, once ctx's transaction commits: this
-// one before the caller returns, the others by a hint.
+// changed notifies every node of a new version when ctx's transaction commits: this node before the
+// commit returns, the others by a message.
 func (s *Secrets) changed(ctx context.Context, name string) {
 	database.AfterCommit(ctx, func() { s.hint([]byte(name)) })
 	if err := s.host.PubSub.Publish(ctx, topic, []byte(name)); err != nil {
@@ -199,7 +199,7 @@ func (s *Secrets) changed(ctx context.Context, name string) {
 	}
 }
 
-// listener subscribes with the first read: New does no I/O.
+// listener subscribes on the first read, because New does no I/O.
 type listener struct {
 	bus  *pubsub.Bus
 	tell func([]byte)

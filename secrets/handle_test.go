@@ -34,7 +34,7 @@ func TestHandles(t *testing.T) {
 		t.Errorf("%d reads of the provider within the life of a version", p.reads-reads)
 	}
 
-	// Another node writes without a hint: the version lives 30 seconds here.
+	// Another node writes without a notification: this node caches the version for 30 seconds.
 	if _, err := p.Write(ctx, payments.Name, 1, secrets.NewValue(`{"paddle":{"apiKey":"p2"},"stripe":{"secretKey":"half"},"other":{"a":"b"}}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// Callers that wait for a provider which has never been read do not each wait for it
-// anew once it has failed.
+// TestProviderThatFailedIsAskedOnceForAll checks that concurrent callers do not each wait for the
+// failure of a provider that has never been read.
 func TestProviderThatFailedIsAskedOnceForAll(t *testing.T) {
 	p := &flaky{Provider: secrets.NewMemory(time.Now), err: errors.New("no response in time")}
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
@@ -157,13 +157,14 @@ func TestAnotherNodeReadsAgain(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	a.rotate(payments.Name, blocks("paddle", "apiKey", "p2"))
-	b.advance(secrets.CacheFor) // the buses of these hosts are apart
+	b.advance(secrets.CacheFor) // these hosts have separate buses
 	if got := b.field(payments.Name, "paddle", "apiKey"); got != "p2" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// What a transaction reads of its own, and never commits, is not kept.
+// TestUncommittedVersionIsNotKept checks that a read in a transaction that is rolled back is not
+// cached.
 func TestUncommittedVersionIsNotKept(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		n := newNode(t, db, secrets.Config{Secrets: []secrets.Secret{payments}})
@@ -204,7 +205,7 @@ func TestReadInATransactionLeavesTheHint(t *testing.T) {
 	}
 }
 
-// announced is a provider that tells of its reads.
+// announced is a provider that signals its reads.
 type announced struct {
 	secrets.Provider
 	reads chan struct{}
@@ -218,15 +219,15 @@ func (a announced) Read(ctx context.Context, name string, version int64) (secret
 	return a.Provider.Read(ctx, name, version)
 }
 
-// A first read within a transaction does not wait for one outside, which waits for the
-// transaction where the database has one connection.
+// TestFirstReadInATransactionWaitsForNobody checks that a first read within a transaction does not
+// wait for a read outside, which waits for the transaction if the database has one connection.
 func TestFirstReadInATransactionWaitsForNobody(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		p := announced{secrets.NewSQL(db, masterKeys(t, "k")), make(chan struct{}, 1)}
 		cfg := secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}}
 		n := newNode(t, db, cfg)
 		n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
-		other, err := secrets.New(n.host, cfg, secrets.Peers{}) // which has read nothing
+		other, err := secrets.New(n.host, cfg, secrets.Peers{}) // has not read anything
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +235,7 @@ func TestFirstReadInATransactionWaitsForNobody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-p.reads // of the rotation
+		<-p.reads // the read of the rotation
 		var wg sync.WaitGroup
 		if err := db.InTx(context.Background(), func(ctx context.Context) error {
 			done := make(chan struct{})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Memory keeps secrets as long as the process lives, for tests.
+// Memory is a provider in the memory of the process, for tests.
 type Memory struct {
 	now func() time.Time
 
@@ -14,15 +14,15 @@ type Memory struct {
 	versions map[string][]Stored
 }
 
-// NewMemory makes an empty provider on a clock.
+// NewMemory returns an empty provider that uses the clock now.
 func NewMemory(now func() time.Time) *Memory {
 	return &Memory{now: now, versions: make(map[string][]Stored)}
 }
 
-// Name is "memory".
+// Name returns "memory".
 func (m *Memory) Name() string { return "memory" }
 
-// ReadOnly is false.
+// ReadOnly returns false.
 func (m *Memory) ReadOnly() bool { return false }
 
 // Read returns a version.

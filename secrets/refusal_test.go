@@ -11,15 +11,15 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// raced is a provider that somebody else writes to at the same time.
+// raced is a provider with a concurrent writer.
 type raced struct{ *secrets.Memory }
 
 func (raced) Write(context.Context, string, int64, secrets.Value) (int64, error) {
 	return 0, secrets.ErrVersionConflict
 }
 
-// TestRotateRefuses produces what a rotation by hand meets at the provider and at
-// the declaration.
+// TestRotateRefuses produces the refusals of a manual rotation by the provider and by the
+// declaration.
 func TestRotateRefuses(t *testing.T) {
 	picky := payments
 	picky.Check = func(secrets.Blocks) error { return errors.New("apiKey is of another account") }

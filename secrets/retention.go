@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// keepRotations is how long a finished rotation stays in the history; the
-	// newest of each secret stays for ever.
+	// keepRotations is how long a finished rotation stays in the history; the newest of each secret
+	// is never deleted.
 	keepRotations = 365 * 24 * time.Hour
-	// leftovers is how far back the sweep looks for pending versions that a
-	// killed process has left behind.
+	// leftovers is the age of finished rotations up to which the sweep deletes pending versions
+	// that a killed process has left behind.
 	leftovers  = 48 * time.Hour
 	sweepChunk = 500
 )
 
-// runSweep deletes what has been kept long enough, a chunk a transaction, and
-// what ended rotations had prepared.
+// runSweep deletes expired rotations, one chunk in each transaction, and the pending versions of
+// ended rotations.
 func (s *Secrets) runSweep(ctx context.Context, _ jobs.Job) error {
 	now := s.host.DB.Now(ctx)
 	if !s.provider.ReadOnly() {

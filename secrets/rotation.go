@@ -19,16 +19,17 @@ import (
 const (
 	rotateBinding  = "SECRETS_ROTATE"
 	rotateAttempts = 10
-	// settleFor is how long the version before stays in use everywhere after the
-	// next one is current.
+	// settleFor is how long the previous version may still be in use on some node after the next
+	// one is current.
 	settleFor = 2 * CacheFor
-	// takeOver is when a job finishes a manual rotation whose request did not.
+	// takeOver is the delay after which a job continues a manual rotation whose request did not
+	// finish it.
 	takeOver = time.Minute
-	// retryFailed is when a scheduled rotation that failed is tried again.
+	// retryFailed is the delay after which a failed scheduled rotation is retried.
 	retryFailed = time.Hour
 )
 
-// The steps of a rotation, in order. A manual one goes from create to promote.
+// The steps of a rotation, in order. A manual rotation has only create and promote.
 const (
 	stepCreate  = "create"
 	stepSet     = "set"
@@ -37,12 +38,11 @@ const (
 	stepFinish  = "finish"
 )
 
-// Rotate starts a rotation. Of a manual one the change holds the new blocks:
-// those given are replaced, nil ones removed, all others kept; it has usually
-// succeeded when Rotate returns, else a job goes on with it. Of an automatic
-// one the change is empty and a job does all of it. It refuses with
-// secrets/not_found, incomplete_block, invalid_value, read_only, rotation_in_progress,
-// version_conflict and kit/invalid_request; then nothing was written.
+// Rotate starts a rotation. For a manual rotation, change contains the new blocks: given blocks are
+// replaced, nil blocks removed, all others kept; the rotation has usually succeeded when Rotate
+// returns, otherwise a job continues it. For an automatic rotation, change is empty and a job runs
+// it. It refuses with secrets/not_found, incomplete_block, invalid_value, read_only,
+// rotation_in_progress, version_conflict and kit/invalid_request; then nothing was written.
 func (s *Secrets) Rotate(ctx context.Context, name string, change Blocks) (Rotation, error) {
 	h, err := s.Handle(name)
 	if err != nil {
@@ -117,8 +117,7 @@ func (s *Secrets) rotateManually(ctx context.Context, secret Secret, by string, 
 	return r, err
 }
 
-// open writes the row that keeps other rotations of the secret out, the event,
-// and the job.
+// open inserts the row that excludes other rotations of the secret, the audit event, and the job.
 func (s *Secrets) open(ctx context.Context, secret Secret, by string, from int64, change Blocks, wait time.Duration) (r Rotation, err error) {
 	err = s.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := s.host.DB.Now(ctx)
@@ -139,7 +138,7 @@ func (s *Secrets) open(ctx context.Context, secret Secret, by string, from int64
 	return r, err
 }
 
-// record puts what happens to a rotation on the trail: names and numbers only.
+// record records an event of a rotation in audit: names and numbers only.
 func (s *Secrets) record(ctx context.Context, action string, r Rotation, code string, change Blocks) error {
 	detail := map[string]any{"startedBy": r.StartedBy, "fromVersion": r.FromVersion}
 	if r.ToVersion != 0 {
@@ -160,7 +159,7 @@ func (s *Secrets) record(ctx context.Context, action string, r Rotation, code st
 	return s.audit.Record(ctx, e)
 }
 
-// failure ends a rotation: no repetition can succeed.
+// failure ends a rotation, because a retry cannot succeed.
 type failure struct{ refusal *capability.Error }
 
 func (f *failure) Error() string { return f.refusal.Error() }
@@ -186,15 +185,15 @@ func (s *Secrets) runRotation(ctx context.Context, job jobs.Job) error {
 	return s.fail(ctx, r, ended.refusal)
 }
 
-// waiting is the outcome of a step that is not due yet.
+// waiting is the error of a step that is not due yet.
 type waiting struct{ error }
 
 func isWait(err error) bool { return errors.As(err, new(waiting)) }
 
-// Unwrap lets jobs find the snooze.
+// Unwrap makes the snooze visible to jobs.
 func (w waiting) Unwrap() error { return w.error }
 
-// proceed runs the steps of a rotation from where it stands to its end.
+// proceed runs the remaining steps of a rotation.
 func (s *Secrets) proceed(ctx context.Context, rotation string) error {
 	for {
 		r, found, err := s.store.rotation(ctx, rotation)
@@ -226,7 +225,7 @@ func (s *Secrets) step(ctx context.Context, secret Secret, r Rotation) error {
 	}
 }
 
-// create stores the next version next to the current one.
+// create stores the next version as pending.
 func (s *Secrets) create(ctx context.Context, secret Secret, r Rotation) error {
 	_, found, err := s.pending(ctx, r)
 	if err != nil {
@@ -287,8 +286,8 @@ func (s *Secrets) test(ctx context.Context, secret Secret, r Rotation) error {
 	return s.advance(ctx, r, stepPromote, 0)
 }
 
-// promote makes the next version current. Repeated after a crash, or overtaken by
-// another run of the rotation, it finds that it is.
+// promote makes the next version current. If it is repeated after a crash, or another run of the
+// rotation was faster, it finds that the version is already current.
 func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error {
 	next, err := s.mustPending(ctx, r)
 	if err != nil {
@@ -301,7 +300,7 @@ func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error 
 	version, written := newest.Version, false
 	if version == r.FromVersion {
 		version, err = s.provider.Write(ctx, secret.Name, r.FromVersion, next.encode(""))
-		if written = err == nil; errors.Is(err, ErrVersionConflict) { // another run may have been faster
+		if written = err == nil; errors.Is(err, ErrVersionConflict) { // another run of the rotation may have been faster
 			newest, current, err = s.current(ctx, secret.Name)
 			version = newest.Version
 		}
@@ -319,7 +318,7 @@ func (s *Secrets) promote(ctx context.Context, secret Secret, r Rotation) error 
 	return s.advance(ctx, r, stepFinish, version)
 }
 
-// finish lets the rotator end the use of the version before.
+// finish calls the rotator's Finish, which may disable the previous version.
 func (s *Secrets) finish(ctx context.Context, secret Secret, r Rotation) error {
 	if wait := settleFor - s.host.DB.Now(ctx).Sub(r.steppedAt); wait > 0 && wait <= settleFor {
 		return waiting{jobs.Snooze(wait)}
@@ -346,8 +345,7 @@ func (s *Secrets) finish(ctx context.Context, secret Secret, r Rotation) error {
 	return s.succeed(ctx, r, r.ToVersion)
 }
 
-// guarded runs a rotator's step and keeps what it says to itself: its error or
-// panic may quote the secret.
+// guarded runs a step of a rotator and discards its error or panic, which may quote the secret.
 func guarded(step string, run func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -373,7 +371,7 @@ func (s *Secrets) fail(ctx context.Context, r Rotation, refusal error) error {
 	return s.end(ctx, r, StatusFailed, cmp.Or(capability.AsError(refusal).Code, "kit/internal"))
 }
 
-// end closes a rotation, on the trail too, and drops what it had prepared.
+// end ends a rotation, records it in audit, and deletes its pending version.
 func (s *Secrets) end(ctx context.Context, r Rotation, status Status, code string) error {
 	ctx = context.WithoutCancel(ctx)
 	err := s.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -393,7 +391,7 @@ func (s *Secrets) end(ctx context.Context, r Rotation, status Status, code strin
 	return nil
 }
 
-// current returns the newest version, its blocks as they are stored.
+// current returns the newest version with its blocks as stored.
 func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, error) {
 	stored, err := s.provider.Read(ctx, name, 0)
 	if err != nil || stored.Payload.Empty() {
@@ -403,7 +401,7 @@ func (s *Secrets) current(ctx context.Context, name string) (Stored, Blocks, err
 	return stored, blocks, err
 }
 
-// pending returns what a rotation has prepared.
+// pending returns the pending version of a rotation.
 func (s *Secrets) pending(ctx context.Context, r Rotation) (blocks Blocks, found bool, err error) {
 	stored, err := s.provider.Read(ctx, pendingName(r), 0)
 	if err != nil || stored.Payload.Empty() {
@@ -421,8 +419,8 @@ func (s *Secrets) mustPending(ctx context.Context, r Rotation) (Blocks, error) {
 	return blocks, err
 }
 
-// writePending keeps what a rotation has prepared, under a name of its own: no
-// other rotation reads, replaces or deletes it.
+// writePending stores the pending version of a rotation under a name of its own, so that no other
+// rotation reads, replaces or deletes it.
 func (s *Secrets) writePending(ctx context.Context, r Rotation, next Blocks) error {
 	last, err := s.provider.Read(ctx, pendingName(r), 0)
 	if err != nil {
@@ -432,8 +430,8 @@ func (s *Secrets) writePending(ctx context.Context, r Rotation, next Blocks) err
 	return err
 }
 
-// schedule starts the automatic rotations that are due, and sees to it that
-// every open one has a job.
+// schedule starts the automatic rotations that are due, and ensures that every open rotation has a
+// job.
 func (s *Secrets) schedule(ctx context.Context) error {
 	open, err := s.store.openRotations(ctx)
 	if err != nil {
@@ -460,7 +458,7 @@ func (s *Secrets) schedule(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// nextDue returns when the schedule rotates a secret next.
+// nextDue returns the time of the next scheduled rotation of a secret.
 func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error) {
 	stored, err := s.provider.Read(ctx, secret.Name, 0)
 	if err != nil {
@@ -473,8 +471,8 @@ func (s *Secrets) nextDue(ctx context.Context, secret Secret) (time.Time, error)
 	return secret.due(stored, last), nil
 }
 
-// due returns when a secret is rotated next, after its last rotation. That says when
-// the version was written where the provider does not know.
+// due returns the time of the next rotation of a secret. If the provider does not know when the
+// version was written, it is derived from the last rotation.
 func (s Secret) due(stored Stored, last []Rotation) time.Time {
 	var due time.Time
 	switch {

@@ -150,9 +150,9 @@ type target struct {
 	accepts  map[string]bool
 	made     int
 	calls    []string
-	fail     string // the step that fails once it has done its work
+	fail     string // the step that fails after its work is done
 	panics   bool
-	failures int // how often
+	failures int // the number of failures
 }
 
 func newTarget() *target { return &target{accepts: map[string]bool{}} }
@@ -194,8 +194,8 @@ func (s *target) end(step string) error {
 	return nil
 }
 
-// A rotation that fails, panics or is killed after any step goes on with it and
-// ends with one new version that the system accepts, and the old one retired.
+// TestAutomaticRotationResumes checks that a rotation that fails, panics or is killed after any
+// step resumes and ends with one new version that the system accepts, and the old one retired.
 func TestAutomaticRotationResumes(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		sys := newTarget()
@@ -231,7 +231,7 @@ func TestAutomaticRotationResumes(t *testing.T) {
 	})
 }
 
-// quiet fails the test when the canary is anywhere in the tables in clear.
+// quiet fails the test if the canary is anywhere in the tables in plaintext.
 func quiet(t *testing.T, n *node) {
 	t.Helper()
 	for _, query := range []string{
@@ -257,7 +257,7 @@ func quiet(t *testing.T, n *node) {
 	}
 }
 
-// crashing is a provider whose process dies around the n-th write.
+// crashing is a provider whose process crashes at the n-th write.
 type crashing struct {
 	secrets.Provider
 	at, writes int
@@ -275,7 +275,8 @@ func (c *crashing) Write(ctx context.Context, name string, after int64, payload 
 	return 0, errors.New("the connection is gone")
 }
 
-// Whatever write a node dies around, the next one finishes the rotation.
+// TestRotationSurvivesLostWrites checks that the next node finishes a rotation after a crash at any
+// write.
 func TestRotationSurvivesLostWrites(t *testing.T) {
 	for at := 1; at <= 2; at++ {
 		for _, after := range []bool{false, true} {
@@ -320,7 +321,7 @@ func TestRotationSurvivesLostWrites(t *testing.T) {
 	})
 }
 
-// overtaken is a provider whose n-th write another run of the same rotation does first.
+// overtaken is a provider whose n-th write another run of the same rotation makes first.
 type overtaken struct {
 	secrets.Provider
 	at, writes int
@@ -335,8 +336,8 @@ func (o *overtaken) Write(ctx context.Context, name string, after int64, payload
 	return o.Provider.Write(ctx, name, after, payload)
 }
 
-// Of two runs at once, such as after a node has stood still, both find that the next
-// version is current.
+// TestRotationIsOvertakenByItself checks that of two concurrent runs, such as after a node was
+// suspended, both find that the next version is current.
 func TestRotationIsOvertakenByItself(t *testing.T) {
 	const promotion = 2
 	t.Run("manual", func(t *testing.T) {
@@ -384,7 +385,7 @@ func TestScheduledRotation(t *testing.T) {
 	if len(r) < 2 || r[len(r)-2].Status != secrets.StatusFailed || r[len(r)-2].Code != "secrets/step_failed" {
 		t.Fatalf("%+v", r)
 	}
-	tick(5 * time.Hour) // tried again after a while
+	tick(5 * time.Hour) // retried after a delay
 	if r := n.rotations("database-password"); r[0].Status != secrets.StatusSucceeded || r[0].ToVersion != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -414,7 +415,7 @@ func TestScheduleGoesByTheRotationsOfAProviderWithoutTimes(t *testing.T) {
 	}
 }
 
-// A rotation whose job was discarded gets another one.
+// TestOrphanedRotationGoesOn checks that a rotation whose job was discarded gets a new job.
 func TestOrphanedRotationGoesOn(t *testing.T) {
 	sys := newTarget()
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{sys.secret("database-password")}})
@@ -431,7 +432,8 @@ func TestOrphanedRotationGoesOn(t *testing.T) {
 	}
 }
 
-// The version before stays in use for as long as some node may not know the next.
+// TestFinishWaitsForEverybody checks that the previous version stays in use while some node may not
+// know the next one.
 func TestFinishWaitsForEverybody(t *testing.T) {
 	sys := newTarget()
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Secrets: []secrets.Secret{sys.secret("database-password")}})

@@ -39,8 +39,8 @@ func (s *Secrets) getRotations(c *capability.Call, page capability.Page) (capabi
 	return s.ListRotations(c.Context(), c.Param("name"), page)
 }
 
-// newVersion is the body of a rotation; empty where the secret makes its values
-// itself. A block of null is removed.
+// newVersion is the request body of a rotation; it is empty if the secret has a Rotator. A block of
+// null is removed.
 type newVersion struct {
 	Blocks Blocks `json:"blocks"`
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// safeBuffer takes lines from any goroutine.
+// safeBuffer is a buffer for concurrent writes.
 type safeBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -38,8 +38,8 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// A canary is given in every way a client can; it never comes back: not in a
-// response, a log line, an event or a row.
+// TestCanaryOverHTTP sends a canary in every way a client can; it must not be in a response, a log
+// line, an event or a row.
 func TestCanaryOverHTTP(t *testing.T) {
 	log := new(safeBuffer)
 	var s *secrets.Secrets

@@ -12,61 +12,57 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// DefaultOverlap is how long after a rotation the version before is good for.
+// DefaultOverlap is how long the previous version is valid after a rotation.
 const DefaultOverlap = 24 * time.Hour
 
-// MinEvery is the shortest time between two scheduled rotations.
+// MinEvery is the minimum time between two scheduled rotations.
 const MinEvery = time.Hour
 
-// Secret declares a secret: what it is called, what it consists of, and who
-// makes its next version.
+// Secret declares a secret: its name, its blocks, and how its next version is created.
 type Secret struct {
-	// Name is ^[a-z][a-z0-9-]{0,62}$, such as "storage-bucket-credentials".
+	// Name matches ^[a-z][a-z0-9-]{0,62}$, such as "storage-bucket-credentials".
 	Name string
-	// Blocks are its parts; at least one.
+	// Blocks are the blocks of the secret; at least one.
 	Blocks []Block
-	// Check refuses values that cannot be right, such as a credential of another
-	// environment, with secrets/invalid_value. It is given every block that is
-	// present in full, before a write and on reads from providers that the kit
-	// does not write to. Its error text is a sentence that quotes no value: it is
-	// shown.
+	// Check refuses invalid values, such as a credential of another environment, with
+	// secrets/invalid_value. It is called with every complete block, before a write and on reads
+	// from read-only providers. Its error text must be a sentence that quotes no value, because it
+	// is shown to the operator.
 	Check func(Blocks) error
-	// Rotator makes the next version by itself. Without one the rotation is
-	// manual: an operator gives the new values.
+	// Rotator creates the next version automatically. Without one the rotation is manual: an
+	// operator enters the new values.
 	Rotator *Rotator
-	// Every is how often a Rotator is started, at least [MinEvery]; 0 means on
-	// request only.
+	// Every is the interval of automatic rotations, at least [MinEvery]; 0 means on request only.
 	Every time.Duration
-	// Overlap is how long after a rotation [Handle.Previous] returns the version
-	// before; 0 means [DefaultOverlap].
+	// Overlap is how long after a rotation [Handle.Previous] returns the previous version; 0 means
+	// [DefaultOverlap].
 	Overlap time.Duration
 }
 
-// Block is a part of a secret that is present in full or absent entirely.
-// Names are ^[A-Za-z][A-Za-z0-9_]{0,62}$; "rotation" is taken.
+// Block is a part of a secret that is either complete or absent. Names match
+// ^[A-Za-z][A-Za-z0-9_]{0,62}$; "rotation" is reserved.
 type Block struct {
 	Name string
-	// Required fields make the block; Optional ones may be added.
+	// Required fields are those of a complete block; Optional ones may be added.
 	Required, Optional []string
-	// Together lists groups of Optional fields of which all are given or none,
-	// such as the two halves of a key pair.
+	// Together lists groups of Optional fields that must be set all or none, such as the two halves
+	// of a key pair.
 	Together [][]string
 }
 
-// Rotator changes a secret together with the system it belongs to, in four
-// steps. Each may run again after a crash or a failure, also when it had
-// succeeded, so each is idempotent. The text of their errors and panics is
-// not recorded anywhere, for it may quote the secret.
+// Rotator changes a secret together with the system it belongs to, in four steps. Each step may be
+// repeated after a crash or a failure, even if it had succeeded, so each must be idempotent. The
+// texts of their errors and panics are recorded nowhere, because they may quote the secret.
 type Rotator struct {
-	// Create makes the next blocks; current is nil for the first version. It is
-	// not called again once what it made is stored.
+	// Create creates the next blocks; current is nil for the first version. It is not called again
+	// once its result is stored.
 	Create func(ctx context.Context, current Blocks) (Blocks, error)
 	// Set makes the system accept the next blocks as well as the current ones.
 	Set func(ctx context.Context, current, next Blocks) error
-	// Test uses the next blocks.
+	// Test checks that the system accepts the next blocks.
 	Test func(ctx context.Context, next Blocks) error
-	// Finish runs a minute after everybody has been told of the next version and
-	// may end the use of the one before.
+	// Finish runs a minute after all nodes were notified of the next version and may disable the
+	// previous one.
 	Finish func(ctx context.Context, previous, current Blocks) error
 }
 
@@ -89,7 +85,7 @@ func (s Secret) overlap() time.Duration {
 	return s.Overlap
 }
 
-// validate holds a declaration to its form.
+// validate checks the form of a declaration.
 func (s Secret) validate() error {
 	faults := capability.Faults{Capability: Name}
 	key := "secret " + s.Name
@@ -141,8 +137,7 @@ func (b Block) validate(faults *capability.Faults, key string) {
 
 func (b Block) fields() []string { return append(slices.Clone(b.Required), b.Optional...) }
 
-// missing returns the names of the fields that fields lacks to be the block in
-// full, sorted.
+// missing returns the sorted names of the fields that are missing for a complete block.
 func (b Block) missing(fields Fields) []string {
 	var missing []string
 	lacks := func(field string) bool { return fields[field].Empty() }
@@ -164,15 +159,14 @@ func (b Block) missing(fields Fields) []string {
 	return missing
 }
 
-// half is what a refusal says of a block that is not complete.
+// half is the details of a refusal of an incomplete block.
 type half struct {
 	Block   string   `json:"block"`
 	Missing []string `json:"missing"`
 }
 
-// check refuses blocks and fields that are not declared with
-// kit/invalid_request, and half blocks with secrets/incomplete_block, naming
-// block and missing fields.
+// check refuses undeclared blocks and fields with kit/invalid_request, and incomplete blocks with
+// secrets/incomplete_block, which names block and missing fields.
 func (s Secret) check(blocks Blocks) error {
 	var halves []half
 	known := 0
@@ -200,8 +194,8 @@ func (s Secret) check(blocks Blocks) error {
 	return nil
 }
 
-// permit refuses blocks that the declaration's Check refuses, with
-// secrets/invalid_value. A panic refuses without a word: it may quote a value.
+// permit refuses blocks that the declaration's Check refuses, with secrets/invalid_value. A panic
+// is refused without its text, which may quote a value.
 func (s Secret) permit(blocks Blocks) (err error) {
 	if s.Check == nil {
 		return nil
@@ -251,8 +245,8 @@ func (s Secret) blockNames() []string {
 	return names
 }
 
-// complete keeps the blocks that are declared and present in full, and names
-// those that are not. An operator may have written anything to a provider.
+// complete returns the blocks that are declared and complete, and the names of the incomplete ones.
+// An operator may have written anything to a provider.
 func (s Secret) complete(blocks Blocks) (whole Blocks, halves []string) {
 	whole = make(Blocks, len(blocks))
 	maps.Copy(whole, blocks)

@@ -1,19 +1,17 @@
-// Package secrets keeps the credentials that capabilities and the application
-// need: named, versioned, encrypted, and rotated while everybody goes on.
+// Package secrets stores the credentials of capabilities and of the application: named, versioned,
+// encrypted, and rotated without downtime.
 //
-// A secret is declared with the blocks it consists of, in a [Secret]; who
-// declares it gets a [Handle] and calls [Handle.Get] each time it needs a value.
-// The versions lie with a [Provider]: the kit's database by default, the
-// environment, or a Vault. A block is stored in full or not at all. A rotation
-// is manual, with values an operator gives, or automatic, by a [Rotator] in four
-// steps that a durable job runs and resumes; one at a time for each secret.
+// A secret is declared with its blocks, in a [Secret]; the declaration returns a [Handle], whose
+// [Handle.Get] is called each time a value is needed. A [Provider] stores the versions: the kit's
+// database by default, the environment, or a Vault. A block is stored completely or not at all. A
+// rotation is manual, with values that an operator enters, or automatic, by a [Rotator] in four
+// steps that a durable job runs and resumes; each secret has at most one rotation at a time.
 //
-// No value leaves this package but by [Value.Reveal]: no route returns one, no
-// event, log line, error or printed struct holds one. Every rotation is
-// recorded by audit as it starts and as it ends, with who asked for it; that is
-// the only way a secret is written. Reads in process are not recorded: they
-// come by the thousand and from the program itself. Nothing is revealed over
-// HTTP, so there is no such event.
+// A value leaves this package only by [Value.Reveal]: no route returns one, and no event, log line,
+// error or printed struct contains one. A secret is written only by a rotation. Audit records the
+// start and the end of every rotation, with who requested it. Reads in process are not recorded,
+// because they are frequent and made by the program itself. No value is revealed over HTTP, so
+// there is no event for that.
 package secrets
 
 import (
@@ -34,13 +32,13 @@ const Name = "secrets"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what secrets uses.
+// Peers are the capabilities that secrets uses.
 type Peers struct {
-	// Audit is told of every rotation; nil records nothing.
+	// Audit records every rotation; nil records nothing.
 	Audit *audit.Audit
 }
 
-// Secrets keeps and rotates secrets. It is safe for concurrent use.
+// Secrets stores and rotates secrets. It is safe for concurrent use.
 type Secrets struct {
 	host     capability.Host
 	cfg      Config
@@ -100,11 +98,11 @@ func (s *Secrets) jobs() []jobs.Binding {
 	}
 }
 
-// health returns how many rotations are under way.
+// health returns the number of open rotations.
 func (s *Secrets) health(ctx context.Context) (any, error) { return s.store.countOpen(ctx) }
 
-// Declare makes a secret known, before the kit serves. Its error is a
-// [capability.Fault]: a bad declaration, or a name that is taken.
+// Declare declares a secret, before the kit serves. Its error is a [capability.Fault]: an invalid
+// declaration, or a name that is already declared.
 func (s *Secrets) Declare(secret Secret) (*Handle, error) {
 	if err := secret.validate(); err != nil {
 		return nil, err
@@ -119,7 +117,7 @@ func (s *Secrets) Declare(secret Secret) (*Handle, error) {
 	return h, nil
 }
 
-// Handle returns a declared secret. It refuses with secrets/not_found.
+// Handle returns the handle of a declared secret. It refuses with secrets/not_found.
 func (s *Secrets) Handle(name string) (*Handle, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -129,7 +127,7 @@ func (s *Secrets) Handle(name string) (*Handle, error) {
 	return nil, ErrNotFound
 }
 
-// declared lists the secrets by name.
+// declared returns the secrets by name.
 func (s *Secrets) declared() []Secret {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -141,9 +139,9 @@ func (s *Secrets) declared() []Secret {
 	return list
 }
 
-// Rewrap wraps what the database keeps with the first master key, so that older
-// master keys can be removed, and returns how many versions it changed. With
-// another provider there is nothing to do.
+// Rewrap wraps the keys of stored versions with the first master key, so that older master keys can
+// be removed, and returns how many versions it changed. With another provider than the database it
+// does nothing.
 func (s *Secrets) Rewrap(ctx context.Context) (changed int, err error) {
 	kept, ok := s.provider.(*SQL)
 	if !ok {

@@ -26,7 +26,7 @@ import (
 	"github.com/kitbackend/kit/secrets/secretstest"
 )
 
-// masterKeys makes keys of the letters, the first one first.
+// masterKeys returns one master key for each letter, in their order.
 func masterKeys(t testing.TB, letters string) *seal.Keys {
 	t.Helper()
 	var list []string
@@ -40,7 +40,7 @@ func masterKeys(t testing.TB, letters string) *seal.Keys {
 	return keys
 }
 
-// node is secrets with what it runs on, on a clock of its own.
+// node is secrets with its dependencies and a clock of its own.
 type node struct {
 	*secrets.Secrets
 	t     testing.TB
@@ -153,7 +153,7 @@ func (n *node) rotations(name string) []secrets.Rotation {
 	return page.Items
 }
 
-// field reveals one field of the current version, "" where there is none.
+// field returns a field of the current version, or "".
 func (n *node) field(name, block, field string) string {
 	n.t.Helper()
 	data, err := n.handle(name).Get(context.Background())

@@ -67,8 +67,7 @@ func (s *Secrets) status(ctx context.Context, secret Secret) (SecretStatus, erro
 	return status, nil
 }
 
-// ListRotations lists what happened to a secret, newest first. It refuses with
-// secrets/not_found.
+// ListRotations lists the rotations of a secret, newest first. It refuses with secrets/not_found.
 func (s *Secrets) ListRotations(ctx context.Context, name string, page capability.Page) (items capability.Items[Rotation], err error) {
 	page = page.Bounded()
 	if _, err := s.Handle(name); err != nil {

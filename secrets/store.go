@@ -23,7 +23,7 @@ func scanRotation(row database.Scanner) (r Rotation, err error) {
 	return r, err
 }
 
-// open adds a rotation unless one of the secret is open.
+// open inserts a rotation unless the secret has an open one.
 func (s store) open(ctx context.Context, r Rotation) (opened bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO secrets_rotation (id, name, started_by, step, status, code, from_version, to_version,
 			started_at, stepped_at, finished_at)
@@ -37,8 +37,8 @@ func (s store) rotation(ctx context.Context, id string) (Rotation, bool, error) 
 	return database.Get(ctx, s.db, scanRotation, rotationColumns+`WHERE id = $1`, id)
 }
 
-// advance moves an open rotation from its step to the next; toVersion is what
-// it has made current, 0 before.
+// advance moves an open rotation from its step to the next; toVersion is the version it has made
+// current, 0 before.
 func (s store) advance(ctx context.Context, r Rotation, next string, toVersion int64, now time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE secrets_rotation SET step = $3, to_version = $4, stepped_at = $5
 		WHERE id = $1 AND step = $2 AND status = 'started'`, r.ID, r.step, next, toVersion, now.UnixMilli())
@@ -52,7 +52,7 @@ func (s store) end(ctx context.Context, id string, status Status, code string, t
 	return n == 1, err
 }
 
-// openRotations returns the rotations under way: one for each secret at most.
+// openRotations returns the open rotations: at most one for each secret.
 func (s store) openRotations(ctx context.Context) ([]Rotation, error) {
 	return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE status = 'started' ORDER BY id`)
 }
@@ -62,7 +62,7 @@ func (s store) countOpen(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// rotations lists what happened to a secret, newest first.
+// rotations lists the rotations of a secret, newest first.
 func (s store) rotations(ctx context.Context, name, before string, limit int) ([]Rotation, error) {
 	if before == "" {
 		return database.All(ctx, s.db, scanRotation, rotationColumns+`WHERE name = $1 ORDER BY id DESC LIMIT $2`, name, limit)
@@ -76,8 +76,8 @@ func (s store) endedSince(ctx context.Context, since time.Time, limit int) ([]Ro
 		ORDER BY finished_at DESC LIMIT $2`, since.UnixMilli(), limit)
 }
 
-// sweepRotations deletes up to limit rotations that ended before an instant, but
-// for the newest of each secret.
+// sweepRotations deletes up to limit rotations that ended before an instant, except for the newest
+// of each secret.
 func (s store) sweepRotations(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return s.db.Exec(ctx, `DELETE FROM secrets_rotation WHERE id IN (
 		SELECT r.id FROM secrets_rotation r WHERE r.finished_at > 0 AND r.finished_at < $1

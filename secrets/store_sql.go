@@ -10,22 +10,22 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// SQL keeps secrets in the kit's database, each version encrypted under a key
-// of its own that a master key wraps. A row that was moved or swapped does not
-// open. It keeps the newest version and the one before; older ones are
-// destroyed. Inside a transaction of the database it commits with it.
+// SQL stores secrets in the kit's database. Each version is encrypted with a key of its own, which
+// a master key wraps. A row that was moved or swapped cannot be decrypted. SQL keeps the newest
+// version and the previous one; older ones are destroyed. Inside a transaction of the database it
+// joins it.
 type SQL struct {
 	db     *database.DB
 	sealer capability.Sealer
 }
 
-// NewSQL makes the provider on a database that has the capability's schema.
+// NewSQL returns the provider on a database that has the capability's schema.
 func NewSQL(db *database.DB, sealer capability.Sealer) *SQL { return &SQL{db, sealer} }
 
-// Name is "sql".
+// Name returns "sql".
 func (s *SQL) Name() string { return "sql" }
 
-// ReadOnly is false.
+// ReadOnly returns false.
 func (s *SQL) ReadOnly() bool { return false }
 
 // sealedRow is a row of secrets_version.
@@ -64,7 +64,7 @@ func (s *SQL) Read(ctx context.Context, name string, version int64) (Stored, err
 	return stored, nil
 }
 
-// Write adds a version and destroys those before the one before it.
+// Write adds a version and destroys those before the previous one.
 func (s *SQL) Write(ctx context.Context, name string, after int64, payload Value) (version int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		var newest int64
@@ -100,13 +100,12 @@ func (s *SQL) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// rewrapBatch bounds the rows one transaction rewraps.
+// rewrapBatch is the number of rows that one transaction rewraps.
 const rewrapBatch = 100
 
-// Rewrap wraps every key with the first master key, so that older master keys
-// can be removed, and returns how many it changed. A version that does not open
-// keeps no other from it and is named by the error. Others may read and write
-// meanwhile.
+// Rewrap wraps every key with the first master key, so that older master keys can be removed, and
+// returns how many it changed. A version that cannot be decrypted does not stop it and is named by
+// the error. Concurrent reads and writes are allowed.
 func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 	name, version := "", int64(0)
 	var unopened []error
@@ -125,8 +124,8 @@ func (s *SQL) Rewrap(ctx context.Context) (changed int, err error) {
 	}
 }
 
-// rewrap rewraps some rows in one transaction. Writes of another node
-// meanwhile stay.
+// rewrap rewraps some rows in one transaction. It does not overwrite concurrent writes of another
+// node.
 func (s *SQL) rewrap(ctx context.Context, rows []sealedRow) (changed int, unopened []error, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		changed, unopened = 0, nil
@@ -151,7 +150,7 @@ func (s *SQL) rewrap(ctx context.Context, rows []sealedRow) (changed int, unopen
 	return changed, unopened, err
 }
 
-// sealContext binds a version to its row.
+// sealContext returns the context that binds a version to its row.
 func sealContext(name string, version int64) string {
 	return fmt.Sprintf("secrets/%s/%d", name, version)
 }

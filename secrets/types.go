@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Status says how a rotation stands.
+// Status is the status of a rotation.
 type Status string
 
 // The statuses of a rotation.
@@ -16,16 +16,16 @@ const (
 	StatusFailed    Status = "failed"
 )
 
-// Rotation is one entry of a secret's history. It never holds a value.
+// Rotation is one entry of a secret's history. It never contains a value.
 type Rotation struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	// StartedBy is operator, schedule or application.
 	StartedBy string `json:"startedBy"`
 	Status    Status `json:"status"`
-	// Code is why a rotation failed.
+	// Code is the refusal code of a failed rotation.
 	Code string `json:"code,omitempty"`
-	// FromVersion is 0 when there was none; ToVersion while there is none.
+	// FromVersion is 0 if there was no version; ToVersion is 0 until the new one is current.
 	FromVersion int64            `json:"fromVersion"`
 	ToVersion   int64            `json:"toVersion"`
 	StartedAt   capability.Time  `json:"startedAt"`
@@ -35,7 +35,7 @@ type Rotation struct {
 	steppedAt time.Time
 }
 
-// SecretStatus is what is known of a secret; never a value.
+// SecretStatus is the status of a secret; it never contains a value.
 type SecretStatus struct {
 	Name string `json:"name"`
 	// Mode is manual or automatic.
@@ -43,17 +43,16 @@ type SecretStatus struct {
 	Provider string `json:"provider"`
 	Exists   bool   `json:"exists"`
 	Version  int64  `json:"version"`
-	// LastRotatedAt is null where there is no version or the provider does not know.
+	// LastRotatedAt is null if there is no version or the provider does not know.
 	LastRotatedAt *capability.Time `json:"lastRotatedAt"`
 	NextDueAt     *capability.Time `json:"nextDueAt"`
 	Blocks        []BlockStatus    `json:"blocks"`
 	LastRotation  *Rotation        `json:"lastRotation"`
-	// Problem says that the provider could not be read; then nothing is known.
+	// Problem is set if the provider could not be read; then the rest is unknown.
 	Problem string `json:"problem,omitempty"`
 }
 
-// BlockStatus says whether a block is present in full, and which fields a half
-// one lacks.
+// BlockStatus reports whether a block is complete, and which fields an incomplete one lacks.
 type BlockStatus struct {
 	Name    string   `json:"name"`
 	Present bool     `json:"present"`

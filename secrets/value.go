@@ -11,19 +11,19 @@ import (
 	"slices"
 )
 
-// MaxValue bounds one value, in bytes.
+// MaxValue is the maximum size of a value, in bytes.
 const MaxValue = 16 << 10
 
 const redacted = "[redacted]"
 
 var errValue = errors.New("secrets: a value is a text of at most 16 KiB")
 
-// Value is a piece of a secret. Only [Value.Reveal] tells what it is: printed
-// with any verb, logged, or encoded in any way it says "[redacted]". Values are
-// compared with [Value.Equal]; the operator == does not compile.
-type Value struct{ reveal func() string } // printing by reflection finds an address
+// Value is a confidential string. Only [Value.Reveal] returns it: printed with any verb, logged, or
+// encoded in any way it is "[redacted]". Values are compared with [Value.Equal]; the operator ==
+// does not compile.
+type Value struct{ reveal func() string } // a func, so that printing by reflection shows only an address
 
-// NewValue hides a text.
+// NewValue returns a value of a text.
 func NewValue(text string) Value {
 	if text == "" {
 		return Value{}
@@ -31,7 +31,7 @@ func NewValue(text string) Value {
 	return Value{func() string { return text }}
 }
 
-// Reveal returns the text. Do not keep it: a rotation replaces it.
+// Reveal returns the text. Do not store it: a rotation replaces it.
 func (v Value) Reveal() string {
 	if v.reveal == nil {
 		return ""
@@ -39,10 +39,10 @@ func (v Value) Reveal() string {
 	return v.reveal()
 }
 
-// Empty reports whether there is no text, which is the same as no value.
+// Empty reports whether the text is empty, which is the same as no value.
 func (v Value) Empty() bool { return v.reveal == nil }
 
-// Equal compares in a time that does not depend on where the texts differ.
+// Equal reports whether the texts are equal, in a time that does not depend on where they differ.
 func (v Value) Equal(other Value) bool {
 	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(other.Reveal())) == 1
 }
@@ -53,7 +53,7 @@ func (v Value) String() string { return redacted }
 // GoString returns "[redacted]".
 func (v Value) GoString() string { return redacted }
 
-// Format writes "[redacted]", whatever the verb.
+// Format writes "[redacted]" for every verb.
 func (v Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
 // MarshalJSON returns "[redacted]".
@@ -68,8 +68,7 @@ func (v Value) LogValue() slog.Value { return slog.StringValue(redacted) }
 // GobEncode returns "[redacted]".
 func (v Value) GobEncode() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalJSON takes a text of at most [MaxValue] bytes; its error does not
-// quote it.
+// UnmarshalJSON decodes a text of at most [MaxValue] bytes; its error does not quote the text.
 func (v *Value) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil || len(text) > MaxValue {
@@ -82,11 +81,10 @@ func (v *Value) UnmarshalJSON(raw []byte) error {
 // Fields are the values of a block by field name.
 type Fields map[string]Value
 
-// Blocks are the fields of a secret by block name. In a change a nil block is
-// one to remove.
+// Blocks are the fields of a secret by block name. In a change, a nil block is removed.
 type Blocks map[string]Fields
 
-// encode is how providers keep blocks: a JSON object of objects of texts.
+// encode returns blocks as providers store them: a JSON object of objects of strings.
 func (b Blocks) encode(rotation string) Value {
 	plain := make(map[string]map[string]string, len(b)+1)
 	for name, fields := range b {
@@ -105,11 +103,10 @@ func (b Blocks) encode(rotation string) Value {
 	return NewValue(string(text))
 }
 
-// rotationBlock names, in a pending version, the rotation it belongs to.
+// rotationBlock is the block of a pending version that contains the id of its rotation.
 const rotationBlock = "rotation"
 
-// decode reads what encode made, or what an operator has written to a provider
-// by hand.
+// decode decodes blocks that encode returned, or that an operator wrote to a provider by hand.
 func decode(payload Value) (blocks Blocks, rotation string, err error) {
 	if err := json.Unmarshal([]byte(payload.Reveal()), &blocks); err != nil || blocks == nil {
 		return nil, "", errors.New("secrets: the stored secret is not an object of blocks of texts")
@@ -129,11 +126,11 @@ func decode(payload Value) (blocks Blocks, rotation string, err error) {
 	return blocks, rotation, nil
 }
 
-// equal reports whether both hold the same.
+// equal reports whether both have the same values.
 func (b Blocks) equal(other Blocks) bool { return b.encode("").Equal(other.encode("")) }
 
-// merge returns the blocks after a change: given ones replace, nil ones remove,
-// all others stay.
+// merge returns the blocks after a change: given ones are replaced, nil ones removed, all others
+// kept.
 func (b Blocks) merge(change Blocks) Blocks {
 	merged := make(Blocks, len(b)+len(change))
 	maps.Copy(merged, b)
@@ -147,7 +144,7 @@ func (b Blocks) merge(change Blocks) Blocks {
 	return merged
 }
 
-// tidy leaves out empty values, which are the same as none.
+// tidy removes empty values, which are the same as none.
 func (b Blocks) tidy() Blocks {
 	tidy := make(Blocks, len(b))
 	for name, fields := range b {
@@ -165,7 +162,7 @@ func (b Blocks) tidy() Blocks {
 	return tidy
 }
 
-// split parts a change into the blocks it gives and the names of those it removes.
+// split separates a change into the given blocks and the names of the removed ones.
 func (b Blocks) split() (given Blocks, removed []string) {
 	given = make(Blocks, len(b))
 	for name, fields := range b {

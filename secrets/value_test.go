@@ -15,10 +15,11 @@ import (
 
 const canary = "canary-9b3e71"
 
-// holder has a value where formatting by reflection cannot call its methods.
+// holder contains a value where formatting by reflection cannot call its methods.
 type holder struct{ hidden secrets.Value }
 
-// No way of printing or encoding shows a value, by itself or inside of anything.
+// TestValuesDoNotPrint checks that no way of printing or encoding shows a value, alone or inside of
+// another.
 func TestValuesDoNotPrint(t *testing.T) {
 	v := secrets.NewValue(canary)
 	things := map[string]any{

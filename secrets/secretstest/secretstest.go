@@ -1,4 +1,4 @@
-// Package secretstest is the suite every provider of secrets passes.
+// Package secretstest is the conformance suite of secrets providers.
 package secretstest
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// Canary is in everything the suite stores; it must never be in an error.
+// Canary is in every value that the suite stores; it must never be in an error.
 const Canary = "canary-6f1c2d"
 
-// Run holds a provider that can write to the rules of [secrets.Provider]. Each
-// call of open makes an empty one.
+// Run tests a writable provider against the rules of [secrets.Provider]. Each call of open returns
+// an empty one.
 func Run(t *testing.T, open func(t *testing.T) secrets.Provider) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, secrets.Provider){
@@ -33,8 +33,8 @@ func Run(t *testing.T, open func(t *testing.T) secrets.Provider) {
 	}
 }
 
-// RunReadOnly holds a provider that cannot write to the rules; open makes one
-// that holds the payload under the name, and nothing else.
+// RunReadOnly tests a read-only provider against the rules; open returns one that contains the
+// payload under the name, and nothing else.
 func RunReadOnly(t *testing.T, open func(t *testing.T, name string, payload secrets.Value) secrets.Provider) {
 	t.Helper()
 	p := open(t, "first-secret", payload("a"))
@@ -62,12 +62,12 @@ func RunReadOnly(t *testing.T, open func(t *testing.T, name string, payload secr
 	}
 }
 
-// payload is blocks of which every value holds the canary.
+// payload returns blocks whose values contain the canary.
 func payload(mark string) secrets.Value {
 	return secrets.NewValue(fmt.Sprintf(`{"block":{"field":"%s-%s"}}`, Canary, mark))
 }
 
-// clean fails the test when an error tells of what is kept.
+// clean fails the test if an error quotes a stored value.
 func clean(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), Canary) {
@@ -172,7 +172,7 @@ func racing(t *testing.T, p secrets.Provider) {
 func deletes(t *testing.T, p secrets.Provider) {
 	last := write(t, p, "first-secret", 0, payload("a"))
 	write(t, p, "first-secret", last, payload("b"))
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time there is nothing to delete
 		if err := p.Delete(context.Background(), "first-secret"); err != nil {
 			t.Fatal(err)
 		}

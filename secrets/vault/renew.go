@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// retryRenewal is how long after a failure the token is looked at again.
+// retryRenewal is the delay after which a failed renewal is retried.
 const retryRenewal = 5 * time.Second
 
-// renewer renews the token when two thirds of its time are over. It starts with
-// the first call: New does no I/O.
+// renewer renews the token after two thirds of its TTL. It starts with the first call, because New
+// does no I/O.
 type renewer struct {
 	vault *Vault
 
@@ -47,7 +47,7 @@ func (r *renewer) again(after time.Duration, f func()) {
 	}
 }
 
-// look learns how long the token has.
+// look looks up the TTL of the token.
 func (r *renewer) look() {
 	var response struct {
 		Data struct {

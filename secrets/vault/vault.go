@@ -1,11 +1,10 @@
-// Package vault keeps secrets in a HashiCorp Vault or OpenBao, in its KV version
-// 2 engine, over plain net/http.
+// Package vault stores secrets in HashiCorp Vault or OpenBao, in the KV version 2 engine, over
+// plain net/http.
 //
-// A secret is an entry of the engine whose data is an object of blocks, so that
-// an operator can read and write it with the server's own tools. Writes carry
-// check-and-set. The token is renewed when two thirds of its time are over.
-// Anything the server returns besides the entry is never passed on: it may quote
-// the token or the secret.
+// A secret is an entry of the engine whose data is an object of blocks, so that an operator can
+// read and write it with the server's own tools. Writes use check-and-set. The token is renewed
+// after two thirds of its TTL. Nothing else that the server returns is passed on, because it may
+// quote the token or the secret.
 package vault
 
 import (
@@ -35,23 +34,23 @@ const (
 	maxResponse    = 1 << 20
 )
 
-// Config says where the entries lie and who reads them.
+// Config configures the location of the entries and the access to them.
 type Config struct {
-	// Address is the server's, such as https://vault.example.com:8200; plain http
-	// is for loopback addresses only.
+	// Address is the address of the server, such as https://vault.example.com:8200; plain http is
+	// allowed for loopback addresses only.
 	Address string
-	// Token authenticates; let it be periodic and able to renew itself.
+	// Token authenticates to the server; it should be periodic and renewable.
 	Token secrets.Value
 	// Namespace is the server's namespace, if any.
 	Namespace string
-	// Mount is the engine's mount path, by default "secret"; Path is put before
-	// the names of secrets, by default "kit".
+	// Mount is the engine's mount path, by default "secret"; Path is the prefix of the names of
+	// secrets, by default "kit".
 	Mount, Path string
 	// Timeout bounds one call; 0 means [DefaultTimeout].
 	Timeout time.Duration
-	// Transport replaces http.DefaultTransport, for certificates of one's own.
+	// Transport replaces http.DefaultTransport, for example to use private certificates.
 	Transport http.RoundTripper
-	// Log is told when the token cannot be renewed; nil means slog.Default().
+	// Log logs failed renewals of the token; nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -86,19 +85,19 @@ func New(cfg Config) (*Vault, error) {
 	}
 	v := &Vault{cfg: cfg, base: base, client: &http.Client{
 		Transport: cfg.Transport, Timeout: cfg.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token stays here
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // do not send the token elsewhere
 	}}
 	v.token = &renewer{vault: v}
 	return v, nil
 }
 
-// Close ends the renewal of the token.
+// Close stops the renewal of the token.
 func (v *Vault) Close() { v.token.close() }
 
-// Name is "vault".
+// Name returns "vault".
 func (v *Vault) Name() string { return "vault" }
 
-// ReadOnly is false.
+// ReadOnly returns false.
 func (v *Vault) ReadOnly() bool { return false }
 
 // entry is the response to a read.
@@ -112,7 +111,7 @@ type entry struct {
 	} `json:"data"`
 }
 
-// Read returns a version; one that was deleted or destroyed is not there.
+// Read returns a version; deleted and destroyed versions are missing.
 func (v *Vault) Read(ctx context.Context, name string, version int64) (secrets.Stored, error) {
 	v.token.start()
 	query := url.Values{}
@@ -177,8 +176,8 @@ var (
 	errForm   = errors.New("vault: the response is not of the form of KV version 2")
 )
 
-// call makes one request. Of a refusal only the status gets into the error, and
-// of a failed connection only its kind.
+// call sends one request. The error contains only the status of a refusal, and only the kind of a
+// connection failure.
 func (v *Vault) call(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
 	target := v.base.JoinPath("v1", path)
 	target.RawQuery = query.Encode()
@@ -208,7 +207,7 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 	}
 	if err := refusal(response.StatusCode, text); err != nil {
 		if errors.Is(err, errAbsent) && into != nil {
-			_ = json.Unmarshal(text, into) // of a deleted version: its metadata
+			_ = json.Unmarshal(text, into) // the metadata of a deleted version
 		}
 		return err
 	}
@@ -218,7 +217,7 @@ func (v *Vault) call(ctx context.Context, method, path string, query url.Values,
 	return nil
 }
 
-// refusal maps a response that is no success.
+// refusal converts an unsuccessful response to an error.
 func refusal(status int, text []byte) error {
 	switch {
 	case status == http.StatusOK || status == http.StatusNoContent:
@@ -238,7 +237,7 @@ func refusal(status int, text []byte) error {
 	}
 }
 
-// connection names the kind of a failure of the network.
+// connection returns the kind of a network failure.
 func connection(err error) error {
 	var network net.Error
 	switch {

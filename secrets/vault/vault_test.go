@@ -25,7 +25,7 @@ import (
 
 const token = "hvs.canary-token"
 
-// server speaks the documented wire format of KV version 2 and of tokens:
+// server implements the documented wire format of KV version 2 and of tokens:
 // https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
 type server struct {
 	t *testing.T
@@ -159,7 +159,8 @@ func TestDeletedVersionIsAbsentAndWritable(t *testing.T) {
 	}
 }
 
-// The response of a server may quote the token or the secret; errors must not.
+// TestRefusals checks that errors do not quote the response of a server, which may contain the
+// token or the secret.
 func TestRefusals(t *testing.T) {
 	const canary = secretstest.Canary
 	echo := func(status int) func(http.ResponseWriter, *http.Request) {
@@ -196,7 +197,7 @@ func TestRefusals(t *testing.T) {
 			_, writeErr := v.Write(context.Background(), "a", 0, secrets.NewValue(`{"b":{"f":"`+canary+`"}}`))
 			for _, err := range []error{readErr, writeErr, v.Delete(context.Background(), "a")} {
 				if err == nil {
-					continue // a response without form is fine for a deletion
+					continue // a malformed response is allowed for a deletion
 				}
 				if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, canary) || strings.Contains(text, token) {
 					t.Errorf("quotes: %s", text)
@@ -245,7 +246,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// inProcess calls a handler without a network, so that time can be made up.
+// inProcess calls a handler without a network, so that the test can use a fake clock.
 type inProcess struct{ handler http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
