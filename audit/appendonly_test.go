@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// columns of a forged event, without its id.
+// forged is the columns of a forged event, without its id.
 const forged = `occurred_at, action, actor_kind, actor_id, actor_key_id, subject_type, subject_id, targets, outcome,
 	code, request_id, route, environment, detail, commitment, hash`
 

@@ -1,25 +1,21 @@
-// Package audit keeps the trail of what happened: who did what to whom, from
-// where, and how it ended.
+// Package audit records what happened: who did what to whom, from where, and with what outcome.
 //
-// An event is written in the transaction of the change it tells of, so there
-// is no event without the change and no change without the event. Events are
-// append-only: the database itself refuses to alter or remove them. What
-// identifies a person (IP address and user agent) is in a row of its own that
-// can be erased; the event keeps only a salted commitment to it.
+// An event is written in the transaction of the change it describes, so that neither exists without
+// the other. Events are append-only: the database itself refuses to change or delete them. Data
+// that identifies a person (IP address and user agent) is stored in a separate row that can be
+// erased; the event keeps only a salted commitment to it.
 //
-// Committed events are sealed into hash chains by [Audit.Seal], which a job
-// calls every minute, and what the chains were is signed each hour. From then
-// on nobody who can write to the database, but has no master key, can alter,
-// remove, insert or reorder an event without [Audit.Verify] naming it. What they
-// do to events before the first checkpoint after them can go unseen if they
-// recompute the chain, and so can a whole database set back to an earlier day.
-// Checkpoints are logged: their lines are anchors outside of the database, and
-// Verify names a trail that does not have one it is given. Retention cuts the
-// beginning of the trail off, which is signed and an event itself.
+// Committed events are sealed into hash chains by [Audit.Seal], which a job calls every minute, and
+// the heads of the chains are signed each hour. From then on nobody who can write to the database,
+// but has no master key, can change, delete, insert or reorder an event without [Audit.Verify]
+// detecting it. Changes to events before their first checkpoint can go undetected if the chain is
+// recomputed, and so can the reset of a whole database to an earlier day. Checkpoints are logged:
+// their log lines are anchors outside of the database, and Verify reports a trail that lacks a
+// given anchor. Retention cuts off the beginning of the trail; the cut is signed and itself an
+// event.
 //
-// Every capability records through its peer *Audit, which may be nil: without
-// audit composed nothing is recorded. Over HTTP the control plane lists events
-// and reads one; nobody writes.
+// Every capability records through its peer *Audit, which may be nil: without audit nothing is
+// recorded. Over HTTP the control plane lists and reads events; nobody writes them.
 package audit
 
 import (
@@ -37,10 +33,10 @@ const Name = "audit"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what audit uses: no capability, all others use audit.
+// Peers is empty: audit uses no capability, all others use audit.
 type Peers struct{}
 
-// Audit writes and reads the trail. It is safe for concurrent use.
+// Audit writes and reads the audit trail. It is safe for concurrent use.
 type Audit struct {
 	host   capability.Host
 	cfg    Config
@@ -50,8 +46,8 @@ type Audit struct {
 	queue  *queue.Queue[Pending, struct{}]
 }
 
-// New checks the configuration; it does no I/O. A host that seals nothing, as in
-// tests, has a trail without signed checkpoints.
+// New checks the configuration; it does no I/O. On a host without master keys, as in tests, the
+// trail has no signed checkpoints.
 func New(host capability.Host, cfg Config, _ Peers) (*Audit, error) {
 	cfg = cfg.withDefaults()
 	faults := capability.Faults{Capability: Name}
@@ -93,7 +89,7 @@ func (a *Audit) Capability() capability.Capability {
 	return c
 }
 
-// jobs seals every minute and, where events are not kept forever, cuts daily.
+// jobs returns the jobs that seal every minute and, if retention is limited, cut daily.
 func (a *Audit) jobs() []jobs.Binding {
 	list := []jobs.Binding{{Name: "AUDIT_SEAL", Schedule: "* * * * *", Run: func(ctx context.Context, _ jobs.Job) error {
 		_, err := a.Seal(ctx)
@@ -108,14 +104,13 @@ func (a *Audit) jobs() []jobs.Binding {
 	return list
 }
 
-// health returns how many events wait for a seal, at most 10,000.
+// health returns the number of events that are not sealed yet, at most 10,000.
 func (a *Audit) health(ctx context.Context) (any, error) { return a.store.countWaiting(ctx, 10_000) }
 
-// Record writes an event in the transaction of ctx, or in one of its own when
-// ctx carries none. An event that breaks the grammar is a mistake of the
-// program: Record returns [ErrInvalidEvent] and the transaction fails with it.
-// On a control-plane row the event of a succeeded operation takes the place of
-// the one that the guard would write. A nil *Audit records nothing.
+// Record writes an event in the transaction of ctx, or in one of its own if there is none. For an
+// event that violates the grammar, which is a bug of the program, Record returns [ErrInvalidEvent]
+// and the transaction fails with it. On a control-plane route the event of a succeeded operation
+// replaces the one that the guard would write. A nil *Audit records nothing.
 func (a *Audit) Record(ctx context.Context, e Event) error {
 	if a == nil {
 		return nil
@@ -124,8 +119,8 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 	return err
 }
 
-// record is Record, with or without the origin of the request, and returns the
-// id of the event. Callers outside of a transaction share one.
+// record is Record, with or without the origin of the request, and returns the id of the event.
+// Concurrent callers outside of a transaction share one.
 func (a *Audit) record(ctx context.Context, e Event, origin bool) (eventID string, err error) {
 	if a.host.DB.InTransaction(ctx) {
 		err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
@@ -158,17 +153,15 @@ func (a *Audit) Event(ctx context.Context, eventID string) (Entry, error) {
 	return entry, err
 }
 
-// SealOf returns the place of an event in its chain; ok is false while it waits
-// for one.
+// SealOf returns the seal of an event; ok is false until the event is sealed.
 func (a *Audit) SealOf(ctx context.Context, eventID string) (s Seal, ok bool, err error) {
 	return a.store.sealOf(ctx, eventID)
 }
 
-// ListEvents lists the trail, newest first. The personal data of an event is
-// empty where it never was or has been erased. A page looks at 20,000 events at
-// most: where a filter other than ActorID, Subject.ID and From leaves few of
-// them, it may have fewer than asked for, or none, and a NextCursor. A cursor of
-// another list is refused with kit/invalid_request.
+// ListEvents lists events, newest first. The personal data of an event is empty if there was none
+// or it was erased. A page examines at most 20,000 events: if few of them match a filter other than
+// ActorID, Subject.ID and From, the page may have fewer than its limit, or none, and still a
+// NextCursor. A cursor of another list is refused with kit/invalid_request.
 func (a *Audit) ListEvents(ctx context.Context, f Filter, page capability.Page) (capability.Items[Entry], error) {
 	page = page.Bounded()
 	var before string
@@ -185,13 +178,13 @@ func (a *Audit) ListEvents(ctx context.Context, f Filter, page capability.Page) 
 	return capability.Paged(page, entries, func(e Entry) []any { return []any{e.ID} }), nil
 }
 
-// eraseChunk bounds what one transaction erases.
+// eraseChunk limits the events of one erasing transaction.
 const eraseChunk = 1000
 
-// Erase removes the personal data (IP address and user agent) of the events a
-// filter selects, which names an actor or a subject, and returns of how many.
-// The events stay and their chain stays valid. Erasing is an event itself. A
-// filter that names nobody is refused with kit/invalid_request.
+// Erase removes the personal data (IP address and user agent) of the events that a filter selects,
+// and returns the number of these events. The events remain and their chain stays valid. The
+// erasure is itself an event. A filter that names neither an actor nor a subject is refused with
+// kit/invalid_request.
 func (a *Audit) Erase(ctx context.Context, f Filter) (erased int64, err error) {
 	if f.ActorID == "" && f.Subject.ID == "" {
 		return 0, capability.ErrInvalidRequest.Saying("Name the actor or the subject whose personal data is to be erased.")

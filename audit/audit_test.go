@@ -90,7 +90,8 @@ func TestRecordKeepsEveryFact(t *testing.T) {
 	})
 }
 
-// No event without the change, and no change without the event.
+// TestRecordSharesTheFateOfTheTransaction checks that neither an event nor its change exists
+// without the other.
 func TestRecordSharesTheFateOfTheTransaction(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db)
@@ -103,7 +104,7 @@ func TestRecordSharesTheFateOfTheTransaction(t *testing.T) {
 				if _, err := db.Exec(ctx, `INSERT INTO change (id) VALUES ($1)`, id); err != nil {
 					return err
 				}
-				_ = a.Record(ctx, e) // even a caller that ignores the error gets no change without the event
+				_ = a.Record(ctx, e) // even if the caller ignores the error, the change does not commit without the event
 				return after
 			})
 		}
@@ -299,7 +300,7 @@ func BenchmarkRecord(b *testing.B) {
 			})
 			e := audit.Event{Action: "ledger/credited", Subject: audit.Target{Type: "account", ID: "ada"},
 				Detail: map[string]any{"currency": "coins", "amount": 5}}
-			b.SetParallelism(32) // times two cores: 64 callers
+			b.SetParallelism(32) // times two cores is 64 callers
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

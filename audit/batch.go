@@ -9,23 +9,21 @@ import (
 	"github.com/kitbackend/kit/internal/queue"
 )
 
-const batchSize = 256 // events in one transaction at most
+const batchSize = 256 // maximum number of events in one transaction
 
-// Pending is an event that is ready to be written, of which nothing is written
-// yet. The zero value stands for none.
+// Pending is an event that is prepared but not yet written. The zero value means no event.
 type Pending struct {
 	entry      Entry
 	who        personal
 	targets    string
 	commitment []byte
-	// origin is the request that the event tells of; nil outside of one.
+	// origin is the request of the event; nil outside of one.
 	origin *capability.RequestInfo
 }
 
-// Prepare completes an event by what ctx says about its request, for
-// [Audit.RecordAll] in a transaction that several requests share. It does no I/O
-// and returns [ErrInvalidEvent] for an event that breaks the grammar. A nil
-// *Audit prepares nothing.
+// Prepare completes an event with the request in ctx, for [Audit.RecordAll] in a transaction that
+// several requests share. It does no I/O and returns [ErrInvalidEvent] for an event that violates
+// the grammar. A nil *Audit prepares nothing.
 func (a *Audit) Prepare(ctx context.Context, e Event) (Pending, error) {
 	if a == nil {
 		return Pending{}, nil
@@ -55,9 +53,8 @@ func (a *Audit) prepare(ctx context.Context, e Event, origin bool) (Pending, err
 	return p, nil
 }
 
-// RecordAll writes prepared events in the transaction of ctx, which must carry
-// one; each as [Audit.Record] would in its own request. A nil *Audit writes
-// nothing.
+// RecordAll writes prepared events in the transaction of ctx, which must have one, each as
+// [Audit.Record] would in its own request. A nil *Audit writes nothing.
 func (a *Audit) RecordAll(ctx context.Context, events ...Pending) error {
 	if a == nil || len(events) == 0 {
 		return nil
@@ -70,8 +67,8 @@ func (a *Audit) RecordAll(ctx context.Context, events ...Pending) error {
 	return a.store.insert(ctx, events)
 }
 
-// run writes the events of callers outside of a transaction. All of them hold to
-// the grammar, so the database refuses all or none.
+// run writes the events of callers outside of a transaction. All of them are valid, so the database
+// refuses all or none.
 func (a *Audit) run(ctx context.Context, calls []*queue.Call[Pending, struct{}]) int {
 	events := make([]Pending, len(calls))
 	for i, c := range calls {

@@ -18,16 +18,16 @@ import (
 	"github.com/kitbackend/kit/internal/id"
 )
 
-// A checkpoint is due when the last one is this old, or this many events ago.
+// A checkpoint is due when the last one is this old, or this many events were sealed since.
 const (
 	checkpointEvery  = time.Hour
 	checkpointEvents = 10_000
 )
 
-// CreatedAt is when the checkpoint was signed.
+// CreatedAt returns when the checkpoint was signed.
 func (c Checkpoint) CreatedAt() time.Time { return capability.Millis(c.createdAt).Time }
 
-// statement is what is signed.
+// statement returns the bytes that are signed.
 func (c Checkpoint) statement() []byte {
 	d := newDigest("kit/audit/checkpoint/v1")
 	d.number(c.Seq, c.createdAt, int64(len(c.Heads)))
@@ -40,7 +40,7 @@ func (c Checkpoint) statement() []byte {
 	return d.Sum(nil)
 }
 
-// hash is what the next checkpoint names.
+// hash returns the hash by which the next checkpoint refers to this one.
 func (c Checkpoint) hash() []byte {
 	d := newDigest("kit/audit/checkpoint/v1/hash")
 	d.bytes(c.statement())
@@ -48,14 +48,14 @@ func (c Checkpoint) hash() []byte {
 	return d.Sum(nil)
 }
 
-// Anchor names a checkpoint from outside of the database: the log has one for
-// each. Give it to [Audit.Verify].
+// Anchor returns the anchor of a checkpoint, to be stored outside of the database: the log has one
+// for each. Pass it to [Audit.Verify].
 func (c Checkpoint) Anchor() Anchor { return Anchor{Checkpoint: c.Seq, Hash: c.hash()} }
 
 // String returns the number and the hash, as "12:9f86d0…".
 func (a Anchor) String() string { return fmt.Sprintf("%d:%x", a.Checkpoint, a.Hash) }
 
-// ParseAnchor reads what [Anchor.String] returns.
+// ParseAnchor parses the result of [Anchor.String].
 func ParseAnchor(text string) (Anchor, error) {
 	number, encoded, _ := strings.Cut(strings.TrimSpace(text), ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
@@ -66,7 +66,7 @@ func ParseAnchor(text string) (Anchor, error) {
 	return Anchor{seq, hash}, nil
 }
 
-// events is the number of events the chains held.
+// events returns the number of events in the chains.
 func (c Checkpoint) events() (n int64) {
 	for _, h := range c.Heads {
 		n += h.Seq
@@ -74,8 +74,8 @@ func (c Checkpoint) events() (n int64) {
 	return n
 }
 
-// Checkpoint signs what the chains are now, unless nothing was sealed since the
-// last one, and returns the newest. It returns [ErrNoKeys] without master keys.
+// Checkpoint signs the heads of the chains, unless nothing was sealed since the last checkpoint,
+// and returns the newest one. It returns [ErrNoKeys] without master keys.
 func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	if a.sealer == nil {
 		return Checkpoint{}, ErrNoKeys
@@ -83,8 +83,8 @@ func (a *Audit) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	return a.checkpoint(ctx, 0, 0)
 }
 
-// checkpoint signs what the chains are, when there is something new and the
-// last one is old enough, of a clock that was ahead, or far enough back.
+// checkpoint signs the heads of the chains if there is something new and the last checkpoint is at
+// least age old, as far in the future because of a clock that was ahead, or at least events behind.
 func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64) (c Checkpoint, err error) {
 	key, err := a.signer.key(ctx, a.host.DB.Now(ctx))
 	if err != nil {
@@ -122,12 +122,12 @@ func (a *Audit) checkpoint(ctx context.Context, age time.Duration, events int64)
 	return c, err
 }
 
-// forever is after any number of a checkpoint or link.
+// forever is greater than the number of any checkpoint or link.
 const forever int64 = 1<<63 - 1
 
-// Rewrap seals the signing keys of checkpoints with the first master key, so
-// that older master keys can be removed, and returns how many it changed. A key
-// that does not open keeps no other from it and is named by the error.
+// Rewrap seals the signing keys of checkpoints with the first master key, so that older master keys
+// can be removed, and returns how many it changed. A key that cannot be opened does not stop it and
+// is named by the error.
 func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 	if a.sealer == nil {
 		return 0, ErrNoKeys
@@ -158,7 +158,7 @@ func (a *Audit) Rewrap(ctx context.Context) (n int, err error) {
 	return n, errors.Join(append(unopened, err)...)
 }
 
-// keyPair signs checkpoints.
+// keyPair is a key that signs checkpoints.
 type keyPair struct {
 	id      string
 	private ed25519.PrivateKey
@@ -168,7 +168,7 @@ func (k keyPair) verify(statement, signature []byte) bool {
 	return ed25519.Verify(k.private.Public().(ed25519.PublicKey), statement, signature)
 }
 
-// signer holds the newest key that opens with the master keys.
+// signer caches the newest key that opens with the master keys.
 type signer struct {
 	store  store
 	sealer capability.Sealer
@@ -177,7 +177,7 @@ type signer struct {
 	own keyPair
 }
 
-// key returns the key to sign with, making one when no row opens.
+// key returns the key to sign with, and creates one if no stored key can be opened.
 func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	return s.own, nil
 }
 
-// open returns every key that opens: only a holder of a master key can have made it.
+// open returns the keys that can be opened: only a holder of a master key can have created them.
 func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
 	rows, err := s.store.signingKeys(ctx)
 	if err != nil {
@@ -222,5 +222,5 @@ func (s *signer) open(ctx context.Context) (map[string]keyPair, error) {
 	return opened, nil
 }
 
-// keyContext binds a sealed key to its id: rows cannot be swapped.
+// keyContext returns the context that binds a sealed key to its id, so that rows cannot be swapped.
 func keyContext(keyID string) string { return "audit/signing-key/" + keyID }

@@ -7,18 +7,18 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// MinRetention is the shortest time events can be kept for.
+// MinRetention is the minimum of Config.Retention.
 const MinRetention = 24 * time.Hour
 
-// Config adjusts audit; the zero value is the default.
+// Config configures audit; the zero value is valid.
 type Config struct {
-	// BasePath is the mount prefix, by default /audit.
+	// BasePath is the path prefix of the routes, by default /audit.
 	BasePath string
-	// Database names the binding that holds the trail, by default "DB". An
-	// event is atomic with its change only on the binding of that change.
+	// Database is the name of the database binding of the trail, by default "DB". An event is
+	// atomic with its change only if both use the same binding.
 	Database string
-	// Retention is how long events are kept, at least [MinRetention]; 0, the
-	// default, keeps all.
+	// Retention is how long events are kept, at least [MinRetention]; 0, the default, keeps them
+	// forever.
 	Retention time.Duration
 }
 

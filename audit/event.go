@@ -12,8 +12,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// OutcomeOf says how a call ended that was refused, nil for none:
-// refused by a rule, or, from status 500, failed.
+// OutcomeOf returns the outcome of a call by its refusal: succeeded for nil, failed from status
+// 500, otherwise refused.
 func OutcomeOf(refusal *capability.Error) Outcome {
 	switch {
 	case refusal == nil:
@@ -25,8 +25,8 @@ func OutcomeOf(refusal *capability.Error) Outcome {
 	}
 }
 
-// complete turns what was recorded into what is kept: defaults from the
-// request in the context, then the grammar.
+// complete returns the entry and the personal data of an event: it sets defaults from the request
+// in the context and checks the grammar.
 func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) {
 	entry := Entry{
 		Action: e.Action, Actor: e.Actor, Subject: e.Subject, Targets: e.Targets,
@@ -59,8 +59,8 @@ func (a *Audit) complete(ctx context.Context, e Event) (Entry, personal, error) 
 
 type actorKey struct{}
 
-// As returns a context whose events name an actor, unless they name one
-// themselves: for work that no request stands for, such as that of an operator.
+// As returns a context in which actor is the default actor of events: for work outside of requests,
+// such as that of an operator.
 func As(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -83,7 +83,7 @@ func actorOf(origin *capability.RequestInfo) Actor {
 	}
 }
 
-// check holds the entry to the grammar and the bounds.
+// check checks the entry against the grammar and the bounds.
 func (e Entry) check() error {
 	switch {
 	case !actionPattern.MatchString(e.Action):
@@ -110,7 +110,8 @@ func (t Target) valid() bool {
 	return wordPattern.MatchString(t.Type) && t.ID != "" && storable(t.ID)
 }
 
-// storable reports whether an identifier fits every database: UTF-8 without NUL.
+// storable reports whether an identifier can be stored in every database: at most MaxID bytes of
+// UTF-8 without NUL.
 func storable(text string) bool {
 	return len(text) <= MaxID && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }

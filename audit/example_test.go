@@ -9,7 +9,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// An event commits together with the change it tells of.
+// An event commits together with the change it describes.
 func Example() {
 	ctx := context.Background()
 	db, err := database.OpenMemory()

@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// exportPage bounds what an export holds in memory.
+// exportPage limits the events that an export holds in memory.
 const exportPage = 500
 
-// line is an event as an export shows it: with what its hashes are over, so
-// that the export can be verified on its own.
+// line is an event in an export, with the inputs of its hashes, so that the export can be verified
+// on its own.
 type line struct {
 	Entry
 	Commitment []byte `json:"commitment,omitempty"`
@@ -20,9 +20,8 @@ type line struct {
 	Seal       *Seal  `json:"seal,omitempty"`
 }
 
-// Export writes the events a filter selects as NDJSON, oldest first, one object
-// a line, and returns how many. It holds one page of them in memory, whatever
-// their number. Hashes are base64.
+// Export writes the events that a filter selects as NDJSON, oldest first, one object per line, and
+// returns how many. It holds one page of them in memory at a time. Hashes are base64.
 func (a *Audit) Export(ctx context.Context, w io.Writer, f Filter) (written int64, err error) {
 	out := bufio.NewWriter(w)
 	encoder := json.NewEncoder(out)

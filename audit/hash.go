@@ -7,8 +7,8 @@ import (
 	"hash"
 )
 
-// personal is what identifies a person behind an event. It is kept apart from the
-// event, under a salt, so that it can be erased and the event's hash stands.
+// personal is the data of an event that identifies a person. It is stored apart from the event,
+// with a salt, so that it can be erased and the event's hash stays valid.
 type personal struct {
 	IP, UserAgent string
 	Salt          []byte
@@ -16,14 +16,15 @@ type personal struct {
 
 func (p personal) empty() bool { return p.IP == "" && p.UserAgent == "" }
 
-// salted draws the salt that keeps a commitment to guessable values secret.
+// salted returns p with a random salt, without which the commitment to a guessable value would
+// reveal it.
 func (p personal) salted() personal {
 	p.Salt = make([]byte, 16)
 	_, _ = rand.Read(p.Salt) // never fails: crypto/rand ends the process instead
 	return p
 }
 
-// commitment stands for the personal data in the content hash.
+// commitment returns the commitment that represents the personal data in the content hash.
 func (p personal) commitment() []byte {
 	d := newDigest("kit/audit/personal/v1")
 	d.bytes(p.Salt)
@@ -31,8 +32,8 @@ func (p personal) commitment() []byte {
 	return d.Sum(nil)
 }
 
-// contentHash covers every stored fact of an event, in a fixed order, each
-// with its length before it.
+// contentHash returns the hash of all stored fields of an event, in a fixed order, each prefixed by
+// its length.
 func contentHash(e Entry, targets string, commitment []byte) []byte {
 	d := newDigest("kit/audit/event/v1")
 	d.text(e.ID)
@@ -43,7 +44,7 @@ func contentHash(e Entry, targets string, commitment []byte) []byte {
 	return d.Sum(nil)
 }
 
-// sealHash chains an event's content hash to the seal before it.
+// sealHash returns the hash that chains an event's content hash to the previous seal.
 func sealHash(shard, seq int64, eventID string, content, prev []byte) []byte {
 	d := newDigest("kit/audit/seal/v1")
 	d.number(shard, seq)

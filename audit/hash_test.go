@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// What a later seal needs: the hash of every row follows from the row alone,
-// and the commitment opens with the erasable row.
+// TestHashFollowsFromTheStoredRow checks that the hash of every row can be computed from the row
+// alone, and that the commitment matches the erasable row.
 func TestHashFollowsFromTheStoredRow(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a, err := New(capability.Host{DB: db, Environment: "sandbox"}, Config{}, Peers{})

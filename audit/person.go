@@ -6,15 +6,15 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// ofPerson are the events that a user caused and those about the user, whatever
-// the type of the subject: ids are not used twice.
+// ofPerson returns the filters of the events that a user caused and of those about the user,
+// whatever the type of the subject, because ids are unique.
 func ofPerson(userID string) []Filter {
 	return []Filter{{ActorID: userID}, {Subject: Target{ID: userID}}}
 }
 
-// exportPerson emits the events of a user, each once, oldest first in each of the
-// two groups. Where somebody else acted from is theirs; an anonymous caller that failed
-// to sign in may have been the user.
+// exportPerson emits the events of a user, each once, first those the user caused and then the
+// others, oldest first. The origin of another actor's request is left out; that of an anonymous
+// caller is included, because a caller that failed to sign in may have been the user.
 func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit capability.Emit) error {
 	if person.ID == "" {
 		return nil
@@ -28,7 +28,7 @@ func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit
 			for _, e := range page {
 				after = e.ID
 				if i > 0 && e.Actor.ID == person.ID {
-					continue // emitted with those the user caused
+					continue // already emitted with those that the user caused
 				}
 				if i > 0 && e.Actor.Kind != ActorAnonymous {
 					e.IP, e.UserAgent = "", ""
@@ -48,9 +48,8 @@ func (a *Audit) exportPerson(ctx context.Context, person capability.Person, emit
 	return nil
 }
 
-// erasePerson removes addresses and user agents of the events of a user. That it
-// happened is an event, without the origin of the request that asked for it,
-// which can be the user's.
+// erasePerson removes the addresses and user agents of the events of a user. The erasure is
+// recorded as an event without the origin of its request, which may be the user's.
 func (a *Audit) erasePerson(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	erased := capability.Erasure{Kept: []capability.Kept{{
 		What: "audit events under the user id, without address and user agent",
@@ -70,8 +69,8 @@ func (a *Audit) erasePerson(ctx context.Context, person capability.Person) (capa
 	}
 }
 
-// erasePart erases a chunk, with the event that tells of it: a process that is
-// killed between the two would leave nothing to tell of.
+// erasePart erases one chunk together with the event that records it, so that a killed process
+// leaves no unrecorded erasure.
 func (a *Audit) erasePart(ctx context.Context, userID string) (erased int64, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		erased = 0

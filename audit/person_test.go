@@ -10,8 +10,8 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// TestErasedPersonStaysAsPseudonym: events stay under the user id and verify;
-// addresses and user agents are gone, that of the erasing request included.
+// TestErasedPersonStaysAsPseudonym checks that events remain under the user id and verify, while
+// addresses and user agents are gone, including those of the erasing request.
 func TestErasedPersonStaysAsPseudonym(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db)
@@ -43,7 +43,7 @@ func TestErasedPersonStaysAsPseudonym(t *testing.T) {
 		}); err != nil || exported != 3 {
 			t.Errorf("%d events exported, want 3: %v", exported, err)
 		}
-		for _, want := range []int64{3, 0} { // it may have been killed
+		for _, want := range []int64{3, 0} { // the second run follows a process that was killed
 			if erased, err := part.Erase(ada, person); err != nil || erased.Removed != want || len(erased.Kept) == 0 {
 				t.Errorf("%+v %v, want %d removed", erased, err, want)
 			}
@@ -65,8 +65,8 @@ func TestErasedPersonStaysAsPseudonym(t *testing.T) {
 	})
 }
 
-// TestExportTellsNothingOfOthers: where another user or staff acted on a person, the
-// export says what was done, not from where.
+// TestExportTellsNothingOfOthers checks that the export of a person has no origin of the actions of
+// other users and staff.
 func TestExportTellsNothingOfOthers(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		a := open(t, db)

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// purgeBatch bounds the events one transaction deletes.
+// purgeBatch limits the events that one transaction deletes.
 const purgeBatch = 500
 
-// Cut deletes the beginning of the trail: every event under the newest
-// checkpoint that was signed at the given instant or before it, so none that
-// was sealed later. A checkpoint that follows on a later one is of a clock that
-// was behind and does not count. It returns how many it deleted; without such a
-// checkpoint none. The chains stay verifiable from the cut on, and the cut is an
-// event itself. Called again after a crash it finishes what is left.
+// Cut deletes the beginning of the trail: every event covered by the newest checkpoint signed at or
+// before the given time, so no event that was sealed later. A checkpoint that follows a later one
+// was signed by a clock that was behind and does not count. Cut returns how many events it deleted;
+// without such a checkpoint, none. The chains remain verifiable from the cut on, and the cut is
+// itself an event. Called again after a crash, Cut deletes the rest.
 func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err error) {
 	if a.sealer == nil {
 		return 0, ErrNoKeys
@@ -49,14 +48,14 @@ func (a *Audit) Cut(ctx context.Context, before time.Time) (deleted int64, err e
 	return deleted, nil
 }
 
-// cutProof signs where the trail begins: the newest cut of every shard.
+// cutProof is a signed record of where the trail begins: the newest cut of every shard.
 type cutProof struct {
 	checkpoint, createdAt int64
 	eventID, keyID        string
 	signature             []byte
 }
 
-// statement is what is signed.
+// statement returns the bytes that are signed.
 func (p cutProof) statement(cuts map[int64]Head) []byte {
 	d := newDigest("kit/audit/cut/v1")
 	d.number(p.checkpoint, p.createdAt, int64(len(cuts)))
@@ -68,7 +67,7 @@ func (p cutProof) statement(cuts map[int64]Head) []byte {
 	return d.Sum(nil)
 }
 
-// setCut allows the events under a checkpoint to be deleted, and signs that.
+// setCut permits the deletion of the events covered by a checkpoint, and signs the cut.
 func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
 	key, err := a.signer.key(ctx, a.host.DB.Now(ctx))
 	if err != nil {
@@ -89,7 +88,7 @@ func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
 			if err != nil {
 				return err
 			}
-			if inserted { // by no other node meanwhile
+			if inserted { // no other node has inserted it meanwhile
 				moved += by
 			}
 			cuts[h.Shard] = h
@@ -109,7 +108,7 @@ func (a *Audit) setCut(ctx context.Context, c Checkpoint) error {
 	})
 }
 
-// cutAction tells of a cut.
+// cutAction is the action of the event of a cut.
 const cutAction = "audit/trail_cut"
 
 func (a *Audit) purge(ctx context.Context, cut Head) (deleted int64, err error) {

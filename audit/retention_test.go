@@ -7,7 +7,7 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// What both cover is in the proof of the later.
+// TestTwoNodesCutAtOnceAtDifferentCheckpoints checks that the proof of the later cut covers both.
 func TestTwoNodesCutAtOnceAtDifferentCheckpoints(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	tr := newTrail(t, dbs[0])

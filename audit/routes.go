@@ -24,7 +24,7 @@ func (a *Audit) routes() []capability.Route {
 	)
 }
 
-// summary is an event in a list: no detail and no personal data.
+// summary is an event in a list, without detail and personal data.
 type summary struct {
 	ID          string          `json:"id"`
 	OccurredAt  capability.Time `json:"occurredAt"`
@@ -70,8 +70,7 @@ func (a *Audit) getEvents(c *capability.Call, page capability.Page) (capability.
 	return list, nil
 }
 
-// full is one event with everything the trail holds of it. Seal is null while
-// the event waits for one.
+// full is an event with all its data. Seal is null until the event is sealed.
 type full struct {
 	summary
 	Detail    any    `json:"detail"`

@@ -2,13 +2,12 @@ package audit
 
 import "context"
 
-// sealBatch bounds the events one transaction seals.
+// sealBatch limits the events that one transaction seals.
 const sealBatch = 500
 
-// Seal chains all committed events that wait for it and signs a checkpoint when
-// one is due: an hour after the last or 10,000 events later. It returns how many
-// events it sealed. Any number of nodes may call it at once: a shard that
-// another one works on is left to it.
+// Seal chains all committed events that are not sealed and signs a checkpoint when one is due: an
+// hour or 10,000 events after the last. It returns how many events it sealed. Several nodes may
+// call it concurrently: a shard that another node is sealing is skipped.
 func (a *Audit) Seal(ctx context.Context) (sealed int64, err error) {
 	heads, err := a.store.heads(ctx)
 	if err != nil {
@@ -31,7 +30,7 @@ func (a *Audit) Seal(ctx context.Context) (sealed int64, err error) {
 	return sealed, err
 }
 
-// sealNext seals the next events of a shard and returns how many.
+// sealNext seals the next events of a shard and returns their number.
 func (a *Audit) sealNext(ctx context.Context, shard int64) (n int, err error) {
 	err = a.host.DB.InTx(ctx, func(ctx context.Context) error {
 		n = 0

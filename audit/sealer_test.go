@@ -11,8 +11,8 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// Writers, two sealers and a verifier at once: nothing is sealed twice or lost,
-// and what is written meanwhile is never taken for damage.
+// TestWritersAndSealers runs writers, two sealers and a verifier concurrently: nothing is sealed
+// twice or lost, and concurrent writes are never reported as a break.
 func TestWritersAndSealers(t *testing.T) {
 	run := func(t *testing.T, nodes ...*database.DB) {
 		const writers, each = 8, 100
@@ -76,7 +76,7 @@ func newNode(t testing.TB, db *database.DB) *Audit {
 	return a
 }
 
-// The chain has one successor to each link, whatever sealers believe.
+// TestChainDoesNotFork checks that each link has one successor, whatever sealers believe.
 func TestChainDoesNotFork(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		tr := newTrail(t, db)
@@ -97,8 +97,8 @@ func TestChainDoesNotFork(t *testing.T) {
 	})
 }
 
-// The cost of the chain, compared with events that are recorded and never sealed:
-// BenchmarkRecord.
+// BenchmarkSeal measures the cost of the chain, in comparison with BenchmarkRecord, whose events
+// are never sealed.
 func BenchmarkSeal(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B) *database.DB{
 		"file":     func(b *testing.B) *database.DB { return databasetest.File(b) },

@@ -11,10 +11,10 @@ import (
 	"github.com/kitbackend/kit/internal/bulk"
 )
 
-// store is the trail's events; store_chain.go has what seals them.
+// store contains the SQL of events; that of the chains is in store_chain.go.
 type store struct {
 	db    *database.DB
-	chunk int // of a scan
+	chunk int // rows per step of a scan
 }
 
 var insertEvents = bulk.New("audit_event", []string{
@@ -24,7 +24,7 @@ var insertEvents = bulk.New("audit_event", []string{
 
 var insertPersonal = bulk.New("audit_personal", []string{"event_id TEXT", "salt BYTEA", "ip TEXT", "user_agent TEXT"}, "")
 
-// insert writes events and, where there is any, their personal data.
+// insert writes events and their personal data, if any.
 func (s store) insert(ctx context.Context, events []Pending) error {
 	rows, people := make([][]any, 0, len(events)), make([][]any, 0, len(events))
 	for _, p := range events {
@@ -44,7 +44,7 @@ func (s store) insert(ctx context.Context, events []Pending) error {
 	return err
 }
 
-// textOf is the form of targets that is kept, empty for none.
+// textOf returns targets as stored, "" for none.
 func textOf(targets []Target) (string, error) {
 	if len(targets) == 0 {
 		return "", nil
@@ -53,7 +53,7 @@ func textOf(targets []Target) (string, error) {
 	return string(text), err
 }
 
-// record is an event as stored, with what its hash is over.
+// record is a stored event with the inputs of its hash.
 type record struct {
 	Entry
 	targets          string
@@ -78,7 +78,7 @@ func scanRecord(row database.Scanner) (r record, err error) {
 	return r, err
 }
 
-// parseTargets fills Targets from the text that the hash is over.
+// parseTargets sets Targets from the hashed text.
 func (r *record) parseTargets() error {
 	if r.targets == "" {
 		return nil
@@ -94,16 +94,15 @@ func scanEntry(row database.Scanner) (Entry, error) {
 	return r.Entry, err
 }
 
-// A page of a list looks at scanChunks times scanChunk events at most; tests look
-// at fewer.
+// A page of a list examines at most scanChunks times scanChunk events; tests set a smaller chunk.
 const (
 	scanChunk  = 5000
 	scanChunks = 4
 )
 
-// list reads at most limit events with ids before the given one, newest first.
-// Where a filter has no index it looks at a bounded number of events; next is the
-// id to go on before when there are more, "" otherwise.
+// list returns at most limit events with ids less than before, newest first. If no index serves the
+// filter it examines a bounded number of events; next is the id to continue before, or "" at the
+// end.
 func (s store) list(ctx context.Context, f Filter, before string, limit int) (entries []Entry, next string, err error) {
 	for chunk := 1; ; chunk++ {
 		lowest := ""
@@ -130,8 +129,8 @@ func (s store) list(ctx context.Context, f Filter, before string, limit int) (en
 	}
 }
 
-// lowest returns the id of the last event of the next chunk before an id, ""
-// when there are no more.
+// lowest returns the id of the last event of the next chunk before an id, or "" if there are no
+// more.
 func (s store) lowest(ctx context.Context, f Filter, before string) (id string, err error) {
 	where := f.seek()
 	span(where, before, "")
@@ -141,7 +140,7 @@ func (s store) lowest(ctx context.Context, f Filter, before string) (id string, 
 	return id, err
 }
 
-// span adds the ids before one, and from another on.
+// span adds the condition before > id >= lowest.
 func span(where *database.Conditions, before, lowest string) {
 	if before != "" {
 		where.Add("e.id < $%d", before)
@@ -162,8 +161,8 @@ func (s store) erase(ctx context.Context, f Filter, limit int) (erased int64, er
 		WHERE %s AND EXISTS (SELECT 1 FROM audit_personal p WHERE p.event_id = e.id) LIMIT $%d)`, where.Text(), where.Next()), where.Args(limit)...)
 }
 
-// firstID is not after any id drawn at an instant or later: ids start with 48
-// bits of milliseconds, and those of a clock that jumped back run ahead of it.
+// firstID returns an id that is not greater than any id created at t or later: ids start with 48
+// bits of milliseconds, which do not decrease when the clock jumps back.
 func firstID(t time.Time) string {
 	const letters = "0123456789abcdefghjkmnpqrstvwxyz"
 	ms := uint64(max(t.UnixMilli(), 0)) << 2 // ten letters hold 50 bits
@@ -174,7 +173,7 @@ func firstID(t time.Time) string {
 	return string(text[:])
 }
 
-// seek is the part of a filter that seeks in an index.
+// seek returns the conditions of a filter that use an index.
 func (f Filter) seek() *database.Conditions {
 	where := new(database.Conditions)
 	where.Equal("e.actor_id", f.ActorID)
@@ -185,7 +184,7 @@ func (f Filter) seek() *database.Conditions {
 	return where
 }
 
-// scans reports whether there is more to a filter than seek has.
+// scans reports whether a filter has conditions that seek does not include.
 func (f Filter) scans() bool { return f.conditions().Len() > f.seek().Len() }
 
 func (f Filter) conditions() *database.Conditions {

@@ -23,14 +23,14 @@ type waitingEvent struct {
 	hash []byte
 }
 
-// lockShard returns the last link of a shard and keeps other sealers out until
-// the transaction ends; ok is false when one is at it already.
+// lockShard returns the last link of a shard and locks the shard until the transaction ends; ok is
+// false if another sealer has locked it.
 func (s store) lockShard(ctx context.Context, shard int64) (Head, bool, error) {
 	return database.Get(ctx, s.db, scanHead,
 		`SELECT shard, seq, hash FROM audit_shard WHERE shard = $1 `+database.SkipLocked, shard)
 }
 
-// heads returns the last link of every shard, at one instant.
+// heads returns the last link of every shard, in one snapshot.
 func (s store) heads(ctx context.Context) ([]Head, error) {
 	return database.All(ctx, s.db, scanHead, `SELECT shard, seq, hash FROM audit_shard ORDER BY shard`)
 }
@@ -39,7 +39,7 @@ func scanHead(row database.Scanner) (h Head, err error) {
 	return h, row.Scan(&h.Shard, &h.Seq, &h.Hash)
 }
 
-// waiting returns events without a seal, in the order of their ids.
+// waiting returns unsealed events in the order of their ids.
 func (s store) waiting(ctx context.Context, shard int64, limit int) ([]waitingEvent, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (w waitingEvent, err error) {
 		return w, row.Scan(&w.id, &w.hash)
@@ -47,8 +47,7 @@ func (s store) waiting(ctx context.Context, shard int64, limit int) ([]waitingEv
 		WHERE u.shard = $1 ORDER BY u.event_id LIMIT $2`, shard, limit)
 }
 
-// appendSeals adds links to the shard that lockShard holds, and takes their
-// events off the queue.
+// appendSeals adds links to the shard locked by lockShard, and removes their events from the queue.
 func (s store) appendSeals(ctx context.Context, shard int64, seals []link) error {
 	rows, ids := make([][4]any, len(seals)), make([]string, len(seals))
 	for i, l := range seals {
@@ -74,14 +73,14 @@ func (s store) appendSeals(ctx context.Context, shard int64, seals []link) error
 	return err
 }
 
-// sealOf returns the place of an event in its chain.
+// sealOf returns the seal of an event.
 func (s store) sealOf(ctx context.Context, eventID string) (Seal, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (l Seal, err error) {
 		return l, row.Scan(&l.Shard, &l.Seq, &l.Prev, &l.Hash)
 	}, `SELECT shard, seq, prev, hash FROM audit_seal WHERE event_id = $1`, eventID)
 }
 
-// chain reads links of a shard in order, those of audit_seal after a number.
+// chain returns the links of a shard with numbers after one and until another, in order.
 func (s store) chain(ctx context.Context, shard, after, until int64, limit int) ([]link, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (l link, err error) {
 		return l, row.Scan(&l.seq, &l.eventID, &l.prev, &l.hash)
@@ -89,7 +88,7 @@ func (s store) chain(ctx context.Context, shard, after, until int64, limit int) 
 		ORDER BY seq LIMIT $4`, shard, after, until, limit)
 }
 
-// records returns the events of the ids that exist.
+// records returns the existing events with the ids.
 func (s store) records(ctx context.Context, ids []string) (map[string]record, error) {
 	rows, err := database.All(ctx, s.db, scanRecord,
 		`SELECT `+recordColumns+` WHERE e.id `+database.InList(1), database.List(ids))
@@ -100,7 +99,7 @@ func (s store) records(ctx context.Context, ids []string) (map[string]record, er
 	return byID, err
 }
 
-// queued reads the ids that wait for a seal, after one.
+// queued returns the ids of unsealed events, after one.
 func (s store) queued(ctx context.Context, shard int64, after string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText,
 		`SELECT event_id FROM audit_unsealed WHERE shard = $1 AND event_id > $2 ORDER BY event_id LIMIT $3`, shard, after, limit)
@@ -108,15 +107,14 @@ func (s store) queued(ctx context.Context, shard int64, after string, limit int)
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// countWaiting counts the events without a seal, up to a limit.
+// countWaiting returns the number of unsealed events, up to a limit.
 func (s store) countWaiting(ctx context.Context, limit int) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM audit_unsealed LIMIT $1) AS waiting`, limit).Scan(&n)
 	return n, err
 }
 
-// strays looks at limit events after an id, all at one instant: n is how many
-// there were, last the last of them, and stray the first that is neither sealed
-// nor waiting, or "".
+// strays checks limit events after an id in one snapshot: n is their number, last the last of them,
+// and stray the first that is neither sealed nor queued, or "".
 func (s store) strays(ctx context.Context, after string, limit int) (n int, last, stray string, err error) {
 	err = s.db.QueryRow(ctx, `SELECT count(*), COALESCE(max(e.id), ''), COALESCE(min(CASE
 			WHEN EXISTS (SELECT 1 FROM audit_seal s WHERE s.event_id = e.id) THEN NULL
@@ -126,7 +124,7 @@ func (s store) strays(ctx context.Context, after string, limit int) (n int, last
 	return n, last, stray, err
 }
 
-// strayLink returns a link outside of the chains, whose numbers run from 0.
+// strayLink returns a link outside of the chains, whose shards are numbered from 0.
 func (s store) strayLink(ctx context.Context) (Head, bool, error) {
 	return database.Get(ctx, s.db, scanHead, `
 		SELECT s.shard, s.seq, s.hash FROM audit_shard h JOIN audit_seal s ON s.shard = h.shard AND s.seq > h.seq
@@ -162,7 +160,7 @@ func scanCheckpoint(row database.Scanner) (c Checkpoint, err error) {
 	return c, row.Scan(&c.Seq, &c.createdAt, &c.Prev, &c.KeyID, &c.Signature)
 }
 
-// checkpoints reads checkpoints in order, those after a number.
+// checkpoints returns the checkpoints after a number, in order.
 func (s store) checkpoints(ctx context.Context, after int64, limit int) ([]Checkpoint, error) {
 	list, err := database.All(ctx, s.db, scanCheckpoint, checkpointColumns+`WHERE seq > $1 ORDER BY seq LIMIT $2`, after, limit)
 	for i := range list {
@@ -173,7 +171,7 @@ func (s store) checkpoints(ctx context.Context, after int64, limit int) ([]Check
 	return list, err
 }
 
-// checkpointAt returns the checkpoint of a number.
+// checkpointAt returns a checkpoint by its number.
 func (s store) checkpointAt(ctx context.Context, seq int64) (Checkpoint, bool, error) {
 	return s.checkpointWhere(ctx, `WHERE seq = $1`, seq)
 }
@@ -183,9 +181,9 @@ func (s store) lastCheckpoint(ctx context.Context) (Checkpoint, bool, error) {
 	return s.checkpointWhere(ctx, `ORDER BY seq DESC LIMIT 1`)
 }
 
-// checkpointBefore returns the newest checkpoint made at an instant or before it.
-// One that follows on a checkpoint from after it was made later, by a clock that
-// was behind; those of a clock that was ahead say nothing about their successors.
+// checkpointBefore returns the newest checkpoint signed at or before a time. One that follows a
+// checkpoint with a time after it was signed later, by a clock that was behind; checkpoints with a
+// time in the future, of a clock that was ahead, prove nothing about their successors.
 func (s store) checkpointBefore(ctx context.Context, until, now int64) (Checkpoint, bool, error) {
 	return s.checkpointWhere(ctx, `WHERE created_at <= $1 AND seq < COALESCE(
 		(SELECT min(seq) FROM audit_checkpoint WHERE created_at > $1 AND created_at <= $2), $3) ORDER BY seq DESC LIMIT 1`,
@@ -205,7 +203,7 @@ func (s store) headsOf(ctx context.Context, checkpoint int64) ([]Head, error) {
 		`SELECT shard, seq, hash FROM audit_checkpoint_head WHERE checkpoint = $1 ORDER BY shard`, checkpoint)
 }
 
-// insertCheckpoint reports false when another node has made this one.
+// insertCheckpoint returns false if another node has already inserted this one.
 func (s store) insertCheckpoint(ctx context.Context, c Checkpoint) (inserted bool, err error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO audit_checkpoint (seq, created_at, prev, key_id, signature)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`, c.Seq, c.createdAt, c.Prev, c.KeyID, c.Signature)
@@ -221,7 +219,7 @@ func (s store) insertCheckpoint(ctx context.Context, c Checkpoint) (inserted boo
 	return true, nil
 }
 
-// sealedAt returns the links that a checkpoint names, as far as they exist.
+// sealedAt returns the existing links that a checkpoint refers to.
 func (s store) sealedAt(ctx context.Context, checkpoint int64) ([]Head, error) {
 	return database.All(ctx, s.db, scanHead, `SELECT s.shard, s.seq, s.hash FROM audit_seal s
 		JOIN audit_checkpoint_head h ON h.shard = s.shard AND h.seq = s.seq WHERE h.checkpoint = $1`, checkpoint)
@@ -277,13 +275,13 @@ func (s store) purge(ctx context.Context, cut Head, limit int) (deleted int, err
 	return len(seals), err
 }
 
-// exported is a line of an export.
+// exported is an event of an export with its seal.
 type exported struct {
 	record
 	seal *Seal
 }
 
-// export reads events in the order of their ids, after one.
+// export returns events after an id, in the order of their ids.
 func (s store) export(ctx context.Context, f Filter, after string, limit int) ([]exported, error) {
 	where := f.conditions()
 	where.Add("e.id > $%d", after)

@@ -8,38 +8,38 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of one event.
+// The bounds of an event.
 const (
-	// MaxDetail bounds the JSON of Event.Detail, in bytes.
+	// MaxDetail is the maximum size of the JSON of Event.Detail, in bytes.
 	MaxDetail = 8 << 10
-	// MaxTargets bounds the number of Event.Targets.
+	// MaxTargets is the maximum number of Event.Targets.
 	MaxTargets = 16
-	// MaxID bounds every identifier in an event, in bytes.
+	// MaxID is the maximum size of every identifier in an event, in bytes.
 	MaxID = 256
 )
 
-// Event is what a capability records.
+// Event is an event to be recorded.
 type Event struct {
-	// Action names what happened as namespace/verb, such as "ledger/credited":
+	// Action is what happened as namespace/verb, such as "ledger/credited":
 	// ^[a-z][a-z0-9_]{0,31}/[a-z][a-z0-9_]{0,63}$, without hyphens.
 	Action string
 	// Actor is who did it. The zero value means the caller of the request in
 	// the context, or the system outside of one.
 	Actor Actor
-	// Subject is what it was done to; zero when there is none.
+	// Subject is what the action was done to; zero if there is none.
 	Subject Target
-	// Targets are the others concerned, at most [MaxTargets].
+	// Targets are the other things concerned, at most [MaxTargets].
 	Targets []Target
-	// Outcome says how it ended; empty means [OutcomeSucceeded].
+	// Outcome is the outcome of the action; empty means [OutcomeSucceeded].
 	Outcome Outcome
-	// Code is the refusal's code where Outcome is not [OutcomeSucceeded].
+	// Code is the refusal's code if Outcome is not [OutcomeSucceeded].
 	Code string
-	// Detail is any JSON value of at most [MaxDetail] bytes. It can never be
-	// erased, so it names people by their ids only.
+	// Detail is any JSON value of at most [MaxDetail] bytes. It can never be erased, so it must
+	// identify people by their ids only.
 	Detail any
 }
 
-// ActorKind says what kind of party acted.
+// ActorKind is the kind of an actor.
 type ActorKind string
 
 // The kinds of actor.
@@ -59,7 +59,7 @@ type Actor struct {
 	// ID is the user id, the control-plane connection, the job binding, the
 	// webhook's sender or the operator's name; required for users.
 	ID string `json:"id,omitempty"`
-	// KeyID is the control-plane key that proved the actor.
+	// KeyID is the control-plane key that authenticated the actor.
 	KeyID string `json:"keyId,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type Target struct {
 	ID string `json:"id"`
 }
 
-// Outcome says how the action ended.
+// Outcome is the outcome of an action.
 type Outcome string
 
 // The outcomes: done, refused by a rule, or failed for a technical reason.
@@ -81,7 +81,7 @@ const (
 	OutcomeFailed    Outcome = "failed"
 )
 
-// Entry is an event as the trail holds it.
+// Entry is a stored event.
 type Entry struct {
 	ID         string          `json:"id"`
 	OccurredAt capability.Time `json:"occurredAt"`
@@ -92,38 +92,38 @@ type Entry struct {
 	Outcome    Outcome         `json:"outcome"`
 	Code       string          `json:"code,omitempty"`
 	RequestID  string          `json:"requestId,omitempty"`
-	// Route is method and pattern, such as "POST /ledger/:currency/credit".
+	// Route is the method and pattern, such as "POST /ledger/:currency/credit".
 	Route       string          `json:"route,omitempty"`
 	Environment string          `json:"environment"`
 	Detail      json.RawMessage `json:"detail,omitempty"`
 	IP          string          `json:"ip,omitempty"`
 	UserAgent   string          `json:"userAgent,omitempty"`
-	// Hash is the SHA-256 of the content, in which personal data stands as its
-	// commitment; a seal chains these hashes.
+	// Hash is the SHA-256 of the content, which includes personal data as its commitment; a seal
+	// chains these hashes.
 	Hash []byte `json:"-"`
 }
 
-// Namespace is the part of the action before the slash.
+// Namespace returns the part of the action before the slash.
 func (e Entry) Namespace() string {
 	namespace, _, _ := strings.Cut(e.Action, "/")
 	return namespace
 }
 
-// Filter selects events; zero fields select all.
+// Filter selects events; zero fields match all.
 type Filter struct {
-	// Namespace and Action compare exactly.
+	// Namespace and Action are matched exactly.
 	Namespace, Action string
 	ActorKind         ActorKind
 	ActorID           string
-	// Subject compares type and id, each where it is given.
+	// Subject matches type and id, each if it is set.
 	Subject Target
 	Outcome Outcome
-	// From and To bound OccurredAt, the first included, the last not.
+	// From and To bound OccurredAt, From inclusive, To exclusive.
 	From, To time.Time
 }
 
-// Seal is the place of an event in the chain of its shard. Hash covers shard,
-// number, event id, content hash and the hash before.
+// Seal is the link of an event in the chain of its shard. Hash covers shard, number, event id,
+// content hash and the previous hash.
 type Seal struct {
 	Shard int64  `json:"shard"`
 	Seq   int64  `json:"seq"`
@@ -137,47 +137,46 @@ type Head struct {
 	Hash       []byte
 }
 
-// Checkpoint says, signed with Ed25519, what the chains were at an instant.
+// Checkpoint is a statement of the heads of all chains at a time, signed with Ed25519.
 type Checkpoint struct {
 	Seq   int64
 	Heads []Head
-	// Prev is the SHA-256 of the checkpoint before, signature included.
+	// Prev is the SHA-256 of the previous checkpoint, signature included.
 	Prev      []byte
 	KeyID     string
 	Signature []byte
 	createdAt int64
 }
 
-// Anchor is what a checkpoint was when it was signed, kept where anyone who can
-// write to the database cannot: the number and hash of its line in the log.
+// Anchor identifies a checkpoint by the number and hash of its log line, to be stored where nobody
+// who can write to the database can change it.
 type Anchor struct {
 	Checkpoint int64
 	Hash       []byte
 }
 
-// BreakKind says what is wrong with a trail.
+// BreakKind is the kind of a break in a trail.
 type BreakKind string
 
 // The kinds of break.
 const (
-	// BreakAltered: an event, or what identifies a person behind it, is not what was
-	// recorded.
+	// BreakAltered: an event, or its personal data, was changed.
 	BreakAltered BreakKind = "altered"
-	// BreakMissing: an event was removed, or the end of a chain.
+	// BreakMissing: an event, or the end of a chain, was removed.
 	BreakMissing BreakKind = "missing"
 	// BreakInserted: an event or a link was inserted without the sealer.
 	BreakInserted BreakKind = "inserted"
 	// BreakGap: a chain skips a number.
 	BreakGap BreakKind = "gap"
-	// BreakReordered: a link does not follow from the one before.
+	// BreakReordered: a link does not follow from the previous one.
 	BreakReordered BreakKind = "reordered"
-	// BreakCheckpoint: a checkpoint's signature does not verify, one is missing, or
-	// the chains are not what one says.
+	// BreakCheckpoint: the signature of a checkpoint is invalid, a checkpoint is missing, or the
+	// chains do not match one.
 	BreakCheckpoint BreakKind = "checkpoint"
 )
 
-// Break is the first place where a trail is not what was recorded. Shard and
-// Seq, EventID and Checkpoint are set where they apply.
+// Break is the first difference between a trail and what was recorded. Shard and Seq, EventID and
+// Checkpoint are set if they apply.
 type Break struct {
 	Kind       BreakKind `json:"kind"`
 	Shard      int64     `json:"shard"`
@@ -187,16 +186,16 @@ type Break struct {
 	Reason     string    `json:"reason"`
 }
 
-// Report is what Verify found.
+// Report is the result of [Audit.Verify].
 type Report struct {
-	// Sealed and Waiting events were found as they were recorded; of the sealed
-	// ones Erased have lost their personal data, as they may.
+	// Sealed and Waiting are the numbers of sealed and unsealed events that verified; Erased is the
+	// number of sealed ones whose personal data was erased.
 	Sealed, Waiting, Erased int64
-	// Cut events were deleted by retention.
+	// Cut is the number of events deleted by retention.
 	Cut int64
-	// Checkpoints verified; Unverified ones were signed by another run whose
-	// master key was made up, which happens outside of production only.
+	// Checkpoints is the number of checkpoints that verified; Unverified is the number of those
+	// signed by another run with a random master key, which happens only outside of production.
 	Checkpoints, Unverified int64
-	// Break is nil when the whole trail is sound.
+	// Break is nil if the whole trail is intact.
 	Break *Break
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// verifyPage bounds what Verify holds in memory.
+// verifyPage limits what Verify holds in memory.
 const verifyPage = 500
 
 func (b *Break) String() string {
@@ -17,11 +17,11 @@ func (b *Break) String() string {
 	return fmt.Sprintf("%s: shard %d, number %d, event %q: %s", b.Kind, b.Shard, b.Seq, b.EventID, b.Reason)
 }
 
-// Verify reads the whole trail in small pages while others write to it, and
-// reports the first break: an event altered, missing, inserted or out of order,
-// a gap, a bad checkpoint, or a cut that nobody signed. Every anchor names a
-// checkpoint that the trail must have; without one, a database that was set back
-// or emptied as a whole looks sound. The error is one of reading only.
+// Verify reads the whole trail in small pages, concurrently with writers, and reports the first
+// break: an event that was changed, is missing, inserted or out of order, a gap, an invalid
+// checkpoint, or an unsigned cut. Every anchor identifies a checkpoint that the trail must have;
+// without anchors, a database that was reset or emptied as a whole verifies. The error is a read
+// error only.
 func (a *Audit) Verify(ctx context.Context, anchors ...Anchor) (Report, error) {
 	for {
 		v := &verification{audit: a, store: a.store, anchors: anchors}
@@ -32,11 +32,11 @@ func (a *Audit) Verify(ctx context.Context, anchors ...Anchor) (Report, error) {
 		if moved, err := v.cutMoved(ctx); err != nil || !moved {
 			return v.report, err
 		}
-		// Retention overtook the walk: what is missing is what it has cut.
+		// Retention overtook the walk: the missing events are those it has cut.
 	}
 }
 
-// verification is one walk over the trail.
+// verification is one pass over the trail.
 type verification struct {
 	audit   *Audit
 	store   store
@@ -63,7 +63,7 @@ func (v *verification) walk(ctx context.Context) (err error) {
 	return nil
 }
 
-// cutMoved reports whether the trail was cut since the walk began.
+// cutMoved reports whether the trail was cut since the pass began.
 func (v *verification) cutMoved(ctx context.Context) (bool, error) {
 	cuts, err := v.store.cuts(ctx)
 	for shard, cut := range cuts {
@@ -74,7 +74,7 @@ func (v *verification) cutMoved(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// anchored looks for the checkpoints that are known from outside.
+// anchored checks that the trail has the anchors.
 func (v *verification) anchored(ctx context.Context) error {
 	for _, anchor := range v.anchors {
 		c, found, err := v.store.checkpointAt(ctx, anchor.Checkpoint)
@@ -93,8 +93,8 @@ func (v *verification) anchored(ctx context.Context) error {
 	return nil
 }
 
-// cut holds the beginning of the trail against what was signed, and against the
-// event that tells of it: it came after its checkpoint, so no cut covers it.
+// cut checks the beginning of the trail against its signature and against the event of the cut,
+// which is later than its checkpoint, so that no cut covers it.
 func (v *verification) cut(ctx context.Context) error {
 	if v.audit.sealer == nil || len(v.cuts) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (v *verification) cut(ctx context.Context) error {
 	return err
 }
 
-// chains follows every shard from its cut to its head.
+// chains verifies every shard from its cut to its head.
 func (v *verification) chains(ctx context.Context) error {
 	if len(v.heads) == 0 {
 		v.broken(Break{Kind: BreakMissing, Reason: "the heads of all chains are gone"})
@@ -146,7 +146,7 @@ func (v *verification) chains(ctx context.Context) error {
 	return nil
 }
 
-// chain follows one shard.
+// chain verifies one shard.
 func (v *verification) chain(ctx context.Context, head Head) error {
 	last := Head{Shard: head.Shard, Hash: make([]byte, 32)}
 	if cut, ok := v.cuts[head.Shard]; ok {
@@ -181,8 +181,8 @@ func (v *verification) chain(ctx context.Context, head Head) error {
 	return nil
 }
 
-// covered follows what is still there under a cut: retention deletes from the
-// beginning on, so that it is the end of what the cut covers, and whole.
+// covered verifies what is left under a cut: retention deletes from the beginning on, so that the
+// remaining links must be the end of the cut part, without gaps.
 func (v *verification) covered(ctx context.Context, cut Head) error {
 	last := Head{Shard: cut.Shard}
 	for last.Seq < cut.Seq {
@@ -207,8 +207,8 @@ func (v *verification) covered(ctx context.Context, cut Head) error {
 	return nil
 }
 
-// follow holds the links of a page and their events against the link before,
-// and counts those without their personal data.
+// follow verifies the links of a page and their events, starting from the previous link, and counts
+// the events without personal data.
 func (v *verification) follow(ctx context.Context, last *Head, page []link) (erased int64, b *Break, err error) {
 	ids := make([]string, len(page))
 	for i, l := range page {
@@ -231,7 +231,7 @@ func (v *verification) follow(ctx context.Context, last *Head, page []link) (era
 	return erased, nil, nil
 }
 
-// checkLink holds a link and its event against the link before.
+// checkLink verifies a link and its event against the previous link.
 func checkLink(last Head, l link, e record, found bool) *Break {
 	b := Break{Shard: last.Shard, Seq: l.seq, EventID: l.eventID}
 	fault := func(kind BreakKind, reason string) *Break {
@@ -255,7 +255,7 @@ func checkLink(last Head, l link, e record, found bool) *Break {
 	return nil
 }
 
-// fault says what of an event does not follow from the rest of it.
+// fault returns the inconsistency in a record, or "".
 func (r record) fault() string {
 	if !bytes.Equal(r.Hash, contentHash(r.Entry, r.targets, r.commitment)) {
 		return "the event is not what was recorded"
@@ -270,7 +270,7 @@ func (r record) fault() string {
 	return ""
 }
 
-// queues looks at the events that wait for a seal.
+// queues verifies the unsealed events.
 func (v *verification) queues(ctx context.Context) error {
 	for _, head := range v.heads {
 		for after := ""; ; {
@@ -303,7 +303,7 @@ func (v *verification) queues(ctx context.Context) error {
 	return nil
 }
 
-// strays looks for what was inserted without the sealer.
+// strays searches for events and links that were inserted without the sealer.
 func (v *verification) strays(ctx context.Context) error {
 	for after := ""; ; {
 		n, last, stray, err := v.store.strays(ctx, after, verifyPage)
@@ -326,7 +326,7 @@ func (v *verification) strays(ctx context.Context) error {
 	return err
 }
 
-// checkpoints holds the chains against what was signed.
+// checkpoints verifies the signatures of checkpoints and that the chains match them.
 func (v *verification) checkpoints(ctx context.Context) error {
 	if v.audit.sealer == nil {
 		return nil
@@ -372,7 +372,7 @@ func (v *verification) checkpoints(ctx context.Context) error {
 	return nil
 }
 
-// checkpoint returns what is wrong with a checkpoint after the last one, or "".
+// checkpoint returns the fault of a checkpoint that follows last, or "".
 func (v *verification) checkpoint(ctx context.Context, opened map[string]keyPair, last, c Checkpoint) (reason string, err error) {
 	prev := make([]byte, 32)
 	if last.Seq > 0 {

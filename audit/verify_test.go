@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/internal/seal"
 )
 
-// trail is an audit on a clock of its own.
+// trail is an audit with a clock of its own.
 type trail struct {
 	*Audit
 	t   testing.TB
@@ -57,7 +57,7 @@ func newTrail(t testing.TB, db *database.DB) *trail {
 	return tr
 }
 
-// record writes events about one subject, so that they share a chain.
+// record writes events about one subject, so that they are in one chain.
 func (tr *trail) record(n int) {
 	tr.t.Helper()
 	for i := range n {
@@ -103,7 +103,7 @@ func (tr *trail) disarm() {
 	}
 }
 
-// links reads the whole chain of the events of record.
+// links returns the whole chain of the events of record.
 func (tr *trail) links() (shard int64, links []link) {
 	tr.t.Helper()
 	ctx := context.Background()
@@ -117,8 +117,8 @@ func (tr *trail) links() (shard int64, links []link) {
 	return shard, links
 }
 
-// rewrite computes the chain anew over the events that are left, head included,
-// as somebody who knows this package can.
+// rewrite recomputes the chain over the remaining events, including the head, as somebody who knows
+// this package can.
 func (tr *trail) rewrite() {
 	tr.t.Helper()
 	shard, links := tr.links()
@@ -165,7 +165,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 	tests := map[string]struct {
 		plant func(tr *trail, links []link)
 		kind  BreakKind
-		// seq is the number at fault where the break is in a chain.
+		// seq is the number of the break if it is in a chain.
 		seq int64
 	}{
 		"altered event": {func(tr *trail, l []link) { tr.exec(forge, l[2].eventID) }, BreakAltered, 3},
@@ -237,7 +237,7 @@ func TestVerifyNamesTheBreak(t *testing.T) {
 			tr.exec(`DELETE FROM audit_event WHERE id = (SELECT max(event_id) FROM audit_unsealed)`)
 		}, BreakMissing, 0},
 		"removed waiting event and its place": {func(tr *trail, l []link) {
-			tr.exec(`UPDATE audit_unsealed SET shard = 99`) // where no sealer looks
+			tr.exec(`UPDATE audit_unsealed SET shard = 99`) // no sealer reads this shard
 		}, BreakInserted, 0},
 		"altered waiting event": {func(tr *trail, _ []link) {
 			tr.exec(`UPDATE audit_event SET action = 'test/forged' WHERE id = (SELECT max(event_id) FROM audit_unsealed)`)
@@ -429,7 +429,7 @@ func TestCutTrailIsSound(t *testing.T) {
 		if err := db.QueryRow(ctx, `SELECT count(*) FROM audit_personal`).Scan(&personal); err != nil || personal != 2 {
 			t.Errorf("%d rows of personal data, %v", personal, err)
 		}
-		// What is left is as append-only as before.
+		// What remains is append-only as before.
 		for _, query := range []string{
 			`DELETE FROM audit_event`, `DELETE FROM audit_seal`, `UPDATE audit_seal SET seq = seq + 100`,
 			`DELETE FROM audit_checkpoint`, `UPDATE audit_checkpoint SET created_at = 0`,
@@ -446,7 +446,8 @@ func TestCutTrailIsSound(t *testing.T) {
 	})
 }
 
-// A node killed between the cut and its deletions leaves the rest to the next.
+// TestCutIsFinishedLater checks that another node deletes the rest of a cut after a node was
+// killed.
 func TestCutIsFinishedLater(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		tr := newTrail(t, db)
@@ -564,7 +565,8 @@ func TestEventsByTime(t *testing.T) {
 	})
 }
 
-// A filter that few events match looks at some of them a page, and finds all.
+// TestRareEventsAreFoundPageByPage checks that a filter that few events match examines a bounded
+// number per page, and finds all.
 func TestRareEventsAreFoundPageByPage(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		tr := newTrail(t, db)
@@ -593,7 +595,7 @@ func TestRareEventsAreFoundPageByPage(t *testing.T) {
 	})
 }
 
-// The index of ids bounds a search by time, wherever clocks have been.
+// TestFirstID checks that a search by time can use the index of ids, even if clocks jumped.
 func TestFirstID(t *testing.T) {
 	at := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) // after all that other tests draw
 	before, drawn := id.New(at.Add(-time.Millisecond)), id.New(at)
@@ -616,8 +618,8 @@ func TestBreaksReadWell(t *testing.T) {
 	}
 }
 
-// TestAnchorsNameARollback: a database that was set back to an earlier day, or
-// emptied, is sound by itself; what the log says of it is not.
+// TestAnchorsNameARollback checks that a database that was reset to an earlier day, or emptied,
+// verifies by itself but not with an anchor.
 func TestAnchorsNameARollback(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		tr := newTrail(t, db)
