@@ -24,8 +24,7 @@ import (
 
 var b64 = base64.RawURLEncoding
 
-// things is a capability with a management surface: a read, a write, and a row
-// that rotates.
+// things is a capability with management routes: a read, a write, and a rotation.
 func things() capability.Capability {
 	response := func(c *capability.Call, _ capability.None) (map[string]string, error) {
 		return map[string]string{"key": c.Caller.KeyID}, nil
@@ -46,7 +45,7 @@ const target = "/things/admin/things"
 
 type object = map[string]any
 
-// forger makes tokens with good signatures over whatever content.
+// forger signs tokens with any content.
 type forger struct{ client.Identity }
 
 func (f forger) header() object {
@@ -79,7 +78,7 @@ func signBy(key ed25519.PrivateKey, header, claims any) string {
 	return input + "." + b64.EncodeToString(ed25519.Sign(key, []byte(input)))
 }
 
-// part encodes an object, or a string as it is.
+// part encodes an object, or a string unchanged.
 func part(content any) string {
 	if text, ok := content.(string); ok {
 		return b64.EncodeToString([]byte(text))
@@ -87,7 +86,7 @@ func part(content any) string {
 	return b64.EncodeToString(mustJSON(content))
 }
 
-// send makes a request; the first header is Authorization's value.
+// send sends a request; the first header is the value of Authorization.
 func send(h http.Handler, method, path, body string, headers ...string) (status int, code string, header http.Header) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:50000"
@@ -114,8 +113,8 @@ const (
 	noScope = "controlplane/insufficient_scope"
 )
 
-// Every token carries the best signature its attacker could have. None is
-// accepted, and none learns which step failed.
+// TestAttacks sends tokens with the best signature that an attacker could have. None is accepted,
+// and no response reveals the step that failed.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	f, now := forger{w.Identity}, w.Clock.Now()
@@ -258,13 +257,14 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// next is the neighbour of a base64url character: the same leading bits.
+// next returns the base64url character that differs in the last bit only.
 func next(c byte) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return alphabet[strings.IndexByte(alphabet, c)^1:][:1]
 }
 
-// Scopes compare byte by byte: no prefix, no wildcard, no other separator.
+// TestScopes checks that scopes are compared byte by byte: no prefix, no wildcard, no other
+// separator.
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -298,7 +298,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// Where the credential may come from.
+// TestTransport checks where a credential may be in a request.
 func TestTransport(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -336,8 +336,8 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// What the token says about its request holds, and where a key or secret would
-// change it must say so.
+// TestRequestBinding checks that the claims about the request are verified, and are required if the
+// request changes a key or secret.
 func TestRequestBinding(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -374,7 +374,7 @@ func TestRequestBinding(t *testing.T) {
 	}
 }
 
-// Clients send bodies of unknown length too.
+// TestChunkedBodyIsBound sends bodies of unknown length.
 func TestChunkedBodyIsBound(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -405,7 +405,8 @@ func mustJSON(value any) []byte {
 	return raw
 }
 
-// Every row without, with a wrong, a right, a spent and a scopeless credential.
+// TestGuardMatrix calls every route without a credential, and with an invalid, a valid, a spent and
+// a scopeless one.
 func TestGuardMatrix(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}

@@ -12,9 +12,9 @@ import (
 	"github.com/kitbackend/kit/database/databasetest"
 )
 
-// BenchmarkVerify is one call's verification and claim, without HTTP and
-// without the row of audit; p50-us is the median in microseconds. commit is one
-// bare insert on the same database, to compare the file with.
+// BenchmarkVerify measures the verification and claim of one call, without HTTP and without the
+// audit event; p50-us is the median in microseconds. commit is a bare insert on the same database,
+// for comparison with the file.
 func BenchmarkVerify(b *testing.B) {
 	for name, open := range map[string]func() *database.DB{
 		"memory": func() *database.DB {

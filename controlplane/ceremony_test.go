@@ -32,7 +32,7 @@ func newKey(t testing.TB) ed25519.PrivateKey {
 	return key
 }
 
-// rotate registers a new key as an identity and returns it under the new one.
+// rotate registers a new key as an identity and returns the identity with the new key.
 func rotate(t testing.TB, w *controlplanetest.World, i client.Identity) (client.Identity, client.Key) {
 	t.Helper()
 	key := newKey(t)
@@ -63,7 +63,7 @@ func pings(w *controlplanetest.World, i client.Identity) error {
 	return err
 }
 
-// The whole ceremony: both keys verify in the window, then one.
+// TestRotation checks the whole rotation: first both keys verify, then only the new one.
 func TestRotation(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{})
@@ -123,7 +123,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A key is expired by its nearest live descendant, by nobody else.
+// TestExpireAlongTheChain checks that only its nearest live descendant expires a key.
 func TestExpireAlongTheChain(t *testing.T) {
 	w := newWorld(t)
 	k1 := w.Identity
@@ -145,7 +145,7 @@ func TestExpireAlongTheChain(t *testing.T) {
 	wantRefusal(t, "k4", pings(w, k4), "")
 }
 
-// What POST /keys refuses.
+// TestRegisterRefusals produces the refusals of POST /keys.
 func TestRegisterRefusals(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -211,7 +211,8 @@ func TestRegisterRefusals(t *testing.T) {
 	}
 }
 
-// A key comes in once: not while it lives, not after it expired.
+// TestKeyComesInOnce checks that a key is registered once: neither again while it is live, nor
+// after it expired.
 func TestKeyComesInOnce(t *testing.T) {
 	w := newWorld(t)
 	k1 := w.Identity
@@ -244,8 +245,8 @@ func TestLiveKeysAreBounded(t *testing.T) {
 	}
 }
 
-// Two operators rotate at once, on one node and on two: one wins, the other
-// learns of it, and at no time is there not one active key.
+// TestRacingRotations lets two operators rotate concurrently, on one node and on two: one succeeds,
+// the other is refused, and there is one active key at any time.
 func TestRacingRotations(t *testing.T) {
 	race := func(t *testing.T, nodes ...*controlplanetest.World) {
 		i := nodes[0].Identity
@@ -266,7 +267,7 @@ func TestRacingRotations(t *testing.T) {
 			}
 			wantRefusal(t, "the loser", errs[loser], conflict)
 			for _, w := range nodes {
-				w.Clock.Advance(time.Second) // a node that got no hint yet
+				w.Clock.Advance(time.Second) // so that a node without a notification reads again
 				wantRefusal(t, "the loser's key", pings(w, i.WithKey(keys[loser])), invalid)
 				wantRefusal(t, "the old key", pings(w, i), "")
 				wantRefusal(t, "the winner's key", pings(w, i.WithKey(keys[winner])), "")
@@ -286,8 +287,8 @@ func TestRacingRotations(t *testing.T) {
 	})
 }
 
-// A successor that expires its predecessor while that one rotates cannot leave
-// the connection without a key.
+// TestRacingExpireAndRegister checks that a successor that expires its predecessor while that one
+// rotates cannot leave the connection without a key.
 func TestRacingExpireAndRegister(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{})
@@ -313,7 +314,8 @@ func TestRacingExpireAndRegister(t *testing.T) {
 	})
 }
 
-// Another node takes part after a hint, or after a second without one.
+// TestOtherNodesFollow checks that another node reads a change after a notification, or after a
+// second without one.
 func TestOtherNodesFollow(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	first := controlplanetest.New(t, dbs[0], controlplanetest.Options{})
@@ -371,7 +373,8 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// An operator who has lost all keys begins anew; nothing of the old connection works.
+// TestReset checks that an operator who has lost all keys can start over, and that nothing of the
+// old connection works.
 func TestReset(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{})
@@ -404,7 +407,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// The environment variable connects at first use, once.
+// TestBootstrap checks that the environment variable connects at first use, once.
 func TestBootstrap(t *testing.T) {
 	db := databasetest.Memory(t)
 	first, err := client.Generate("https://example.com/control-plane", "test", "https://console.example")
@@ -436,7 +439,7 @@ func TestBootstrap(t *testing.T) {
 	wantRefusal(t, "the connection", pings(changed, second), "")
 }
 
-// Keys page like every list.
+// TestKeysPage checks that keys are paged like every list.
 func TestKeysPage(t *testing.T) {
 	w := newWorld(t)
 	i := w.Identity

@@ -10,34 +10,34 @@ import (
 	"github.com/kitbackend/kit/kv"
 )
 
-// The backends of the replay set: rows of the kit's database, or a [kv.Store].
+// The backends of the replay set: a table of the kit's database, or a [kv.Store].
 const (
 	D1 = "d1"
 	KV = "kv"
 )
 
-// Config adjusts the control plane; the zero value is the default.
+// Config configures the control plane; the zero value is valid.
 type Config struct {
-	// BasePath is the mount prefix, by default "/control-plane".
+	// BasePath is the path prefix of the routes, by default "/control-plane".
 	BasePath string
-	// ReplayBackend keeps the spent token ids: [D1], the default, or [KV].
+	// ReplayBackend stores the spent token ids: [D1], the default, or [KV].
 	ReplayBackend string
-	// KV is the store of the backend [KV], by default entries of the database,
-	// kv.NewSQL. One whose put-if-absent is not atomic is refused.
+	// KV is the store of the backend [KV], by default kv.NewSQL on the database. A store whose
+	// put-if-absent is not atomic is refused.
 	KV kv.Store
-	// AllowedOrigins are browser origins besides the issuer, each written
-	// scheme://host[:port]; they gate browsers only, never the token.
+	// AllowedOrigins are browser origins allowed in addition to the issuer, each written
+	// scheme://host[:port]. They restrict browsers only and have no effect on the verification of
+	// tokens.
 	AllowedOrigins []string
 	// CORSMaxAgeSeconds is how long browsers may cache a preflight response, 0 to
 	// 7200; nil means 600.
 	CORSMaxAgeSeconds *int
-	// Bootstrap is the first connection as `kit keygen` prints it: the JSON of a
-	// [Connection]. It is applied at first use, when the environment has no
-	// connection, and never replaces one. The kit fills it from
-	// KIT_CONTROL_PLANE_CONNECTION.
+	// Bootstrap is the first connection as printed by `kit keygen`: the JSON of a [Connection]. It
+	// is applied at first use if the environment has no connection, and never replaces one. The kit
+	// sets it from KIT_CONTROL_PLANE_CONNECTION.
 	Bootstrap string
-	// Database names the binding of the register and of the replay set, by
-	// default "DB". A ceremony is atomic with its audit event on audit's binding.
+	// Database is the name of the database binding of the register and the replay set, by default
+	// "DB". A change of keys is atomic with its audit event if audit uses the same binding.
 	Database string
 }
 
@@ -95,9 +95,8 @@ func (c Config) keys() []capability.ConfigKey {
 	}
 }
 
-// canonical reports whether an origin is written as browsers write it
-// (RFC 6454, section 6.2): scheme://host[:port] in lower case, without a path
-// and without the scheme's own port.
+// canonical reports whether an origin is written as browsers write it (RFC 6454, section 6.2):
+// scheme://host[:port] in lower case, without a path and without the default port of the scheme.
 func canonical(origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Hostname() == "" || origin != originOf(u) {
@@ -108,7 +107,7 @@ func canonical(origin string) bool {
 	})
 }
 
-// originOf writes the origin of an address as browsers do.
+// originOf returns the origin of a URL as browsers write it.
 func originOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	switch port := u.Port(); {

@@ -11,16 +11,16 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// How a connection came to be.
+// How a connection was created.
 const (
 	viaGo          = "go"
 	viaEnvironment = "environment"
 )
 
-// Connect makes the first connection of the host's environment. Where the same
-// connection exists, its issuer and any key it ever had, nothing changes: an
-// application may call it at every start, and an expired key stays expired.
-// It refuses with [ErrConnected] and [ErrConnection].
+// Connect creates the first connection of the host's environment. If the environment has a
+// connection with the same issuer and the key is one of its past or present keys, Connect changes
+// nothing: an application may call it at every start, and an expired key stays expired. It refuses
+// with [ErrConnected] and [ErrConnection].
 func (cp *ControlPlane) Connect(ctx context.Context, c Connection) error {
 	c, err := cp.complete(c)
 	if err != nil {
@@ -32,11 +32,10 @@ func (cp *ControlPlane) Connect(ctx context.Context, c Connection) error {
 	return cp.connected(ctx, c)
 }
 
-// Reset replaces the connection, for a customer who has lost all keys: every
-// key of the old one expires, which is on the trail for each, and the new one
-// begins with a key of its own. It
-// refuses with [ErrConnection], and with controlplane/key_conflict when the
-// connection of this key was there before.
+// Reset replaces the connection, for a customer who has lost all keys: every key of the old
+// connection expires, each with an audit event, and the new connection starts with its own key. It
+// refuses with [ErrConnection], and with controlplane/key_conflict if there was already a
+// connection with this first key.
 func (cp *ControlPlane) Reset(ctx context.Context, c Connection) error {
 	c, err := cp.complete(c)
 	if err != nil {
@@ -68,7 +67,7 @@ func (cp *ControlPlane) Reset(ctx context.Context, c Connection) error {
 	})
 }
 
-// complete fills in the default issuer and refuses what cannot be used.
+// complete sets the default issuer and refuses an invalid connection.
 func (cp *ControlPlane) complete(c Connection) (Connection, error) {
 	if c.Issuer == "" {
 		c.Issuer = cp.defaultIssuer()
@@ -82,7 +81,7 @@ func (cp *ControlPlane) complete(c Connection) (Connection, error) {
 	return c, nil
 }
 
-// connect makes the connection unless there is one.
+// connect creates the connection unless there is one.
 func (cp *ControlPlane) connect(ctx context.Context, c Connection, via string) error {
 	return cp.host.DB.InTx(ctx, func(ctx context.Context) error {
 		made, err := cp.store.insertConnection(ctx, cp.record(ctx, c, via))
@@ -94,14 +93,14 @@ func (cp *ControlPlane) connect(ctx context.Context, c Connection, via string) e
 }
 
 func (cp *ControlPlane) record(ctx context.Context, c Connection, via string) connection {
-	key, _ := c.PublicKey.Public() // complete has read it
+	key, _ := c.PublicKey.Public() // complete has checked it
 	return connection{
 		environment: cp.host.Environment, id: wire.ConnectionID(cp.host.Environment, key),
 		issuer: c.Issuer, via: via, createdAt: cp.host.DB.Now(ctx),
 	}
 }
 
-// begin gives a connection its first key.
+// begin inserts the first key of a connection.
 func (cp *ControlPlane) begin(ctx context.Context, c Connection, action string) error {
 	key, _ := c.PublicKey.Public()
 	id := wire.ConnectionID(cp.host.Environment, key)
@@ -119,7 +118,7 @@ func (cp *ControlPlane) begin(ctx context.Context, c Connection, action string) 
 	})
 }
 
-// connected checks that the connection there is was made of, or rotated to, c.
+// connected checks that the existing connection was created with c, or has had its key.
 func (cp *ControlPlane) connected(ctx context.Context, c Connection) error {
 	is, ok, err := cp.store.connection(ctx, cp.host.Environment)
 	if err != nil {
@@ -133,17 +132,17 @@ func (cp *ControlPlane) connected(ctx context.Context, c Connection) error {
 	return err
 }
 
-// changed records a change of the register and makes every node read it again.
+// changed records a change of the register and notifies every node to read it again.
 func (cp *ControlPlane) changed(ctx context.Context, e audit.Event) error {
 	if err := cp.peers.Audit.Record(ctx, e); err != nil {
 		return err
 	}
 	database.AfterCommit(ctx, cp.register.forget)
 	if cp.host.PubSub != nil {
-		_ = cp.host.PubSub.Publish(ctx, topic, nil) // a hint: other nodes read without it
+		_ = cp.host.PubSub.Publish(ctx, topic, nil) // optional: without it other nodes read within a second
 	}
 	return nil
 }
 
-// NewJWK writes a public key.
+// NewJWK returns the JWK of a public key.
 func NewJWK(key ed25519.PublicKey) JWK { return wire.NewJWK(key) }

@@ -1,21 +1,23 @@
-// Package controlplane is the seam between a service and the customer who
-// runs it: the customer holds private keys and signs one short-lived
-// credential a call, the service holds public keys only and lets verified
-// credentials reach the management routes of every capability.
+// Package controlplane authenticates the customer who operates a service: the customer holds
+// private keys and signs one short-lived credential for each call; the service stores public keys
+// only and admits verified credentials to the management routes of every capability.
 //
-// An environment has one connection. The first is made by the one who runs the
-// process, with [ControlPlane.Connect] or KIT_CONTROL_PLANE_CONNECTION, never
-// over HTTP; from then on its keys are replaced over HTTP, each new key signed
-// in by the one it replaces and each superseded key expired by its successor.
+// An environment has one connection. The first is created by the operator of the process, with
+// [ControlPlane.Connect] or KIT_CONTROL_PLANE_CONNECTION, never over HTTP. Later keys are
+// registered over HTTP: each new key is registered in a request signed by the key it replaces, and
+// each superseded key is expired by its successor.
 //
-// The promises of the package: nothing is believed before its signature
-// verifies; every failing step of verification returns the one code
-// controlplane/invalid_credential and says why in the log only; a token id is
-// spent once, among all nodes and across restarts, and last of all steps, so
-// that a bad token cannot burn it; when the database cannot say, the response is
-// no; there is no moment without a working key.
+// # Guarantees
 //
-// Package client mints credentials and calls a service.
+//   - No part of a credential is trusted before its signature verifies.
+//   - Every failed step of verification returns the one code controlplane/invalid_credential; the
+//     reason is only logged.
+//   - A token id is spent once, among all nodes and across restarts. It is spent as the last step,
+//     so that an invalid token cannot spend it.
+//   - If the database fails, credentials are refused.
+//   - At every time the connection has a working key.
+//
+// Package client signs credentials and calls a service.
 package controlplane
 
 import (
@@ -36,19 +38,19 @@ const Name = "control-plane"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what the control plane uses.
+// Peers are the dependencies of the control plane.
 type Peers struct {
-	// Audit records ceremonies and refused credentials of known keys; may be nil.
+	// Audit records changes of keys and refused credentials of known keys; it may be nil.
 	Audit *audit.Audit
-	// Composed is required to serve: it returns all composed capabilities, in
-	// order, once assembly has ended. The manifest lists them.
+	// Composed is required to serve: it returns all composed capabilities, in order, after
+	// assembly. The manifest lists them.
 	Composed func() []capability.Capability
 	// Version is the deployed version of the service.
 	Version string
 }
 
-// ControlPlane verifies credentials and keeps the register of keys. It is safe
-// for concurrent use.
+// ControlPlane verifies credentials and manages the register of keys. It is safe for concurrent
+// use.
 type ControlPlane struct {
 	host      capability.Host
 	cfg       Config
@@ -57,15 +59,15 @@ type ControlPlane struct {
 	register  *register
 	replay    replaySet
 	bootstrap *Connection
-	// audience is the control plane's own address; bodyBound are the rows whose
-	// credential must name the body.
+	// audience is the address of the control plane; bodyBound are the routes whose credential must
+	// include a hash of the body.
 	audience  string
 	bodyBound func() map[string]bool
 	allowed   map[string]bool
 	refused   *rate.Limiter
 }
 
-// refusedLimit bounds the audit rows that one key's bad credentials can cause.
+// refusedLimit limits the audit events caused by refused credentials of one key.
 var refusedLimit = rate.Limit{Events: 60, Per: time.Minute}
 
 // New checks the configuration; it does no I/O.
@@ -130,8 +132,8 @@ func (cp *ControlPlane) Capability() capability.Capability {
 	}
 }
 
-// findBodyBound lists the rows that rotate a key or a secret: their credential
-// names the body, so that it cannot be carried over to another.
+// findBodyBound returns the routes that rotate a key or a secret. Their credential includes a hash
+// of the body, so that it cannot be used with another body.
 func (cp *ControlPlane) findBodyBound() map[string]bool {
 	rows := make(map[string]bool)
 	for _, c := range cp.peers.Composed() {
@@ -145,8 +147,8 @@ func (cp *ControlPlane) findBodyBound() map[string]bool {
 	return rows
 }
 
-// allowOrigin reports whether a page of this origin may call: the issuer's, or
-// a configured one. Before there is a connection the issuer is the default one.
+// allowOrigin reports whether pages of an origin may call: the issuer's, or a configured one.
+// Before there is a connection the default issuer is allowed.
 func (cp *ControlPlane) allowOrigin(origin string) bool {
 	if cp.allowed[origin] {
 		return true
@@ -194,8 +196,8 @@ func (cp *ControlPlane) count(ctx context.Context, counts func(Key) bool) (int, 
 	return n, err
 }
 
-// read reads the register, after the first connection was made from the
-// environment variable where there is none.
+// read reads the register. If there is no connection, it first creates one from the environment
+// variable, if set.
 func (cp *ControlPlane) read(ctx context.Context) (*snapshot, error) {
 	s, err := cp.readRows(ctx)
 	if err != nil || s.connection != nil || cp.bootstrap == nil {

@@ -16,24 +16,23 @@ import (
 	"github.com/kitbackend/kit/internal/jose"
 )
 
-// Bounds of a credential's times.
+// The bounds of a credential's times.
 const (
 	maxLifetime = 120 * time.Second
-	// ahead is how far the customer's clock may be fast, behind how long a
-	// token is still taken after it ended.
+	// ahead is how far the customer's clock may be fast, behind is how long a token is accepted
+	// after it expired.
 	ahead  = 30 * time.Second
 	behind = 5 * time.Second
 )
 
-// Bounds of a token id: 16 characters of base64url can hold 96 bits; clients
-// draw at least 128.
+// The bounds of a token id: 16 characters of base64url hold up to 96 bits; clients generate at
+// least 128.
 const (
 	minTokenID = 16
 	maxTokenID = 64
 )
 
-// reason is the step of verification that failed: for the log and the audit
-// trail, never for the caller.
+// reason is the failed step of verification: for the log and the audit trail, never for the caller.
 type reason string
 
 func (r reason) Error() string { return string(r) }
@@ -60,8 +59,8 @@ const (
 	noReplaySet      reason = "replay set unavailable"
 )
 
-// verify is the guard: it returns the caller of a request with a credential
-// that verifies, and spends the credential. Scopes are the mount's to compare.
+// verify is the guard: it returns the caller of a request with a valid credential, and spends the
+// credential. The mount compares the scopes.
 func (cp *ControlPlane) verify(r *http.Request, body func() ([]byte, error)) (capability.Caller, error) {
 	ctx := r.Context()
 	reg, err := cp.register.current(ctx)
@@ -84,7 +83,7 @@ func (cp *ControlPlane) verify(r *http.Request, body func() ([]byte, error)) (ca
 	}, nil
 }
 
-// authenticate finds the token and verifies its signature, from memory alone.
+// authenticate parses the token and verifies its signature, using only memory.
 func authenticate(reg *snapshot, r *http.Request) (*jose.Token, error) {
 	headers := r.Header["Authorization"]
 	if len(headers) != 1 {
@@ -111,7 +110,7 @@ func authenticate(reg *snapshot, r *http.Request) (*jose.Token, error) {
 	return token, nil
 }
 
-// accept checks what a known key has signed, and last of all spends its id.
+// accept checks the claims of a token signed by a known key, and spends its id last.
 func (cp *ControlPlane) accept(ctx context.Context, reg *snapshot, token *jose.Token, r *http.Request, body func() ([]byte, error)) error {
 	if err := cp.checkClaims(reg.connection, token); err != nil {
 		return err
@@ -163,7 +162,7 @@ func isTokenID(id string) bool {
 	return true
 }
 
-// checkTimes holds a token to the clock and to its lifetime.
+// checkTimes checks the times of a token against the clock and the maximum lifetime.
 func checkTimes(token *jose.Token, now time.Time) error {
 	issued, expires := time.Unix(token.IssuedAt, 0), time.Unix(token.ExpiresAt, 0)
 	notBefore, _ := token.Integer("nbf")
@@ -176,9 +175,8 @@ func checkTimes(token *jose.Token, now time.Time) error {
 	return nil
 }
 
-// checkRequest compares what the token says about the one request it is for
-// (as RFC 9449, section 4.2). The body is required where a copy of the token
-// with another body would change a key or a secret.
+// checkRequest compares the token's claims about its request with the request (as RFC 9449, section
+// 4.2). The hash of the body is required if another body would change a key or a secret.
 func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body func() ([]byte, error)) error {
 	origin := capability.RequestInfoOf(r.Context())
 	required := origin == nil || cp.bodyBound()[origin.Method+" "+origin.Route]
@@ -203,13 +201,13 @@ func (cp *ControlPlane) checkRequest(token *jose.Token, r *http.Request, body fu
 	return nil
 }
 
-// matches compares a claim that may be absent.
+// matches reports whether a claim is absent or equals want.
 func matches(token *jose.Token, claim, want string) bool {
 	return !token.Has(claim) || token.Text(claim) == want
 }
 
-// refuse keeps the reason: in the log always, on the trail when the signature
-// of a known key verified; reg is nil when none did.
+// refuse logs the reason, and records it in audit if the signature of a known key verified; reg is
+// nil if none did.
 func (cp *ControlPlane) refuse(ctx context.Context, reg *snapshot, token *jose.Token, err error) error {
 	var why reason
 	errors.As(err, &why)
@@ -222,7 +220,7 @@ func (cp *ControlPlane) refuse(ctx context.Context, reg *snapshot, token *jose.T
 		cp.recordRefusal(ctx, reg, token, why)
 	}
 	if unread := new(capability.Error); why == wrongBody && errors.As(err, &unread) {
-		return unread // the signer is known: say that the body is too large, or too slow
+		return unread // the signer is known, so it may learn that the body is too large or too slow
 	}
 	return capability.ErrInvalidCredential.Because(err)
 }
@@ -242,7 +240,7 @@ func (cp *ControlPlane) recordRefusal(ctx context.Context, reg *snapshot, token 
 	}
 }
 
-// tokenMark names a token in the log without its id.
+// tokenMark returns a short hash that identifies a token in the log without its id.
 func tokenMark(token *jose.Token) string {
 	sum := sha256.Sum256([]byte(token.Text("jti")))
 	return hex.EncodeToString(sum[:4])

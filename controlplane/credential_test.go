@@ -23,7 +23,7 @@ import (
 	"github.com/kitbackend/kit/kv"
 )
 
-// Each edge of the clock, on its second.
+// TestClockEdges checks the bounds of each time, to the second.
 func TestClockEdges(t *testing.T) {
 	const s = time.Second
 	tests := []struct {
@@ -54,7 +54,7 @@ func TestClockEdges(t *testing.T) {
 	}
 }
 
-// A token id is spent by the first good use, whatever comes after.
+// TestReplay checks that the first valid use spends a token id, whatever its result.
 func TestReplay(t *testing.T) {
 	for _, backend := range []string{controlplane.D1, controlplane.KV} {
 		databasetest.Each(t, func(t *testing.T, db *database.DB) {
@@ -88,7 +88,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The id is spent for every key: a successor cannot use it again.
+// TestTokenIDIsSpentAcrossKeys checks that a successor cannot use a spent id again.
 func TestTokenIDIsSpentAcrossKeys(t *testing.T) {
 	w := newWorld(t)
 	f := forger{w.Identity}
@@ -103,7 +103,8 @@ func TestTokenIDIsSpentAcrossKeys(t *testing.T) {
 	}
 }
 
-// Of 64 uses of one token at once, on all nodes together, one wins.
+// TestRacingUsesOfOneToken checks that of 64 concurrent uses of one token, on all nodes together,
+// one succeeds.
 func TestRacingUsesOfOneToken(t *testing.T) {
 	race := func(t *testing.T, nodes ...*controlplanetest.World) {
 		f := forger{nodes[0].Identity}
@@ -141,8 +142,8 @@ func TestRacingUsesOfOneToken(t *testing.T) {
 	}
 }
 
-// No instant at which a token verifies comes after its id was forgotten, and a
-// clock set back does not revive it.
+// TestReplayAfterPrune checks that no token verifies after its id was pruned, and that setting the
+// clock back does not revive it.
 func TestReplayAfterPrune(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{Others: []capability.Capability{things()}})
@@ -177,7 +178,7 @@ func TestReplayAfterPrune(t *testing.T) {
 	})
 }
 
-// Ids are forgotten as fast as they came, however many calls a second that were.
+// TestPruneKeepsUp checks that ids are pruned as fast as they are added, at any rate of calls.
 func TestPruneKeepsUp(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		w := controlplanetest.New(t, db, controlplanetest.Options{Others: []capability.Capability{things()}})
@@ -236,7 +237,8 @@ func TestNotConnected(t *testing.T) {
 	}
 }
 
-// A key verifies in its own environment only, on one database too.
+// TestEnvironmentsAreApart checks that a key verifies in its own environment only, also on one
+// database.
 func TestEnvironmentsAreApart(t *testing.T) {
 	db := databasetest.Memory(t)
 	o := controlplanetest.Options{Environment: "sandbox", Others: []capability.Capability{things()}}
@@ -269,8 +271,8 @@ func (c *counting) PutIfAbsent(ctx context.Context, key string, value []byte, tt
 	return c.Store.PutIfAbsent(ctx, key, value, ttl)
 }
 
-// Before the signature of a live key verifies nothing but memory is asked: with
-// the database gone, bad tokens fail on their own step.
+// TestNoDatabaseBeforeTheSignature checks that only memory is used before the signature of a live
+// key verifies: without the database, invalid tokens fail at their own step.
 func TestNoDatabaseBeforeTheSignature(t *testing.T) {
 	var log bytes.Buffer
 	clock := kittest.NewClock()
@@ -304,7 +306,7 @@ func TestNoDatabaseBeforeTheSignature(t *testing.T) {
 	}
 }
 
-// reasons reads why credentials were refused from the log.
+// reasons returns the logged reasons of refused credentials.
 func reasons(t *testing.T, log *bytes.Buffer) (list []string) {
 	for line := range strings.Lines(log.String()) {
 		var entry struct{ Reason string }
@@ -318,7 +320,7 @@ func reasons(t *testing.T, log *bytes.Buffer) (list []string) {
 	return list
 }
 
-// What cannot be looked up is refused.
+// TestFailsClosed checks that a failed lookup refuses the credential.
 func TestFailsClosed(t *testing.T) {
 	t.Run("replay set", func(t *testing.T) {
 		clock := kittest.NewClock()
@@ -351,8 +353,8 @@ func TestFailsClosed(t *testing.T) {
 	})
 }
 
-// Refusals of a known key's credentials are on the trail, a bounded number of
-// them; those of nobody are not; none of them quotes a token.
+// TestRefusedCredentialsAreRecorded checks that audit records the refused credentials of a known
+// key, a limited number of them, but not those of unknown keys; no event quotes a token.
 func TestRefusedCredentialsAreRecorded(t *testing.T) {
 	var log bytes.Buffer
 	w := controlplanetest.New(t, databasetest.Memory(t), controlplanetest.Options{
@@ -387,8 +389,8 @@ func TestRefusedCredentialsAreRecorded(t *testing.T) {
 	}
 }
 
-// A token that any change was made to is no token: only what a key signed, for
-// this service and now, passes.
+// FuzzCredential checks that no modified token is accepted: only what a key signed, for this
+// service and now, verifies.
 func FuzzCredential(f *testing.F) {
 	w := newWorld(f)
 	forge := forger{w.Identity}

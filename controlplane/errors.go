@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The refusals of the key register. Those of the guard are the kit's own:
+// The refusals of the key register. The guard uses those of package capability:
 // [capability.ErrNotConnected], [capability.ErrInvalidCredential] and
 // [capability.ErrControlPlaneScope].
 var (
@@ -16,10 +16,9 @@ var (
 
 func refusals() []*capability.Error { return []*capability.Error{ErrKeyNotFound, ErrKeyConflict} }
 
-// ErrConnected is what [ControlPlane.Connect] returns when the environment has
-// another connection.
+// ErrConnected is returned by [ControlPlane.Connect] if the environment has another connection.
 var ErrConnected = errors.New("controlplane: the environment has another connection; Reset replaces it")
 
-// ErrConnection is what [ControlPlane.Connect] and [ControlPlane.Reset] return
-// for an issuer or a key that cannot be used.
+// ErrConnection is returned by [ControlPlane.Connect] and [ControlPlane.Reset] for an invalid
+// issuer or key.
 var ErrConnection = errors.New("controlplane: unusable connection")

@@ -13,7 +13,7 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// A customer draws a key; the operator of the service connects its public half.
+// A customer generates a key; the operator of the service connects its public half.
 func Example() {
 	ctx := context.Background()
 	db, err := database.OpenMemory()

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxLive bounds the keys that verify at one time.
+	// maxLive is the maximum number of keys that verify at the same time.
 	maxLive = 16
-	// overdueAfter is how long a superseded key should stay at most.
+	// overdueAfter is how long a superseded key may exist before it is marked overdue.
 	overdueAfter = 30 * 24 * time.Hour
 )
 
-// aged fills in what depends on the time.
+// aged sets the fields that depend on the current time.
 func (k Key) aged(now time.Time) Key {
 	k.AgeSeconds = int64(max(now.Sub(k.CreatedAt.Time), 0) / time.Second)
 	if k.Status == StatusSuperseded {
@@ -28,8 +28,8 @@ func (k Key) aged(now time.Time) Key {
 	return k
 }
 
-// Keys lists the live keys of the connection, oldest first: at most 16, none
-// before there is a connection.
+// Keys returns the live keys of the connection, oldest first: at most 16, none before there is a
+// connection.
 func (cp *ControlPlane) Keys(ctx context.Context) ([]Key, error) {
 	reg, err := cp.register.current(ctx)
 	if err != nil {
@@ -42,10 +42,10 @@ func (cp *ControlPlane) Keys(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// registerKey makes the new key the active one and supersedes the signer's.
-// Of several at once one wins. It refuses with controlplane/key_conflict when
-// the signer is not the active key, the connection has or had the new key, or
-// 16 keys are live; with kit/invalid_request for an unusable key or proof.
+// registerKey makes the new key the active one and supersedes the signer's. Of concurrent calls one
+// succeeds. It refuses with controlplane/key_conflict if the signer is not the active key, the
+// connection has or had the new key, or 16 keys are live; with kit/invalid_request for an invalid
+// key or proof.
 func (cp *ControlPlane) registerKey(ctx context.Context, caller capability.Caller, in Registration) (Key, error) {
 	public, err := in.PublicKey.Public()
 	if err != nil {
@@ -62,7 +62,7 @@ func (cp *ControlPlane) registerKey(ctx context.Context, caller capability.Calle
 	err = cp.host.DB.InTx(ctx, func(ctx context.Context) error {
 		now := cp.host.DB.Now(ctx)
 		k = Key{ID: wire.KeyID(public), Status: StatusActive, PublicKey: in.PublicKey, Replaces: &caller.KeyID, CreatedAt: capability.Millis(now.UnixMilli())}
-		// The compare-and-set comes first: it makes racing ceremonies wait for one another.
+		// The compare-and-set comes first, so that concurrent registrations wait for one another.
 		if was, err := cp.store.supersede(ctx, reg.id, caller.KeyID, now); err != nil {
 			return err
 		} else if !was {
@@ -83,10 +83,10 @@ func (cp *ControlPlane) registerKey(ctx context.Context, caller capability.Calle
 	return k, err
 }
 
-// expireKey ends a superseded key at once, on all nodes. The signer must be its
-// successor or, when that is expired itself, the nearest live one after it. It
-// refuses with controlplane/key_not_found when there is no such live key, and
-// with controlplane/key_conflict for the active key and for other signers.
+// expireKey expires a superseded key immediately, on all nodes. The signer must be its successor
+// or, if that is itself expired, the nearest live one after it. It refuses with
+// controlplane/key_not_found if there is no such live key, and with controlplane/key_conflict for
+// the active key and for other signers.
 func (cp *ControlPlane) expireKey(ctx context.Context, caller capability.Caller, id string) (Key, error) {
 	reg, err := cp.connectionOf(ctx, caller)
 	if err != nil {
@@ -147,7 +147,7 @@ func (cp *ControlPlane) connectionOf(ctx context.Context, caller capability.Call
 	return *reg.connection, nil
 }
 
-// checkProof verifies that the holder of the new key signed for this request.
+// checkProof verifies that the holder of the new key signed a proof for this request.
 func (cp *ControlPlane) checkProof(reg connection, caller capability.Caller, key ed25519.PublicKey, proof string) error {
 	t, err := jose.Parse(proof)
 	if err != nil {
@@ -165,7 +165,7 @@ func (cp *ControlPlane) checkProof(reg connection, caller capability.Caller, key
 	return checkTimes(t, cp.host.Now())
 }
 
-// ceremony is recorded of the caller of the request.
+// ceremony returns the audit event of a change of keys by the caller of the request.
 func ceremony(action, keyID string) audit.Event {
 	return audit.Event{Action: action, Subject: audit.Target{Type: "key", ID: keyID}}
 }

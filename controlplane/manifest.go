@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Bounds of the health aggregates.
+// The bounds of the health aggregates.
 const (
 	maxHealth     = 2 << 10
 	healthTimeout = 2 * time.Second
@@ -35,8 +35,8 @@ func (cp *ControlPlane) manifest(ctx context.Context, caller capability.Caller) 
 	return m, nil
 }
 
-// Describe returns the manifest's entries of capabilities, with the health read
-// now; paths of routes begin with the mount path.
+// Describe returns the manifest entries of capabilities with their current health; the paths of
+// routes include the mount path.
 func Describe(ctx context.Context, composed []capability.Capability, mountPath string) []Entry {
 	entries := []Entry{}
 	for _, c := range composed {
@@ -67,8 +67,7 @@ func describe(c capability.Capability, mountPath string) Entry {
 	return e
 }
 
-// resolved is a value of a configuration as clients read it: a list that is not
-// set is an empty one, not null.
+// resolved returns a configuration value for clients: a nil list or map is empty, not null.
 func resolved(value any) any {
 	if _, ok := value.(json.Marshaler); ok {
 		return value
@@ -82,8 +81,8 @@ func resolved(value any) any {
 	return value
 }
 
-// readHealth returns the value of every key, or nil where there are no keys.
-// The kit keeps values for 30 seconds, so that asking often costs little.
+// readHealth returns the value of every key, or nil if there are no keys. The kit caches values for
+// 30 seconds, so that frequent calls are cheap.
 func readHealth(ctx context.Context, keys []capability.HealthKey) map[string]json.RawMessage {
 	if len(keys) == 0 {
 		return nil

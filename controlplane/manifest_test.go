@@ -101,7 +101,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Every field of the specification is there, empty where there is nothing.
+// TestManifestOmitsNothing checks that every field of the specification is present, if only empty.
 func TestManifestOmitsNothing(t *testing.T) {
 	w := newWorld(t)
 	var m struct{ Capabilities []map[string]json.RawMessage }
@@ -130,8 +130,8 @@ func TestOwnHealth(t *testing.T) {
 	}
 }
 
-// An origin gates the browser, the credential gates the call; neither stands
-// in for the other.
+// TestCORS checks that the origin restricts the browser and the credential the call; neither
+// replaces the other.
 func TestCORS(t *testing.T) {
 	w := controlplanetest.New(t, databasetest.Memory(t), controlplanetest.Options{
 		Config: controlplane.Config{AllowedOrigins: []string{"http://localhost:5173", "https://console.example"}, CORSMaxAgeSeconds: new(7)},
@@ -141,7 +141,7 @@ func TestCORS(t *testing.T) {
 	for origin, allowed := range map[string]bool{
 		"https://console.example":      true,
 		"http://localhost:5173":        true,
-		"https://example.com":          false, // the service's own, which is not the issuer here
+		"https://example.com":          false, // the origin of the service, which is not the issuer here
 		"https://console.example:443":  false,
 		"http://console.example":       false,
 		"https://CONSOLE.example":      false,
@@ -229,7 +229,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// eventual is a store without the promise.
+// eventual is a store whose put-if-absent is not atomic.
 type eventual struct{ kv.Store }
 
 func (eventual) Atomic() bool { return false }

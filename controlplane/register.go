@@ -9,19 +9,19 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 )
 
-// readEvery bounds how long a change of the register takes to reach a node
-// that missed its hint.
+// readEvery bounds how long a change of the register takes to reach a node that missed its
+// notification.
 const readEvery = time.Second
 
-// topic carries hints that a register changed, of whatever environment.
+// topic is the topic of notifications that a register changed, in any environment.
 const topic = "controlplane/register"
 
-// snapshot is the register as it was read at an instant; it does not change.
+// snapshot is the immutable register as of one read.
 type snapshot struct {
 	connection *connection // nil when the environment has none
 	live       []Key       // oldest first
 	readAt     time.Time
-	changes    uint64 // known of when it was read
+	changes    uint64 // changes known when it was read
 }
 
 // key returns a live key, or nil.
@@ -34,9 +34,9 @@ func (s *snapshot) key(id string) *Key {
 	return nil
 }
 
-// register keeps the connection and its live keys in memory, so that only a
-// good signature costs a visit to the database. The rows are read again by the
-// first call after a second or a hint: at most once a second, no matter who calls.
+// register caches the connection and its live keys, so that only a valid signature costs a database
+// query. The first call after a second or a notification reads the rows again: at most one read a
+// second without changes, no matter who calls.
 type register struct {
 	read func(context.Context) (*snapshot, error)
 	now  func() time.Time
@@ -45,15 +45,15 @@ type register struct {
 	last    atomic.Pointer[snapshot]
 	changes atomic.Uint64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	failure  error
 	failedAt time.Time
 	cancel   func() // ends the subscription
 	closed   bool
 }
 
-// current returns the register of the last second, or fails: nobody passes by
-// one that may be out of date.
+// current returns a register that is at most a second old, or an error, because an outdated
+// register must not admit anybody.
 func (r *register) current(ctx context.Context) (*snapshot, error) {
 	if s := r.fresh(); s != nil {
 		return s, nil
@@ -68,10 +68,10 @@ func (r *register) current(ctx context.Context) (*snapshot, error) {
 		return nil, r.failure
 	}
 	r.listen()
-	changes := r.changes.Load() // before reading: a hint that comes meanwhile counts
+	changes := r.changes.Load() // before the read, so that a notification during the read counts
 	s, err := r.read(ctx)
 	if err != nil {
-		if ctx.Err() == nil { // a caller that went away says nothing about the database
+		if ctx.Err() == nil { // the cancellation of a caller is not a failure of the database
 			r.failure, r.failedAt = err, now
 		}
 		return nil, err
@@ -82,7 +82,7 @@ func (r *register) current(ctx context.Context) (*snapshot, error) {
 	return s, nil
 }
 
-// fresh returns the snapshot while it counts, else nil.
+// fresh returns the snapshot if it is up to date, else nil.
 func (r *register) fresh() *snapshot {
 	s := r.last.Load()
 	if s == nil || s.changes != r.changes.Load() {
@@ -94,10 +94,10 @@ func (r *register) fresh() *snapshot {
 	return s
 }
 
-// forget makes the next call read the rows.
+// forget makes the next call read the rows again.
 func (r *register) forget() { r.changes.Add(1) }
 
-// listen subscribes to the hints of other nodes, once.
+// listen subscribes to the notifications of other nodes, once.
 func (r *register) listen() {
 	if r.cancel == nil && !r.closed && r.bus != nil {
 		r.cancel = r.bus.Subscribe(topic, func([]byte) { r.forget() })

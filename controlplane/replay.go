@@ -9,33 +9,33 @@ import (
 	"github.com/kitbackend/kit/kv"
 )
 
-// A spent id is kept for remember beyond the last instant its token could
-// verify, so that a clock set back a little finds it still.
+// A spent id is stored for remember after the last instant its token could verify, so that it is
+// still found if the clock is set back a little.
 const (
 	remember   = 300 * time.Second
 	pruneEvery = time.Second
 	pruneLimit = 100
 )
 
-// replaySet keeps the spent token ids.
+// replaySet stores the spent token ids.
 type replaySet interface {
-	// claim spends an id and reports whether it was unspent; the set may forget
-	// it after until. An error means that nobody knows.
+	// claim spends an id and reports whether it was unspent; the set may forget it after until.
+	// After an error the state of the id is unknown.
 	claim(ctx context.Context, jti string, until time.Time) (bool, error)
 }
 
-// spentRows is the set in rows, keyed by the id alone.
+// spentRows is a replay set in a table, keyed by the id alone.
 type spentRows struct {
 	store store
 	now   func() time.Time
-	// prunedAt is when, and prunedTo the latest end of an id that, this node
-	// forgot, in milliseconds.
+	// prunedAt is the time of the last prune of this node, and prunedTo the latest expiry of an id
+	// that it has pruned, in milliseconds.
 	prunedAt, prunedTo atomic.Int64
 }
 
 func (s *spentRows) claim(ctx context.Context, jti string, until time.Time) (bool, error) {
 	if until.UnixMilli() <= s.prunedTo.Load() {
-		return false, nil // the clock went back behind what was forgotten
+		return false, nil // the clock was set back to before an expiry that was pruned
 	}
 	won, err := s.store.claim(ctx, jti, until)
 	if err == nil && won {
@@ -44,9 +44,8 @@ func (s *spentRows) claim(ctx context.Context, jti string, until time.Time) (boo
 	return won, err
 }
 
-// prune forgets a bounded number of ids at most once a second, or with each claim
-// while there are more. It may fail: nothing depends on it, and a later claim tries
-// again.
+// prune deletes a bounded number of ids at most once a second, or with each claim while there are
+// more. It may fail: a later claim retries.
 func (s *spentRows) prune(ctx context.Context) {
 	now, last := s.now(), s.prunedAt.Load()
 	if now.Sub(time.UnixMilli(last)).Abs() < pruneEvery || s.store.db.InTransaction(ctx) || !s.prunedAt.CompareAndSwap(last, now.UnixMilli()) {
@@ -61,7 +60,7 @@ func (s *spentRows) prune(ctx context.Context) {
 	}
 }
 
-// spentEntries is the set in a key-value store.
+// spentEntries is a replay set in a key-value store.
 type spentEntries struct {
 	entries kv.Store
 	now     func() time.Time

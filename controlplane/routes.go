@@ -6,7 +6,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// The scopes of the control plane, and the one of secrets whose rows rotate too.
+// The scopes of the control plane, and the scope of secrets whose routes rotate too.
 const (
 	scopeManifest = "manifest:read"
 	scopeRotate   = "keys:rotate"
@@ -34,7 +34,7 @@ func (cp *ControlPlane) routes() []capability.Route {
 	)
 }
 
-// maxRegistration bounds the body that registers a key, in bytes.
+// maxRegistration limits the body of a key registration, in bytes.
 const maxRegistration = 8 << 10
 
 func (cp *ControlPlane) getPing(c *capability.Call, _ capability.None) (Ping, error) {

@@ -12,7 +12,7 @@ import (
 
 type store struct{ db *database.DB }
 
-// connection is the record of one environment.
+// connection is the connection of one environment.
 type connection struct {
 	environment, id, issuer, via string
 	createdAt                    time.Time
@@ -27,7 +27,7 @@ func (s store) connection(ctx context.Context, environment string) (connection, 
 	}, `SELECT environment, id, issuer, created_at, created_via FROM controlplane_connection WHERE environment = $1`, environment)
 }
 
-// insertConnection reports whether the environment had none.
+// insertConnection reports whether the environment had no connection.
 func (s store) insertConnection(ctx context.Context, c connection) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO controlplane_connection (environment, id, issuer, created_at, created_via)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (environment) DO NOTHING`, c.environment, c.id, c.issuer, c.createdAt.UnixMilli(), c.via)
@@ -65,7 +65,7 @@ func instant(ms *int64) *capability.Time {
 	return new(capability.Millis(*ms))
 }
 
-// liveKeys reads the keys that verify, oldest first; there are at most maxLive.
+// liveKeys returns the keys that verify, oldest first; there are at most maxLive.
 func (s store) liveKeys(ctx context.Context, connectionID string) ([]Key, error) {
 	return database.All(ctx, s.db, scanKey, `SELECT `+keyColumns+` FROM controlplane_key
 		WHERE connection_id = $1 AND status <> 'expired' ORDER BY created_at, id`, connectionID)
@@ -81,8 +81,8 @@ func (s store) successor(ctx context.Context, connectionID, id string) (Key, boo
 		WHERE connection_id = $1 AND replaces = $2`, connectionID, id)
 }
 
-// insertKey reports whether the connection never had a key of this id, and no
-// other successor of the one it replaces.
+// insertKey reports whether the key was inserted: the connection never had a key with this id, nor
+// another successor of the key it replaces.
 func (s store) insertKey(ctx context.Context, connectionID string, k Key, replaces string) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO controlplane_key (connection_id, id, public_key, status, replaces, created_at)
 		VALUES ($1, $2, $3, 'active', $4, $5) ON CONFLICT DO NOTHING`,
@@ -90,21 +90,21 @@ func (s store) insertKey(ctx context.Context, connectionID string, k Key, replac
 	return n == 1, err
 }
 
-// supersede ends the reign of the active key, if this is it.
+// supersede marks a key as superseded and reports whether it was the active one.
 func (s store) supersede(ctx context.Context, connectionID, id string, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE controlplane_key SET status = 'superseded', superseded_at = $3
 		WHERE connection_id = $1 AND id = $2 AND status = 'active'`, connectionID, id, now.UnixMilli())
 	return n == 1, err
 }
 
-// expire ends a superseded key.
+// expire expires a key and reports whether it was superseded.
 func (s store) expire(ctx context.Context, connectionID, id string, now time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `UPDATE controlplane_key SET status = 'expired', expired_at = $3
 		WHERE connection_id = $1 AND id = $2 AND status = 'superseded'`, connectionID, id, now.UnixMilli())
 	return n == 1, err
 }
 
-// expireAll ends every live key and returns their ids in order.
+// expireAll expires every live key and returns their ids in order.
 func (s store) expireAll(ctx context.Context, connectionID string, now time.Time) ([]string, error) {
 	ids, err := database.All(ctx, s.db, func(row database.Scanner) (id string, err error) {
 		return id, row.Scan(&id)
@@ -114,16 +114,15 @@ func (s store) expireAll(ctx context.Context, connectionID string, now time.Time
 	return ids, err
 }
 
-// claim reports whether the token id was not spent before.
+// claim inserts a token id and reports whether it was unspent.
 func (s store) claim(ctx context.Context, jti string, until time.Time) (bool, error) {
 	n, err := s.db.Exec(ctx, `INSERT INTO controlplane_spent (jti, expires_at) VALUES ($1, $2)
 		ON CONFLICT (jti) DO NOTHING`, jti, until.UnixMilli())
 	return n == 1, err
 }
 
-// prune removes some of the token ids that no token can bear any more, the
-// oldest first, and returns how many and the latest of their ends, 0 when there
-// were none.
+// prune deletes up to limit expired token ids, the oldest first, and returns how many and the
+// latest of their expiries, 0 if there were none.
 func (s store) prune(ctx context.Context, before time.Time, limit int) (pruned int, latest int64, err error) {
 	err = s.db.InTx(ctx, func(ctx context.Context) error {
 		ends, err := database.All(ctx, s.db, func(row database.Scanner) (end int64, err error) {

@@ -8,7 +8,7 @@ const hash = async (data) => base64url(await crypto.subtle.digest("SHA-256", dat
 // generateKey returns a CryptoKeyPair whose private half never leaves the browser.
 export const generateKey = () => crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"])
 
-// publicJWK is what the service keeps of a key.
+// publicJWK returns the public key as the service stores it.
 export async function publicJWK(keys) {
 	const { kty, crv, x } = await crypto.subtle.exportKey("jwk", keys.publicKey)
 	return { kty, crv, x }
@@ -17,11 +17,11 @@ export async function publicJWK(keys) {
 const name = async (data) => (await hash(text.encode(data))).slice(0, 22)
 const keyId = async ({ x }) => "k_" + (await name(`{"crv":"Ed25519","kty":"OKP","x":"${x}"}`))
 
-// connectionId names the connection that began with a key in an environment.
+// connectionId returns the id of the connection that began with a key in an environment.
 export const connectionId = async (environment, jwk) =>
 	"c_" + (await name(`kit/controlplane/connection/v1\n${environment}\n${await keyId(jwk)}`))
 
-// credential mints the token of one call; it is good once, for this request alone.
+// credential returns the token of one call; it is valid once, for this request only.
 export async function credential({ address, environment, issuer, connection, keys }, method, url, body, scopes) {
 	const now = Math.floor(Date.now() / 1000)
 	const header = { alg: "EdDSA", kid: await keyId(await publicJWK(keys)), typ: "kit-cp+jwt" }
@@ -34,7 +34,7 @@ export async function credential({ address, environment, issuer, connection, key
 	return input + "." + base64url(await crypto.subtle.sign("Ed25519", keys.privateKey, text.encode(input)))
 }
 
-// call makes one request of the service with a fresh credential.
+// call sends one request to the service with a new credential.
 export async function call(connection, method, path, { body = "", scopes = [] } = {}) {
 	const url = new URL(path, connection.address)
 	const authorization = "Bearer " + (await credential(connection, method, url, body, scopes))

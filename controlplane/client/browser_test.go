@@ -22,7 +22,7 @@ import (
 //go:embed browser.js
 var browserJS []byte
 
-// page draws a key, has it connected, calls the service, and posts what came of it.
+// page generates a key, has it connected, calls the service, and posts the result.
 const page = `<!doctype html><script type="module">
 import { generateKey, publicJWK, connectionId, credential, call } from "/browser.js"
 const result = {}
@@ -49,8 +49,8 @@ try {
 await fetch("/result", { method: "POST", body: JSON.stringify(result) })
 </script>`
 
-// The page's side in a real browser: the same page on the issuer's origin, and
-// on another, which can call nothing.
+// TestBrowser runs browser.js in a real browser: on the issuer's origin, and on another origin,
+// which can call nothing.
 func TestBrowser(t *testing.T) {
 	for name, tt := range map[string]struct {
 		host string
@@ -80,7 +80,7 @@ func runPage(t *testing.T, host string) (result map[string]any) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
 	defer service.Close()
 	clock := kittest.NewClock()
-	clock.Advance(time.Since(clock.Now())) // the browser's
+	clock.Advance(time.Since(clock.Now())) // the clock of the browser
 	w := controlplanetest.New(t, databasetest.File(t), controlplanetest.Options{BaseURL: service.URL, Clock: clock, Unconnected: true})
 	handler = w
 

@@ -1,8 +1,8 @@
-// Package client is the customer's side of a control-plane connection: it
-// mints a credential for each call and calls a service with it. It needs no
-// part of the service; a customer's program imports this package alone.
+// Package client is the customer's side of a control-plane connection: it signs a credential for
+// each call and calls a service with it. It depends on no part of the service; a customer's program
+// imports only this package.
 //
-// The same for a page of the issuer's origin is browser.js next to this file.
+// The file browser.js in this directory does the same for a page of the issuer's origin.
 package client
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/kitbackend/kit/internal/local"
 )
 
-// maxResponse bounds what is read of a response, in bytes.
+// maxResponse is the maximum of a response that is read, in bytes.
 const maxResponse = 8 << 20
 
-// Client calls one service as one identity. It is safe for concurrent use.
+// Client calls one service with one identity. It is safe for concurrent use.
 type Client struct {
 	identity Identity
 	service  *url.URL // the origin of the service
@@ -33,16 +33,16 @@ type Client struct {
 	now      func() time.Time
 }
 
-// Option adjusts [New].
+// Option configures [New].
 type Option func(*Client)
 
-// WithHTTP calls through another HTTP client; redirects are never followed.
+// WithHTTP sets the HTTP client; redirects are never followed.
 func WithHTTP(c *http.Client) Option { return func(to *Client) { to.http = c } }
 
-// WithClock replaces the clock that credentials are dated by.
+// WithClock sets the clock of the times in credentials.
 func WithClock(now func() time.Time) Option { return func(to *Client) { to.now = now } }
 
-// New makes a client. The address must be https, or http on this machine.
+// New returns a client. The address must be https, or http on this machine.
 func New(identity Identity, opts ...Option) (*Client, error) {
 	u, err := url.Parse(identity.Address)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && !(u.Scheme == "http" && local.Host(u.Hostname()))) {
@@ -59,17 +59,17 @@ func New(identity Identity, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// String leaves the private key out.
+// String returns a description without the private key.
 func (c *Client) String() string { return "client of " + c.identity.String() }
 
-// GoString leaves the private key out.
+// GoString returns a description without the private key.
 func (c *Client) GoString() string { return c.String() }
 
 // Error is a refusal of the service.
 type Error struct {
 	Status int
-	// Code is domain/reason, such as controlplane/invalid_credential; empty
-	// when the response was not the service's.
+	// Code is domain/reason, such as controlplane/invalid_credential; empty if the response is not
+	// from the service.
 	Code, Message, RequestID string
 }
 
@@ -80,10 +80,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("client: %s: %s (status %d, request %s)", e.Code, e.Message, e.Status, e.RequestID)
 }
 
-// Call makes one request with a fresh credential of the scopes. path is that
-// of the manifest, a query may follow it; body is sent as JSON unless it is
-// nil, and the response is decoded into out unless that is nil. A refusal is an
-// [*Error].
+// Call sends one request with a new credential that has the scopes. path is a path of the manifest,
+// optionally with a query; body is sent as JSON unless it is nil, and the response is decoded into
+// out unless that is nil. A refusal is returned as an [*Error].
 func (c *Client) Call(ctx context.Context, method, path string, body, out any, scopes ...string) error {
 	return c.call(ctx, rand.Text(), method, path, body, out, scopes)
 }
@@ -130,7 +129,7 @@ func (c *Client) do(r *http.Request, out any) error {
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		var refusal struct{ Error Error }
-		_ = json.Unmarshal(response, &refusal) // another response has no code
+		_ = json.Unmarshal(response, &refusal) // other responses have no code
 		refusal.Error.Status = resp.StatusCode
 		return &refusal.Error
 	}
@@ -140,14 +139,14 @@ func (c *Client) do(r *http.Request, out any) error {
 	return json.Unmarshal(response, out)
 }
 
-// Ping proves that the service is there and takes the key.
+// Ping checks that the service is reachable and accepts the key.
 func (c *Client) Ping(ctx context.Context) (p Ping, err error) {
 	err = c.Call(ctx, http.MethodGet, c.path("/ping"), nil, &p)
 	return p, err
 }
 
-// Manifest asks what the service composes; scopes, besides manifest:read, come
-// back as granted.
+// Manifest returns the service's manifest; scopes are requested in addition to manifest:read and
+// returned as granted.
 func (c *Client) Manifest(ctx context.Context, scopes ...string) (m Manifest, err error) {
 	err = c.Call(ctx, http.MethodGet, c.path("/manifest"), nil, &m, append([]string{"manifest:read"}, scopes...)...)
 	return m, err
@@ -160,9 +159,9 @@ func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 	return page.Items, err
 }
 
-// Register brings in a new key that replaces the client's, which verifies on
-// until the new one expires it: go on with Identity.WithKey. Refused with
-// controlplane/key_conflict when another ceremony was faster.
+// Register registers a new key that replaces the client's key, which verifies until the new key
+// expires it: continue with Identity.WithKey. Refused with controlplane/key_conflict if another
+// registration was faster.
 func (c *Client) Register(ctx context.Context, key ed25519.PrivateKey) (k Key, err error) {
 	id := rand.Text()
 	proof, err := c.identity.proof(c.now(), id, key)
@@ -177,7 +176,7 @@ func (c *Client) Register(ctx context.Context, key ed25519.PrivateKey) (k Key, e
 	return k, err
 }
 
-// Expire ends the key that the client's own has replaced.
+// Expire expires the key that the client's own has replaced.
 func (c *Client) Expire(ctx context.Context, keyID string) (k Key, err error) {
 	err = c.Call(ctx, http.MethodPost, c.path("/keys/"+url.PathEscape(keyID)+"/expire"), nil, &k, scopeRotate)
 	return k, err
@@ -185,8 +184,8 @@ func (c *Client) Expire(ctx context.Context, keyID string) (k Key, err error) {
 
 const scopeRotate = "keys:rotate"
 
-// path returns one of the control plane's own.
+// path returns the path of a route of the control plane.
 func (c *Client) path(rest string) string {
-	u, _ := url.Parse(c.identity.Address) // New has parsed it
+	u, _ := url.Parse(c.identity.Address) // New has checked it
 	return u.EscapedPath() + rest
 }

@@ -28,7 +28,7 @@ func generate(t *testing.T) client.Identity {
 	return i
 }
 
-// The life of a key through the client alone.
+// TestClient goes through the life of a key with the client alone.
 func TestClient(t *testing.T) {
 	w := controlplanetest.New(t, databasetest.Memory(t), controlplanetest.Options{BaseURL: "https://example.com/api"})
 	ctx, first := t.Context(), w.Identity
@@ -68,7 +68,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Credentials are dated back, and clocks that differ by as much still work.
+// TestClocksThatDiffer checks that backdated credentials work in spite of a difference between
+// clocks.
 func TestClocksThatDiffer(t *testing.T) {
 	w := controlplanetest.New(t, databasetest.Memory(t), controlplanetest.Options{})
 	for skew, want := range map[time.Duration]bool{0: true, 34 * time.Second: true, 60 * time.Second: false, -64 * time.Second: true, -66 * time.Second: false} {
@@ -160,7 +161,7 @@ func TestIdentityPrintsNoKey(t *testing.T) {
 	}
 }
 
-// A client sends credentials where they belong only.
+// TestAddresses checks that a client sends credentials only to https, or to this machine.
 func TestAddresses(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"https://example.com/control-plane": true, "http://localhost:8080/control-plane": true,

@@ -15,25 +15,25 @@ import (
 	"github.com/kitbackend/kit/controlplane/internal/wire"
 )
 
-// ErrExposed is what [Load] returns for a key file that others may read.
+// ErrExposed is returned by [Load] for a key file that other users can access.
 var ErrExposed = errors.New("client: the key file is open to other users; chmod 600 it, and replace the key")
 
-// maxFile bounds a key file, in bytes.
+// maxFile is the maximum size of a key file, in bytes.
 const maxFile = 16 << 10
 
-// Identity is one key of one connection: all that is needed to call a service.
+// Identity is one key of one connection, and everything else needed to call a service.
 type Identity struct {
-	// Address is the control plane's, such as https://example.com/control-plane.
+	// Address is the address of the control plane, such as https://example.com/control-plane.
 	Address string
 	// Environment and Issuer are those of the connection.
 	Environment, Issuer string
-	// ConnectionID stays the same when keys are replaced.
+	// ConnectionID is the id of the connection, which stays the same when keys are replaced.
 	ConnectionID string
 	PrivateKey   ed25519.PrivateKey `json:"-"`
 }
 
-// Generate draws the first key of a connection. An empty issuer is the origin
-// of the address.
+// Generate generates the first key of a connection. If issuer is empty, it is the origin of the
+// address.
 func Generate(address, environment, issuer string) (Identity, error) {
 	if issuer == "" {
 		u, err := url.Parse(address)
@@ -55,34 +55,34 @@ func Generate(address, environment, issuer string) (Identity, error) {
 // Public returns the public half of the key.
 func (i Identity) Public() ed25519.PublicKey { return i.PrivateKey.Public().(ed25519.PublicKey) }
 
-// KeyID names the key as the service does.
+// KeyID returns the id of the key.
 func (i Identity) KeyID() string { return wire.KeyID(i.Public()) }
 
-// WithKey returns the identity under another key, after [Client.Register].
+// WithKey returns the identity with another key, after [Client.Register].
 func (i Identity) WithKey(key ed25519.PrivateKey) Identity {
 	i.PrivateKey = key
 	return i
 }
 
-// Bootstrap is the value of KIT_CONTROL_PLANE_CONNECTION for a first key.
+// Bootstrap returns the value of KIT_CONTROL_PLANE_CONNECTION for a first key.
 func (i Identity) Bootstrap() string {
 	text, err := json.Marshal(struct {
 		Issuer    string   `json:"issuer"`
 		PublicKey wire.JWK `json:"publicKey"`
 	}{i.Issuer, wire.NewJWK(i.Public())})
 	if err != nil {
-		panic(err) // strings encode
+		panic(err) // strings always encode
 	}
 	return string(text)
 }
 
-// String leaves the private key out.
+// String returns a description without the private key.
 func (i Identity) String() string { return "identity " + i.ConnectionID + " of " + i.Address }
 
-// GoString leaves the private key out.
+// GoString returns a description without the private key.
 func (i Identity) GoString() string { return i.String() }
 
-// file is an identity as it is stored.
+// file is an identity as stored.
 type file struct {
 	Address      string     `json:"address"`
 	Environment  string     `json:"environment"`
@@ -97,8 +97,8 @@ type privateJWK struct {
 	D string `json:"d"`
 }
 
-// Create writes the identity to a new file that only its owner may read. It
-// refuses to write over another.
+// Create writes the identity to a new file that only its owner may read. It does not overwrite an
+// existing file.
 func (i Identity) Create(path string) error {
 	text, err := json.MarshalIndent(file{i.Address, i.Environment, i.Issuer, i.ConnectionID, i.KeyID(),
 		privateJWK{wire.NewJWK(i.Public()), base64.RawURLEncoding.EncodeToString(i.PrivateKey.Seed())}}, "", "\t")
@@ -113,8 +113,8 @@ func (i Identity) Create(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Load reads what [Identity.Create] wrote. It refuses with [ErrExposed] a file
-// that its group or others may read or write.
+// Load reads a file that [Identity.Create] wrote. It returns [ErrExposed] if the group or others
+// may read or write the file.
 func Load(path string) (Identity, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -135,7 +135,7 @@ func Load(path string) (Identity, error) {
 	return parse(text, path)
 }
 
-// parse never quotes the file: it holds a private key.
+// parse parses a key file. Its error does not quote the file, which contains a private key.
 func parse(text []byte, path string) (Identity, error) {
 	broken := fmt.Errorf("client: %s is no key file", path)
 	var stored file

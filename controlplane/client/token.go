@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// lifetime is how long a credential is good; services take 120 seconds at most.
+	// lifetime is how long a credential is valid; services accept at most 120 seconds.
 	lifetime = 60 * time.Second
-	// backdate keeps a credential good on a service whose clock is slow.
+	// backdate makes a credential valid on a service whose clock is slow.
 	backdate = 5 * time.Second
 )
 
-// claims are those of a credential.
+// claims are the claims of a credential.
 type claims struct {
 	Issuer      string `json:"iss"`
 	Audience    string `json:"aud"`
@@ -33,9 +33,8 @@ type claims struct {
 	BodyHash    string `json:"bdh"`
 }
 
-// Token mints the credential of one call: the method, the full address and the
-// exact body are signed with it, so it is good for nothing else. A service
-// takes it once.
+// Token returns the credential of one call. It is signed over the method, the full address and the
+// exact body, so it is valid for nothing else. A service accepts it once.
 func (i Identity) Token(now time.Time, method, address string, body []byte, scopes ...string) (string, error) {
 	return i.token(now, rand.Text(), method, address, body, scopes)
 }
@@ -52,7 +51,7 @@ func (i Identity) token(now time.Time, id, method, address string, body []byte, 
 	})
 }
 
-// proof shows that a new key is held, to the request of one token id.
+// proof proves possession of a new key, for the request with one token id.
 func (i Identity) proof(now time.Time, id string, key ed25519.PrivateKey) (string, error) {
 	return jose.Sign(key, wire.KeyID(key.Public().(ed25519.PublicKey)), wire.ProofType, map[string]any{
 		"sub": i.ConnectionID, "replaces": i.KeyID(), "jti": id,

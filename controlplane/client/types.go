@@ -13,7 +13,7 @@ type Ping struct {
 	Version      string `json:"version"`
 }
 
-// Manifest says what a service composes and how to call it.
+// Manifest describes the composition of a service and its routes.
 type Manifest struct {
 	Environment   string       `json:"environment"`
 	ConnectionID  string       `json:"connectionId"`
@@ -22,12 +22,12 @@ type Manifest struct {
 	GrantedScopes []string     `json:"grantedScopes"`
 }
 
-// Capability is one composed part of a service.
+// Capability is a composed capability of a service.
 type Capability struct {
 	Name       string   `json:"name"`
 	Version    string   `json:"version"`
 	HealthKeys []string `json:"healthKeys"`
-	// Health is nil where there are no keys; a value that could not be read is null.
+	// Health is nil if there are no keys; a value that could not be read is null.
 	Health      map[string]json.RawMessage `json:"health"`
 	ConfigKeys  []ConfigKey                `json:"configKeys"`
 	Config      map[string]json.RawMessage `json:"config"`
@@ -41,7 +41,7 @@ type ConfigKey struct {
 	Summary string   `json:"summary"`
 }
 
-// Route is one control-plane route; Path is as [Client.Call] takes it.
+// Route is a control-plane route; Path can be passed to [Client.Call].
 type Route struct {
 	Method  string `json:"method"`
 	Path    string `json:"path"`
@@ -49,7 +49,7 @@ type Route struct {
 	Summary string `json:"summary"`
 }
 
-// Key is one public key of the connection.
+// Key is a public key of the connection.
 type Key struct {
 	ID                string     `json:"id"`
 	Status            string     `json:"status"`

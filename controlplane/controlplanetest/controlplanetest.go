@@ -1,5 +1,5 @@
-// Package controlplanetest puts a control plane behind the kit's router, for
-// tests of parts that a kit is composed of. Tests of applications use kittest.
+// Package controlplanetest runs a control plane behind the kit's router, for tests of the kit's
+// packages. Tests of applications use kittest.
 package controlplanetest
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/kitbackend/kit/controlplane/client"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/mount"
-	_ "github.com/kitbackend/kit/internal/provoked" // records what the tests provoke
+	_ "github.com/kitbackend/kit/internal/provoked" // records the refusals that the tests provoke
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/kv"
 	"github.com/kitbackend/kit/pubsub"
 )
 
-// Options adjust a world; zero fields take defaults.
+// Options configure a [World]; zero fields have defaults.
 type Options struct {
 	Config controlplane.Config
 	// Others are composed before the control plane.
@@ -35,7 +35,7 @@ type Options struct {
 	Log         *slog.Logger
 	BaseURL     string
 	Environment string
-	// Unconnected leaves the environment without a connection.
+	// Unconnected creates no connection for the environment.
 	Unconnected bool
 }
 
@@ -50,7 +50,7 @@ type World struct {
 	t        testing.TB
 }
 
-// New builds a node on a database and connects its identity.
+// New creates a node on a database and connects its identity.
 func New(t testing.TB, db *database.DB, o Options) *World {
 	t.Helper()
 	o = o.withDefaults(t)
@@ -127,19 +127,19 @@ func (w *World) record(r *http.Request, d mount.Decision) error {
 	return w.Trail.Record(r.Context(), e)
 }
 
-// Connection is what an identity's first key connects with.
+// Connection returns the connection that begins with an identity's key.
 func Connection(i client.Identity) controlplane.Connection {
 	return controlplane.Connection{Issuer: i.Issuer, PublicKey: controlplane.NewJWK(i.Public())}
 }
 
-// Client calls this node as an identity, without a network.
+// Client returns a client that calls this node as an identity, without a network.
 func (w *World) Client(i client.Identity) *client.Client {
 	c, err := client.New(i, client.WithClock(w.Clock.Now), client.WithHTTP(&http.Client{Transport: transport{w.Handler}}))
 	must(w.t, err)
 	return c
 }
 
-// transport has a handler serve requests.
+// transport sends requests to a handler.
 type transport struct{ handler http.Handler }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -153,7 +153,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// Actions lists what the trail holds, newest first.
+// Actions returns the actions of the audit events, newest first.
 func (w *World) Actions() []string {
 	page, err := w.Trail.ListEvents(context.Background(), audit.Filter{}, capability.NewPage(200, ""))
 	must(w.t, err)

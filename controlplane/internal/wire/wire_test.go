@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/internal/wire"
 )
 
-// RFC 8037, appendix A.3: the thumbprint of the example key.
+// TestKeyIDIsTheThumbprint uses the example key of RFC 8037, appendix A.3.
 func TestKeyIDIsTheThumbprint(t *testing.T) {
 	key, err := wire.JWK{KeyType: "OKP", Curve: "Ed25519", X: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}.Public()
 	if err != nil {
@@ -43,8 +43,8 @@ func TestJWKForm(t *testing.T) {
 	}
 }
 
-// Every point of small order is computed from the curve and refused in every
-// encoding it has, signs and overflows included.
+// TestSmallOrder computes every point of small order from the curve and checks that all its
+// encodings are refused, including signs and overflows.
 func TestSmallOrder(t *testing.T) {
 	p := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 	mod := func(x *big.Int) *big.Int { return x.Mod(x, p) }
