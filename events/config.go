@@ -15,44 +15,45 @@ import (
 
 const day = 24 * time.Hour
 
-// Bounds of the configuration.
+// The bounds of the configuration.
 const (
 	maxEndpoints = 32
 	maxTimeout   = time.Minute
-	minSecret    = 24 // bytes, as the specification of the signature asks
+	minSecret    = 24 // in bytes, as the specification of the signature requires
 	maxSecret    = 64
 )
 
-// Config says who is told of what.
+// Config configures the endpoints and their messages.
 type Config struct {
-	// Endpoints are the receivers, 32 at most.
+	// Endpoints are the receivers, at most 32.
 	Endpoints []Endpoint
-	// DisableAfter is how long every attempt on an endpoint fails before it is
-	// disabled, at least an hour; by default 5 days.
+	// DisableAfter is how long all attempts on an endpoint must fail before it is disabled, at
+	// least an hour; by default 5 days.
 	DisableAfter time.Duration
 	// Retention is how long messages are kept, at least a day; by default 30 days.
 	Retention time.Duration
 	// Timeout bounds one attempt, at most a minute; by default 15 seconds.
 	Timeout time.Duration
-	// Database names the binding of the outbox, by default "DB". It must be that of
-	// the capabilities whose events are told.
+	// Database is the name of the database binding of the outbox, by default "DB". It must be the
+	// binding of the capabilities whose events are sent.
 	Database string
 }
 
 // Endpoint is a receiver.
 type Endpoint struct {
-	// Name is ^[a-z][a-z0-9-]{0,39}$ and names it in Go and in the secret's name.
+	// Name matches ^[a-z][a-z0-9-]{0,39}$ and identifies the endpoint in Go and in the name of its
+	// secret.
 	Name string
-	// URL is where messages are posted to, https unless Private.
+	// URL is the URL that messages are posted to, https unless Private.
 	URL string
-	// Events are the types it hears of, see [Types]; none means all.
+	// Events are the types of the events to send, see [Types]; none means all.
 	Events []string
-	// Secret is "whsec_" and the base64 of 24 to 64 random bytes. Without it the
-	// capability secrets keeps it, as block "signing", field "secret" of the secret
-	// "events-" and the name: there it can be rotated, and for a day messages are
-	// signed with the one before too.
+	// Secret is "whsec_" and the base64 of 24 to 64 random bytes. If empty, the secret is stored by
+	// the capability secrets, as block "signing", field "secret" of the secret "events-" and the
+	// name. There it can be rotated; for a day after a rotation, messages are signed with the
+	// previous secret too.
 	Secret string
-	// Private lets the endpoint be http and in a private network.
+	// Private allows an endpoint with http and in a private network.
 	Private bool
 }
 
@@ -116,7 +117,7 @@ func (e Endpoint) validate(faults *capability.Faults, at func(string) string, se
 
 const secretPrefix = "whsec_"
 
-// signingKey decodes a secret. Its error quotes nothing of it.
+// signingKey decodes a secret. Its error does not quote it.
 func signingKey(secret string) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
@@ -126,7 +127,7 @@ func signingKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// shown is what the manifest shows of an endpoint: addresses may hold a token.
+// shown is an endpoint in the manifest, without the URL, which may contain a token.
 type shown struct {
 	Name    string   `json:"name"`
 	Host    string   `json:"host"`

@@ -26,56 +26,55 @@ import (
 
 const (
 	deliverBinding = "EVENTS_DELIVER"
-	// deliverRuns bounds the runs that were cut off, as by a killed process; failed
-	// attempts are counted by the delivery.
+	// deliverRuns limits the runs of a job, including those that were interrupted, as by a killed
+	// process; the delivery counts failed attempts.
 	deliverRuns = 100
-	// storeTimeout is what a run may take besides the attempt.
+	// storeTimeout is the time of a run in addition to the attempt.
 	storeTimeout = time.Minute
-	// pauseAfter is how long a node leaves an endpoint alone after a failure, so
-	// that many deliveries do not wait for one that is down.
+	// pauseAfter is how long a node sends nothing to an endpoint after a failure, so that many
+	// deliveries do not wait for one that is down.
 	pauseAfter = 5 * time.Second
-	// slowAfter is how long an attempt may take before its endpoint counts as slow,
-	// for slowFor, and slowWorkers what the slow ones take of the workers.
+	// slowAfter is the duration of an attempt after which its endpoint counts as slow, for slowFor;
+	// slowWorkers is the number of workers for all slow endpoints.
 	slowAfter   = time.Second
 	slowFor     = time.Minute
 	slowWorkers = 8
-	// turnEvery is how far apart deliveries that wait for an endpoint come back, and
-	// turnsWithin after which time all of them have.
+	// turnEvery is the interval at which deliveries that wait for an endpoint are retried, and
+	// turnsWithin the time within which all of them are.
 	turnEvery   = 50 * time.Millisecond
 	turnsWithin = time.Minute
-	// maxResponse is how much of a response is read, in bytes: enough to use the
-	// connection again.
+	// maxResponse is how much of a response is read, in bytes: enough to reuse the connection.
 	maxResponse = 64 << 10
-	// maxWait bounds what Retry-After may ask for.
+	// maxWait is the maximum of Retry-After.
 	maxWait = 24 * time.Hour
 )
 
-// schedule is how long a delivery waits after each failed attempt, by the example
-// of the Standard Webhooks specification.
+// schedule is the delay after each failed attempt, as in the example of the Standard Webhooks
+// specification.
 var schedule = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// Attempts is how often a delivery is tried, over about three days.
+// Attempts is the maximum number of attempts of a delivery, over about three days.
 const Attempts = 10
 
-// attempt is how one ended.
+// attempt is the result of an attempt.
 type attempt struct {
 	status int
-	err    error // nil when the endpoint has taken the message
+	err    error // nil if the endpoint accepted the message
 	wait   time.Duration
 }
 
-// gone reports that the endpoint asks for no more messages.
+// gone reports whether the endpoint requests no more messages.
 func (a attempt) gone() bool { return a.status == http.StatusGone }
 
-// errOvertaken is of an attempt at a delivery that changed meanwhile, as by
+// errOvertaken is the error of an attempt whose delivery was changed concurrently, as by
 // [Events.Resend].
 var errOvertaken = errors.New("events: the delivery has changed")
 
-// runDelivery makes one attempt. The order of its steps lets it be killed
-// anywhere: at worst the endpoint is sent the message once more.
+// runDelivery makes one attempt. Its steps are ordered so that it can be killed at any point: at
+// worst the message is sent to the endpoint once more.
 func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 	var t task
 	if err := json.Unmarshal(job.Payload, &t); err != nil {
@@ -83,11 +82,11 @@ func (e *Events) runDelivery(ctx context.Context, job jobs.Job) error {
 	}
 	w, ok, err := e.store.pending(ctx, t)
 	if err != nil || !ok {
-		return err // it was delivered, or the message is no more
+		return err // already delivered, or the message was removed
 	}
 	err = e.deliver(ctx, w)
 	if errors.Is(err, errOvertaken) {
-		return jobs.Snooze(0) // looks again, unless another job has taken the place of this one
+		return jobs.Snooze(0) // retries, unless another job has replaced this one
 	}
 	return err
 }
@@ -111,7 +110,7 @@ func (e *Events) deliver(ctx context.Context, w waiting) error {
 	done := e.try(ctx, to, w.message)
 	to.end(began, e.host.Now(), done.err != nil && ctx.Err() == nil)
 	if ctx.Err() != nil {
-		return ctx.Err() // the node stops, which says nothing about the endpoint
+		return ctx.Err() // the node is stopping, which is not a failure of the endpoint
 	}
 	if done.err == nil {
 		return e.delivered(ctx, w, done)
@@ -119,7 +118,8 @@ func (e *Events) deliver(ctx context.Context, w waiting) error {
 	return e.failed(ctx, w, done)
 }
 
-// share is how many workers a slow endpoint has: those that are slow now share alike.
+// share returns the number of workers of a slow endpoint: those that are slow now share them
+// equally.
 func (e *Events) share(now time.Time) int {
 	slow := 0
 	for _, to := range e.endpoints {
@@ -139,15 +139,15 @@ func (e *endpoint) isSlow(now time.Time) bool {
 // slowAt is isSlow with the endpoint locked.
 func (e *endpoint) slowAt(now time.Time) bool {
 	left := e.slow.Sub(now)
-	return 0 < left && left <= slowFor // the clock may have gone back
+	return 0 < left && left <= slowFor // the clock may have been set back
 }
 
-// begin lets an attempt begin, or returns how long it is to wait: after a failure,
-// and while a slow endpoint has its share of the workers.
+// begin starts an attempt, or returns how long it has to wait: after a failure, and while a slow
+// endpoint has used up its share of the workers.
 func (e *endpoint) begin(now time.Time, share int) (wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	wait = min(e.pause.Sub(now), pauseAfter) // the clock may have gone back
+	wait = min(e.pause.Sub(now), pauseAfter) // the clock may have been set back
 	if e.busy >= share && e.slowAt(now) {
 		wait = max(wait, pauseAfter)
 	}
@@ -158,8 +158,8 @@ func (e *endpoint) begin(now time.Time, share int) (wait time.Duration) {
 	return e.queue(now, wait)
 }
 
-// queue returns how long a delivery waits, wait at least: a backlog comes back
-// spread over time, so that what others are sent does not wait for it.
+// queue returns how long a delivery waits, at least wait: the deliveries of a backlog are spread
+// over time, so that they do not delay others.
 func (e *endpoint) queue(now time.Time, wait time.Duration) time.Duration {
 	if e.turn = e.turn.Add(turnEvery); e.turn.Before(now.Add(wait)) {
 		e.turn = now.Add(wait)
@@ -171,7 +171,7 @@ func (e *endpoint) queue(now time.Time, wait time.Duration) time.Duration {
 	return e.turn.Sub(now)
 }
 
-// end notes how long an attempt took and whether it failed.
+// end records the duration of an attempt and whether it failed.
 func (e *endpoint) end(began, now time.Time, failed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,12 +209,12 @@ func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 	response, err := to.client.Do(r)
 	if err != nil {
 		if at := new(url.Error); errors.As(err, &at) {
-			err = at.Err // the address may hold a token
+			err = at.Err // the URL may contain a token
 		}
 		return attempt{err: err}
 	}
 	defer response.Body.Close()
-	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // the status has said all
+	_, _ = io.CopyN(io.Discard, response.Body, maxResponse) // only the status matters
 	done := attempt{status: response.StatusCode}
 	if done.status < 200 || done.status > 299 {
 		done.err = fmt.Errorf("the endpoint returned %d", done.status)
@@ -234,7 +234,7 @@ func sign(keys [][]byte, id, at string, body []byte) string {
 	return strings.Join(list, " ")
 }
 
-// The secret of an endpoint, where the capability secrets keeps it.
+// The block and field of an endpoint's secret in the capability secrets.
 const (
 	secretBlock = "signing"
 	secretField = "secret"
@@ -255,8 +255,8 @@ func declaration(endpoint string) secrets.Secret {
 	}
 }
 
-// keys returns what messages are signed with: the secret, and for a while after
-// its rotation the one before.
+// keys returns the signing keys of messages: the current secret and, for a while after its
+// rotation, the previous one.
 func (e *endpoint) keys(ctx context.Context) ([][]byte, error) {
 	if e.handle == nil {
 		key, err := signingKey(e.Secret)
@@ -284,7 +284,7 @@ func (e *endpoint) keys(ctx context.Context) ([][]byte, error) {
 	return keys, nil
 }
 
-// delivered notes that the endpoint has taken a message.
+// delivered records that the endpoint accepted a message.
 func (e *Events) delivered(ctx context.Context, w waiting, done attempt) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
 		if err := e.store.settle(ctx, w, StateDelivered, w.made+1, done.status, "", e.host.DB.Now(ctx)); err != nil {
@@ -293,15 +293,15 @@ func (e *Events) delivered(ctx context.Context, w waiting, done attempt) error {
 		if err := e.store.recover(ctx, w.Endpoint); err != nil {
 			return err
 		}
-		if w.Type == typeUserDeleted { // nothing is to be left of the user
+		if w.Type == typeUserDeleted { // no data of the user may remain
 			return e.store.removeTold(ctx, w.MessageID)
 		}
 		return nil
 	})
 }
 
-// failed notes a failed attempt, and decides what becomes of the delivery and of
-// the endpoint.
+// failed records a failed attempt, and decides whether the delivery is retried and the endpoint
+// disabled.
 func (e *Events) failed(ctx context.Context, w waiting, done attempt) error {
 	made := w.made + 1
 	var state State
@@ -342,7 +342,7 @@ func (e *Events) failed(ctx context.Context, w waiting, done attempt) error {
 	return jobs.Snooze(max(pause, done.wait))
 }
 
-// giveUp ends a delivery that is not attempted.
+// giveUp marks a delivery as failed without an attempt.
 func (e *Events) giveUp(ctx context.Context, w waiting, reason error) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error {
 		return e.store.settle(ctx, w, StateFailed, w.made, 0, reason.Error(), e.host.DB.Now(ctx))

@@ -1,27 +1,25 @@
-// Package events tells other services what happens in the kit: signed web hooks
-// in the form of the Standard Webhooks specification.
+// Package events notifies other services of what happens in the kit, by signed webhooks in the form
+// of the Standard Webhooks specification.
 //
-// # What it promises
+// # Guarantees
 //
-//   - The list of events is that of package hooks, its names with dots:
-//     "user.created", "session.ended". [Types] lists them.
-//   - A message is written in the transaction of the change it tells of. A change
-//     that is rolled back sends none; a committed one sends its own, also when the
-//     process is killed right after.
-//   - Each endpoint hears of a message at least once, and knows repetitions by
-//     the header webhook-id. The order is not promised; the timestamp in the
-//     body says when the change was made.
-//   - A failed delivery is tried again over three days, see [Attempts]. An
-//     endpoint on which every attempt has failed for Config.DisableAfter, or that
-//     returns 410, is disabled; messages of that time are kept as failed.
-//     [Events.Enable] turns it on again, [Events.Replay] delivers them.
-//   - Endpoints that take longer than a second for a message share a part of the
-//     workers, so that others are told meanwhile.
-//   - No connection is made to an address of a private network, unless
-//     Endpoint.Private says so. No redirect is followed.
-//   - Messages are kept for Config.Retention. Erasing a user removes those about
-//     the user; of the user.deleted that is still to be told the id stays until
-//     it is.
+//   - The events are the hooks of package hooks, with dots in their names: "user.created",
+//     "session.ended". [Types] lists them.
+//   - A message is written in the transaction of the change it describes. A change that is rolled
+//     back sends no message; a committed one sends its message, even if the process is killed right
+//     after.
+//   - Each message is delivered to each endpoint at least once; repetitions have the same header
+//     webhook-id. The order is not guaranteed; the timestamp in the body is the time of the change.
+//   - A failed delivery is retried over three days, see [Attempts]. An endpoint on which every
+//     attempt has failed for Config.DisableAfter, or that responds with status 410, is disabled;
+//     messages of that time are stored as failed. [Events.Enable] enables it again, [Events.Replay]
+//     delivers the failed messages.
+//   - Endpoints that take longer than a second for a message share a part of the workers, so that
+//     they do not delay other endpoints.
+//   - No connection is made to an address of a private network unless Endpoint.Private is set.
+//     Redirects are not followed.
+//   - Messages are kept for Config.Retention. Erasing a user removes the messages about the user; a
+//     user.deleted that is still to be delivered keeps the id until then.
 //
 // # Who may call
 //
@@ -48,17 +46,15 @@ const Name = "events"
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Peers are what events uses.
+// Peers are the capabilities that events uses.
 type Peers struct {
-	// Secrets keeps the signing secrets of endpoints whose config has none.
+	// Secrets stores the signing secrets of endpoints without a Secret.
 	Secrets *secrets.Secrets
-	// Audit is told when an endpoint is disabled, enabled or replayed; nil records
-	// nothing.
+	// Audit records when an endpoint is disabled, enabled or replayed; nil records nothing.
 	Audit *audit.Audit
 }
 
-// Events is the outbox. It is safe for concurrent use, from several processes on
-// PostgreSQL.
+// Events is the outbox. It is safe for concurrent use, on PostgreSQL from several processes.
 type Events struct {
 	host      capability.Host
 	cfg       Config
@@ -67,17 +63,17 @@ type Events struct {
 	endpoints map[string]*endpoint
 }
 
-// endpoint is a configured receiver and what this node knows of it.
+// endpoint is a configured endpoint with its state on this node.
 type endpoint struct {
 	Endpoint
-	handle *secrets.Handle // nil when the config has the secret
+	handle *secrets.Handle // nil if the config has the secret
 	client *http.Client
 
 	mu    sync.Mutex
-	pause time.Time // no delivery before it: the last one failed
-	slow  time.Time // it takes its time, as seen lately
-	busy  int       // attempts under way
-	turn  time.Time // of the last one that waits
+	pause time.Time // no delivery before this time: the last one failed
+	slow  time.Time // it counts as slow until this time
+	busy  int       // attempts in progress
+	turn  time.Time // of the last waiting delivery
 }
 
 // New checks the configuration and attaches to the hooks; it does no I/O.
@@ -124,7 +120,7 @@ func (e *Events) Capability() capability.Capability {
 	}
 }
 
-// maxCounted bounds what a health aggregate counts.
+// maxCounted limits what a health aggregate counts.
 const maxCounted = 10_000
 
 func (e *Events) health() []capability.HealthKey {

@@ -42,14 +42,14 @@ var (
 	secret = "whsec_" + base64.StdEncoding.EncodeToString(key)
 )
 
-// received is one request that the receiver was sent.
+// received is one request to the receiver.
 type received struct {
 	id, signature, at string
 	body              []byte
 	events.Message
 }
 
-// receiver returns the statuses of its script, then 204.
+// receiver responds with the statuses of its script, then with 204.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -71,7 +71,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	defer r.mu.Unlock()
 	body, _ := io.ReadAll(q.Body) // a short one fails the signature
 	one := received{q.Header.Get("webhook-id"), q.Header.Get("webhook-signature"), q.Header.Get("webhook-timestamp"), body, events.Message{}}
-	_ = json.Unmarshal(body, &one.Message) // what is no message has no type
+	_ = json.Unmarshal(body, &one.Message) // a body that is no message has no type
 	r.got = append(r.got, one)
 	status := http.StatusNoContent
 	if len(r.script) > 0 {
@@ -145,7 +145,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// The signature is that of the Standard Webhooks specification.
+// TestWhatHappensIsToldSigned checks the signature of the Standard Webhooks specification.
 func TestWhatHappensIsToldSigned(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := newReceiver(t)
@@ -296,7 +296,8 @@ func TestDeliveryIsGivenUpAfterItsAttempts(t *testing.T) {
 	}
 }
 
-// A certificate is quoted in the error of an attempt as it is.
+// TestCertificateOfAnyNameCountsAsAFailedAttempt checks that the error of an attempt may quote a
+// certificate with any bytes.
 func TestCertificateOfAnyNameCountsAsAFailedAttempt(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -338,8 +339,8 @@ func TestGoneDisablesAtOnce(t *testing.T) {
 	}
 }
 
-// A dead endpoint is left alone for a while, so that its deliveries do not take
-// the workers of others.
+// TestDeadEndpointIsLeftAlone checks that the deliveries of a dead endpoint do not occupy the
+// workers of others.
 func TestDeadEndpointIsLeftAlone(t *testing.T) {
 	r := newReceiver(t)
 	r.respond(slices.Repeat([]int{500}, 50)...)
@@ -400,7 +401,8 @@ func TestSecretsAreRotatedWithAnOverlap(t *testing.T) {
 	}
 }
 
-// Of an erased user endpoints hear of the end of the account, and nothing stays.
+// TestErasureLeavesNothing checks that endpoints receive the user.deleted of an erased user, and
+// that nothing else is left.
 func TestErasureLeavesNothing(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := newReceiver(t)
@@ -434,7 +436,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 			t.Errorf("exported %s, %v", all, err)
 		}
 
-		r.respond(slices.Repeat([]int{500}, 5)...) // the end of the account is told late
+		r.respond(slices.Repeat([]int{500}, 5)...) // user.deleted is delivered late
 		fire(k.EraseUser(ctx, "ada"))
 		k.RunJobs()
 		if e, err := k.Erasure(ctx, "ada"); err != nil || e.FinishedAt.IsZero() || len(e.Capabilities["events"].Kept) != 1 {

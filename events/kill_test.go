@@ -22,7 +22,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// The variables that make the test binary the process that is killed.
+// The environment variables that make the test binary run as the process to be killed.
 const (
 	killDatabase = "EVENTS_KILL_DATABASE" // a file or the address of PostgreSQL
 	killReceiver = "EVENTS_KILL_RECEIVER"
@@ -47,8 +47,8 @@ func serving(db *database.DB, receiver string, now func() time.Time) (*kit.Kit, 
 		Endpoints: []events.Endpoint{{Name: "crm", URL: receiver, Secret: secret, Private: true, Events: []string{"user.created"}}}}))
 }
 
-// child makes users and delivers until it is killed. It prints the id of each user
-// once that is acknowledged.
+// child creates users and delivers until it is killed. It prints the id of each user when it is
+// committed.
 func child(address, receiver string) error {
 	db, err := openAt(address)
 	if err != nil {
@@ -69,8 +69,8 @@ func child(address, receiver string) error {
 	}
 }
 
-// A process is killed while it makes users and delivers. Of every user that was
-// acknowledged the endpoint hears after a restart, and of none that is not there.
+// TestKill kills a process while it creates users and delivers. After a restart the endpoint
+// receives the events of every acknowledged user, and of no user that does not exist.
 func TestKill(t *testing.T) {
 	for name, address := range map[string]func(t *testing.T) string{
 		"file":     func(t *testing.T) string { return filepath.Join(t.TempDir(), "kit.db") },
@@ -114,8 +114,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// finish delivers what is left, on a clock that moves on past the leases of the
-// process that was killed, and returns the users.
+// finish delivers the remaining messages, on a clock that advances past the leases of the killed
+// process, and returns the users.
 func finish(t *testing.T, db *database.DB, k *kit.Kit, clock *kittest.Clock) []string {
 	t.Helper()
 	for range 5 {

@@ -8,10 +8,10 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// lifePage is how many messages an export or an erasure handles at once.
+// lifePage is how many messages an export or an erasure processes at a time.
 const lifePage = 200
 
-// of lists the subjects that a person is.
+// of returns the subjects of a person.
 func of(person capability.Person) []string {
 	list := []string{person.ID}
 	for _, address := range person.Emails {
@@ -43,8 +43,8 @@ func (e *Events) export(ctx context.Context, person capability.Person, emit capa
 	})
 }
 
-// erase removes the messages about a person. A match stays without the person's
-// place; a user.deleted that is still to be told stays until it is.
+// erase removes the messages about a person. A match is kept without the person's place; a
+// user.deleted that is still to be delivered is kept until then.
 func (e *Events) erase(ctx context.Context, person capability.Person) (capability.Erasure, error) {
 	var done capability.Erasure
 	err := e.each(ctx, person, func(list []message) error {
@@ -80,7 +80,7 @@ func (e *Events) eraseOne(ctx context.Context, person capability.Person, m messa
 		waits, err := e.store.exists(ctx, m.id)
 		return !waits, err
 	}
-	// The erasure of another player may have changed it since it was read.
+	// The erasure of another player may have changed the message since it was read.
 	m, found, err := e.store.lock(ctx, m.id)
 	if err != nil || !found {
 		return true, err
@@ -95,8 +95,8 @@ func (e *Events) eraseOne(ctx context.Context, person capability.Person, m messa
 	return true, e.store.replace(ctx, m.id, string(others), person.ID)
 }
 
-// split returns what of a message's data is about the user, and what is about
-// others, nil where there is nothing.
+// split separates a message's data into the part about the user and the part about others, each nil
+// if empty.
 func split(m message, userID string) (own, others json.RawMessage, err error) {
 	if m.Type != typeMatchEnded {
 		return m.Data, nil, nil
@@ -116,7 +116,8 @@ func split(m message, userID string) (own, others json.RawMessage, err error) {
 	return own, others, err
 }
 
-// each hands over the messages about a person, page by page, each once a subject.
+// each calls f with the messages about a person, page by page, each message once for each of its
+// subjects.
 func (e *Events) each(ctx context.Context, person capability.Person, f func([]message) error) error {
 	for _, subject := range of(person) {
 		for after := ""; ; {

@@ -8,8 +8,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Endpoints returns the configured endpoints and how they do, in the order of the
-// configuration.
+// Endpoints returns the configured endpoints and their status, in the order of the configuration.
 func (e *Events) Endpoints(ctx context.Context) ([]EndpointStatus, error) {
 	list := make([]EndpointStatus, len(e.cfg.Endpoints))
 	for i, given := range e.cfg.Endpoints {
@@ -29,11 +28,11 @@ func (e *Events) Endpoints(ctx context.Context) ([]EndpointStatus, error) {
 	return list, nil
 }
 
-// DeliveryFilter says which deliveries are listed.
+// DeliveryFilter selects the deliveries to list.
 type DeliveryFilter struct {
 	// Endpoint is required.
 	Endpoint string
-	// State is any when empty.
+	// State is the state of the deliveries; empty matches all.
 	State State
 }
 
@@ -45,7 +44,7 @@ func (e *Events) ListDeliveries(ctx context.Context, f DeliveryFilter, page capa
 		return none, ErrEndpointNotFound
 	}
 	page = page.Bounded()
-	below := "~" // above every id
+	below := "~" // greater than every id
 	if _, err := page.After(&below); err != nil {
 		return none, err
 	}
@@ -56,8 +55,8 @@ func (e *Events) ListDeliveries(ctx context.Context, f DeliveryFilter, page capa
 	return capability.Paged(page, rows, func(d Delivery) []any { return []any{d.MessageID} }), nil
 }
 
-// Disable stops deliveries to an endpoint: what happens from now on is kept as
-// failed. Refuses with events/endpoint_not_found.
+// Disable stops deliveries to an endpoint: further messages are stored as failed. Refuses with
+// events/endpoint_not_found.
 func (e *Events) Disable(ctx context.Context, endpoint, reason string) error {
 	if e.endpoints[endpoint] == nil {
 		return ErrEndpointNotFound
@@ -68,11 +67,11 @@ func (e *Events) Disable(ctx context.Context, endpoint, reason string) error {
 	return e.host.DB.InTx(ctx, func(ctx context.Context) error { return e.disable(ctx, endpoint, reason) })
 }
 
-// maxReason bounds why an endpoint was disabled, in bytes.
+// maxReason is the maximum size of the reason of a disabled endpoint, in bytes.
 const maxReason = 200
 
-// Enable takes deliveries to an endpoint up again. [Events.Replay] sends the
-// messages that failed meanwhile. Refuses with events/endpoint_not_found.
+// Enable resumes deliveries to an endpoint. [Events.Replay] sends the messages that failed in the
+// meantime. Refuses with events/endpoint_not_found.
 func (e *Events) Enable(ctx context.Context, endpoint string) error {
 	if e.endpoints[endpoint] == nil {
 		return ErrEndpointNotFound
@@ -85,12 +84,11 @@ func (e *Events) Enable(ctx context.Context, endpoint string) error {
 	})
 }
 
-// replayChunk is how many deliveries one transaction of a replay starts.
+// replayChunk is how many deliveries one transaction of a replay restarts.
 const replayChunk = 200
 
-// Replay sends again what an endpoint has failed to take since an instant, oldest
-// first, and returns how many messages that are. A call that fails midway has
-// started some of them, and may be made again. Refuses with
+// Replay resends the failed messages of an endpoint since a time, oldest first, and returns their
+// number. A call that fails midway has restarted some of them, and may be repeated. Refuses with
 // events/endpoint_not_found and events/endpoint_disabled.
 func (e *Events) Replay(ctx context.Context, endpoint string, since time.Time) (messages int, err error) {
 	if err := e.served(ctx, endpoint); err != nil {
@@ -121,9 +119,9 @@ func (e *Events) Replay(ctx context.Context, endpoint string, since time.Time) (
 		Detail: map[string]int{"messages": messages}})
 }
 
-// Resend sends one message to an endpoint again, whatever became of it the first
-// time; ok is false when the endpoint was never sent it, or it is no more. Refuses
-// with events/endpoint_not_found and events/endpoint_disabled.
+// Resend sends one message to an endpoint again, whatever the state of its delivery; ok is false if
+// the message was never sent to the endpoint, or no longer exists. Refuses with
+// events/endpoint_not_found and events/endpoint_disabled.
 func (e *Events) Resend(ctx context.Context, endpoint, messageID string) (ok bool, err error) {
 	if err := e.served(ctx, endpoint); err != nil {
 		return false, err
@@ -137,8 +135,8 @@ func (e *Events) Resend(ctx context.Context, endpoint, messageID string) (ok boo
 	return ok, err
 }
 
-// restart makes a delivery due now. Its job may wait for the next attempt, or still
-// run, so a new one takes its place.
+// restart makes a delivery due now. Its job may wait for the next attempt, or still run, so a new
+// job replaces it.
 func (e *Events) restart(ctx context.Context, endpoint, messageID string) error {
 	t, now := task{endpoint, messageID}, e.host.DB.Now(ctx)
 	if err := e.store.restart(ctx, t, now); err != nil {
@@ -147,7 +145,7 @@ func (e *Events) restart(ctx context.Context, endpoint, messageID string) error 
 	return e.host.Jobs.SetAlarm(ctx, deliverBinding, t.key(), now, t)
 }
 
-// served refuses an endpoint that gets nothing.
+// served refuses an unknown or disabled endpoint.
 func (e *Events) served(ctx context.Context, endpoint string) error {
 	if e.endpoints[endpoint] == nil {
 		return ErrEndpointNotFound

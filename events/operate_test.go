@@ -43,7 +43,7 @@ func TestDeliveryUnderWayDoesNotTurnAnEndpointOnAgain(t *testing.T) {
 	})
 }
 
-// told calls f when a message is logged.
+// told is a log handler that calls f when a message is logged.
 type told struct {
 	slog.Handler
 	message string
@@ -59,7 +59,8 @@ func (h told) Handle(ctx context.Context, r slog.Record) error {
 
 func (h told) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// The operator is told to call Replay while the job of the failed delivery still runs.
+// TestReplayMeetsTheJobOfTheFailedDelivery calls Replay while the job of the failed delivery still
+// runs.
 func TestReplayMeetsTheJobOfTheFailedDelivery(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		r := newReceiver(t, 410)
@@ -101,8 +102,8 @@ func TestResendDoesNotWaitForTheNextAttempt(t *testing.T) {
 	})
 }
 
-// An attempt that Resend met under way does not answer for the one that follows,
-// also where it was the last.
+// TestResendDuringTheLastAttemptIsAnotherDelivery checks that the result of an attempt during which
+// Resend was called does not count for the new delivery, even if it was the last attempt.
 func TestResendDuringTheLastAttemptIsAnotherDelivery(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var k *kittest.Kit
@@ -131,7 +132,8 @@ func TestResendDuringTheLastAttemptIsAnotherDelivery(t *testing.T) {
 	})
 }
 
-// An attempt that ends behind the one of Resend leaves the delivery as that left it.
+// TestAttemptThatEndsBehindAResentOneLeavesItDelivered checks that an attempt that ends after the
+// resent one does not change its result.
 func TestAttemptThatEndsBehindAResentOneLeavesItDelivered(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		var k *kittest.Kit

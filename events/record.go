@@ -12,7 +12,7 @@ import (
 	"github.com/kitbackend/kit/jobs"
 )
 
-// The types that the outbox knows more of than their name.
+// The types that the outbox treats specially.
 const (
 	typeMatchEnded  = "match.ended"
 	typeUserDeleted = "user.deleted"
@@ -25,10 +25,10 @@ func Types() []string {
 	return list
 }
 
-// typeOf is a hook's name as receivers know it.
+// typeOf returns the name of a hook as event type.
 func typeOf(h hooks.Any) string { return strings.ReplaceAll(h.Name(), "_", ".") }
 
-// attach makes what happens a message, where an endpoint wants to hear of it.
+// attach records the events of hooks as messages if an endpoint is configured for them.
 func (e *Events) attach(list *hooks.Hooks) {
 	list.Each(func(h hooks.Any) {
 		kind := typeOf(h)
@@ -44,7 +44,7 @@ func (e *Events) attach(list *hooks.Hooks) {
 	})
 }
 
-// subjects are those that a message about the event is about.
+// subjects returns the subjects that a message of the event is about.
 func subjects(event any) []string {
 	switch v := event.(type) {
 	case hooks.UserCreated:
@@ -67,7 +67,7 @@ func subjects(event any) []string {
 		for user := range v.Ranks {
 			list = append(list, user)
 		}
-		slices.Sort(list) // rows are written in one order
+		slices.Sort(list) // rows are written in a fixed order
 		return list
 	case hooks.MailSuppressed:
 		list := []string{byMail(v.Address)}
@@ -86,7 +86,7 @@ func subjects(event any) []string {
 	panic(fmt.Sprintf("events: nobody has said whom %T is about", event))
 }
 
-// byMail is the subject of a message about an address.
+// byMail returns the subject of a message about an address.
 func byMail(address string) string { return "mail:" + address }
 
 // record writes a message and its deliveries in the transaction of the change.
@@ -125,7 +125,7 @@ type task struct {
 	MessageID string `json:"messageId"`
 }
 
-// key is that of the job: a delivery has one.
+// key returns the key of the delivery's job: a delivery has at most one.
 func (t task) key() string { return t.Endpoint + "/" + t.MessageID }
 
 func (e *Events) enqueue(ctx context.Context, t task) error {

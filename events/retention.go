@@ -8,7 +8,7 @@ import (
 
 const sweepChunk = 500
 
-// runSweep deletes what has been kept long enough, a chunk a transaction.
+// runSweep deletes expired messages, one chunk in each transaction.
 func (e *Events) runSweep(ctx context.Context, _ jobs.Job) error {
 	before := e.host.Now().Add(-e.cfg.Retention)
 	for {

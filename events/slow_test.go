@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// slow is an endpoint that takes three seconds for its first message, and holds those
-// after it until release; full is closed once so many of them wait at once.
+// slow is an endpoint that takes three seconds for its first message, and blocks further ones until
+// release; full is closed when atOnce of them are blocked.
 type slow struct {
 	k             *kittest.Kit
 	atOnce        int64
@@ -38,8 +38,8 @@ func (s *slow) serve(http.ResponseWriter, *http.Request) {
 	<-s.release
 }
 
-// runUntil runs the kit until reached is closed, which it reports, or twenty seconds
-// have passed, and lets the endpoints that wait for release go on.
+// runUntil runs the kit until reached is closed or twenty seconds have passed, reports whether it
+// was closed, and closes release for the blocked requests.
 func runUntil(t *testing.T, k *kittest.Kit, reached <-chan struct{}, release chan<- struct{}) (ok bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -58,7 +58,8 @@ func runUntil(t *testing.T, k *kittest.Kit, reached <-chan struct{}, release cha
 	return ok
 }
 
-// An endpoint that takes seconds for each message has its share of the workers, not all.
+// TestSlowEndpointKeepsNoOtherWaiting checks that an endpoint that takes seconds for each message
+// uses its share of the workers, not all.
 func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		const messages = 40
@@ -81,7 +82,8 @@ func TestSlowEndpointKeepsNoOtherWaiting(t *testing.T) {
 	})
 }
 
-// The share is of what slow endpoints take, however many quick ones there are.
+// TestSlowEndpointSharesWithSlowOnesAlone checks that only slow endpoints share the slow workers,
+// however many fast ones there are.
 func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		const atOnce = 8
@@ -102,10 +104,10 @@ func TestSlowEndpointSharesWithSlowOnesAlone(t *testing.T) {
 	})
 }
 
-// An endpoint that was slow by a clock that was ahead has the workers again once the
-// clock is right.
+// TestSlownessEndsWithAClockThatGoesBack checks that an endpoint that was slow by a clock that was
+// ahead is no longer slow once the clock is right.
 func TestSlownessEndsWithAClockThatGoesBack(t *testing.T) {
-	const atOnce = 9 // more than slow endpoints have
+	const atOnce = 9 // more than the workers for slow endpoints
 	s := newSlow(atOnce)
 	s.k = compose(t, databasetest.Memory(t), events.Config{Timeout: time.Minute, Endpoints: []events.Endpoint{served(t, "slow", s.serve)}})
 	s.k.Clock.Advance(2 * time.Hour)

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/internal/text"
 )
 
-// store is the outbox's SQL.
+// store contains the SQL of the outbox.
 type store struct{ db *database.DB }
 
 func (s store) insert(ctx context.Context, id, kind, data string, subjects []string, now time.Time) error {
@@ -34,14 +34,14 @@ func (s store) insertDelivery(ctx context.Context, endpoint, messageID string, s
 	return err
 }
 
-// disabled lists the names of endpoints that get nothing.
+// disabled returns the names of disabled endpoints.
 func (s store) disabled(ctx context.Context) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT name FROM events_endpoint WHERE disabled_at > 0`)
 }
 
 func scanText(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 
-// waiting is a delivery that is pending, as a run found it.
+// waiting is a pending delivery as a run read it.
 type waiting struct {
 	task
 	message
@@ -49,7 +49,7 @@ type waiting struct {
 	updatedAt int64
 }
 
-// pending returns a message that an endpoint is still to be sent.
+// pending returns the message of a delivery that is still pending.
 func (s store) pending(ctx context.Context, t task) (waiting, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (w waiting, err error) {
 		w.task = t
@@ -67,8 +67,8 @@ func scanMessage(row database.Scanner, more ...any) (m message, err error) {
 	return m, err
 }
 
-// settle records what became of a delivery. It fails with errOvertaken when that is
-// not any more as the run found it.
+// settle records the result of an attempt. It fails with errOvertaken if the delivery has changed
+// since the run read it.
 func (s store) settle(ctx context.Context, w waiting, state State, attempts int64, status int, reason string, now time.Time) error {
 	n, err := s.db.Exec(ctx, `UPDATE events_delivery SET state = $3, attempts = $4, last_status = $5, last_error = $6, updated_at = $7
 		WHERE endpoint = $1 AND message_id = $2 AND state = 'pending' AND updated_at = $8`,
@@ -79,7 +79,7 @@ func (s store) settle(ctx context.Context, w waiting, state State, attempts int6
 	return err
 }
 
-// restart makes a delivery pending anew; no run that has found it before settles it.
+// restart makes a delivery pending again; a run that has read it before cannot settle it.
 func (s store) restart(ctx context.Context, t task, now time.Time) error {
 	_, err := s.db.Exec(ctx, `UPDATE events_delivery SET state = 'pending', attempts = 0, last_status = 0, last_error = '',
 		updated_at = CASE WHEN updated_at < $3 THEN $3 ELSE updated_at + 1 END WHERE endpoint = $1 AND message_id = $2`,
@@ -87,11 +87,10 @@ func (s store) restart(ctx context.Context, t task, now time.Time) error {
 	return err
 }
 
-// cut makes a reason one that can be stored.
+// cut returns a reason that can be stored.
 func cut(reason string) string { return text.Storable(reason[:min(len(reason), maxReason)]) }
 
-// endpoint returns what is known of an endpoint; ok is false when it was never in
-// trouble.
+// endpoint returns the status of an endpoint; ok is false if it is neither failing nor disabled.
 func (s store) endpoint(ctx context.Context, name string) (status EndpointStatus, ok bool, err error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (status EndpointStatus, err error) {
 		var since, disabled int64
@@ -106,7 +105,7 @@ func (s store) endpoint(ctx context.Context, name string) (status EndpointStatus
 	}, `SELECT failing_since, disabled_at, reason FROM events_endpoint WHERE name = $1`, name)
 }
 
-// noteTrouble returns when the endpoint began to fail.
+// noteTrouble records that the endpoint failed and returns since when it fails.
 func (s store) noteTrouble(ctx context.Context, endpoint string, now time.Time) (since time.Time, err error) {
 	ms, _, err := database.Get(ctx, s.db, func(row database.Scanner) (ms int64, err error) { return ms, row.Scan(&ms) },
 		`INSERT INTO events_endpoint (name, failing_since) VALUES ($1, $2)
@@ -122,28 +121,27 @@ func (s store) disable(ctx context.Context, endpoint, reason string, now time.Ti
 	return err
 }
 
-// recover forgets the failures of an endpoint; one that was disabled meanwhile
-// stays so. One that is well is not written to, so that deliveries do not wait for
-// one another.
+// recover deletes the failures of an endpoint; one that was disabled meanwhile stays disabled. If
+// the endpoint had no failure, nothing is written, so that deliveries do not wait for one another.
 func (s store) recover(ctx context.Context, endpoint string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM events_endpoint WHERE name = $1 AND disabled_at = 0`, endpoint)
 	return err
 }
 
-// enable forgets what was wrong with an endpoint.
+// enable deletes the status of an endpoint.
 func (s store) enable(ctx context.Context, endpoint string) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM events_endpoint WHERE name = $1`, endpoint)
 	return err
 }
 
-// count counts the deliveries of an endpoint in a state, up to a bound.
+// count returns the number of deliveries of an endpoint in a state, up to a bound.
 func (s store) count(ctx context.Context, endpoint string, state State, most int) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM events_delivery
 		WHERE endpoint = $1 AND state = $2 AND state <> 'delivered' LIMIT $3) AS n`, endpoint, string(state), most).Scan(&n)
 	return n, err
 }
 
-// deliveries lists those to an endpoint with an id below one, newest first.
+// deliveries lists the deliveries to an endpoint with ids less than below, newest first.
 func (s store) deliveries(ctx context.Context, f DeliveryFilter, below string, limit int) ([]Delivery, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (d Delivery, err error) {
 		var created, updated int64
@@ -156,8 +154,7 @@ func (s store) deliveries(ctx context.Context, f DeliveryFilter, below string, l
 		ORDER BY d.message_id DESC LIMIT $4`, f.Endpoint, below, string(f.State), limit)
 }
 
-// failedSince lists messages that an endpoint has not taken, behind an id, oldest
-// first.
+// failedSince lists the failed messages of an endpoint after an id, oldest first.
 func (s store) failedSince(ctx context.Context, endpoint string, since time.Time, after string, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT d.message_id FROM events_delivery d JOIN events_message m ON m.id = d.message_id
 		WHERE d.endpoint = $1 AND d.state = 'failed' AND d.message_id > $2 AND m.created_at >= $3
@@ -175,20 +172,20 @@ func (s store) exists(ctx context.Context, messageID string) (ok bool, err error
 	return ok, err
 }
 
-// about lists the messages about a subject behind an id.
+// about lists the messages about a subject after an id.
 func (s store) about(ctx context.Context, subject, after string, limit int) ([]message, error) {
 	return database.All(ctx, s.db, func(row database.Scanner) (message, error) { return scanMessage(row) },
 		`SELECT m.id, m.type, m.data, m.created_at FROM events_subject s JOIN events_message m ON m.id = s.message_id
 		WHERE s.subject = $1 AND s.message_id > $2 ORDER BY s.message_id LIMIT $3`, subject, after, limit)
 }
 
-// lock reads a message that is to change.
+// lock reads and locks a message that the transaction will change.
 func (s store) lock(ctx context.Context, messageID string) (message, bool, error) {
 	return database.Get(ctx, s.db, func(row database.Scanner) (message, error) { return scanMessage(row) },
 		`SELECT id, type, data, created_at FROM events_message WHERE id = $1 `+database.ForUpdate, messageID)
 }
 
-// replace changes the data of a message that is no longer about a subject.
+// replace changes the data of a message and removes a subject.
 func (s store) replace(ctx context.Context, messageID, data, subject string) error {
 	if _, err := s.db.Exec(ctx, `UPDATE events_message SET data = $2 WHERE id = $1`, messageID, data); err != nil {
 		return err
@@ -197,14 +194,14 @@ func (s store) replace(ctx context.Context, messageID, data, subject string) err
 	return err
 }
 
-// before lists messages from before an instant; it looks at the oldest alone.
+// before lists messages from before a time; it reads only the oldest ones.
 func (s store) before(ctx context.Context, at time.Time, limit int) ([]string, error) {
 	return database.All(ctx, s.db, scanText, `SELECT id FROM (SELECT id, created_at FROM events_message ORDER BY id LIMIT $2) AS oldest
 		WHERE created_at < $1`, at.UnixMilli(), limit)
 }
 
-// removeTold removes a message that no endpoint is still to be sent. Endpoints that
-// take it at once look one after the other, so that the last one sees the others.
+// removeTold removes a message that has no pending delivery. Concurrent deliveries of the message
+// are serialized, so that the last one sees the others.
 func (s store) removeTold(ctx context.Context, messageID string) error {
 	if _, _, err := database.Get(ctx, s.db, scanText, `SELECT id FROM events_message WHERE id = $1 `+database.ForUpdate,
 		messageID); err != nil {
@@ -218,7 +215,7 @@ func (s store) removeTold(ctx context.Context, messageID string) error {
 	return s.remove(ctx, []string{messageID})
 }
 
-// remove removes messages and all that belongs to them.
+// remove removes messages with their deliveries and subjects.
 func (s store) remove(ctx context.Context, ids []string) error {
 	list := database.List(ids)
 	for _, from := range []string{"events_delivery WHERE message_id", "events_subject WHERE message_id", "events_message WHERE id"} {

@@ -15,7 +15,8 @@ import (
 	"github.com/kitbackend/kit/hooks"
 )
 
-// The one that is behind removes it.
+// TestMessageThatTwoEndpointsTakeAtOnceIsRemoved checks that the later of two concurrent deliveries
+// removes the message.
 func TestMessageThatTwoEndpointsTakeAtOnceIsRemoved(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	if err := dbs[0].Migrate(t.Context(), database.Migrations{Name: Name, FS: migrations}); err != nil {
@@ -54,8 +55,8 @@ func TestMessageThatTwoEndpointsTakeAtOnceIsRemoved(t *testing.T) {
 	}
 }
 
-// TestPlayersErasedAtOnceLeaveNothing: the second of two erasures has read their match
-// before the first one took its user out of it, and does not write that user back.
+// TestPlayersErasedAtOnceLeaveNothing checks that of two concurrent erasures, the second, which
+// read the match before the first removed its user from it, does not write that user back.
 func TestPlayersErasedAtOnceLeaveNothing(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		ctx := t.Context()

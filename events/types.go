@@ -6,19 +6,19 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// State says how far a delivery is.
+// State is the state of a delivery.
 type State string
 
 // The states of a delivery.
 const (
 	StatePending   State = "pending"
 	StateDelivered State = "delivered"
-	// StateFailed was given up, or happened while the endpoint was disabled;
-	// [Events.Replay] sends it again.
+	// StateFailed is a delivery that has failed for good, or whose event occurred while the
+	// endpoint was disabled; [Events.Replay] sends it again.
 	StateFailed State = "failed"
 )
 
-// Delivery is the way of one message to one endpoint.
+// Delivery is the delivery of one message to one endpoint.
 type Delivery struct {
 	MessageID string          `json:"messageId"`
 	Endpoint  string          `json:"endpoint"`
@@ -32,22 +32,22 @@ type Delivery struct {
 	LastError  string `json:"lastError,omitempty"`
 }
 
-// EndpointStatus is what is known of a configured endpoint.
+// EndpointStatus is the status of a configured endpoint.
 type EndpointStatus struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// FailingSince is when the first of the failures came that nothing good has
-	// followed; zero when the last delivery succeeded.
+	// FailingSince is the time of the first failure since the last success; zero if the last
+	// delivery succeeded.
 	FailingSince capability.Time `json:"failingSince,omitzero"`
-	// DisabledAt is zero while the endpoint is served.
+	// DisabledAt is zero unless the endpoint is disabled.
 	DisabledAt capability.Time `json:"disabledAt,omitzero"`
 	Reason     string          `json:"reason,omitempty"`
-	// Pending and Failed count deliveries, 10,000 at most.
+	// Pending and Failed are numbers of deliveries, at most 10,000.
 	Pending int64 `json:"pending"`
 	Failed  int64 `json:"failed"`
 }
 
-// Message is the body that an endpoint is sent.
+// Message is the body of the request to an endpoint.
 type Message struct {
 	// Type is one of [Types].
 	Type string `json:"type"`
@@ -57,7 +57,7 @@ type Message struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// message is a stored one.
+// message is a stored message.
 type message struct {
 	Message
 	id string
