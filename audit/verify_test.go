@@ -597,7 +597,7 @@ func TestRareEventsAreFoundPageByPage(t *testing.T) {
 
 // TestFirstID checks that a search by time can use the index of ids, even if clocks jumped.
 func TestFirstID(t *testing.T) {
-	at := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) // after all that other tests draw
+	at := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) // later than the ids of other tests
 	before, drawn := id.New(at.Add(-time.Millisecond)), id.New(at)
 	if bound := firstID(at); before >= bound || bound > drawn {
 		t.Errorf("%s is not between %s and %s", bound, before, drawn)
