@@ -26,8 +26,8 @@ import (
 
 const (
 	deliverBinding = "EVENTS_DELIVER"
-	// deliverRuns limits the runs of a job, including those that were interrupted, as by a killed
-	// process; the delivery counts failed attempts.
+	// deliverRuns limits the runs of a job that were interrupted, as by a killed process; failed
+	// attempts are counted by the delivery.
 	deliverRuns = 100
 	// storeTimeout is the time of a run in addition to the attempt.
 	storeTimeout = time.Minute

@@ -51,7 +51,8 @@ type Handle struct {
 	reading sync.Mutex
 }
 
-// known is the cached result of a read and its time; err is set if nothing has been read yet.
+// known is the cached result of a read and its time; err is the error of the last read if none has
+// succeeded yet.
 type known struct {
 	current, previous Data
 	at                time.Time

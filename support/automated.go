@@ -9,7 +9,7 @@ import (
 var machines = regexp.MustCompile(`^(mailer-daemon|postmaster|no-?_?\.?reply|do-?not-?reply|bounces?|listserv|majordomo)([+._-].*)?$`)
 
 // automated reports whether a mail was sent by a program. It reads the values of header fields,
-// because presence alone proves nothing: "Auto-Submitted: no" is sent for a person.
+// because presence alone proves nothing: "Auto-Submitted: no" marks a mail of a person.
 func (p *parsed) automated(envelopeFrom, fromKey string, own map[string]bool) bool {
 	h := p.header
 	word := func(name string) string {

@@ -61,7 +61,7 @@ func (s *Support) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// limited limits the concurrent connections; further ones are closed.
+// limited limits the concurrent connections; further ones are refused.
 type limited struct {
 	net.Listener
 	free    chan struct{}

@@ -196,7 +196,7 @@ type Message struct {
 	InReplyTo    *string `json:"inReplyTo"`
 	// Automated reports whether a program sent the message.
 	Automated bool `json:"automated"`
-	// Warnings are the oddities of a mail, such as "html_hidden_text".
+	// Warnings are the irregularities of a mail, such as "html_hidden_text".
 	Warnings    []string          `json:"warnings"`
 	Metadata    map[string]string `json:"metadata"`
 	Attachments []Attachment      `json:"attachments"`

@@ -68,7 +68,7 @@ func (t *Testers) unknown(c Cohort, members []Member, now time.Time) string {
 	return "no_roster"
 }
 
-// chanceOf returns the chance of one member, if opted in with the given presence.
+// chanceOf returns the chance of one member; as is the presence assumed if the member is opted in.
 func (t *Testers) chanceOf(m Member, as Presence, c Cohort, now time.Time) chance {
 	f := t.cfg.Forecast
 	waited := int(max(0, dayOf(now)-dayOf(time.UnixMilli(m.stateAt))))

@@ -79,7 +79,7 @@ func (t *Testers) acts(c *capability.Call) bool {
 }
 
 // inApp returns the user of a link that was opened in the app: with an access token, not with a
-// cookie, which the browser sends for any page.
+// cookie, because any page can make a browser send the cookie.
 func inApp(c *capability.Call, acts bool) string {
 	if !acts || c.Caller.Strategy != capability.StrategyBearer {
 		return ""
