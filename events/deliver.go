@@ -184,7 +184,7 @@ func (e *endpoint) end(began, now time.Time, failed bool) {
 	}
 }
 
-// try posts a message.
+// try posts a message to an endpoint.
 func (e *Events) try(ctx context.Context, to *endpoint, m message) attempt {
 	body, err := json.Marshal(m.Message)
 	if err != nil {

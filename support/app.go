@@ -26,7 +26,8 @@ const (
 // MaxShown is the maximum number of messages that are returned with a thread, the newest ones.
 const MaxShown = 100
 
-// maxMessages is the maximum number of messages of a thread; a further one opens another thread.
+// maxMessages is the number of messages after which a thread is full: a further mail opens another
+// thread, a further message from the app is refused.
 const maxMessages = 1000
 
 // farthest is later than the time of any thread, in milliseconds: lists begin there.
@@ -66,7 +67,7 @@ func (s *Support) Submit(ctx context.Context, f Feedback) (ticket TicketDetail, 
 			ID: id.New(now), ThreadID: threadID, Direction: DirectionInbound, Channel: ChannelApp, Text: f.Message,
 			StrippedText: f.Message, Warnings: []string{}, Metadata: f.Metadata, CreatedAt: capability.Millis(now.UnixMilli()),
 		}, refs: []string{}}
-		own := s.newMailID(Thread{}) // so that the answer to a mailed reply finds its thread
+		own := s.newMailID(Thread{}) // so that the response to a mailed reply finds its thread
 		m.MessageID = &own
 		for _, file := range files {
 			file.ID = id.New(now)

@@ -31,7 +31,7 @@ var errVerdict = errors.New("support: the model's response is not of the schema"
 type model struct {
 	cfg    AI
 	keys   map[string]bool
-	list   string // the categories with their descriptions
+	list   string // the categories and their descriptions
 	schema json.RawMessage
 	handle *secrets.Handle
 }

@@ -164,7 +164,7 @@ type Thread struct {
 	LastOutboundAt    *capability.Time `json:"lastOutboundAt"`
 	CreatedAt         capability.Time  `json:"createdAt"`
 	ArchivedAt        *capability.Time `json:"archivedAt"`
-	// RelatedThreadID is the thread that a mail referred to without belonging to it.
+	// RelatedThreadID is the thread that a mail refers to without belonging to it.
 	RelatedThreadID *string `json:"relatedThreadId"`
 
 	fromKey, inbox            string
@@ -185,7 +185,7 @@ type Message struct {
 	ThreadID  string    `json:"threadId"`
 	Direction Direction `json:"direction"`
 	Channel   Channel   `json:"channel"`
-	// From is the address of a mail's author, nil for the app and for staff.
+	// From is the address of a mail's author, nil for messages of the app and of staff.
 	From *string `json:"from"`
 	Text string  `json:"text"`
 	// HTML is the HTML of a reply; that of inbound mail is not stored.
@@ -203,7 +203,7 @@ type Message struct {
 	// EmailJobID identifies the mail of a reply. It is set if and only if Direction is outbound and
 	// Channel is email, whatever the thread's channel is.
 	EmailJobID *string `json:"emailJobId"`
-	// Delivery is the state of that mail, nil when it is no longer known.
+	// Delivery is the state of that mail, nil if it is no longer known.
 	Delivery *string `json:"delivery"`
 	// Actor is the control-plane connection that replied, nil in process.
 	Actor     *string         `json:"actor"`

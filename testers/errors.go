@@ -18,7 +18,7 @@ var (
 	ErrAlreadyThere   = capability.NewError(409, "testers/already_on_roster", "The address is on the roster already.")
 	ErrWithdrawn      = capability.NewError(409, "testers/withdrawn", "This person opted out and is not mailed again.")
 	ErrRosterFull     = capability.NewError(409, "testers/roster_full", "The roster is full.")
-	// ErrInvalidToken is shown as a page.
+	// ErrInvalidToken is returned to browsers as a page.
 	ErrInvalidToken = capability.NewError(404, "testers/invalid_token", "The link is not valid, or not any more.")
 	// ErrNudgeCooldown has a [Cooldown] in its details.
 	ErrNudgeCooldown = capability.NewError(429, "testers/nudge_cooldown", "This tester was reminded a short while ago.")

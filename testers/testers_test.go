@@ -102,7 +102,7 @@ func links(t testing.TB, k *kittest.Kit, address string) (next, out string) {
 
 var actionForm = regexp.MustCompile(`action="http://[^/]+([^"]+)"`)
 
-// join takes a member through confirmation and opt-in by the links.
+// join confirms and opts in a member by the links.
 func join(t testing.TB, k *kittest.Kit, address string) testers.Member {
 	t.Helper()
 	m := invite(t, k, address)

@@ -25,7 +25,7 @@ const maxFile = 16 << 10
 type Identity struct {
 	// Address is the address of the control plane, such as https://example.com/control-plane.
 	Address string
-	// Environment and Issuer are those of the connection.
+	// Environment and Issuer are the environment and the issuer of the connection.
 	Environment, Issuer string
 	// ConnectionID is the id of the connection, which stays the same when keys are replaced.
 	ConnectionID string
@@ -52,7 +52,7 @@ func Generate(address, environment, issuer string) (Identity, error) {
 	}, nil
 }
 
-// Public returns the public half of the key.
+// Public returns the public key.
 func (i Identity) Public() ed25519.PublicKey { return i.PrivateKey.Public().(ed25519.PublicKey) }
 
 // KeyID returns the id of the key.
