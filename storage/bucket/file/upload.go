@@ -308,8 +308,10 @@ func (b *Bucket) Abort(_ context.Context, key, upload string) error {
 		return err
 	}
 	if _, _, _, err := b.upload(key, upload); errors.Is(err, bucket.ErrNoUpload) {
-		if _, err := root.Stat(uploadPath(upload, planName)); err == nil {
-			return nil // the upload of another key
+		for _, name := range []string{planName, closedName} {
+			if _, err := root.Stat(uploadPath(upload, name)); err == nil {
+				return nil // the upload of another key
+			}
 		}
 	}
 	if err := missing(root.Remove(uploadPath(upload, planName)), nil); err != nil {

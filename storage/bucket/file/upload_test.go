@@ -59,3 +59,35 @@ func TestAPartThatComesAfterTheCloseLeavesTheOneThere(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestAbortLeavesTheUploadOfAnotherKey checks open uploads, and closed ones whose object a killed
+// process has not made yet.
+func TestAbortLeavesTheUploadOfAnotherKey(t *testing.T) {
+	const size = bucket.MinPartSize
+	ctx, key, other := t.Context(), strings.Repeat("a", keyLength), strings.Repeat("b", keyLength)
+	b := New(t.TempDir())
+	upload, err := b.Start(ctx, key, bucket.Plan{Size: size, PartSize: size})
+	if err == nil {
+		_, err = b.putPart(ctx, key, upload, 1, size, bytes.NewReader(make([]byte, size)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, closing := range []bool{false, true} {
+		parts, err := b.Parts(ctx, key, upload, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root, p, _, err := b.upload(key, upload); closing {
+			if err := errors.Join(err, b.close(root, p, upload, parts)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Abort(ctx, other, upload); err != nil {
+			t.Errorf("closed %t: abort under another key: %v", closing, err)
+		}
+		if left, err := b.Parts(ctx, key, upload, 0, 10); err != nil || len(left) != 1 {
+			t.Errorf("closed %t: the upload has the parts %v, %v, expected the one stored", closing, left, err)
+		}
+	}
+}
