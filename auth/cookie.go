@@ -182,7 +182,8 @@ func (a *Auth) csrf(r *http.Request, caller capability.Caller) error {
 	secret, given := a.secret(r)
 	tokens := r.Header.Values(csrfHeader)
 	if !given || len(tokens) != 1 || !hmac.Equal([]byte(tokens[0]), []byte(csrfToken(secret, caller.SessionID))) {
-		return capability.ErrCSRF
+		return capability.ErrCSRF.Saying("Send the value of the cookie %s as %s: the request did not prove that it comes from your own page.",
+			a.cookieName(csrfCookie), csrfHeader)
 	}
 	return nil
 }

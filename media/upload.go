@@ -93,6 +93,9 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 		return i, err
 	}
 	name := path.Base(strings.ReplaceAll(n.Filename, `\`, "/"))
+	if n.Filename == "" || name == "." || name == "/" || name == ".." {
+		return i, capability.ErrInvalidRequest.Saying("filename is the name of a file, 1 to %d bytes.", MaxFilename)
+	}
 	if err := capability.CheckText("filename", name, 1, MaxFilename); err != nil {
 		return i, err
 	}
@@ -101,8 +104,6 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	}
 	n.Visibility = cmp.Or(n.Visibility, storage.VisibilityPrivate)
 	switch {
-	case n.Filename == "" || name == "." || name == "/" || name == "..":
-		err = capability.ErrInvalidRequest.Saying("filename is not the name of a file.")
 	case n.Size < 1:
 		err = capability.ErrInvalidRequest.Saying("size is a number of bytes, 1 or more.")
 	case n.Kind != "" && !n.Kind.known():

@@ -74,15 +74,15 @@ type call struct {
 // Run runs one command. Refusals are those of the operations; a command that was
 // not understood is [ErrUsage].
 func Run(ctx context.Context, k *kit.Kit, o Options, args []string) error {
-	if o.As == "" {
-		return errors.New("operate: the operator has no name: give one with -as NAME, or in Options.As")
-	}
 	if len(args) < 2 {
 		return ErrUsage
 	}
 	verb, known := commands[args[0]+" "+args[1]]
 	if !known {
 		return ErrUsage
+	}
+	if o.As == "" {
+		return errors.New("operate: the operator has no name: give one with -as NAME, or in Options.As")
 	}
 	c := &call{ctx: audit.As(ctx, audit.Actor{Kind: audit.ActorOperator, ID: o.As}), k: k, out: o.Out}
 	flags := flag.NewFlagSet("operate", flag.ContinueOnError)
