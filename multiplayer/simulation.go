@@ -21,6 +21,7 @@ type Simulation struct {
 // game needs, the session is open.
 func Simulate(model Model, game Game, seed []byte, at time.Time, players ...string) (*Simulation, error) {
 	faults := capability.Faults{Capability: Name}
+	game.Leaderboard = nil // no board belongs to a simulation
 	game, list := game.withDefaults().check(map[string]Model{model.kind: model}, Peers{})
 	for _, f := range list {
 		faults.AddFault(f)
