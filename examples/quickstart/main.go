@@ -102,7 +102,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	keyFile, err := connect(ctx, k)
+	keys, err := os.MkdirTemp("", "quickstart")
+	if err != nil {
+		return errors.Join(err, listener.Close(), k.Close(context.Background()))
+	}
+	defer os.RemoveAll(keys)
+	keyFile, err := connect(ctx, k, keys)
 	if err == nil {
 		err = rails.Connect(ctx, k)
 	}
@@ -116,13 +121,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return k.ServeListener(ctx, listener, paths)
 }
 
-// connect makes a control-plane key for this run, in place of that of the run
-// before, and returns the file that holds it.
-func connect(ctx context.Context, k *kit.Kit) (path string, err error) {
-	dir, err := os.MkdirTemp("", "quickstart")
-	if err != nil {
-		return "", err
-	}
+// connect makes a control-plane key for this run in a folder, in place of that of the run
+// before, and returns its file.
+func connect(ctx context.Context, k *kit.Kit, dir string) (path string, err error) {
 	path = filepath.Join(dir, "key.json")
 	identity, err := client.Generate(k.BaseURL()+"/control-plane", k.Environment(), "")
 	if err != nil {
