@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,13 @@ import (
 	"github.com/kitbackend/kit/kitcmd"
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/payments"
+	"github.com/kitbackend/kit/payments/androidstore"
+	"github.com/kitbackend/kit/payments/cardprocessor"
+	"github.com/kitbackend/kit/payments/iosstore"
+	"github.com/kitbackend/kit/payments/merchanta"
+	"github.com/kitbackend/kit/payments/merchantb"
+	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 	"github.com/kitbackend/kit/storage/bucket/s3"
 )
@@ -77,6 +86,76 @@ func Example_hooks() {
 	balance, _ := k.Ledger().Balance(ctx, user.ID, "coins")
 	fmt.Println(balance.Balance)
 	// Output: 20
+}
+
+// giveCredentials is what an operator's command runs: it stores the keys of a rail.
+func giveCredentials(ctx context.Context, k *kit.Kit) error {
+	_, err := k.Secrets().Rotate(ctx, payments.SecretName, secrets.Blocks{"card_processor": {
+		"apiKey":        secrets.NewValue(os.Getenv("STRIPE_API_KEY")),
+		"webhookSecret": secrets.NewValue(os.Getenv("STRIPE_WEBHOOK_SECRET")),
+	}})
+	return err
+}
+
+// credentialsOf are the names of the complete blocks of the rails' credentials.
+func credentialsOf(t *testing.T, k *kit.Kit) (complete []string) {
+	t.Helper()
+	list, err := k.Secrets().ListSecrets(t.Context(), capability.Page{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range list.Items {
+		for _, block := range secret.Blocks {
+			if secret.Name == payments.SecretName && block.Present {
+				complete = append(complete, block.Name)
+			}
+		}
+	}
+	return complete
+}
+
+func TestCredentialsSnippets(t *testing.T) {
+	t.Setenv("STRIPE_API_KEY", "sk_test_51Example")
+	t.Setenv("STRIPE_WEBHOOK_SECRET", "whsec_example_of_a_guide")
+	coins := kit.WithLedger(ledger.Config{Currencies: []ledger.Currency{{Code: "coins", Name: "Coins"}}})
+	stripe := kit.WithPayments(payments.Config{
+		BillingSubject: payments.SubjectUser, Rails: []payments.Rail{cardprocessor.New(cardprocessor.Options{})},
+		ReturnURLs: map[payments.RailID]payments.ReturnURLs{payments.RailCardProcessor: {
+			Success: "https://shop.example.com/done", Cancel: "https://shop.example.com/cart", Portal: "https://shop.example.com/account",
+		}},
+	})
+	k := kittest.New(t, coins, kit.WithAuth(auth.Config{}), kit.WithSecrets(secrets.Config{}), stripe)
+	if err := giveCredentials(t.Context(), k.Kit); err != nil {
+		t.Fatal(err)
+	}
+	_, export, _ := strings.Cut(read(t, "docs/credentials.md"), "export KIT_SECRET_PAYMENTS_PROVIDER_CREDENTIALS='")
+	value, _, _ := strings.Cut(export, "'")
+	t.Setenv("KIT_SECRET_PAYMENTS_PROVIDER_CREDENTIALS", value)
+	fromEnvironment := kittest.New(t, coins, kit.WithAuth(auth.Config{}), stripe,
+		kit.WithSecrets(secrets.Config{Provider: secrets.NewEnvironment(os.Getenv)}),
+	)
+	for name, k := range map[string]*kittest.Kit{"database": k, "environment": fromEnvironment} {
+		if got := credentialsOf(t, k.Kit); !slices.Equal(got, []string{"card_processor"}) {
+			t.Errorf("%s: the complete blocks are %v", name, got)
+		}
+	}
+}
+
+// TestCredentialsOfEveryRail holds that docs/credentials.md names each rail's fields.
+func TestCredentialsOfEveryRail(t *testing.T) {
+	guide := read(t, "docs/credentials.md")
+	for _, rail := range []payments.Rail{
+		iosstore.New(iosstore.Options{}), androidstore.New(androidstore.Options{}), cardprocessor.New(cardprocessor.Options{}),
+		merchanta.New(merchanta.Options{}), merchantb.New(merchantb.Options{}),
+	} {
+		fields := "`" + strings.Join(rail.Credentials.Required, "`, `") + "`"
+		for _, optional := range rail.Credentials.Optional {
+			fields += ", `" + optional + "` (optional)"
+		}
+		if row := "| `" + string(rail.ID) + "` | " + fields + " |"; !strings.Contains(guide, row) {
+			t.Errorf("no row begins with %s", row)
+		}
+	}
 }
 
 // reports is a capability of an application's own with a durable job.
