@@ -120,9 +120,7 @@ func WithControlPlane(cfg controlplane.Config) Option {
 func WithEmail(cfg email.Config) Option {
 	return compose(email.Name, cfg.Database, func(a *assembly, host capability.Host) (_ described, err error) {
 		a.kit.email, err = email.New(host, cfg, email.Peers{Audit: a.kit.audit})
-		if err == nil {
-			a.kit.mailer = mail.New(a.kit.email)
-		}
+		a.kit.mailer = mail.New(a.kit.email)
 		return a.kit.email.Capability, err
 	})
 }

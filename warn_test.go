@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/auth"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/database/databasetest"
+	"github.com/kitbackend/kit/email"
 	"github.com/kitbackend/kit/kittest"
 )
 
@@ -65,4 +67,16 @@ func TestWarnsOfOtherMasterKeysOnTheSameDatabase(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestRefusedConfigurationOfEmailIsNoMissingMailer(t *testing.T) {
+	var log bytes.Buffer
+	_, err := kit.New(kit.WithDatabase(databasetest.Memory(t)), intoBuffer(&log),
+		kit.WithEmail(email.Config{From: "nobody"}), kit.WithAuth(auth.Config{}))
+	if err == nil {
+		t.Fatal("a sender without a domain is accepted")
+	}
+	if n := warned(&log, "auth can send no mail"); n != 0 {
+		t.Errorf("%d warnings that no email is composed, want 0:\n%s", n, &log)
+	}
 }

@@ -17,7 +17,6 @@ func TestModels(t *testing.T) {
 		Move: func(_ multiplayer.View, r *rand.Rand) any { return map[string]int{"Number": r.IntN(8)} },
 	})
 	for _, game := range trickConfig().Games {
-		game.Leaderboard = nil
 		modeltest.Run(t, modeltest.Suite{
 			Model: tricks, Game: game, Games: 3, Steps: 60,
 			Move: func(_ multiplayer.View, r *rand.Rand) any { return trickMove{Card: r.IntN(4) - 1} },
@@ -41,6 +40,7 @@ func TestModels(t *testing.T) {
 func TestSimulation(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	game := trickConfig().Games[2]
+	game.Leaderboard = &multiplayer.Scoring{Board: "tricks"} // no boards are composed here
 	s, err := multiplayer.Simulate(tricks, game, vectorSeed(), at, "ada")
 	if err != nil || s.Phase() != multiplayer.PhaseOpen {
 		t.Fatal(s.Phase(), err)

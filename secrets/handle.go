@@ -48,6 +48,7 @@ type Handle struct {
 
 	known   atomic.Pointer[known]
 	hinted  atomic.Bool
+	warned  atomic.Bool
 	reading sync.Mutex
 }
 
@@ -66,13 +67,22 @@ type known struct {
 // yet.
 func (h *Handle) Get(ctx context.Context) (Data, error) {
 	k, err := h.load(ctx)
-	if err == nil && k.current.version == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Data{}, err
+	case k.current.version == 0:
+		h.warnOnce(ctx)
+		return Data{}, ErrNotFound
 	}
 	return k.current, nil
+}
+
+// warnOnce logs that the secret is used and has no version: its user may only wait and try again.
+func (h *Handle) warnOnce(ctx context.Context) {
+	if !h.warned.Swap(true) {
+		h.secrets.host.Log.WarnContext(ctx, "secrets: a secret is used and has no values: give them with Secrets.Rotate or over the control plane",
+			slog.String("secret", h.secret.Name))
+	}
 }
 
 // Previous returns the previous version during the overlap of the secret, to verify what was signed

@@ -3,6 +3,7 @@ package secrets_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +19,13 @@ func TestHandles(t *testing.T) {
 	n := newNode(t, databasetest.Memory(t), secrets.Config{Provider: p, Secrets: []secrets.Secret{payments}})
 	h := n.handle(payments.Name)
 	ctx := context.Background()
-	if _, err := h.Get(ctx); !errors.Is(err, secrets.ErrNotFound) {
-		t.Errorf("before the first version: %v", err)
+	for range 2 {
+		if _, err := h.Get(ctx); !errors.Is(err, secrets.ErrNotFound) {
+			t.Errorf("before the first version: %v", err)
+		}
+	}
+	if got := strings.Count(n.log.String(), "a secret is used and has no values"); got != 1 {
+		t.Errorf("%d warnings of a secret without values, want 1:\n%s", got, n.log)
 	}
 	n.rotate(payments.Name, blocks("paddle", "apiKey", "p1"))
 	if got := n.field(payments.Name, "paddle", "apiKey"); got != "p1" { // the clock stands still
