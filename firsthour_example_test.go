@@ -23,6 +23,7 @@ import (
 	"github.com/kitbackend/kit/events"
 	"github.com/kitbackend/kit/jobs"
 	"github.com/kitbackend/kit/kittest"
+	"github.com/kitbackend/kit/ledger"
 )
 
 // The snippets of the README's first hour are parts of the functions below.
@@ -149,6 +150,35 @@ func ExampleKit_Identify() {
 	}))
 	page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/hello", nil))
 	// Output: 192.0.2.1 true true
+}
+
+// Refuse responds from an application's own route as the kit's do.
+func ExampleKit_Refuse() {
+	k, err := kit.New(quiet(), kit.WithAuth(auth.Config{}), kit.WithLedger(ledger.Config{
+		Currencies: []ledger.Currency{{Code: "coins"}}}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer k.Close(context.Background())
+	buy := k.Identify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		session, found, err := k.Auth().Current(r)
+		if err == nil && !found {
+			err = capability.ErrUnauthenticated
+		}
+		if err == nil {
+			_, err = k.Ledger().Debit(r.Context(), ledger.Entry{
+				UserID: session.UserID, Currency: "coins", Amount: 30, Ref: "sword-" + session.UserID})
+		}
+		if err != nil {
+			k.Refuse(w, r, err) // as the kit's own routes: ledger/insufficient_funds, or kit/internal and a log line
+			return
+		}
+		fmt.Fprint(w, "The sword is yours.")
+	}))
+	reply := httptest.NewRecorder()
+	buy.ServeHTTP(reply, httptest.NewRequest("POST", "/buy/sword", nil))
+	fmt.Println(reply.Code, reply.Header().Get("WWW-Authenticate"))
+	// Output: 401 Bearer
 }
 
 // Outbound events: other services hear of what happens by signed web hooks.

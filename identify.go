@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/refusal"
 )
 
 // Identify is middleware for the application's own routes. It adds the request information that the
@@ -25,4 +26,12 @@ func (k *Kit) Identify(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Refuse responds to a request for a route of the application's own as the kit's routes do: with the
+// status, code, message and details of the [capability.Error] in err, the id of the request behind
+// [Kit.Identify], WWW-Authenticate and Retry-After. Another error is logged and sent as kit/internal,
+// without its text. Nothing may have been written to w.
+func (k *Kit) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refusal.Write(k.log, w, r, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/bearer"
 	"github.com/kitbackend/kit/internal/optional"
+	"github.com/kitbackend/kit/internal/refusal"
 )
 
 // Entitlement is one key that a subject has, and its sources.
@@ -360,7 +361,7 @@ func (p *Payments) RequireEntitlement(key string) func(http.Handler) http.Handle
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := p.admit(r, key); err != nil {
-				writeRefusal(w, r, err)
+				refusal.Write(p.host.Log, w, r, err)
 				return
 			}
 			next.ServeHTTP(w, r)

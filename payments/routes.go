@@ -1,12 +1,9 @@
 package payments
 
 import (
-	"encoding/json"
-	"net/http"
 	"slices"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/wait"
 )
 
 // smallBody bounds request bodies other than lists of proofs.
@@ -295,27 +292,4 @@ type revokeBody struct {
 
 func (p *Payments) postRevoke(c *capability.Call, b revokeBody) (Entitlements, error) {
 	return p.Revoke(c.Context(), RevokeRequest{Subject{b.SubjectType, b.SubjectID}, b.Entitlement, b.GrantID, b.PurchaseID, b.Reason})
-}
-
-// writeRefusal refuses a request of the application's own routes as the kit
-// would.
-func writeRefusal(w http.ResponseWriter, r *http.Request, err error) {
-	refusal := capability.AsError(err)
-	body := map[string]any{"code": refusal.Code, "message": refusal.Message}
-	if info := capability.RequestInfoOf(r.Context()); info != nil {
-		body["requestId"] = info.RequestID
-	}
-	if refusal.Details != nil {
-		body["details"] = refusal.Details
-	}
-	switch refusal.Status {
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		wait.Tell(w.Header(), wait.Of(refusal))
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(refusal.Status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": body})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/refusal"
 )
 
 // KeyLifetime is how long a response is repeated for its Idempotency-Key.
@@ -88,7 +89,7 @@ func (x *exchange) perform(ctx context.Context, call *capability.Call) (stored, 
 		return stored{status: h.Status()}, err
 	}
 	var buf bytes.Buffer
-	err = encode(&buf, out)
+	err = refusal.Encode(&buf, out)
 	return stored{status: h.StatusOf(out), body: buf.String()}, err
 }
 

@@ -2,8 +2,6 @@ package mount
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -11,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/kitbackend/kit/capability"
-	"github.com/kitbackend/kit/internal/wait"
+	"github.com/kitbackend/kit/internal/refusal"
 )
 
 // handle runs the row's handler for an admitted caller.
@@ -65,16 +63,10 @@ func (x *exchange) respond(status int, out any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buf)
 	buf.Reset()
-	if err := encode(buf, out); err != nil {
+	if err := refusal.Encode(buf, out); err != nil {
 		return err
 	}
 	return x.write(status, buf.Bytes())
-}
-
-func encode(buf *bytes.Buffer, out any) error {
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(out)
 }
 
 // counted is the size up to which net/http itself sets Content-Length, which saves an entry in the
@@ -94,18 +86,6 @@ func (x *exchange) write(status int, body []byte) error {
 	return nil
 }
 
-// refusalBody is the shape of every refusal.
-type refusalBody struct {
-	Error refusalFields `json:"error"`
-}
-
-type refusalFields struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	RequestID string `json:"requestId"`
-	Details   any    `json:"details,omitempty"`
-}
-
 // statusLeft is the status in the log and the metrics, as in nginx, of a request whose client
 // disconnected before the response and which was canceled for that.
 const statusLeft = 499
@@ -113,60 +93,38 @@ const statusLeft = 499
 // refuse responds with an error. An error that is not a refusal is logged and sent as kit/internal,
 // without its text.
 func (x *exchange) refuse(err error) {
-	refusal := capability.AsError(err)
-	x.refusal = refusal
-	left := errors.Is(err, context.Canceled) && x.r.Context().Err() != nil
+	r := capability.AsError(err)
+	x.refusal = r
+	left := refusal.Left(x.r.Context(), err)
 	switch {
 	case errors.Is(err, errPanicked): // logged with its stack
-	case refusal.Status >= http.StatusInternalServerError && !left:
-		x.log(slog.LevelError, "failed", slog.String("code", refusal.Code), slog.String("error", err.Error()))
+	case r.Status >= http.StatusInternalServerError && !left:
+		x.log(slog.LevelError, "failed", slog.String("code", r.Code), slog.String("error", err.Error()))
 	default:
-		x.log(slog.LevelDebug, "refused", slog.String("code", refusal.Code), slog.String("error", err.Error()))
+		x.log(slog.LevelDebug, "refused", slog.String("code", r.Code), slog.String("error", err.Error()))
 	}
 	if x.w.Committed {
 		x.torn = x.w.Size > 0
 	} else {
-		x.writeRefusal(refusal)
+		x.writeRefusal(r)
 	}
 	if left { // no failure of the kit, and the client has disconnected
 		x.w.Status, x.refusal = statusLeft, nil
 	}
 }
 
-func (x *exchange) writeRefusal(refusal *capability.Error) {
-	h := x.w.Header()
-	switch refusal.Status {
-	case http.StatusUnauthorized:
-		h.Set("WWW-Authenticate", challenge(refusal))
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if d := wait.Of(refusal); d > 0 || h.Get("Retry-After") == "" {
-			wait.Tell(h, d)
-		}
-	}
-	_ = x.write(refusal.Status, x.refusalBody(refusal))
+func (x *exchange) writeRefusal(r *capability.Error) {
+	refusal.Header(x.w.Header(), r)
+	_ = x.write(r.Status, x.refusalBody(r))
 }
 
-func (x *exchange) refusalBody(refusal *capability.Error) []byte {
+func (x *exchange) refusalBody(r *capability.Error) []byte {
+	if x.row == nil || x.row.entry.Route.RefusalBody == nil {
+		return refusal.Body(r, x.origin.RequestID)
+	}
 	buf := new(bytes.Buffer)
-	if x.row != nil && x.row.entry.Route.RefusalBody != nil {
-		_ = encode(buf, x.row.entry.Route.RefusalBody(x.w.Header(), refusal, x.origin.RequestID))
-		return buf.Bytes()
-	}
-	body := refusalBody{refusalFields{refusal.Code, refusal.Message, x.origin.RequestID, refusal.Details}}
-	if encode(buf, body) != nil { // details that do not encode
-		body.Error.Details = nil
-		buf.Reset()
-		_ = encode(buf, body)
-	}
+	_ = refusal.Encode(buf, x.row.entry.Route.RefusalBody(x.w.Header(), r, x.origin.RequestID))
 	return buf.Bytes()
-}
-
-// challenge returns the WWW-Authenticate of a 401 (RFC 6750); it never says which step failed.
-func challenge(refusal *capability.Error) string {
-	if refusal.Is(capability.ErrInvalidCredential) {
-		return `Bearer error="invalid_token"`
-	}
-	return "Bearer"
 }
 
 // Header values that every response shares; a handler may replace them.
