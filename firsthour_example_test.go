@@ -181,7 +181,7 @@ func ExampleKit_Refuse() {
 	// Output: 401 Bearer
 }
 
-// Outbound events: other services hear of what happens by signed web hooks.
+// Outbound events: other services hear of what happens by signed webhooks.
 func ExampleWithEvents() {
 	k, err := kit.New(quiet(), kit.WithAuth(auth.Config{}),
 		kit.WithEvents(events.Config{Endpoints: []events.Endpoint{{

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // A checkpoint is due when the last one is this old, or this many events were sealed since.
@@ -195,8 +195,7 @@ func (s *signer) key(ctx context.Context, now time.Time) (keyPair, error) {
 	}
 	if s.own.private == nil {
 		k := keyPair{id: id.New(now)}
-		seed := make([]byte, ed25519.SeedSize)
-		_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+		seed := random.Bytes(ed25519.SeedSize)
 		k.private = ed25519.NewKeyFromSeed(seed)
 		if err := s.store.insertKey(ctx, signingKey{k.id, s.sealer.Seal(keyContext(k.id), seed)}, now); err != nil {
 			return keyPair{}, err

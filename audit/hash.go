@@ -1,10 +1,11 @@
 package audit
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // personal is the data of an event that identifies a person. It is stored apart from the event,
@@ -19,8 +20,7 @@ func (p personal) empty() bool { return p.IP == "" && p.UserAgent == "" }
 // salted returns p with a random salt, without which the commitment to a guessable value would
 // reveal it.
 func (p personal) salted() personal {
-	p.Salt = make([]byte, 16)
-	_, _ = rand.Read(p.Salt) // never fails: crypto/rand ends the process instead
+	p.Salt = random.Bytes(16)
 	return p
 }
 

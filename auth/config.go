@@ -52,8 +52,8 @@ type Config struct {
 	// application. Pages of a trusted origin act as the user: do not name an origin where others
 	// can publish pages.
 	TrustedOrigins []string
-	// Library makes the library that signs users in. Without one users are signed in only in
-	// process, with [Auth.CreateSession].
+	// Library makes the library that signs users in. kit.WithAuth takes package auth/signin without
+	// one; [New] signs users in only in process then, with [Auth.CreateSession].
 	Library func(host capability.Host, a *LibraryHost) (Library, error)
 	// Mailer sends the mails of sign-in; by default email when it is composed. Without email, mails
 	// are logged in development.

@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/internal/id"
 	"github.com/kitbackend/kit/internal/jose"
+	"github.com/kitbackend/kit/internal/random"
 	"github.com/kitbackend/kit/internal/rate"
 )
 
@@ -159,8 +159,7 @@ func (k *keyring) look(now time.Time) bool {
 // create stores a new key, which other nodes know once it is committed. A key sealed by an
 // ephemeral master key would not open elsewhere and is not stored.
 func (k *keyring) create(ctx context.Context, now time.Time) (key signingKey, err error) {
-	seed := make([]byte, ed25519.SeedSize)
-	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
+	seed := random.Bytes(ed25519.SeedSize)
 	key = newSigningKey(id.New(now), seed, now)
 	if k.seal.Ephemeral() {
 		return k.addFirst(key), nil

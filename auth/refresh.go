@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // A refresh token is refreshVersion and, in base64url, the session's id, a
@@ -151,8 +151,7 @@ func (a *Auth) inGrace(s Session, now time.Time) bool {
 
 // newRefreshKey draws the key of a session's tokens and seals it.
 func (a *Auth) newRefreshKey(sessionID string) (sealed []byte) {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(sha256.Size)
 	return a.sealer.Seal(refreshContext(sessionID), key)
 }
 

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/hooks"
 	"github.com/kitbackend/kit/internal/id"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 const (
@@ -126,9 +126,7 @@ func (a *Auth) endOldest(ctx context.Context, userID string) error {
 
 // newSecret returns the random content of a session cookie.
 func newSecret() []byte {
-	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
-	return secret
+	return random.Bytes(secretSize)
 }
 
 // idleEnd returns when a session that was just used expires. A clock that went back does not end it

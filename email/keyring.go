@@ -3,7 +3,6 @@ package email
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
 	"github.com/kitbackend/kit/email/devmail"
+	"github.com/kitbackend/kit/internal/random"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/seal"
 )
@@ -107,8 +107,7 @@ func (k *keyring) create(ctx context.Context) (number byte, key []byte, created 
 		if err != nil {
 			return err
 		}
-		number, key = byte(last+1), make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+		number, key = byte(last+1), random.Bytes(sha256.Size)
 		created, err = k.store.insertKey(ctx, k.table, last+1, k.sealer.Seal(keyContext(k.table, last+1), key), k.host.DB.Now(ctx))
 		if err == nil && created && last == 0 {
 			k.add(ctx, map[byte][]byte{number: key})

@@ -120,7 +120,7 @@ var commands = []command{
 	{"backup", "FOLDER", "copy the SQLite databases of an application that is stopped", (*program).backup},
 	{"verify", "", "prove ledger, boards, audit trail and storage", (*program).verify},
 	{"rewrap", "", "seal everything with the first master key", (*program).rewrap},
-	{"operate", "COMMAND", "credit, lock out, erase, retry jobs; see package operate", (*program).operate},
+	{"operate", "COMMAND", "credit, lock out, erase, retry jobs; -h lists the commands", (*program).operate},
 }
 
 func (p *program) run(ctx context.Context, args []string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
 	"net"
@@ -26,6 +27,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 	"github.com/kitbackend/kit/leaderboard"
 	"github.com/kitbackend/kit/ledger"
+	"github.com/kitbackend/kit/operate"
 	"github.com/kitbackend/kit/secrets"
 	"github.com/kitbackend/kit/storage"
 )
@@ -314,6 +316,11 @@ func TestOperateIsPartOfTheApplication(t *testing.T) {
 	text, err := run(t, db, "operate", "-as", "grace", "ledger", "credit", "ada", "coins", "5", "gift:1")
 	if err != nil || !strings.Contains(text, `"balanceAfter": 5`) {
 		t.Errorf("%v\n%s", err, text)
+	}
+	var help bytes.Buffer
+	err = kitcmd.Run(t.Context(), compose(t, db), []string{"app", "operate", "-h"}, io.Discard, &help)
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), operate.Usage) {
+		t.Errorf("help: %v, expected the commands:\n%s", err, &help)
 	}
 	if _, err := run(t, db, "operate", "-as", "grace", "ledger"); err == nil || !strings.Contains(err.Error(), "the commands are") {
 		t.Errorf("half a command: %v", err)

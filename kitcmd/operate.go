@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 
 	"github.com/kitbackend/kit/operate"
@@ -12,6 +13,11 @@ import (
 // operate is what an operator does, with all that the application composes.
 func (p *program) operate(flags *flag.FlagSet) action {
 	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
+	usage := flags.Usage
+	flags.Usage = func() {
+		usage()
+		fmt.Fprintln(p.stderr, operate.Usage)
+	}
 	return func(ctx context.Context, args []string) error {
 		return operate.Run(ctx, p.kit, operate.Options{As: *as, Out: p.stdout}, args)
 	}

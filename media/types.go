@@ -37,6 +37,17 @@ func (k Kind) known() bool {
 	return k == KindImage || k == KindVideo || k == KindAudio || k == KindOther
 }
 
+// OnDuplicate is what happens to an upload whose bytes the owner has.
+type OnDuplicate string
+
+// What can happen.
+const (
+	// DuplicateReturn returns the existing item.
+	DuplicateReturn OnDuplicate = "return"
+	// DuplicateAllow creates another.
+	DuplicateAllow OnDuplicate = "allow"
+)
+
 // Status is the status of an item.
 type Status string
 
@@ -67,9 +78,9 @@ type Upload struct {
 	Caption string `json:"caption,omitempty"`
 	// Metadata is up to 16 texts by name, 4 KiB in all.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// OnDuplicate is what happens if the owner has an item with this checksum: "return", the
-	// default, returns it, "allow" creates another.
-	OnDuplicate string `json:"onDuplicate,omitempty"`
+	// OnDuplicate is what happens if the owner has an item with this checksum, by default
+	// [DuplicateReturn].
+	OnDuplicate OnDuplicate `json:"onDuplicate,omitempty"`
 }
 
 // Created is a new item, or the existing duplicate.
@@ -235,6 +246,11 @@ type Match struct {
 // Choices lists the values, for API documents.
 func (Kind) Choices() []string {
 	return []string{string(KindImage), string(KindVideo), string(KindAudio), string(KindOther)}
+}
+
+// Choices lists the values, for API documents.
+func (OnDuplicate) Choices() []string {
+	return []string{string(DuplicateReturn), string(DuplicateAllow)}
 }
 
 // Choices lists the values, for API documents.

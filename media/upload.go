@@ -29,7 +29,7 @@ func (m *Media) Create(ctx context.Context, n Upload) (Created, error) {
 	if err != nil {
 		return Created{}, err
 	}
-	if n.SHA256 != "" && n.OnDuplicate != "allow" {
+	if n.SHA256 != "" && n.OnDuplicate != DuplicateAllow {
 		same, found, err := m.store.bySum(ctx, n.OwnerID, strings.ToLower(n.SHA256))
 		if err != nil {
 			return Created{}, err
@@ -59,7 +59,7 @@ func (m *Media) Put(ctx context.Context, n Upload, r io.Reader) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if n.SHA256 != "" && n.OnDuplicate != "allow" {
+	if n.SHA256 != "" && n.OnDuplicate != DuplicateAllow {
 		same, found, err := m.store.bySum(ctx, n.OwnerID, strings.ToLower(n.SHA256))
 		if err != nil {
 			return Item{}, err
@@ -102,7 +102,7 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 	if err := capability.CheckText("caption", n.Caption, 0, MaxCaption); err != nil {
 		return i, err
 	}
-	n.Visibility = cmp.Or(n.Visibility, storage.VisibilityPrivate)
+	n.Visibility, n.OnDuplicate = cmp.Or(n.Visibility, storage.VisibilityPrivate), cmp.Or(n.OnDuplicate, DuplicateReturn)
 	switch {
 	case n.Size < 1:
 		err = capability.ErrInvalidRequest.Saying("size is a number of bytes, 1 or more.")
@@ -110,7 +110,7 @@ func (m *Media) draft(n Upload) (i Item, err error) {
 		err = capability.ErrInvalidRequest.Saying("kind is image, video, audio or other.")
 	case n.Visibility != storage.VisibilityPrivate && n.Visibility != storage.VisibilityPublic:
 		err = capability.ErrInvalidRequest.Saying("visibility is private or public.")
-	case n.OnDuplicate != "" && n.OnDuplicate != "return" && n.OnDuplicate != "allow":
+	case n.OnDuplicate != DuplicateReturn && n.OnDuplicate != DuplicateAllow:
 		err = capability.ErrInvalidRequest.Saying("onDuplicate is return or allow.")
 	}
 	if err != nil {

@@ -3,11 +3,12 @@ package multiplayer
 import (
 	"bytes"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // Algorithm names the stream of [Random] in a view's fairness.
@@ -57,9 +58,7 @@ func SeedHash(seed []byte) string {
 }
 
 func newSeed() []byte {
-	seed := make([]byte, SeedSize)
-	_, _ = rand.Read(seed) // never fails: crypto/rand ends the process instead
-	return seed
+	return random.Bytes(SeedSize)
 }
 
 // Cursor returns the number of words consumed so far.

@@ -32,15 +32,17 @@ type Options struct {
 	Out io.Writer
 }
 
-// ErrUsage is the error of a command that was not understood; its text lists the
-// commands.
-var ErrUsage = errors.New(`unknown command; the commands are:
+// Usage lists the commands.
+const Usage = `the commands are:
   ledger credit [-memo TEXT] USER CURRENCY AMOUNT REF
   ledger debit  [-memo TEXT] USER CURRENCY AMOUNT REF
   ledger find REF
   user show|disable|enable|erase|erasure USER
   jobs list [-state STATE] [-binding NAME] [-limit N]
-  jobs retry ID...`)
+  jobs retry ID...`
+
+// ErrUsage is the error of a command that was not understood; its text has [Usage].
+var ErrUsage = errors.New("unknown command; " + Usage)
 
 // command is one verb.
 type command struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 		return nil // its account's owner was erased
 	}
 	if c.credited == 0 {
-		amount, credit := p.worth(r, c)
+		amount, credit := p.worth(ctx, r, c)
 		if amount == 0 {
 			return nil
 		}
@@ -88,7 +89,7 @@ func (p *Payments) move(ctx context.Context, r *row, c *charge) error {
 }
 
 // worth returns the credit of a charge and its amount for the quantity.
-func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
+func (p *Payments) worth(ctx context.Context, r *row, c *charge) (int64, *Credit) {
 	paid := c.facts.Charge.Value
 	if p.ledger == nil || paid == nil || !paid.Settled || paid.Trial || paid.Proration || r.subject.Type != SubjectUser || r.ownership == OwnershipFamilyShared ||
 		r.subject.erased() {
@@ -105,6 +106,8 @@ func (p *Payments) worth(r *row, c *charge) (int64, *Credit) {
 	}
 	quantity := max(paid.Quantity, 1)
 	if quantity > ledger.MaxAmount/product.Credit.Amount {
+		p.host.Log.ErrorContext(ctx, "payments: a charge is worth more than the ledger takes at once and is not credited",
+			slog.String("rail", string(r.rail)), slog.String("product", product.Key), slog.Int64("quantity", quantity))
 		return 0, nil
 	}
 	return product.Credit.Amount * quantity, product.Credit

@@ -1,10 +1,14 @@
 package payments_test
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kitbackend/kit"
+	"github.com/kitbackend/kit/ledger"
 	"github.com/kitbackend/kit/payments"
 )
 
@@ -88,6 +92,19 @@ func TestConsumableCreditsOnce(t *testing.T) {
 	s.wantStatus(ios, "k1", payments.StatusRefunded)
 	if got := s.coins("ada"); got != 0 {
 		t.Errorf("%d coins after a refund, want 0", got)
+	}
+}
+
+// TestChargeBeyondTheLedgerIsLogged checks a charge that the ledger cannot hold.
+func TestChargeBeyondTheLedgerIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	s := open(t, kit.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	coin := sub("k1", 1, payments.Lifecycle{ProductID: "com.coins", State: payments.StateActive, PurchasedAt: s.in(0), Quantity: ledger.MaxAmount})
+	coin.Charges = []payments.Charge{{ID: "k1", At: s.in(0), Quantity: ledger.MaxAmount, AmountMinor: 200, Settled: true}}
+	s.set(coin)
+	s.User("ada").Post("/payments/purchases", map[string]any{"rail": "ios_store", "signedTransaction": "k1"}).Want(201, "")
+	if s.coins("ada") != 0 || !strings.Contains(log.String(), "is not credited") || !strings.Contains(log.String(), "product=coins") {
+		t.Errorf("%d coins, expected 0 and a line in the log:\n%s", s.coins("ada"), &log)
 	}
 }
 

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/random"
 	"github.com/kitbackend/kit/internal/rate"
 )
 
@@ -102,8 +102,7 @@ func (k *signingKeys) load(ctx context.Context) (last int64, err error) {
 
 // create adds a row, unless another node has added it.
 func (k *signingKeys) create(ctx context.Context, number int64) error {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(sha256.Size)
 	return k.store.insertKey(ctx, sealedKey{number, k.sealer.Seal(keyContext(number), key)})
 }
 

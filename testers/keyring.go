@@ -2,7 +2,6 @@ package testers
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"log/slog"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/random"
 	"github.com/kitbackend/kit/internal/rate"
 	"github.com/kitbackend/kit/internal/seal"
 )
@@ -85,8 +85,7 @@ func (k *keyring) create(ctx context.Context) error {
 	if last >= maxKeys {
 		return capability.ErrInvalidRequest.Saying("There are %d link keys already.", maxKeys)
 	}
-	fresh := make([]byte, sha256.Size)
-	_, _ = rand.Read(fresh) // never fails: crypto/rand ends the process instead
+	fresh := random.Bytes(sha256.Size)
 	_, err = k.store.insertKey(ctx, last+1, k.sealer.Seal(keyContext(last+1), fresh), k.host.DB.Now(ctx))
 	return err
 }

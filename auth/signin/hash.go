@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 const (
@@ -70,8 +70,7 @@ func newHasher(cost hashCost) *hasher {
 
 // hash returns the PHC string of a password.
 func (h *hasher) hash(ctx context.Context, password string) (encoded string, err error) {
-	salt := make([]byte, passwordSalt)
-	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
+	salt := random.Bytes(passwordSalt)
 	err = h.do(ctx, func() {
 		key := argon2.IDKey([]byte(normal(password)), salt, h.cost.time, h.cost.memory, h.cost.threads, passwordKey)
 		encoded = h.live + phc.EncodeToString(salt) + "$" + phc.EncodeToString(key)

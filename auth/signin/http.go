@@ -86,6 +86,9 @@ func (c *call) decode(into any) error {
 	switch kind {
 	case "application/json":
 	case "application/x-www-form-urlencoded":
+		if body[0] == '{' { // JSON as curl -d sends it
+			return errUnsupportedMediaType
+		}
 		if body, err = formAsJSON(string(body)); err != nil {
 			return errValidation.Because(err)
 		}

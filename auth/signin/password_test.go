@@ -76,6 +76,7 @@ func TestSignUpRefusals(t *testing.T) {
 	a.browser().send("POST", "/sign-up/email", "application/json", strings.NewReader(`{"email":"a@example.com","email":"b@example.com"}`)).want(400, "VALIDATION_ERROR")
 	a.browser().send("POST", "/sign-up/email", "application/json", strings.NewReader(`{"email`)).want(400, "BAD_REQUEST")
 	a.browser().send("POST", "/sign-up/email", "text/plain", strings.NewReader(`{}`)).want(415, "UNSUPPORTED_MEDIA_TYPE")
+	a.browser().send("POST", "/sign-up/email", "application/x-www-form-urlencoded", strings.NewReader(`{"email":"a@example.com"}`)).want(415, "UNSUPPORTED_MEDIA_TYPE")
 	a.browser().send("POST", "/sign-up/email", "application/x-www-form-urlencoded", strings.NewReader("email=form%40example.com&rememberMe=false&password=correct+horse+battery")).ok()
 	a.browser().get("/sign-up/email").want(405, "METHOD_NOT_ALLOWED")
 	a.browser().get("/nowhere").want(404, "NOT_FOUND")

@@ -53,7 +53,7 @@ var commands = []command{
 	{"call", "METHOD PATH [BODY]", "make one call", (*program).call},
 	{"manifest", "", "show what the service composes", (*program).manifest},
 	{"routes", "", "list the control-plane routes", (*program).routes},
-	{"operate", "COMMAND", "work on the database: ledger, user, jobs", (*program).operate},
+	{"operate", "COMMAND", "work on the database: ledger, user, jobs; -h lists the commands", (*program).operate},
 }
 
 func (p *program) run(ctx context.Context, args []string) error {

@@ -27,6 +27,11 @@ func (p *program) operate(flags *flag.FlagSet) func(context.Context, []string) e
 	at := flags.String("database", os.Getenv("KIT_DATABASE"), "the `file` or postgres:// address; by default KIT_DATABASE")
 	schema := flags.String("schema", "", "the `schema` on PostgreSQL")
 	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
+	usage := flags.Usage
+	flags.Usage = func() {
+		usage()
+		fmt.Fprintln(p.stderr, operate.Usage)
+	}
 	return func(ctx context.Context, args []string) error {
 		if *at == "" {
 			return errors.New("operate needs -database, or KIT_DATABASE")

@@ -3,7 +3,6 @@ package seal
 import (
 	"context"
 	"crypto/cipher"
-	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // The environment variables of the master keys: their text, or the file that holds it.
@@ -53,8 +53,7 @@ func Load(environment string, getenv func(string) string) (*Keys, error) {
 	if environment == capability.Production {
 		return nil, fault(Variable, "is not set, and production keeps encrypted rows")
 	}
-	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(keySize)
 	const id = "ephemeral"
 	return &Keys{first: id, ciphers: map[string]cipher.AEAD{id: newCipher(key)}, ephemeral: true}, nil
 }

@@ -7,8 +7,9 @@ package seal
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"errors"
+
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // version is the first byte of every sealed value.
@@ -36,8 +37,7 @@ func (k *Keys) Ephemeral() bool { return k.ephemeral }
 
 // Seal encrypts plaintext for a context, such as "auth/signing-key/" and its id.
 func (k *Keys) Seal(context string, plaintext []byte) []byte {
-	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(keySize)
 	return newCipher(key).Seal(k.wrap(context, key), nil, plaintext, content(context))
 }
 

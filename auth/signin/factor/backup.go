@@ -3,11 +3,11 @@ package factor
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"strings"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // A user has ten backup codes of ten letters and digits, 50 bits each, from an alphabet without
@@ -33,8 +33,7 @@ func (f *Factors) ReplaceBackupCodes(ctx context.Context, userID string) ([]stri
 }
 
 func (f *Factors) newBackupCodes(ctx context.Context, userID string) ([]string, error) {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(sha256.Size)
 	codes, hashes := make([]string, backupCodes), make([][]byte, backupCodes)
 	for i := range codes {
 		codes[i] = newBackupCode()
@@ -44,8 +43,7 @@ func (f *Factors) newBackupCodes(ctx context.Context, userID string) ([]string, 
 }
 
 func newBackupCode() string {
-	code := make([]byte, backupLength)
-	_, _ = rand.Read(code) // never fails: crypto/rand ends the process instead
+	code := random.Bytes(backupLength)
 	for i, c := range code {
 		code[i] = backupAlphabet[c%byte(len(backupAlphabet))] // 32 divides 256
 	}

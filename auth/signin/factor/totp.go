@@ -3,7 +3,6 @@ package factor
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/subtle"
 	"encoding/base32"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kitbackend/kit/capability"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // The defaults of every authenticator application: SHA-1, six
@@ -99,9 +99,7 @@ func (f *Factors) stepOf(ctx context.Context, userID string, sealed []byte, code
 func totpContext(userID string) string { return "signin/totp/" + userID }
 
 func newTOTPSecret() []byte {
-	secret := make([]byte, totpSecret)
-	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
-	return secret
+	return random.Bytes(totpSecret)
 }
 
 // truncated is HOTP before its last step, a number of 31 bits (RFC 4226,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kitbackend/kit/capability"
 	"github.com/kitbackend/kit/database"
+	"github.com/kitbackend/kit/internal/random"
 )
 
 const (
@@ -42,8 +43,7 @@ func (c *Codes) Issue(ctx context.Context, k Key, browser []byte, ttl time.Durat
 		return "", fmt.Errorf("mailcode: drawing a code: %w", err)
 	}
 	digits = fmt.Sprintf("%0*d", digitsOfCode, n.Int64())
-	salt := make([]byte, 16)
-	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
+	salt := random.Bytes(16)
 	code := Code{Key: k, browser: anywhere, salt: salt, hash: hashOf(salt, digits), expiresAt: c.store.db.Now(ctx).Add(ttl)}
 	if err := c.store.put(ctx, code); err != nil || len(browser) == 0 {
 		return digits, err

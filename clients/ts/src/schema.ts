@@ -4181,7 +4181,8 @@ export interface components {
             metadata?: {
                 [key: string]: string;
             };
-            onDuplicate?: string;
+            /** @enum {string} */
+            onDuplicate?: "return" | "allow";
         };
         MultiplayerAckFrame: {
             type: string;

@@ -28,6 +28,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kitbackend/kit/internal/random"
 	"github.com/kitbackend/kit/storage/bucket"
 )
 
@@ -53,8 +54,7 @@ var (
 func New(dir string) *Bucket {
 	b := &Bucket{dir: dir}
 	b.open = sync.OnceValues(b.prepare)
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	key := random.Bytes(sha256.Size)
 	b.serving = bucket.Serving{
 		Now:     time.Now,
 		Current: func(context.Context) (byte, []byte, error) { return 1, key, nil },

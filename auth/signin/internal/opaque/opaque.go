@@ -3,9 +3,10 @@
 package opaque
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+
+	"github.com/kitbackend/kit/internal/random"
 )
 
 // Length is the length of a token in bytes: 32 random bytes as base64.
@@ -13,8 +14,7 @@ const Length = 43
 
 // New returns a random token.
 func New() string {
-	token := make([]byte, 32)
-	_, _ = rand.Read(token) // never fails: crypto/rand ends the process instead
+	token := random.Bytes(32)
 	return base64.RawURLEncoding.EncodeToString(token)
 }
 
