@@ -53,7 +53,7 @@ func OpenFile(path string, opts ...Option) (*DB, error) {
 	if err := create(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), lock.Close())
 	}
-	return openSQLite(&sqliteEngine{uri: fileURI(path), lock: lock}, options{readers: fileReaders}, opts)
+	return openSQLite(&sqliteEngine{uri: fileURI(path), lock: lock}, options{readers: fileReaders, vfs: sqlite.FileVFS}, opts)
 }
 
 func fileURI(path string) string {

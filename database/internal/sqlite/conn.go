@@ -41,6 +41,7 @@ const (
 func init() {
 	lib.PatchIssue199()
 	keepScratch()
+	registerVFS()
 }
 
 // keepScratch takes some C memory of the sizes that SQLite needs for a moment whenever it balances a b-tree or keeps the

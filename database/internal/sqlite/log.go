@@ -1,0 +1,183 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"modernc.org/libc"
+	"modernc.org/libc/sys/types"
+	lib "modernc.org/sqlite/lib"
+)
+
+// FileVFS is the name of the SQLite VFS for databases in files. It is the one of the operating system, but for the
+// write-ahead log: SQLite writes each page there by two system calls, and this VFS gathers many pages for one. What a
+// commit wrote is in the file before other connections are shown the commit, as it is without.
+const FileVFS = "kit"
+
+const (
+	gathered    = 127 << 10 // bytes of the log that one system call writes at most; SQLite's own bound is below 128 KiB
+	frameHeader = 24        // bytes in front of each page of the log (sqlite.org/fileformat.html, section 4.2)
+)
+
+// logFile is what a file of the log has in addition to the system's own part, in the memory that SQLite provides for it.
+type logFile struct {
+	methods lib.Tsqlite3_io_methods // the system's, with the functions below in their places
+	under   uintptr                 // the system's
+	buf     uintptr                 // C memory of the bytes that wait; 0 before the first of them
+	used    int                     // bytes that wait
+	at      int64                   // offset of the first of them, and of the next write if none waits
+	commits bool                    // the last write was the header of the page that ends a transaction
+}
+
+var (
+	systemVFS uintptr
+	ownOffset uintptr // of logFile in the memory of an open file
+)
+
+// registerVFS registers FileVFS with SQLite.
+func registerVFS() {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	systemVFS = lib.Xsqlite3_vfs_find(tls, 0)
+	p := libc.Xmalloc(tls, types.Size_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
+	name, err := libc.CString(FileVFS)
+	if systemVFS == 0 || p == 0 || err != nil {
+		return // Open then fails, as it finds no VFS of this name
+	}
+	vfs := (*lib.Tsqlite3_vfs)(pointer(p))
+	*vfs = *(*lib.Tsqlite3_vfs)(pointer(systemVFS))
+	ownOffset = uintptr(vfs.FszOsFile+7) &^ 7
+	vfs.FszOsFile = int32(ownOffset + unsafe.Sizeof(logFile{}))
+	vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, name, address(openFile)
+	lib.Xsqlite3_vfs_register(tls, p, 0)
+}
+
+// The types of the functions of a VFS and of an open file.
+type (
+	openFunc  = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
+	ioFunc    = func(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int32
+	syncFunc  = func(tls *libc.TLS, file uintptr, flags int32) int32
+	sizeFunc  = func(tls *libc.TLS, file, size uintptr) int32
+	truncFunc = func(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32
+	closeFunc = func(tls *libc.TLS, file uintptr) int32
+)
+
+// address returns what C calls fn by, and function what it is called by from Go.
+func address[F any](fn F) uintptr { return *(*uintptr)(unsafe.Pointer(&fn)) }
+
+func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
+
+func openFile(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	open := function[openFunc]((*lib.Tsqlite3_vfs)(pointer(systemVFS)).FxOpen)
+	rc := open(tls, systemVFS, name, file, flags, outFlags)
+	if rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_WAL == 0 {
+		return rc
+	}
+	f, opened := logOf(file), (*lib.Tsqlite3_file)(pointer(file))
+	*f = logFile{under: opened.FpMethods, methods: *(*lib.Tsqlite3_io_methods)(pointer(opened.FpMethods))}
+	f.methods.FxRead = address[ioFunc](readLog)
+	f.methods.FxWrite = address[ioFunc](writeLog)
+	f.methods.FxSync = address[syncFunc](syncLog)
+	f.methods.FxFileSize = address[sizeFunc](sizeOfLog)
+	f.methods.FxTruncate = address[truncFunc](truncateLog)
+	f.methods.FxClose = address[closeFunc](closeLog)
+	opened.FpMethods = file + ownOffset + unsafe.Offsetof(f.methods)
+	return lib.SQLITE_OK
+}
+
+func logOf(file uintptr) *logFile { return (*logFile)(pointer(file + ownOffset)) }
+
+func (f *logFile) system() *lib.Tsqlite3_io_methods {
+	return (*lib.Tsqlite3_io_methods)(pointer(f.under))
+}
+
+// flush writes the bytes that wait. They stay if that fails, as SQLite takes them for written.
+func (f *logFile) flush(tls *libc.TLS, file uintptr) int32 {
+	if f.used == 0 {
+		return lib.SQLITE_OK
+	}
+	rc := function[ioFunc](f.system().FxWrite)(tls, file, f.buf, int32(f.used), f.at)
+	if rc == lib.SQLITE_OK {
+		f.at += int64(f.used)
+		f.used = 0
+	}
+	return rc
+}
+
+// writeLog lets bytes that follow those before wait, until the page that ends a transaction is among them. Without
+// PRAGMA synchronous = FULL no sync comes before the commit is shown.
+func writeLog(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int32 {
+	f := logOf(file)
+	last := f.commits
+	f.commits = n == frameHeader && binary.BigEndian.Uint32(bytesAt(p+4, 4)) != 0
+	if at != f.at+int64(f.used) || f.used+int(n) > gathered {
+		if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
+			return rc
+		}
+	}
+	if at != f.at+int64(f.used) || !f.room(tls) || int(n) > gathered {
+		rc := function[ioFunc](f.system().FxWrite)(tls, file, p, n, at)
+		if rc == lib.SQLITE_OK {
+			f.at = at + int64(n)
+		}
+		return rc
+	}
+	copy(bytesAt(f.buf+uintptr(f.used), int(n)), bytesAt(p, int(n)))
+	f.used += int(n)
+	if !last {
+		return lib.SQLITE_OK
+	}
+	rc := f.flush(tls, file)
+	if rc != lib.SQLITE_OK {
+		f.used = 0 // the transaction is rolled back, and must not commit when there is space again
+	}
+	return rc
+}
+
+// room reports whether the buffer is there.
+func (f *logFile) room(tls *libc.TLS) bool {
+	if f.buf == 0 {
+		f.buf = libc.Xmalloc(tls, gathered)
+	}
+	return f.buf != 0
+}
+
+func readLog(tls *libc.TLS, file, p uintptr, n int32, at lib.Tsqlite3_int64) int32 {
+	f := logOf(file)
+	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
+		return rc
+	}
+	return function[ioFunc](f.system().FxRead)(tls, file, p, n, at)
+}
+
+func syncLog(tls *libc.TLS, file uintptr, flags int32) int32 {
+	f := logOf(file)
+	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
+		return rc
+	}
+	return function[syncFunc](f.system().FxSync)(tls, file, flags)
+}
+
+func sizeOfLog(tls *libc.TLS, file, size uintptr) int32 {
+	f := logOf(file)
+	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
+		return rc
+	}
+	return function[sizeFunc](f.system().FxFileSize)(tls, file, size)
+}
+
+func truncateLog(tls *libc.TLS, file uintptr, size lib.Tsqlite3_int64) int32 {
+	f := logOf(file)
+	if rc := f.flush(tls, file); rc != lib.SQLITE_OK {
+		return rc
+	}
+	return function[truncFunc](f.system().FxTruncate)(tls, file, size)
+}
+
+// closeLog drops what waits, which no commit has: SQLite closes a file whose transaction it has rolled back.
+func closeLog(tls *libc.TLS, file uintptr) int32 {
+	f := logOf(file)
+	libc.Xfree(tls, f.buf)
+	f.buf, f.used = 0, 0
+	return function[closeFunc](f.system().FxClose)(tls, file)
+}
