@@ -1,15 +1,13 @@
-// Package hooks is the list of what an application can attach code to in a
-// user's life.
+// Package hooks lists the events in the life of a user that an application can attach code to.
 //
-// Every hook has two ends. A function added with [Hook.In] runs inside the
-// transaction of the change: its rows commit or roll back with it, and its
-// error refuses the operation. A function added with [Hook.After] runs once the
-// transaction has committed, in the process that committed it; what must
-// survive a killed process is a job enqueued by a function added with In.
+// Every hook has two phases. A function added with [Hook.In] runs inside the transaction of the
+// change: its rows commit or roll back with it, and its error refuses the operation. A function
+// added with [Hook.After] runs once the transaction has committed, in the process that committed
+// it. Work that must survive a killed process is a job that a function added with In enqueues.
 //
-// The transaction may run again after a conflict, and In with it; so such a
-// function changes rows and outputs only. A panic is contained: inside, it
-// refuses the operation; after, it is reported through [Hooks.OnPanic].
+// The transaction may run again after a conflict, and the functions added with In run again with
+// it; so such a function only changes rows and outputs. Panics are recovered: one inside the
+// transaction refuses the operation, one after it is reported to [Hooks.OnPanic].
 package hooks
 
 import (
@@ -21,41 +19,40 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Hooks are the hooks of one kit, one for each thing that happens.
+// Hooks are the hooks of one kit, one for each event.
 type Hooks struct {
-	// UserCreated runs when an account is made, anonymous ones included.
+	// UserCreated runs when an account is created, including an anonymous one.
 	UserCreated Hook[UserCreated]
-	// UserUpdated runs when a user's address, name or profile changes or an
-	// address is verified.
+	// UserUpdated runs when the address, name or profile of a user changes or an address is
+	// verified.
 	UserUpdated Hook[UserUpdated]
-	// UserDeleted runs when an account is removed.
+	// UserDeleted runs when an account is deleted.
 	UserDeleted Hook[UserDeleted]
 	// SessionStarted runs when a user signs in.
 	SessionStarted Hook[Session]
-	// SessionUsed runs at most once a UTC day for a session that is used.
+	// SessionUsed runs at most once in a UTC day for a session that is used.
 	SessionUsed Hook[Session]
-	// SessionEnded runs when a session is revoked or signed out of.
+	// SessionEnded runs when a session is revoked or signed out.
 	SessionEnded Hook[SessionEnded]
-	// EntitlementsChanged runs when what a subject is entitled to changes.
+	// EntitlementsChanged runs when the entitlements of a subject change.
 	EntitlementsChanged Hook[EntitlementsChanged]
 	// MatchEnded runs when a multiplayer session is resolved or abandoned.
 	MatchEnded Hook[MatchEnded]
-	// MailSuppressed runs when an address is kept from getting mail.
+	// MailSuppressed runs when an address is suppressed and gets no more mail.
 	MailSuppressed Hook[MailSuppressed]
 	// MailUnsubscribed runs when a recipient unsubscribes.
 	MailUnsubscribed Hook[MailSuppressed]
-	// MediaReady runs when a media item was processed.
+	// MediaReady runs when a media item has been processed.
 	MediaReady Hook[MediaReady]
-	// SupportReceived runs when a message of a person, not of a program, becomes
-	// part of a thread.
+	// SupportReceived runs when a message of a person, not of a program, is added to a thread.
 	SupportReceived Hook[SupportReceived]
 
-	// OnPanic is told of panics of functions that run after a commit; nil drops
-	// them. It is set before the kit serves.
+	// OnPanic is called with the panics of functions that run after a commit; if it is nil, they
+	// are dropped. Set it before the kit serves.
 	OnPanic func(hook string, value any)
 }
 
-// New returns hooks to which nothing is attached.
+// New returns hooks without functions.
 func New() *Hooks {
 	h := &Hooks{}
 	report := func(hook string, value any) {
@@ -69,7 +66,7 @@ func New() *Hooks {
 	return h
 }
 
-// named is a hook and what it is called.
+// named is a hook with its name.
 type named struct {
 	name string
 	at   interface {
@@ -78,7 +75,7 @@ type named struct {
 	}
 }
 
-// list names every hook.
+// list returns every hook.
 func (h *Hooks) list() []named {
 	return []named{
 		{"user_created", &h.UserCreated},
@@ -96,104 +93,103 @@ func (h *Hooks) list() []named {
 	}
 }
 
-// Any is a hook whose event may be of any type, for code that treats all alike.
+// Any is a hook of any event type, for code that treats all hooks alike.
 type Any interface {
-	// Name is that of the hook in lower case, such as "user_created".
+	// Name returns the name of the hook in lower case, such as "user_created".
 	Name() string
-	// InAny is [Hook.In] for functions that take any event.
+	// InAny is [Hook.In] for functions that accept any event.
 	InAny(f func(ctx context.Context, event any) error)
 }
 
-// Each calls f for every hook, in the order of the list.
+// Each calls f for every hook, in a fixed order.
 func (h *Hooks) Each(f func(Any)) {
 	for _, hook := range h.list() {
 		f(hook.at)
 	}
 }
 
-// UserCreated says that an account was made.
+// UserCreated is the event of an account that was created.
 type UserCreated struct {
 	UserID    string `json:"userId"`
 	Anonymous bool   `json:"anonymous"`
 }
 
-// UserUpdated says what of an account changed.
+// UserUpdated is the event of an account that changed.
 type UserUpdated struct {
 	UserID string `json:"userId"`
-	// Changed names the fields: "email", "emailVerified", "name", "image",
-	// "username", "profile".
+	// Changed lists the fields: "email", "emailVerified", "name", "image", "username", "profile".
 	Changed []string `json:"changed"`
 }
 
-// UserDeleted says that an account was removed.
+// UserDeleted is the event of an account that was deleted.
 type UserDeleted struct {
 	UserID string `json:"userId"`
 }
 
-// Session says which session of which user it is about.
+// Session is the event of a session that started or was used.
 type Session struct {
 	UserID    string    `json:"userId"`
 	SessionID string    `json:"sessionId"`
 	At        time.Time `json:"at"`
 }
 
-// SessionEnded says which session ended and why.
+// SessionEnded is the event of a session that ended.
 type SessionEnded struct {
 	UserID    string `json:"userId"`
 	SessionID string `json:"sessionId"`
-	// Reason is a word such as "signed_out" or "revoked".
+	// Reason is a code such as "signed_out" or "revoked".
 	Reason string `json:"reason"`
 }
 
-// EntitlementsChanged says whose entitlements are others than before.
+// EntitlementsChanged is the event of a subject whose entitlements changed.
 type EntitlementsChanged struct {
 	// SubjectType is "user" or "organization".
 	SubjectType string `json:"subjectType"`
 	SubjectID   string `json:"subjectId"`
-	// Granted and Revoked are the keys that the subject gained and lost.
+	// Granted and Revoked are the keys of the entitlements that the subject gained and lost.
 	Granted []string `json:"granted"`
 	Revoked []string `json:"revoked"`
 }
 
-// MatchEnded says how a multiplayer session ended.
+// MatchEnded is the event of a multiplayer session that ended.
 type MatchEnded struct {
 	SessionID string `json:"sessionId"`
 	Game      string `json:"game"`
-	// Ranks maps user ids to finishing places; empty when it was abandoned.
+	// Ranks maps user ids to finishing places; it is empty if the session was abandoned.
 	Ranks     map[string]int `json:"ranks"`
 	Abandoned bool           `json:"abandoned"`
 }
 
-// MailSuppressed says which address gets no more mail of a scope.
+// MailSuppressed is the event of an address that gets no more mail of a scope.
 type MailSuppressed struct {
-	// Address is the normalized address: personal data.
+	// Address is the normalized address, which is personal data.
 	Address string `json:"address"`
 	// Scope is "all" or "list".
 	Scope string `json:"scope"`
-	// Reason is a word such as "bounce", "complaint", "unsubscribed" or "manual".
+	// Reason is a code such as "bounce", "complaint", "unsubscribed" or "manual".
 	Reason string `json:"reason"`
-	// UserID is the user the mail was for, where that is known.
+	// UserID is the user the mail was for, if known.
 	UserID string `json:"userId,omitempty"`
 }
 
-// MediaReady says that the derivatives of a media item can be read.
+// MediaReady is the event of a media item whose derivatives can be read.
 type MediaReady struct {
 	OwnerID string `json:"ownerId"`
 	MediaID string `json:"mediaId"`
 }
 
-// SupportReceived says in which thread somebody wrote.
+// SupportReceived is the event of a message that was added to a thread.
 type SupportReceived struct {
 	ThreadID  string `json:"threadId"`
 	MessageID string `json:"messageId"`
-	// UserID is the writer, empty where that is not proven.
+	// UserID is the author, empty if unproven.
 	UserID string `json:"userId,omitempty"`
 	// Opened reports whether the message is the first of its thread.
 	Opened bool `json:"opened"`
 }
 
-// Hook is one thing that happens, with what is attached to it. Functions may be
-// added at any time; they run in the order they were added.
+// Hook is one event with the functions attached to it. Functions may be added at any time; they run
+// in the order they were added.
 type Hook[T any] struct {
 	name   string
 	report func(hook string, value any)
@@ -203,28 +199,27 @@ type Hook[T any] struct {
 
 func (h *Hook[T]) init(name string, report func(string, any)) { h.name, h.report = name, report }
 
-// Name is that of the hook in lower case, such as "user_created".
+// Name returns the name of the hook in lower case, such as "user_created".
 func (h *Hook[T]) Name() string { return h.name }
 
-// InAny is [Hook.In] for functions that take any event.
+// InAny is [Hook.In] for functions that accept any event.
 func (h *Hook[T]) InAny(f func(ctx context.Context, event any) error) {
 	h.In(func(ctx context.Context, event T) error { return f(ctx, event) })
 }
 
-// In adds a function that runs inside the transaction of the change. Its error
-// refuses the operation and rolls everything back.
+// In adds a function that runs inside the transaction of the change. Its error refuses the
+// operation and rolls back the transaction.
 func (h *Hook[T]) In(f func(ctx context.Context, event T) error) { h.in.add(f) }
 
 // After adds a function that runs once the change has committed.
 func (h *Hook[T]) After(f func(ctx context.Context, event T)) { h.after.add(f) }
 
-// Attached reports whether anything is attached, for capabilities that would
-// have to read rows to fill the event.
+// Attached reports whether the hook has functions, for capabilities that would have to read rows to
+// fill the event.
 func (h *Hook[T]) Attached() bool { return len(h.in.all()) > 0 || len(h.after.all()) > 0 }
 
-// Fire runs the functions added with In now, and those added with After once
-// the transaction of ctx has committed. Capabilities call it inside of the
-// transaction of the change.
+// Fire runs the functions added with In immediately, and those added with After once the
+// transaction of ctx has committed. Capabilities call it inside the transaction of the change.
 func (h *Hook[T]) Fire(ctx context.Context, event T) error {
 	for _, f := range h.in.all() {
 		if err := h.contained(ctx, f, event); err != nil {
@@ -260,7 +255,7 @@ func (h *Hook[T]) run(ctx context.Context, f func(context.Context, T), event T) 
 	f(ctx, event)
 }
 
-// list grows by copies, so that running functions need no lock.
+// list is copied when it grows, so that running the functions needs no lock.
 type list[F any] struct{ items atomic.Pointer[[]F] }
 
 func (l *list[F]) all() []F {

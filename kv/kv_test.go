@@ -39,7 +39,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// What expired goes away with later writes, a bounded number at a time.
+// TestSweep checks that later writes delete expired entries, a bounded number at a time.
 func TestSweep(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -65,7 +65,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// What expires goes as fast as it came, however fast that was.
+// TestSweepKeepsUp checks that entries are deleted as fast as they expire, however fast they were
+// written.
 func TestSweepKeepsUp(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Memory is a store in one process.
+// Memory is a store in the memory of one process.
 type Memory struct {
 	now     func() time.Time
 	mu      sync.Mutex
@@ -20,7 +20,7 @@ type entry struct {
 	expires time.Time
 }
 
-// NewMemory makes an empty store on a clock.
+// NewMemory returns an empty store that reads the time from now.
 func NewMemory(now func() time.Time) *Memory {
 	return &Memory{now: now, entries: make(map[string]entry)}
 }
@@ -33,7 +33,7 @@ func (m *Memory) Get(_ context.Context, key string) ([]byte, bool, error) {
 	return bytes.Clone(e.value), ok, nil
 }
 
-// Put refuses with [ErrKey], [ErrValue] and [ErrTTL].
+// Put stores a copy of the value. It refuses with [ErrKey], [ErrValue] and [ErrTTL].
 func (m *Memory) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	if err := check(key, value, ttl); err != nil {
 		return err
@@ -44,7 +44,8 @@ func (m *Memory) Put(_ context.Context, key string, value []byte, ttl time.Durat
 	return nil
 }
 
-// PutIfAbsent refuses with [ErrKey], [ErrValue] and [ErrTTL].
+// PutIfAbsent stores a copy of the value if the key has none. It refuses with [ErrKey], [ErrValue]
+// and [ErrTTL].
 func (m *Memory) PutIfAbsent(_ context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
 	if err := check(key, value, ttl); err != nil {
 		return false, err
@@ -66,7 +67,7 @@ func (m *Memory) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// Atomic is true: there is one process.
+// Atomic returns true: there is one process.
 func (m *Memory) Atomic() bool { return true }
 
 func (m *Memory) live(key string) (entry, bool) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// Expired entries are removed by later writes, so many at a time, so often, or by
-// each write while there are more.
+// A write deletes at most sweepLimit expired entries, at most once in sweepEvery or, while more
+// remain, with each write.
 const (
 	sweepEvery = time.Second
 	sweepLimit = 100
@@ -19,19 +19,19 @@ const (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrations is the schema of [NewSQL].
+// Migrations returns the schema of [NewSQL].
 func Migrations() database.Migrations {
 	return database.Migrations{Name: "kv", FS: migrations}
 }
 
-// SQL is a store in a database. Inside a transaction of that database its
-// operations commit with it.
+// SQL is a store in a database. Inside a transaction of that database its operations commit with
+// it.
 type SQL struct {
 	db      *database.DB
 	sweptAt atomic.Int64 // milliseconds
 }
 
-// NewSQL makes a store on a database that has [Migrations].
+// NewSQL returns a store in a database that has [Migrations].
 func NewSQL(db *database.DB) *SQL { return &SQL{db: db} }
 
 // Get returns the value.
@@ -42,14 +42,15 @@ func (s *SQL) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	}, `SELECT value FROM kv_entry WHERE key = $1 AND expires_at > $2`, key, s.db.Now(ctx).UnixMilli())
 }
 
-// Put refuses with [ErrKey], [ErrValue] and [ErrTTL].
+// Put stores the value. It refuses with [ErrKey], [ErrValue] and [ErrTTL].
 func (s *SQL) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	_, err := s.insert(ctx, key, value, ttl, `INSERT INTO kv_entry (key, value, expires_at) VALUES ($1, $2, $3)
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at`)
 	return err
 }
 
-// PutIfAbsent refuses with [ErrKey], [ErrValue] and [ErrTTL].
+// PutIfAbsent stores the value if the key has none. It refuses with [ErrKey], [ErrValue] and
+// [ErrTTL].
 func (s *SQL) PutIfAbsent(ctx context.Context, key string, value []byte, ttl time.Duration) (bool, error) {
 	return s.insert(ctx, key, value, ttl, `INSERT INTO kv_entry (key, value, expires_at) VALUES ($1, $2, $3)
 		ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at
@@ -78,11 +79,11 @@ func (s *SQL) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// Atomic is true: the primary key decides.
+// Atomic returns true: the primary key decides.
 func (s *SQL) Atomic() bool { return true }
 
-// sweep removes some of what expired, outside of the caller's transaction only:
-// it may fail, and nothing depends on it.
+// sweep deletes some expired entries, but not inside a transaction of the caller. Its errors are
+// ignored because nothing depends on it.
 func (s *SQL) sweep(ctx context.Context, now time.Time) {
 	last := s.sweptAt.Load()
 	if now.Sub(time.UnixMilli(last)).Abs() < sweepEvery || s.db.InTransaction(ctx) || !s.sweptAt.CompareAndSwap(last, now.UnixMilli()) {

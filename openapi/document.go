@@ -6,8 +6,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// The parts of the document. Each appends itself in one pass, its members in a
-// fixed order: encoding/json would take most of the time that a document takes.
+// The parts of the document. Each appends itself in one pass, its members in a fixed order, because
+// encoding/json would take most of the time of computing a document.
 type (
 	document struct {
 		Info       info
@@ -41,9 +41,9 @@ type (
 		MaxBody                  int64
 		Codes                    []string
 	}
-	// requirement lists the scopes of schemes, all of which are needed.
+	// requirement maps security schemes, all of which are required, to their scopes.
 	requirement map[string][]string
-	// frames are those of a socket besides error, ping and pong.
+	// frames are the frames of a socket except error, ping and pong.
 	frames    struct{ Sends, Takes []*jsonschema.Schema }
 	parameter struct {
 		Name, In    string
@@ -55,13 +55,13 @@ type (
 		Required bool
 		Content  map[string]*media
 	}
-	// media is a body; an example is made of its schema when it is written, since
-	// only then every component is known.
+	// media is a body. Its example is computed from the schema when the document is written,
+	// because only then are all components known.
 	media struct {
 		Schema  *jsonschema.Schema
 		Example *exampleWriter
 	}
-	// response is a reference to a component, or one itself.
+	// response is a reference to a component, or a response itself.
 	response struct {
 		Ref         string
 		Description string

@@ -7,14 +7,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// exampleWriter appends values; open are the components it is within, which it
-// does not enter again.
+// exampleWriter appends example values. open are the components that the value is inside of, which
+// it does not enter again.
 type exampleWriter struct {
 	schemas *schemas
 	open    []string
 }
 
-// append appends a value that a schema allows; equal schemas give equal bytes.
+// append appends a value that a schema allows; equal schemas result in equal bytes.
 func (w *exampleWriter) append(buf []byte, s *jsonschema.Schema) []byte {
 	if out, ok := w.value(buf, "", s); ok {
 		return out
@@ -22,8 +22,8 @@ func (w *exampleWriter) append(buf []byte, s *jsonschema.Schema) []byte {
 	return append(buf, "null"...)
 }
 
-// value appends a value for the member of that name, or reports that there is
-// none that ends.
+// value appends a value for the member of that name, or reports false if every value would be
+// infinite.
 func (w *exampleWriter) value(buf []byte, name string, s *jsonschema.Schema) ([]byte, bool) {
 	switch {
 	case s.Ref != "":
@@ -62,7 +62,7 @@ func (w *exampleWriter) component(buf []byte, member, name string) ([]byte, bool
 	return w.value(buf, member, w.schemas.components[name])
 }
 
-// object appends every member that has an example; any value at all is {}.
+// object appends every member that has an example; the example of any JSON value is {}.
 func (w *exampleWriter) object(buf []byte, s *jsonschema.Schema) ([]byte, bool) {
 	o := begin(buf)
 	for _, name := range s.PropertyOrder {
@@ -76,7 +76,7 @@ func (w *exampleWriter) object(buf []byte, s *jsonschema.Schema) ([]byte, bool) 
 	return o.end(), true
 }
 
-// member appends a member with a value for name, or nothing when there is none.
+// member appends a member with a value for name, or nothing if there is none.
 func (w *exampleWriter) member(o *objectWriter, key, name string, s *jsonschema.Schema) bool {
 	before := *o
 	o.key(key)
@@ -109,7 +109,7 @@ func (w *exampleWriter) plain(buf []byte, name, kind string, s *jsonschema.Schem
 	}
 }
 
-// exampleText is a text as members of that name have it.
+// exampleText returns an example of a string for a member of that name.
 func exampleText(name string, s *jsonschema.Schema) string {
 	lower := strings.ToLower(name)
 	switch {

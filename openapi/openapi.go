@@ -1,11 +1,10 @@
-// Package openapi describes a route table as an OpenAPI 3.1 document, so that
-// nobody writes it by hand: guards become security schemes, the types that
-// handlers take and return become schemas, and every code a row can refuse with
-// is listed under its status.
+// Package openapi describes a route table as an OpenAPI 3.1 document: guards become security
+// schemes, the types that handlers take and return become schemas, and every code that a row can
+// refuse with is listed under its status.
 //
-// The document is a function of its rows: equal tables give equal bytes, and
-// computing it does no I/O. A kit.Kit describes itself by its method OpenAPI. Nothing
-// is mounted by itself; [Handler] serves a document where the application wants.
+// The document is a function of its rows: equal tables result in equal bytes, and computing it does
+// no I/O. The method OpenAPI of a kit.Kit returns the document of the kit. It is served only where
+// the application mounts [Handler].
 package openapi
 
 import (
@@ -19,34 +18,33 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Version is that of the specification that documents follow.
+// Version is the version of the OpenAPI specification that documents follow.
 const Version = "3.1.0"
 
-// Description is what a document is made of.
+// Description is the input of a document.
 type Description struct {
-	// Title and Version name the application's interface.
+	// Title and Version are those of the application's interface.
 	Title, Version string
-	// Server is where clients reach it, without a trailing slash.
+	// Server is the URL of the application, without a trailing slash.
 	Server string
-	// SessionCookie is the name of the cookie that proves a session; "" means
-	// kit_session.
+	// SessionCookie is the name of the session cookie, by default kit_session.
 	SessionCookie string
 	Rows          []Row
 }
 
-// Row is a route with what the table alone does not tell.
+// Row is a route with what its table does not contain.
 type Row struct {
-	// Capability is the domain of the part that serves the route, its tag.
+	// Capability is the domain of the capability that serves the route, which is its tag.
 	Capability string
-	// Route may have no handler: its body and response are then any JSON, as for
-	// the routes of the sign-in library, or a page where it shows pages.
+	// Route may have no handler, as the routes of the sign-in library: its body and response are
+	// then any JSON, or also HTML if it shows pages.
 	Route capability.Route
 	// Limited reports whether the rate class of the route has a limit.
 	Limited bool
 }
 
-// JSON returns the document with all members in a fixed order. It fails for a type
-// that JSON cannot represent.
+// JSON returns the document, its members in a fixed order. It fails for a type that JSON cannot
+// represent.
 func (d Description) JSON() ([]byte, error) {
 	b := &builder{schemas: newSchemas(), responses: make(map[string]*response), tags: make(map[string]bool), codeNames: make(map[string]string)}
 	paths := make(map[string]map[string]*operation)
@@ -84,15 +82,15 @@ func (d Description) JSON() ([]byte, error) {
 	return append(doc.append(make([]byte, 0, documentSize)), '\n'), nil
 }
 
-// documentSize is that of a large document, in bytes.
+// documentSize is the size of a large document, in bytes.
 const documentSize = 512 << 10
 
 const about = "Every refusal has the form of the schema Refusal; clients decide by error.code. " +
 	"Every response carries X-Request-Id. Integers stay within 2^53-1, so that JavaScript reads them exactly. " +
 	"Responses may gain members; request bodies with members that are not listed are refused."
 
-// Handler serves a document, for GET and HEAD, to any origin: it holds nothing
-// that belongs to a user.
+// Handler serves a document for GET and HEAD. It allows any origin, because a document contains
+// nothing that belongs to a user.
 func Handler(doc []byte) http.Handler {
 	length := strconv.Itoa(len(doc))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +110,7 @@ func Handler(doc []byte) http.Handler {
 	})
 }
 
-// methods lists the operations of a row; one that takes every method has five.
+// methods returns the methods of a row; one that serves every method has five.
 func methods(method string) []string {
 	if method == capability.Any {
 		return []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
@@ -120,7 +118,7 @@ func methods(method string) []string {
 	return []string{method}
 }
 
-// template writes a pattern as OpenAPI does; a final * becomes {rest}.
+// template converts a path to the syntax of OpenAPI; a final * becomes {rest}.
 func template(path string) (text string, params []string) {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
@@ -138,7 +136,7 @@ func template(path string) (text string, params []string) {
 
 const restParam = "rest"
 
-// unique returns the id, with a number where it is taken.
+// unique returns the id, with a number appended if it is taken.
 func unique(taken map[string]bool, id string) string {
 	free := id
 	for n := 2; taken[free]; n++ {

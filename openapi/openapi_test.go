@@ -137,8 +137,8 @@ func TestOperationIDsAreUnique(t *testing.T) {
 	}
 }
 
-// TestWrittenSchemasAreThoseOfTheLibrary holds the one-pass writer to what the
-// library writes: a member that it forgot would be missing in one of them.
+// TestWrittenSchemasAreThoseOfTheLibrary compares the output of the one-pass writer with that of
+// the library, which shows a member that it omits.
 func TestWrittenSchemasAreThoseOfTheLibrary(t *testing.T) {
 	s := newSchemas()
 	for _, way := range []direction{returned, request} {

@@ -18,7 +18,7 @@ type builder struct {
 	schemas   *schemas
 	responses map[string]*response
 	tags      map[string]bool
-	codeNames map[string]string // codes as the names of components have them
+	codeNames map[string]string // the part of a component's name for each code
 }
 
 func (b *builder) operation(row Row, method string, params []string) (*operation, error) {
@@ -53,7 +53,7 @@ func (b *builder) operation(row Row, method string, params []string) (*operation
 	return op, nil
 }
 
-// describe says what the structure of the document cannot.
+// describe returns what the structure of the document cannot express.
 func describe(r capability.Route) string {
 	var notes []string
 	if note := r.Guard.Note(); note != "" {
@@ -74,7 +74,7 @@ func describe(r capability.Route) string {
 	return strings.Join(notes, " ")
 }
 
-// security lists the ways to prove who calls, any of which is enough.
+// security returns the ways to authenticate, any one of which is enough.
 func security(row Row) []requirement {
 	g := row.Route.Guard
 	bearer := requirement{"bearer": {}}
@@ -112,7 +112,7 @@ func security(row Row) []requirement {
 	}
 }
 
-// needsCSRF reports whether a cookie proves only with the CSRF token.
+// needsCSRF reports whether the session cookie is valid only with the CSRF token.
 func needsCSRF(r capability.Route) bool {
 	return r.Guard.CSRF() || r.Method != http.MethodGet && r.Method != http.MethodHead
 }
@@ -181,7 +181,8 @@ func choices(values []string) (list []any) {
 	return list
 }
 
-// frames describes what a socket sends and takes: one of these, told apart by type.
+// frames describes what a socket sends and receives: one of these types, distinguished by the
+// member type.
 func (b *builder) frames(r capability.Route) (*frames, error) {
 	if !r.Handle.IsSocket() {
 		return nil, nil
@@ -273,12 +274,12 @@ func (b *builder) success(op *operation, r capability.Route) error {
 	return nil
 }
 
-// media is a body of JSON with an example.
+// media returns a JSON body with an example.
 func (b *builder) media(schema *jsonschema.Schema) *media {
 	return &media{schema, &exampleWriter{schemas: b.schemas}}
 }
 
-// page is one page of a list.
+// page returns the schema of a page of a list.
 func page(item *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type: "object",
@@ -291,7 +292,7 @@ func page(item *jsonschema.Schema) *jsonschema.Schema {
 	}
 }
 
-// operationID is the method and the path in camel case: getLedgerBalanceByCurrency.
+// operationID returns the method and the path in camel case: getLedgerBalanceByCurrency.
 func operationID(method, path string) string {
 	var id strings.Builder
 	id.WriteString(strings.ToLower(method))

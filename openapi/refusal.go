@@ -14,9 +14,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// Refusals lists what a row can refuse with, by status and code, each once: the
-// codes it declares, and those that follow from its guard, its body and its
-// rate class.
+// Refusals returns what a row can refuse with, ordered by status and code, each once: the codes it
+// declares, and those that follow from its guard, its body and its rate class.
 func Refusals(row Row) []*capability.Error {
 	r := row.Route
 	list := []*capability.Error{capability.ErrInvalidRequest, capability.ErrInternal, capability.ErrUnavailable}
@@ -46,7 +45,7 @@ func guardRefusals(r capability.Route) []*capability.Error {
 		if g.Strategy() != capability.StrategyBearer && (needsCSRF(r) || r.Handle.IsSocket()) {
 			list = append(list, capability.ErrCSRF)
 		}
-		if g.Scope() != "" || g.Note() != "" { // a condition is the handler's to decide
+		if g.Scope() != "" || g.Note() != "" { // the handler decides a condition
 			list = append(list, capability.ErrInsufficientScope)
 		}
 		return list
@@ -60,7 +59,7 @@ func guardRefusals(r capability.Route) []*capability.Error {
 		return []*capability.Error{capability.ErrInvalidSignature}
 	case capability.StrategyPublic:
 		var list []*capability.Error
-		if g.Identifies() && r.Handle.Valid() { // a token that is over
+		if g.Identifies() && r.Handle.Valid() { // for an expired or revoked token
 			list = append(list, capability.ErrUnauthenticated)
 		}
 		if g.CSRF() {
@@ -77,8 +76,8 @@ func bodyRefusals(r capability.Route) []*capability.Error {
 	switch {
 	case in != nil && in != noneType:
 		return []*capability.Error{capability.ErrBodyTooLarge, capability.ErrUnsupportedMediaType}
-	case r.Guard.Strategy() == capability.StrategySignedWebhook, // its proof is over the body
-		r.Idempotent, // so is the fingerprint of a key
+	case r.Guard.Strategy() == capability.StrategySignedWebhook, // the signature covers the body
+		r.Idempotent, // the fingerprint of a key covers the body
 		in == nil && r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return []*capability.Error{capability.ErrBodyTooLarge}
 	default:
@@ -86,8 +85,8 @@ func bodyRefusals(r capability.Route) []*capability.Error {
 	}
 }
 
-// refuse adds one response for each status, with its codes. A row without a
-// handler has codes of its own besides, so that no status is only of these.
+// refuse adds a response for each status, with its codes. A row without a handler may have further
+// codes, so it gets the list of codes only.
 func (b *builder) refuse(op *operation, r capability.Route, refusals []*capability.Error) {
 	byStatus := make(map[int][]*capability.Error)
 	op.Codes = []string{}
@@ -104,8 +103,8 @@ func (b *builder) refuse(op *operation, r capability.Route, refusals []*capabili
 	}
 }
 
-// refusal makes the component of a status with these codes, once; with page it may
-// be a page as well.
+// refusal adds the component of a status with these codes, once, and returns a reference to it. If
+// page is true, the refusal may also be HTML.
 func (b *builder) refusal(status int, refusals []*capability.Error, page bool) string {
 	name := b.componentName(status, refusals)
 	if page {
@@ -129,8 +128,8 @@ func (b *builder) refusal(status int, refusals []*capability.Error, page bool) s
 	return "#/components/responses/" + name
 }
 
-// componentName holds the codes, or, where they are many, a digest of them: it
-// stays the same when other routes change.
+// componentName returns a name made of the codes, or of a hash of them if there are more than two,
+// so that it stays the same when other routes change.
 func (b *builder) componentName(status int, refusals []*capability.Error) string {
 	var joined strings.Builder
 	for i, e := range refusals {

@@ -15,8 +15,8 @@ import (
 	"github.com/kitbackend/kit/capability"
 )
 
-// direction says which way a value goes. Of one type, requests refuse members
-// that are not listed and may leave out what has a zero value of its own.
+// direction is the direction of a value. A type has two schemas: that of requests refuses members
+// that are not listed, and a member whose zero value is meaningful may be omitted.
 type direction int
 
 const (
@@ -33,7 +33,7 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// known are the types that write themselves in a way that is known here.
+// known are the types with their own encoding whose schema is known.
 var known = map[reflect.Type]func() *jsonschema.Schema{
 	reflect.TypeFor[capability.Time](): instant,
 	reflect.TypeFor[time.Time]():       instant,
@@ -46,13 +46,13 @@ func instant() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Fo
 
 func anything() *jsonschema.Schema { return &jsonschema.Schema{Description: "Any JSON value."} }
 
-// component identifies a named schema.
+// component is the key of a named schema.
 type component struct {
 	t   reflect.Type
 	way direction
 }
 
-// schemas makes the schema of each type once.
+// schemas creates the schema of each type once.
 type schemas struct {
 	components map[string]*jsonschema.Schema
 	names      map[component]string
@@ -99,11 +99,10 @@ func (s *schemas) of(t reflect.Type, way direction) (*jsonschema.Schema, error) 
 	}
 }
 
-// enumerated is a text with a fixed set of values.
+// enumerated is a string type with a fixed set of values.
 type enumerated interface{ Choices() []string }
 
-// plain returns a copy of the schema of a number, a string or a boolean, which
-// is made once.
+// plain returns a copy of the schema of a number, a string or a boolean, which is created once.
 func (s *schemas) plain(t reflect.Type) (*jsonschema.Schema, error) {
 	if s.plains[t] == nil {
 		schema, err := plain(t)
@@ -138,8 +137,8 @@ func plain(t reflect.Type) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-// writesItself returns the schema of a type with an encoding of its own, which
-// no type tells: text, or any JSON.
+// writesItself returns the schema of a type with its own encoding, which reflection cannot tell: a
+// string, or any JSON.
 func writesItself(t reflect.Type, way direction) *jsonschema.Schema {
 	does := func(method reflect.Type) bool { return t.Implements(method) || reflect.PointerTo(t).Implements(method) }
 	switch {
@@ -152,7 +151,7 @@ func writesItself(t reflect.Type, way direction) *jsonschema.Schema {
 	}
 }
 
-// named makes the component of a struct, before its members, which may refer to it.
+// named adds the component of a struct before its members, which may refer to it.
 func (s *schemas) named(t reflect.Type, way direction) (*jsonschema.Schema, error) {
 	if t.Name() == "" {
 		return s.object(t, way)
@@ -172,8 +171,8 @@ func (s *schemas) named(t reflect.Type, way direction) (*jsonschema.Schema, erro
 	return &jsonschema.Schema{Ref: schemaRef + name}, nil
 }
 
-// free is the package and the name of a type, such as LedgerBalance, and Input
-// of a request.
+// free returns an unused name: the package and the name of the type, such as LedgerBalance, with
+// the suffix Input for a request.
 func (s *schemas) free(t reflect.Type, way direction) string {
 	name, arguments, _ := strings.Cut(t.Name(), "[")
 	for argument := range strings.SplitSeq(strings.TrimSuffix(arguments, "]"), ",") {
@@ -218,8 +217,8 @@ func (s *schemas) object(t reflect.Type, way direction) (*jsonschema.Schema, err
 	return schema, nil
 }
 
-// mustBeGiven reports whether a request cannot leave a member out: what has no
-// zero value that means something.
+// mustBeGiven reports whether a request must contain a member, because its zero value has no
+// meaning.
 func mustBeGiven(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Bool, reflect.Interface:
@@ -239,20 +238,20 @@ func nullable(schema *jsonschema.Schema) *jsonschema.Schema {
 		return schema
 	case schema.Ref != "":
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{schema, {Type: "null"}}}
-	default: // any value, null among them
+	default: // any value, including null
 		return schema
 	}
 }
 
-// member is a field as JSON has it.
+// member is a field as encoded in JSON.
 type member struct {
 	name             string
 	t                reflect.Type
 	optional, quoted bool
 }
 
-// members lists the fields of a struct, those of embedded ones in their place;
-// an outer field hides an inner one of its name.
+// members returns the fields of a struct, those of embedded structs in their place; an outer field
+// hides an inner one of the same name.
 func members(t reflect.Type) []member {
 	var list []member
 	add := func(m member, outer bool) {

@@ -18,7 +18,7 @@ type objectWriter struct {
 // begin starts an object at the end of buf.
 func begin(buf []byte) *objectWriter { return &objectWriter{buf: append(buf, '{'), first: true} }
 
-// end returns all that was written, with the object whole.
+// end closes the object and returns the buffer.
 func (o *objectWriter) end() []byte { return append(o.buf, '}') }
 
 func (o *objectWriter) key(name string) {
@@ -35,7 +35,7 @@ func (o *objectWriter) text(name, value string) {
 	}
 }
 
-// always writes a text that may be empty.
+// always writes a string, even if it is empty.
 func (o *objectWriter) always(name, value string) {
 	o.key(name)
 	o.buf = appendText(o.buf, value)
@@ -63,7 +63,7 @@ func sorted[T any](o *objectWriter, values map[string]T, appendValue func([]byte
 	}
 }
 
-// single appends an object of one text.
+// single appends an object with one string member.
 func single(buf []byte, name, value string) []byte {
 	o := begin(buf)
 	o.always(name, value)
@@ -72,14 +72,14 @@ func single(buf []byte, name, value string) []byte {
 
 func (o *objectWriter) texts(name string, values []string) { array(o, name, values, appendText) }
 
-// array writes a member with a value for each of values, unless there are none.
+// array writes a member with an array, unless there are no values.
 func array[T any](o *objectWriter, name string, values []T, appendValue func([]byte, T) []byte) {
 	if len(values) > 0 {
 		list(o, name, values, appendValue)
 	}
 }
 
-// list is array that writes an empty one as well.
+// list writes a member with an array, which may be empty.
 func list[T any](o *objectWriter, name string, values []T, appendValue func([]byte, T) []byte) {
 	o.key(name)
 	o.buf = appendList(o.buf, values, appendValue)
@@ -136,8 +136,7 @@ func (o *objectWriter) properties(s *jsonschema.Schema) {
 	})
 }
 
-// appendSchema appends a schema. Of what JSON Schema has it knows what this package
-// makes.
+// appendSchema appends a schema. It supports those members of JSON Schema that this package uses.
 func appendSchema(buf []byte, s *jsonschema.Schema) []byte {
 	if s.Not != nil && s.Not.Ref == "" && s.Not.Type == "" { // nothing is allowed
 		return append(buf, "false"...)
@@ -166,7 +165,7 @@ func appendSchema(buf []byte, s *jsonschema.Schema) []byte {
 	return o.end()
 }
 
-// appendChoice appends a value of an enumeration, a text or null.
+// appendChoice appends a value of an enumeration: a string or null.
 func appendChoice(buf []byte, value any) []byte {
 	if text, ok := value.(string); ok {
 		return appendText(buf, text)
@@ -174,7 +173,7 @@ func appendChoice(buf []byte, value any) []byte {
 	return append(buf, "null"...)
 }
 
-// appendText appends a JSON string.
+// appendText appends a JSON string; invalid UTF-8 is replaced.
 func appendText(buf []byte, text string) []byte {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	buf = append(buf, '"')

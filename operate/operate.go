@@ -1,11 +1,9 @@
-// Package operate is what an operator of a kit does from a shell: credit and
-// debit, lock a user out or erase one, look a ref of the ledger up, list jobs and
-// retry them.
+// Package operate is the operator's interface for a shell: it credits and debits users, disables
+// and erases them, finds transactions of the ledger by their ref, and lists and retries jobs.
 //
-// The command operate of package kitcmd runs it in the application's own program,
-// where all its hooks and capabilities are, and so offers what no HTTP route needs
-// to. The command cmd/kit runs the same on a database alone. Changes are
-// recorded by audit, with the operator as the actor.
+// The operate command of package kitcmd runs it in the program of the application, where all its
+// hooks and capabilities are, so that none of this needs an HTTP route. The command cmd/kit runs it
+// with only a database. Changes are recorded by audit, with the operator as the actor.
 package operate
 
 import (
@@ -24,11 +22,11 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// Options say who operates and where results go.
+// Options are the operator and the output of a command.
 type Options struct {
-	// As names the operator on the audit trail; required.
+	// As is the name of the operator in the audit trail; required.
 	As string
-	// Out gets results as JSON.
+	// Out is where results are written, as JSON.
 	Out io.Writer
 }
 
@@ -41,12 +39,12 @@ const Usage = `the commands are:
   jobs list [-state STATE] [-binding NAME] [-limit N]
   jobs retry ID...`
 
-// ErrUsage is the error of a command that was not understood; its text has [Usage].
+// ErrUsage is the error of an unknown command or of wrong arguments; its text includes [Usage].
 var ErrUsage = errors.New("unknown command; " + Usage)
 
-// command is one verb.
+// command describes one command.
 type command struct {
-	least, most int // arguments
+	least, most int // bounds of the number of arguments
 	run         func(*call) error
 }
 
@@ -73,8 +71,8 @@ type call struct {
 	limit                int
 }
 
-// Run runs one command. Refusals are those of the operations; a command that was
-// not understood is [ErrUsage].
+// Run runs one command. It refuses with the refusals of the operations, and with [ErrUsage] for a
+// command that it does not know or whose arguments are wrong.
 func Run(ctx context.Context, k *kit.Kit, o Options, args []string) error {
 	if len(args) < 2 {
 		return ErrUsage
@@ -157,16 +155,16 @@ func (c *call) show() error {
 	return c.print(account{user.ID, user.Email, capability.Time{Time: user.CreatedAt}, capability.Time{Time: user.DisabledAt}})
 }
 
-// account is what operators see of a user.
+// account is the output for a user.
 type account struct {
 	ID        string          `json:"id"`
 	Email     string          `json:"email,omitempty"`
 	CreatedAt capability.Time `json:"createdAt"`
-	// DisabledAt is absent while the user may sign in.
+	// DisabledAt is absent unless the user is disabled.
 	DisabledAt capability.Time `json:"disabledAt,omitzero"`
 }
 
-// job is what operators see of one.
+// job is the output for a job.
 type job struct {
 	ID          string          `json:"id"`
 	Binding     string          `json:"binding"`
@@ -193,7 +191,7 @@ func (c *call) lock(open bool) error {
 	return c.show()
 }
 
-// erase asks for the erasure; a job of the application does it.
+// erase requests the erasure; a job of the application performs it.
 func (c *call) erase() error {
 	err := c.k.Database().InTx(c.ctx, func(ctx context.Context) error {
 		if err := c.k.EraseUser(ctx, c.args[0]); err != nil {

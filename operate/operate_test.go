@@ -19,7 +19,7 @@ import (
 	"github.com/kitbackend/kit/operate"
 )
 
-// world is a kit with a binding that fails while it is told to.
+// world returns a kit with a job binding that fails while *failing is true.
 func world(t *testing.T, db *database.DB, failing *bool) *kittest.Kit {
 	t.Helper()
 	return kittest.New(t, kit.WithDatabase(db), kit.WithAudit(audit.Config{}), kit.WithAuth(auth.Config{}),

@@ -11,7 +11,7 @@ func Example() {
 	bus := pubsub.NewMemory()
 	looked := make(chan string)
 	cancel := bus.Subscribe("session/42", func(payload []byte) {
-		if payload == nil { // hints may have been missed: read the row, whatever it is about
+		if payload == nil { // hints may have been missed: read the row in any case
 			return
 		}
 		looked <- string(payload)

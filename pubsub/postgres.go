@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// gather is how long a node collects hints for one transaction: NOTIFY takes a lock that all commits with one
-	// share, so a node takes it at most 500 times a second.
+	// gather is how long a node collects hints for one transaction. NOTIFY takes a lock that
+	// every commit with a notification needs, so a node takes it at most 500 times a second.
 	gather     = 2 * time.Millisecond
 	maxBatch   = 1000
 	maxUnsent  = 8192
@@ -21,9 +21,9 @@ const (
 	sendWithin = 5 * time.Second
 )
 
-// NewPostgres returns a bus over all nodes whose db, on PostgreSQL, has the same database and schema. Its first
-// subscription opens a connection of its own for LISTEN, and hints leave in transactions of their own, after those
-// that published them.
+// NewPostgres returns a bus that connects all nodes whose db is the same database and schema on
+// PostgreSQL. The first subscription opens a separate connection for LISTEN. Hints are sent in
+// separate transactions, after those that published them.
 func NewPostgres(db *database.DB, log *slog.Logger) *Bus {
 	b := NewMemory()
 	b.log = log
@@ -34,7 +34,7 @@ func NewPostgres(db *database.DB, log *slog.Logger) *Bus {
 	return b
 }
 
-// link is a node's way to and from the others.
+// link connects a node with the others.
 type link struct {
 	db     *database.DB
 	log    *slog.Logger
@@ -53,10 +53,10 @@ type link struct {
 	closed    bool
 }
 
-// envelope is a hint on its way. Without a topic it says that hints of this node were lost.
+// envelope is a hint in transit. Without a topic it means that hints of this node were lost.
 type envelope struct {
 	Node string `json:"n"`
-	// Number keeps PostgreSQL from folding equal hints of one transaction.
+	// Number keeps PostgreSQL from merging equal hints of one transaction.
 	Number  int64  `json:"i"`
 	Topic   string `json:"t,omitempty"`
 	Payload []byte `json:"p"`
@@ -83,7 +83,7 @@ func (l *link) add(topic string, payload []byte) {
 	l.unsent = append(l.unsent, envelope{l.node, l.sent, topic, payload})
 }
 
-// forget replaces the unsent hints by the word that they are lost.
+// forget replaces the unsent hints by an envelope that says they are lost.
 func (l *link) forget() {
 	l.unsent = nil
 	l.add("", nil)
@@ -130,7 +130,8 @@ func (l *link) take() []string {
 	return batch
 }
 
-// lost reports whether it is worth trying to say so.
+// lost replaces the unsent hints and reports whether to try again, which it is unless the link is
+// closed.
 func (l *link) lost() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +147,7 @@ func (l *link) pause(d time.Duration) {
 	}
 }
 
-// channel is one per schema, because channels belong to the whole database.
+// channel has a name for each schema, because channels belong to the whole database.
 const channel = `(SELECT 'kit_' || left(encode(sha256(convert_to(coalesce(current_schema(), ''), 'UTF8')), 'hex'), 16))`
 
 func (l *link) notifyAll(ctx context.Context, payloads []string) error {
@@ -155,7 +156,7 @@ func (l *link) notifyAll(ctx context.Context, payloads []string) error {
 	return err
 }
 
-// listen starts receiving, once.
+// listen starts receiving, unless it has started already.
 func (l *link) listen(b *Bus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,13 +1,15 @@
-// Package pubsub carries hints between the parts of a kit and between its nodes: "look again at this". A hint may be
-// lost, so the rows in the database are the truth and a caller that needs certainty also reads them now and then.
+// Package pubsub carries hints between the parts of a kit and between its nodes: "read this again".
+// A hint may be lost, so the rows in the database are authoritative, and a caller that needs
+// certainty also reads them from time to time.
 //
-// The promises, the same on both drivers:
-//   - A hint published inside a transaction leaves after its commit, one of a rolled-back transaction never.
-//   - A subscription gets each hint of its topic at most once, those of one publisher in the
-//     order of publishing; the publisher's own node gets it too.
-//   - Where hints were lost on the way to a living node, each of its subscriptions concerned gets
-//     a nil payload in their place and reads its rows again. A node that dies takes its unsent
-//     hints with it; nobody is told.
+// The guarantees, the same on both drivers:
+//   - A hint published inside a transaction is sent after its commit; that of a transaction that is
+//     rolled back is never sent.
+//   - A subscription receives each hint of its topic at most once, and those of one publisher in
+//     the order of publishing. The node of the publisher receives it too.
+//   - If hints are lost on the way to a running node, each of its affected subscriptions receives a
+//     nil payload in their place and reads its rows again. A node that dies loses its unsent hints;
+//     other nodes are not notified.
 //   - Publishing never waits for a subscriber or for the network.
 package pubsub
 
@@ -23,17 +25,17 @@ import (
 	"github.com/kitbackend/kit/database"
 )
 
-// The bounds of a hint in bytes, far enough below what PostgreSQL sends (8,000) for the envelope around it. Send ids,
-// not bodies.
+// The largest topic and payload of a hint, in bytes. With the envelope they stay below the limit of
+// PostgreSQL, 8,000 bytes. Send ids, not contents.
 const (
 	MaxTopic   = 128
 	MaxPayload = 4096
 )
 
-// maxWaiting is the number of hints a subscription keeps for a slow function.
+// maxWaiting is the number of hints that are queued for a slow subscription.
 const maxWaiting = 1024
 
-// Errors of Publish.
+// The errors of Publish.
 var (
 	ErrTopic   = fmt.Errorf("pubsub: a topic is 1 to %d bytes of UTF-8", MaxTopic)
 	ErrPayload = fmt.Errorf("pubsub: a payload is at most %d bytes", MaxPayload)
@@ -50,13 +52,14 @@ type Bus struct {
 	closed bool
 }
 
-// NewMemory returns a bus for one process.
+// NewMemory returns a bus in one process.
 func NewMemory() *Bus {
 	return &Bus{log: slog.Default(), topics: map[string]map[*subscription]struct{}{}}
 }
 
-// Publish sends a hint: after the commit of the transaction in ctx, or now when there is none. It copies the payload,
-// and a nil one arrives empty. It refuses with [ErrTopic], [ErrPayload] and [ErrClosed].
+// Publish sends a hint after the commit of the transaction in ctx, or immediately if there is none.
+// It copies the payload; a nil payload is received as an empty one. It refuses with [ErrTopic],
+// [ErrPayload] and [ErrClosed].
 func (b *Bus) Publish(ctx context.Context, topic string, payload []byte) error {
 	if len(topic) == 0 || len(topic) > MaxTopic || !utf8.ValidString(topic) {
 		return ErrTopic
@@ -80,10 +83,11 @@ func (b *Bus) Publish(ctx context.Context, topic string, payload []byte) error {
 	return nil
 }
 
-// Subscribe calls fn for every hint of the topic, one at a time, until cancel is called; a call under way may then
-// still finish. A nil payload means that hints may have been missed: after every connect to PostgreSQL, the first
-// included, and when fn fell more than 1,024 hints behind and the oldest were dropped. fn shares the payload with
-// other subscriptions and must not change it. A panic in fn is logged.
+// Subscribe calls fn for every hint of the topic, one at a time, until cancel is called; a call in
+// progress may still finish afterwards. A nil payload means that hints may have been missed: after
+// every connection to PostgreSQL, the first included, and after fn has fallen more than 1,024 hints
+// behind and the oldest were dropped. fn shares the payload with other subscriptions and must not
+// change it. A panic in fn is logged.
 func (b *Bus) Subscribe(topic string, fn func(payload []byte)) (cancel func()) {
 	s := &subscription{fn: fn, log: b.log}
 	b.mu.Lock()
@@ -106,8 +110,8 @@ func (b *Bus) Subscribe(topic string, fn func(payload []byte)) (cancel func()) {
 	}
 }
 
-// Close ends all subscriptions and sends the other nodes what they have not got yet, giving up when the database does
-// not respond within five seconds. Close the bus before its database.
+// Close ends all subscriptions and sends the hints that other nodes have not received yet. It gives
+// up if the database does not respond within five seconds. Close the bus before its database.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -133,7 +137,7 @@ func (b *Bus) deliver(topic string, payload []byte) {
 	}
 }
 
-// missed tells every subscription that hints may have been lost.
+// missed notifies every subscription that hints may have been lost.
 func (b *Bus) missed() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -144,7 +148,7 @@ func (b *Bus) missed() {
 	}
 }
 
-// subscription runs fn in a goroutine that lives while hints are waiting.
+// subscription runs fn in a goroutine that exists while hints are waiting.
 type subscription struct {
 	fn  func([]byte)
 	log *slog.Logger
@@ -161,7 +165,7 @@ func (s *subscription) push(payload []byte) {
 	if s.ended {
 		return
 	}
-	if len(s.waiting) == maxWaiting { // the two oldest become one nil
+	if len(s.waiting) == maxWaiting { // merge the two oldest into one nil
 		s.waiting = s.waiting[1:]
 		s.waiting[0] = nil
 	}

@@ -25,7 +25,7 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// node returns a connected node.
+// node returns a node that is connected.
 func node(t *testing.T, db *database.DB) *pubsub.Bus {
 	t.Helper()
 	bus := pubsub.NewPostgres(db, slog.New(slog.DiscardHandler))
@@ -39,7 +39,7 @@ func TestPostgresBurstCostsFewTransactions(t *testing.T) {
 	a, b := node(t, dbs[0]), node(t, dbs[1])
 	inbox := pubsubtest.Subscribe(t, b, "topic")
 	transactions := pubsub.CountTransactions(a)
-	const hints = 1000 // fewer than a subscription keeps
+	const hints = 1000 // fewer than the queue of a subscription
 	for i := range hints {
 		if err := a.Publish(t.Context(), "topic", fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,8 @@ func TestPostgresBurstCostsFewTransactions(t *testing.T) {
 	}
 }
 
-// A node that lost its connection is told so and hears the others again.
+// TestPostgresReconnect checks that a node that lost its connection is notified and receives hints
+// again.
 func TestPostgresReconnect(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a, b := node(t, dbs[0]), node(t, dbs[1])
@@ -73,7 +74,8 @@ func TestPostgresReconnect(t *testing.T) {
 	inbox.Want(t, "again")
 }
 
-// Hints that could not be sent are announced as missed once sending works again.
+// TestPostgresFailedSend checks that hints that could not be sent are reported as missed once
+// sending works again.
 func TestPostgresFailedSend(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a, b := node(t, dbs[0]), node(t, dbs[1])
@@ -90,7 +92,8 @@ func TestPostgresFailedSend(t *testing.T) {
 	there.Want(t, "sent")
 }
 
-// What others send to the channel is not trusted.
+// TestPostgresForeignNotification checks that notifications of other programs on the channel are
+// not trusted.
 func TestPostgresForeignNotification(t *testing.T) {
 	dbs := databasetest.Shared(t, 2)
 	a, b := node(t, dbs[0]), node(t, dbs[1])
@@ -105,7 +108,8 @@ func TestPostgresForeignNotification(t *testing.T) {
 	inbox.Want(t, "1")
 }
 
-// Deployments in other schemas of the same database hear nothing.
+// TestPostgresSchemasAreApart checks that deployments in different schemas of one database are
+// separate.
 func TestPostgresSchemasAreApart(t *testing.T) {
 	a, b := node(t, databasetest.Postgres(t)), node(t, databasetest.Postgres(t))
 	inbox := pubsubtest.Subscribe(t, b, "topic")

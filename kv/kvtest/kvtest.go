@@ -1,4 +1,4 @@
-// Package kvtest is the suite every kv.Store passes.
+// Package kvtest is the test suite of implementations of kv.Store.
 package kvtest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/kitbackend/kit/kv"
 )
 
-// Run holds a store to the rules of the package. open makes an empty store on
-// a clock; where it returns several, they are nodes of one.
+// Run tests a store against the rules of package kv. open returns an empty store that reads the
+// time from now; if it returns several, they are nodes of one store.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) []kv.Store) {
 	t.Run("entries", func(t *testing.T) { entries(t, open) })
 	t.Run("expiry", func(t *testing.T) { expiry(t, open) })
@@ -49,7 +49,7 @@ func entries(t *testing.T, open opener) {
 	wantAbsent(t, other, "a")
 }
 
-// An entry ends with its time, whatever was swept meanwhile.
+// expiry checks that an entry expires exactly when its time is over, whatever was swept meanwhile.
 func expiry(t *testing.T, open opener) {
 	ctx, now := t.Context(), start
 	s := open(t, func() time.Time { return now })[0]
@@ -97,7 +97,7 @@ func bounds(t *testing.T, open opener) {
 	}
 }
 
-// Of 64 at once one wins, when the store says so.
+// race checks that one of 64 concurrent calls succeeds, if the store is atomic.
 func race(t *testing.T, open opener) {
 	stores := open(t, func() time.Time { return start })
 	if !stores[0].Atomic() {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGoClientCompiles lets oapi-codegen make a client, and compiles it.
+// TestGoClientCompiles generates a client with oapi-codegen and compiles it.
 func TestGoClientCompiles(t *testing.T) {
 	const folder = "testdata/client"
 	if err := os.MkdirAll(folder, 0o750); err != nil {

@@ -1,5 +1,5 @@
-// Package validate holds the golden document to a validator that is not the
-// kit's. It is a module of its own, so that the kit does not depend on it.
+// Package validate checks the golden document with an independent validator. It is a separate
+// module, so that the kit does not depend on it.
 package validate
 
 import (

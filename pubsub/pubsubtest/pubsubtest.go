@@ -1,4 +1,4 @@
-// Package pubsubtest is the suite that every driver of package pubsub passes.
+// Package pubsubtest is the test suite of the drivers of package pubsub.
 package pubsubtest
 
 import (
@@ -17,8 +17,9 @@ import (
 	"github.com/kitbackend/kit/pubsub"
 )
 
-// Open returns two nodes of one deployment, or one bus twice for a driver of one process, and the database that the
-// first node's transactions run on. Both nodes are connected, so that no nil payload comes any more.
+// Open returns two nodes of one deployment, or the same bus twice for a driver of one process, and
+// the database of the transactions of the first node. Both nodes are connected, so that no further
+// nil payload arrives.
 type Open func(t *testing.T) (a, b *pubsub.Bus, db *database.DB)
 
 // Run runs the suite.
@@ -257,7 +258,7 @@ func Run(t *testing.T, open Open) {
 	})
 }
 
-// missed stands for the nil payload.
+// missed represents the nil payload.
 const missed = "hints may have been missed"
 
 func text(payload []byte) string {
@@ -284,7 +285,7 @@ func (i *Inbox) Next(t *testing.T) string {
 	return receive(t, i.hints)
 }
 
-// Want waits for these hints, and no others in between.
+// Want waits for these hints and fails the test if others arrive in between.
 func (i *Inbox) Want(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -312,7 +313,7 @@ func publishIn(ctx context.Context, t *testing.T, b *pubsub.Bus, topic, payload 
 	}
 }
 
-// receive fails the test where it would otherwise hang.
+// receive fails the test instead of hanging.
 func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
