@@ -1,5 +1,5 @@
-// Package clients serves the typed client of browsers to an application's own
-// pages, which so need neither Node nor a build:
+// Package clients serves the typed browser client to the pages of an application, which therefore
+// need neither Node nor a build:
 //
 //	paths.Handle("/client/", clients.Browser())
 //
@@ -21,26 +21,26 @@ import (
 	"time"
 )
 
-// modules are what the compiler makes of ts/src.
+// modules are the compiled modules of ts/src.
 //
 //go:embed ts/dist/*.js
 var modules embed.FS
 
-// Browser serves the modules of the client, for reading only, under any path and
-// any router: the last element of a request's path names the module. Browsers keep
-// a module and ask each time whether it has changed, so that all of them are of the
-// version that the program was built with.
+// Browser returns a handler that serves the modules of the client to GET and HEAD requests, under
+// any path and in any router: the last element of the request's path is the name of the module.
+// Browsers cache a module and revalidate it each time, so all modules are of the version that the
+// program was built with.
 func Browser() http.Handler {
 	type module struct {
 		text []byte
 		etag string
 	}
 	known := make(map[string]module)
-	names, _ := fs.Glob(modules, "ts/dist/*.js") // fails for a bad pattern alone
+	names, _ := fs.Glob(modules, "ts/dist/*.js") // fails only for a malformed pattern
 	for _, name := range names {
 		text, err := modules.ReadFile(name)
 		if err != nil {
-			panic(err) // it is embedded
+			panic(err) // cannot happen, it is embedded
 		}
 		known[path.Base(name)] = module{text, fmt.Sprintf(`"%x"`, sha256.Sum256(text))}
 	}

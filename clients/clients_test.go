@@ -20,7 +20,7 @@ func ask(h http.Handler, method, path string, header ...string) *httptest.Respon
 	return rec
 }
 
-// TestEveryModuleIsServed follows the imports from the first module on.
+// TestEveryModuleIsServed follows the imports from index.js.
 func TestEveryModuleIsServed(t *testing.T) {
 	h := clients.Browser()
 	imports := regexp.MustCompile(`from "(\./[a-z]+\.js)"`)

@@ -19,12 +19,12 @@ func order(name string) int {
 	return 1
 }
 
-// copied is the backup of one database.
+// copied is the result of the backup of one database.
 type copied struct {
 	Database string `json:"database"`
 	File     string `json:"file,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`
-	// Fix says how to back up a database that the kit does not copy.
+	// Fix describes how to back up a database that the kit does not copy.
 	Fix string `json:"fix,omitempty"`
 }
 

@@ -23,7 +23,7 @@ func (p *program) serve(flags *flag.FlagSet) action {
 
 func (p *program) table() *tabwriter.Writer { return tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0) }
 
-// routeLine is a route of the table as -json prints it.
+// routeLine is a route as printed with -json.
 type routeLine struct {
 	Method     string `json:"method"`
 	Path       string `json:"path"`
@@ -49,7 +49,7 @@ func (p *program) routes(*flag.FlagSet) action {
 	}
 }
 
-// refusalLine is a code as -json prints it.
+// refusalLine is a refusal as printed with -json.
 type refusalLine struct {
 	Code    string `json:"code"`
 	Status  int    `json:"status"`
@@ -94,7 +94,7 @@ func (p *program) openapi(*flag.FlagSet) action {
 	}
 }
 
-// manifest is that of the control plane, without a connection.
+// manifest is the manifest of the control plane, without a connection.
 type manifest struct {
 	Environment  string               `json:"environment"`
 	Version      string               `json:"version"`
@@ -125,7 +125,7 @@ func (p *program) manifest(*flag.FlagSet) action {
 	}
 }
 
-// migrated says what migrate did, or, dry, would do.
+// migrated lists the migrations that migrate has applied or, with -dry, would apply.
 type migrated struct {
 	Migrations []string `json:"migrations"`
 	Applied    bool     `json:"applied"`
@@ -174,7 +174,7 @@ func (p *program) rewrap(*flag.FlagSet) action {
 	}
 }
 
-// names lists the database bindings, DB first.
+// names returns the database bindings, DB first.
 func (p *program) names() []string {
 	return slices.SortedFunc(maps.Keys(p.kit.Databases()), func(a, b string) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a, b))

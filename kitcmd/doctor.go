@@ -22,34 +22,35 @@ import (
 	"github.com/kitbackend/kit/secrets"
 )
 
-// Status says how a [Check] went.
+// Status is the result of a [Check].
 type Status string
 
-// The statuses of a check. A warning may be meant so; a failure is not.
+// The statuses of a check. A warning may be intended; a failure is not.
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
 	StatusFailure Status = "failure"
 )
 
-// Check is one thing that doctor has looked at.
+// Check is one check of doctor.
 type Check struct {
-	// Name says what was looked at, such as "database DB" or "secrets".
+	// Name is the subject of the check, such as "database DB" or "secrets".
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Finding says what is so, in a sentence without its full stop.
+	// Finding is what was found, as a sentence without its final period.
 	Finding string `json:"finding"`
-	// Fix says what to do; empty where nothing is to be done.
+	// Fix describes what to do; it is empty if nothing needs to be done.
 	Fix string `json:"fix,omitempty"`
 }
 
-// maxSkew is how far the clock of a database server may be from the process's.
+// maxSkew is the largest tolerated difference between the clocks of a database server and of this
+// process.
 const maxSkew = 2 * time.Second
 
-// oldSecret is the age from which a credential should be looked at.
+// oldSecret is the age from which doctor warns about a credential.
 const oldSecret = 365 * 24 * time.Hour
 
-// maxLag is how long a due job may have waited.
+// maxLag is the longest tolerated delay of a due job.
 const maxLag = time.Minute
 
 func (p *program) doctor(flags *flag.FlagSet) action {
@@ -76,7 +77,7 @@ func (p *program) doctor(flags *flag.FlagSet) action {
 	}
 }
 
-// examination collects checks.
+// examination is one run of doctor, which collects checks.
 type examination struct {
 	*program
 	ctx    context.Context
@@ -103,7 +104,7 @@ func (e *examination) all() {
 	}
 	migrated := e.migrations()
 	e.masterKeys(migrated)
-	if migrated { // what follows needs tables
+	if migrated { // the following checks need the tables
 		for _, name := range e.names() {
 			e.writable(name, e.kit.Databases()[name])
 		}
@@ -136,7 +137,7 @@ func (e *examination) environment() {
 	e.ok("environment", e.kit.Environment()+" at "+e.kit.BaseURL()+", version "+e.kit.Version())
 }
 
-// database checks that a database responds and that its clock agrees.
+// database checks that a database responds and that its clock agrees with that of this process.
 func (e *examination) database(name string, db *database.DB) {
 	name = "database " + name
 	if err := db.Ping(e.ctx); err != nil {
@@ -153,8 +154,8 @@ func (e *examination) database(name string, db *database.DB) {
 	}
 }
 
-// skewOf is how far the server's clock is from that of this process; SQLite has
-// none of its own.
+// skewOf returns how far the clock of the server is ahead of that of this process; SQLite has no
+// clock of its own.
 func skewOf(ctx context.Context, db *database.DB) (time.Duration, error) {
 	if db.Dialect() != database.PostgreSQL {
 		return 0, nil
@@ -207,7 +208,7 @@ func (e *examination) masterKeys(migrated bool) {
 		e.fail("master keys", "there are none: what this run encrypts opens in no other", fix)
 	case sealer.Ephemeral():
 		e.warn("master keys", "there are none: what this run encrypts opens in no other", fix)
-	case !migrated: // nothing to compare with yet
+	case !migrated: // there is nothing to compare them with yet
 		e.ok("master keys", "they are set")
 	default:
 		fit, err := e.kit.MasterKeysFit(e.ctx)
@@ -269,7 +270,7 @@ func (e *examination) secrets() {
 	}
 }
 
-// path is where a capability is mounted.
+// path returns the path prefix of a capability, or otherwise if it is not composed.
 func (e *examination) path(name, otherwise string) string {
 	for _, c := range e.kit.Capabilities() {
 		if c.Name == name {
@@ -287,7 +288,7 @@ func (e *examination) health() {
 	e.ok("health", "every aggregate can be read")
 }
 
-// jobs looks whether somebody works and whether the schedules have been kept.
+// jobs checks that a node runs jobs and that none is late or was given up.
 func (e *examination) jobs() {
 	stats, err := e.kit.Jobs().Stats(e.ctx)
 	if err != nil {
@@ -342,7 +343,7 @@ func (e *examination) mail() {
 	e.ok("test mail", "queued to "+e.mailTo+"; it goes out where jobs run")
 }
 
-// config is a value of a capability's manifest.
+// config returns a value of a capability's manifest, or nil.
 func (e *examination) config(name, key string) any {
 	for _, c := range e.kit.Capabilities() {
 		if c.Name != name {
@@ -357,7 +358,7 @@ func (e *examination) config(name, key string) any {
 	return nil
 }
 
-// origins looks at whose pages may act as users.
+// origins checks the origins whose pages may act as users.
 func (e *examination) origins() {
 	if e.kit.Auth() == nil {
 		return

@@ -1,5 +1,5 @@
-// Package kitcmd gives an application a command line over its composition: one
-// line in main, after [kit.New].
+// Package kitcmd gives an application a command line for its composition, with one line in main
+// after [kit.New].
 //
 //	func main() {
 //		k, err := kit.New(kit.WithLedger(coins))
@@ -9,12 +9,11 @@
 //		kitcmd.Main(k)
 //	}
 //
-// The commands are serve, routes, errors, openapi, manifest, migrate, doctor,
-// backup, verify, rewrap and operate; each takes -json and prints one JSON value then.
-// They act as who runs the process: nothing is asked of a network. A SQLite file is
-// of one process, so while the application serves, others of its commands are
-// refused; on PostgreSQL they run next to it. Commands of the application's own
-// join them with [WithCommand].
+// The commands are serve, routes, errors, openapi, manifest, migrate, doctor, backup, verify,
+// rewrap and operate. Each accepts -json, with which a command that has a result prints it as one
+// JSON value. They act with the rights of the process, without a credential. A SQLite file can be
+// open in one process only, so while the application serves, its other commands are refused; on
+// PostgreSQL they run at the same time. [WithCommand] adds commands of the application.
 package kitcmd
 
 import (
@@ -34,19 +33,19 @@ import (
 	"github.com/kitbackend/kit"
 )
 
-// ErrFound is what [Run] returns when a command ran and found faults, which it
-// has printed: doctor, verify and backup.
+// ErrFound is the error of [Run] if a command completed and found problems, which it has printed:
+// doctor, verify and backup.
 var ErrFound = errors.New("kitcmd: faults were found")
 
-// Option adjusts [Main] and [Run].
+// Option configures [Main] and [Run].
 type Option func(*program)
 
-// WithHandler is what serve serves, such as the application's router with the
-// kit mounted in it; without it the kit itself.
+// WithHandler sets the handler that serve serves, such as the application's router with the kit
+// mounted in it; by default it is the kit.
 func WithHandler(h http.Handler) Option { return func(p *program) { p.handler = h } }
 
-// WithCommand adds a command of the application's own, or replaces one of the
-// kit's. It gets the arguments behind its name.
+// WithCommand adds a command of the application, or replaces a command of the kit. run is called
+// with the arguments after the name.
 func WithCommand(name, summary string, run func(ctx context.Context, args []string) error) Option {
 	return func(p *program) {
 		own := command{name: name, summary: summary, prepare: func(*program, *flag.FlagSet) action { return run }}
@@ -58,9 +57,9 @@ func WithCommand(name, summary string, run func(ctx context.Context, args []stri
 	}
 }
 
-// Main runs the command that the arguments of the process name, closes the kit
-// and ends the process: with status 0, with 1 after an error or a finding, with
-// 2 when it was called without a command or for help. An interrupt or a SIGTERM ends what runs.
+// Main runs the command named by the arguments of the process, closes the kit and exits: with
+// status 0 after success, with 1 after an error or a finding, and with 2 after printing the usage.
+// SIGINT or SIGTERM cancels the command.
 func Main(k *kit.Kit, opts ...Option) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := Run(ctx, k, os.Args, os.Stdout, os.Stderr, opts...)
@@ -76,9 +75,9 @@ func Main(k *kit.Kit, opts ...Option) {
 	}
 }
 
-// Run is Main for tests and for programs with a main of their own: args begins
-// with the program's name, and the error says what to exit with. It closes the
-// kit.
+// Run is [Main] for tests and for programs with their own main function: args begins with the
+// program's name, and the error is nil where Main exits with 0, [ErrFound] after findings and
+// [flag.ErrHelp] after printing the usage. It closes the kit.
 func Run(ctx context.Context, k *kit.Kit, args []string, stdout, stderr io.Writer, opts ...Option) error {
 	p := &program{kit: k, stdout: stdout, stderr: stderr, name: "app", commands: slices.Clone(commands)}
 	for _, opt := range opts {
@@ -100,10 +99,10 @@ type program struct {
 	json           bool
 }
 
-// action is what runs once the flags are parsed.
+// action runs a command once its flags are parsed.
 type action = func(ctx context.Context, args []string) error
 
-// command is one verb: it declares flags and returns what runs after parsing.
+// command is one command: prepare declares its flags and returns the function that runs it.
 type command struct {
 	name, arguments, summary string
 	prepare                  func(*program, *flag.FlagSet) action
@@ -159,7 +158,7 @@ func (p *program) usage() {
 	}
 }
 
-// printJSON prints a value, when -json was given, and reports whether it did.
+// printJSON prints a value if -json is set, and reports whether it did.
 func (p *program) printJSON(value any) (done bool, err error) {
 	if !p.json {
 		return false, nil

@@ -52,7 +52,7 @@ func compose(t *testing.T, db *database.DB, more ...kit.Option) *kit.Kit {
 	return k
 }
 
-// run returns what a command printed, as text and as JSON.
+// run runs a command and returns its output.
 func run(t *testing.T, db *database.DB, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -216,7 +216,7 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 			Visibility: storage.VisibilityPrivate}, strings.NewReader("a")); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Close(ctx); err != nil { // the folder of this kit's objects goes with it
+		if err := k.Close(ctx); err != nil { // which deletes the folder of this kit's objects
 			t.Fatal(err)
 		}
 		text, err := run(t, db, "verify", "-json")

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/operate"
 )
 
-// operate is what an operator does, with all that the application composes.
+// operate runs the operator's commands of package operate, with all that the application composes.
 func (p *program) operate(flags *flag.FlagSet) action {
 	as := flags.String("as", cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER")), "the operator's `name` on the audit trail")
 	usage := flags.Usage

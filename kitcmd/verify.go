@@ -10,21 +10,21 @@ import (
 	"github.com/kitbackend/kit/audit"
 )
 
-// proof is what verify found in one place.
+// proof is the result of verifying one capability.
 type proof struct {
 	Name string `json:"name"`
-	// Checked says how many of what were read.
+	// Checked states the numbers of rows or objects that were read.
 	Checked string `json:"checked"`
-	// Findings is empty when everything holds; at most 100.
+	// Findings lists violations, at most 100; it is empty if there are none.
 	Findings []string `json:"findings"`
 }
 
-// anchors are given as text, one flag each.
+// anchors are the values of the flag -anchor, which may be repeated.
 type anchors []audit.Anchor
 
 func (a *anchors) String() string { return "" }
 
-// Set reads an anchor in the form in which a checkpoint prints itself.
+// Set parses an anchor in the form that a checkpoint prints.
 func (a *anchors) Set(text string) error {
 	anchor, err := audit.ParseAnchor(text)
 	*a = append(*a, anchor)

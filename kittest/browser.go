@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// csrfCookie ends the name of the cookie that scripts read the CSRF token from,
-// whatever prefix the application chose.
+// csrfCookie is the end of the name of the cookie with the CSRF token, which may begin with any
+// prefix.
 const csrfCookie = "csrf"
 
-// Via returns the caller on the application's own router, as a browser with one
-// tab. It keeps the cookies of responses and sends them again. Requests say that
-// they come from a page of the application; those of unsafe methods carry the CSRF
-// token of the session, as the script of a page would send it. Browser("ada").Via(handler) is
-// signed in, Anonymous().Via(handler) is not yet. Paths are those of the router,
-// that of the base URL included. See [Client.Form] and [Client.Follow].
+// Via returns a client of the application's own router that acts like a browser with one tab. It
+// stores the cookies of responses and sends them again. Requests have the headers of requests of
+// the application's pages; those with unsafe methods carry the CSRF token of the session, as a
+// script of a page would send it. Browser("ada").Via(handler) is signed in,
+// Anonymous().Via(handler) is not. Paths are those of the router and include the path of the base
+// URL. See [Client.Form] and [Client.Follow].
 func (c *Client) Via(handler http.Handler) *Client {
 	c.t.Helper()
 	base, err := url.Parse(c.base)
@@ -36,16 +36,15 @@ func (c *Client) Via(handler http.Handler) *Client {
 	return &via
 }
 
-// Form submits a form of a page, as browsers do: the fields in the body, no
-// script, so no CSRF token.
+// Form submits a form as browsers do: with the fields in the body and, because no script is
+// involved, without a CSRF token.
 func (c *Client) Form(path string, fields url.Values) *Response {
 	c.t.Helper()
 	plain := c.With("Content-Type", "application/x-www-form-urlencoded").With("X-CSRF-Token", "")
 	return plain.Do(http.MethodPost, path, fields.Encode())
 }
 
-// Follow reads what a response redirects to; it fails the test where that is
-// nothing.
+// Follow requests the target of a redirect; it fails the test if the response is not a redirect.
 func (c *Client) Follow(r *Response) *Response {
 	c.t.Helper()
 	to, err := url.Parse(r.Header.Get("Location"))
@@ -55,11 +54,10 @@ func (c *Client) Follow(r *Response) *Response {
 	return c.Get((&url.URL{Path: to.Path, RawQuery: to.RawQuery}).String())
 }
 
-// jar keeps cookies of one origin.
+// jar stores the cookies of one origin.
 type jar struct {
 	origin string
-	// signedIn is the cookie of the session that the browser began with, token the
-	// CSRF token of that.
+	// signedIn is the cookie of the session that the browser began with, and token its CSRF token.
 	signedIn *http.Cookie
 	token    string
 
@@ -67,7 +65,7 @@ type jar struct {
 	cookies map[string]*http.Cookie
 }
 
-// dress puts on a request what a browser does.
+// dress adds to a request what a browser adds.
 func (j *jar) dress(r *http.Request) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,7 +90,7 @@ func (j *jar) dress(r *http.Request) {
 	}
 }
 
-// keep takes the cookies of a response.
+// keep stores the cookies of a response.
 func (j *jar) keep(header http.Header) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// pages is an application's router: a page, a form that signs up, one that
-// changes the name, and the kit.
+// pages returns an application's router: a page, a form that signs up, one that changes the name,
+// and the kit.
 func pages(k *kittest.Kit) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func TestBrowserDrivesTheApplicationsRouter(t *testing.T) {
 		t.Errorf("the page says %q", body)
 	}
 	ada.Form("/name", url.Values{"name": {"Ada L."}}).Want(200, "")
-	ada.Do("DELETE", "/auth/sessions/none", nil) // a script of a page: with the token of its session
+	ada.Do("DELETE", "/auth/sessions/none", nil) // a script of a page, with the token of its session
 	if r := ada.With("Origin", "https://evil.example").With("Sec-Fetch-Site", "cross-site").Form("/name", url.Values{"name": {"x"}}); r.Status != 403 {
 		t.Errorf("a form of another site: %d", r.Status)
 	}

@@ -14,22 +14,22 @@ import (
 	"github.com/kitbackend/kit/auth"
 )
 
-// Client calls the kit as somebody.
+// Client calls the kit as one caller.
 type Client struct {
 	t       testing.TB
 	handler http.Handler
-	// before puts the caller's proof on a request.
+	// before adds the credentials of the caller to a request.
 	before func(*http.Request)
-	// after is what With changes of it.
+	// after applies the changes of With.
 	after func(*http.Request)
-	// base is the base URL of the kit, whose own the session of a Browser is.
+	// base is the base URL of the kit; auth and session are set for a Browser.
 	base    string
 	auth    *auth.Auth
 	session *auth.Session
 	jar     *jar // nil without Via
 }
 
-// Response is what came back.
+// Response is the response to a call.
 type Response struct {
 	Status int
 	Header http.Header
@@ -37,25 +37,25 @@ type Response struct {
 	t      testing.TB
 }
 
-// Anonymous calls without any proof.
+// Anonymous returns a client without credentials.
 func (k *Kit) Anonymous() *Client { return k.client(func(*http.Request) {}) }
 
-// User calls as a user, created if absent, by an access token with the scopes.
-// It needs auth composed.
+// User returns a client that acts as a user, created if absent, by an access token with the scopes.
+// It requires auth to be composed.
 func (k *Kit) User(userID string, scopes ...string) *Client {
 	k.t.Helper()
 	ctx := context.Background()
 	k.must(k.Auth().EnsureUser(ctx, userID))
 	return k.client(func(r *http.Request) {
-		// A token per call: the clock may have moved past the life of the last.
+		// Each call has a new token, because the clock may have passed the expiry of the last.
 		token, err := k.Auth().IssueToken(ctx, userID, scopes, time.Minute)
 		k.must(err)
 		r.Header.Set("Authorization", "Bearer "+token)
 	})
 }
 
-// Browser calls as a signed-in user, created if absent, by a cookie session and
-// its CSRF token. It needs auth composed.
+// Browser returns a client that acts as a signed-in user, created if absent, by a session cookie
+// and its CSRF token. It requires auth to be composed.
 func (k *Kit) Browser(userID string) *Client {
 	k.t.Helper()
 	ctx := context.Background()
@@ -70,7 +70,7 @@ func (k *Kit) Browser(userID string) *Client {
 	return c
 }
 
-// Bearing calls with this Authorization header.
+// Bearing returns a client that sends this Authorization header.
 func (k *Kit) Bearing(authorization string) *Client {
 	return k.client(func(r *http.Request) { r.Header.Set("Authorization", authorization) })
 }
@@ -86,8 +86,7 @@ func (k *Kit) must(err error) {
 	}
 }
 
-// With returns a client that also sends a header, or, with an empty value,
-// leaves it out.
+// With returns a client that also sends a header, or that omits it if the value is empty.
 func (c *Client) With(header, value string) *Client {
 	with := *c
 	with.after = func(r *http.Request) {
@@ -103,16 +102,17 @@ func (c *Client) With(header, value string) *Client {
 	return &with
 }
 
-// Get reads a path.
+// Get sends a GET request.
 func (c *Client) Get(path string) *Response { c.t.Helper(); return c.Do(http.MethodGet, path, nil) }
 
-// Post sends a body: a string goes as it is, anything else as JSON.
+// Post sends a POST request. A body that is a string is sent unchanged, any other is encoded as
+// JSON.
 func (c *Client) Post(path string, body any) *Response {
 	c.t.Helper()
 	return c.Do(http.MethodPost, path, body)
 }
 
-// Do makes any request.
+// Do sends a request with any method. The body is as in [Client.Post]; nil means no body.
 func (c *Client) Do(method, path string, body any) *Response {
 	c.t.Helper()
 	var reader io.Reader
@@ -147,7 +147,7 @@ func (c *Client) Do(method, path string, body any) *Response {
 	return &Response{Status: rec.Code, Header: rec.Header(), Body: rec.Body.Bytes(), t: c.t}
 }
 
-// serve fails the test where the response is cut off.
+// serve fails the test if the response is cut off.
 func (c *Client) serve(w http.ResponseWriter, r *http.Request) {
 	c.t.Helper()
 	defer func() {
@@ -160,7 +160,7 @@ func (c *Client) serve(w http.ResponseWriter, r *http.Request) {
 	c.handler.ServeHTTP(w, r)
 }
 
-// Code returns the refusal's code, or "" when the call succeeded.
+// Code returns the code of a refusal, or "" if the call succeeded.
 func (r *Response) Code() string {
 	var body struct {
 		Error struct{ Code string }
@@ -171,7 +171,7 @@ func (r *Response) Code() string {
 	return body.Error.Code
 }
 
-// JSON decodes the body into the pointer and fails the test if it cannot.
+// JSON decodes the body into the value that into points to; it fails the test if it cannot.
 func (r *Response) JSON(into any) {
 	r.t.Helper()
 	if err := json.Unmarshal(r.Body, into); err != nil {
@@ -179,8 +179,8 @@ func (r *Response) JSON(into any) {
 	}
 }
 
-// Want fails the test unless the status and the refusal's code are these; code
-// is "" for success.
+// Want fails the test unless the status and the code of the refusal are as given; the code of a
+// success is "".
 func (r *Response) Want(status int, code string) *Response {
 	r.t.Helper()
 	if r.Status != status || r.Code() != code {

@@ -10,7 +10,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// failing is a test that remembers why it failed.
+// failing is a test that records why it failed.
 type failing struct {
 	testing.TB
 	why string
@@ -21,7 +21,7 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestResponseThatIsCutOffFailsTheTest: one test fails, not the program of all.
+// TestResponseThatIsCutOffFailsTheTest checks that only the test fails, not the whole test program.
 func TestResponseThatIsCutOffFailsTheTest(t *testing.T) {
 	f := &failing{TB: t}
 	k := kittest.New(f)

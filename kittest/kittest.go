@@ -1,6 +1,6 @@
-// Package kittest gives an application's tests a whole backend in memory: a
-// composed kit on a clock that stands still, signed-in users, a control-plane
-// caller, and a small HTTP client. It needs no network and no server.
+// Package kittest provides a backend in memory for an application's tests: a composed kit with a
+// clock that only the test moves, signed-in users, a control-plane caller, and a small HTTP client.
+// It needs no network and no server.
 package kittest
 
 import (
@@ -21,16 +21,15 @@ import (
 // Kit is a composed kit under test.
 type Kit struct {
 	*kit.Kit
-	// Clock is the only clock of the kit; it moves when the test says so.
+	// Clock is the only clock of the kit; only the test moves it.
 	Clock    *Clock
 	t        testing.TB
 	identity client.Identity
 }
 
-// New composes a kit and closes it when the test ends. Without WithDatabase it
-// runs on SQLite in memory, in the mode that runs every transaction twice, so
-// that a callback which cannot be repeated fails at once. The kit's warnings and
-// errors go to the test's output.
+// New composes a kit and closes it when the test ends. Without WithDatabase it uses SQLite in
+// memory, in the mode that runs every transaction twice, so that a function that cannot be repeated
+// fails at once. Warnings and errors of the kit are written to the output of the test.
 func New(t testing.TB, opts ...kit.Option) *Kit {
 	t.Helper()
 	k, err := Compose(t, opts...)
@@ -40,7 +39,7 @@ func New(t testing.TB, opts ...kit.Option) *Kit {
 	return k
 }
 
-// Compose is New for tests of compositions that the kit refuses.
+// Compose is [New] for tests of compositions that the kit refuses.
 func Compose(t testing.TB, opts ...kit.Option) (*Kit, error) {
 	t.Helper()
 	db, err := database.OpenMemory(database.WithTestMode())
@@ -67,17 +66,17 @@ func Compose(t testing.TB, opts ...kit.Option) (*Kit, error) {
 	return tk, nil
 }
 
-// warnings returns a logger of warnings and errors into the test's output.
+// warnings returns a logger that writes warnings and errors to the output of the test.
 func warnings(t testing.TB) *slog.Logger {
 	out := &output{to: t.Output()}
 	t.Cleanup(out.end)
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// output drops what is written once the test is over, which would panic.
+// output discards what is written after the end of the test, which would panic otherwise.
 type output struct {
 	mu sync.Mutex
-	to io.Writer // nil at the end
+	to io.Writer // nil after the end
 }
 
 func (o *output) Write(line []byte) (int, error) {
@@ -95,8 +94,8 @@ func (o *output) end() {
 	o.to = nil
 }
 
-// RunJobs works until no job and no tick of a schedule is due at the clock's
-// instant, and returns how many ran.
+// RunJobs runs jobs until no job and no tick of a schedule is due at the time of the clock, and
+// returns how many ran.
 func (k *Kit) RunJobs() int {
 	k.t.Helper()
 	n, err := k.Jobs().RunDue(context.Background())
@@ -106,8 +105,8 @@ func (k *Kit) RunJobs() int {
 	return n
 }
 
-// LastMail runs the jobs and returns the last mail to an address. It needs
-// email composed without a provider.
+// LastMail runs the jobs and returns the last mail to an address; it fails the test if there is
+// none. It requires email to be composed without a provider.
 func (k *Kit) LastMail(to string) email.Kept {
 	k.t.Helper()
 	k.RunJobs()
@@ -119,25 +118,25 @@ func (k *Kit) LastMail(to string) email.Kept {
 	return mail
 }
 
-// Clock stands still until it is moved.
+// Clock is a clock that stands still until it is moved.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock starts a clock at noon UTC of a Saturday, 21 November 2026.
+// NewClock returns a clock at noon UTC on Saturday, 21 November 2026.
 func NewClock() *Clock {
 	return &Clock{now: time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)}
 }
 
-// Now returns the instant the clock stands at.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves the clock; a negative duration moves it back.
+// Advance moves the clock forward; a negative duration moves it back.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,21 +24,21 @@ func (k *Kit) connect() {
 	}))
 }
 
-// Machine calls by a control-plane credential with the scopes, a fresh one
-// each time. It needs the control plane composed.
+// Machine returns a client that calls by control-plane credentials with the scopes, a new one for
+// each call. It requires the control plane to be composed.
 func (k *Kit) Machine(scopes ...string) *Client {
 	k.t.Helper()
 	return k.client(func(r *http.Request) {
 		var body []byte
 		if r.Body != nil {
-			body, _ = io.ReadAll(r.Body) // from memory
+			body, _ = io.ReadAll(r.Body) // reads from memory
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		r.Header.Set("Authorization", k.credential(r.Method, r.URL.EscapedPath(), body, scopes))
 	})
 }
 
-// Credential mints an Authorization header for one call without a body.
+// Credential returns the Authorization header of one call without a body.
 func (k *Kit) Credential(method, path string, scopes ...string) string {
 	k.t.Helper()
 	return k.credential(method, path, nil, scopes)

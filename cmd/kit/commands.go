@@ -15,7 +15,7 @@ import (
 	"github.com/kitbackend/kit/controlplane/client"
 )
 
-// maxBody bounds a body that is read from a file, in bytes.
+// maxBody is the maximum size of a request body from a file or standard input, in bytes.
 const maxBody = 1 << 20
 
 func keyFlag(flags *flag.FlagSet) *string {
@@ -90,7 +90,7 @@ func (p *program) call(flags *flag.FlagSet) func(context.Context, []string) erro
 		if err != nil {
 			return err
 		}
-		var in any // without a body there is none to send
+		var in any // nil sends no body
 		if body != nil {
 			in = json.RawMessage(body)
 		}
@@ -168,7 +168,7 @@ func fetch(ctx context.Context, path string) (client.Manifest, error) {
 	return c.Manifest(ctx)
 }
 
-// body reads the optional last argument; nil is no body.
+// body returns the body given by the optional last argument, or nil if there is none.
 func (p *program) body(args []string) ([]byte, error) {
 	if len(args) == 0 {
 		return nil, nil

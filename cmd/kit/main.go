@@ -1,14 +1,14 @@
-// Kit calls a service over its control plane, as the customer who holds a key, and
-// operates on its database, as the one who runs it.
+// Kit calls a service over its control plane, for the holder of a key, and works on its database,
+// for its operator.
 //
-//	kit keygen   -address URL -environment NAME -key FILE   draw the first key of a connection
-//	kit token    -key FILE METHOD URL [BODY]                mint the credential of one call
+//	kit keygen   -address URL -environment NAME -key FILE   generate the first key of a connection
+//	kit token    -key FILE METHOD URL [BODY]                create the credential of one call
 //	kit call     -key FILE METHOD PATH [BODY]               make one call
 //	kit manifest -key FILE                                  show what the service composes
 //	kit routes   -key FILE                                  list its control-plane routes
 //	kit operate  -database DB -as NAME COMMAND              credit, disable, erase, retry; see package operate
 //
-// BODY is the text itself, @FILE, or - for standard input.
+// BODY is the body itself, @FILE, or - for standard input.
 package main
 
 import (
@@ -41,7 +41,7 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// command is one verb: it declares flags and returns what runs after parsing.
+// command is one command: prepare declares its flags and returns the function that runs it.
 type command struct {
 	name, arguments, summary string
 	prepare                  func(*program, *flag.FlagSet) func(context.Context, []string) error

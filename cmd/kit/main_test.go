@@ -18,7 +18,7 @@ import (
 	"github.com/kitbackend/kit/kittest"
 )
 
-// invoke runs the command and returns what it printed.
+// invoke runs the command and returns its standard output.
 func invoke(t *testing.T, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -27,7 +27,7 @@ func invoke(t *testing.T, stdin string, args ...string) (stdout string, err erro
 	return out.String(), err
 }
 
-// From the first key to the routes of a running service.
+// TestStory covers a connection from its first key to the routes of a running service.
 func TestStory(t *testing.T) {
 	var handler http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
@@ -44,7 +44,7 @@ func TestStory(t *testing.T) {
 	line := run("keygen", "-address", server.URL+"/control-plane", "-environment", "test", "-key", key)
 	bootstrap := strings.Trim(strings.TrimPrefix(strings.TrimSpace(line), "KIT_CONTROL_PLANE_CONNECTION="), "'")
 	clock := kittest.NewClock()
-	clock.Advance(time.Since(clock.Now())) // the command's
+	clock.Advance(time.Since(clock.Now())) // the command uses the real clock
 	handler = controlplanetest.New(t, databasetest.File(t), controlplanetest.Options{
 		Config: controlplane.Config{Bootstrap: bootstrap}, BaseURL: server.URL, Clock: clock, Unconnected: true,
 	})

@@ -20,9 +20,9 @@ import (
 	"github.com/kitbackend/kit/operate"
 )
 
-// operate works on a database without its application: what it does is recorded by
-// audit, but the application's hooks do not run. An erasure is only asked for here:
-// a node of the application does it, with all that it composes.
+// operate works on a database without its application. Changes are recorded by audit, but the
+// application's hooks do not run. An erasure is only requested here: a node of the application
+// performs it, with all that it composes.
 func (p *program) operate(flags *flag.FlagSet) func(context.Context, []string) error {
 	at := flags.String("database", os.Getenv("KIT_DATABASE"), "the `file` or postgres:// address; by default KIT_DATABASE")
 	schema := flags.String("schema", "", "the `schema` on PostgreSQL")
@@ -49,7 +49,7 @@ func (p *program) operate(flags *flag.FlagSet) func(context.Context, []string) e
 	}
 }
 
-// openDatabase opens a database that is there: a wrong name must not make one.
+// openDatabase opens an existing database: a wrong name must not create one.
 func openDatabase(ctx context.Context, at, schema string) (*database.DB, error) {
 	if strings.HasPrefix(at, "postgres://") || strings.HasPrefix(at, "postgresql://") {
 		opts := []postgres.Option{postgres.WithConnections(2)}
@@ -64,7 +64,8 @@ func openDatabase(ctx context.Context, at, schema string) (*database.DB, error) 
 	return database.OpenFile(at)
 }
 
-// compose builds what the database has, and leaves its schema alone.
+// compose returns a kit of those of audit, auth and ledger that have tables in the database; it
+// runs no migrations.
 func compose(ctx context.Context, db *database.DB) (*kit.Kit, error) {
 	scan := func(row database.Scanner) (text string, err error) { return text, row.Scan(&text) }
 	lines, err := database.All(ctx, db, scan, `SELECT DISTINCT capability FROM kit_migrations`)
@@ -87,7 +88,7 @@ func compose(ctx context.Context, db *database.DB) (*kit.Kit, error) {
 		for _, code := range codes {
 			cfg.Currencies = append(cfg.Currencies, ledger.Currency{Code: code})
 		}
-		if len(codes) > 0 { // without an account there is nothing to move
+		if len(codes) > 0 { // without accounts there is nothing to move
 			opts = append(opts, kit.WithLedger(cfg))
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/kitbackend/kit/ledger"
 )
 
-// The command works on the file of an application that does not run, and the
-// application finds all of it on its trail.
+// TestOperate checks that the command works on the file of an application that is not running, and
+// that the application finds all changes in its audit trail.
 func TestOperate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.db")
 	application := func(f func(k *kittest.Kit)) {
@@ -62,7 +62,7 @@ func TestOperate(t *testing.T) {
 		}
 	}
 	application(func(k *kittest.Kit) {
-		k.Clock.Advance(1 << 50) // behind the time of the command, which has the real clock
+		k.Clock.Advance(1 << 50) // past the real time, which the command uses
 		k.RunJobs()
 		if e, err := k.Erasure(t.Context(), "ada"); err != nil || e.FinishedAt.IsZero() {
 			t.Errorf("the application has not erased the user: %+v %v", e, err)
