@@ -3,8 +3,8 @@ import { KitError } from "./error.js";
 import { Presence } from "./presence.js";
 import { Session } from "./session.js";
 import { Upload } from "./upload.js";
-// The longest wait before a repetition, in milliseconds: a caller that is to come
-// back later than that is told so.
+// The longest wait before a repetition, in milliseconds; a call that would have to wait
+// longer fails instead.
 const longest = 10_000;
 /** A typed client of one kit as one user. */
 export class Client {
@@ -51,7 +51,7 @@ export class Client {
             cursor = page.nextCursor;
         }
     }
-    /** Follows a game session; the line comes back by itself. */
+    /** Follows a game session; it reconnects by itself. */
     session(id, events) {
         return new Session(this, id, events);
     }
@@ -59,11 +59,11 @@ export class Client {
     presence(onEvent, onState) {
         return new Presence(this, onEvent, onState);
     }
-    /** Uploads a file, in parts where it is large; options.id takes an upload up again. */
+    /** Uploads a file, in parts if it is large; options.id resumes an upload. */
     upload(file, options = {}) {
         return new Upload(this, file, options);
     }
-    /** Calls a path by its template, without types. */
+    /** Calls a path given by its template, without types. */
     async call(method, template, body, options = {}) {
         const url = this.baseUrl + expand(template, options.path) + search(options.query);
         const key = options.idempotencyKey === true ? crypto.randomUUID() : options.idempotencyKey;
@@ -109,14 +109,14 @@ export class Client {
             await pause(wait, options.signal);
         }
     }
-    // limit ends one try of a call.
+    // limit returns the signal that ends one attempt of a call.
     limit(given) {
         if (this.timeoutMs === undefined)
             return given ?? null;
         const late = AbortSignal.timeout(this.timeoutMs);
         return given ? AbortSignal.any([given, late]) : late;
     }
-    /** Opens a socket of the kit; in a page with the token among its protocols. */
+    /** Opens a socket of the kit; the access token, if any, is sent as a subprotocol. */
     async open(path) {
         const token = await this.credential.token();
         return new this.WebSocket(this.baseUrl.replace(/^http/, "ws") + path, token ? ["kit.v1", "kit.bearer." + token] : ["kit.v1"]);
@@ -131,14 +131,14 @@ async function content(response) {
         return text;
     return text === "" ? undefined : JSON.parse(text);
 }
-// expand fills the parameters of a path in.
+// expand fills in the parameters of a path.
 export function expand(template, values = {}) {
     return template.replace(/\{([^}]+)\}/g, (_, name) => {
         const value = values[name];
         if (value === undefined || value === "")
             throw new TypeError(`${template} needs ${name}`);
         const parts = name === "rest" ? String(value).split("/") : [String(value)];
-        if (parts.some((part) => part === "." || part === "..")) // which lead to another path, encoded or not
+        if (parts.some((part) => part === "." || part === "..")) // these lead to another path, encoded or not
             throw new TypeError(`${template} takes no ${value} for ${name}`);
         return parts.map(encodeURIComponent).join("/");
     });

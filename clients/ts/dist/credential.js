@@ -1,5 +1,5 @@
 import { KitError } from "./error.js";
-/** Proves who calls, and renews the proof once for all that wait for it. */
+/** Authenticates calls. Concurrent renewals are coalesced: callers that wait share one. */
 export class Credential {
     baseUrl;
     given;
@@ -13,17 +13,17 @@ export class Credential {
         this.fetch = fetch;
         this.limit = limit;
     }
-    /** What fetch does with cookies. */
+    /** The credentials mode of fetch, which decides about cookies. */
     get mode() {
         if (this.given !== "cookie")
             return "omit";
         return "include";
     }
-    /** The access token, undefined where cookies prove. */
+    /** The access token, or undefined with cookies. */
     async token() {
         return this.given === "cookie" ? undefined : this.given.accessToken;
     }
-    /** Puts the proof on a request and returns which one it was. */
+    /** Adds the credential to a request and returns it. */
     async prove(headers, method) {
         const token = await this.token();
         if (token)
@@ -35,32 +35,32 @@ export class Credential {
             headers.set("X-CSRF-Token", csrf);
         return csrf;
     }
-    // csrf is the cookie's only where that is of the kit: the cookie of a page's own
-    // host is nobody else's to see.
+    // csrf reads the token from the cookie only on pages of the kit's host: on another
+    // host a cookie of that name is not the kit's.
     csrf() {
         const { location } = globalThis;
         const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname;
         return (own ? csrfToken() : undefined) ?? this.heard;
     }
-    /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
+    /** Stores the CSRF token of a response, because a page of another host cannot read the cookie. */
     hear(response) {
         this.heard = response.headers.get("X-CSRF-Token") ?? this.heard;
     }
     /**
-     * Replaces a proof that was refused with a code; false where there is nothing to
-     * replace it with. It fails where that may be possible later.
+     * Replaces a credential that was refused with a code; resolves to false if it cannot be
+     * replaced. It rejects if that may be possible later.
      */
     async renew(code, refused) {
         if (this.given === "cookie")
-            return code === "auth/csrf" && this.csrf() !== refused; // the refusal told it
+            return code === "auth/csrf" && this.csrf() !== refused; // the refusal carried a new one
         if (code !== "auth/unauthenticated")
             return false;
         if (this.given.accessToken !== refused)
-            return true; // somebody else did
+            return true; // another call has renewed it
         this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined; });
         return this.renewing;
     }
-    // locked lets one tab of a browser renew at a time: the cookie is of all.
+    // locked lets one tab of a browser renew at a time, because all tabs share the cookie.
     locked(rotate) {
         const locks = globalThis.navigator?.locks;
         if (!locks || this.given === "cookie" || this.given.refreshToken !== undefined)
@@ -82,8 +82,8 @@ export class Credential {
         kept.onRenewed?.({ accessToken: kept.accessToken, ...(kept.refreshToken !== undefined && { refreshToken: kept.refreshToken }) });
         return true;
     }
-    // exchange changes a refresh token, or that of the cookie, for new tokens;
-    // undefined where it is good no more.
+    // exchange exchanges a refresh token, or that of the cookie, for new tokens; it
+    // resolves to undefined if the refresh token is no longer valid.
     async exchange(refreshToken) {
         const headers = {};
         const csrf = this.csrf();
@@ -99,11 +99,11 @@ export class Credential {
             return (await response.json());
         const refusal = await KitError.of(response);
         if (refusal.temporary || refusal.status >= 500)
-            throw refusal; // which says nothing about the token
+            throw refusal; // the token may still be valid
         return undefined;
     }
 }
-// csrfToken is in a cookie that the page may read; its prefix depends on https.
+// csrfToken reads the token from its cookie, whose prefix depends on https.
 function csrfToken() {
     const all = globalThis.document?.cookie ?? "";
     for (const pair of all.split("; ")) {

@@ -1,4 +1,4 @@
-/** Every failure of a call is one of these; decide by code. */
+/** The error of a failed call; decide by code. */
 export class KitError extends Error {
     code;
     status;
@@ -7,13 +7,13 @@ export class KitError extends Error {
     retryAfterMs;
     name = "KitError";
     constructor(
-    /** "domain/reason" as in docs/errors.md, or "network" where no response came. */
+    /** "domain/reason" as in docs/errors.md, or "network" if there was no response. */
     code, message, 
-    /** The HTTP status, 0 where there was none. */
+    /** The HTTP status, or 0 if there was no response. */
     status = 0, details, 
-    /** Names the request in the log of the server. */
+    /** The id of the request in the log of the server. */
     requestId, 
-    /** When to try again, in milliseconds. */
+    /** How long to wait before trying again, in milliseconds. */
     retryAfterMs, cause) {
         super(message, cause === undefined ? undefined : { cause });
         this.code = code;

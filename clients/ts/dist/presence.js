@@ -1,5 +1,5 @@
 import { Socket } from "./socket.js";
-/** The socket by which a user is online. */
+/** The socket that makes a user online while it is open. */
 export class Presence {
     socket;
     constructor(client, onEvent, onState = () => { }) {

@@ -2,14 +2,14 @@ import { expand } from "./client.js";
 import { KitError } from "./error.js";
 import { Socket } from "./socket.js";
 /**
- * A game session: its view is always the newest that arrived, and an action
- * counts once, however often the line breaks before it is acknowledged.
+ * A game session: its view is always the latest one received, and an action takes
+ * effect once, however often the connection breaks before it is acknowledged.
  */
 export class Session {
     id;
     events;
     view;
-    /** The server's clock less this one, in milliseconds. */
+    /** How far the server's clock is ahead of this one, in milliseconds. */
     skew = 0;
     pending = new Map();
     socket;
@@ -24,8 +24,8 @@ export class Session {
         }, path);
     }
     /**
-     * Acts, and resolves to the version after it. With expect it is refused when
-     * the session has moved on from that version.
+     * Sends an action and resolves to the version after it. With expect, the action is
+     * refused unless the session still has that version.
      */
     act(data, expect) {
         const action = { type: "action", id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) };

@@ -1,10 +1,10 @@
 import { KitError } from "./error.js";
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 };
-// With these a handshake is refused for good.
+// The refusals of a handshake that are final.
 const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"];
-// How long a server has for a sign of life, in milliseconds.
+// How long to wait for a response of the server, in milliseconds.
 const patience = 5_000;
-/** A WebSocket that comes back until it is stopped or the server ends it. */
+/** A WebSocket that reconnects until it is stopped or the server ends it. */
 export class Socket {
     client;
     path;
@@ -13,13 +13,13 @@ export class Socket {
     plain;
     ws;
     backoff = 250;
-    /** Whether it comes back no more. */
+    /** Whether it has ended and does not reconnect. */
     stopped = false;
-    attempt = 0; // of which the newest alone may open a line
+    attempt = 0; // only the latest may open a connection
     waiting;
     silence;
     constructor(client, path, onFrame, onState, 
-    /** What is refused to whom the socket is, and says why. */
+    /** A path that is refused to the same callers as the socket, for the reason. */
     plain = path) {
         this.client = client;
         this.path = path;
@@ -50,7 +50,7 @@ export class Socket {
         clearTimeout(this.waiting);
         void this.connect();
     };
-    // A page that nobody looked at, on a phone that slept, comes back at once.
+    // A page that becomes visible again reconnects at once.
     seen = () => { if (document.visibilityState === "visible")
         this.wake(); };
     cut = () => { if (!this.stopped && this.waiting === undefined)
@@ -75,7 +75,7 @@ export class Socket {
         ws.onclose = (event) => void this.closed(event.code, event.reason, opened);
         this.heard();
     }
-    // heard puts off the moment at which silence means that the line is dead.
+    // heard restarts the timer after which a silent connection is checked and given up.
     heard() {
         clearTimeout(this.silence);
         const { quietMs } = this.client;
@@ -84,7 +84,7 @@ export class Socket {
             this.silence = setTimeout(() => this.lost(), Math.min(quietMs, patience));
         }, quietMs);
     }
-    // lost gives a dead line up at once: its own end would come in minutes.
+    // lost gives up a dead connection at once; its close event would take minutes.
     lost() {
         this.detach();
         void this.closed(0, "", true);
@@ -117,8 +117,8 @@ export class Socket {
         this.stop();
         this.onState("ended", reason);
     }
-    // A page cannot see why a handshake was refused. A call can, and renews a token
-    // that has ended.
+    // A page cannot see why a handshake was refused. A call can, and it renews an expired
+    // token.
     async again(doubtful) {
         const { attempt } = this;
         let refusal;

@@ -1,12 +1,12 @@
 import { pause } from "./client.js";
 import { KitError } from "./error.js";
-// over says that the address of a part has ended: a large file may take longer
-// than addresses live, and the server has fresh ones.
+// over reports whether the URL of a part has expired: a large file may take longer than
+// URLs are valid, and the server returns new ones.
 const over = ({ code, status }) => code === "storage/part_refused" && (status === 401 || status === 403);
 /**
- * An upload that goes on after the line broke, and can be paused, left and taken
- * up again. What is stored is asked of the server each time, so its id is all
- * there is to remember.
+ * An upload that continues after a broken connection, and can be paused, left and
+ * resumed. The server is queried each time for what is stored, so only the id needs to be
+ * kept.
  */
 export class Upload {
     client;
@@ -24,16 +24,16 @@ export class Upload {
         this.options = options;
         this.id = options.id;
     }
-    /** Bytes that have been sent. */
+    /** The number of bytes sent. */
     get sent() {
         let bytes = this.stored;
         for (const loaded of this.running.values())
             bytes += loaded;
         return Math.min(bytes, this.file.size);
     }
-    /** Sends what is missing; undefined when it was paused, or run once more. */
+    /** Sends the missing parts; resolves to undefined if it is paused or run again. */
     async run() {
-        this.line.abort(); // of a run before, which may not have noticed yet that it was paused
+        this.line.abort(); // of an earlier run, which may not have noticed yet that it was paused
         const { signal } = (this.line = new AbortController());
         this.state = "running";
         try {
@@ -54,7 +54,7 @@ export class Upload {
             this.state = "paused";
         this.line.abort();
     }
-    /** Gives the upload up and frees what it holds. */
+    /** Aborts the upload and deletes what is stored of it. */
     async cancel() {
         this.pause();
         const id = this.id ?? (await this.beginning?.catch(() => undefined));
@@ -94,12 +94,12 @@ export class Upload {
             }
         }
     }
-    // complete may be repeated: one that is complete is returned.
+    // complete may be repeated: a complete object is returned again.
     async complete() {
         return (await this.client.call("POST", "/storage/{id}/complete", undefined, { path: { id: this.id } }));
     }
-    // missing asks what is stored already, with fresh addresses for the rest. An
-    // upload whose completion was not heard of lists no parts any more.
+    // missing returns the parts that are not stored yet, with new URLs. An upload that was
+    // completed, but whose response was lost, has no list of parts any more.
     async missing() {
         return this.list().catch((failure) => {
             if (failure instanceof KitError && failure.code === "storage/not_found")
@@ -140,7 +140,7 @@ export class Upload {
         const headers = { "Content-Type": "application/octet-stream", ...part.headers };
         try {
             const status = await this.transfer(part, headers, body, signal);
-            if (status !== 200 && status !== 412) // 412: it was stored, the response got lost
+            if (status !== 200 && status !== 412) // 412: it is stored, the response was lost
                 throw new KitError("storage/part_refused", `The store refused a part (${status}).`, status >= 500 ? 503 : status);
             this.stored += part.size;
         }
@@ -149,7 +149,7 @@ export class Upload {
             this.report();
         }
     }
-    // transfer sends bytes: with progress where there is XMLHttpRequest.
+    // transfer sends the bytes, with progress if there is XMLHttpRequest.
     transfer(part, headers, body, signal) {
         this.running.set(part, 0);
         if (typeof XMLHttpRequest === "undefined")

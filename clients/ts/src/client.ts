@@ -10,7 +10,7 @@ export type { Credentials, Tokens } from "./credential.js"
 
 type Method = "get" | "post" | "put" | "patch" | "delete"
 
-/** The paths that take a method. */
+/** The paths with a method. */
 export type PathOf<M extends Method> = { [P in keyof paths]: paths[P][M] extends { responses: unknown } ? P : never }[keyof paths]
 
 type Operation<M extends Method, P extends keyof paths> = NonNullable<paths[P][M]>
@@ -18,11 +18,11 @@ type Json<T> = T extends { content: { "application/json": infer B } } ? B : neve
 type Responses<O> = O extends { responses: infer R } ? R : never
 type Success<R> = { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : S extends 204 ? void : never }[keyof R]
 
-/** What a call returns; unknown where the document does not say. */
+/** The result of a call; unknown if the document does not define it. */
 export type Output<M extends Method, P extends keyof paths> =
   [Success<Responses<Operation<M, P>>>] extends [never] ? unknown : Success<Responses<Operation<M, P>>>
 
-/** What a call sends. */
+/** The body of a call. */
 export type Body<M extends Method, P extends keyof paths> =
   Operation<M, P> extends { requestBody?: infer B } ? Json<NonNullable<B>> : never
 
@@ -42,8 +42,8 @@ type May<K extends string, V> = [V] extends [never] ? { [N in K]?: never } : { [
 
 interface Keyed {
   /**
-   * Sent as Idempotency-Key. true draws one, so that the client may repeat the call
-   * after a lost response: only of paths whose document has this header.
+   * Sent as Idempotency-Key. true generates one, so that the client can repeat the call
+   * after a lost response. Only for paths that have this header in the document.
    */
   idempotencyKey?: string | true
 }
@@ -51,7 +51,7 @@ interface Keyed {
 type MayKey<H> = [H] extends [never] ? { idempotencyKey?: never }
   : "Idempotency-Key" extends keyof H ? Keyed : { idempotencyKey?: never }
 
-/** The rest of a call: path parameters are required where the path has them. */
+/** The other options of a call: path parameters are required if the path has them. */
 export type Options<M extends Method, P extends keyof paths> = Common &
   MayKey<Member<Parameters<Operation<M, P>>, "header">> &
   Needs<"path", Member<Parameters<Operation<M, P>>, "path">> &
@@ -72,21 +72,21 @@ export type ListPath = { [P in PathOf<"get">]: Output<"get", P> extends { items:
 export type Item<P extends ListPath> = Output<"get", P> extends { items: (infer T)[] } ? T : never
 
 export interface ClientOptions {
-  /** Where the kit is, such as "https://example.com/api"; the page's origin by default. */
+  /** The base URL of the kit, such as "https://example.com/api"; by default the page's origin. */
   baseUrl?: string
   /**
-   * How calls prove the user: "cookie" for pages of the kit's own origin or of a
-   * trusted one, or tokens that the client keeps and renews.
+   * How calls authenticate: "cookie", the default, for pages of the kit's own origin or of
+   * a trusted one, or tokens that the client stores and renews.
    */
   credentials?: Credentials
-  /** How often what may be repeated is repeated, by default 2. */
+  /** How often a repeatable call is repeated, by default 2. */
   retries?: number
-  /** How long each try of a call may take, in milliseconds; by default as long as the platform waits. */
+  /** The timeout of each attempt of a call, in milliseconds; by default that of the platform. */
   timeoutMs?: number
   /**
-   * After which silence a socket's server is asked for a sign of life, in
-   * milliseconds, by default 20000. It has as long again to give one, 5 seconds
-   * at most, or the line is taken for dead and made anew.
+   * After how long without a frame a socket sends a ping, in milliseconds, by default
+   * 20000. If nothing arrives for the same time again, at most 5 seconds, the socket
+   * reconnects.
    */
   quietMs?: number
   fetch?: typeof fetch
@@ -98,8 +98,8 @@ interface Untyped extends Common, Keyed {
   query?: Record<string, unknown> | undefined
 }
 
-// The longest wait before a repetition, in milliseconds: a caller that is to come
-// back later than that is told so.
+// The longest wait before a repetition, in milliseconds; a call that would have to wait
+// longer fails instead.
 const longest = 10_000
 
 /** A typed client of one kit as one user. */
@@ -154,7 +154,7 @@ export class Client {
     }
   }
 
-  /** Follows a game session; the line comes back by itself. */
+  /** Follows a game session; it reconnects by itself. */
   session(id: string, events: SessionEvents): Session {
     return new Session(this, id, events)
   }
@@ -164,12 +164,12 @@ export class Client {
     return new Presence(this, onEvent, onState)
   }
 
-  /** Uploads a file, in parts where it is large; options.id takes an upload up again. */
+  /** Uploads a file, in parts if it is large; options.id resumes an upload. */
   upload(file: Blob, options: UploadOptions = {}): Upload {
     return new Upload(this, file, options)
   }
 
-  /** Calls a path by its template, without types. */
+  /** Calls a path given by its template, without types. */
   async call(method: string, template: string, body?: unknown, options: Untyped = {}): Promise<unknown> {
     const url = this.baseUrl + expand(template, options.path) + search(options.query)
     const key = options.idempotencyKey === true ? crypto.randomUUID() : options.idempotencyKey
@@ -208,14 +208,14 @@ export class Client {
     }
   }
 
-  // limit ends one try of a call.
+  // limit returns the signal that ends one attempt of a call.
   private limit(given: AbortSignal | undefined): AbortSignal | null {
     if (this.timeoutMs === undefined) return given ?? null
     const late = AbortSignal.timeout(this.timeoutMs)
     return given ? AbortSignal.any([given, late]) : late
   }
 
-  /** Opens a socket of the kit; in a page with the token among its protocols. */
+  /** Opens a socket of the kit; the access token, if any, is sent as a subprotocol. */
   async open(path: string): Promise<WebSocket> {
     const token = await this.credential.token()
     return new this.WebSocket(this.baseUrl.replace(/^http/, "ws") + path, token ? ["kit.v1", "kit.bearer." + token] : ["kit.v1"])
@@ -231,13 +231,13 @@ async function content(response: Response): Promise<unknown> {
   return text === "" ? undefined : JSON.parse(text)
 }
 
-// expand fills the parameters of a path in.
+// expand fills in the parameters of a path.
 export function expand(template: string, values: Record<string, unknown> = {}): string {
   return template.replace(/\{([^}]+)\}/g, (_, name: string) => {
     const value = values[name]
     if (value === undefined || value === "") throw new TypeError(`${template} needs ${name}`)
     const parts = name === "rest" ? String(value).split("/") : [String(value)]
-    if (parts.some((part) => part === "." || part === "..")) // which lead to another path, encoded or not
+    if (parts.some((part) => part === "." || part === "..")) // these lead to another path, encoded or not
       throw new TypeError(`${template} takes no ${value} for ${name}`)
     return parts.map(encodeURIComponent).join("/")
   })

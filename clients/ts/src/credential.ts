@@ -1,28 +1,28 @@
 import { KitError } from "./error.js"
 
-/** What a program keeps that holds the tokens itself. */
+/** The tokens of a program that stores them itself. */
 export interface Tokens {
-  /** Empty where there is none yet: calls go out without proof until one is refused. */
+  /** Empty if there is none yet: calls are sent without credentials until one is refused. */
   accessToken: string
-  /** Left out where the refresh token is in a cookie, on pages of the kit's own host. */
+  /** Omitted if the refresh token is in a cookie, on pages of the kit's own host. */
   refreshToken?: string
 }
 
 /**
- * "cookie": the session's cookies prove. Tokens: the access token proves, and is
- * renewed by the refresh token, or by its cookie where there is none. With
- * renew the application gets new ones itself; undefined gives up.
+ * "cookie" authenticates with the session's cookies. Tokens authenticate with the
+ * access token, which is renewed with the refresh token, or with its cookie if there is
+ * none. With renew, the application obtains new tokens itself; undefined gives up.
  */
 export type Credentials =
   | "cookie"
   | (Tokens & {
-      /** Called with each new pair; keep it where the next start finds it. */
+      /** Called with each new pair; store it for the next start. */
       onRenewed?: (tokens: Tokens) => void
-      /** A rejection is that of the calls that wait, and the tokens stay. */
+      /** If it rejects, the waiting calls reject with the same error and the tokens are kept. */
       renew?: () => Promise<Tokens | undefined>
     })
 
-/** Proves who calls, and renews the proof once for all that wait for it. */
+/** Authenticates calls. Concurrent renewals are coalesced: callers that wait share one. */
 export class Credential {
   private renewing: Promise<boolean> | undefined
   private heard: string | undefined
@@ -34,18 +34,18 @@ export class Credential {
     private readonly limit: () => AbortSignal | null,
   ) {}
 
-  /** What fetch does with cookies. */
+  /** The credentials mode of fetch, which decides about cookies. */
   get mode(): RequestCredentials {
     if (this.given !== "cookie") return "omit"
     return "include"
   }
 
-  /** The access token, undefined where cookies prove. */
+  /** The access token, or undefined with cookies. */
   async token(): Promise<string | undefined> {
     return this.given === "cookie" ? undefined : this.given.accessToken
   }
 
-  /** Puts the proof on a request and returns which one it was. */
+  /** Adds the credential to a request and returns it. */
   async prove(headers: Headers, method: string): Promise<string | undefined> {
     const token = await this.token()
     if (token) headers.set("Authorization", "Bearer " + token)
@@ -55,32 +55,32 @@ export class Credential {
     return csrf
   }
 
-  // csrf is the cookie's only where that is of the kit: the cookie of a page's own
-  // host is nobody else's to see.
+  // csrf reads the token from the cookie only on pages of the kit's host: on another
+  // host a cookie of that name is not the kit's.
   private csrf(): string | undefined {
     const { location } = globalThis
     const own = location && new URL(this.baseUrl, location.href).hostname === location.hostname
     return (own ? csrfToken() : undefined) ?? this.heard
   }
 
-  /** Keeps the CSRF token that responses carry: a page of another host cannot read the cookie. */
+  /** Stores the CSRF token of a response, because a page of another host cannot read the cookie. */
   hear(response: Response): void {
     this.heard = response.headers.get("X-CSRF-Token") ?? this.heard
   }
 
   /**
-   * Replaces a proof that was refused with a code; false where there is nothing to
-   * replace it with. It fails where that may be possible later.
+   * Replaces a credential that was refused with a code; resolves to false if it cannot be
+   * replaced. It rejects if that may be possible later.
    */
   async renew(code: string, refused: string | undefined): Promise<boolean> {
-    if (this.given === "cookie") return code === "auth/csrf" && this.csrf() !== refused // the refusal told it
+    if (this.given === "cookie") return code === "auth/csrf" && this.csrf() !== refused // the refusal carried a new one
     if (code !== "auth/unauthenticated") return false
-    if (this.given.accessToken !== refused) return true // somebody else did
+    if (this.given.accessToken !== refused) return true // another call has renewed it
     this.renewing ??= this.locked(() => this.rotate()).finally(() => { this.renewing = undefined })
     return this.renewing
   }
 
-  // locked lets one tab of a browser renew at a time: the cookie is of all.
+  // locked lets one tab of a browser renew at a time, because all tabs share the cookie.
   private locked(rotate: () => Promise<boolean>): Promise<boolean> {
     const locks = globalThis.navigator?.locks
     if (!locks || this.given === "cookie" || this.given.refreshToken !== undefined) return rotate()
@@ -100,8 +100,8 @@ export class Credential {
     return true
   }
 
-  // exchange changes a refresh token, or that of the cookie, for new tokens;
-  // undefined where it is good no more.
+  // exchange exchanges a refresh token, or that of the cookie, for new tokens; it
+  // resolves to undefined if the refresh token is no longer valid.
   private async exchange(refreshToken: string | undefined): Promise<Tokens | undefined> {
     const headers: Record<string, string> = {}
     const csrf = this.csrf()
@@ -113,12 +113,12 @@ export class Credential {
     })
     if (response.ok) return (await response.json()) as Tokens
     const refusal = await KitError.of(response)
-    if (refusal.temporary || refusal.status >= 500) throw refusal // which says nothing about the token
+    if (refusal.temporary || refusal.status >= 500) throw refusal // the token may still be valid
     return undefined
   }
 }
 
-// csrfToken is in a cookie that the page may read; its prefix depends on https.
+// csrfToken reads the token from its cookie, whose prefix depends on https.
 function csrfToken(): string | undefined {
   const all = globalThis.document?.cookie ?? ""
   for (const pair of all.split("; ")) {

@@ -1,24 +1,24 @@
-// What a refusal is on the wire.
+// The body of a refusal.
 interface Refusal {
   error?: { code?: string; message?: string; requestId?: string; details?: unknown }
   code?: string
   message?: string
 }
 
-/** Every failure of a call is one of these; decide by code. */
+/** The error of a failed call; decide by code. */
 export class KitError extends Error {
   override readonly name = "KitError"
 
   constructor(
-    /** "domain/reason" as in docs/errors.md, or "network" where no response came. */
+    /** "domain/reason" as in docs/errors.md, or "network" if there was no response. */
     readonly code: string,
     message: string,
-    /** The HTTP status, 0 where there was none. */
+    /** The HTTP status, or 0 if there was no response. */
     readonly status: number = 0,
     readonly details?: unknown,
-    /** Names the request in the log of the server. */
+    /** The id of the request in the log of the server. */
     readonly requestId?: string,
-    /** When to try again, in milliseconds. */
+    /** How long to wait before trying again, in milliseconds. */
     readonly retryAfterMs?: number,
     cause?: unknown,
   ) {

@@ -1,14 +1,14 @@
 import type { Client } from "./client.js"
 import { Socket, type SocketState } from "./socket.js"
 
-/** What the presence socket tells. It is a hint: lists say what is so. */
+/** An event of the presence socket. It is a hint: the lists are authoritative. */
 export type PresenceEvent =
   | { type: "match_found"; sessionId: string; gameKey: string }
   | { type: "invite"; inviteId: string; gameKey: string; from: string }
   | { type: "friend_request"; from: string }
   | { type: "friends_online"; online: string[]; offline: string[] }
 
-/** The socket by which a user is online. */
+/** The socket that makes a user online while it is open. */
 export class Presence {
   private readonly socket: Socket
 

@@ -3,13 +3,13 @@ import { KitError } from "./error.js"
 import type { components } from "./schema.js"
 import { Socket, type SocketState } from "./socket.js"
 
-/** What a player sees of a game. */
+/** A game as a player sees it. */
 export type View = components["schemas"]["MultiplayerView"]
 
 export interface SessionEvents {
   onView: (view: View) => void
   onState?: (state: SocketState, code?: number) => void
-  /** The game is over; the line ends after it. */
+  /** The game is over; the connection is closed afterwards. */
   onEnd?: (end: { phase: string; result: View["result"] }) => void
   onError?: (error: KitError) => void
 }
@@ -23,12 +23,12 @@ interface Waiting {
 }
 
 /**
- * A game session: its view is always the newest that arrived, and an action
- * counts once, however often the line breaks before it is acknowledged.
+ * A game session: its view is always the latest one received, and an action takes
+ * effect once, however often the connection breaks before it is acknowledged.
  */
 export class Session {
   view: View | undefined
-  /** The server's clock less this one, in milliseconds. */
+  /** How far the server's clock is ahead of this one, in milliseconds. */
   skew = 0
   private readonly pending = new Map<string, Waiting>()
   private readonly socket: Socket
@@ -42,8 +42,8 @@ export class Session {
   }
 
   /**
-   * Acts, and resolves to the version after it. With expect it is refused when
-   * the session has moved on from that version.
+   * Sends an action and resolves to the version after it. With expect, the action is
+   * refused unless the session still has that version.
    */
   act(data: unknown, expect?: number): Promise<number> {
     const action = { type: "action" as const, id: crypto.randomUUID(), data, ...(expect !== undefined && { expect }) }

@@ -1,26 +1,26 @@
 import type { Client } from "./client.js"
 import { KitError } from "./error.js"
 
-/** What the line of a socket is doing. */
+/** The state of a socket's connection. */
 export type SocketState = "open" | "lost" | "ended"
 
 interface Frame { type: string; [member: string]: unknown }
 
 const code = { ended: 1000, restart: 1012, later: 1013, unauthenticated: 4001, notMember: 4003, superseded: 4010 }
 
-// With these a handshake is refused for good.
+// The refusals of a handshake that are final.
 const gone = ["multiplayer/session_not_found", "multiplayer/not_a_member"]
 
-// How long a server has for a sign of life, in milliseconds.
+// How long to wait for a response of the server, in milliseconds.
 const patience = 5_000
 
-/** A WebSocket that comes back until it is stopped or the server ends it. */
+/** A WebSocket that reconnects until it is stopped or the server ends it. */
 export class Socket {
   private ws: WebSocket | undefined
   private backoff = 250
-  /** Whether it comes back no more. */
+  /** Whether it has ended and does not reconnect. */
   stopped = false
-  private attempt = 0 // of which the newest alone may open a line
+  private attempt = 0 // only the latest may open a connection
   private waiting: ReturnType<typeof setTimeout> | undefined
   private silence: ReturnType<typeof setTimeout> | undefined
 
@@ -29,7 +29,7 @@ export class Socket {
     private readonly path: string,
     private readonly onFrame: (frame: Frame) => void,
     private readonly onState: (state: SocketState, code?: number) => void,
-    /** What is refused to whom the socket is, and says why. */
+    /** A path that is refused to the same callers as the socket, for the reason. */
     private readonly plain = path,
   ) {
     globalThis.addEventListener?.("online", this.wake)
@@ -58,7 +58,7 @@ export class Socket {
     void this.connect()
   }
 
-  // A page that nobody looked at, on a phone that slept, comes back at once.
+  // A page that becomes visible again reconnects at once.
   private readonly seen = () => { if (document.visibilityState === "visible") this.wake() }
 
   private readonly cut = () => { if (!this.stopped && this.waiting === undefined) this.lost() }
@@ -81,7 +81,7 @@ export class Socket {
     this.heard()
   }
 
-  // heard puts off the moment at which silence means that the line is dead.
+  // heard restarts the timer after which a silent connection is checked and given up.
   private heard(): void {
     clearTimeout(this.silence)
     const { quietMs } = this.client
@@ -91,7 +91,7 @@ export class Socket {
     }, quietMs)
   }
 
-  // lost gives a dead line up at once: its own end would come in minutes.
+  // lost gives up a dead connection at once; its close event would take minutes.
   private lost(): void {
     this.detach()
     void this.closed(0, "", true)
@@ -122,8 +122,8 @@ export class Socket {
     this.onState("ended", reason)
   }
 
-  // A page cannot see why a handshake was refused. A call can, and renews a token
-  // that has ended.
+  // A page cannot see why a handshake was refused. A call can, and it renews an expired
+  // token.
   private async again(doubtful: boolean): Promise<void> {
     const { attempt } = this
     let refusal: unknown

@@ -7,31 +7,31 @@ type Progress = components["schemas"]["StorageProgress"]
 type Part = Progress["missing"][number]
 
 export interface UploadOptions {
-  /** Where it goes; the file's name by default. */
+  /** The path of the object; by default the name of the file. */
   path?: string
   contentType?: string
   visibility?: "private" | "public"
-  /** The id of an upload that was begun earlier, of the same bytes. */
+  /** The id of an earlier upload of the same bytes, to resume it. */
   id?: string
-  /** Called once with the id of a new upload; keep it where the next start finds it. */
+  /** Called once with the id of a new upload; store it to resume the upload. */
   onBegun?: (id: string) => void | Promise<void>
   onProgress?: (sent: number, size: number) => void
-  /** How many parts travel at once, by default 3. */
+  /** How many parts are sent at once, by default 3. */
   atOnce?: number
-  /** How many failures in a row end the upload, by default 6. */
+  /** How many consecutive failures end the upload, by default 6. */
   retries?: number
 }
 
 export type UploadState = "paused" | "running" | "done" | "failed"
 
-// over says that the address of a part has ended: a large file may take longer
-// than addresses live, and the server has fresh ones.
+// over reports whether the URL of a part has expired: a large file may take longer than
+// URLs are valid, and the server returns new ones.
 const over = ({ code, status }: KitError) => code === "storage/part_refused" && (status === 401 || status === 403)
 
 /**
- * An upload that goes on after the line broke, and can be paused, left and taken
- * up again. What is stored is asked of the server each time, so its id is all
- * there is to remember.
+ * An upload that continues after a broken connection, and can be paused, left and
+ * resumed. The server is queried each time for what is stored, so only the id needs to be
+ * kept.
  */
 export class Upload {
   state: UploadState = "paused"
@@ -45,16 +45,16 @@ export class Upload {
     this.id = options.id
   }
 
-  /** Bytes that have been sent. */
+  /** The number of bytes sent. */
   get sent(): number {
     let bytes = this.stored
     for (const loaded of this.running.values()) bytes += loaded
     return Math.min(bytes, this.file.size)
   }
 
-  /** Sends what is missing; undefined when it was paused, or run once more. */
+  /** Sends the missing parts; resolves to undefined if it is paused or run again. */
   async run(): Promise<StoredObject | undefined> {
-    this.line.abort() // of a run before, which may not have noticed yet that it was paused
+    this.line.abort() // of an earlier run, which may not have noticed yet that it was paused
     const { signal } = (this.line = new AbortController())
     this.state = "running"
     try {
@@ -74,7 +74,7 @@ export class Upload {
     this.line.abort()
   }
 
-  /** Gives the upload up and frees what it holds. */
+  /** Aborts the upload and deletes what is stored of it. */
   async cancel(): Promise<void> {
     this.pause()
     const id = this.id ?? (await this.beginning?.catch(() => undefined))
@@ -112,13 +112,13 @@ export class Upload {
     }
   }
 
-  // complete may be repeated: one that is complete is returned.
+  // complete may be repeated: a complete object is returned again.
   private async complete(): Promise<StoredObject> {
     return (await this.client.call("POST", "/storage/{id}/complete", undefined, { path: { id: this.id } })) as StoredObject
   }
 
-  // missing asks what is stored already, with fresh addresses for the rest. An
-  // upload whose completion was not heard of lists no parts any more.
+  // missing returns the parts that are not stored yet, with new URLs. An upload that was
+  // completed, but whose response was lost, has no list of parts any more.
   private async missing(): Promise<{ missing: Part[]; partSize: number }> {
     return this.list().catch((failure) => {
       if (failure instanceof KitError && failure.code === "storage/not_found") return { missing: [], partSize: 0 }
@@ -157,7 +157,7 @@ export class Upload {
     const headers: Record<string, string> = { "Content-Type": "application/octet-stream", ...part.headers }
     try {
       const status = await this.transfer(part, headers, body, signal)
-      if (status !== 200 && status !== 412) // 412: it was stored, the response got lost
+      if (status !== 200 && status !== 412) // 412: it is stored, the response was lost
         throw new KitError("storage/part_refused", `The store refused a part (${status}).`, status >= 500 ? 503 : status)
       this.stored += part.size
     } finally {
@@ -166,7 +166,7 @@ export class Upload {
     }
   }
 
-  // transfer sends bytes: with progress where there is XMLHttpRequest.
+  // transfer sends the bytes, with progress if there is XMLHttpRequest.
   private transfer(part: Part, headers: Record<string, string>, body: Blob, signal: AbortSignal): Promise<number> {
     this.running.set(part, 0)
     if (typeof XMLHttpRequest === "undefined")

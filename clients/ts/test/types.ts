@@ -1,10 +1,10 @@
-// What the types allow and refuse; the compiler reads it, nobody runs it.
+// What the types allow and refuse; it is compiled, not run.
 import { createClient } from "../src/index.js"
 
 const kit = createClient()
 
-// A key is for the calls whose document has the header: of others the server would
-// not know that they are repeated.
+// A key is only for calls that have the header in the document: the server would not
+// recognize a repetition of another.
 void kit.post("/multiplayer/games/{game}", undefined, { path: { game: "duel" }, idempotencyKey: true })
 void kit.post("/multiplayer/sessions/{id}/action", {}, { path: { id: "1" }, idempotencyKey: true })
 // @ts-expect-error
@@ -12,7 +12,7 @@ void kit.post("/matchmaking/games/{game}/rooms", undefined, { path: { game: "due
 // @ts-expect-error
 void kit.delete("/storage/{id}", { path: { id: "1" }, idempotencyKey: "a" })
 
-// The parameters of a path are needed where it has them.
+// The parameters of a path are required if it has them.
 void kit.get("/auth/devices")
 // @ts-expect-error
 void kit.get("/ledger/{currency}")
